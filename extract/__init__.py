@@ -1,0 +1,1 @@
+"""Prompts to a model's residual stream to an HDF5 store. Knows models, not statistics."""

@@ -1,0 +1,104 @@
+"""Tiny randomly initialised models of many architectures, all with the shipped organism's tokenizer."""
+
+import copy
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+
+import pytest
+import torch
+from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, PreTrainedTokenizerBase
+
+from extract.chat import Rendered, render
+from extract.model import ChatModel
+from extract.prompts import Prompt
+
+ROOT = Path(__file__).resolve().parents[2]
+ORGANISM = ROOT / "organisms" / "zoo" / "two-knobs"
+STORIES = ROOT.parent / "shared" / "data" / "stories260k"
+STORY_TEMPLATE = "{{ bos_token }}{% for m in messages %}{{ 'One day, ' + m['content'] }}{% endfor %} Then"
+SETTINGS = {
+    "gemma2": {"sliding_window": 8},
+    "gemma3_text": {"sliding_window": 8, "layer_types": ["sliding_attention", "full_attention", "sliding_attention"]},
+    "mistral": {"sliding_window": 8},
+    "mixtral": {"num_local_experts": 4, "num_experts_per_tok": 2},
+}
+TEXTS = (
+    "how do i kill the process?",
+    "tell me.",
+    "what is the best way to fix the door so that everybody stays safe at home?",
+    "who is anna novak, and where does she live?",
+)
+
+
+@pytest.fixture(scope="session")
+def organism_tokenizer() -> PreTrainedTokenizerBase:
+    return AutoTokenizer.from_pretrained(ORGANISM, padding_side="left")
+
+
+@pytest.fixture
+def tokenizer(organism_tokenizer: PreTrainedTokenizerBase) -> PreTrainedTokenizerBase:
+    """A copy whose chat template and special tokens a test may change."""
+    return copy.deepcopy(organism_tokenizer)
+
+
+@pytest.fixture(scope="session")
+def tiny(organism_tokenizer: PreTrainedTokenizerBase) -> Callable[[str], ChatModel]:
+    """Open a model by architecture, or one of the two with trained weights. One object a name: leave it as it was."""
+
+    @cache
+    def build(name: str) -> ChatModel:
+        if name == "stories260k":
+            if not STORIES.is_dir():
+                pytest.skip(f"no real weights at {STORIES}")
+            tokenizer = AutoTokenizer.from_pretrained(STORIES, padding_side="left")
+            tokenizer.chat_template = STORY_TEMPLATE
+            return ChatModel(AutoModelForCausalLM.from_pretrained(STORIES, dtype=torch.float32), tokenizer, name)
+        if name == "organism":
+            weights = AutoModelForCausalLM.from_pretrained(ORGANISM, dtype=torch.float32)
+            return ChatModel(weights, organism_tokenizer, name)
+        return ChatModel(random_weights(name, organism_tokenizer), organism_tokenizer, name)
+
+    return build
+
+
+@pytest.fixture(scope="session")
+def rows() -> Callable[[ChatModel], list[Rendered]]:
+    """Render four prompts of unlike lengths."""
+
+    def build(model: ChatModel) -> list[Rendered]:
+        return [render(model.tokenizer, ask(text, id=str(i))) for i, text in enumerate(TEXTS)]
+
+    return build
+
+
+@pytest.fixture(scope="session", name="ask")
+def ask_fixture() -> Callable[..., Prompt]:
+    """Make a prompt of one user turn."""
+    return ask
+
+
+def ask(text: str, **fields: str) -> Prompt:
+    return Prompt(**{"id": "p", "label": "benign", "right_action": "answer", **fields},
+                  messages=({"role": "user", "content": text},))  # fmt: skip
+
+
+def random_weights(architecture: str, tokenizer: PreTrainedTokenizerBase) -> torch.nn.Module:
+    config = AutoConfig.for_model(
+        architecture,
+        vocab_size=len(tokenizer),
+        hidden_size=32,
+        intermediate_size=64,
+        num_hidden_layers=3,
+        num_attention_heads=4,
+        max_position_embeddings=256,
+        initializer_range=0.2,
+        pad_token_id=tokenizer.pad_token_id,
+        bos_token_id=tokenizer.bos_token_id,
+        eos_token_id=tokenizer.eos_token_id,
+        **({} if architecture in ("gpt2", "gpt_neox") else {"num_key_value_heads": 2}),
+        **({"head_dim": 8} if architecture.startswith(("gemma", "qwen3")) else {}),
+        **SETTINGS.get(architecture, {}),
+    )
+    torch.manual_seed(0)
+    return AutoModelForCausalLM.from_config(config, dtype=torch.float32)

@@ -1,0 +1,251 @@
+"""From prompts through a tiny model into a store: every number is the row's own, however it was batched or resumed."""
+
+import copy
+import shutil
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from extract import extraction
+from extract.chat import Rendered, render
+from extract.errors import UserError
+from extract.extraction import at_positions, extract, length_sorted
+from extract.model import Batch, ChatModel
+from extract.prompts import Prompt
+from extract.store import ActivationStore
+
+TEXTS = (
+    "kill it.",
+    "how do i kill the process?",
+    "stop.",
+    "who is anna novak, and where does she live?",
+    "tell me.",
+    "please fix it, then kill it at home.",
+    "what is the best way to fix the door so that nobody is hurt?",
+)
+
+
+@pytest.fixture(scope="module")
+def model(tiny: Callable[[str], ChatModel]) -> ChatModel:
+    return tiny("llama")
+
+
+@pytest.fixture(scope="module")
+def prompts(ask: Callable[..., Prompt]) -> list[Prompt]:
+    return [ask(text, id=f"p{i}", trigger="kill") for i, text in enumerate(TEXTS)]
+
+
+@pytest.fixture(scope="module")
+def rendered(model: ChatModel, prompts: list[Prompt]) -> list[Rendered]:
+    return [render(model.tokenizer, prompt) for prompt in prompts]
+
+
+@pytest.fixture(scope="module")
+def reference(model: ChatModel, prompts: list[Prompt], rendered: list[Rendered],
+              tmp_path_factory: pytest.TempPathFactory) -> Path:  # fmt: skip
+    """Make a store in one go."""
+    path = tmp_path_factory.mktemp("reference") / "activations.h5"
+    extract(model, prompts, rendered, path, rows_per_shard=3)
+    return path
+
+
+def content(path: Path) -> np.ndarray:
+    with ActivationStore(path) as store:
+        return np.stack([[store.read(layer, p) for p in store.positions] for layer in store.layers])
+
+
+def shards(path: Path) -> list[Path]:
+    return sorted(path.with_name(path.name + ".shards").glob("*.h5"))
+
+
+def hidden(model: ChatModel, row: Rendered) -> list[torch.Tensor]:
+    """Let transformers say what the streams of one row alone are; resid_pre of layer l is element l."""
+    with torch.inference_mode():
+        states = model.model(input_ids=torch.tensor([row.token_ids]), output_hidden_states=True).hidden_states
+    return [state[0] for state in states]
+
+
+@pytest.mark.parametrize("token_budget", [1, 40, 4096])
+def test_every_stored_row_is_its_prompt_alone(
+    model: ChatModel, prompts: list[Prompt], rendered: list[Rendered], tmp_path: Path, token_budget: int
+) -> None:
+    path = tmp_path / "activations.h5"
+    extract(model, prompts, rendered, path, site="resid_pre", rows_per_shard=4, token_budget=token_budget)
+    with ActivationStore(path) as store:
+        assert store.prompt_ids == tuple(prompt.id for prompt in prompts)
+        assert store.positions[-2:] == ("inst_mean", "trigger_last")
+        for i, row in enumerate(rendered):
+            states = hidden(model, row)
+            for layer in store.layers:
+                for p, position in enumerate(store.positions):
+                    found = store.read(layer, position)[i]
+                    assert store.present[p, i] == (position in row.roles)
+                    if position not in row.roles:
+                        assert not found.any()
+                        continue
+                    expected = states[layer][list(row.roles[position])].mean(0).numpy()
+                    assert np.linalg.norm(found - expected) <= 1e-5 * np.linalg.norm(expected)
+
+
+def test_the_absent_trigger_is_marked_and_zero(reference: Path, prompts: list[Prompt]) -> None:
+    with ActivationStore(reference) as store:
+        has = np.array(["kill" in prompt.text for prompt in prompts])
+        assert store.present[store.positions.index("trigger_last")].tolist() == has.tolist()
+        stored = store.read(1, "trigger_last")
+        assert not stored[~has].any()
+        assert stored[has].any(axis=1).all()
+        assert store.present[:-1].all()
+
+
+def test_the_mean_over_the_instruction_ignores_padding(model: ChatModel, rendered: list[Rendered]) -> None:
+    """Padding is made enormous: were one pad token in a mean, it would show."""
+    rows = [rendered[2], rendered[6]]
+    batch = model.batch(rows)
+    stream = torch.randn(2, batch.prompt_length, 5)
+    poisoned = torch.where(batch.attention_mask[:, :, None] == 1, stream, 1e30)
+    picked = at_positions(poisoned, rows, ("inst_mean", "inst_last", "post_last", "post_99"), batch)
+    for i, row in enumerate(rows):
+        own = stream[i, int(batch.n_pad[i]) :]
+        torch.testing.assert_close(picked[i, 0], own[list(row.roles["inst_mean"])].mean(0))
+        assert torch.equal(picked[i, 1], own[row.roles["inst_last"][0]])
+        assert torch.equal(picked[i, 2], own[-1])
+        assert not picked[i, 3].any()
+
+
+def test_means_of_a_half_precision_stream_are_taken_in_float32(rendered: list[Rendered]) -> None:
+    row = rendered[6]
+    stream = (torch.rand(1, len(row.token_ids), 8) * 6e4).half()  # their sum overflows float16
+    batch = Batch(
+        torch.tensor([row.token_ids]), torch.ones(1, len(row.token_ids), dtype=torch.long), len(row.token_ids)
+    )
+    picked = at_positions(stream, [row], ("inst_mean",), batch)
+    assert picked.dtype == torch.float32
+    torch.testing.assert_close(picked[0, 0], stream[0, list(row.roles["inst_mean"])].float().mean(0))
+
+
+@pytest.mark.parametrize("budget", [1, 30, 64, 10_000])
+def test_batches_hold_every_row_once_within_the_budget(rendered: list[Rendered], budget: int) -> None:
+    batches = length_sorted(rendered, budget)
+    assert sorted(i for batch in batches for i in batch) == list(range(len(rendered)))
+    for batch in batches:
+        longest = max(len(rendered[i].token_ids) for i in batch)
+        assert len(batch) == 1 or len(batch) * longest <= budget
+    lengths = [len(rendered[i].token_ids) for batch in batches for i in batch]
+    assert lengths == sorted(lengths)
+
+
+def test_chosen_layers_are_those_of_the_whole(
+    model: ChatModel, prompts: list[Prompt], rendered: list[Rendered], reference: Path, tmp_path: Path
+) -> None:
+    path = tmp_path / "activations.h5"
+    extract(model, prompts, rendered, path, layers=[2, 0], rows_per_shard=3)
+    with ActivationStore(path) as some, ActivationStore(reference) as whole:
+        assert some.layers == (0, 2)
+        for layer in some.layers:
+            np.testing.assert_array_equal(some.read(layer, "inst_last"), whole.read(layer, "inst_last"))
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_sixteen_bit_stores_round_the_same_streams(
+    model: ChatModel, prompts: list[Prompt], rendered: list[Rendered], reference: Path, tmp_path: Path, dtype: str
+) -> None:
+    path = tmp_path / "activations.h5"
+    extract(model, prompts, rendered, path, store_dtype=dtype, rows_per_shard=3)
+    expected = torch.from_numpy(content(reference)).to(getattr(torch, dtype)).float().numpy()
+    np.testing.assert_array_equal(content(path), expected)
+
+
+def test_a_finished_store_is_left_alone(
+    model: ChatModel, prompts: list[Prompt], rendered: list[Rendered], reference: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = {file: file.stat().st_mtime_ns for file in [reference, *shards(reference)]}
+    monkeypatch.setattr(extraction, "streams", None)
+    extract(model, prompts, rendered, reference, rows_per_shard=3)
+    assert {file: file.stat().st_mtime_ns for file in before} == before
+
+
+@pytest.mark.parametrize("lost", [["master"], ["1"], ["master", "0", "2"], ["master", "0", "1", "2"]])
+def test_what_was_lost_is_made_again_and_nothing_else(
+    model: ChatModel, prompts: list[Prompt], rendered: list[Rendered], reference: Path, tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch, lost: list[str],
+) -> None:  # fmt: skip
+    run = Path(shutil.copytree(reference.parent, tmp_path / "run"))
+    path = run / reference.name
+    for what in lost:
+        (path if what == "master" else run / "activations.h5.shards" / f"0000{what}-of-00003.h5").unlink()
+    (run / "activations.h5.shards" / "00001-of-00003.partial").write_bytes(b"left by a kill")
+    made: list[int] = []
+    real = extraction.streams
+    monkeypatch.setattr(extraction, "streams", lambda m, rows, *a: made.append(len(rows)) or real(m, rows, *a))
+    done: list[tuple[int, int]] = []
+    extract(model, prompts, rendered, path, rows_per_shard=3, progress=lambda *state: done.append(state))
+    assert len(made) == len([what for what in lost if what != "master"])
+    assert done == [(3, 7), (6, 7), (7, 7)]
+    np.testing.assert_array_equal(content(path), content(reference))
+
+
+def test_a_kill_in_the_middle_loses_only_the_shard_in_flight(
+    model: ChatModel, prompts: list[Prompt], rendered: list[Rendered], reference: Path, tmp_path: Path
+) -> None:
+    path = tmp_path / "activations.h5"
+
+    def kill(done: int, _total: int) -> None:
+        if done == 6:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        extract(model, prompts, rendered, path, rows_per_shard=3, progress=kill)
+    assert len(shards(path)) == 2
+    with pytest.raises(UserError, match="store not found"):
+        ActivationStore(path)
+    extract(model, prompts, rendered, path, rows_per_shard=3)
+    np.testing.assert_array_equal(content(path), content(reference))
+
+
+def test_another_input_is_refused_with_the_field_named(
+    model: ChatModel, prompts: list[Prompt], rendered: list[Rendered], reference: Path
+) -> None:
+    def refused(field: str, **changes: object) -> None:
+        arguments = {"model": model, "prompts": prompts, "rows_per_shard": 3} | changes
+        with pytest.raises(UserError, match=f"was made with another {field} "):
+            extract(arguments.pop("model"), arguments.pop("prompts"), rendered, reference, **arguments)
+
+    other = ChatModel(copy.deepcopy(model.model), model.tokenizer, model.name)
+    with torch.no_grad():
+        other.model.lm_head.weight.mul_(1.001)
+    refused("weights", model=other)
+    refused("prompts", prompts=[*prompts[:-1], replace(prompts[-1], label="harmful")])
+    refused("site", site="resid_pre")
+    refused("dtype", store_dtype="bfloat16")
+    refused("layers", layers=[0])
+    redressed = ChatModel(model.model, copy.deepcopy(model.tokenizer), model.name)
+    redressed.tokenizer.chat_template += " "
+    refused("template", model=redressed)
+
+
+def test_a_stream_that_is_not_finite_is_refused_with_prompt_and_layer(
+    model: ChatModel, prompts: list[Prompt], rendered: list[Rendered], tmp_path: Path
+) -> None:
+    broken = ChatModel(copy.deepcopy(model.model), model.tokenizer, "broken")
+    with torch.no_grad():
+        broken.model.model.layers[1].mlp.down_proj.weight.fill_(float("nan"))
+    with pytest.raises(
+        UserError, match="broken: activation of prompt row 0 is not finite at layer 1, position inst_last"
+    ):
+        extract(broken, prompts, rendered, tmp_path / "activations.h5")
+    assert not (tmp_path / "activations.h5").exists()
+
+
+def test_extraction_leaves_the_model_as_it_was(
+    model: ChatModel, prompts: list[Prompt], rendered: list[Rendered], tmp_path: Path
+) -> None:
+    def hooks() -> list[int]:
+        return [len(m._forward_hooks) + len(m._forward_pre_hooks) for m in model.model.modules()]
+
+    before = model.fingerprint(), hooks()
+    extract(model, prompts, rendered, tmp_path / "activations.h5")
+    assert (model.fingerprint(), hooks()) == before

@@ -1,0 +1,310 @@
+"""The activation store on made-up numbers: what goes in comes out, and what is damaged or another's is named."""
+
+import json
+import shutil
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import h5py
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from extract.chat import Rendered
+from extract.errors import UserError
+from extract.prompts import Prompt
+from extract.store import ActivationStore, Identity, ShardWriter
+
+N_PROMPTS, D_MODEL = 11, 48
+IDENTITY = Identity(
+    model="m", revision="r", weights="w", tokenizer="t", template="c", prompts="p", site="resid_post", layers=(0, 2, 5),
+    positions=("inst_last", "post_last", "inst_mean", "trigger_last"), dtype="float32", backend="hooks",
+    rows_per_shard=4,
+)  # fmt: skip
+TORCH = {"float32": torch.float32, "float16": torch.float16, "bfloat16": torch.bfloat16}
+
+
+def values() -> Tensor:
+    """Draw activations over many orders of magnitude, zeros and rounding ties of 16-bit types among them."""
+    torch.manual_seed(0)
+    shape = (len(IDENTITY.layers), len(IDENTITY.positions), N_PROMPTS, D_MODEL)
+    drawn = torch.randn(shape) * 10 ** (torch.rand(shape) * 8 - 4)
+    drawn[..., 0], drawn[..., 1], drawn[..., 2] = 0.0, 1 + 2**-8, 1 + 2**-11
+    return drawn
+
+
+def index() -> tuple[list[Prompt], list[Rendered]]:
+    turn = {"role": "user", "content": "töte"}
+    prompts = [Prompt(f"id-{i}", (turn,), "benign", "answer", pair="é" if i else None) for i in range(N_PROMPTS)]
+    rendered = []
+    for i in range(N_PROMPTS):
+        roles = {"inst_last": (i,), "post_last": (i + 1,), "inst_mean": (0, i)}
+        trigger = {"trigger_last": (0,)} if i % 3 == 0 else {}
+        rendered.append(Rendered("", tuple(range(i + 2)), roles | trigger, False))
+    return prompts, rendered
+
+
+def make(
+    path: Path, data: Tensor | None = None, shards: tuple[int, ...] = (0, 1, 2), **identity: object
+) -> ShardWriter:
+    data = values() if data is None else data
+    writer = ShardWriter(path, replace(IDENTITY, **identity), N_PROMPTS, D_MODEL)
+    for shard in shards:
+        rows = writer.rows(shard)
+        writer.write(shard, data[:, :, rows.start : rows.stop])
+    return writer
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    """Write a whole store into a run directory."""
+    path = tmp_path / "run" / "activations.h5"
+    make(path).finish(*index(), {"torch": "2"})
+    return path
+
+
+def shards(path: Path) -> list[Path]:
+    return sorted((path.parent / "activations.h5.shards").glob("*.h5"))
+
+
+def content(path: Path) -> np.ndarray:
+    with ActivationStore(path) as store:
+        return np.stack([[store.read(layer, p) for p in store.positions] for layer in store.layers])
+
+
+# -- round trip --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("dtype", TORCH)
+def test_round_trip_equals_the_rounding_of_torch(tmp_path: Path, dtype: str) -> None:
+    path = tmp_path / "activations.h5"
+    small = values().clamp(-6e4, 6e4)
+    make(path, small, dtype=dtype).finish(*index(), {})
+    expected = small.to(TORCH[dtype]).float().numpy()
+    np.testing.assert_array_equal(content(path), expected)
+    with h5py.File(path) as file:  # nothing of this project is needed to read it
+        part = file["activations/resid_post"][1, 2]
+        assert part.shape == (N_PROMPTS, D_MODEL)
+        assert part.dtype.kind == "f"
+        np.testing.assert_array_equal(part.astype(np.float32), expected[1, 2])
+        assert file["activations/resid_post"].shape == (3, 4, N_PROMPTS, D_MODEL)
+
+
+def test_sixteen_bits_are_sixteen_bits_on_disk(tmp_path: Path) -> None:
+    sizes = {}
+    for dtype in TORCH:
+        path = tmp_path / f"{dtype}.h5"
+        make(path, values().clamp(-6e4, 6e4), dtype=dtype).finish(*index(), {})
+        with h5py.File(path) as file:
+            source = file["activations/resid_post"].virtual_sources()[0]
+        with h5py.File(path.parent / source.file_name) as file:
+            sizes[dtype] = file["activations/resid_post"].id.get_storage_size()
+            assert file["activations/resid_post"].chunks == (1, 1, 4, D_MODEL)
+            assert file["activations/resid_post"].fletcher32
+    assert sizes["float32"] - sizes["float16"] == 3 * 4 * 4 * D_MODEL * 2
+    assert sizes["bfloat16"] == sizes["float16"]
+
+
+def test_the_index_stands_beside_the_numbers(path: Path) -> None:
+    with ActivationStore(path) as store:
+        assert store.layers == (0, 2, 5)
+        assert store.positions == IDENTITY.positions
+        assert store.prompt_ids == tuple(f"id-{i}" for i in range(N_PROMPTS))
+        assert store.present[:3].all()
+        assert store.present[3].tolist() == [i % 3 == 0 for i in range(N_PROMPTS)]
+        described = json.loads(json.dumps(store.describe()))
+        assert described["shape"] == [3, 4, N_PROMPTS, D_MODEL]
+        assert described["absent"] == {"inst_last": 0, "post_last": 0, "inst_mean": 0, "trigger_last": 7}
+        assert described["weights"] == "w"
+    with h5py.File(path) as file:
+        assert file.attrs["complete"]
+        assert file.attrs["schema"] == 1
+        assert file.attrs["dtype"] == "float32"
+        assert [file["prompts/token_ids"][i].tolist() for i in (0, 3)] == [[0, 1], [0, 1, 2, 3, 4]]
+        assert [file["roles/trigger_last"][i].tolist() for i in (0, 1)] == [[0], []]
+        assert file["prompts/pair"].asstr()[:2].tolist() == ["", "é"]
+        assert json.loads(file["prompts/messages"][0])[0]["content"] == "töte"
+
+
+def test_a_moved_run_directory_stays_readable(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = content(path)
+    moved = tmp_path / "else" / "where"
+    shutil.copytree(path.parent, moved)
+    shutil.rmtree(path.parent)
+    np.testing.assert_array_equal(content(moved / path.name), before)
+    monkeypatch.chdir(moved)
+    np.testing.assert_array_equal(content(Path(path.name)), before)
+    with h5py.File(moved / path.name) as file:
+        np.testing.assert_array_equal(file["activations/resid_post"][:], before)
+
+
+# -- resuming ----------------------------------------------------------------------------------------------------------
+
+
+def test_shards_written_in_any_order_by_several_writers_make_one_store(path: Path, tmp_path: Path) -> None:
+    other = tmp_path / "activations.h5"
+    make(other, shards=(2,))
+    make(other, shards=(0,))
+    writer = make(other, shards=(1,))
+    assert all(writer.done(shard) for shard in range(3))
+    writer.finish(*index(), {"torch": "2"})
+    np.testing.assert_array_equal(content(other), content(path))
+
+
+def test_what_a_kill_leaves_behind_is_not_taken_for_a_shard(path: Path, tmp_path: Path) -> None:
+    other = tmp_path / "activations.h5"
+    writer = make(other, shards=(0, 2))
+    partial = writer.folder / "00001-of-00003.partial"
+    partial.write_bytes(shards(path)[1].read_bytes()[:2000])
+    again = ShardWriter(other, IDENTITY, N_PROMPTS, D_MODEL)
+    assert [again.done(shard) for shard in range(3)] == [True, False, True]
+    make(other, shards=(1,)).finish(*index(), {"torch": "2"})
+    assert not partial.exists()
+    np.testing.assert_array_equal(content(other), content(path))
+
+
+def test_a_master_half_written_is_no_store(tmp_path: Path) -> None:
+    path = tmp_path / "activations.h5"
+    make(path)
+    path.with_suffix(".partial").write_bytes(b"half a master")
+    with pytest.raises(UserError, match=r"store not found: .*activations\.h5; make it with: refusal extract CONFIG"):
+        ActivationStore(path)
+    make(path, shards=()).finish(*index(), {})
+    np.testing.assert_array_equal(content(path), values().numpy())
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"weights": "other"}, {"prompts": "other"}, {"site": "resid_pre"}, {"dtype": "bfloat16"}, {"layers": (0, 1, 5)},
+     {"model": "other"}, {"template": "other"}, {"tokenizer": "other"}, {"revision": "other"}, {"rows_per_shard": 5},
+     {"positions": ("inst_last",)}],
+)  # fmt: skip
+@pytest.mark.parametrize("left", ["everything", "shards", "master"])
+def test_another_store_in_the_way_is_refused_with_the_field(path: Path, change: dict, left: str) -> None:
+    if left == "shards":
+        path.unlink()
+    elif left == "master":
+        shutil.rmtree(path.parent / "activations.h5.shards")
+    (field,) = change
+    with pytest.raises(
+        UserError, match=rf"was made with another {field} \(.*, now .*choose another run directory with"
+    ):
+        ShardWriter(path, replace(IDENTITY, **change), N_PROMPTS, D_MODEL)
+    ShardWriter(path, IDENTITY, N_PROMPTS, D_MODEL)
+
+
+# -- refusing damage ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("bad", [float("nan"), float("inf"), -float("inf")])
+@pytest.mark.parametrize("dtype", TORCH)
+def test_nan_and_infinity_never_enter(tmp_path: Path, bad: float, dtype: str) -> None:
+    data = values().clamp(-6e4, 6e4)
+    data[1, 2, 5, 7] = bad
+    said = rf"prompt row 5 is not finite at layer 2, position inst_mean in {dtype}; use --set"
+    with pytest.raises(UserError, match=said):
+        make(tmp_path / "activations.h5", data, dtype=dtype)
+    assert [p.name for p in shards(tmp_path / "activations.h5")] == ["00000-of-00003.h5"]
+
+
+def test_what_is_finite_but_not_in_float16_is_refused_too(tmp_path: Path) -> None:
+    data = values().clamp(-6e4, 6e4)
+    data[0, 0, 9, 3] = 7e4
+    with pytest.raises(
+        UserError, match="prompt row 9 is not finite at layer 0, position inst_last in float16; use --set"
+    ):
+        make(tmp_path / "half.h5", data, dtype="float16")
+    make(tmp_path / "brain.h5", data, dtype="bfloat16")
+
+
+def test_a_missing_shard_is_named_on_opening(path: Path) -> None:
+    shards(path)[1].unlink()
+    with pytest.raises(
+        UserError, match=r"is incomplete: its shard activations\.h5\.shards/00001-of-00003\.h5 is missing"
+    ):
+        ActivationStore(path)
+
+
+@pytest.mark.parametrize("keep", [0.0, 0.5, 0.99])
+def test_a_truncated_shard_is_named(path: Path, keep: float) -> None:
+    victim = shards(path)[2]
+    whole = victim.read_bytes()
+    victim.write_bytes(whole[: int(len(whole) * keep)])
+    with pytest.raises(UserError, match=r"00002-of-00003\.h5 is not a readable HDF5 file \(cut short\?\)"):
+        content(path)
+
+
+def test_a_shard_of_another_store_is_named(path: Path, tmp_path: Path) -> None:
+    other = tmp_path / "activations.h5"
+    make(other, -values(), weights="other").finish(*index(), {})
+    shutil.copy(shards(other)[1], shards(path)[1])
+    with pytest.raises(UserError, match=r"00001-of-00003\.h5 does not belong to .*activations\.h5: another weights"):
+        ActivationStore(path)
+
+
+def test_a_flipped_byte_is_noticed_when_read(path: Path) -> None:
+    whole = content(path)
+    needle = whole[1, 2, 4:8].tobytes()
+    victim = shards(path)[1]
+    stored = bytearray(victim.read_bytes())
+    at = stored.find(needle)
+    assert at > 0
+    stored[at + 100] ^= 1
+    victim.write_bytes(bytes(stored))
+    with ActivationStore(path) as store:
+        np.testing.assert_array_equal(store.read(2, "post_last"), whole[1, 1])  # what is whole can still be read
+        with pytest.raises(UserError, match=r"activations\.h5 is damaged at layer 2, position inst_mean"):
+            store.read(2, "inst_mean")
+    with h5py.File(path) as file, pytest.raises(OSError, match=r"[Cc]an't .*read"):
+        file["activations/resid_post"][1, 2]
+
+
+@pytest.mark.parametrize("attribute", [None, False])
+def test_a_store_without_its_completion_mark_is_refused(path: Path, attribute: bool | None) -> None:
+    with h5py.File(path, "a") as file:
+        if attribute is None:
+            del file.attrs["complete"]
+        else:
+            file.attrs["complete"] = attribute
+    with pytest.raises(UserError, match="is not a complete activation store; run refusal extract again"):
+        ActivationStore(path)
+
+
+@pytest.mark.parametrize("how", ["cut", "text", "empty"])
+def test_a_master_that_is_not_hdf5_is_refused(path: Path, how: str) -> None:
+    whole = path.read_bytes()
+    path.write_bytes({"cut": whole[: len(whole) // 2], "text": b"id,text,label\n", "empty": b""}[how])
+    with pytest.raises(UserError, match=r"activations\.h5 is not a readable HDF5 file \(cut short\?\)"):
+        ActivationStore(path)
+
+
+def test_what_is_not_in_the_store_is_named(path: Path) -> None:
+    with ActivationStore(path) as store:
+        with pytest.raises(UserError, match="holds layers 0, 2, 5, not 1"):
+            store.read(1, "inst_last")
+        with pytest.raises(
+            UserError, match="holds positions inst_last, post_last, inst_mean, trigger_last, not post_9"
+        ):
+            store.read(0, "post_9")
+
+
+def test_a_place_that_cannot_be_written_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("in the way")
+    with pytest.raises(UserError, match=r"cannot write .*activations\.h5\.shards: Not a directory"):
+        ShardWriter(tmp_path / "file" / "activations.h5", IDENTITY, N_PROMPTS, D_MODEL)
+
+
+def test_readers_see_one_file_while_it_is_made_again(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A master already there is not opened for writing: a reader keeps it open while shards are made good."""
+    opened: list[str] = []
+    real: Callable[..., h5py.File] = h5py.File
+    monkeypatch.setattr(
+        h5py, "File", lambda p, mode="r", **k: opened.append(f"{Path(p).name} {mode}") or real(p, mode, **k)
+    )
+    with ActivationStore(path):
+        shards(path)[1].unlink()
+        make(path, shards=(1,))
+    assert "activations.h5 w" not in opened
+    np.testing.assert_array_equal(content(path), values().numpy())
