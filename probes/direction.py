@@ -1,0 +1,83 @@
+"""A direction in the residual stream: unit norm, where it belongs, the class means along it, how it came to be."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from safetensors import safe_open
+from safetensors.numpy import save_file
+
+
+@dataclass(frozen=True)
+class Locus:
+    """Where a probe or direction belongs."""
+
+    site: str
+    layer: int
+    position: str
+
+
+@dataclass(frozen=True)
+class Direction:
+    """A unit vector whose positive end is the declining class.
+
+    `mean_positive` and `mean_negative` are the classes' mean projections onto it, in residual-stream units.
+    """
+
+    name: str
+    vector: np.ndarray  # (d_model,) float32, unit norm
+    locus: Locus
+    mean_positive: float
+    mean_negative: float
+    provenance: Mapping[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        norm = float(np.linalg.norm(self.vector))
+        if self.vector.ndim != 1 or not np.isclose(norm, 1.0, atol=1e-4):
+            raise ValueError(f"direction {self.name!r} must be one unit vector, got shape {self.vector.shape}, "
+                             f"norm {norm:.4g}")  # fmt: skip
+
+    def project(self, X: np.ndarray) -> np.ndarray:
+        """Project (n_samples, d_model) onto the direction, in float64."""
+        return X.astype(np.float64) @ self.vector.astype(np.float64)
+
+
+def save_directions(directions: Sequence[Direction], path: Path) -> None:
+    """Write directions to one safetensors file: a tensor each, the rest as JSON metadata.
+
+    Any safetensors reader loads it; nothing of this project is needed.
+
+    Raises:
+        ValueError: two directions have the same name.
+    """
+    names = [d.name for d in directions]
+    if len(set(names)) < len(names):
+        raise ValueError(f"directions in one file must have different names, got {', '.join(names)}")
+    tensors = {d.name: np.ascontiguousarray(d.vector, dtype=np.float32) for d in directions}
+    metadata = {d.name: json.dumps({k: v for k, v in asdict(d).items() if k not in ("name", "vector")})
+                for d in directions}  # fmt: skip
+    partial = path.with_name(path.name + ".partial")
+    save_file(tensors, partial, metadata=metadata)
+    partial.replace(path)
+
+
+def load_directions(path: Path) -> dict[str, Direction]:
+    """Read directions written by `save_directions`, by name.
+
+    Raises:
+        ValueError: the file is a safetensors file of something else.
+    """
+    with safe_open(path, framework="numpy") as file:
+        metadata = file.metadata() or {}
+        if set(metadata) != set(file.keys()):
+            raise ValueError(f"{path} was not written by save_directions: its tensors do not come with their loci")
+        return {name: _direction(name, file.get_tensor(name), json.loads(metadata[name])) for name in metadata}
+
+
+def _direction(name: str, vector: np.ndarray, record: dict[str, Any]) -> Direction:
+    return Direction(name=name, vector=vector, locus=Locus(**record.pop("locus")), **record)

@@ -1,0 +1,117 @@
+"""Intervals that hold at 0 and 1: single rates, paired differences, linear combinations, AUROC.
+
+`n` may be fractional: clustered samples enter with their number of independent groups instead of their rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.optimize import brentq
+from scipy.stats import beta, norm
+
+
+@dataclass(frozen=True)
+class Interval:
+    """An estimate with its confidence limits."""
+
+    estimate: float
+    low: float
+    high: float
+
+    def within(self, low: float, high: float) -> bool:
+        """Say whether the whole interval lies inside [low, high]."""
+        return bool(self.low >= low and self.high <= high)
+
+
+NOTHING = Interval(float("nan"), float("nan"), float("nan"))
+
+
+def clopper_pearson(hits: float, n: float, alpha: float = 0.05) -> Interval:
+    """Return the exact binomial interval (Clopper & Pearson 1934); no data give (nan, 0, 1)."""
+    if n <= 0:
+        return Interval(float("nan"), 0.0, 1.0)
+    low = 0.0 if hits <= 0 else float(beta.ppf(alpha / 2, hits, n - hits + 1))
+    high = 1.0 if hits >= n else float(beta.ppf(1 - alpha / 2, hits + 1, n - hits))
+    return Interval(hits / n, low, high)
+
+
+def wilson(hits: float, n: float, alpha: float = 0.05) -> Interval:
+    """Return the score interval of a rate (Wilson 1927)."""
+    if n <= 0:
+        return Interval(float("nan"), 0.0, 1.0)
+    z = float(norm.ppf(1 - alpha / 2))
+    p = hits / n
+    centre, half = p + z * z / (2 * n), z * np.sqrt(p * (1 - p) / n + z * z / (4 * n * n))
+    scale = 1 + z * z / n
+    # At 0 and 1 the limit is the end itself; the formula may miss it by a rounding error and so exclude the truth.
+    low = 0.0 if hits <= 0 else float(max(0.0, (centre - half) / scale))
+    high = 1.0 if hits >= n else float(min(1.0, (centre + half) / scale))
+    return Interval(p, low, high)
+
+
+def paired_difference(a: np.ndarray, b: np.ndarray, n: float | None = None, alpha: float = 0.05) -> Interval:
+    """Return the interval of mean(a) - mean(b) for paired binary outcomes (Newcombe 1998, method 10).
+
+    Args:
+        a, b: boolean outcomes of the same subjects, (n_subjects,).
+        n: the number of independent groups behind them, if fewer than subjects.
+    """
+    a, b = np.asarray(a, dtype=bool), np.asarray(b, dtype=bool)
+    if len(a) == 0:
+        return Interval(float("nan"), -1.0, 1.0)
+    size = float(len(a)) if n is None else float(n)
+    scale = size / len(a)
+    both, only_a, only_b, neither = (scale * float(np.sum(c)) for c in (a & b, a & ~b, ~a & b, ~a & ~b))
+    wa, wb = wilson(both + only_a, size, alpha), wilson(both + only_b, size, alpha)
+    phi = _phi(both, only_a, only_b, neither, size)
+    difference = wa.estimate - wb.estimate
+    dl, du = wa.estimate - wa.low, wa.high - wa.estimate
+    el, eu = wb.estimate - wb.low, wb.high - wb.estimate
+    low = difference - np.sqrt(max(0.0, dl**2 - 2 * phi * dl * eu + eu**2))
+    high = difference + np.sqrt(max(0.0, du**2 - 2 * phi * du * el + el**2))
+    return Interval(difference, float(low), float(high))
+
+
+def _phi(both: float, only_a: float, only_b: float, neither: float, n: float) -> float:
+    """Return Newcombe's continuity-corrected correlation of the paired outcomes."""
+    product = (both + only_a) * (only_b + neither) * (both + only_b) * (only_a + neither)
+    if product <= 0:
+        return 0.0
+    cross = both * neither - only_a * only_b
+    if cross > 0:
+        cross = max(cross - n / 2, 0.0)
+    return float(cross / np.sqrt(product))
+
+
+def combination(weights: Sequence[float], rates: Sequence[Interval]) -> Interval:
+    """Return the interval of sum(w_i p_i) for independent rates (MOVER, Zou & Donner 2008)."""
+    estimate = float(sum(w * r.estimate for w, r in zip(weights, rates, strict=True)))
+    below = sum((w * (r.estimate - (r.low if w > 0 else r.high))) ** 2 for w, r in zip(weights, rates, strict=True))
+    above = sum((w * ((r.high if w > 0 else r.low) - r.estimate)) ** 2 for w, r in zip(weights, rates, strict=True))
+    return Interval(estimate, estimate - float(np.sqrt(below)), estimate + float(np.sqrt(above)))
+
+
+def auroc_interval(auroc: float, n_positive: float, n_negative: float, alpha: float = 0.05) -> Interval:
+    """Return an interval of an AUROC that stays honest at 1.0 (Newcombe 2006, method 5: a score-type inversion).
+
+    Args:
+        n_positive, n_negative: numbers of independent units of each class (groups, where rows are clustered).
+    """
+    if n_positive < 1 or n_negative < 1 or not np.isfinite(auroc):
+        return Interval(auroc, 0.0, 1.0)
+    z = float(norm.ppf(1 - alpha / 2))
+
+    def gap(theta: float) -> float:
+        mean_n = (n_positive + n_negative) / 2
+        inner = 1 + (mean_n - 1) * ((1 - theta) / (2 - theta) + theta / (1 + theta))
+        variance = theta * (1 - theta) * inner / (n_positive * n_negative)
+        return float((auroc - theta) ** 2 - z * z * variance)
+
+    # At the estimate itself the gap is never positive; at the far ends it is positive, or the limit is the end.
+    near = 1e-9
+    low = 0.0 if auroc <= near or gap(0.0) <= 0 else float(brentq(gap, 0.0, auroc - near))
+    high = 1.0 if auroc >= 1 - near or gap(1.0) <= 0 else float(brentq(gap, auroc + near, 1.0))
+    return Interval(auroc, low, high)

@@ -1,0 +1,69 @@
+"""How well a score tells two classes apart, with its uncertainty."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from sklearn.metrics import balanced_accuracy_score, roc_auc_score, roc_curve
+
+from probes.intervals import Interval, auroc_interval
+
+
+@dataclass(frozen=True)
+class Discrimination:
+    """AUROC with an interval over groups, and companions."""
+
+    auroc: Interval
+    balanced_accuracy: float
+    recall_at_1pct_fpr: float
+    n_positive: int
+    n_negative: int
+
+
+def discrimination(
+    y: np.ndarray, score: np.ndarray, groups: np.ndarray, threshold: float = 0.0, alpha: float = 0.05
+) -> Discrimination:
+    """Measure a score on held-out samples.
+
+    The interval counts each class's *groups* as its independent units, which is conservative where samples of a
+    group differ, and never overconfident where they are copies of each other.
+
+    Raises:
+        ValueError: a class is empty.
+    """
+    y = np.asarray(y, dtype=bool)
+    if y.all() or not y.any():
+        raise ValueError(f"an AUROC needs both classes; got {int(y.sum())} positive of {len(y)}")
+    auroc = float(roc_auc_score(y, score))
+    fpr, tpr, _ = roc_curve(y, score, drop_intermediate=False)
+    return Discrimination(
+        auroc=auroc_interval(auroc, len(set(groups[y])), len(set(groups[~y])), alpha),
+        balanced_accuracy=float(balanced_accuracy_score(y, score > threshold)),
+        recall_at_1pct_fpr=float(tpr[fpr <= 0.01].max(initial=0.0)),
+        n_positive=int(y.sum()),
+        n_negative=int((~y).sum()),
+    )
+
+
+def expected_calibration_error(y: np.ndarray, probability: np.ndarray, n_bins: int = 10) -> float:
+    """Return the mean gap between confidence and frequency over equal-count bins, weighted by count.
+
+    Equal probabilities share a bin, so that the order of the rows does not matter.
+    """
+    rank = np.searchsorted(np.sort(probability), probability)  # of the first row with this probability
+    bins = [np.flatnonzero(rank * n_bins // len(y) == b) for b in range(n_bins)]
+    return float(sum(len(b) * abs(y[b].mean() - probability[b].mean()) for b in bins if len(b)) / len(y))
+
+
+def brier(y: np.ndarray, probability: np.ndarray) -> float:
+    """Return the mean squared error of probabilities."""
+    return float(np.mean((probability - y) ** 2))
+
+
+def d_prime(y: np.ndarray, score: np.ndarray) -> float:
+    """Return the distance of the two classes' mean scores in units of their pooled standard deviation."""
+    y = np.asarray(y, dtype=bool)
+    spread = float(np.sqrt((score[y].var() + score[~y].var()) / 2))
+    gap = float(score[y].mean() - score[~y].mean())
+    return gap / spread if spread > 0 else float("inf") * np.sign(gap) if gap else 0.0

@@ -1,0 +1,98 @@
+"""Null distributions of a difference-in-means probe's held-out AUROC: permuted labels and random directions."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.stats import rankdata
+
+from probes.means import difference_in_means
+
+
+@dataclass(frozen=True)
+class NullAUROC:
+    """What a probe without information reaches.
+
+    One shuffled fit says little: where the stream has one dominant component every direction leans on it, and a
+    single null AUROC may be far from 0.5 on either side. So the whole distribution counts.
+    """
+
+    observed: float
+    p_permutation: float  # (1 + #{null >= observed}) / (1 + n)
+    permutation_95: float
+    random_direction_95: float
+    n: int
+
+
+def null_auroc(
+    X_train: np.ndarray,
+    y_train: np.ndarray,
+    X_test: np.ndarray,
+    y_test: np.ndarray,
+    *,
+    groups: np.ndarray | None = None,
+    n: int = 199,
+    seed: int = 0,
+) -> NullAUROC:
+    """Compare the test AUROC of the difference in means with n permuted fits and n isotropic random directions.
+
+    Args:
+        groups: (n_train,) what belongs together; without it every row stands for itself, which makes p-values too
+            small where rows of a group are alike.
+    """
+    rng = np.random.default_rng(seed)
+    y_train = np.asarray(y_train, dtype=bool)
+    fitted = difference_in_means(X_train, y_train)
+    groups = np.arange(len(y_train)) if groups is None else groups
+    permuted = np.stack([difference_in_means(X_train, permute_labels(y_train, groups, rng)) for _ in range(n)])
+    isotropic = rng.standard_normal((n, X_train.shape[1]))
+    X = X_test.astype(np.float64)
+    observed = float(aurocs(X @ fitted[:, None], y_test)[0])
+    null, random = (aurocs(X @ vectors.T, y_test) for vectors in (permuted, isotropic))
+    return NullAUROC(
+        observed=observed,
+        p_permutation=float((1 + (null >= observed).sum()) / (1 + n)),
+        permutation_95=float(np.quantile(null, 0.95)),
+        random_direction_95=float(np.quantile(random, 0.95)),
+        n=n,
+    )
+
+
+def permute_labels(y: np.ndarray, groups: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    """Permute labels the way they were given: within groups that hold both, else from whole group to whole group."""
+    _, code = np.unique(groups, return_inverse=True)
+    share = np.bincount(code, weights=y) / np.bincount(code)
+    pure = (share == 0) | (share == 1)
+    within = np.empty_like(y)
+    within[np.argsort(code, kind="stable")] = y[np.lexsort((rng.random(len(y)), code))]
+    label = share == 1
+    label[pure] = rng.permutation(label[pure])
+    return np.where(pure[code], label[code], within)
+
+
+def aurocs(scores: np.ndarray, y: np.ndarray) -> np.ndarray:
+    """Return the AUROC of each column of (n_samples, n_scores), ties counted half (Mann & Whitney 1947)."""
+    y = np.asarray(y, dtype=bool)
+    n_positive, n_negative = int(y.sum()), int((~y).sum())
+    ranks = rankdata(scores, axis=0)
+    return (ranks[y].sum(axis=0) - n_positive * (n_positive + 1) / 2) / (n_positive * n_negative)
+
+
+def label_permutation_p(y: np.ndarray, score: np.ndarray, groups: np.ndarray, *, n: int = 999, seed: int = 0) -> float:
+    """Return the p-value of a held-out AUROC: (1 + #{permuted >= observed}) / (1 + n).
+
+    The score stays, the labels are permuted as they were given (`permute_labels`): within minimal pairs, so that what
+    pairs share is kept, and from group to group where a group has one label, so that its rows count once.
+    """
+    y, rng = np.asarray(y, dtype=bool), np.random.default_rng(seed)
+    drawn = np.array([permute_labels(y, groups, rng) for _ in range(n)])
+    observed, permuted = aurocs(score[:, None], y)[0], _aurocs_of_labels(score, drawn)
+    return float((1 + (permuted >= observed - 1e-9).sum()) / (1 + n))
+
+
+def _aurocs_of_labels(score: np.ndarray, ys: np.ndarray) -> np.ndarray:
+    """Return the AUROC of one score against each row of labels, (n, n_samples)."""
+    n_positive = ys.sum(axis=1)
+    n_negative = ys.shape[1] - n_positive
+    return (ys @ rankdata(score) - n_positive * (n_positive + 1) / 2) / (n_positive * n_negative)

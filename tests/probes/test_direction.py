@@ -1,0 +1,87 @@
+"""A direction is one unit vector, and its file is an ordinary safetensors file."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from safetensors import safe_open
+from safetensors.numpy import load_file, save_file
+
+from probes.direction import Direction, Locus, load_directions, save_directions
+
+LOCUS = Locus("resid_post", 4, "post_last")
+
+
+def _direction(name: str = "normative_write", seed: int = 0) -> Direction:
+    vector = np.random.default_rng(seed).standard_normal(32)
+    return Direction(
+        name,
+        (vector / np.linalg.norm(vector)).astype(np.float32),
+        LOCUS,
+        mean_positive=7.25,
+        mean_negative=-0.1,
+        provenance={"fitted_on": "behaviour", "n": 12},
+    )
+
+
+@pytest.mark.parametrize(
+    ("vector", "said"),
+    [
+        (np.full(4, 1.0), "'r' must be one unit vector, got shape (4,), norm 2"),
+        (np.zeros(4), "norm 0"),
+        (np.array([np.nan, 1.0]), "norm nan"),
+        (np.eye(2) / np.sqrt(2), "got shape (2, 2), norm 1"),
+    ],
+)
+def test_only_one_unit_vector_is_a_direction(vector: np.ndarray, said: str) -> None:
+    with pytest.raises(ValueError, match="must be one unit vector") as error:
+        Direction("r", vector, LOCUS, 1.0, 0.0)
+    assert said in str(error.value)
+
+
+def test_projection_is_in_float64_whatever_the_activations_are() -> None:
+    direction = _direction()
+    X = np.random.default_rng(1).standard_normal((5, 32)).astype(np.float16) + np.float16(1000)
+    along = direction.project(X)
+    assert along.dtype == np.float64
+    np.testing.assert_allclose(along, [sum(float(a) * float(b) for a, b in zip(x, direction.vector)) for x in X])  # noqa: B905
+
+
+def test_a_file_gives_back_what_was_saved(tmp_path: Path) -> None:
+    saved = [_direction("normative_write", 0), _direction("epistemic_read", 1)]
+    save_directions(saved, tmp_path / "directions.safetensors")
+    loaded = load_directions(tmp_path / "directions.safetensors")
+    assert set(loaded) == {"normative_write", "epistemic_read"}
+    for before in saved:
+        after = loaded[before.name]
+        assert np.array_equal(before.vector, after.vector)
+        assert after.vector.dtype == np.float32
+        assert (before.locus, before.mean_positive, before.mean_negative, before.provenance) == (
+            after.locus, after.mean_positive, after.mean_negative, after.provenance,
+        )  # fmt: skip
+
+
+def test_plain_safetensors_reads_the_file_and_nothing_is_left_beside_it(tmp_path: Path) -> None:
+    path = tmp_path / "directions.safetensors"
+    save_directions([_direction()], path)
+    assert np.array_equal(load_file(path)["normative_write"], _direction().vector)
+    with safe_open(path, framework="numpy") as file:
+        record = json.loads(file.metadata()["normative_write"])
+    assert record["locus"] == {"site": "resid_post", "layer": 4, "position": "post_last"}
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_two_directions_of_one_name_are_not_silently_made_one(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="different names, got normative_write, normative_write"):
+        save_directions([_direction(seed=0), _direction(seed=1)], tmp_path / "directions.safetensors")
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_safetensors_file_of_something_else_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "model.safetensors"
+    save_file({"weight": np.zeros((2, 2), dtype=np.float32)}, path)
+    with pytest.raises(ValueError, match=r"model\.safetensors was not written by save_directions"):
+        load_directions(path)
