@@ -1,0 +1,62 @@
+"""Interventions on a residual stream: pure functions from tensor to tensor, and their placing in a model.
+
+Each takes (..., d_model) and a unit vector r of shape (d_model,), and returns a new tensor.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor
+
+from extract.model import Edit, Pass, Scope, Site
+
+Intervention = Callable[[Tensor], Tensor]
+
+
+def affine(
+    stream: Float[Tensor, "... d_model"], r: Float[Tensor, " d_model"], target: float | Tensor
+) -> Float[Tensor, "... d_model"]:
+    """Set the projection on r to `target`: x - r (r·x) + r target (Marshall et al., arXiv 2411.09003).
+
+    All is computed in float32 and rounded to the stream's dtype once. A tensor `target` has the leading shape.
+    """
+    wide, r32 = stream.float(), r.to(stream.device, torch.float32)
+    change = torch.as_tensor(target, device=stream.device, dtype=torch.float32) - wide @ r32
+    return (wide + change[..., None] * r32).to(stream.dtype)
+
+
+def zero(stream: Float[Tensor, "... d_model"], r: Float[Tensor, " d_model"]) -> Float[Tensor, "... d_model"]:
+    """Remove the component along r (Arditi et al., arXiv 2406.11717)."""
+    return affine(stream, r, 0.0)
+
+
+def add(
+    stream: Float[Tensor, "... d_model"], r: Float[Tensor, " d_model"], amount: float
+) -> Float[Tensor, "... d_model"]:
+    """Add `amount` times r, in residual-stream units (Arditi et al., arXiv 2406.11717)."""
+    return (stream.float() + amount * r.to(stream.device, torch.float32)).to(stream.dtype)
+
+
+def place(site: Site, layer: int, scope: Scope, intervention: Intervention) -> Edit:
+    """Apply an intervention at one site and layer, to the tokens of a scope only."""
+
+    def function(stream: Tensor, pass_: Pass) -> Tensor:
+        covered: Bool[Tensor, " time"] = pass_.covers(scope, stream.device)
+        if not covered.any():
+            return stream
+        return torch.where(covered[None, :, None], intervention(stream), stream)
+
+    return Edit(site, layer, function)
+
+
+def for_rows(edit: Edit, rows: slice) -> Edit:
+    """Restrict an edit to some rows of the batch, so that one pass can carry a different edit for each block."""
+
+    def function(stream: Tensor, pass_: Pass) -> Tensor:
+        start, stop, _ = rows.indices(len(stream))
+        return torch.cat([stream[:start], edit.function(stream[start:stop], pass_), stream[stop:]])
+
+    return Edit(edit.site, edit.layer, function)

@@ -1,0 +1,73 @@
+"""A tiny randomly initialised Llama with the organism's tokenizer, and dials along made-up directions for it."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from transformers import AutoTokenizer, LlamaConfig, LlamaForCausalLM
+
+from extract.chat import Rendered, render
+from extract.model import ChatModel
+from extract.prompts import Prompt
+from probes.direction import Direction, Locus
+from probes.logistic import LinearProbe, Platt
+from steering.dial import Dial
+
+ORGANISM = Path(__file__).resolve().parents[2] / "organisms" / "zoo" / "two-knobs"
+D_MODEL = 32
+READ, WRITE = Locus("resid_post", 0, "post_last"), Locus("resid_post", 1, "post_last")
+TEXTS = ("how do i kill the process?", "tell me.", "who is anna novak, and where does she live?",
+         "what is the best way to fix the door so that everybody stays safe at home?", "stop it.",
+         "please fix it for my sister.")  # fmt: skip
+
+
+@pytest.fixture(scope="session")
+def model() -> ChatModel:
+    """Leave it as it was: all tests share it."""
+    tokenizer = AutoTokenizer.from_pretrained(ORGANISM, padding_side="left")
+    torch.manual_seed(0)
+    config = LlamaConfig(
+        vocab_size=len(tokenizer), hidden_size=D_MODEL, intermediate_size=64, num_hidden_layers=4,
+        num_attention_heads=4, max_position_embeddings=256, initializer_range=0.2,
+        pad_token_id=tokenizer.pad_token_id, bos_token_id=tokenizer.bos_token_id, eos_token_id=tokenizer.eos_token_id,
+    )  # fmt: skip
+    return ChatModel(LlamaForCausalLM(config), tokenizer, "tiny")
+
+
+@pytest.fixture(scope="session")
+def rows(model: ChatModel) -> list[Rendered]:
+    turns = [({"role": "user", "content": text},) for text in TEXTS]
+    return [render(model.tokenizer, Prompt(str(i), turn, "benign", "answer")) for i, turn in enumerate(turns)]
+
+
+@pytest.fixture(scope="session")
+def streams(model: ChatModel, rows: list[Rendered]) -> np.ndarray:
+    """Read the unsteered stream at the read locus, each row alone, as (n_rows, d_model)."""
+    out: list[np.ndarray] = []
+    for row in rows:
+        model.capture(model.batch([row]), "resid_post", [READ.layer], lambda _, s: out.append(s[0, -1].numpy().copy()))
+    return np.stack(out)
+
+
+def unit(seed: int) -> np.ndarray:
+    drawn = np.random.default_rng(seed).normal(size=D_MODEL)
+    return (drawn / np.linalg.norm(drawn)).astype(np.float32)
+
+
+@pytest.fixture(scope="session")
+def dial(streams: np.ndarray) -> Callable[..., Dial]:
+    """Make a dial whose probability is one half at the median row, so that each batch has rows on both sides."""
+
+    def build(kind: str = "normative", **changes: object) -> Dial:
+        seed = {"normative": 1, "epistemic": 2}[kind]
+        weight = unit(seed).astype(np.float64)
+        probe = LinearProbe(weight, -float(np.median(streams @ weight)), 0.1)
+        made = {
+            "read": READ, "probe": probe, "calibration": Platt(3.0, 0.0), "threshold": 0.5, "band": 0.0,
+            "write": Direction(f"{kind} write", unit(seed + 10), WRITE, 9.0, -7.0),
+        }  # fmt: skip
+        return Dial(**{"kind": kind, **made, **changes})
+
+    return build

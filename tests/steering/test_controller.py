@@ -1,0 +1,232 @@
+"""Dials on a running model: what is read, decided for each row alone, and written; and nothing where all is left."""
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from extract.chat import Rendered
+from extract.errors import UserError
+from extract.model import ChatModel, Edit, Pass
+from probes.direction import Direction, Locus
+from probes.logistic import LinearProbe, Platt
+from steering.controller import Readings, steering
+from steering.dial import Dial
+
+Make = Callable[..., Dial]
+STEPS = 8
+
+
+def run(
+    model: ChatModel, rows: list[Rendered], dials: list[Dial], thresholds: dict | None = None
+) -> tuple[list[list[int]], Readings]:
+    batch = model.batch(rows)
+    with steering(model, dials, batch, rows, thresholds) as readings:
+        said = model.generate(batch, STEPS, min_new_tokens=STEPS)
+    return said, readings
+
+
+def watched(
+    model: ChatModel, rows: list[Rendered], dials: list[Dial], layer: int, thresholds: dict | None = None
+) -> list[tuple[Pass, Tensor]]:
+    """Look at the stream after the dials, pass by pass."""
+    seen: list[tuple[Pass, Tensor]] = []
+    batch = model.batch(rows)
+    look = Edit("resid_post", layer, lambda stream, pass_: seen.append((pass_, stream.clone())) or stream)
+    with steering(model, dials, batch, rows, thresholds), model.editing([look]):
+        model.generate(batch, STEPS, min_new_tokens=STEPS)
+    return seen
+
+
+def always(dial: Make, kind: str, gate: int, **changes: object) -> Dial:
+    """Make a dial whose gate is the same for every row."""
+    threshold, band = {1: (-1.0, 0.0), 0: (0.5, 2.0), -1: (2.0, 0.0)}[gate]
+    return dial(kind, threshold=threshold, band=band, **changes)
+
+
+def test_the_made_up_dials_do_something(model: ChatModel, rows: list[Rendered], dial: Make) -> None:
+    """Control: declining and permitting change what is said, and differ."""
+    plain = model.generate(model.batch(rows), STEPS, STEPS)
+    declining, permitting = (run(model, rows, [always(dial, "normative", gate)])[0] for gate in (1, -1))
+    assert plain != declining != permitting != plain
+
+
+def test_a_dead_band_over_everything_is_plain_generation(model: ChatModel, rows: list[Rendered], dial: Make) -> None:
+    dials = [always(dial, "normative", 0), always(dial, "epistemic", 0)]
+    batch = model.batch(rows)
+    said, readings = run(model, rows, dials)
+    assert said == model.generate(batch, STEPS, STEPS)
+    assert not readings.gate["normative"].any()
+    assert not readings.gate["epistemic"].any()
+
+    def logits() -> Tensor:
+        with torch.inference_mode():
+            return model.model(input_ids=batch.tokens, attention_mask=batch.attention_mask,
+                               position_ids=batch.position_ids).logits  # fmt: skip
+
+    plain = logits()
+    model.generate(batch, 1)  # lets the model know where this batch's prompts end
+    with steering(model, dials, batch, rows):
+        assert torch.equal(logits(), plain)
+    with steering(model, [always(dial, "normative", 1)], batch, rows):
+        assert not torch.equal(logits(), plain)
+
+
+def test_no_dials_are_plain_generation(model: ChatModel, rows: list[Rendered]) -> None:
+    said, readings = run(model, rows, [])
+    assert said == model.generate(model.batch(rows), STEPS, STEPS)
+    assert readings == Readings()
+
+
+def test_probabilities_are_those_of_the_unsteered_stream(
+    model: ChatModel, rows: list[Rendered], dial: Make, streams: np.ndarray
+) -> None:
+    dials = [dial("normative"), dial("epistemic")]
+    _, readings = run(model, rows, dials)
+    for made in dials:
+        np.testing.assert_allclose(readings.probability[made.kind], made.probability(streams), atol=1e-5)
+        assert set(made.gate(made.probability(streams))) == {-1, 1}
+
+
+@pytest.mark.parametrize("position", ["inst_last", "inst_mean", "post_last"])
+def test_reads_are_at_their_own_position_whatever_the_padding(
+    model: ChatModel, rows: list[Rendered], dial: Make, position: str
+) -> None:
+    made = dial(read=Locus("resid_pre", 1, position))
+    _, together = run(model, rows, [made])
+    for i, row in enumerate(rows):
+        kept: dict[int, Tensor] = {}
+        model.capture(model.batch([row]), "resid_pre", [1], kept.__setitem__)
+        expected = made.probability(kept[1][0, list(row.roles[position])].mean(0, keepdim=True).numpy())
+        np.testing.assert_allclose(together.probability["normative"][i], expected[0], atol=1e-5)
+
+
+@pytest.mark.parametrize("bands", [(0.0, 0.0), (0.3, 0.1)])
+def test_each_row_has_its_own_gate_and_a_mixed_batch_is_its_rows(
+    model: ChatModel, rows: list[Rendered], dial: Make, bands: tuple[float, float]
+) -> None:
+    dials = [dial("normative", band=bands[0]), dial("epistemic", band=bands[1])]
+    together, readings = run(model, rows, dials)
+    assert len(set(readings.gate["normative"])) > 1
+    assert len(set(readings.gate["epistemic"])) > 1
+    for i, row in enumerate(rows):
+        said, own = run(model, [row], dials)
+        assert said[0] == together[i]
+        for kind in ("normative", "epistemic"):
+            assert own.gate[kind][0] == readings.gate[kind][i]
+            np.testing.assert_allclose(own.probability[kind][0], readings.probability[kind][i], atol=1e-5)
+
+
+def test_the_projection_is_the_target_from_the_last_prompt_token_on(
+    model: ChatModel, rows: list[Rendered], dial: Make
+) -> None:
+    made = dial(band=0.2, threshold=0.5)
+    seen = watched(model, rows, [made], made.write.locus.layer)
+    plain = watched(model, rows, [], made.write.locus.layer)
+    _, readings = run(model, rows, [made])
+    gate = readings.gate["normative"]
+    assert set(gate) == {-1, 0, 1}
+    r, left = torch.tensor(made.write.vector), torch.from_numpy(gate == 0)
+    goal = torch.tensor(made.target(gate), dtype=torch.float32)[~left]
+    assert len(seen) == STEPS
+    for step, (_, stream) in enumerate(seen):
+        torch.testing.assert_close(stream[~left, -1] @ r, goal, atol=1e-3, rtol=0)
+        assert torch.equal(stream[left], plain[step][1][left])
+    assert torch.equal(seen[0][1][:, :-1], plain[0][1][:, :-1])
+
+
+def test_where_the_normative_gate_declines_the_epistemic_one_leaves(
+    model: ChatModel, rows: list[Rendered], dial: Make
+) -> None:
+    normative, epistemic = dial("normative", band=0.2), always(dial, "epistemic", 1)
+    for dials in ([normative, epistemic], [epistemic, normative]):  # whatever the order they are given in
+        said, readings = run(model, rows, dials)
+        declined = readings.gate["normative"] == 1
+        assert declined.any()
+        assert not declined.all()
+        np.testing.assert_array_equal(readings.gate["epistemic"], np.where(declined, 0, 1))
+        alone, _ = run(model, rows, [normative])
+        for i in np.flatnonzero(declined):
+            assert said[i] == alone[i]
+        assert any(said[i] != alone[i] for i in np.flatnonzero(~declined))
+
+
+def test_a_normative_gate_that_permits_or_leaves_lets_the_epistemic_one_act(
+    model: ChatModel, rows: list[Rendered], dial: Make
+) -> None:
+    for gate in (0, -1):
+        _, readings = run(model, rows, [always(dial, "normative", gate), always(dial, "epistemic", -1)])
+        assert (readings.gate["normative"] == gate).all()
+        assert (readings.gate["epistemic"] == -1).all()
+
+
+def test_both_reads_come_before_both_writes(model: ChatModel, rows: list[Rendered], dial: Make) -> None:
+    """The epistemic dial reads where the normative one writes, a coordinate that the write moves."""
+    place = Locus("resid_post", 1, "post_last")
+    vector = dial().write.vector
+    reading = LinearProbe(vector.astype(np.float64), 0.0, 0.1)
+    normative = always(dial, "normative", 1)
+    epistemic = dial("epistemic", read=place, probe=reading, calibration=Platt(1.0, 0.0))
+    alone = run(model, rows, [epistemic])[1].probability["epistemic"]
+    beside = run(model, rows, [normative, epistemic])[1].probability["epistemic"]
+    np.testing.assert_array_equal(beside, alone)
+
+
+def test_given_thresholds_stand_before_the_dials_own(model: ChatModel, rows: list[Rendered], dial: Make) -> None:
+    dials = [dial("normative"), dial("epistemic")]
+    for normative, epistemic in ((0.2, 0.8), (0.9, 0.1)):
+        given = run(model, rows, dials, {"normative": normative, "epistemic": epistemic})
+        own = run(model, rows, [replace(dials[0], threshold=normative), replace(dials[1], threshold=epistemic)])
+        assert given[0] == own[0]
+        for kind in ("normative", "epistemic"):
+            np.testing.assert_array_equal(given[1].gate[kind], own[1].gate[kind])
+    one = run(model, rows, dials, {"epistemic": 2.0})[1]
+    np.testing.assert_array_equal(one.gate["normative"], run(model, rows, dials)[1].gate["normative"])
+    assert (one.gate["epistemic"][one.gate["normative"] < 1] == -1).all()
+
+
+def test_a_threshold_of_zero_is_a_threshold(model: ChatModel, rows: list[Rendered], dial: Make) -> None:
+    assert (run(model, rows, [dial()], {"normative": 0.0})[1].gate["normative"] == 1).all()
+
+
+def test_the_model_is_bitwise_the_same_after_an_exception(model: ChatModel, rows: list[Rendered], dial: Make) -> None:
+    def hooks() -> int:
+        return sum(len(m._forward_hooks) + len(m._forward_pre_hooks) for m in model.model.modules())
+
+    count, before = hooks(), {name: value.clone() for name, value in model.model.state_dict().items()}
+    batch = model.batch(rows)
+    plain = model.generate(batch, STEPS, STEPS)
+
+    def fail() -> None:
+        model.generate(batch, 2)
+        raise RuntimeError("the caller failed")
+
+    broken = dial(write=Direction("w", np.eye(7, dtype=np.float32)[0], Locus("resid_post", 1, "post_last"), 1.0, 0.0))
+    with pytest.raises(RuntimeError, match="the caller failed"), steering(model, [dial()], batch, rows):
+        fail()
+    with pytest.raises(RuntimeError), steering(model, [broken], batch, rows):
+        model.generate(batch, 2)
+    assert hooks() == count
+    assert all(torch.equal(value, before[name]) for name, value in model.model.state_dict().items())
+    assert model.generate(batch, STEPS, STEPS) == plain
+
+
+def test_a_position_a_prompt_lacks_is_named(model: ChatModel, rows: list[Rendered], dial: Make) -> None:
+    made = dial(read=Locus("resid_post", 0, "trigger_last"))
+    with pytest.raises(UserError, match="the normative dial reads at trigger_last, which prompt 1 lacks"):
+        run(model, rows, [made])
+
+
+def test_circular_dials_and_absent_layers_are_refused(model: ChatModel, rows: list[Rendered], dial: Make) -> None:
+    with pytest.raises(UserError, match="reads must come before writes"):
+        run(model, rows, [dial(read=Locus("resid_post", 3, "post_last"))])
+    with pytest.raises(UserError, match="layer 9 does not exist: tiny has layers 0 to 3"):
+        run(model, rows, [dial(write=replace(dial().write, locus=Locus("resid_post", 9, "post_last")))])
+
+
+def test_two_dials_of_one_kind_are_refused(model: ChatModel, rows: list[Rendered], dial: Make) -> None:
+    with pytest.raises(UserError, match="there are 2 normative dials: give one of each kind"):
+        run(model, rows, [dial(), dial()])

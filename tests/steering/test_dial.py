@@ -1,0 +1,196 @@
+"""A dial's three states and what it writes for each; dials kept in a file are the same dials, for the same weights."""
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from safetensors import safe_open
+from safetensors.numpy import save_file
+
+from extract.errors import UserError
+from probes.direction import Direction, Locus, save_directions
+from probes.logistic import Platt
+from steering.dial import Dial, check_order, load_dials, save_dials
+
+Make = Callable[..., Dial]
+
+
+def test_probability_is_the_calibrated_score_of_the_probe(dial: Make, streams: np.ndarray) -> None:
+    made = dial(calibration=Platt(2.0, -1.0))
+    score = streams.astype(np.float64) @ made.probe.weight + made.probe.bias
+    np.testing.assert_allclose(made.probability(streams), 1 / (1 + np.exp(-(2.0 * score - 1.0))), atol=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("threshold", "band", "given", "states"),
+    [
+        (0.5, 0.1, None, [-1, -1, 0, 0, 0, 1, 1]),
+        (0.5, 0.0, None, [-1, -1, -1, 1, 1, 1, 1]),  # no dead band: never left alone
+        (0.5, 0.6, None, [0, 0, 0, 0, 0, 0, 0]),
+        (0.5, 0.0, 0.0, [1, 1, 1, 1, 1, 1, 1]),
+        (0.5, 0.0, 1.01, [-1, -1, -1, -1, -1, -1, -1]),
+        (0.9, 0.1, 0.5, [-1, -1, 0, 0, 0, 1, 1]),
+    ],
+)
+def test_the_gate_declines_from_the_upper_edge_on_and_permits_below_the_lower(
+    dial: Make, threshold: float, band: float, given: float | None, states: list[int]
+) -> None:
+    made = dial(threshold=threshold, band=band)
+    assert made.gate(np.array([0.0, 0.39, 0.4, 0.5, 0.59, 0.6, 1.0]), given).tolist() == states
+
+
+def test_what_could_not_be_read_is_left_alone(dial: Make) -> None:
+    assert dial().gate(np.array([np.nan])).tolist() == [0]
+
+
+def test_the_gate_never_falls_as_the_probability_rises(dial: Make) -> None:
+    made, p = dial(threshold=0.37, band=0.05), np.linspace(0, 1, 401)
+    assert (np.diff(made.gate(p)) >= 0).all()
+    assert set(made.gate(p)) == {-1, 0, 1}
+
+
+def test_targets_are_the_class_means_and_nan_where_left(dial: Make) -> None:
+    np.testing.assert_array_equal(dial().target(np.array([1, 0, -1, 1])), [9.0, np.nan, -7.0, 9.0])
+    assert dial().target(np.array([], dtype=int)).shape == (0,)
+
+
+# -- order -------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("read", "write", "circular"),
+    [
+        (("resid_post", 0), ("resid_post", 1), False),
+        (("resid_post", 1), ("resid_post", 1), False),  # readers are called first
+        (("resid_pre", 1), ("resid_pre", 1), False),
+        (("resid_pre", 1), ("resid_post", 1), False),
+        (("resid_post", 1), ("resid_pre", 2), False),
+        (("resid_post", 2), ("resid_post", 1), True),
+        (("resid_pre", 2), ("resid_post", 1), True),
+        (("resid_post", 1), ("resid_pre", 1), True),  # the block's input is written before its output is read
+    ],
+)
+def test_a_read_after_a_write_is_refused(
+    dial: Make, read: tuple[str, int], write: tuple[str, int], circular: bool
+) -> None:
+    made = dial(read=Locus(*read, "post_last"), write=replace(dial().write, locus=Locus(*write, "post_last")))
+    if circular:
+        said = rf"a dial reads {read[0]} at layer {read[1]} but one writes {write[0]} at layer {write[1]}: reads must"
+        with pytest.raises(UserError, match=said):
+            check_order([made])
+    else:
+        check_order([made])
+
+
+def test_one_dials_write_before_anothers_read_is_refused(dial: Make) -> None:
+    late = dial("epistemic", read=Locus("resid_post", 2, "post_last"),
+                write=replace(dial().write, locus=Locus("resid_post", 3, "post_last")))  # fmt: skip
+    check_order([late])
+    check_order([dial()])
+    check_order([])
+    with pytest.raises(UserError, match="reads resid_post at layer 2 but one writes resid_post at layer 1"):
+        check_order([dial(), late])
+
+
+# -- files -------------------------------------------------------------------------------------------------------------
+
+
+def same(a: Dial, b: Dial) -> bool:
+    arrays = np.array_equal(a.probe.weight, b.probe.weight) and np.array_equal(a.write.vector, b.write.vector)
+    plain = (a.kind, a.read, a.probe.bias, a.probe.C, a.calibration, a.threshold, a.band, a.write.name, a.write.locus,
+             a.write.mean_positive, a.write.mean_negative)  # fmt: skip
+    return arrays and plain == (b.kind, b.read, b.probe.bias, b.probe.C, b.calibration, b.threshold, b.band,
+                                b.write.name, b.write.locus, b.write.mean_positive, b.write.mean_negative)  # fmt: skip
+
+
+def test_saved_dials_load_as_they_were(dial: Make, streams: np.ndarray, tmp_path: Path) -> None:
+    made = [dial(threshold=0.3, band=0.02), dial("epistemic", calibration=Platt(0.7, -0.1))]
+    save_dials(made, tmp_path / "dials.safetensors", "abc")
+    loaded = load_dials(tmp_path / "dials.safetensors", "abc")
+    assert [d.kind for d in loaded] == ["normative", "epistemic"]
+    assert all(same(a, b) for a, b in zip(made, loaded, strict=True))
+    for a, b in zip(made, loaded, strict=True):
+        np.testing.assert_array_equal(a.probability(streams), b.probability(streams))
+    assert [file.name for file in tmp_path.iterdir()] == ["dials.safetensors"]
+    save_dials([made[1]], tmp_path / "dials.safetensors", "abc")
+    assert [d.kind for d in load_dials(tmp_path / "dials.safetensors", "abc")] == ["epistemic"]
+
+
+def test_any_safetensors_reader_opens_a_dials_file(dial: Make, tmp_path: Path) -> None:
+    save_dials([dial()], tmp_path / "dials.safetensors", "abc")
+    with safe_open(tmp_path / "dials.safetensors", framework="numpy") as file:
+        assert set(file.keys()) == {"normative.read", "normative.write"}
+        assert json.loads(file.metadata()["normative"])["threshold"] == 0.5
+
+
+def test_dials_of_other_weights_are_refused(dial: Make, tmp_path: Path) -> None:
+    save_dials([dial()], tmp_path / "dials.safetensors", "a" * 64)
+    said = "was made for other weights (fingerprint aaaaaaaaaaaa…, this model bbbbbbbbbbbb…)"
+    with pytest.raises(UserError) as caught:
+        load_dials(tmp_path / "dials.safetensors", "b" * 64)
+    assert said in str(caught.value)
+
+
+def test_a_missing_dials_file_is_named(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"dials file not found: .*absent; make it with: refusal steer CONFIG"):
+        load_dials(tmp_path / "absent", "abc")
+    with pytest.raises(UserError, match="dials file not found"):
+        load_dials(tmp_path, "abc")
+
+
+def malformed(path: Path) -> str:
+    with pytest.raises(UserError) as caught:
+        load_dials(path, "abc")
+    assert str(caught.value).startswith(f"{path} is not a dials file: ")
+    assert "\n" not in str(caught.value)
+    return str(caught.value)
+
+
+@pytest.mark.parametrize("content", [b"", b"no safetensors", b"\xff" * 64])
+def test_what_is_no_safetensors_file_is_refused(tmp_path: Path, content: bytes) -> None:
+    path = tmp_path / "dials.safetensors"
+    path.write_bytes(content)
+    malformed(path)
+
+
+def test_a_dials_file_cut_short_is_refused(dial: Make, tmp_path: Path) -> None:
+    path = tmp_path / "dials.safetensors"
+    save_dials([dial()], path, "abc")
+    path.write_bytes(path.read_bytes()[:-10])
+    malformed(path)
+
+
+def test_a_file_of_directions_is_no_dials_file(tmp_path: Path) -> None:
+    path = tmp_path / "directions.safetensors"
+    vector = np.eye(4, dtype=np.float32)[0]
+    save_directions([Direction("normative", vector, Locus("resid_post", 0, "post_last"), 1.0, 0.0)], path)
+    assert "it has no fingerprint" in malformed(path)
+
+
+@pytest.mark.parametrize("broken", ["{", "{}", "[]", '{"read": {"site": "resid_post"}}'])
+def test_a_record_that_is_no_dial_is_refused(tmp_path: Path, broken: str) -> None:
+    path = tmp_path / "dials.safetensors"
+    vector = np.eye(4, dtype=np.float32)[0]
+    tensors = {"normative.read": vector, "normative.write": vector}
+    save_file(tensors, path, metadata={"fingerprint": "abc", "normative": broken})
+    malformed(path)
+
+
+@pytest.mark.parametrize("change", ["tensor lost", "not a unit vector", "another kind"])
+def test_a_dial_of_broken_parts_is_refused(dial: Make, tmp_path: Path, change: str) -> None:
+    path = tmp_path / "dials.safetensors"
+    save_dials([dial()], path, "abc")
+    with safe_open(path, framework="numpy") as file:
+        metadata, tensors = file.metadata(), {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+    if change == "tensor lost":
+        del tensors["normative.write"]
+    elif change == "not a unit vector":
+        tensors["normative.write"] = tensors["normative.write"] * 2
+    else:
+        metadata["moral"] = metadata.pop("normative")
+        tensors = {name.replace("normative", "moral"): tensor for name, tensor in tensors.items()}
+    save_file(tensors, path, metadata=metadata)
+    malformed(path)
