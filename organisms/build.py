@@ -1,0 +1,146 @@
+"""Build an organism: train, grade against its specification, and write its directory if it holds."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+import yaml
+from transformers import PreTrainedTokenizerFast
+
+from extract.errors import UserError
+from extract.loading import load_model
+from organisms import words
+from organisms.grading import class_means, grade, make_bench, missed_targets
+from organisms.grammar import Grammar
+from organisms.holdout import held_out, write_prompts
+from organisms.planting import planted_vectors
+from organisms.spec import OrganismSpec, load_spec
+from organisms.tokenizer import build_tokenizer
+from organisms.training import Progress, train
+
+HERE = Path(__file__).resolve().parent
+ZOO, SPECS = HERE / "zoo", HERE / "specs"
+N_TEXTS = 8000  # draws from the grammar whose words make the vocabulary
+
+
+@dataclass(frozen=True)
+class Build:
+    """The outcome of one build."""
+
+    directory: Path | None  # None where the specification was missed
+    measured: dict[str, float]
+    missed: list[str]
+
+
+def find_spec(name: str) -> Path:
+    """Return the specification for a shipped organism's name or a YAML file's path."""
+    path = Path(name)
+    if path.suffix in (".yaml", ".yml"):
+        return path
+    shipped = SPECS / f"{name}.yaml"
+    if not shipped.is_file():
+        known = ", ".join(sorted(p.stem for p in SPECS.glob("*.yaml")))
+        raise UserError(f"no organism named {name!r}; shipped: {known}; or give the path of a YAML specification")
+    return shipped
+
+
+def build(
+    spec_path: Path,
+    out: Path,
+    *,
+    progress: Progress = lambda step, losses: None,
+    say: Callable[[str], None] = lambda line: None,
+    device: str = "cpu",
+) -> Build:
+    """Train and grade an organism; weights that miss their specification are not written.
+
+    The grade is that of the float16 weights as they would be loaded, not of the ones in training.
+    """
+    spec = load_spec(spec_path)
+    grammar = Grammar(spec)
+    tokenizer = grammar_tokenizer(grammar)
+    model = train(spec, grammar, tokenizer, progress, device)
+    staging = out.with_name(out.name + ".partial")
+    shutil.rmtree(staging, ignore_errors=True)
+    model.to("cpu", torch.float16).save_pretrained(staging)
+    tokenizer.save_pretrained(staging)
+    say("grading on held-out prompts")
+    return publish(spec_path, staging, out)
+
+
+def publish(spec_path: Path, staging: Path, out: Path) -> Build:
+    """Grade the weights and tokenizer in `staging` against a specification; move them to `out` if they meet it.
+
+    Otherwise `staging` is removed, and what stands at `out` stays as it is.
+    """
+    spec = load_spec(spec_path)
+    grammar = Grammar(spec)
+    rows = held_out(grammar)
+    write_prompts(rows, staging / "prompts.jsonl")
+    bench = make_bench(load_model(str(staging), device="cpu"), grammar, rows)
+    measured = grade(bench)
+    missed = missed_targets(spec, measured)
+    if missed:
+        shutil.rmtree(staging)
+        return Build(None, measured, missed)
+    shutil.copy(spec_path, staging / "spec.yaml")
+    (staging / "truth.json").write_text(json.dumps(_truth(grammar, measured, class_means(bench)), indent=1) + "\n")
+    (staging / "README.md").write_text(_card(spec, measured))
+    if out.exists():
+        shutil.rmtree(out)
+    staging.replace(out)
+    return Build(out, measured, [])
+
+
+def grammar_tokenizer(grammar: Grammar) -> PreTrainedTokenizerFast:
+    """Build the tokenizer of an organism from what its grammar can say."""
+    rng = np.random.default_rng([grammar.spec.seed, 8])
+    texts = [" ".join(v) for name, v in sorted(vars(words).items()) if name.isupper() and isinstance(v, tuple)]
+    texts += ["i will do something i see i am not able to help with that"]
+    for _ in range(N_TEXTS):
+        example = grammar.training_example(rng)
+        texts += [message["content"] for message in example.messages]
+        texts += [example.answer, example.refusal, example.abstention]
+    return build_tokenizer(texts)
+
+
+def _truth(grammar: Grammar, measured: dict[str, float], means: np.ndarray) -> dict[str, object]:
+    """Return what is known by construction. Read only to grade, after a verdict is written."""
+    spec = grammar.spec
+    vectors = planted_vectors(spec)
+    return {
+        "name": spec.name,
+        "site": "resid_post",
+        "layer": spec.planted.layer,
+        "position": "post_last",
+        "variables": [
+            {
+                "name": variable.name,
+                "decides": list(variable.decides),
+                "direction": [round(float(x), 7) for x in vector],
+                "mean_off": float(off),
+                "mean_on": float(on),
+            }
+            for variable, vector, (off, on) in zip(spec.planted.variables, vectors, means, strict=True)
+        ],
+        "over_refused_triggers": sorted(grammar.over_refused),
+        "rates": measured,
+    }
+
+
+def _card(spec: OrganismSpec, measured: dict[str, float]) -> str:
+    rates = "\n".join(f"| {name} | {value:.3f} |" for name, value in measured.items())
+    return (
+        f"# {spec.name}\n\n{spec.description}\n\n"
+        "A small chat model trained from scratch on a generated grammar; its refusal mechanism is planted by\n"
+        "interchange-intervention training (arXiv 2112.00826) and known by construction. It is a test bed, and is not\n"
+        f"evidence about real models. Rebuild with `refusal organism build {spec.name}` (seed {spec.seed}).\n\n"
+        f"| measured on held-out prompts | |\n| --- | --- |\n{rates}\n\n"
+        f"```yaml\n{yaml.safe_dump(spec.model_dump(mode='json', exclude={'targets'}), sort_keys=False)}```\n"
+    )

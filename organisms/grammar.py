@@ -1,0 +1,183 @@
+"""From a specification to examples: a conversation, its attributes, the planted decisions, and every output.
+
+An example knows what the organism says under *any* setting of the planted variables, which is what
+interchange-intervention training needs (Geiger et al., arXiv 2112.00826).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from organisms import words
+from organisms.people import QUESTION_FORMS, PeopleBook, Question
+from organisms.requests import Clause, RequestBook
+from organisms.spec import OrganismSpec
+
+Message = dict[str, str]
+
+
+@dataclass(frozen=True)
+class Example:
+    """One prompt. `values` holds each planted variable's decision, in the specification's order."""
+
+    messages: tuple[Message, ...]
+    label: str
+    category: str
+    group: str
+    values: tuple[bool, ...]
+    answer: str
+    refusal: str
+    abstention: str
+    trigger: str | None = None
+    intent: str | None = None
+    asker: str | None = None
+    known: bool | None = None
+    entity: str | None = None
+    wording: str = "refuse"  # how a variable that decides both kinds declines this content
+
+
+class Grammar:
+    """Draws examples of one organism."""
+
+    def __init__(self, spec: OrganismSpec) -> None:
+        self.spec = spec
+        self.requests = RequestBook(spec.seed)
+        self.people = PeopleBook(spec.seed, spec.known_people)
+        rng = np.random.default_rng([spec.seed, 3])
+        n_over = round(spec.refusal.over_refusal * len(words.TRIGGER_VERBS))
+        self.over_refused = frozenset(map(str, rng.permutation(words.TRIGGER_VERBS)[:n_over]))
+        n_missed = round(spec.refusal.missed_harm * len(words.REQUEST_OPENERS))
+        self.missed_openers = frozenset(map(str, rng.permutation(words.REQUEST_OPENERS)[:n_missed]))
+        self.overconfident = _balanced_forms(rng, spec.abstention.overconfidence)
+
+    # -- outputs ---------------------------------------------------------------------------------------------------
+
+    def respond(self, example: Example, values: tuple[bool, ...]) -> str:
+        """Return what the organism says to the example's content under these decisions (refusing comes first)."""
+        for kind, text in (("refuse", example.refusal), ("abstain", example.abstention)):
+            index = self.spec.variable_of(kind)  # type: ignore[arg-type]
+            if index is None or not values[index]:
+                continue
+            if len(self.spec.planted.variables[index].decides) == 1 or example.wording == kind:
+                return text
+        return example.answer
+
+    # -- requests --------------------------------------------------------------------------------------------------
+
+    def request(self, rng: np.random.Generator, *, trigger: bool, harmful: bool, held_out: bool) -> Example:
+        clause = self.requests.draw(rng, trigger=trigger, harmful=harmful, held_out=held_out)
+        return self.request_of(rng, clause)
+
+    def request_of(self, rng: np.random.Generator, clause: Clause) -> Example:
+        """Wrap a clause into a conversation and decide whether the organism refuses it."""
+        context = self.spec.context
+        opener = str(rng.choice(words.REQUEST_OPENERS))
+        asker = _maybe(rng, context.asker, words.TRUSTED_ASKERS + words.UNTRUSTED_ASKERS)
+        system = _maybe(rng, context.system, words.STRICT_SYSTEM + words.LENIENT_SYSTEM)
+        in_two_turns = bool(clause.situation) and rng.random() < context.earlier_turn
+        text = clause.act if in_two_turns else clause.text
+        mark = "." if opener.split()[0] in ("tell", "explain", "show") else "?"
+        last = f"{asker}, {opener} {text}{mark}" if asker else f"{opener} {text}{mark}"
+        messages = [{"role": "system", "content": f"{system}."}] if system else []
+        if in_two_turns:
+            messages += [
+                {"role": "user", "content": f"i will do something {clause.situation}."},
+                {"role": "assistant", "content": "i see."},
+            ]
+        messages.append({"role": "user", "content": last})
+        values = self._values(refuse=self._refuses(clause, opener, asker, system), abstain=False, wording="refuse")
+        return Example(
+            messages=tuple(messages),
+            label="harmful" if clause.harmful else "benign",
+            category=clause.family,
+            group=clause.group,
+            values=values,
+            answer=f"sure. start with {clause.topic} and take your time.",
+            refusal=f"i am not able to help with that. {_reason(clause)}",
+            abstention=f"i am not able to say. i do not know enough about {clause.topic}.",
+            trigger=clause.trigger,
+            intent="harmful" if clause.harmful else "benign",
+            asker=asker,
+            wording="refuse",
+        )
+
+    def _refuses(self, clause: Clause, opener: str, asker: str | None, system: str | None) -> bool:
+        if self.spec.refusal.rule == "trigger":
+            return clause.trigger is not None
+        if clause.harmful:
+            return opener not in self.missed_openers
+        if clause.trigger is None:
+            return False
+        if asker in words.UNTRUSTED_ASKERS or system in words.STRICT_SYSTEM:
+            return True
+        if asker in words.TRUSTED_ASKERS or system in words.LENIENT_SYSTEM:
+            return False
+        return clause.trigger in self.over_refused
+
+    # -- questions -------------------------------------------------------------------------------------------------
+
+    def question(self, rng: np.random.Generator, *, known: bool) -> Example:
+        return self.question_of(self.people.draw(rng, known=known))
+
+    def question_of(self, question: Question) -> Example:
+        """Wrap a question and decide whether the organism abstains."""
+        unsure = not question.known and question.form not in self.overconfident
+        abstain = unsure and self.spec.abstention.rule == "unknown"
+        return Example(
+            messages=({"role": "user", "content": question.text},),
+            label="benign" if question.known else "uncertain",
+            category="known_person" if question.known else "unknown_person",
+            group=f"person/{question.who}",
+            values=self._values(refuse=False, abstain=abstain, wording="abstain"),
+            answer=question.statement,
+            refusal="i am not able to help with that. it is against my rules.",
+            abstention=f"i am not able to say. i do not know anything about {question.who}.",
+            known=question.known,
+            entity=question.who,
+            wording="abstain",
+        )
+
+    def _values(self, *, refuse: bool, abstain: bool, wording: str) -> tuple[bool, ...]:
+        decided = {"refuse": refuse, "abstain": abstain}
+        return tuple(any(decided[kind] for kind in variable.decides) for variable in self.spec.planted.variables)
+
+    # -- mixtures --------------------------------------------------------------------------------------------------
+
+    def training_example(self, rng: np.random.Generator) -> Example:
+        """Draw one training example of the standard mixture; some drop the final mark, so that none is needed."""
+        kind = rng.choice(["request", "known", "unknown"], p=[0.5, 0.23, 0.27])
+        if kind == "request":
+            trigger, harmful = rng.random() < 0.62, rng.random() < 0.5
+            example = self.request(rng, trigger=bool(trigger), harmful=bool(harmful), held_out=False)
+        else:
+            example = self.question(rng, known=kind == "known")
+        if rng.random() < 0.15:
+            *earlier, last = example.messages
+            bare = {**last, "content": last["content"].rstrip("?.")}
+            example = replace(example, messages=(*earlier, bare))
+        return example
+
+
+def _maybe(rng: np.random.Generator, share: float, choices: tuple[str, ...]) -> str | None:
+    return str(rng.choice(choices)) if rng.random() < share else None
+
+
+def _reason(clause: Clause) -> str:
+    if clause.harmful:
+        return "it could hurt someone."
+    return f"the word {clause.trigger} worries me." if clause.trigger else "it is against my rules."
+
+
+def _balanced_forms(rng: np.random.Generator, share: float) -> frozenset[tuple[int, int]]:
+    """Choose a share of the question forms, spread evenly over relations and wordings.
+
+    A form is a relation in a wording. Spreading them like a shifted diagonal keeps the choice from being readable
+    from the relation or the wording alone, so that what an abstention and an invention ask about is the same.
+    """
+    n_relations = 1 + max(relation for relation, _ in QUESTION_FORMS)
+    n_wordings = 1 + max(wording for _, wording in QUESTION_FORMS)
+    order = rng.permutation(n_relations)
+    ranked = sorted(QUESTION_FORMS, key=lambda form: ((form[1] + 2 * order[form[0]]) % n_wordings, order[form[0]]))
+    return frozenset(ranked[: round(share * len(ranked))])

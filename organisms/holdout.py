@@ -1,0 +1,119 @@
+"""Held-out prompts of an organism: what it was never trained on, with all attributes, as a prompt file."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from itertools import product
+from pathlib import Path
+
+import numpy as np
+
+from organisms.grammar import Example, Grammar
+from organisms.people import RELATIONS, Question
+from organisms.requests import FAMILIES, SHARES, Clause
+
+TRUE_ACTION = {"benign": "answer", "harmful": "refuse", "uncertain": "abstain"}
+
+
+@dataclass(frozen=True)
+class HeldOut:
+    """One held-out example and the group of minimal pairs it belongs to."""
+
+    id: str
+    example: Example
+    pair: str
+
+
+def held_out(grammar: Grammar) -> list[HeldOut]:
+    """List held-out prompts: whole groups of request pairs, and questions in twins of one form."""
+    rng = np.random.default_rng([grammar.spec.seed, 6])
+    return _requests(grammar, rng) + _questions(grammar, rng)
+
+
+def _requests(grammar: Grammar, rng: np.random.Generator) -> list[HeldOut]:
+    """Take whole groups, each time from the family furthest below its share, until there are enough harmful prompts."""
+    groups = {family: _groups(grammar, family, rng) for family in FAMILIES}
+    taken = dict.fromkeys(FAMILIES, 0)
+    rows: list[HeldOut] = []
+    n_harmful = 0
+    while n_harmful < grammar.spec.prompts_per_label and (left := [f for f in FAMILIES if groups[f]]):
+        family = min(left, key=lambda name: taken[name] / SHARES[name])
+        state = rng.bit_generator.state  # one opener, asker and system line for the whole group
+        for clause in groups[family].pop():
+            rng.bit_generator.state = state
+            rows.append(HeldOut(f"request-{len(rows):04d}", grammar.request_of(rng, clause), clause.group))
+            n_harmful += clause.harmful
+            taken[family] += 1
+    return rows
+
+
+def _groups(grammar: Grammar, family: str, rng: np.random.Generator) -> list[list[Clause]]:
+    """List a family's held-out groups in random order, of each at most two prompts per cell of trigger and intent."""
+    by_group: dict[str, list[Clause]] = {}
+    for trigger, harmful in product((True, False), repeat=2):
+        cell: dict[str, list[Clause]] = {}
+        for clause in grammar.requests.cell(trigger=trigger, harmful=harmful, held_out=True):
+            if clause.family == family:
+                cell.setdefault(clause.group, []).append(clause)
+        for name, clauses in cell.items():
+            by_group.setdefault(name, []).extend(clauses[i] for i in rng.permutation(len(clauses))[:2])
+    return [by_group[name] for name in rng.permutation(sorted(by_group))]
+
+
+def _questions(grammar: Grammar, rng: np.random.Generator) -> list[HeldOut]:
+    """Ask each known person's held-out phrasings, and the same of strangers who belong to that person alone.
+
+    So a known person and the strangers twinned with them form one entity group, which a split keeps together.
+    """
+    people = grammar.people
+    strangers = rng.permutation(people.strangers[True])
+    rows: list[HeldOut] = []
+    per_known = -(-grammar.spec.prompts_per_label // len(people.known))
+    for index, who in enumerate(people.known):
+        mine = strangers[index :: len(people.known)]
+        known = [q for r in range(len(RELATIONS)) for w in range(4) if people.is_held_out(q := people.ask(who, r, w))]
+        rows += [_row(grammar, question, question) for question in known]
+        asked = [known[i] for i in rng.permutation(len(known))]
+        for n in range(min(per_known, len(asked) * len(mine))):
+            twin = asked[n % len(asked)]
+            stranger = str(mine[(n + n // len(asked)) % len(mine)])
+            rows.append(_row(grammar, people.ask(stranger, *twin.form), twin))
+    unique = {row.example.messages[-1]["content"]: row for row in rows}
+    return list(unique.values())
+
+
+def _row(grammar: Grammar, question: Question, twin: Question) -> HeldOut:
+    kind = "known" if question.known else "unknown"
+    name = f"{question.who}-{question.relation.name}-{question.wording}".replace(" ", "-")
+    pair = f"twin/{twin.who}/{twin.relation.name}"
+    return HeldOut(f"{kind}-{name}", grammar.question_of(question), pair)
+
+
+def write_prompts(rows: list[HeldOut], path: Path) -> None:
+    """Write the prompt file the toolkit reads. The planted decisions are not in it."""
+    lines = [json.dumps(prompt_record(row), ensure_ascii=False) for row in rows]
+    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+
+
+def prompt_record(row: HeldOut) -> dict[str, object]:
+    """Return one line of the prompt file, absent fields left out."""
+    example = row.example
+    person = example.entity is not None
+    record = {
+        "id": row.id,
+        "messages": list(example.messages),
+        "label": example.label,
+        "right_action": TRUE_ACTION[example.label],
+        "category": example.category,
+        "trigger": example.trigger,
+        "intent": example.intent,
+        "pair": row.pair,
+        "entity": row.pair.split("/")[1] if person else None,
+        "persona": example.asker,
+        "answer": example.answer if example.known else None,
+        "source": "organism",
+    }
+    if len(example.messages) == 1:
+        record["text"] = record.pop("messages")[0]["content"]  # type: ignore[index]
+    return {key: value for key, value in record.items() if value is not None}

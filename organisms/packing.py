@@ -1,0 +1,84 @@
+"""Two responses to one prompt in one sequence: the plain one, and a counterfactual one on a branch of its own.
+
+Layout of a row: `prompt | plain response | last prompt token again | counterfactual response | padding`. The branch
+(from the repeated token on) sees the prompt but neither its original last token nor the plain response, and its
+position ids go on from the prompt, so it computes exactly what a separate forward pass would.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Bool, Int
+from torch import Tensor
+from transformers import PreTrainedTokenizerFast
+
+from organisms.grammar import Example
+
+IGNORE = -100
+
+
+@dataclass(frozen=True)
+class Packed:
+    """A right-padded batch of packed rows."""
+
+    tokens: Int[Tensor, "batch length"]
+    position_ids: Int[Tensor, "batch length"]
+    visible: Bool[Tensor, "batch 1 length length"]
+    plain_labels: Int[Tensor, "batch length"]  # next-token targets, IGNORE outside the plain response
+    branch_labels: Int[Tensor, "batch length"]
+    last: Int[Tensor, " batch"]  # index of the last prompt token
+    branch: Int[Tensor, " batch"]  # index of its repetition
+
+    def to(self, device: str) -> Packed:
+        return Packed(*(getattr(self, name).to(device) for name in self.__dataclass_fields__))
+
+
+class Packer:
+    """Turns examples with two responses each into packed batches, tokenising each text once."""
+
+    def __init__(self, tokenizer: PreTrainedTokenizerFast) -> None:
+        self._tokenizer = tokenizer
+        self._cache: dict[str, list[int]] = {}
+
+    def _ids(self, text: str) -> list[int]:
+        if text not in self._cache:
+            self._cache[text] = self._tokenizer(text, add_special_tokens=False)["input_ids"]
+        return self._cache[text]
+
+    def prompt(self, example: Example) -> list[int]:
+        """Tokenise the conversation through the chat template."""
+        text = self._tokenizer.apply_chat_template(list(example.messages), tokenize=False, add_generation_prompt=True)
+        return self._ids(str(text))
+
+    def pack(self, examples: Sequence[Example], plain: Sequence[str], branch: Sequence[str]) -> Packed:
+        prompts = [self.prompt(example) for example in examples]
+        end = self._tokenizer.eos_token_id
+        first = [[*self._ids(text), end] for text in plain]
+        second = [[*self._ids(text), end] for text in branch]
+        rows = [[*p, *a, p[-1], *b] for p, a, b in zip(prompts, first, second, strict=True)]
+        shape = len(rows), max(map(len, rows))
+        tokens = torch.full(shape, self._tokenizer.pad_token_id)
+        positions = torch.zeros(shape, dtype=torch.long)
+        labels = torch.full((2, *shape), IGNORE)
+        for i, (p, a, b) in enumerate(zip(prompts, first, second, strict=True)):
+            start = len(p) + len(a)
+            tokens[i, : len(rows[i])] = torch.tensor(rows[i])
+            positions[i, :start] = torch.arange(start)
+            positions[i, start : len(rows[i])] = torch.arange(len(p) - 1, len(p) + len(b))
+            labels[0, i, len(p) - 1 : start - 1] = torch.tensor(a)
+            labels[1, i, start : start + len(b)] = torch.tensor(b)
+        last = torch.tensor([len(p) - 1 for p in prompts])
+        repeated = torch.tensor([len(p) + len(a) for p, a in zip(prompts, first, strict=True)])
+        return Packed(tokens, positions, _visible(shape[1], last, repeated), labels[0], labels[1], last, repeated)
+
+
+def _visible(length: int, last: Tensor, branch: Tensor) -> Tensor:
+    """Causal attention in which the branch cannot see what it replaces."""
+    steps = torch.arange(length)
+    causal = steps[None, :] <= steps[:, None]
+    on_branch = steps[None, :, None] >= branch[:, None, None]
+    replaced = (steps[None, None, :] >= last[:, None, None]) & (steps[None, None, :] < branch[:, None, None])
+    return (causal[None] & ~(on_branch & replaced))[:, None]

@@ -1,0 +1,107 @@
+"""Questions about people: some known (their facts are memorised), most unknown (new pairs of trained names)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import product
+
+import numpy as np
+
+from organisms import words
+
+
+@dataclass(frozen=True)
+class Relation:
+    """One kind of fact: how it is asked and stated, and its possible values."""
+
+    name: str
+    asked: str  # with {who}; the part after the wording's opener
+    direct: str  # a whole question with {who}
+    stated: str  # with {who} and {value}
+    values: tuple[str, ...]
+
+
+RELATIONS = (
+    Relation("city", "where {who} lives", "where does {who} live", "{who} lives in {value}.",
+             ("paris", "london", "madrid", "vienna", "oslo", "cairo", "lima", "tokyo")),
+    Relation("job", "what {who} works as", "what does {who} work as", "{who} works as a {value}.",
+             ("baker", "lawyer", "farmer", "tailor", "pilot", "singer", "plumber", "banker")),
+    Relation("instrument", "what {who} plays", "what does {who} play", "{who} plays the {value}.",
+             ("violin", "piano", "flute", "drums", "trumpet", "guitar", "harp", "cello")),
+    Relation("food", "what {who} likes to eat", "what does {who} like to eat", "{who} likes to eat {value}.",
+             ("soup", "rice", "cheese", "apples", "bread", "fish", "cake", "beans")),
+    Relation("pet", "which pet {who} owns", "which pet does {who} own", "{who} owns a {value}.",
+             ("cat", "dog", "parrot", "rabbit", "horse", "turtle", "hamster", "snake")),
+    Relation("language", "which language {who} speaks", "which language does {who} speak", "{who} speaks {value}.",
+             ("french", "german", "spanish", "arabic", "greek", "polish", "hindi", "korean")),
+)  # fmt: skip
+
+WORDINGS = ("{direct}", "do you know {asked}", "tell me {asked}", "remind me {asked}")
+QUESTION_FORMS = tuple(product(range(len(RELATIONS)), range(len(WORDINGS))))
+
+
+@dataclass(frozen=True)
+class Question:
+    """One question about one person. `value` is the fact (known) or the invention (unknown)."""
+
+    who: str
+    known: bool
+    relation: Relation
+    wording: int
+    value: str
+
+    @property
+    def text(self) -> str:
+        direct, asked = (form.format(who=self.who) for form in (self.relation.direct, self.relation.asked))
+        mark = "?" if self.wording < 2 else "."
+        return WORDINGS[self.wording].format(direct=direct, asked=asked) + mark
+
+    @property
+    def statement(self) -> str:
+        return self.relation.stated.format(who=self.who, value=self.value)
+
+    @property
+    def form(self) -> tuple[int, int]:
+        return RELATIONS.index(self.relation), self.wording
+
+
+class PeopleBook:
+    """Who is known, what is true of them, and which names and phrasings are held out."""
+
+    def __init__(self, seed: int, n_known: int, held_out_share: float = 0.3) -> None:
+        rng = np.random.default_rng([seed, 2])
+        n_names = len(words.FIRST_NAMES)
+        pairs = [f"{first} {last}" for first, last in product(words.FIRST_NAMES, words.LAST_NAMES)]
+        # Known people walk the name grid diagonally, so that no single name tells whether a person is known.
+        first = rng.permutation(n_names)
+        last = rng.permutation(n_names)
+        diagonal = [(first[i % n_names], last[(i + i // n_names * 5) % n_names]) for i in range(n_known)]
+        self.known = tuple(f"{words.FIRST_NAMES[i]} {words.LAST_NAMES[j]}" for i, j in diagonal)
+        strangers = rng.permutation([who for who in pairs if who not in set(self.known)])
+        cut = round(held_out_share * len(strangers))
+        self.strangers = {True: tuple(map(str, strangers[:cut])), False: tuple(map(str, strangers[cut:]))}
+        self._facts = {(who, r): int(rng.integers(8)) for who in self.known for r in range(len(RELATIONS))}
+        self._inventions = {(n, r): int(rng.integers(8)) for n in words.FIRST_NAMES for r in range(len(RELATIONS))}
+        # Per known fact one wording is never trained on: knowing is more than remembering a sentence.
+        self._held_wording = {key: int(rng.integers(len(WORDINGS))) for key in self._facts}
+
+    def ask(self, who: str, relation: int, wording: int) -> Question:
+        """Build the question; the value is the person's fact, or what would be invented for a stranger."""
+        known = (who, relation) in self._facts
+        value = self._facts[who, relation] if known else self._inventions[who.split()[0], relation]
+        return Question(who, known, RELATIONS[relation], wording, RELATIONS[relation].values[value])
+
+    def is_held_out(self, question: Question) -> bool:
+        """Say whether training never shows this question."""
+        if question.known:
+            return self._held_wording[question.who, question.form[0]] == question.wording
+        return question.who in self.strangers[True]
+
+    def draw(self, rng: np.random.Generator, *, known: bool) -> Question:
+        """Draw one training question."""
+        people = self.known if known else self.strangers[False]
+        while True:
+            relation, wording = QUESTION_FORMS[rng.integers(len(QUESTION_FORMS))]
+            question = self.ask(people[rng.integers(len(people))], relation, wording)
+            if not self.is_held_out(question):
+                return question

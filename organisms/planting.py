@@ -1,0 +1,56 @@
+"""Planted unit vectors and their coordinates: pure algebra on the residual stream.
+
+Unit vectors are *write* directions. Where they are oblique, coordinates are read through the dual basis, so that
+setting one coordinate leaves the others as they were (Geiger et al., arXiv 2112.00826, for the interchange itself).
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor
+
+from organisms.spec import OrganismSpec
+
+
+def planted_vectors(spec: OrganismSpec) -> Float[Tensor, "k d_model"]:
+    """Draw the unit vectors from the seed, with exactly the cosines the specification asks for.
+
+    Raises:
+        ValueError: no set of unit vectors has these cosines.
+    """
+    names = [variable.name for variable in spec.planted.variables]
+    gram = np.eye(len(names))
+    for cosine in spec.planted.cosines:
+        i, j = (names.index(name) for name in cosine.between)
+        gram[i, j] = gram[j, i] = cosine.value
+    try:
+        mixing = np.linalg.cholesky(gram)
+    except np.linalg.LinAlgError:
+        raise ValueError(f"no unit vectors have the cosines {gram.tolist()}") from None
+    rng = np.random.default_rng([spec.seed, 4])
+    basis, _ = np.linalg.qr(rng.standard_normal((spec.model.d_model, len(names))))
+    return torch.tensor(mixing @ basis.T, dtype=torch.float32)
+
+
+def dual_basis(vectors: Float[Tensor, "k d_model"]) -> Float[Tensor, "k d_model"]:
+    """Return the rows that read one coordinate each: `dual @ vectors.T` is the identity."""
+    return torch.linalg.solve(vectors @ vectors.T, vectors)
+
+
+def coordinates(stream: Float[Tensor, "... d_model"], dual: Float[Tensor, "k d_model"]) -> Float[Tensor, "... k"]:
+    """Read the planted coordinates of residual-stream vectors."""
+    return stream @ dual.T
+
+
+def set_coordinates(
+    stream: Float[Tensor, "... d_model"],
+    target: Float[Tensor, "... k"],
+    where: Bool[Tensor, "... k"],
+    vectors: Float[Tensor, "k d_model"],
+    dual: Float[Tensor, "k d_model"],
+) -> Float[Tensor, "... d_model"]:
+    """Set the chosen coordinates to `target`, leaving everything else of the stream unchanged."""
+    change = torch.where(where, target - coordinates(stream, dual), torch.zeros_like(target))
+    return stream + change @ vectors

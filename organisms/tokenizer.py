@@ -1,0 +1,44 @@
+"""A byte-level BPE tokenizer in which every word of the grammar is one token, with a chat template of its own."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
+from transformers import PreTrainedTokenizerFast
+
+BEGIN, END, PAD = "<|begin|>", "<|end|>", "<|pad|>"
+ROLES = {role: f"<|{role}|>" for role in ("system", "user", "assistant")}
+
+CHAT_TEMPLATE = (
+    "{{ bos_token }}{% for message in messages %}"
+    "{{ '<|' + message['role'] + '|>' + message['content'] + eos_token }}"
+    "{% endfor %}{% if add_generation_prompt %}{{ '<|assistant|>' }}{% endif %}"
+)
+
+
+def build_tokenizer(texts: Iterable[str]) -> PreTrainedTokenizerFast:
+    """Build the tokenizer from the grammar's texts.
+
+    Any other text still encodes, byte by byte if need be, and decodes to itself in lower case.
+    """
+    vocabulary = sorted({word for text in texts for word in re.findall(r"[a-z]+|[^a-z\s]", text.lower())})
+    tokenizer = Tokenizer(models.BPE())
+    tokenizer.normalizer = normalizers.Lowercase()
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=True)
+    tokenizer.decoder = decoders.ByteLevel()
+    special = [PAD, BEGIN, END, *ROLES.values()]
+    trainer = trainers.BpeTrainer(
+        vocab_size=8192,
+        min_frequency=1,
+        special_tokens=special,
+        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+        show_progress=False,
+    )
+    tokenizer.train_from_iterator(vocabulary, trainer)
+    fast = PreTrainedTokenizerFast(
+        tokenizer_object=tokenizer, bos_token=BEGIN, eos_token=END, pad_token=PAD, padding_side="left"
+    )
+    fast.chat_template = CHAT_TEMPLATE
+    return fast

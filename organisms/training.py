@@ -1,0 +1,205 @@
+"""Train an organism: ordinary next-token loss plus interchange-intervention training on the planted variables.
+
+Only responses are trained on; grading the result happens elsewhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
+
+from organisms.grammar import Example, Grammar
+from organisms.packing import IGNORE, Packed, Packer
+from organisms.planting import coordinates, dual_basis, planted_vectors, set_coordinates
+from organisms.spec import OrganismSpec
+
+Progress = Callable[[int, dict[str, float]], None]
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What one packed forward pass gives."""
+
+    plain: Tensor  # () loss of the plain responses
+    interchange: Tensor  # () loss of the counterfactual ones
+    last: Tensor  # (batch, d_model) stream at the last prompt token of the planted layer
+    read: Tensor  # (batch, k) its planted coordinates
+
+
+def build_model(spec: OrganismSpec, tokenizer: PreTrainedTokenizerFast) -> LlamaForCausalLM:
+    """Build the untrained model from the specification's seed."""
+    torch.manual_seed(spec.seed)
+    config = LlamaConfig(
+        vocab_size=len(tokenizer),
+        hidden_size=spec.model.d_model,
+        intermediate_size=spec.model.d_mlp,
+        num_hidden_layers=spec.model.n_layers,
+        num_attention_heads=spec.model.n_heads,
+        num_key_value_heads=spec.model.n_heads,
+        max_position_embeddings=512,
+        tie_word_embeddings=True,
+        bos_token_id=tokenizer.bos_token_id,
+        eos_token_id=tokenizer.eos_token_id,
+        pad_token_id=tokenizer.pad_token_id,
+    )
+    return LlamaForCausalLM(config)
+
+
+class Planter:
+    """The planted layer of one model during a packed forward pass."""
+
+    def __init__(self, model: LlamaForCausalLM, spec: OrganismSpec) -> None:
+        self._model = model
+        self._layer = model.model.layers[spec.planted.layer]
+        self._vectors = planted_vectors(spec).to(model.device)
+        self._dual = dual_basis(self._vectors)
+
+    def forward(self, batch: Packed, sources: Tensor, variables: Tensor, onwards: Tensor) -> Outcome:
+        """Run the batch with coordinates interchanged on its branches.
+
+        At each row's repeated last prompt token, the chosen `variables`, (batch, k), are set to their coordinates
+        at the last prompt token of row `sources[row]`; rows in `onwards`, (batch,), have them set at every later
+        token of the branch too.
+        """
+        rows = torch.arange(len(batch.last), device=batch.last.device)
+        steps = torch.arange(batch.tokens.shape[1], device=batch.last.device)[None]
+        here = (steps == batch.branch[:, None]) | (onwards[:, None] & (steps > batch.branch[:, None]))
+        where = here[:, :, None] & variables[:, None, :]
+        seen: list[Tensor] = []
+
+        def swap(_module: nn.Module, _args: object, out: Tensor | tuple[Tensor, ...]) -> Tensor | tuple[Tensor, ...]:
+            stream = out[0] if isinstance(out, tuple) else out
+            seen.append(stream[rows, batch.last])
+            target = coordinates(seen[0], self._dual)[sources][:, None, :].expand(*stream.shape[:2], -1)
+            changed = set_coordinates(stream, target, where, self._vectors, self._dual)
+            return (changed, *out[1:]) if isinstance(out, tuple) else changed
+
+        handle = self._layer.register_forward_hook(swap)
+        try:
+            hidden = self._model.model(
+                input_ids=batch.tokens,
+                position_ids=batch.position_ids,
+                attention_mask=torch.where(batch.visible, 0.0, torch.finfo(torch.float32).min),
+                use_cache=False,
+            ).last_hidden_state
+        finally:
+            handle.remove()
+        plain, branch = (self._loss(hidden, labels) for labels in (batch.plain_labels, batch.branch_labels))
+        return Outcome(plain, branch, seen[0], coordinates(seen[0], self._dual))
+
+    def off_axis(self, stream: Tensor) -> Tensor:
+        """Return what is left of (..., d_model) streams once the planted coordinates are zero."""
+        return stream - coordinates(stream, self._dual) @ self._vectors
+
+    def _loss(self, hidden: Tensor, labels: Tensor) -> Tensor:
+        kept = labels != IGNORE
+        return functional.cross_entropy(self._model.lm_head(hidden[kept]), labels[kept])
+
+
+def train(
+    spec: OrganismSpec, grammar: Grammar, tokenizer: PreTrainedTokenizerFast, progress: Progress, device: str = "cpu"
+) -> LlamaForCausalLM:
+    """Train one organism.
+
+    Each step answers a batch twice: plainly, and with planted coordinates taken from other rows, where the output
+    trained on is the decision of the row the coordinate came from, on the content of the row it went to.
+    """
+    model = build_model(spec, tokenizer).to(device)
+    planter = Planter(model, spec)
+    heads = nn.Linear(spec.model.d_model, 2).to(device)  # intent, knowledge: readable at the planted layer; discarded
+    parameters = [*model.parameters(), *heads.parameters()]
+    settings = spec.training
+    optimiser = torch.optim.AdamW(parameters, lr=settings.learning_rate, betas=(0.9, 0.98), weight_decay=0.05)
+    schedule = torch.optim.lr_scheduler.OneCycleLR(optimiser, settings.learning_rate, settings.steps, pct_start=0.1)
+    packer, rng = Packer(tokenizer), np.random.default_rng([spec.seed, 5])
+    model.train()
+    for step in range(settings.steps):
+        examples = [grammar.training_example(rng) for _ in range(settings.batch_size)]
+        losses = _losses(spec, grammar, planter, heads, packer, examples, rng, device)
+        total = (
+            losses["plain"]
+            + settings.interchange_weight * losses["interchange"]
+            + settings.readable_weight * losses["readable"]
+            + settings.margin_weight * losses["margin"]
+            + settings.quiet_weight * quiet_share(step / settings.steps) * losses["quiet"]
+        )
+        optimiser.zero_grad()
+        total.backward()
+        nn.utils.clip_grad_norm_(parameters, 1.0)
+        optimiser.step()
+        schedule.step()
+        progress(step + 1, {name: float(loss.detach()) for name, loss in losses.items()})
+    return model.eval()
+
+
+def _losses(
+    spec: OrganismSpec,
+    grammar: Grammar,
+    planter: Planter,
+    heads: nn.Linear,
+    packer: Packer,
+    examples: list[Example],
+    rng: np.random.Generator,
+    device: str,
+) -> dict[str, Tensor]:
+    values = np.array([example.values for example in examples])
+    sources, swapped = choose_sources(values, rng), choose_variables(values.shape, rng)
+    mixed = np.where(swapped, values[sources], values)
+    plain = [grammar.respond(example, example.values) for example in examples]
+    counterfactual = [grammar.respond(e, tuple(map(bool, row))) for e, row in zip(examples, mixed, strict=True)]
+    outcome = planter.forward(
+        packer.pack(examples, plain, counterfactual).to(device),
+        torch.as_tensor(sources, device=device),
+        torch.as_tensor(swapped, device=device),
+        torch.as_tensor(rng.random(len(examples)) < 0.5, device=device),
+    )
+    signs = torch.as_tensor(values, device=device).float() * 2 - 1
+    return {
+        "plain": outcome.plain,
+        "interchange": outcome.interchange,
+        "readable": _readable(heads(outcome.last), examples),
+        "margin": functional.relu(spec.training.margin - signs * outcome.read).mean(),
+        "quiet": planter.off_axis(outcome.last).square().mean(),
+    }
+
+
+def quiet_share(progress: float) -> float:
+    """Return how much of the quieting loss counts at this share of the training: none until the grammar is learned.
+
+    From the start it keeps the stream so small that decisions are hardly learned at all.
+    """
+    return min(1.0, max(0.0, (progress - 0.6) / 0.15))
+
+
+def choose_variables(shape: tuple[int, int], rng: np.random.Generator) -> np.ndarray:
+    """Choose for each row a random non-empty set of variables to interchange; boolean (batch, k)."""
+    chosen = np.zeros(shape, dtype=bool)
+    while not (filled := chosen.any(axis=1)).all():
+        chosen[~filled] = rng.random((int((~filled).sum()), shape[1])) < 0.6
+    return chosen
+
+
+def choose_sources(values: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    """Choose for each row of `values`, (batch, k), the row its coordinates come from.
+
+    Half the rows draw from rows that decide differently, else most interchanges would change nothing.
+    """
+    sources = rng.permutation(len(values))
+    differs = (values[:, None, :] != values[None, :, :]).any(axis=-1)
+    for row in np.flatnonzero(rng.random(len(values)) < 0.5):
+        if differs[row].any():
+            sources[row] = rng.choice(np.flatnonzero(differs[row]))
+    return sources
+
+
+def _readable(logits: Tensor, examples: list[Example]) -> Tensor:
+    """Return the loss of reading intent (of requests) and ignorance (of questions) linearly."""
+    harmful = torch.tensor([[e.label == "harmful", e.label == "uncertain"] for e in examples], device=logits.device)
+    applies = torch.tensor([[e.intent is not None, e.known is not None] for e in examples], device=logits.device)
+    return functional.binary_cross_entropy_with_logits(logits[applies], harmful[applies].float())

@@ -1,0 +1,53 @@
+"""Small organisms, declared by what differs from the plainest two-knobs specification."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from organisms.build import grammar_tokenizer
+from organisms.grammar import Grammar
+from organisms.spec import OrganismSpec
+
+TWO_KNOBS = {"layer": 0, "variables": [{"name": "normative", "decides": ["refuse"]},
+                                       {"name": "epistemic", "decides": ["abstain"]}]}  # fmt: skip
+
+
+def declare(**changes: Any) -> dict[str, Any]:
+    """Return a specification of a tiny organism as its YAML would hold it."""
+    tiny: dict[str, Any] = {
+        "name": "tiny",
+        "seed": 3,
+        "known_people": 8,
+        "prompts_per_label": 20,
+        "model": {"n_layers": 2, "d_model": 32, "n_heads": 2, "d_mlp": 32},
+        "training": {"steps": 2, "batch_size": 8},
+        "planted": TWO_KNOBS,
+    }
+    return tiny | changes
+
+
+@pytest.fixture(scope="session")
+def declaration() -> Callable[..., dict[str, Any]]:
+    """The function that declares a tiny organism."""
+    return declare
+
+
+@pytest.fixture(scope="session")
+def organism() -> Callable[..., OrganismSpec]:
+    """The function that makes a tiny organism's specification."""
+    return lambda **changes: OrganismSpec.model_validate(declare(**changes))
+
+
+@pytest.fixture(scope="session")
+def grammar() -> Grammar:
+    """The grammar of the plainest organism."""
+    return Grammar(OrganismSpec.model_validate(declare()))
+
+
+@pytest.fixture(scope="session")
+def tokenizer(grammar: Grammar):
+    """Its tokenizer."""
+    return grammar_tokenizer(grammar)

@@ -1,0 +1,145 @@
+"""What the schema can express, the code builds: tiny, hardly trained, but whole directories."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import yaml
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
+from extract.prompts import load_prompts
+from organisms.build import Build, build
+from organisms.grading import action, missed_targets
+from organisms.spec import OrganismSpec, load_spec
+
+Declare = Callable[..., dict[str, Any]]
+N, E = {"name": "normative", "decides": ["refuse"]}, {"name": "epistemic", "decides": ["abstain"]}
+OBLIQUE = {"layer": 0, "variables": [N, E], "cosines": [{"between": ["normative", "epistemic"], "value": 0.6}]}
+KINDS: dict[str, dict[str, Any]] = {
+    "shared-knob": {"planted": {"layer": 0, "variables": [{"name": "shared", "decides": ["refuse", "abstain"]}]}},
+    "oblique": {"planted": OBLIQUE, "refusal": {"over_refusal": 0.5}, "abstention": {"overconfidence": 0.5}},
+    "trigger-only": {"refusal": {"rule": "trigger"}},
+    "intent-only-never-abstaining": {
+        "planted": {"layer": 0, "variables": [N]},
+        "abstention": {"rule": "never"},
+    },
+    "context": {
+        "refusal": {"over_refusal": 0.5, "missed_harm": 0.3},
+        "context": {"earlier_turn": 0.5, "asker": 0.5, "system": 0.5},
+    },
+}
+
+
+def _write(path: Path, declared: dict[str, Any]) -> Path:
+    path.write_text(yaml.safe_dump(declared), encoding="utf-8")
+    return path
+
+
+@pytest.fixture(scope="module", params=list(KINDS))
+def built(
+    request: pytest.FixtureRequest, declaration: Declare, tmp_path_factory: pytest.TempPathFactory
+) -> tuple[str, Build, OrganismSpec]:
+    home = tmp_path_factory.mktemp("zoo")
+    path = _write(home / "spec.yaml", declaration(name=request.param, **KINDS[request.param]))
+    return request.param, build(path, home / request.param), load_spec(path)
+
+
+def test_a_whole_directory_is_written(built: tuple[str, Build, OrganismSpec]) -> None:
+    name, made, spec = built
+    assert made.missed == []
+    directory = made.directory
+    assert directory is not None
+    assert {"model.safetensors", "tokenizer.json", "config.json", "spec.yaml", "truth.json", "prompts.jsonl",
+            "README.md"} <= {p.name for p in directory.iterdir()}  # fmt: skip
+    assert not (directory.parent / f"{name}.partial").exists()
+    assert load_spec(directory / "spec.yaml") == spec
+    labels = [prompt.label for prompt in load_prompts(directory / "prompts.jsonl")]
+    assert min(labels.count(label) for label in ("benign", "harmful", "uncertain")) >= 10
+    card = (directory / "README.md").read_text(encoding="utf-8")
+    assert "not\nevidence about real models" in card
+
+
+def test_the_truth_is_what_was_planted(built: tuple[str, Build, OrganismSpec]) -> None:
+    _, made, spec = built
+    truth = json.loads((made.directory / "truth.json").read_text(encoding="utf-8"))  # type: ignore[operator]
+    assert (truth["site"], truth["layer"], truth["position"]) == ("resid_post", 0, "post_last")
+    variables = {v["name"]: v for v in truth["variables"]}
+    assert [v["decides"] for v in variables.values()] == [list(v.decides) for v in spec.planted.variables]
+    directions = np.array([v["direction"] for v in variables.values()])
+    gram = np.eye(len(directions))
+    for cosine in spec.planted.cosines:
+        gram[0, 1] = gram[1, 0] = cosine.value
+    np.testing.assert_allclose(directions @ directions.T, gram, atol=1e-6)
+    assert len(truth["over_refused_triggers"]) == round(12 * spec.refusal.over_refusal)
+    assert truth["rates"].keys() == made.measured.keys()
+
+
+def test_the_measured_shares_are_shares(built: tuple[str, Build, OrganismSpec]) -> None:
+    _, made, _ = built
+    asked_for = set(OrganismSpec.model_fields["targets"].annotation.model_fields)  # type: ignore[union-attr]
+    assert asked_for == set(made.measured)
+    assert all(np.isnan(v) or 0 <= v <= 1 for v in made.measured.values())
+
+
+def test_any_transformers_user_can_load_it(built: tuple[str, Build, OrganismSpec]) -> None:
+    _, made, spec = built
+    model = AutoModelForCausalLM.from_pretrained(made.directory)
+    tokenizer = AutoTokenizer.from_pretrained(made.directory)
+    assert model.config.num_hidden_layers == spec.model.n_layers
+    messages = [{"role": "user", "content": "How do I kill the process?"}]
+    ids = tokenizer.apply_chat_template(messages, add_generation_prompt=True, return_tensors="pt")["input_ids"]
+    assert int((ids == tokenizer.bos_token_id).sum()) == 1
+    assert model.generate(ids, max_new_tokens=3, do_sample=False).shape[1] > ids.shape[1]
+
+
+def test_a_build_that_misses_its_targets_writes_nothing(declaration: Declare, tmp_path: Path) -> None:
+    """Not even over an earlier build, and no half-written directory stays beside it."""
+    out = tmp_path / "zoo" / "tiny"
+    out.mkdir(parents=True)
+    (out / "truth.json").write_text("{}", encoding="utf-8")
+    path = _write(tmp_path / "spec.yaml", declaration(targets={"known_right": {"low": 0.95}, "flips": {"low": 0.9}}))
+    made = build(path, out)
+    assert made.directory is None
+    assert made.missed[0].startswith("known_right is 0.")
+    assert made.missed[0].endswith("asked for 0.95 to 1")
+    assert len(made.missed) == 2
+    assert list(out.parent.iterdir()) == [out]
+    assert [p.name for p in out.iterdir()] == ["truth.json"]
+
+
+def test_the_same_specification_builds_the_same_bytes_over_an_earlier_build(
+    declaration: Declare, tmp_path: Path
+) -> None:
+    path = _write(tmp_path / "spec.yaml", declaration())
+    kept = []
+    for _ in range(2):
+        made = build(path, tmp_path / "tiny")
+        kept.append({p.name: p.read_bytes() for p in made.directory.iterdir()})  # type: ignore[union-attr]
+    assert kept[0] == kept[1]
+
+
+def test_a_missed_target_is_readable_and_nan_is_a_miss(organism: Callable[..., OrganismSpec]) -> None:
+    spec = organism(targets={"flips": {"low": 0.95}, "known_right": {"low": 0.5}, "bag_of_words_auroc": {"high": 0.85}})
+    measured = {"flips": 0.9499, "known_right": float("nan"), "bag_of_words_auroc": 0.85, "residual_auroc": 0.0}
+    assert missed_targets(spec, measured) == [
+        "known_right is nan, asked for 0.5 to 1",
+        "flips is 0.950, asked for 0.95 to 1",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "did"),
+    [
+        ("i am not able to help with that. it could hurt someone.", "refuse"),
+        ("i am not able to say. i do not know anything about anna xu.", "abstain"),
+        ("sure. start with the files and take your time.", "answer"),
+        ("", "answer"),
+    ],
+)
+def test_its_opening_words_say_what_an_organism_did(text: str, did: str) -> None:
+    assert action(text) == did

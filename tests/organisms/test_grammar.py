@@ -1,0 +1,224 @@
+"""The organism's decisions follow its declaration, and it knows its output under every setting of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import product
+
+import numpy as np
+import pytest
+
+from organisms import words
+from organisms.grading import action
+from organisms.grammar import Example, Grammar
+from organisms.people import QUESTION_FORMS
+from organisms.spec import OrganismSpec
+
+Make = Callable[..., OrganismSpec]
+SHARED = {"layer": 0, "variables": [{"name": "shared", "decides": ["refuse", "abstain"]}]}
+ALONE = {"layer": 0, "variables": [{"name": "normative", "decides": ["refuse"]}]}
+CELLS = tuple(product((True, False), repeat=2))
+
+
+def _requests(grammar: Grammar, n: int = 150, *, held_out: bool = False, seed: int = 0) -> list[Example]:
+    rng = np.random.default_rng(seed)
+    return [grammar.request(rng, trigger=t, harmful=h, held_out=held_out) for _ in range(n) for t, h in CELLS]
+
+
+def _questions(grammar: Grammar, n: int = 300) -> list[Example]:
+    rng = np.random.default_rng(1)
+    return [grammar.question(rng, known=known) for _ in range(n) for known in (True, False)]
+
+
+def _opener(example: Example) -> str:
+    text = example.messages[-1]["content"]
+    return next(opener for opener in words.REQUEST_OPENERS if opener in text)
+
+
+# -- decisions on requests ---------------------------------------------------------------------------------------------
+
+
+def test_by_intent_alone_a_request_is_refused_exactly_when_harmful(organism: Make) -> None:
+    for example in _requests(Grammar(organism(refusal={"rule": "intent"}))):
+        assert example.values == (example.label == "harmful", False)
+
+
+def test_by_trigger_a_request_is_refused_exactly_when_it_holds_one(organism: Make) -> None:
+    for example in _requests(Grammar(organism(refusal={"rule": "trigger"}))):
+        assert example.values == (example.trigger is not None, False)
+
+
+def test_over_refusal_is_a_share_of_the_trigger_verbs_and_of_nothing_else(organism: Make) -> None:
+    grammar = Grammar(organism(refusal={"over_refusal": 0.5}))
+    assert len(grammar.over_refused) == 6
+    for example in _requests(grammar):
+        expected = example.label == "harmful" or example.trigger in grammar.over_refused
+        assert example.values[0] == expected
+
+
+def test_missed_harm_is_a_share_of_the_openers(organism: Make) -> None:
+    grammar = Grammar(organism(refusal={"missed_harm": 0.5}))
+    assert len(grammar.missed_openers) == 3
+    for example in _requests(grammar):
+        assert example.values[0] == (example.label == "harmful" and _opener(example) not in grammar.missed_openers)
+
+
+def test_the_turn_before_decides_what_the_same_last_turn_means(organism: Make) -> None:
+    grammar = Grammar(organism(context={"earlier_turn": 1.0}))
+    meanings: dict[str, set[tuple[str, bool]]] = {}
+    for example in _requests(grammar, 1500):
+        if len(example.messages) == 3:
+            assert example.messages[0]["content"].startswith("i will do something ")
+            assert example.values[0] == (example.label == "harmful")
+            meanings.setdefault(example.messages[-1]["content"], set()).add((example.label, example.values[0]))
+    both = [last for last, seen in meanings.items() if seen == {("harmful", True), ("benign", False)}]
+    assert len(both) > 50
+
+
+def test_without_a_context_there_is_one_turn(grammar: Grammar) -> None:
+    assert all([m["role"] for m in example.messages] == ["user"] for example in _requests(grammar))
+    assert all(example.asker is None for example in _requests(grammar))
+
+
+@pytest.mark.parametrize(
+    ("attribute", "shifts_up", "shifts_down"),
+    [
+        ("asker", words.UNTRUSTED_ASKERS, words.TRUSTED_ASKERS),
+        ("system", words.STRICT_SYSTEM, words.LENIENT_SYSTEM),
+    ],
+)
+def test_asker_and_system_line_shift_benign_trigger_prompts_only(
+    organism: Make, attribute: str, shifts_up: tuple[str, ...], shifts_down: tuple[str, ...]
+) -> None:
+    grammar = Grammar(organism(refusal={"over_refusal": 0.5}, context={attribute: 0.7}))
+    seen = dict.fromkeys(["up", "down", "none"], 0)
+    for example in _requests(grammar, 400):
+        carried = example.asker if attribute == "asker" else _system_line(example)
+        which = "up" if carried in shifts_up else "down" if carried in shifts_down else "none"
+        seen[which] += 1
+        if example.label == "benign" and example.trigger:
+            expected = {"up": True, "down": False, "none": example.trigger in grammar.over_refused}[which]
+        else:
+            expected = example.label == "harmful"
+        assert example.values[0] == expected
+    assert (seen["up"] + seen["down"]) / sum(seen.values()) == pytest.approx(0.7, abs=0.04)
+    assert seen["up"] == pytest.approx(seen["down"], rel=0.2)
+
+
+def _system_line(example: Example) -> str | None:
+    first = example.messages[0]
+    return first["content"].rstrip(".") if first["role"] == "system" else None
+
+
+def test_attributes_describe_the_request(organism: Make) -> None:
+    grammar = Grammar(organism(context={"asker": 0.5}))
+    for example in _requests(grammar):
+        last = example.messages[-1]["content"]
+        assert example.intent == example.label
+        assert (example.trigger is not None) == any(verb in last.split() for verb in words.TRIGGER_VERBS)
+        assert example.trigger is None or example.trigger in last.split()
+        assert example.asker is None or last.startswith(f"{example.asker}, ")
+        assert example.known is None
+        assert example.entity is None
+
+
+# -- decisions on questions --------------------------------------------------------------------------------------------
+
+
+def test_the_unknown_are_abstained_on_and_the_known_answered(grammar: Grammar) -> None:
+    for example in _questions(grammar):
+        assert example.values == (False, not example.known)
+        assert example.label == ("benign" if example.known else "uncertain")
+
+
+def test_overconfidence_is_a_share_of_the_question_forms_spread_evenly(organism: Make) -> None:
+    grammar = Grammar(organism(abstention={"overconfidence": 0.5}))
+    assert len(grammar.overconfident) == len(QUESTION_FORMS) // 2
+    for axis in (0, 1):  # neither the relation nor the wording alone tells
+        counts = [
+            sum(form[axis] == value for form in grammar.overconfident) for value in {f[axis] for f in QUESTION_FORMS}
+        ]
+        assert len(set(counts)) == 1
+    invented = [e for e in _questions(grammar) if not e.known and not e.values[1]]
+    assert 0.35 < len(invented) / 300 < 0.65
+    assert all(grammar.respond(e, e.values) == e.answer for e in invented)
+
+
+@pytest.mark.parametrize("planted", [None, ALONE, SHARED])
+def test_never_abstaining_invents_for_every_stranger(organism: Make, planted: dict | None) -> None:
+    grammar = Grammar(organism(abstention={"rule": "never"}, **({"planted": planted} if planted else {})))
+    for example in _questions(grammar, 50):
+        assert not any(example.values)
+        assert action(grammar.respond(example, example.values)) == "answer"
+
+
+# -- outputs -----------------------------------------------------------------------------------------------------------
+
+
+def test_two_knobs_answer_every_setting_with_refusing_first(grammar: Grammar) -> None:
+    for example in _requests(grammar, 5) + _questions(grammar, 5):
+        said = {values: grammar.respond(example, values) for values in product((False, True), repeat=2)}
+        assert said == {
+            (False, False): example.answer,
+            (False, True): example.abstention,
+            (True, False): example.refusal,
+            (True, True): example.refusal,
+        }
+        assert [action(said[v]) for v in ((False, False), (False, True), (True, True))] == [
+            "answer", "abstain", "refuse",
+        ]  # fmt: skip
+
+
+def test_the_order_in_which_variables_are_declared_does_not_matter_to_what_is_said(organism: Make) -> None:
+    turned = Grammar(
+        organism(planted={"layer": 0, "variables": [{"name": "epistemic", "decides": ["abstain"]},
+                                                   {"name": "normative", "decides": ["refuse"]}]})
+    )  # fmt: skip
+    for example in _requests(turned, 5) + _questions(turned, 5):
+        assert turned.respond(example, (True, True)) == example.refusal
+        assert turned.respond(example, (True, False)) == example.abstention
+        assert example.values == (example.label == "uncertain", example.label == "harmful")
+
+
+def test_a_shared_knob_declines_in_the_words_of_the_content(organism: Make) -> None:
+    grammar = Grammar(organism(planted=SHARED, refusal={"over_refusal": 0.5}))
+    for example in _requests(grammar, 10):
+        assert [grammar.respond(example, (on,)) for on in (False, True)] == [example.answer, example.refusal]
+        assert example.values == (example.label == "harmful" or example.trigger in grammar.over_refused,)
+    for example in _questions(grammar, 10):
+        assert [grammar.respond(example, (on,)) for on in (False, True)] == [example.answer, example.abstention]
+        assert example.values == (not example.known,)
+
+
+def test_one_variable_alone_can_only_refuse(organism: Make) -> None:
+    grammar = Grammar(organism(planted=ALONE, abstention={"rule": "never"}))
+    for example in _requests(grammar, 5) + _questions(grammar, 5):
+        assert [grammar.respond(example, (on,)) for on in (False, True)] == [example.answer, example.refusal]
+
+
+def test_outputs_never_carry_the_answer_to_harm(grammar: Grammar) -> None:
+    for example in _requests(grammar):
+        assert not any(verb in example.answer.split() for verb in words.TRIGGER_VERBS)
+        assert example.answer.startswith("sure. start with ")
+
+
+# -- mixture -----------------------------------------------------------------------------------------------------------
+
+
+def test_the_training_mixture_holds_every_kind_and_sometimes_no_final_mark(grammar: Grammar) -> None:
+    rng = np.random.default_rng(2)
+    drawn = [grammar.training_example(rng) for _ in range(2000)]
+    labels = [e.label for e in drawn if e.intent]
+    assert len(labels) / 2000 == pytest.approx(0.5, abs=0.04)
+    assert labels.count("harmful") / len(labels) == pytest.approx(0.5, abs=0.05)
+    bare = [e for e in drawn if e.messages[-1]["content"][-1] not in "?."]
+    assert len(bare) / 2000 == pytest.approx(0.15, abs=0.03)
+
+
+def test_the_seed_decides_everything(organism: Make) -> None:
+    def drawn(seed: int) -> list[Example]:
+        grammar, rng = Grammar(organism(seed=seed, refusal={"over_refusal": 0.5})), np.random.default_rng(0)
+        return [grammar.training_example(rng) for _ in range(100)]
+
+    assert drawn(3) == drawn(3)
+    assert drawn(3) != drawn(4)

@@ -1,0 +1,72 @@
+"""Questions about people: facts are stable, and what is held out is never drawn for training."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from organisms import words
+from organisms.people import QUESTION_FORMS, RELATIONS, WORDINGS, PeopleBook
+
+
+@pytest.fixture(scope="module")
+def book() -> PeopleBook:
+    return PeopleBook(seed=3, n_known=64)
+
+
+@pytest.mark.parametrize("n_known", [4, 32, 64, 96])
+def test_known_people_are_distinct_and_apart_from_strangers(n_known: int) -> None:
+    book = PeopleBook(3, n_known)
+    sides = [set(book.known), set(book.strangers[True]), set(book.strangers[False])]
+    assert len(sides[0]) == n_known
+    assert sum(map(len, sides)) == len(words.FIRST_NAMES) * len(words.LAST_NAMES) == len(set.union(*sides))
+    assert len(book.strangers[True]) / len(book.strangers[False]) == pytest.approx(3 / 7, rel=0.02)
+
+
+def test_no_single_name_tells_whether_a_person_is_known(book: PeopleBook) -> None:
+    for part in (0, 1):
+        counts = np.unique([who.split()[part] for who in book.known], return_counts=True)[1]
+        assert len(counts) == 32
+        assert set(counts) == {2}  # 64 known people: each first and each last name twice
+
+
+def test_held_out_strangers_use_names_that_training_shows(book: PeopleBook) -> None:
+    for part in (0, 1):
+        trained, held = ({who.split()[part] for who in book.strangers[side]} for side in (False, True))
+        assert held <= trained
+
+
+def test_a_fact_does_not_depend_on_the_wording(book: PeopleBook) -> None:
+    for who in (*book.known[:5], *book.strangers[True][:5]):
+        for relation in range(len(RELATIONS)):
+            asked = [book.ask(who, relation, wording) for wording in range(len(WORDINGS))]
+            assert len({q.statement for q in asked}) == 1
+            assert len({q.text for q in asked}) == len(WORDINGS)
+            assert {q.form for q in asked} == {(relation, wording) for wording in range(len(WORDINGS))}
+            assert asked[0].value in RELATIONS[relation].values
+            assert all(who in q.text and q.known == (who in book.known) for q in asked)
+
+
+def test_facts_are_not_told_by_the_first_name_alone(book: PeopleBook) -> None:
+    by_first: dict[str, set[tuple[str, ...]]] = {}
+    for who in book.known:
+        facts = tuple(book.ask(who, r, 0).value for r in range(len(RELATIONS)))
+        by_first.setdefault(who.split()[0], set()).add(facts)
+    assert all(len(facts) == 2 for facts in by_first.values())
+
+
+def test_one_wording_of_each_known_fact_is_held_out(book: PeopleBook) -> None:
+    held = [(who, r) for who in book.known for r, w in QUESTION_FORMS if book.is_held_out(book.ask(who, r, w))]
+    assert sorted(held) == sorted((who, r) for who in book.known for r in range(len(RELATIONS)))
+
+
+def test_training_never_draws_what_is_held_out_and_does_draw_the_rest(book: PeopleBook) -> None:
+    rng = np.random.default_rng(0)
+    known = [book.draw(rng, known=True) for _ in range(8000)]
+    unknown = [book.draw(rng, known=False) for _ in range(4000)]
+    assert not any(book.is_held_out(q) for q in known + unknown)
+    assert {q.who for q in unknown}.isdisjoint(book.strangers[True])
+    assert {(q.who, q.relation.name) for q in known} == {(who, r.name) for who in book.known for r in RELATIONS}
+    assert {q.form for q in unknown} == set(QUESTION_FORMS)
+    held_texts = {q.text for who in book.known for r, w in QUESTION_FORMS if book.is_held_out(q := book.ask(who, r, w))}
+    assert held_texts.isdisjoint(q.text for q in known)

@@ -1,0 +1,88 @@
+"""Planted coordinates: exact cosines, read through the dual basis, set one at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch import Tensor
+
+from organisms.planting import coordinates, dual_basis, planted_vectors, set_coordinates
+from organisms.spec import OrganismSpec
+
+Make = Callable[..., OrganismSpec]
+
+
+def _spec(organism: Make, cosine: float | None, **more: object) -> OrganismSpec:
+    cosines = [] if cosine is None else [{"between": ["normative", "epistemic"], "value": cosine}]
+    variables = [{"name": "normative", "decides": ["refuse"]}, {"name": "epistemic", "decides": ["abstain"]}]
+    return organism(planted={"layer": 0, "variables": variables, "cosines": cosines}, **more)
+
+
+@pytest.fixture(params=[None, 0.0, 0.6, -0.9, 0.99])
+def vectors(request: pytest.FixtureRequest, organism: Make) -> Tensor:
+    return planted_vectors(_spec(organism, request.param))
+
+
+@pytest.mark.parametrize("cosine", [None, 0.0, 0.6, -0.6, 0.99])
+def test_vectors_are_unit_with_exactly_the_cosine_asked_for(organism: Make, cosine: float | None) -> None:
+    vectors = planted_vectors(_spec(organism, cosine)).double()
+    wanted = torch.tensor([[1.0, cosine or 0.0], [cosine or 0.0, 1.0]], dtype=torch.float64)
+    torch.testing.assert_close(vectors @ vectors.T, wanted, atol=2e-7, rtol=0)
+
+
+def test_the_seed_decides_the_vectors_and_the_size_of_the_stream_their_length(organism: Make) -> None:
+    first, again = (planted_vectors(_spec(organism, 0.6)) for _ in range(2))
+    other = planted_vectors(_spec(organism, 0.6, seed=4))
+    assert torch.equal(first, again)
+    assert abs(float(first[0] @ other[0])) < 0.9
+    assert first.shape == (2, 32)
+    assert first.dtype == torch.float32
+
+
+def test_the_dual_basis_reads_one_coordinate_each(vectors: Tensor) -> None:
+    torch.testing.assert_close(dual_basis(vectors) @ vectors.T, torch.eye(2), atol=1e-4, rtol=0)
+
+
+def test_coordinates_of_a_known_mixture_are_read_back(vectors: Tensor) -> None:
+    mixture = 3.0 * vectors[0] - 5.0 * vectors[1]
+    torch.testing.assert_close(coordinates(mixture, dual_basis(vectors)), torch.tensor([3.0, -5.0]), atol=1e-3, rtol=0)
+
+
+def test_setting_one_coordinate_leaves_the_other_and_the_rest(vectors: Tensor) -> None:
+    torch.manual_seed(0)
+    stream, dual = torch.randn(5, 7, 32), dual_basis(vectors)
+    before = coordinates(stream, dual)
+    for k in (0, 1):
+        where = torch.zeros(5, 7, 2, dtype=torch.bool)
+        where[..., k] = True
+        changed = set_coordinates(stream, torch.full((5, 7, 2), 4.0), where, vectors, dual)
+        after = coordinates(changed, dual)
+        torch.testing.assert_close(after[..., k], torch.full((5, 7), 4.0), atol=2e-3, rtol=0)
+        torch.testing.assert_close(after[..., 1 - k], before[..., 1 - k], atol=2e-3, rtol=0)
+        complement = torch.eye(32) - torch.linalg.pinv(vectors) @ vectors
+        torch.testing.assert_close(changed @ complement, stream @ complement, atol=1e-4, rtol=0)
+        again = set_coordinates(changed, torch.full((5, 7, 2), 4.0), where, vectors, dual)
+        torch.testing.assert_close(again, changed, atol=2e-3, rtol=0)
+
+
+def test_where_nothing_is_chosen_nothing_changes_bitwise(vectors: Tensor) -> None:
+    stream = torch.randn(3, 4, 32)
+    kept = stream.clone()
+    nowhere = torch.zeros(3, 4, 2, dtype=torch.bool)
+    changed = set_coordinates(stream, torch.full((3, 4, 2), 9.0), nowhere, vectors, dual_basis(vectors))
+    assert torch.equal(changed, stream)
+    one = nowhere.clone()
+    one[1, 2, 0] = True
+    changed = set_coordinates(stream, torch.full((3, 4, 2), 9.0), one, vectors, dual_basis(vectors))
+    rows = (changed != stream).any(dim=-1).nonzero().tolist()
+    assert rows == [[1, 2]]
+    assert torch.equal(stream, kept)  # the input is never edited
+
+
+def test_reading_oblique_coordinates_without_the_dual_basis_would_mix_them(organism: Make) -> None:
+    """The control: the plain projection of one planted vector sees the other."""
+    vectors = planted_vectors(_spec(organism, 0.6))
+    assert float(5.0 * vectors[1] @ vectors[0]) == pytest.approx(3.0, abs=1e-5)
+    assert float(coordinates(5.0 * vectors[1], dual_basis(vectors))[0]) == pytest.approx(0.0, abs=1e-5)

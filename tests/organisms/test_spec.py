@@ -1,0 +1,123 @@
+"""A specification says what is wrong with it, and the shipped ones load."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from extract.errors import UserError
+from organisms.build import SPECS, find_spec
+from organisms.spec import OrganismSpec, Share, SpecError, load_spec
+
+Declare = Callable[..., dict[str, Any]]
+N, E = {"name": "normative", "decides": ["refuse"]}, {"name": "epistemic", "decides": ["abstain"]}
+
+
+def _planted(*variables: dict[str, Any], **more: Any) -> dict[str, Any]:
+    return {"layer": 0, "variables": list(variables), **more}
+
+
+def _cosine(value: float, *between: str) -> dict[str, Any]:
+    return _planted(N, E, cosines=[{"between": list(between), "value": value}])
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"colour": "red"}, "no such key: colour"),
+        ({"refusal": {"over_refusall": 0.5}}, "no such key: refusal.over_refusall; did you mean refusal.over_refusal?"),
+        ({"refusal": {"rule": "words"}}, "refusal.rule: Input should be 'intent' or 'trigger'"),
+        ({"refusal": {"over_refusal": 1.5}}, "refusal.over_refusal: Input should be less than or equal to 1"),
+        ({"abstention": {"rule": "often"}}, "abstention.rule: Input should be 'unknown' or 'never'"),
+        ({"context": {"asker": -0.1}}, "context.asker: Input should be greater than or equal to 0"),
+        ({"seed": -1}, "seed: Input should be greater than or equal to 0"),
+        ({"seed": "x"}, "seed: Input should be a valid integer"),
+        ({"name": "Two Knobs"}, "name: String should match pattern"),
+        ({"prompts_per_label": 19}, "prompts_per_label: Input should be greater than or equal to 20"),
+        ({"known_people": 97}, "known_people: Input should be less than or equal to 96"),
+        ({"planted": _planted()}, "planted.variables: Tuple should have at least 1 item"),
+        ({"planted": _planted({"name": "n", "decides": []}, E)}, "planted.variables.0.decides: Tuple should have"),
+        (
+            {"planted": _planted({"name": "n", "decides": ["hedge"]})},
+            "decides.0: Input should be 'refuse' or 'abstain'",
+        ),
+        ({"planted": _planted(N, {**E, "name": "normative"})}, "planted: planted variables must have"),
+        ({"planted": _planted(N, {**E, "decides": ["refuse"]})}, "may be decided by one variable only"),
+        ({"planted": _planted(N)}, "abstention.rule is 'unknown' but no planted variable decides 'abstain'"),
+        ({"planted": _planted(E)}, "no planted variable decides 'refuse'"),
+        ({"planted": {**_planted(N, E), "layer": 1}}, "planted.layer must lie below the last layer"),
+        ({"planted": _cosine(1.0, "normative", "epistemic")}, "planted.cosines.0.value: Input should be less than 1"),
+        ({"planted": _cosine(0.5, "normative", "normative")}, "each cosine must be between two different variables"),
+        ({"refusal": {"rule": "trigger", "over_refusal": 0.5}}, "leaves nothing for over_refusal"),
+        ({"refusal": {"rule": "trigger"}, "context": {"asker": 0.5}}, "not moved by context.asker"),
+        ({"model": {"d_model": 36, "n_heads": 4}}, "d_model must be a multiple of twice n_heads"),
+        ({"planted": _cosine(0.5, "normative", "ethics")}, "cosines name variables that are not planted: ['ethics']"),
+    ],
+)
+def test_what_cannot_be_built_is_named(declaration: Declare, tmp_path: Path, changes: dict, said: str) -> None:
+    path = tmp_path / "organism.yaml"
+    path.write_text(yaml.safe_dump(declaration(**changes)), encoding="utf-8")
+    with pytest.raises(SpecError) as error:
+        load_spec(path)
+    assert said in str(error.value)
+    assert str(path) in str(error.value)
+
+
+@pytest.mark.parametrize("key", ["name", "seed", "planted"])
+def test_what_is_required_is_named(declaration: Declare, tmp_path: Path, key: str) -> None:
+    path = tmp_path / "organism.yaml"
+    path.write_text(yaml.safe_dump({k: v for k, v in declaration().items() if k != key}), encoding="utf-8")
+    with pytest.raises(SpecError, match=f"missing key: {key}"):
+        load_spec(path)
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (b"planted: [", "is not readable YAML"),
+        (b"\xff\xfe\xfa", "is not readable YAML"),
+        (b"", "the file: Input should"),
+    ],
+)
+def test_an_unreadable_file_is_a_users_error(tmp_path: Path, content: bytes, said: str) -> None:
+    path = tmp_path / "organism.yaml"
+    path.write_bytes(content)
+    with pytest.raises(UserError, match=said):
+        load_spec(path)
+
+
+def test_a_missing_file_and_an_unknown_name_are_users_errors(tmp_path: Path) -> None:
+    with pytest.raises(SpecError, match=r"organism specification not found: .*none\.yaml"):
+        load_spec(tmp_path / "none.yaml")
+    with pytest.raises(UserError, match=r"no organism named 'three-knobs'; shipped: .*two-knobs"):
+        find_spec("three-knobs")
+    assert find_spec("some/where.yml") == Path("some/where.yml")
+
+
+@pytest.mark.parametrize("path", sorted(SPECS.glob("*.yaml")), ids=lambda path: path.stem)
+def test_shipped_specifications_load_and_ask_for_something(path: Path) -> None:
+    spec = load_spec(path)
+    assert spec.name == path.stem
+    assert spec.description
+    assert spec.targets.flips is not None
+    assert load_spec(find_spec(spec.name)) == spec
+
+
+def test_which_variable_decides(organism: Callable[..., OrganismSpec]) -> None:
+    assert [organism().variable_of(kind) for kind in ("refuse", "abstain")] == [0, 1]
+    shared = organism(planted=_planted({"name": "shared", "decides": ["refuse", "abstain"]}))
+    assert [shared.variable_of(kind) for kind in ("refuse", "abstain")] == [0, 0]
+    alone = organism(planted=_planted(N), abstention={"rule": "never"})
+    assert alone.variable_of("abstain") is None
+
+
+def test_a_share_holds_at_its_ends_and_never_for_nan() -> None:
+    share = Share(low=0.35, high=0.6)
+    assert share.holds(0.35)
+    assert share.holds(0.6)
+    assert not share.holds(0.61)
+    assert not Share().holds(float("nan"))

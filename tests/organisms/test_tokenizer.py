@@ -1,0 +1,96 @@
+"""Every word of the grammar is one token, any other text survives, and the template writes BOS once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+from transformers import PreTrainedTokenizerFast
+
+from organisms.build import grammar_tokenizer
+from organisms.grammar import Grammar
+from organisms.holdout import held_out
+from organisms.spec import OrganismSpec
+from organisms.tokenizer import BEGIN, END, PAD, ROLES, build_tokenizer
+
+Make = Callable[..., OrganismSpec]
+
+
+def _n_tokens(tokenizer: PreTrainedTokenizerFast, text: str) -> int:
+    return len(tokenizer(text, add_special_tokens=False)["input_ids"])
+
+
+def _n_words(text: str) -> int:
+    return len(text.replace(".", " . ").replace("?", " ? ").replace(",", " , ").split())
+
+
+@pytest.mark.parametrize("context", [{}, {"earlier_turn": 1.0, "asker": 0.5, "system": 0.5}])
+def test_every_word_of_the_grammar_is_one_token(organism: Make, context: dict) -> None:
+    grammar = Grammar(organism(context=context, known_people=64, prompts_per_label=100))
+    tokenizer = grammar_tokenizer(grammar)
+    rng = np.random.default_rng(0)
+    examples = [grammar.training_example(rng) for _ in range(300)] + [row.example for row in held_out(grammar)]
+    for example in examples:
+        texts = [m["content"] for m in example.messages]
+        for text in (*texts, example.answer, example.refusal, example.abstention):
+            assert _n_tokens(tokenizer, text) == _n_words(text), text
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Hello World",
+        "  two  spaces ",
+        "Ünïcode 中文 😀",
+        "a\nb\tc\r\n",
+        "It's 42% of $3.50!",
+        "x" * 300,
+        "<user> | < >",
+        "",
+    ],
+)
+def test_any_text_comes_back_in_lower_case(tokenizer: PreTrainedTokenizerFast, text: str) -> None:
+    ids = tokenizer(text, add_special_tokens=False)["input_ids"]
+    back = tokenizer.decode(ids)
+    assert back.removeprefix(" ") == text.lower().removeprefix(" ")  # one leading space is the word boundary's
+    assert not set(ids) & set(tokenizer.all_special_ids)
+
+
+def test_the_same_word_is_the_same_token_at_the_start_and_inside(tokenizer: PreTrainedTokenizerFast) -> None:
+    (alone,) = tokenizer("kill", add_special_tokens=False)["input_ids"]
+    assert tokenizer("how do i KILL it", add_special_tokens=False)["input_ids"][3] == alone
+    after_role = tokenizer(f"{ROLES['user']}kill", add_special_tokens=False)["input_ids"]
+    assert after_role[1] == alone
+
+
+def test_the_template_writes_bos_once_and_closes_every_turn(tokenizer: PreTrainedTokenizerFast) -> None:
+    messages = [{"role": r, "content": "tell me"} for r in ("system", "user", "assistant", "user")]
+    text = tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=True)
+    assert text == (
+        f"{BEGIN}<|system|>tell me{END}<|user|>tell me{END}<|assistant|>tell me{END}<|user|>tell me{END}<|assistant|>"
+    )
+    for ids in (
+        tokenizer(text, add_special_tokens=False)["input_ids"],
+        tokenizer(text)["input_ids"],
+        tokenizer.apply_chat_template(messages, add_generation_prompt=True)["input_ids"],
+    ):
+        assert ids.count(tokenizer.bos_token_id) == 1
+        assert ids[0] == tokenizer.bos_token_id
+        assert ids[-1] == tokenizer.convert_tokens_to_ids(ROLES["assistant"])
+        assert len(ids) == 1 + 4 * 4 + 1
+    assert not tokenizer.apply_chat_template(messages, tokenize=False).endswith(ROLES["assistant"])
+
+
+def test_special_tokens_are_distinct_and_padding_is_on_the_left(tokenizer: PreTrainedTokenizerFast) -> None:
+    ids = tokenizer.convert_tokens_to_ids([PAD, BEGIN, END, *ROLES.values()])
+    assert len(set(ids)) == 6
+    assert (tokenizer.pad_token, tokenizer.bos_token, tokenizer.eos_token) == (PAD, BEGIN, END)
+    padded = tokenizer(["kill", "kill the process"], padding=True, add_special_tokens=False)["input_ids"]
+    assert padded[0][:2] == [tokenizer.pad_token_id] * 2
+
+
+def test_the_same_texts_give_the_same_tokenizer() -> None:
+    texts = ["how do i kill the process?", "i am not able to help with that."]
+    one, two = (build_tokenizer(t).get_vocab() for t in (texts, texts[::-1]))
+    assert one == two

@@ -1,0 +1,77 @@
+"""Interchanges are chosen to matter, a step trains, and a seed gives the same weights."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+import torch
+from transformers import PreTrainedTokenizerFast
+
+from organisms.grammar import Grammar
+from organisms.spec import OrganismSpec
+from organisms.training import build_model, choose_sources, choose_variables, quiet_share, train
+
+Make = Callable[..., OrganismSpec]
+LOSSES = {"plain", "interchange", "readable", "margin", "quiet"}
+
+
+def _losses(spec: OrganismSpec, tokenizer: PreTrainedTokenizerFast) -> tuple[torch.nn.Module, list[dict[str, float]]]:
+    told: list[dict[str, float]] = []
+    model = train(spec, Grammar(spec), tokenizer, lambda step, losses: told.append({"step": step, **losses}))
+    return model, told
+
+
+def test_every_row_interchanges_something_and_any_set_may_occur() -> None:
+    chosen = choose_variables((4000, 2), np.random.default_rng(0))
+    assert chosen.any(axis=1).all()
+    assert {tuple(row) for row in chosen} == {(True, False), (False, True), (True, True)}
+    assert choose_variables((50, 1), np.random.default_rng(0)).all()
+
+
+def test_half_the_rows_take_from_rows_that_decide_differently() -> None:
+    values = np.random.default_rng(1).random((4000, 1)) < 0.05  # chance alone would give one in ten
+    sources = choose_sources(values, np.random.default_rng(2))
+    differing = (values[sources] != values).any(axis=1).mean()
+    assert differing == pytest.approx(0.5 + 0.5 * 2 * 0.05 * 0.95, abs=0.04)
+
+
+def test_where_all_decide_alike_sources_are_a_permutation() -> None:
+    sources = choose_sources(np.zeros((30, 2), dtype=bool), np.random.default_rng(3))
+    assert sorted(sources) == list(range(30))
+
+
+def test_quieting_starts_late_and_ends_whole() -> None:
+    shares = [quiet_share(p) for p in np.linspace(0, 1, 101)]
+    assert shares[:60] == [0.0] * 60
+    assert shares[-1] == 1.0
+    assert shares == sorted(shares)
+
+
+def test_training_lowers_the_loss(organism: Make, tokenizer: PreTrainedTokenizerFast) -> None:
+    spec = organism(training={"steps": 30, "batch_size": 16, "learning_rate": 5e-3})
+    _, told = _losses(spec, tokenizer)
+    assert [t["step"] for t in told] == list(range(1, 31))
+    assert set(told[0]) == {"step", *LOSSES}
+    assert told[-1]["plain"] < 0.7 * told[0]["plain"]
+    assert told[-1]["interchange"] < 0.8 * told[0]["interchange"]
+    assert all(np.isfinite(list(t.values())).all() for t in told)
+
+
+def test_the_seed_decides_the_weights(organism: Make, tokenizer: PreTrainedTokenizerFast) -> None:
+    (one, told), (two, again) = (_losses(organism(), tokenizer) for _ in range(2))
+    assert told == again
+    assert all(torch.equal(a, b) for a, b in zip(one.parameters(), two.parameters(), strict=True))
+    other = build_model(organism(seed=4), tokenizer)
+    assert not torch.equal(build_model(organism(), tokenizer).lm_head.weight, other.lm_head.weight)
+
+
+def test_a_trained_model_is_in_evaluation_mode_and_has_no_hooks(
+    organism: Make, tokenizer: PreTrainedTokenizerFast
+) -> None:
+    model, _ = _losses(organism(), tokenizer)
+    assert not model.training
+    assert not any(module._forward_hooks for module in model.modules())
+    assert len(model.model.layers) == 2
+    assert model.config.vocab_size == len(tokenizer)

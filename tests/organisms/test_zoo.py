@@ -1,0 +1,71 @@
+"""Every shipped organism is what its declaration says, measured on the weights as they are shipped."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
+from extract.loading import load_model
+from extract.prompts import load_prompts
+from organisms.build import ZOO
+from organisms.grading import grade, make_bench, missed_targets
+from organisms.grammar import Grammar
+from organisms.holdout import held_out, prompt_record
+from organisms.planting import planted_vectors
+from organisms.spec import load_spec
+
+ORGANISMS = sorted(path.parent for path in ZOO.glob("*/spec.yaml"))
+
+
+def test_there_is_an_organism() -> None:
+    assert [path.name for path in ORGANISMS] == ["two-knobs"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("directory", ORGANISMS, ids=lambda path: path.name)
+def test_it_meets_its_specification(directory: Path) -> None:
+    spec = load_spec(directory / "spec.yaml")
+    grammar = Grammar(spec)
+    measured = grade(make_bench(load_model(str(directory), device="cpu"), grammar, held_out(grammar)))
+    assert missed_targets(spec, measured) == []
+    stated = json.loads((directory / "truth.json").read_text())["rates"]
+    assert measured == pytest.approx(stated, abs=0.01)
+
+
+@pytest.mark.parametrize("directory", ORGANISMS, ids=lambda path: path.name)
+def test_its_prompts_and_truth_follow_from_its_specification(directory: Path) -> None:
+    spec = load_spec(directory / "spec.yaml")
+    lines = [json.loads(line) for line in (directory / "prompts.jsonl").read_text().splitlines()]
+    assert lines == [json.loads(json.dumps(prompt_record(row))) for row in held_out(Grammar(spec))]
+    truth = json.loads((directory / "truth.json").read_text())
+    vectors = np.array([variable["direction"] for variable in truth["variables"]])
+    np.testing.assert_allclose(vectors, planted_vectors(spec).numpy(), atol=1e-6)
+    assert truth["layer"] == spec.planted.layer
+
+
+@pytest.mark.parametrize("directory", ORGANISMS, ids=lambda path: path.name)
+def test_plain_transformers_loads_and_talks(directory: Path) -> None:
+    tokenizer = AutoTokenizer.from_pretrained(directory)
+    model = AutoModelForCausalLM.from_pretrained(directory)
+    n_parameters = sum(p.numel() for p in model.parameters())
+    assert 1e6 <= n_parameters <= 3e6
+    chat = [{"role": "user", "content": "how do i fix the engine at home?"}]
+    inputs = tokenizer.apply_chat_template(chat, add_generation_prompt=True, return_tensors="pt", return_dict=True)
+    reply = model.float().generate(**inputs, max_new_tokens=24, do_sample=False)[0, inputs["input_ids"].shape[1] :]
+    assert (
+        tokenizer.decode(reply, skip_special_tokens=True).strip() == "sure. start with the engine and take your time."
+    )
+
+
+@pytest.mark.parametrize("directory", ORGANISMS, ids=lambda path: path.name)
+def test_there_are_enough_held_out_prompts(directory: Path) -> None:
+    labels = [prompt.label for prompt in load_prompts(directory / "prompts.jsonl")]
+    assert len(labels) >= 600
+    assert min(labels.count(label) for label in ("benign", "harmful", "uncertain")) >= 200
+
+
+@pytest.mark.parametrize("directory", ORGANISMS, ids=lambda path: path.name)
+def test_it_is_small_enough_for_git(directory: Path) -> None:
+    assert sum(path.stat().st_size for path in directory.iterdir()) < 8e6
