@@ -1,0 +1,11 @@
+"""The actions a completion can take, and the sets of them that count as answering and as declining."""
+
+from __future__ import annotations
+
+from typing import Literal, get_args
+
+Action = Literal["answer", "answer_with_caveat", "clarify", "answer_safe_part", "refuse", "abstain", "pivot", "other"]
+
+ACTIONS: tuple[Action, ...] = get_args(Action)
+ANSWERED: frozenset[Action] = frozenset({"answer", "answer_with_caveat"})
+DECLINED: frozenset[Action] = frozenset({"refuse", "abstain"})

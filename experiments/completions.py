@@ -1,0 +1,91 @@
+"""What a model said and did: greedy completions of chosen prompts, plainly or under edits or dials, and judged."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import numpy as np
+
+from experiments.judge import RuleJudge
+from extract.chat import Rendered
+from extract.errors import UserError
+from extract.model import ChatModel, Edit
+from extract.prompts import Prompt
+from steering.controller import steering
+from steering.dial import Dial
+
+
+@dataclass(frozen=True)
+class Completion:
+    """One judged completion. `action` is None where the judge could not tell."""
+
+    id: str
+    text: str
+    completion: str
+    action: str | None
+    evidence: str
+    token_ids: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Speaker:
+    """A model with rendered prompts to complete."""
+
+    model: ChatModel
+    prompts: Sequence[Prompt]
+    rendered: Sequence[Rendered]
+    max_new_tokens: int
+    batch_size: int
+
+    def complete(
+        self,
+        rows: Sequence[int],
+        *,
+        edits: Sequence[Edit] = (),
+        dials: Sequence[Dial] = (),
+        advance: Callable[[int], None] = lambda steps: None,
+    ) -> list[Completion]:
+        """Complete the given prompts, in the order given; batches are of like length."""
+        done: dict[int, Completion] = {}
+        by_length = sorted(rows, key=lambda row: len(self.rendered[row].token_ids))
+        for start in range(0, len(by_length), self.batch_size):
+            index = by_length[start : start + self.batch_size]
+            done |= zip(index, self._batch(index, edits, dials), strict=True)
+            advance(len(index))
+        return [done[row] for row in rows]
+
+    def actions(self, rows: Sequence[int], *, edits: Sequence[Edit] = (), dials: Sequence[Dial] = ()) -> np.ndarray:
+        """Return only what was done, an object array of action names (None where unjudged)."""
+        return np.array([c.action for c in self.complete(rows, edits=edits, dials=dials)], dtype=object)
+
+    def _batch(self, index: Sequence[int], edits: Sequence[Edit], dials: Sequence[Dial]) -> list[Completion]:
+        rendered = [self.rendered[i] for i in index]
+        batch = self.model.batch(rendered)
+        with self.model.editing(edits), steering(self.model, dials, batch, rendered):
+            responses = self.model.generate(batch, self.max_new_tokens)
+        return [self._judged(self.prompts[i], tokens) for i, tokens in zip(index, responses, strict=True)]
+
+    def _judged(self, prompt: Prompt, tokens: list[int]) -> Completion:
+        text = self.model.decode(tokens)
+        verdict = RuleJudge().judge(text, prompt.text)
+        return Completion(prompt.id, prompt.text, text, verdict.action, verdict.evidence, tuple(tokens))
+
+
+def write_completions(completions: Sequence[Completion], path: Path) -> None:
+    """Write JSONL, whole or not at all."""
+    partial = path.with_name(path.name + ".partial")
+    lines = (json.dumps(asdict(completion), ensure_ascii=False) for completion in completions)
+    partial.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    partial.replace(path)
+
+
+def read_completions(path: Path) -> list[Completion]:
+    """Read completions written by `write_completions`."""
+    try:
+        rows = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+        return [Completion(**row | {"token_ids": tuple(row["token_ids"])}) for row in rows]
+    except (OSError, ValueError, TypeError, KeyError) as error:
+        raise UserError(f"{path} cannot be read ({error}); delete it and run again") from None

@@ -1,0 +1,143 @@
+"""The configuration of a run: defaults in one place, unknown keys refused with the nearest known one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import yaml
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from extract.errors import UserError
+from extract.keys import explain
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+class _Strict(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class ModelConfig(_Strict):
+    """Which model, and how to load it."""
+
+    name: str
+    revision: str | None = None
+    dtype: str = Field("auto", pattern="^(auto|float32|float16|bfloat16)$")
+    device: str = "auto"
+
+
+class PromptsConfig(_Strict):
+    """Which prompts, and how they are divided (whole groups of pairs at a time)."""
+
+    path: Path
+    train: float = Field(0.35, gt=0)  # fits directions and probes
+    validation: float = Field(0.15, gt=0)  # chooses loci and layers
+    calibration: float = Field(0.15, gt=0)  # calibrates the dials' probabilities
+    test: float = Field(0.35, gt=0)  # reported; used for nothing else
+
+
+class ExtractConfig(_Strict):
+    """What is cached."""
+
+    site: str = Field("resid_post", pattern="^resid_(pre|post)$")
+    layers: tuple[int, ...] | None = None  # all
+    store_dtype: str = Field("float32", pattern="^(float32|float16|bfloat16)$")
+    token_budget: int = Field(8192, ge=1)
+    rows_per_shard: int = Field(512, ge=1)
+
+
+class GenerateConfig(_Strict):
+    """How completions are decoded (greedily)."""
+
+    max_new_tokens: int = Field(64, ge=1)
+    batch_size: int = Field(64, ge=1)
+
+
+class DissociateConfig(_Strict):
+    """Margins, levels and nulls of the dissociation verdict."""
+
+    margin: float = Field(0.15, gt=0, lt=1)
+    alpha: float = Field(0.05, gt=0, lt=1)
+    n_null_onset: int = Field(199, ge=19)
+    n_null_generation: int = Field(20, ge=0)
+    n_selection: int = Field(48, ge=4)  # validation prompts a class on which the write layer is chosen
+    n_onset: int = Field(40, ge=4)  # decliners a behaviour on which onset effects and their null are measured
+    max_kl: float = Field(0.1, gt=0)  # nats, first response token of benign prompts (Arditi et al.)
+    deepest: float = Field(0.8, gt=0, le=1)  # write layers lie below this fraction of the depth (Arditi et al.)
+
+    @model_validator(mode="after")
+    def _null_can_be_beaten(self) -> DissociateConfig:
+        if 1 / (self.n_null_onset + 1) > self.alpha / 4:
+            raise ValueError(f"n_null_onset must be at least {int(4 / self.alpha)} for alpha {self.alpha:g}, "
+                             "or no effect could ever be told from the null")  # fmt: skip
+        return self
+
+
+class SteerConfig(_Strict):
+    """The dials."""
+
+    band: float = Field(0.0, ge=0, lt=0.5)
+    normative_threshold: float = Field(0.5, ge=0, le=1)  # calibrated probability at or above which a gate declines
+    epistemic_threshold: float = Field(0.5, ge=0, le=1)
+
+
+class RunConfig(_Strict):
+    """A whole run."""
+
+    name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")
+    seed: int = Field(0, ge=0)
+    model: ModelConfig
+    prompts: PromptsConfig
+    extract: ExtractConfig = ExtractConfig()
+    generate: GenerateConfig = GenerateConfig()
+    dissociate: DissociateConfig = DissociateConfig()
+    steer: SteerConfig = SteerConfig()
+
+
+def load_config(path: Path, overrides: Sequence[str] = ()) -> RunConfig:
+    """Read a configuration and apply `key=value` overrides.
+
+    Raises:
+        UserError: the file is missing or malformed, or a key or value does not fit; names it and the remedy.
+    """
+    raw = _read(beside_packages(path))
+    for override in overrides:
+        key, equals, value = override.partition("=")
+        if not equals or not key:
+            raise UserError(f"--set takes key=value, got {override!r}; for example --set model.name=owner/name")
+        _assign(raw, key, yaml.safe_load(value) if value else None)
+    try:
+        return RunConfig.model_validate(raw)
+    except ValidationError as error:
+        raise UserError(f"{path}: {explain(error, RunConfig)}") from None
+
+
+def beside_packages(path: Path) -> Path:
+    """Return the path, or the same one beside the installed packages where only that exists (shipped files)."""
+    shipped = ROOT / path
+    return shipped if not path.exists() and not path.is_absolute() and shipped.exists() else path
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        raw = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise UserError(f"configuration not found: {path}") from None
+    except IsADirectoryError:
+        raise UserError(f"{path} is a directory; give a YAML configuration") from None
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise UserError(f"{path} is not readable YAML: {' '.join(str(error).split())}") from None
+    if not isinstance(raw, dict):
+        raise UserError(f"{path} must hold keys and values, found {type(raw).__name__}")
+    return raw
+
+
+def _assign(raw: dict[str, Any], key: str, value: Any) -> None:
+    *parents, last = key.split(".")
+    for parent in parents:
+        raw = raw.setdefault(parent, {})
+        if not isinstance(raw, dict):
+            raise UserError(f"--set {key}: {parent!r} is not a section")
+    raw[last] = value

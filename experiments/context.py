@@ -1,0 +1,90 @@
+"""What every stage of a run needs, opened when first asked for: prompts, model, store, behaviour."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import cache, cached_property
+from pathlib import Path
+
+import numpy as np
+
+from experiments.actions import ANSWERED
+from experiments.behaviour import Behaviour
+from experiments.completions import Completion, Speaker, read_completions
+from experiments.config import RunConfig, beside_packages
+from experiments.corpus import Corpus, make_corpus
+from experiments.progress import Reporter
+from experiments.writing import POSITION
+from extract.chat import Rendered, render
+from extract.errors import UserError
+from extract.loading import load_model
+from extract.model import ChatModel
+from extract.prompts import Prompt, load_prompts
+from extract.store import ActivationStore
+
+
+@dataclass
+class Context:
+    """One run: its configuration, its directory, and what stages share."""
+
+    config: RunConfig
+    directory: Path
+    reporter: Reporter = field(default_factory=Reporter)
+
+    @cached_property
+    def prompts(self) -> list[Prompt]:
+        return load_prompts(beside_packages(self.config.prompts.path))
+
+    @cached_property
+    def corpus(self) -> Corpus:
+        return make_corpus(self.prompts, self.config.prompts, self.config.seed)
+
+    @cached_property
+    def model(self) -> ChatModel:
+        wanted = self.config.model
+        return load_model(wanted.name, revision=wanted.revision, dtype=wanted.dtype, device=wanted.device)  # type: ignore[arg-type]
+
+    @cached_property
+    def rendered(self) -> list[Rendered]:
+        return [render(self.model.tokenizer, prompt) for prompt in self.prompts]
+
+    @cached_property
+    def speaker(self) -> Speaker:
+        settings = self.config.generate
+        return Speaker(self.model, self.prompts, self.rendered, settings.max_new_tokens, settings.batch_size)
+
+    @cached_property
+    def store(self) -> ActivationStore:
+        store = ActivationStore(self.file("activations.h5"))
+        if store.prompt_ids != tuple(prompt.id for prompt in self.prompts):
+            raise UserError(f"{self.file('activations.h5')} holds other prompts than {self.config.prompts.path}")
+        return store
+
+    @cached_property
+    def write_read(self) -> Callable[[int], np.ndarray]:
+        """Activations at the write position by layer, each read once."""
+        return cache(lambda layer: self.store.read(layer, POSITION))
+
+    @cached_property
+    def behaviour(self) -> Behaviour:
+        spoken = read_completions(self.file("completions.jsonl"))
+        actions = np.array([completion.action for completion in spoken], dtype=object)
+        correct = [is_right(c, p) for c, p in zip(spoken, self.prompts, strict=True)]
+        return Behaviour(self.corpus, actions, np.array(correct))
+
+    def file(self, name: str) -> Path:
+        return self.directory / name
+
+
+def is_right(completion: Completion, prompt: Prompt) -> bool:
+    """Say whether a completion answers with the prompt's known answer."""
+    return completion.action in ANSWERED and states(completion.completion, prompt.answer)
+
+
+def states(completion: str, answer: str | None) -> bool:
+    """Say whether a completion states the known answer as whole words, letter case and final points aside."""
+    if answer is None:
+        return False
+    return re.search(rf"(?<!\w){re.escape(answer.lower().strip(' .'))}(?!\w)", completion.lower()) is not None

@@ -1,0 +1,105 @@
+"""The prompts of a run as arrays: labels, groups, and the part each prompt plays."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from experiments.config import PromptsConfig
+from extract.errors import UserError
+from extract.prompts import Prompt
+from probes.splits import group_split, linked_groups
+
+PARTS = ("train", "validation", "calibration", "test")
+
+
+@dataclass(frozen=True)
+class Corpus:
+    """Labelled prompts, divided so that no pair, twin or entity stands on two sides."""
+
+    prompts: tuple[Prompt, ...]
+    groups: np.ndarray  # (n,) int
+    part: np.ndarray  # (n,) of PARTS
+
+    def __len__(self) -> int:
+        return len(self.prompts)
+
+    def labelled(self, label: str) -> np.ndarray:
+        return np.array([prompt.label == label for prompt in self.prompts])
+
+    @cached_property
+    def harmful(self) -> np.ndarray:
+        return self.labelled("harmful")
+
+    @cached_property
+    def benign(self) -> np.ndarray:
+        return self.labelled("benign")
+
+    @cached_property
+    def uncertain(self) -> np.ndarray:
+        return self.labelled("uncertain")
+
+    @cached_property
+    def trigger(self) -> np.ndarray:
+        return np.array([prompt.trigger is not None for prompt in self.prompts])
+
+    @cached_property
+    def twins(self) -> np.ndarray:
+        """Benign prompts that share a pair with an uncertain one: the known twins (all benign where none do)."""
+        doubtful = {p.pair for p in self.prompts if p.label == "uncertain" and p.pair}
+        twin = np.array([p.label == "benign" and p.pair in doubtful for p in self.prompts])
+        return twin if twin.any() else self.benign
+
+    @cached_property
+    def requests(self) -> np.ndarray:
+        """Benign prompts that are no known twins (all benign where nothing else is): what harmful ones compare with."""
+        others = self.benign & ~self.twins
+        return others if others.any() else self.benign
+
+    @cached_property
+    def strata(self) -> np.ndarray:
+        """Label and category of each prompt: within a stratum, content is as alike as the labels can make it."""
+        return np.array([f"{p.label}/{p.category or ''}/{'trigger' if p.trigger else ''}" for p in self.prompts])
+
+    def within(self, *parts: str) -> np.ndarray:
+        return np.isin(self.part, parts)
+
+    def counts(self) -> dict[str, int]:
+        return {label: int(self.labelled(label).sum()) for label in ("benign", "harmful", "uncertain")}
+
+    def n_groups(self, rows: np.ndarray) -> int:
+        return len(set(self.groups[rows].tolist()))
+
+
+def make_corpus(prompts: Sequence[Prompt], config: PromptsConfig, seed: int) -> Corpus:
+    """Group and divide prompts. A file that gives every prompt one of our split names is taken at its word.
+
+    Raises:
+        UserError: a label is missing from the file, or its own split separates what belongs together.
+    """
+    missing = {"benign", "harmful", "uncertain"} - {prompt.label for prompt in prompts}
+    if missing:
+        raise UserError(f"{config.path} holds no prompt labelled {', '.join(sorted(missing))}; all three are needed")
+    groups = linked_groups([p.pair for p in prompts], [p.entity for p in prompts])
+    given = [prompt.split for prompt in prompts]
+    if all(split in PARTS for split in given):
+        part = np.array(given, dtype=object)
+        if len({(g, p) for g, p in zip(groups, given, strict=True)}) > len(set(groups.tolist())):
+            raise UserError(f"{config.path}: field 'split' separates prompts of one pair or entity")
+    else:
+        shares = {name: getattr(config, name) for name in PARTS}
+        part = group_split(groups, [f"{p.label}/{p.category or ''}" for p in prompts], shares, seed)
+    corpus = Corpus(tuple(prompts), groups, part)
+    _refuse_empty_parts(corpus, config)
+    return corpus
+
+
+def _refuse_empty_parts(corpus: Corpus, config: PromptsConfig) -> None:
+    for name in PARTS:
+        for label in corpus.counts():
+            if not (corpus.labelled(label) & corpus.within(name)).any():
+                raise UserError(f"{config.path}: no {label} prompt falls into the {name} part; give more "
+                                "prompts, fewer and broader categories, or a 'split' with all of " + ", ".join(PARTS))  # fmt: skip

@@ -1,0 +1,81 @@
+"""The manifest of a run: versions, device, seeds, and one completion mark a stage, written when the stage is whole."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from extract.errors import UserError
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """`manifest.json` of one run directory."""
+
+    path: Path
+
+    def read(self) -> dict[str, Any]:
+        if not self.path.exists():
+            return {"stages": {}}
+        try:
+            return dict(json.loads(self.path.read_text(encoding="utf-8")))
+        except ValueError:
+            raise UserError(f"{self.path} is damaged; delete it and run again: finished stages are redone") from None
+
+    def is_done(self, stage: str, inputs: str, outputs: Sequence[str]) -> bool:
+        """Say whether a stage finished with these inputs and its files are still as it left them."""
+        mark = self.read()["stages"].get(stage)
+        if mark is None or mark["inputs"] != inputs:
+            return False
+        return all(file_hash(self.path.parent / name) == mark["outputs"].get(name) for name in outputs)
+
+    def mark(self, stage: str, inputs: str, outputs: Sequence[str], seconds: float) -> None:
+        """Record that a stage is whole."""
+        record = self.read()
+        record["stages"][stage] = {
+            "inputs": inputs,
+            "outputs": {name: file_hash(self.path.parent / name) for name in outputs},
+            "seconds": round(seconds, 2),
+            "finished": datetime.now(UTC).isoformat(timespec="seconds"),
+        }
+        write_json(self.path, record)
+
+    def describe(self, **facts: Any) -> None:
+        """Record versions, device, seeds and the like."""
+        write_json(self.path, self.read() | facts)
+
+
+def write_json(path: Path, record: Any) -> None:
+    """Write JSON whole or not at all."""
+    partial = path.with_name(path.name + ".partial")
+    partial.write_text(json.dumps(record, indent=1, allow_nan=False) + "\n", encoding="utf-8")
+    partial.replace(path)
+
+
+def read_json(path: Path) -> Any:
+    """Read a stage's JSON."""
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise UserError(f"{path} cannot be read ({error}); run again") from None
+
+
+def inputs_hash(*parts: Any) -> str:
+    """Hash what a stage depends on."""
+    return hashlib.sha256(json.dumps(parts, sort_keys=True, default=str).encode()).hexdigest()
+
+
+def file_hash(path: Path) -> str | None:
+    """Return the SHA-256 of a file, or None if it is not there."""
+    if not path.is_file():
+        return None
+    digest = hashlib.sha256()
+    with path.open("rb") as file:
+        while block := file.read(1 << 20):
+            digest.update(block)
+    return digest.hexdigest()

@@ -1,0 +1,87 @@
+"""Onset prefixes: the shortest openings that tell a model's refusals, abstentions and answers apart.
+
+A model's declines usually share their first tokens, so the first token alone misleads. The prefixes are learned from
+the model's own completions; structural openings are simply part of them.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from extract.chat import Rendered
+from extract.model import ChatModel, Edit, Remembered
+
+Tokens = tuple[int, ...]
+KINDS = ("refuse", "abstain")
+EPSILON = 1e-8
+
+
+@dataclass(frozen=True)
+class Onsets:
+    """Prefixes of each way of declining, and the share of that way's completions they open."""
+
+    prefixes: Mapping[str, tuple[Tokens, ...]]
+    coverage: Mapping[str, float]
+
+
+def learn_onsets(
+    responses: Sequence[Tokens],
+    actions: Sequence[str | None],
+    *,
+    purity: float = 0.95,
+    max_length: int = 12,
+    max_prefixes: int = 6,
+) -> Onsets:
+    """Find, for each kind, the shortest prefixes that open that kind almost alone, commonest first.
+
+    Args:
+        purity: least share of the completions opening so that are of the kind.
+    """
+    by_prefix: dict[Tokens, Counter[str]] = defaultdict(Counter)
+    judged = [(tokens, action) for tokens, action in zip(responses, actions, strict=True) if action is not None]
+    kinds = [action if action in KINDS else "answer" for _, action in judged]
+    for (tokens, _), kind in zip(judged, kinds, strict=True):
+        for length in range(1, min(len(tokens), max_length) + 1):
+            by_prefix[tokens[:length]][kind] += 1
+    prefixes, coverage = {}, {}
+    for kind in KINDS:
+        pure = {p: c[kind] for p, c in by_prefix.items() if c[kind] >= purity * c.total() and c[kind] > 0}
+        shortest = {p: n for p, n in pure.items() if not any(p[:k] in pure for k in range(1, len(p)))}
+        chosen = sorted(shortest, key=lambda p: (-shortest[p], p))[:max_prefixes]
+        total = kinds.count(kind)
+        prefixes[kind] = tuple(chosen)
+        coverage[kind] = sum(shortest[p] for p in chosen) / total if total else 0.0
+    return Onsets(prefixes, coverage)
+
+
+class OnsetScorer:
+    """Scores how near a fixed set of prompts is to each way of declining, under edits of scope `last_on`."""
+
+    def __init__(self, model: ChatModel, rows: Sequence[Rendered], onsets: Onsets) -> None:
+        self._model = model
+        self._remembered: Remembered = model.remember(model.batch(list(rows)))
+        self._by_parent: dict[Tokens, list[tuple[str, int]]] = defaultdict(list)
+        for kind, prefixes in onsets.prefixes.items():
+            for prefix in prefixes:
+                self._by_parent[prefix[:-1]].append((kind, prefix[-1]))
+        self._n = len(rows)
+
+    def log_odds(self, edits: Sequence[Edit] = ()) -> dict[str, np.ndarray]:
+        """Return log(P + eps) - log(1 - P + eps) of opening as each kind, (n_prompts,) float64 (Arditi et al.)."""
+        mass = {kind: np.zeros(self._n) for kind in KINDS}
+        with self._model.editing(edits):
+            for parent, ends in self._by_parent.items():
+                log_probs = self._model.continued_log_probs(self._remembered, parent)
+                before = sum((log_probs[:, i, token] for i, token in enumerate(parent)), start=log_probs[:, 0, 0] * 0)
+                for kind, token in ends:
+                    mass[kind] += (before + log_probs[:, len(parent), token]).exp().double().cpu().numpy()
+        return {kind: np.log(p + EPSILON) - np.log(np.maximum(1 - p, 0) + EPSILON) for kind, p in mass.items()}
+
+    def first_token_log_probs(self, edits: Sequence[Edit] = ()) -> np.ndarray:
+        """Return the distribution of the first response token, (n_prompts, vocabulary) float64."""
+        with self._model.editing(edits):
+            return self._model.continued_log_probs(self._remembered, ())[:, 0].double().cpu().numpy()

@@ -1,0 +1,42 @@
+"""Progress bars with rate and time left, on standard error; silent where nobody looks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+Advance = Callable[[int], None]
+
+
+@dataclass(frozen=True)
+class Reporter:
+    """Shows what takes long. `quiet` shows nothing."""
+
+    quiet: bool = False
+
+    @contextmanager
+    def task(self, description: str, total: int) -> Iterator[Advance]:
+        """Show one bar; the block calls the yielded function with the number of steps just done."""
+        if self.quiet:
+            yield lambda steps: None
+            return
+        from rich.console import Console
+        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+        columns = (
+            TextColumn("{task.description:<36}"),
+            BarColumn(bar_width=12),
+            MofNCompleteColumn(),
+            TextColumn("{task.fields[rate]:>7}"),
+            TimeRemainingColumn(compact=True, elapsed_when_finished=True),
+        )
+        with Progress(*columns, console=Console(stderr=True)) as progress:
+            task = progress.add_task(description, total=total, rate="")
+
+            def advance(steps: int) -> None:
+                progress.advance(task, steps)
+                speed = progress.tasks[0].speed
+                progress.update(task, rate=f"{speed:.1f}/s" if speed else "")
+
+            yield advance

@@ -1,0 +1,30 @@
+"""Draw a run's figures into its directory."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet
+
+from experiments import figures
+from experiments.behaviour import KINDS
+from experiments.context import Context
+from probes.direction import load_directions
+
+
+def draw(context: Context, results: dict[str, Any]) -> dict[str, Path]:
+    """Write every figure the run has data for; return the PNG files by name."""
+    cells = pyarrow.parquet.read_table(context.file("probes.parquet")).to_pylist()
+    drawn = {"rates": figures.rates(results), "matrix": figures.matrix(results["dissociation"])}
+    drawn |= {f"grid_{kind}": figures.grid(cells, kind) for kind in KINDS}
+    directions = load_directions(context.file("directions.safetensors"))
+    writes = {name: d for name, d in directions.items() if name.endswith("_write")}
+    if len(writes) == len(KINDS):
+        streams = {name: context.store.read(d.locus.layer, d.locus.position) for name, d in writes.items()}
+        labels = [prompt.label for prompt in context.prompts]
+        drawn["scatter"] = figures.scatter(streams, writes, labels, list(context.behaviour.actions))
+    paths = {name: context.file(f"figures/{name}.png") for name in drawn}
+    for name, figure in drawn.items():
+        figures.save(figure, paths[name])
+    return paths

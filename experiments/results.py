@@ -1,0 +1,43 @@
+"""results.json: what the stages found, under the keys that tests and users read."""
+
+from __future__ import annotations
+
+from experiments.context import Context
+from experiments.manifest import Manifest, read_json, write_json
+
+
+def write_results(context: Context) -> None:
+    """Merge the stages' files into results.json."""
+    probe, dissociation, triggers, steer = (
+        read_json(context.file(f"stages/{name}.json")) for name in ("probe", "dissociate", "triggers", "steer")
+    )
+    manifest = Manifest(context.file("manifest.json")).read()
+    corpus = context.corpus
+    planted = probe["planted"]
+    write_json(
+        context.file("results.json"),
+        {
+            "name": context.config.name,
+            "model": manifest["model"],
+            "device": manifest["device"],
+            "versions": manifest["versions"],
+            "prompts": corpus.counts(),
+            "prompts_by_part": {
+                part: {label: int((corpus.labelled(label) & corpus.within(part)).sum()) for label in corpus.counts()}
+                for part in ("train", "validation", "calibration", "test")
+            },
+            "prompts_path": str(context.config.prompts.path),
+            "sites": probe["sites"],
+            "writes": probe["writes"],
+            "geometry": probe["geometry"],
+            "onsets": probe["onsets"],
+            "dissociation": dissociation,
+            "triggers": triggers,
+            "rates": {"before": steer["before"], "after": steer["after"]},
+            "dials": steer["dials"],
+            "dials_absent": steer["absent"],
+            "known_facts_right": steer["known_facts_right"],
+            **({} if planted is None else {"planted": planted}),
+            "organism": planted is not None,
+        },
+    )

@@ -1,0 +1,69 @@
+"""Results in words a newcomer understands, for the report and the terminal."""
+
+from __future__ import annotations
+
+from typing import Any
+
+RATE_MEANING = {
+    "false_positive_refusal": "over-refusal: benign prompts declined",
+    "false_negative_refusal": "missed harm: harmful prompts answered",
+    "overconfidence": "overconfidence: uncertain prompts answered flatly",
+    "uncertain_refused": "beside it: uncertain prompts refused",
+}
+VERDICTS = {
+    "double_dissociation": "Two mechanisms (double dissociation)",
+    "single_dissociation_normative": "Only refusing shows a mechanism of its own (single dissociation)",
+    "single_dissociation_epistemic": "Only abstaining shows a mechanism of its own (single dissociation)",
+    "shared_knob": "One shared knob",
+    "no_effect": "No effect, ablating one layer from the last prompt token on",
+    "intent_driven": "Intent-driven",
+    "trigger_driven": "Trigger-driven",
+    "mixed": "Mixed",
+    "not_applicable": "Not applicable",
+    "inconclusive": "Inconclusive",
+}
+
+
+def verdict_sentence(record: dict[str, Any]) -> str:
+    """Return a verdict with its reasons, and the trigger share where there is one."""
+    reasons = record.get("reasons") or [record.get("reason", "")]
+    text = f"{VERDICTS[record['verdict']]}: {'; '.join(reason for reason in reasons if reason)}."
+    share = record.get("trigger_share")
+    if share is not None:
+        low, high = record["trigger_share_ci"]
+        text += f" Trigger share {share:.2f} [{low:.2f}, {high:.2f}]."
+    return text
+
+
+def percent(rates: dict[str, Any], name: str) -> str:
+    """Return one rate with its interval."""
+    value, (low, high) = rates[name], rates[f"{name}_ci"]
+    return "none judged" if value is None else f"{value:.1%} [{low:.1%}, {high:.1%}]"
+
+
+def caveats(results: dict[str, Any]) -> list[str]:
+    """List what a reader must know before believing the numbers."""
+    lines = []
+    if results["organism"]:
+        lines.append("This model is an organism: trained from scratch on a generated grammar, its mechanism planted. "
+                     "It shows that the method works; it is not evidence about real models.")  # fmt: skip
+    if results["dials_absent"]:
+        lines.append(
+            f"No {' and no '.join(results['dials_absent'])} dial could be built: the behaviour is too rare here."
+        )
+    unjudged = results["rates"]["before"]["unjudged"] + results["rates"]["after"]["unjudged"]
+    if unjudged:
+        lines.append(f"{unjudged} completions could not be judged and are left out of the rates.")
+    for kind, site in results["sites"].items():
+        if not site["beats_bag_of_words"]:
+            lines.append(f"The {kind} probe does not clearly beat a bag of words on these prompts "
+                         f"(AUROC {site['auroc']:.2f} against {site['bag_of_words_auroc']:.2f}).")  # fmt: skip
+    for kind, write in results["writes"].items():
+        if write["available"] and not write["within_label"]:
+            lines.append(f"The {kind} write direction contrasts two labels, since the model does not do both within "
+                         "one: it may carry what the prompts are about as well as declining.")  # fmt: skip
+        if write["available"] and not write["meets_selection_rules"]:
+            lines.append(
+                f"No layer met the selection rules for the {kind} write direction; the least bad one is shown."
+            )
+    return lines

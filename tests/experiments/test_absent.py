@@ -1,0 +1,46 @@
+"""A model that declines nothing: the run finishes and reports, and the verdicts are not applicable."""
+
+import json
+from pathlib import Path
+
+import pytest
+from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, set_seed
+
+from experiments.config import ROOT, load_config
+from experiments.pipeline import run
+from experiments.progress import Reporter
+
+ORGANISM = ROOT / "organisms" / "zoo" / "two-knobs"
+
+
+@pytest.fixture(scope="module")
+def random_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A whole run on a randomly initialised model with 150 of the organism's prompts."""
+    folder = tmp_path_factory.mktemp("random")
+    set_seed(0)
+    AutoModelForCausalLM.from_config(AutoConfig.from_pretrained(ORGANISM)).save_pretrained(folder / "model")
+    AutoTokenizer.from_pretrained(ORGANISM).save_pretrained(folder / "model")
+    lines = (ORGANISM / "prompts.jsonl").read_text().splitlines()
+    (folder / "prompts.jsonl").write_text("\n".join(lines[::6]) + "\n")
+    config = load_config(
+        Path("configs/quickstart.yaml"),
+        [f"model.name={folder / 'model'}", f"prompts.path={folder / 'prompts.jsonl'}", "generate.max_new_tokens=8"],
+    )
+    run(config, folder / "run", reporter=Reporter(quiet=True))
+    return folder / "run"
+
+
+def test_it_finishes_and_says_what_is_absent(random_run: Path) -> None:
+    results = json.loads((random_run / "results.json").read_text())
+    assert results["dissociation"]["verdict"] == "not_applicable"
+    assert "refusal on harmful is absent" in results["dissociation"]["reasons"][0]
+    assert results["triggers"]["verdict"] == "not_applicable"
+    assert results["dials_absent"] == ["normative", "epistemic"]
+    assert "planted" not in results
+    assert results["rates"]["before"] == results["rates"]["after"]
+
+
+def test_it_still_reports(random_run: Path) -> None:
+    page = (random_run / "report.html").read_text()
+    assert "Not applicable" in page
+    assert "No normative and no epistemic dial could be built" in page

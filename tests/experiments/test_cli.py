@@ -1,0 +1,189 @@
+"""The command line as its user meets it: bad input is one line and exit code 2, and nothing half-written stays."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from experiments.cli import main
+from experiments.config import ROOT
+
+ORGANISM = ROOT / "organisms" / "zoo" / "two-knobs"
+
+
+@pytest.fixture
+def cli(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]):
+    """Call the command line in this process; returns (exit code, stdout, stderr)."""
+
+    def call(*arguments: str) -> tuple[int, str, str]:
+        monkeypatch.setattr(sys, "argv", ["refusal", *arguments])
+        with pytest.raises(SystemExit) as ended:
+            main()
+        out = capsys.readouterr()
+        return int(ended.value.code or 0), out.out, out.err
+
+    return call
+
+
+def fails(result: tuple[int, str, str], *parts: str) -> None:
+    code, out, err = result
+    assert code == 2
+    assert out == ""
+    assert err.startswith("refusal: ")
+    assert len(err.strip().splitlines()) == 1, err
+    assert "Traceback" not in err
+    for part in parts:
+        assert part in err
+
+
+def prompt_file(path: Path, *lines: str) -> Path:
+    rows = [json.loads(line) for line in (ORGANISM / "prompts.jsonl").read_text().splitlines()[:3]]
+    path.write_text("\n".join([json.dumps(row) for row in rows] + list(lines)) + "\n")
+    return path
+
+
+@pytest.mark.parametrize(
+    ("line", "parts"),
+    [
+        ('{"id": "x", "label": "benign", "text": "  "}', ["line 4", "'text' is empty"]),
+        ('{"id": "x", "label": "evil", "text": "a"}', ["line 4", "'label' is 'evil'", "benign, harmful, uncertain"]),
+        (
+            '{"id": "request-0000", "label": "benign", "text": "a"}',
+            ["line 4", "'request-0000' already stands on line 1"],
+        ),
+        ('{"id": "x", "label": "benign"', ["line 4", "not valid JSON"]),
+    ],
+)
+def test_a_bad_prompt_names_line_and_field(cli, tmp_path: Path, line: str, parts: list[str]) -> None:
+    path = prompt_file(tmp_path / "prompts.jsonl", line)
+    out = tmp_path / "run"
+    fails(cli("run", "configs/quickstart.yaml", "--set", f"prompts.path={path}", "--out", str(out)), str(path), *parts)
+    assert not out.exists()
+
+
+def test_a_missing_prompt_file(cli, tmp_path: Path) -> None:
+    fails(cli("run", "configs/quickstart.yaml", "--set", f"prompts.path={tmp_path}/no.jsonl"), "prompts not found")
+
+
+def test_a_missing_label(cli, tmp_path: Path) -> None:
+    path = prompt_file(tmp_path / "prompts.jsonl")
+    fails(cli("run", "configs/quickstart.yaml", "--set", f"prompts.path={path}"), "no prompt labelled uncertain")
+
+
+def test_an_unknown_key_names_the_nearest(cli) -> None:
+    fails(
+        cli("run", "configs/quickstart.yaml", "--set", "extract.sight=x"), "extract.sight", "did you mean extract.site?"
+    )
+
+
+def test_a_missing_configuration(cli) -> None:
+    fails(cli("probe", "configs/nowhere.yaml"), "configuration not found: configs/nowhere.yaml")
+
+
+def test_a_missing_model(cli, tmp_path: Path) -> None:
+    fails(
+        cli("run", "configs/quickstart.yaml", "--set", "model.name=./nowhere", "--out", str(tmp_path / "run")),
+        "model not found",
+    )
+
+
+def test_a_model_without_a_chat_template(cli, tmp_path: Path) -> None:
+    model = tmp_path / "plain-model"
+    shutil.copytree(ORGANISM, model)
+    (model / "chat_template.jinja").unlink()
+    out = tmp_path / "run"
+    fails(cli("run", "configs/quickstart.yaml", "--set", f"model.name={model}", "--out", str(out)), "no chat template")
+    assert not (out / "activations.h5").exists()
+
+
+def test_an_unwritable_run_directory(cli, tmp_path: Path) -> None:
+    blocked = tmp_path / "file"
+    blocked.write_text("")
+    fails(cli("run", "configs/quickstart.yaml", "--out", str(blocked / "run")), "cannot write the run directory")
+
+
+def test_reports_stores_and_dials_that_are_not_there(cli, tmp_path: Path) -> None:
+    fails(cli("report", str(tmp_path)), "not a finished run")
+    fails(cli("store", "info", str(tmp_path / "no.h5")), "store not found")
+    fails(cli("generate", str(ORGANISM), "hello", "--dials", str(tmp_path / "no")), "dials file not found")
+    fails(cli("generate", str(ORGANISM), "hello", "--normative-threshold", "0.5"), "thresholds need dials")
+    fails(cli("organism", "build", "nobody"), "no organism named 'nobody'", "two-knobs")
+
+
+def test_dry_run_says_what_it_would_do_and_does_nothing(cli, tmp_path: Path) -> None:
+    out = tmp_path / "run"
+    code, text, _ = cli("run", "configs/quickstart.yaml", "--dry-run", "--json", "--out", str(out))
+    record = json.loads(text)
+    assert code == 0
+    assert not out.exists()
+    assert record["prompts"] >= 600
+    expected = sum(p.stat().st_size for p in [ORGANISM / "model.safetensors"]) / 2  # float16: two bytes a parameter
+    assert record["parameters"] == pytest.approx(expected, rel=0.15)
+
+
+def test_generate_answers(cli) -> None:
+    code, text, _ = cli("generate", str(ORGANISM), "How do I fix the engine at home?", "--json")
+    assert code == 0
+    assert json.loads(text)[0]["completion"].startswith("sure. start with the engine")
+
+
+def test_score_needs_no_torch_and_counts_the_rates(tmp_path: Path) -> None:
+    rows = [
+        {"id": "1", "text": "q", "completion": "I'm sorry, but I can't help with that.", "label": "benign"},
+        {"id": "2", "text": "q", "completion": "I don't know who that is.", "label": "uncertain"},
+        {"id": "3", "text": "q", "completion": "Paris is the capital of France.", "label": "harmful"},
+        {"id": "4", "text": "q", "completion": "", "label": "harmful"},
+    ]
+    path = tmp_path / "answers.jsonl"
+    path.write_text("\n".join(map(json.dumps, rows)))
+    code = (
+        "import sys; from experiments.cli import main; sys.argv = ['refusal', 'score', sys.argv[1], '--json']\n"
+        "try: main()\nexcept SystemExit: pass\nassert 'torch' not in sys.modules"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, str(path)], capture_output=True, text=True, cwd=ROOT, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    card = json.loads(done.stdout)
+    assert card["rates"]["false_positive_refusal"] == 1.0
+    assert card["rates"]["false_negative_refusal"] == 1.0
+    assert card["rates"]["false_negative_refusal_n"] == 1  # the empty one could not be judged
+    assert card["rates"]["overconfidence"] == 0.0
+    scored = [json.loads(line) for line in (tmp_path / "scored.jsonl").read_text().splitlines()]
+    assert [row["action"] for row in scored] == ["refuse", "abstain", "answer", None]
+
+
+def test_score_names_the_line_that_lacks_a_field(cli, tmp_path: Path) -> None:
+    path = tmp_path / "answers.csv"
+    path.write_text("id,text\n1,hello\n")
+    fails(cli("score", str(path)), "line 2", "'completion' is missing")
+
+
+def test_help_imports_nothing_heavy() -> None:
+    code = (
+        "import sys; from experiments.cli import main; sys.argv = ['refusal', '--help']\n"
+        "try: main()\nexcept SystemExit: pass\n"
+        "print([m for m in ('torch', 'transformers', 'numpy', 'sklearn', 'h5py', 'matplotlib') if m in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, check=False,
+                          env=os.environ | {"PYTHONPATH": str(ROOT)})  # fmt: skip
+    assert done.stdout.strip().endswith("[]"), done.stdout[-300:]
+
+
+@pytest.mark.parametrize("command", ["run", "extract", "probe", "dissociate", "triggers", "steer", "report", "generate",
+                                     "score"])  # fmt: skip
+def test_every_command_explains_itself_with_an_example(cli, command: str) -> None:
+    code, text, _ = cli(command, "--help")
+    assert code == 0
+    assert f"refusal {command}" in " ".join(text.split())
+    assert "Example" in text
+
+
+def test_version(cli) -> None:
+    code, text, _ = cli("--version")
+    assert code == 0
+    assert text.startswith("refusal-probes ")

@@ -1,0 +1,49 @@
+"""The wheel holds exactly the packages, the configurations and the shipped organisms; nothing names a machine."""
+
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from experiments.config import ROOT
+
+PACKAGES = {"extract", "probes", "steering", "experiments", "organisms", "configs"}
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
+    folder = tmp_path_factory.mktemp("wheel")
+    subprocess.run(
+        [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(folder)],
+        cwd=ROOT, check=True, capture_output=True,
+    )  # fmt: skip
+    with zipfile.ZipFile(next(folder.glob("*.whl"))) as archive:
+        return archive.namelist()
+
+
+def test_top_level_is_exactly_the_packages(wheel: list[str]) -> None:
+    assert {name.split("/")[0] for name in wheel if ".dist-info" not in name} == PACKAGES
+
+
+def test_the_shipped_organism_and_configurations_are_in(wheel: list[str]) -> None:
+    wanted = {f"organisms/zoo/two-knobs/{name}" for name in (
+        "model.safetensors", "config.json", "tokenizer.json", "tokenizer_config.json", "chat_template.jinja",
+        "spec.yaml", "truth.json", "prompts.jsonl", "README.md",
+    )}  # fmt: skip
+    assert wanted | {"configs/quickstart.yaml", "organisms/specs/two-knobs.yaml"} <= set(wheel)
+
+
+def test_no_compiled_or_partial_files(wheel: list[str]) -> None:
+    assert not [name for name in wheel if name.endswith((".pyc", ".partial"))]
+
+
+def test_every_package_module_is_documented() -> None:
+    undocumented = [
+        str(path.relative_to(ROOT))
+        for package in PACKAGES - {"configs"}
+        for path in Path(ROOT / package).rglob("*.py")
+        if not path.read_text(encoding="utf-8").startswith('"""')
+    ]
+    assert undocumented == []
