@@ -101,5 +101,5 @@ def _refuse_empty_parts(corpus: Corpus, config: PromptsConfig) -> None:
     for name in PARTS:
         for label in corpus.counts():
             if not (corpus.labelled(label) & corpus.within(name)).any():
-                raise UserError(f"{config.path}: no {label} prompt falls into the {name} part; give more "
-                                "prompts, fewer and broader categories, or a 'split' with all of " + ", ".join(PARTS))  # fmt: skip
+                remedy = f"give more prompts, fewer and broader categories, or a 'split' with all of {', '.join(PARTS)}"
+                raise UserError(f"{config.path}: no {label} prompt falls into the {name} part; {remedy}")
