@@ -115,7 +115,7 @@ def test_a_stage_cut_short_or_damaged_is_redone(quickstart: Path, tmp_path: Path
     copy = tmp_path / "copy"
     shutil.copytree(quickstart, copy)
     (copy / "dials.safetensors").write_bytes(b"cut short")
-    assert run(load_config(Path("configs/quickstart.yaml")), copy, reporter=QUIET) == ["steer"]
+    assert run(load_config(Path("configs/quickstart.yaml")), copy, reporter=QUIET) == ["steer", "results", "report"]
 
 
 def test_a_store_of_another_model_is_refused(quickstart: Path, tmp_path: Path) -> None:

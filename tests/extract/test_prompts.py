@@ -110,7 +110,7 @@ def test_prompts_hash_changes_with_any_word_label_or_order(tmp_path: Path) -> No
 def test_missing_file_says_what_to_give(tmp_path: Path) -> None:
     message = problem(tmp_path / "absent.jsonl")
     assert message.startswith("prompts not found:")
-    assert "prompts.path" in message
+    assert "give a .jsonl, .csv or .parquet file" in message
     assert problem(tmp_path).startswith("prompts not found:")
 
 
