@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from experiments.judge import RuleJudge
+from experiments.judges.rules import RuleJudge
 from extract.backoff import TokenBudget
 from extract.chat import Rendered
 from extract.edit import Edit

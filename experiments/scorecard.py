@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from experiments.actions import DECLINED
-from experiments.judge import RuleJudge
+from experiments.judges.rules import RuleJudge
 from experiments.right_action import DEFAULT, Adjacency, load_adjacency, right_action_score
 from experiments.scoring import joint_rates, rates_record
 from extract.errors import UserError

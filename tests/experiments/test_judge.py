@@ -15,8 +15,9 @@ from pathlib import Path
 import pytest
 
 from experiments.actions import ACTIONS, ANSWERED, DECLINED
-from experiments.judge import READ_CLAUSES, Judge, RuleJudge
-from experiments.judge_rules import ENGLISH, Rule, stems
+from experiments.judges import Judge, Said
+from experiments.judges.english import ENGLISH, Rule, stems
+from experiments.judges.rules import READ_CLAUSES, RuleJudge
 
 DATA = Path(__file__).resolve().parents[3] / "shared" / "data"
 XSTEST = {"refuse": "2", "abstain": "2", "answer_safe_part": "3", "pivot": "3"}
@@ -146,7 +147,7 @@ def test_prompt_is_a_hint(judge: RuleJudge) -> None:
 def test_deterministic_and_a_judge(judge: RuleJudge) -> None:
     other: Judge = RuleJudge()
     texts = [text for texts in SAID.values() for text in texts]
-    assert [judge.judge(t) for t in texts] == [other.judge(t) for t in texts]
+    assert [judge.judge(t) for t in texts] == list(other.judge_all(Said(t) for t in texts))
 
 
 def test_another_language_is_another_table() -> None:
@@ -166,7 +167,7 @@ def test_cues_hide_no_match_of_own_phrasings(judge: RuleJudge) -> None:
 
 
 def test_import_is_light() -> None:
-    code = "import sys, experiments.judge; print([m for m in ('torch', 'pandas', 'numpy') if m in sys.modules])"
+    code = "import sys, experiments.judges.rules; print([m for m in ('torch', 'pandas', 'numpy') if m in sys.modules])"
     root = Path(__file__).resolve().parents[2]
     done = subprocess.run([sys.executable, "-c", code], cwd=root, capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"

@@ -1,6 +1,6 @@
 """What declining, abstaining, hedging and moralising look like in English: a table of patterns, no logic.
 
-`judge.py` reads a completion clause by clause. Each clause is lower-cased, its contractions are opened ("can't" is
+`rules.py` reads a completion clause by clause. Each clause is lower-cased, its contractions are opened ("can't" is
 "cannot", "i'm" is "i am"), quotations are replaced by a mark, and it takes the first kind of `ENGLISH.rules` one of
 whose rules matches. A rule is tried only where the clause has a word that begins like one of its cues, which is what
 makes the table fast. Another language is another `RuleTable`.

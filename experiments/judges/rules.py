@@ -1,19 +1,18 @@
-"""Say what a completion did: answer, caveat, clarify, help in part, refuse, abstain, turn elsewhere.
+"""The default judge: rules, offline, deterministic, saying which clause it went by.
 
-The default judge is rules: offline, deterministic, and it says which clause it went by. It reads the completion's
-opening clause by clause with a language's table (`judge_rules.py`), then decides from the order and the balance of
-what it read. It does not check whether an answer is true, nor whether it is harmful.
+It reads the completion's opening clause by clause with a language's table (`english.py`), then decides from the order
+and the balance of what it read. It does not check whether an answer is true, nor whether it is harmful.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
 from experiments.actions import Action
-from experiments.judge_rules import ENGLISH, Kind, RuleTable, stems
+from experiments.judges import Judgement, Said
+from experiments.judges.english import ENGLISH, Kind, RuleTable, stems
 
 READ_CHARS = 2500
 OPENING_CLAUSES = 3
@@ -23,22 +22,6 @@ _DECLINING = _NOT_KNOWING | {"refuse", "decline", "silent", "limit"}
 _CONDEMNING = frozenset({"rebuke", "verdict"})
 _MORALISING = _CONDEMNING | {"moral"}
 _HELPING = frozenset({"content", "hedge", "idiom", "fiction"})
-
-
-@dataclass(frozen=True)
-class Judgement:
-    """What a completion did. `action` is None where that could not be judged; `evidence` names clause and rule."""
-
-    action: Action | None
-    evidence: str
-
-
-class Judge(Protocol):
-    """Anything that says what a completion did; the prompt is a hint it may use."""
-
-    def judge(self, completion: str, prompt: str | None = None) -> Judgement:
-        """Return what the completion did."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -72,6 +55,14 @@ class RuleJudge:
         self.table = table
         self._rules = [(kind, rule) for kind, rules in table.rules for rule in rules]
         self._cued = _cue_masks([rule.cues for _, rule in self._rules])
+
+    def judge_all(self, said: Iterable[Said]) -> Iterator[Judgement]:
+        """Yield what each completion did."""
+        return (self.judge(one.completion, one.prompt) for one in said)
+
+    def record(self) -> dict[str, object]:
+        """Name the judge and its table."""
+        return {"judge": "rules", "language": self.table.language}
 
     def judge(self, completion: str, prompt: str | None = None) -> Judgement:
         """Return the action of a completion, reading what follows a closed thinking block and an echoed prompt."""
