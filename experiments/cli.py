@@ -9,6 +9,8 @@ from typing import Annotated, Any
 
 import typer
 
+from experiments.cli_score import add_commands
+
 app = typer.Typer(
     no_args_is_help=True,
     add_completion=False,
@@ -174,40 +176,7 @@ def generate(
             typer.echo(f"  p({kind} decline) = {probability:.3f}, gate {record['gate'][kind]}")
 
 
-@app.command()
-def score(
-    completions: Annotated[Path, typer.Argument(metavar="COMPLETIONS", help="CSV or JSONL with id, text, completion.")],
-    out: Out = None,
-    adjacency: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Partial credits [default: configs/right_action.yaml].")
-    ] = None,
-    as_json: Json = False,
-) -> None:
-    """Label what any model's completions did; with a `label` column, score it jointly. Needs no model.
-
-    Example: refusal score answers.jsonl --out scores
-    """
-    from experiments.right_action import DEFAULT
-    from experiments.scorecard import score_file
-
-    card = score_file(completions, out or completions.parent, adjacency or DEFAULT)
-    if as_json:
-        _print_json(card)
-        return
-    for action, count in card["actions"].items():
-        typer.echo(f"{action:<20} {count}")
-    if card["rates"]:
-        from experiments.wording import RATE_MEANING, percent
-
-        for key, meaning in RATE_MEANING.items():
-            typer.echo(f"{meaning:<52} {percent(card['rates'], key)}")
-        right = card["right_action"]
-        if right["score"] is not None:
-            low, high = right["score_ci"]
-            meaning = "right-action score (0: any constant policy, 1: right)"
-            typer.echo(f"{meaning:<52} {right['score']:.2f} [{low:.2f}, {high:.2f}]")
-        for what, declined in card["declines"].items():
-            typer.echo(f"{'declined, ' + what:<52} {declined['refuse']} refused, {declined['abstain']} abstained")
+add_commands(app)
 
 
 @store_app.command("info")

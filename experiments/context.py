@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cache, cached_property
@@ -15,6 +14,7 @@ from experiments.behaviour import Behaviour
 from experiments.completions import Completion, Speaker, read_completions
 from experiments.config import RunConfig
 from experiments.corpus import Corpus, make_corpus
+from experiments.known_answer import states
 from experiments.progress import Reporter
 from experiments.sources import read_prompts
 from experiments.writing import POSITION
@@ -94,10 +94,3 @@ class Context:
 def is_right(completion: Completion, prompt: Prompt) -> bool:
     """Say whether a completion answers with the prompt's known answer."""
     return completion.action in ANSWERED and states(completion.completion, prompt.answer)
-
-
-def states(completion: str, answer: str | None) -> bool:
-    """Say whether a completion states the known answer as whole words, letter case and final points aside."""
-    if answer is None:
-        return False
-    return re.search(rf"(?<!\w){re.escape(answer.lower().strip(' .'))}(?!\w)", completion.lower()) is not None

@@ -23,14 +23,19 @@ class Reporter:
             Console(stderr=True, highlight=False).print("Note: " + line, markup=False, soft_wrap=True)
 
     @contextmanager
-    def task(self, description: str, total: int) -> Iterator[Advance]:
-        """Show one bar; the block calls the yielded function with the number of steps just done."""
-        if self.quiet:
-            yield lambda steps: None
-            return
+    def task(self, description: str, total: int | None) -> Iterator[Advance]:
+        """Show one bar; the block calls the yielded function with the number of steps just done.
+
+        Args:
+            total: the number of steps; None where it cannot be known beforehand.
+        """
         from rich.console import Console
         from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
+        console = Console(stderr=True)
+        if self.quiet or (total is None and not console.is_terminal):
+            yield lambda steps: None
+            return
         columns = (
             TextColumn("{task.description:<36}"),
             BarColumn(bar_width=12),
@@ -38,7 +43,7 @@ class Reporter:
             TextColumn("{task.fields[rate]:>7}"),
             TimeRemainingColumn(compact=True, elapsed_when_finished=True),
         )
-        with Progress(*columns, console=Console(stderr=True)) as progress:
+        with Progress(*columns, console=console) as progress:
             task = progress.add_task(description, total=total, rate="")
 
             def advance(steps: int) -> None:

@@ -9,6 +9,7 @@ With two right actions and no partial credit this is Youden's J (1950), the info
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -16,11 +17,14 @@ import numpy as np
 import yaml
 
 from experiments.actions import ACTIONS
+from experiments.scoring import mean_of_groups
 from extract.errors import UserError
 from extract.prompts import RIGHT_ACTIONS
-from probes.intervals import NOTHING, Interval, clopper_pearson, combination
+from probes.intervals import NOTHING, Interval, combination, difference
 
 Adjacency = Mapping[str, Mapping[str, float]]  # right action: credit of others
+Cell = tuple[str, tuple[str, ...], str]  # right action, what else was acceptable, what was done
+Change = tuple[str, tuple[str, ...], str, str]  # the same, what was done first and second
 DEFAULT = Path(__file__).resolve().parent.parent / "configs" / "right_action.yaml"
 
 
@@ -55,39 +59,104 @@ def right_action_score(
     adjacency: Adjacency,
     alpha: float = 0.05,
 ) -> Interval:
-    """Return the score with an interval over independent groups; unjudged completions (None) are left out.
+    """Return the score of completions one by one; see `score_counts`.
 
     Args:
         right: what would have been right, (n,).
         acceptable: what would have been as good, (n,).
+        actions: what was done, None where unjudged, (n,).
         groups: which rows belong together, (n,) int.
+    """
+    counts: Counter[Cell] = Counter()
+    members: dict[str, set[int]] = {}
+    for should, also, did, group in zip(right, acceptable, actions, groups.tolist(), strict=True):
+        if did is not None:
+            counts[should, tuple(also), did] += 1
+            members.setdefault(should, set()).add(group)
+    return score_counts(counts, {should: len(found) for should, found in members.items()}, adjacency, alpha)
+
+
+def score_counts(
+    counts: Mapping[Cell, int], n_groups: Mapping[str, int], adjacency: Adjacency, alpha: float = 0.05
+) -> Interval:
+    """Return the score with an interval over independent groups.
+
+    Args:
+        counts: how many completions did what, by what would have been right and what else was acceptable.
+        n_groups: the number of independent groups behind each right action.
 
     Returns:
         1 for the right action throughout, 0 for any constant policy, below 0 for worse than that. Nothing (NaN) where
         fewer than two right actions occur, since then a constant policy does what is right.
     """
-    kept = [i for i, action in enumerate(actions) if action is not None]
-    classes = sorted({right[i] for i in kept})
-    if len(classes) < 2:
+    scale = _scale(counts, adjacency)
+    if scale is None:
         return NOTHING
-    credit = {i: _credits(right[i], acceptable[i], adjacency) for i in kept}
-    rows = {c: [i for i in kept if right[i] == c] for c in classes}
-    constant = np.mean([np.mean([credit[i] for i in rows[c]], axis=0) for c in classes], axis=0)  # (n_actions,)
-    perfect = 1 - float(np.mean([constant[ACTIONS.index(c)] for c in classes]))
-    if perfect < 1e-9:  # every right action is acceptable everywhere
-        return NOTHING
-    low, high = -constant.max(), 1 - constant.min()
+    constant, perfect, classes = scale
+    low, high = -float(constant.max()), 1 - float(constant.min())
     means: list[Interval] = []
     for c in classes:
-        did = [ACTIONS.index(actions[i]) for i in rows[c]]
-        gained = np.array([credit[i][a] - constant[a] for i, a in zip(rows[c], did, strict=True)])
-        n = len(set(groups[rows[c]].tolist()))
-        # of variables between 0 and 1 none varies more than a coin: the exact interval of a rate holds for their mean
-        unit = clopper_pearson(float(((gained - low) / (high - low)).mean()) * n, n, alpha)
+        n = sum(count for (right, _, _), count in counts.items() if right == c)
+        gained = sum(
+            count * (credits_of(right, also, adjacency)[ACTIONS.index(did)] - constant[ACTIONS.index(did)])
+            for (right, also, did), count in counts.items()
+            if right == c
+        )
+        unit = mean_of_groups((gained - low * n) / (high - low), n, n_groups[c], alpha)
         means.append(Interval(*(low + (high - low) * limit for limit in (unit.estimate, unit.low, unit.high))))
     return combination([1 / (len(classes) * perfect)] * len(classes), means)
 
 
-def _credits(right: str, acceptable: Sequence[str], adjacency: Adjacency) -> np.ndarray:
+def score_change(
+    counts: Mapping[Change, int], n_groups: Mapping[str, int], adjacency: Adjacency, alpha: float = 0.05
+) -> Interval:
+    """Return by how much the score of the same prompts changed, second minus first.
+
+    What is gained and what is lost lie between 0 and a largest credit each, and get an exact interval each, which are
+    joined as shares of one multinomial: where little changed the interval is narrow, and it holds where nothing did.
+    """
+    before: Counter[Cell] = Counter()
+    for (right, also, first, _), count in counts.items():
+        before[right, also, first] += count
+    scale = _scale(before, adjacency)
+    if scale is None:
+        return NOTHING
+    constant, perfect, classes = scale
+    reach = 1 + float(constant.max() - constant.min())
+    parts: list[Interval] = []
+    for c in classes:
+        n = sum(count for (right, *_), count in counts.items() if right == c)
+        up = down = 0.0
+        for (right, also, first, second), count in counts.items():
+            if right == c:
+                net = credits_of(right, also, adjacency) - constant
+                moved = float(net[ACTIONS.index(second)] - net[ACTIONS.index(first)])
+                up, down = up + count * max(moved, 0.0), down + count * max(-moved, 0.0)
+        gained, lost = (mean_of_groups(total / reach, n, n_groups[c], alpha) for total in (up, down))
+        shares = gained.estimate, lost.estimate
+        odds = [share / max(1e-12, 1 - share) for share in shares]
+        correlation = -float(np.sqrt(odds[0] * odds[1]))
+        unit = difference(gained, lost, max(-1.0, correlation))
+        parts.append(Interval(*(reach * limit for limit in (unit.estimate, unit.low, unit.high))))
+    return combination([1 / (len(classes) * perfect)] * len(classes), parts)
+
+
+def credits_of(right: str, acceptable: Sequence[str], adjacency: Adjacency) -> np.ndarray:
+    """Return the credit of every action, in the order of ACTIONS, (n_actions,)."""
     partial = adjacency.get(right, {})
     return np.array([1.0 if a == right or a in acceptable else float(partial.get(a, 0)) for a in ACTIONS])
+
+
+def _scale(counts: Mapping[Cell, int], adjacency: Adjacency) -> tuple[np.ndarray, float, list[str]] | None:
+    """Return what each constant policy earns, what perfection gains over them, and the right actions that occur."""
+    classes = sorted({right for (right, _, _), count in counts.items() if count})
+    if len(classes) < 2:
+        return None
+    by_class = []
+    for c in classes:
+        mine = [(also, count) for (right, also, _), count in counts.items() if right == c]
+        credits = np.stack([credits_of(c, also, adjacency) for also, _ in mine])
+        by_class.append(np.average(credits, axis=0, weights=[count for _, count in mine]))
+    constant = np.mean(by_class, axis=0)  # (n_actions,)
+    perfect = 1 - float(np.mean([constant[ACTIONS.index(c)] for c in classes]))
+    return (constant, perfect, classes) if perfect >= 1e-9 else None  # else every right action is acceptable everywhere

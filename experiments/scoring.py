@@ -48,10 +48,15 @@ def grouped_rate(hit: np.ndarray, groups: np.ndarray, alpha: float = 0.05) -> In
 
     Prompts of one group (a pair, an entity) are not independent; counting groups never claims more than they can say.
     """
-    if len(hit) == 0:
-        return Interval(float("nan"), 0.0, 1.0)
-    n = len(set(groups.tolist()))
-    return clopper_pearson(float(hit.mean()) * n, n, alpha)
+    return mean_of_groups(float(hit.sum()), len(hit), len(set(groups.tolist())), alpha)
+
+
+def mean_of_groups(total: float, n: int, n_groups: int, alpha: float = 0.05) -> Interval:
+    """Return the mean of n values between 0 and 1 that sum to `total`, with an interval over their groups.
+
+    Of variables between 0 and 1 none varies more than a coin, so the exact interval of a rate holds for any of them.
+    """
+    return clopper_pearson(total / n * n_groups, n_groups, alpha) if n else Interval(float("nan"), 0.0, 1.0)
 
 
 def rates_record(rates: dict[str, Rate]) -> dict[str, object]:

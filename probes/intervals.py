@@ -62,17 +62,29 @@ def paired_difference(a: np.ndarray, b: np.ndarray, n: float | None = None, alph
     a, b = np.asarray(a, dtype=bool), np.asarray(b, dtype=bool)
     if len(a) == 0:
         return Interval(float("nan"), -1.0, 1.0)
-    size = float(len(a)) if n is None else float(n)
-    scale = size / len(a)
-    both, only_a, only_b, neither = (scale * float(np.sum(c)) for c in (a & b, a & ~b, ~a & b, ~a & ~b))
+    both, only_a, only_b, neither = (int(np.sum(c)) for c in (a & b, a & ~b, ~a & b, ~a & ~b))
+    return paired_difference_of_counts(both, only_a, only_b, neither, n, alpha)
+
+
+def paired_difference_of_counts(
+    both: float, only_a: float, only_b: float, neither: float, n: float | None = None, alpha: float = 0.05
+) -> Interval:
+    """Return the same of the fourfold table of the pairs; a table without any gives (nan, -1, 1)."""
+    pairs = both + only_a + only_b + neither
+    if pairs <= 0:
+        return Interval(float("nan"), -1.0, 1.0)
+    size = float(pairs) if n is None else float(n)
+    both, only_a, only_b, neither = (size / pairs * count for count in (both, only_a, only_b, neither))
     wa, wb = wilson(both + only_a, size, alpha), wilson(both + only_b, size, alpha)
-    phi = _phi(both, only_a, only_b, neither, size)
-    difference = wa.estimate - wb.estimate
-    dl, du = wa.estimate - wa.low, wa.high - wa.estimate
-    el, eu = wb.estimate - wb.low, wb.high - wb.estimate
-    low = difference - np.sqrt(max(0.0, dl**2 - 2 * phi * dl * eu + eu**2))
-    high = difference + np.sqrt(max(0.0, du**2 - 2 * phi * du * el + el**2))
-    return Interval(difference, float(low), float(high))
+    return difference(wa, wb, _phi(both, only_a, only_b, neither, size))
+
+
+def difference(a: Interval, b: Interval, correlation: float = 0.0) -> Interval:
+    """Return the interval of a - b from those of a and b (MOVER, Zou & Donner 2008), whose estimates correlate."""
+    al, au, bl, bu = a.estimate - a.low, a.high - a.estimate, b.estimate - b.low, b.high - b.estimate
+    below = float(np.sqrt(max(0.0, al**2 - 2 * correlation * al * bu + bu**2)))
+    above = float(np.sqrt(max(0.0, au**2 - 2 * correlation * au * bl + bl**2)))
+    return Interval(a.estimate - b.estimate, a.estimate - b.estimate - below, a.estimate - b.estimate + above)
 
 
 def _phi(both: float, only_a: float, only_b: float, neither: float, n: float) -> float:

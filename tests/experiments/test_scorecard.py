@@ -45,7 +45,7 @@ def test_every_decline_is_attributed(completions: Path, cli) -> None:  # type: i
 
 def test_breakdowns_count_the_rates_within_each_value(completions: Path, cli) -> None:  # type: ignore[no-untyped-def]
     by = card(cli, str(completions))["by"]
-    assert set(by) == {"category", "persona", "trigger", "source"}
+    assert set(by) == {"category", "epistemic_kind", "persona", "trigger", "source"}
     assert by["persona"] == {}
     assert by["category"]["how-to"]["false_positive_refusal"] == 0.5
     assert by["category"]["how-to"]["false_negative_refusal_n"] == 2

@@ -1,0 +1,75 @@
+"""Conditions under which a comparison fails: `--fail-if 'false_positive_refusal > 5%'`.
+
+A condition names a rate of the later run (or `right_action`), its change against the first (`change.NAME`), or a limit
+of the 95 % interval of either (`NAME.high`, `change.NAME.low`). What cannot be evaluated, since nothing was judged,
+fails too: a gate that nothing went through has not been passed.
+"""
+
+from __future__ import annotations
+
+import operator
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from experiments.scoring import RATES
+from extract.errors import UserError
+
+NAMES = (*RATES, "right_action")
+_OPERATORS: dict[str, Callable[[float, float], bool]] = {
+    ">=": operator.ge, "<=": operator.le, ">": operator.gt, "<": operator.lt,
+}  # fmt: skip
+_FORM = re.compile(r"\s*(change\.)?(\w+)(\.low|\.high)?\s*(>=|<=|>|<)\s*([+-]?\d*\.?\d+)\s*(%?)\s*")
+
+
+@dataclass(frozen=True)
+class Condition:
+    """One condition as it was written, and what it compares."""
+
+    text: str
+    change: bool
+    name: str
+    limit: str  # "", "low" or "high"
+    compare: str
+    bound: float
+
+    def met(self, comparison: Mapping[str, Any]) -> bool | None:
+        """Say whether a comparison meets it; None where the value is not known."""
+        value = self._value(comparison)
+        return None if value is None else _OPERATORS[self.compare](value, self.bound)
+
+    def _value(self, comparison: Mapping[str, Any]) -> float | None:
+        if self.name == "right_action":
+            score = comparison["right_action"]
+            value, limits = (
+                (comparison["right_action_change"], comparison["right_action_change_ci"])
+                if self.change
+                else (score["score"], score["score_ci"])
+            )
+        elif self.change:
+            changed = comparison["changes"][self.name]
+            value, limits = changed["difference"], changed["difference_ci"]
+        else:
+            value, limits = comparison["rates"][self.name], comparison["rates"][f"{self.name}_ci"]
+        if value is None or not self.limit:
+            return None if value is None else float(value)
+        return float(limits[0 if self.limit == "low" else 1])
+
+
+def parse(text: str) -> Condition:
+    """Read a condition.
+
+    Raises:
+        UserError: it has not the form of one, or names no rate; says what is known.
+    """
+    found = _FORM.fullmatch(text)
+    if found is None:
+        raise UserError(f"--fail-if takes a condition such as 'false_positive_refusal > 5%' or "
+                        f"'change.overconfidence.low > 0', got {text!r}")  # fmt: skip
+    change, name, limit, compare, bound, per_cent = found.groups()
+    if name not in NAMES:
+        raise UserError(f"--fail-if: no rate {name!r}; known are {', '.join(NAMES)}, each alone, as change.NAME, and "
+                        "with .low or .high for the limits of its interval")  # fmt: skip
+    return Condition(text.strip(), bool(change), name, (limit or "").lstrip("."), compare,
+                     float(bound) / (100 if per_cent else 1))  # fmt: skip

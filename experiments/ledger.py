@@ -1,0 +1,103 @@
+"""Judged completions in a table on disk, so that counting a million of them takes no more memory than counting ten.
+
+One connection may hold several tables: `compare.py` joins two. SQLite (standard library) keeps a temporary file of its
+own and removes it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import sqlite3
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, fields
+from typing import Any, Literal
+
+from experiments.case import Case
+from experiments.fields import FIELDS
+from extract.errors import UserError
+
+_CASE = tuple(f.name for f in fields(Case))
+_COLUMNS = (
+    "given",
+    "sample",
+    "digest",
+    "counted",
+    *("grp" if name == "group" else name for name in _CASE),
+    "action",
+    "evidence",
+    *(f"scored_{name}" for name in FIELDS),
+)
+Seen = Literal["new", "repeated", "conflicting"]
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One judged completion. `sample` tells apart several completions of one prompt."""
+
+    case: Case
+    action: str | None
+    evidence: str
+    sample: str = ""
+    completion: str = ""
+    fields: Mapping[str, float | None] | None = None
+
+
+@contextmanager
+def workspace() -> Iterator[sqlite3.Connection]:
+    """Open a temporary database on disk; a full disk is one line."""
+    connection = sqlite3.connect("", isolation_level=None)
+    try:
+        connection.execute("PRAGMA journal_mode = OFF")
+        connection.execute("BEGIN")
+        yield connection
+    except sqlite3.OperationalError as error:
+        if "full" not in str(error):
+            raise
+        raise UserError("no space left for the temporary table; set SQLITE_TMPDIR to a larger directory") from None
+    finally:
+        connection.close()
+
+
+class Ledger:
+    """A table of entries, and what can be counted in it. Repeated entries stand in it and count once."""
+
+    def __init__(self, connection: sqlite3.Connection, name: str = "said") -> None:
+        self.connection = connection
+        self.name = name
+        connection.execute(f"CREATE TABLE {name} ({', '.join(_COLUMNS)})")
+        connection.execute(f"CREATE INDEX {name}_id ON {name} (id, given)")
+        self._insert = f"INSERT INTO {name} VALUES ({', '.join('?' * len(_COLUMNS))})"
+
+    def add(self, entry: Entry) -> Seen:
+        """Enter a completion; say whether its id (and sample) was there already, with the same words or others.
+
+        Others under one id count as further samples of it: which of them is meant cannot be known.
+        """
+        digest, case = _digest(entry.completion), entry.case
+        earlier = self.connection.execute(
+            f"SELECT digest FROM {self.name} WHERE id = ? AND given = ?", (case.id, entry.sample)
+        ).fetchall()
+        seen: Seen = "new" if not earlier else "repeated" if (digest,) in earlier else "conflicting"
+        sample = entry.sample if seen == "new" else f"{entry.sample}#{len(earlier) + 1}"
+        about = [getattr(case, name) for name in _CASE]
+        about[_CASE.index("acceptable")] = "|".join(case.acceptable)
+        scored = [(entry.fields or {}).get(name) for name in FIELDS]
+        row = (entry.sample, sample, digest, seen != "repeated", *about, entry.action, entry.evidence, *scored)
+        self.connection.execute(self._insert, row)
+        return seen
+
+    def query(self, what: str, where: str = "TRUE", then: str = "", given: Sequence[Any] = ()) -> list[Any]:
+        """Select from the entries that count."""
+        return self.connection.execute(
+            f"SELECT {what} FROM {self.name} WHERE counted AND ({where}) {then}", tuple(given)
+        ).fetchall()
+
+    def has(self, identifier: str) -> bool:
+        """Say whether a completion of this prompt was entered."""
+        return bool(self.query("1", "id = ?", "LIMIT 1", (identifier,)))
+
+
+def _digest(text: str) -> int:
+    found = hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).digest()
+    return int.from_bytes(found, "big", signed=True)

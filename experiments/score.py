@@ -1,0 +1,192 @@
+"""`refusal score`: what any model's completions did, from a file; no model weights and no torch.
+
+Completions stream through: read, judged, measured, written, entered into a ledger on disk, which is counted at the end.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from experiments.actions import ACTIONS, Action
+from experiments.case import Case, case_of_row
+from experiments.fields import measure, merged
+from experiments.judges import Judge, Judgement, Said
+from experiments.judges.rules import RuleJudge
+from experiments.ledger import Entry, Ledger, workspace
+from experiments.progress import Advance, Reporter
+from experiments.right_action import DEFAULT, Adjacency, credits_of, load_adjacency
+from experiments.scorecard import scorecard
+from experiments.scored_file import scored_files
+from experiments.scored_source import cases_of
+from extract.errors import UserError
+from extract.prompts import Prompt
+from extract.whole import unwritable, written_whole
+
+SILENT = Reporter(quiet=True)
+NAMED = 5  # how many of the ids at fault are named
+
+
+@dataclass
+class Intake:
+    """What was wrong with completions as they came: counted, the first few ids named, nothing dropped."""
+
+    counts: dict[str, int] = field(default_factory=dict)
+    first: dict[str, list[str]] = field(default_factory=dict)
+
+    def note(self, what: str, identifier: str) -> None:
+        """Count something about one completion or prompt."""
+        self.counts[what] = self.counts.get(what, 0) + 1
+        named = self.first.setdefault(what, [])
+        if len(named) < NAMED:
+            named.append(identifier)
+
+    def record(self) -> dict[str, dict[str, object]]:
+        """Return each count with the first ids."""
+        return {what: {"n": n, "first": self.first[what]} for what, n in self.counts.items()}
+
+
+def score_file(
+    path: Path,
+    out: Path,
+    *,
+    judge: str = "rules",
+    prompts: Path | None = None,
+    dataset: str | None = None,
+    columns: Path | None = None,
+    mapped: Sequence[str] = (),
+    encoding: str | None = None,
+    adjacency: Path | None = None,
+    parquet: bool = False,
+    reporter: Reporter = SILENT,
+) -> dict[str, Any]:
+    """Score a file of completions; see `score_completions`.
+
+    Args:
+        judge: `rules`, or the path of a YAML file that describes another.
+        prompts, dataset: the prompts they answer: a file, a public set, or a public set's local copy.
+        columns, mapped: which of the file's columns are which fields: a YAML file; `field=column` each.
+
+    Raises:
+        UserError: an input cannot be read; names the line and the remedy.
+    """
+    credits = load_adjacency(adjacency or DEFAULT)
+    asked = _prompts(prompts, dataset)
+    with reporter.task(f"scoring {path.name}", None) as advance:
+        rows = _rows(path)
+        return score_completions(rows, out, RuleJudge(), credits, prompts=asked, parquet=parquet, advance=advance)
+
+
+def _prompts(path: Path | None, dataset: str | None) -> Sequence[Prompt]:
+    if path is None and dataset is None:
+        return ()
+    from experiments.config import PromptsConfig
+    from experiments.sources import read_prompts
+
+    given = {"path": path} if dataset is None else {"datasets": [{"name": dataset, "path": path}]}
+    return read_prompts(PromptsConfig.model_validate(given), seed=0)
+
+
+def _rows(path: Path) -> Iterator[dict[str, Any]]:
+    from extract.rows import place, read_rows
+
+    for line, row in read_rows(path, "completions"):
+        for name in ("id", "completion"):
+            if name not in row:
+                raise UserError(f"{path}, line {line}: field '{name}' is missing")
+        yield row | {"place": place(path, line)}
+
+
+def score_completions(
+    rows: Iterable[Mapping[str, Any]],
+    out: Path,
+    judge: Judge,
+    credits: Adjacency,
+    *,
+    prompts: Sequence[Prompt] = (),
+    parquet: bool = False,
+    advance: Advance = lambda steps: None,
+) -> dict[str, Any]:
+    """Write scored.jsonl and scorecard.json; return the scorecard.
+
+    Args:
+        rows: completions with `id`, `completion` (None where there is none), and what else is known of their prompts.
+        prompts: the prompts they answer, if given apart; then these say what a case is, not the rows.
+
+    Raises:
+        UserError: there are no completions, or one says an unknown label or action; or `out` cannot be written.
+    """
+    cases, intake = cases_of(prompts), Intake()
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise unwritable(out, error) from None
+    with workspace() as connection, scored_files(out, parquet=parquet) as write:
+        ledger = Ledger(connection)
+        for entry in _entries(rows, cases, judge, credits, intake):
+            seen = ledger.add(entry)
+            if seen != "new":
+                intake.note(f"{seen} id", entry.case.id)
+            write(entry, seen == "repeated")
+            advance(1)
+        for identifier in cases:
+            if not ledger.has(identifier):
+                intake.note("prompt without completion", identifier)
+        card = scorecard(ledger, credits) | {"judge": judge.record(), "input": intake.record()}
+    if not card["n"]:
+        raise UserError("there are no completions to score")
+    with written_whole(out / "scorecard.json", out / "scorecard.json.partial") as sink:
+        sink.write((json.dumps(card, indent=1, ensure_ascii=False) + "\n").encode())
+    return card
+
+
+def _entries(
+    rows: Iterable[Mapping[str, Any]], cases: Mapping[str, Case], judge: Judge, credits: Adjacency, intake: Intake
+) -> Iterator[Entry]:
+    waiting: deque[tuple[Case, str, str | None]] = deque()
+
+    @cache
+    def table(right: str, acceptable: tuple[str, ...]) -> dict[str, float]:
+        return dict(zip(ACTIONS, credits_of(right, acceptable, credits).tolist(), strict=True))
+
+    def said() -> Iterator[Said]:
+        for row in rows:
+            case = _case(row, cases, intake)
+            completion, sample = row.get("completion"), row.get("sample")
+            _note_nothing(completion, case, intake)
+            waiting.append((case, "" if sample is None else str(sample), completion))
+            yield Said(completion or "", case.text, tuple(row.get("messages") or ()))
+
+    for judgement in judge.judge_all(said()):
+        case, sample, completion = waiting.popleft()
+        if completion is None:
+            judgement = Judgement(None, "there is no completion")
+        did: Action | None = judgement.action
+        credit = table(case.right_action, case.acceptable)[did] if did and case.right_action else None
+        fields = merged(measure(case, did, completion or "", credit), judgement.fields)
+        yield Entry(case, did, judgement.evidence, sample, completion or "", fields)
+
+
+def _case(row: Mapping[str, Any], cases: Mapping[str, Case], intake: Intake) -> Case:
+    identifier = str(row["id"])
+    if identifier in cases:
+        return cases[identifier]
+    if cases:
+        intake.note("unknown id", identifier)
+        return case_of_row({"id": identifier, "text": row.get("text")})
+    case = case_of_row(row)
+    if case.label is None:
+        intake.note("without label", identifier)
+    return case
+
+
+def _note_nothing(completion: str | None, case: Case, intake: Intake) -> None:
+    if completion is None:
+        intake.note("without completion", case.id)
+    elif not completion.strip():
+        intake.note("empty completion", case.id)

@@ -1,0 +1,78 @@
+"""Judged completions to compare: a run directory, a completions file of one, or what `refusal score` wrote."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from experiments.case import Case, case_of_prompt, case_of_row, group_names
+from experiments.ledger import Entry, Ledger
+from extract.errors import UserError
+from extract.prompts import Prompt
+from extract.rows import place, read_rows
+
+IN_A_RUN = ("scored.jsonl", "scored.parquet", "completions.jsonl")
+
+
+def enter(path: Path, ledger: Ledger) -> str:
+    """Enter the judged completions of a run or a file into a ledger; return the file they were read from.
+
+    Raises:
+        UserError: there is none, or its completions are not judged or not labelled.
+    """
+    file = _file(path)
+    cases: Mapping[str, Case] | None = None
+    for line, row in read_rows(file, "scored completions"):
+        where = place(file, line)
+        if "id" not in row or "action" not in row:
+            raise UserError(f"{where}: no judged completion (it has no 'action'); judge the file first: "
+                            f"refusal score {file}")  # fmt: skip
+        if row.get("repeated"):
+            continue
+        if "label" not in row and cases is None:
+            cases = _cases_of_run(file)
+        ledger.add(_entry(row, where, cases or {}))
+    if not ledger.query("1", "label IS NOT NULL", "LIMIT 1"):
+        raise UserError(f"{file} has no labelled prompts, without which there are no rates; score its completions "
+                        "with labels: refusal score COMPLETIONS --prompts FILE")  # fmt: skip
+    return str(file)
+
+
+def cases_of(prompts: Sequence[Prompt]) -> dict[str, Case]:
+    """Return the cases of labelled prompts by id, those linked by pair, entity or words in one group."""
+    if not prompts:
+        return {}
+    from experiments.sources import groups_of
+
+    groups = group_names([prompt.id for prompt in prompts], groups_of(prompts))
+    return {prompt.id: case_of_prompt(prompt, group) for prompt, group in zip(prompts, groups, strict=True)}
+
+
+def _file(path: Path) -> Path:
+    if path.is_file():
+        return path
+    for name in IN_A_RUN:
+        if (path / name).is_file():
+            return path / name
+    raise UserError(f"{path} is no run directory and no scored file; make one with: refusal run CONFIG, or "
+                    "refusal score COMPLETIONS --out DIR")  # fmt: skip
+
+
+def _cases_of_run(file: Path) -> Mapping[str, Case]:
+    """Return the cases of the run that a completions file lies in; none where it lies in no run."""
+    config = file.parent / "config.yaml"
+    if not config.is_file():
+        return {}
+    from experiments.config import load_config
+    from experiments.sources import read_prompts
+
+    run = load_config(config)
+    return cases_of(read_prompts(run.prompts, run.seed))
+
+
+def _entry(row: Mapping[str, Any], where: str, cases: Mapping[str, Case]) -> Entry:
+    case = cases.get(str(row["id"])) or case_of_row({**row, "place": where})
+    sample, action = row.get("sample"), row["action"]
+    fields = row.get("fields") if isinstance(row.get("fields"), dict) else None
+    return Entry(case, action or None, str(row.get("evidence") or ""), str(sample or ""), fields=fields)
