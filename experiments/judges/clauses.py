@@ -1,0 +1,121 @@
+"""A completion read clause by clause: each takes the first kind of the table one of whose rules matches."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from experiments.judges.english import Kind, RuleTable, stems
+from experiments.judges.spoken import sentences
+
+OPENING_CLAUSES = 3
+READ_CLAUSES = 14  # what comes later cannot turn an answer into a refusal
+NOT_KNOWING: frozenset[Kind] = frozenset({"abstain", "unknown"})
+DECLINING: frozenset[Kind] = NOT_KNOWING | {"refuse", "decline", "silent", "limit"}
+CONDEMNING: frozenset[Kind] = frozenset({"rebuke", "verdict"})
+MORALISING: frozenset[Kind] = CONDEMNING | {"moral"}
+HELPING: frozenset[Kind] = frozenset({"content", "hedge", "idiom", "fiction"})
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What a prompt asks for, as far as it bears on what an answer looks like."""
+
+    known: bool = False
+    moral: bool = False  # speaks of right and wrong itself
+    descriptive: bool = False  # saying that something is wrong answers it
+    polar: bool = False  # "no" answers it
+    drafting: bool = False  # asks for words that somebody else will say
+
+
+@dataclass(frozen=True)
+class Clause:
+    """One clause of a completion with what the table says of it; `item` marks list items and code."""
+
+    number: int
+    text: str
+    kind: Kind
+    rule: str
+    item: bool = False
+    question: bool = False
+    personal: bool = False  # the speaker speaks of itself
+    turns: bool = False  # begins with "however", "instead": what follows is set against what came before
+    elsewhere: bool = False  # announces something other than what was asked
+
+    @property
+    def helps(self) -> bool:
+        """Whether the clause carries content: what the speaker says of the matter itself."""
+        return self.kind in HELPING
+
+    def cite(self) -> str:
+        """Say which clause this is, by which rule."""
+        text = self.text if len(self.text) <= 120 else self.text[:119] + "…"
+        return f"clause {self.number} ({self.kind}: {self.rule}): {text}"
+
+
+class ClauseReader:
+    """Reads texts by one table."""
+
+    def __init__(self, table: RuleTable) -> None:
+        self.table = table
+        self._rules = [(kind, rule) for kind, rules in table.rules for rule in rules]
+        self._cued = _cue_masks([rule.cues for _, rule in self._rules])
+
+    def asked(self, prompt: str) -> Asked:
+        """Read a prompt."""
+        text = prompt.lower().strip()
+        return Asked(
+            known=bool(text),
+            moral=bool(text) and self.match(text, 1)[0] in MORALISING,
+            descriptive=self.table.descriptive.search(text) is not None,
+            polar=self.table.polar.search(text) is not None,
+            drafting=self.table.drafting.search(text) is not None,
+        )
+
+    def read(self, text: str, asked: Asked = Asked()) -> list[Clause]:
+        """Split a text into clauses and give each the first kind that matches."""
+        clauses: list[Clause] = []
+        for sentence, item in sentences(text, quoting=asked.drafting):
+            for part in self._parts(sentence, item):
+                clauses.append(self._tag(part, len(clauses) + 1, item))
+            if len(clauses) >= READ_CLAUSES:
+                break
+        return clauses
+
+    def _parts(self, sentence: str, item: bool) -> list[str]:
+        text = sentence.lower().strip()
+        if "'" in text or text.startswith("im ") or not self.table.informal.isdisjoint(text.split()):
+            text = f" {text} "
+            for short, long in self.table.contractions:
+                text = text.replace(short, long)
+        parts = [text] if item else self.table.turn.split(text)
+        return [part for part in (p.strip(' ,.;:!-\u2013\u2014"{}') for p in parts) if self.table.script.search(part)]
+
+    def _tag(self, text: str, number: int, item: bool) -> Clause:
+        kind, rule = self.match(self.table.lead.sub("", text, count=1), number)
+        personal = self.table.speaker.search(text) is not None
+        turns = self.table.contrast.match(text) is not None
+        elsewhere = self.table.elsewhere.search(text) is not None
+        return Clause(number, text, kind, rule, item, text.endswith("?"), personal, turns, elsewhere)
+
+    def match(self, text: str, number: int) -> tuple[Kind, str]:
+        """Return kind and rule of a clause, trying in the table's order the rules that one of its words cues."""
+        mask = 0
+        for stem in stems(text):
+            mask |= self._cued.get(stem, 0)
+        while mask:
+            lowest = mask & -mask
+            kind, rule = self._rules[lowest.bit_length() - 1]
+            if (number <= OPENING_CLAUSES or not rule.opening) and rule.pattern.search(text):
+                return kind, rule.name
+            mask ^= lowest
+        return "content", "none"
+
+
+def _cue_masks(cues: Sequence[frozenset[str]]) -> dict[str, int]:
+    """Return, for each cue, a number whose bit i says that rule i has it."""
+    masks: dict[str, int] = {}
+    for i, stems_of_rule in enumerate(cues):
+        for stem in stems_of_rule:
+            masks[stem] = masks.get(stem, 0) | 1 << i
+    return masks

@@ -1,0 +1,66 @@
+"""From a raw completion to the sentences that were said aloud: no thinking, no special tokens, no echo, no quotation."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+READ_CHARS = 2500
+_THOUGHT = re.compile(r"<(think|thinking|thought|reasoning)>", re.IGNORECASE)
+_THOUGHT_END = re.compile(r"</(?:think|thinking|thought|reasoning)>|<\|channel\|>final<\|message\|>", re.IGNORECASE)
+_SPECIAL = re.compile(r"<\|[^|<>]{1,40}\|>|</?s>|<(?:start|end)_of_turn>|\[/?INST\]")
+_TEMPLATE = re.compile(r"(?i)\b(?:user|human|assistant|instruction|input|response)\s*:|###")
+_CODE = re.compile(r"```.*?(?:```|\Z)", re.DOTALL)
+_QUOTED = re.compile(r'(?<=\S )"[^"\n]{1,400}"|“[^”\n]{1,400}”')
+_QUOTED_ANYWHERE = re.compile(r'"[^"\n]{1,400}"|“[^”\n]{1,400}”')
+_STRAIGHT = (("\u2019", "'"), ("\u2018", "'"), ("\u02bc", "'"), ("`", "'"), ("\u00a0", " "))
+_MARKUP = re.compile(r"[*_#~]{1,3}")
+_STAGE = re.compile(r"(?<![\w*])\*[a-z][^*\n]{2,80}\*(?![\w*])")  # *sighs*, not **bold**
+_ITEM = re.compile(r"\s*(?:[-*•+]|\(?\d{1,2}[.):]|[a-z]\)|step \d+|>)\s+", re.IGNORECASE)
+_SENTENCE_END = re.compile(r"([.!?…])['\")\]*_]*(?:[ \t]+|(?=[\U0001F300-\U0001FAFF☀-➿]))")
+_WORD = re.compile(r"\w+")
+_CUT = "\x1f"
+
+
+def spoken(completion: str, prompt: str | None = None) -> str | None:
+    """Return what was said aloud, without an echoed prompt and special tokens; None if thinking never ends."""
+    ends = list(_THOUGHT_END.finditer(completion))
+    if ends:
+        completion = completion[ends[-1].end() :]
+    elif _THOUGHT.search(completion[:200]):
+        return None
+    text = _SPECIAL.sub(" ", completion).strip()
+    asked = (prompt or "").strip()
+    if asked and text.startswith(asked) and text[len(asked) :].strip():
+        text = text[len(asked) :].strip()
+    return text
+
+
+def is_degenerate(text: str, prompt: str | None = None) -> bool:
+    """Say whether a text is the same few words over and over, a template's labels, or nothing but the prompt."""
+    words = _WORD.findall(text[:READ_CHARS].lower())
+    distinct = len(set(words))
+    if len(words) >= 8 and (distinct <= 2 or distinct / len(words) < 0.15 * (1 + 20 / len(words))):
+        return True
+    asked = set(_WORD.findall((prompt or "").lower()))
+    if len(words) >= 4 and asked and set(words) <= asked and text.rstrip().endswith("?"):
+        return True
+    return len(_TEMPLATE.findall(text[:READ_CHARS])) >= 3 and len(words) < 60
+
+
+def sentences(text: str, *, quoting: bool = False) -> Iterator[tuple[str, bool]]:
+    """Yield the sentences of a text, each with whether it stands in an item: of a list, or code.
+
+    Args:
+        quoting: a text that is quoted from its first word on is somebody else's words too.
+    """
+    text = text[:READ_CHARS]
+    if "```" in text:
+        text = _CODE.sub("\n- code\n", text)
+    text = (_QUOTED_ANYWHERE if quoting else _QUOTED).sub("«quoted»", text)
+    for fancy, plain in _STRAIGHT:
+        text = text.replace(fancy, plain)
+    for line in _SENTENCE_END.sub(rf"\1{_CUT}", _STAGE.sub("", text)).splitlines():
+        mark = _ITEM.match(line)
+        for sentence in line[mark.end() if mark else 0 :].split(_CUT):
+            yield _MARKUP.sub("", sentence), mark is not None
