@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from experiments.judges.english import Kind, RuleTable, stems
+from experiments.judges.english import Kind, RuleTable, beginnings
 from experiments.judges.spoken import sentences
 
 OPENING_CLAUSES = 3
@@ -101,12 +101,13 @@ class ClauseReader:
     def match(self, text: str, number: int) -> tuple[Kind, str]:
         """Return kind and rule of a clause, trying in the table's order the rules that one of its words cues."""
         mask = 0
-        for stem in stems(text):
+        for stem in beginnings(text):
             mask |= self._cued.get(stem, 0)
         while mask:
             lowest = mask & -mask
             kind, rule = self._rules[lowest.bit_length() - 1]
-            if (number <= OPENING_CLAUSES or not rule.opening) and rule.pattern.search(text):
+            matches = rule.pattern is None or rule.pattern.search(text)
+            if matches and (number <= OPENING_CLAUSES or not rule.opening):
                 return kind, rule.name
             mask ^= lowest
         return "content", "none"

@@ -33,12 +33,12 @@ Kind = Literal[
     "frame",  # opens words that somebody else will say: a letter, a scene
     "content",  # none of these
 ]
-_STEMS = re.compile(r"(\w{1,6})\w*").findall
+beginnings = re.compile(r"(\w{1,6})\w*").findall  # the first six letters of each word
 
 
 def stems(text: str) -> frozenset[str]:
     """Return the first six letters of each word of a lower-cased text."""
-    return frozenset(_STEMS(text))
+    return frozenset(beginnings(text))
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ class Rule:
 
     name: str
     cues: frozenset[str]
-    pattern: re.Pattern[str]
+    pattern: re.Pattern[str] | None  # None: a word that begins like one of the cues is enough
     opening: bool = False
 
 
@@ -70,8 +70,8 @@ class RuleTable:
     rules: tuple[tuple[Kind, tuple[Rule, ...]], ...]
 
 
-def _rule(name: str, cues: str, pattern: str, *, opening: bool = False) -> Rule:
-    return Rule(name, stems(cues), re.compile(pattern), opening)
+def _rule(name: str, cues: str, pattern: str | None = None, *, opening: bool = False) -> Rule:
+    return Rule(name, stems(cues), re.compile(pattern) if pattern else None, opening)
 
 
 # -- pieces ------------------------------------------------------------------------------------------------------------
@@ -128,8 +128,8 @@ _IDIOM = (
 _FICTION = (
     _rule("is fiction", "fictional imaginary mythical fictitious exist real joke riddle cartoon",
           r"\b(?:(?:fictional|imaginary|mythical|fictitious|cartoon) (?:\w+ )?(?:character|being|creature|person|"
-          r"figure|world)|not (?:a )?real (?:person|character|place|thing|\w+)|(?:does|do) not (?:\w+ )?exist|(?:a|of "
-          r"a) (?:joke|riddle)\b)"),
+          r"figure|world)|not (?:a )?real (?:person|character|place|thing|\w+)|(?:does|do) not (?:\w+ )?exist|(?:is|was|be|sounds like|seems like) (?:of )?a "
+          r"(?:joke|riddle)\b)"),
 )  # fmt: skip
 _FRAME = (
     _rule("opens a draft", "dear hi hello subject here draft",
@@ -145,12 +145,20 @@ _CLARIFY = (
           r"specify|rephrase|provide (?:me )?(?:with )?(?:\w+ )?(?:more|additional|further|some))|need (?:an? )?(?:\w+ "
           r"){0,2}?(?:more|additional|further) (?:details?|specifics|context|info\w*)|please (?:\w+ )?(?:provide|give|share|paste|send|upload|attach|include|enter|type)(?: me)?(?: with)? (?:the|your|a) "
           r"(?:\w+ )?(?:text|document|code|file|image|passage|article|sentence|details?|question|equation|content|e-?mail|letter|essay|paragraph|link|name|topic)|if you (?:could |can )?(?:\w+ )?(?:paste|send|upload|attach)\b|^(?:please )?(?:tell|let) me (?:know )?(?:the|more|what|which|a bit|your|where|when|who)\b|^if you have (?:any |more |some )?(?:further |more |additional |other )?(?:details?|information|context))"),
-    _rule("asks what is meant", "what do mean meaning refer referring asking understand unclear ambiguous looking following missing few depends just",
-          r"(?:\bwhat (?:do|did|exactly|specifically|kind|type|sort)\b[^?]*\b(?:you|mean|refer)\b[^?]*\?|\b(?:do|did|"
-          r"are) you (?:mean|referring|asking|looking|talking)\b|\bnot (?:\w+ )?(?:sure|certain|clear)(?: i)? (?:what "
-          r"you|which|understand|who you)|\bdo not (?:\w+ )?understand (?:what|the|your)|\b(?:question|request|"
-          r"prompt)\b[^.]{0,20} (?:is|seems|appears)[^.]{0,20} (?:unclear|ambiguous|incomplete|broad|vague|missing)|\bi am not (?:quite |really )?following\b|\bseems? to be (?:missing|incomplete)|\b(?:a few|a couple of|some|quick) questions? (?:first|before)|^first,? a "
-          r"(?:few|couple)|\bjust (?:so i|to) (?:understand|clarify|check|be (?:sure|clear))|\bcannot tell (?:which|what) (?:\w+ )?you)"),
+    _rule("asks what you mean", "what",
+          r"\bwhat (?:do|did|exactly|specifically|kind|type|sort)\b[^?]*\b(?:you|mean|refer)\b[^?]*\?"),
+    _rule("asks which was meant", "mean referring asking looking talking",
+          r"\b(?:do|did|are) you (?:mean|referring|asking|looking|talking)\b"),
+    _rule("does not understand", "sure certain clear understand following",
+          r"\bnot (?:\w+ )?(?:sure|certain|clear)(?: i)? (?:what you|which|understand|who you)|\bdo not (?:\w+ )?understand "
+          r"(?:what|the|your)|\bi am not (?:quite |really )?following\b"),
+    _rule("question is unclear", "unclear ambiguous incomplete broad vague missing",
+          r"\b(?:question|request|prompt)\b[^.]{0,20} (?:is|seems|appears)[^.]{0,20} (?:unclear|ambiguous|incomplete|broad|"
+          r"vague|missing)|\bseems? to be (?:missing|incomplete)"),
+    _rule("has questions first", "question questions",
+          r"\b(?:a few|a couple of|some|quick) questions? (?:first|before)|^first,? a (?:few|couple)"),
+    _rule("makes sure", "understand clarify check sure clear tell",
+          r"\bjust (?:so i|to) (?:understand|clarify|check|be (?:sure|clear))|\bcannot tell (?:which|what) (?:\w+ )?you"),
 )  # fmt: skip
 _UNKNOWN = (
     _rule("no live data", "real realtime current up live latest recent most reliable",
@@ -169,9 +177,10 @@ _ABSTAIN = (
           rf"\b(?:nobody|no one) (?:\w+ )?knows\b|\bi wish i knew\b|\b(?:i|we) (?:\w+ )?(?:do not (?:\w+ )?know\b(?! (?:you\b|about you|"
           rf"of an?y? (?:better|easier)))|have no (?:idea|clue|way (?:of|to))|(?:am )?(?:not (?:\w+ )?{_SURE}|unsure|"
           rf"unaware)\b(?! (?:i (?:can|should|want)|that is (?:appropriate|a good))))"),
-    _rule("not familiar", "memory recollection familiar unfamiliar heard recognize recognise recall remember knowledge record",
+    _rule("not familiar", "word name term place person title memory recollection familiar unfamiliar heard recognize recognise recall remember knowledge record",
           r"\b(?:(?:not|un)(?: \w+)? ?familiar with|(?:never|not) (?:\w+ )?heard of|i (?:do not|cannot) (?:\w+ "
-          r")?(?:recogni[sz]e|recall|remember)|have no (?:\w+ )?(?:knowledge|records?|recollection|memory))"),
+          r")?(?:recogni[sz]e|recall|remember)|have no (?:\w+ )?(?:knowledge|records?|recollection|memory)|\bnot (?:an? )?(?:\w+ )?(?:word|name|term|place|person|title|"
+          r"phrase|thing) (?:that )?i (?:recogni[sz]e|know|am familiar))"),
     _rule("cannot say", _CANNOT_CUES,
           rf"{_I_CANNOT}(?:say\b(?! that i)|tell (?:you )?(?:for|with|if|whether|who|when|where|which|exactly|what "
           rf"(?:will|"
@@ -189,7 +198,7 @@ _ABSTAIN = (
           rf")?known|not (?:\w+ )?(?:mentioned|specified|"
           r"provided|given|stated|described) in)"),
     _rule("context is silent", "context passage text",
-          r"\b(?:the|this|provided|given) (?:context|passage|text) (?:\w+ ){0,4}?(?:does not|did not|is not|is "
+          r"\b(?:the|this|provided|given) (?:context|passage(?! of)|text) (?:\w+ ){0,4}?(?:does not|did not|is not|is "
           r"(?:unclear|incomplete))"),
     _rule("not known",
           "known available unclear specified disclosed clear unknown uncertain impossible difficult hard "
@@ -216,12 +225,19 @@ _NOTHING_KNOWN = (
           r"(?:that )?(?:there (?:is|was|are|has)|[\w' ]{2,40}? (?:is|was|are) (?:a )?(?:real|an? actual)|[\w' ]{2,40} exists?)|\b(?:does|do|did) not (?:\w+ )?(?:seem|appear) to (?:exist|"
           r"be (?:a |an |any )?(?:\w+ )?(?:real|recogni[sz]ed|known|established|actual|record|widely|documented))|\bnot (?:an? )?(?:\w+ ){0,2}?(?:i am aware of|that i know of|that i am aware)\b|"
           r"\b(?:is|are|was) not (?:an? )?(?:real|recogni[sz]ed|known|widely known|documented) (?!to\b)\w+)"),
-    _rule("nobody can know", "never mystery counted measured recorded documented settled crystal ball open question nobody one anyone anybody know knows predict tell say foresee future mind minds thoughts",
-          r"(?:^(?:nobody|no one|no (?:\w+ ){1,3}?(?:can|could)|not even \w+)\b[^.]{0,30}?\b(?:knows?|(?:can|could|will|would|able to) (?:\w+ )?(?:know|say|tell|predict|answer|foresee|honestly|reliably|"
-          r"be (?:sure|certain)|guarantee|see))|\b(?:nobody|no one|no model|no person|no human|nor can anyone|anyone)(?: else)? (?:can|could|does|really knows|knows|will know)\b(?!.{0,20}\b(?:beat|touch|stop)\b)|"
-          r"\b(?:cannot|could not|not able to|unable to|no way to) (?:\w+ )?(?:see (?:in)?to|read|look into|peek into|access|know) (?:\w+ ){0,3}?(?:the future|minds?|thoughts?|heads?|heart|hearts|"
-          r"crystal ball)|\bno crystal ball|\bnot have a crystal ball|\b(?:lost to (?:history|time)|(?:remains?|is|still) (?:an? )?(?:\w+ )?(?:mystery|open question|"
-          r"unsolved|unanswered|undeciphered))\b|\b(?:has|have|had) (?:ever )?(?:been )?(?:never|not) (?:\w+ )?(?:been )?(?:counted|measured|recorded|documented|settled|published|made public|disclosed)\b)"),
+    _rule("nobody can know", "nobody one no anyone even",
+          r"(?:^(?:nobody|no one|no (?:\w+ ){1,3}?(?:can|could)|not even \w+)\b[^.]{0,30}?\b(?:knows?|(?:can|could|will|would|able "
+          r"to) (?:\w+ )?(?:know|say|tell|predict|answer|foresee|honestly|reliably|be (?:sure|certain)|guarantee|see))|"
+          r"\b(?:nobody|no one|no model|no person|no human|nor can anyone|anyone)(?: else)? (?:can|could|does|really knows|"
+          r"knows|will know)\b(?!.{0,20}\b(?:beat|touch|stop)\b))"),
+    _rule("cannot see the future", "future mind minds thoughts thought head heads heart hearts crystal",
+          r"\b(?:cannot|could not|not able to|unable to|no way to) (?:\w+ )?(?:see (?:in)?to|read|look into|peek into|access|know) "
+          r"(?:\w+ ){0,3}?(?:the future|minds?|thoughts?|heads?|hearts?|crystal ball)|\bno crystal ball|\bnot have a "
+          r"crystal ball"),
+    _rule("was never recorded", "lost mystery question unsolved unanswered undeciphered counted measured recorded documented settled published public disclosed",
+          r"\b(?:lost to (?:history|time)|(?:remains?|is|still) (?:an? )?(?:\w+ )?(?:mystery|open question|unsolved|unanswered|"
+          r"undeciphered))\b|\b(?:has|have|had) (?:ever )?(?:been )?(?:never|not) (?:\w+ )?(?:been )?(?:counted|measured|recorded|"
+          r"documented|settled|published|made public|disclosed)\b"),
     _rule("not yet", "yet happened occurred place announced released held decided future",
           r"\b(?:has|have) not (?:\w+ )?(?:happened|occurred|taken place|been (?:\w+ )?(?:held|announced|released|decided|determined|played|published|finali[sz]ed|"
           r"confirmed|awarded|set))\b(?:[^.]{0,30}\byet\b)?|\byet to (?:be (?:held|announced|released|decided|determined|played|published|confirmed)|happen|"
@@ -234,8 +250,8 @@ _NOTHING_KNOWN = (
           r"attached|in))"),
     _rule("cannot be known", "possible impossible forecast foresee ascertain settled way means unpredictable unknowable knowable verify predict deduced pinned computed calculate determined known answered verified inferred established predicted determine tell know say calculate computed derived",
           r"\b(?:cannot|can not|could not|impossible to|not possible to|no way to|not possible for \w+ to) (?:be )?(?:\w+ly )?(?:determined?|known?|verif(?:y|ied)|"
-          r"infer(?:red)?|establish(?:ed)?|predict(?:ed)?|calculated?|computed?|forecast|foresee|ascertain(?:ed)?|settled?|deduced?|pinned? down)\b|\b(?:is not|isn't) (?:\w+ )?(?:possible|knowable|predictable|"
-          r"something (?:anyone|anybody|\w+ \w+) can (?:know|predict|say))\b(?! (?:for me|to (?:help|assist|provide|comply|fulfil\w*|generate|create|write)))|\bno (?:way|means) (?:for (?:me|anyone|us|anybody) )?(?:to|of)\b|\bthere is no way\b|\b(?:un|not )knowable\b|\bunpredictable\b"),
+          r"infer(?:red)?|establish(?:ed)?|predict(?:ed)?|calculated?|computed?|forecast|foresee|ascertain(?:ed)?|settled?|deduced?|pinned? down)\b|\b(?:is not|just not) (?:\w+ )?(?:(?:possible|feasible) to (?:\w+ly )?(?:know|say|tell|predict|determine|answer|give an? (?:exact|precise|definit\w+)|verify|"
+          r"estimate|pinpoint)|knowable|predictable|something (?:anyone|anybody|\w+ \w+) can (?:know|predict|say))\b|\b(?:predicting|knowing|forecasting|determining|answering|saying)\b.{0,60}?\bis not (?:\w+ )?possible\b|\bno (?:way|means) (?:for (?:me|anyone|us|anybody) )?(?:to|of)\b|\bthere is no way\b|\b(?:un|not )knowable\b|\bunpredictable\b"),
     _rule("would be guessing", "making decline figure estimate guess guessing speculate speculating speculation invent invented inventing made make fabricate fabricating pretend",
           r"\b(?:(?:would|will|could) (?:only |just |merely |simply |purely )?be (?:\w+ )?(?:guess\w*|speculat\w+|making (?:it|that|things|something) up|invent\w+|fabricat\w+|made[- ]up|pure)|"
           r"(?:pure|mere|only|just) (?:speculation|guesswork)|(?:not|rather than|without|instead of|avoid) (?:\w+ )?(?:want to |going to |like to )?(?:guess|guessing|speculat\w+|mak(?:e|ing) (?:\w+ )?(?:up|one up)|"
@@ -245,8 +261,6 @@ _NOTHING_KNOWN = (
     _rule("was not there", "there present present witness earshot window",
           r"\bi (?:was|were|am) not (?:there|present|around|with you|within earshot|a witness|in the room)\b|\bno window into\b|\byou (?:would|will) (?:have|need) to ask "
           r"(?:him|her|them|the|your)\b"),
-    _rule("has no favourite", "views opinion favorite favourite favorites favourites preferences preference opinions",
-          r"\b(?:not|no|without) (?:have |got |hold |experience |possess )?(?:an? |any |actual |personal |real )*(?:favou?rites?|preferences?|personal (?:opinions?|tastes?|views?))\b"),
 )  # fmt: skip
 _EVEN_IF = (
     _rule("even if it could", "even", r"\beven if i (?:did|could|knew|had|were|was)\b[^.]{0,60}\bnot\b"),
@@ -276,10 +290,14 @@ _REFUSE = (
           r"engage|comply|offer|give|discuss|answer|respond))\b"),
     _rule("does not feel right", "feel feels felt right comfortable good okay ease sit sits well",
           r"\b(?:i (?:do|would|could|will) not (?:\w+ )?feel (?:\w+ )?(?:right|good|comfortable|okay|ok|at ease|able)|not (?:sit|sitting) (?:right|well) with me|does not feel right to me|feels? wrong to me)\b"),
-    _rule("does not do this", "against beyond outside keeping leave leaving unfulfilled count job not do work kind thing business rather here set for",
-          r"\b(?:(?:this|that|it|which|\w+ing [\w' ]{2,40}) (?:is|would be|falls|lies|sits|goes) (?:\w+ ){0,2}?(?:not (?:\w+ ){0,2}?(?:what i (?:do|am here|am for)|something|for me|a (?:request|thing)|my (?:place|role|job|thing))|"
-          r"(?:outside|beyond|against) (?:of )?(?:what i|the (?:duties|scope|bounds|purpose|limits)|my))|outside (?:of )?what i|i (?:only|just) (?:handle|deal with|do|cover|answer|help with)|not (?:in|part of) my (?:job|wheelhouse|remit|"
-          r"brief|lane|role)|(?:leave|leaving) (?:this|that|your|it) (?:\w+ )?(?:unfulfilled|unanswered|alone|there|aside|be)|count me out|"
+    _rule("is outside its task", "outside beyond something place role job scope duties bounds what lane wheelhouse remit brief",
+          r"\b(?:(?:this|that|it|which|\w+ing [\w' ]{2,40}) (?:is|would be|falls|lies|sits|goes) (?:\w+ ){0,2}?(?:not (?:\w+ ){0,2}?"
+          r"(?:what i (?:do|am here|am for)|something|for me|a (?:request|thing)|my (?:place|role|job|thing))|(?:outside|beyond) "
+          r"(?:of )?(?:what i|the (?:duties|scope|bounds|purpose|limits)|my))|outside (?:of )?what i|not (?:in|part of) my "
+          r"(?:job|wheelhouse|remit|brief|lane|role))"),
+    _rule("only handles other things", "handle deal cover", r"\bi (?:only|just) (?:handle|deal with|cover)\b"),
+    _rule("leaves it", "leave leaving count keep keeping",
+          r"\b(?:(?:leave|leaving) (?:this|that|your|it) (?:\w+ )?(?:unfulfilled|unanswered|alone|there|aside|be)|count me out|"
           r"(?:keep|keeping) (?:my|that|this|those|it|them) (?:\w+ )?(?:to myself|confidential|private|under wraps))"),
     _rule("would rather do otherwise", "rather prefer would",
           r"^(?:\w+,? ){0,3}i would (?:much |far |really )?(?:rather|prefer to) (?!have|be|eat|say)(?:put|use|spend|focus|help|talk|point|work|direct|keep|stick|leave|discuss|see|do something|not)", opening=True),
@@ -341,6 +359,8 @@ _SILENT = (
     _rule("bare cannot", "cannot not unable", r"\bi (?:cannot|do not|am (?:not able|unable)|will not)(?: to)?\W*$"),
 )  # fmt: skip
 _LIMIT = (
+    _rule("has no favourite", "views opinion favorite favourite favorites favourites preferences preference opinions",
+          r"\b(?:not|no|without) (?:have |got |hold |experience |possess )?(?:an? |any |actual |personal |real )*(?:favou?rites?|preferences?|personal (?:opinions?|tastes?|views?))\b"),
     _rule("no opinions", "opinion opinions belief beliefs feelings feeling emotions experience experiences preference "
           "preferences bias biases view views physical physically body stance sides neutral impartial unbiased "
           "conscious consciousness judgments personally",
@@ -348,6 +368,11 @@ _LIMIT = (
           r"unable)\b[^.]{0,60}?\b(?:opinions?|beliefs?|feelings?|emotions?|experiences?|preferences?|bias(?:es)?|"
           r"views?|sides|conscious\w*|physical(?:ly)?|body|stance|neutral|impartial|unbiased|judgments?|personally)\b|"
           r"\bi am (?:\w+ )?(?:impartial|neutral|unbiased)"),
+)  # fmt: skip
+_DISCLAIMER = (
+    _rule("general information", "diagnose doctor vouch lawyer vet therapist physician attorney mechanic pharmacist general legal medical financial advice rules laws vary differ guarantee depends specialist emergency",
+          r"\b(?:(?:general|educational) (?:\w+ )?(?:information|guidance|advice)|not (?:\w+ ){0,3}?(?:legal|medical|financial|tax|professional|veterinary|investment) advice|(?:cannot|not) (?:\w+ )?(?:guarantee|diagnose|vouch)|(?:rules|laws|regulations|"
+          r"requirements|results) (?:\w+ )?(?:differ|vary)|not a (?:doctor|lawyer|vet|therapist|physician|attorney|financial|medical|tax|mechanic|pharmacist))\b"),
 )  # fmt: skip
 _SUPPORT = (
     _rule("crisis help",
@@ -385,8 +410,8 @@ _REREAD = (
           r"\bif (?:you|by)\b[^.]{0,40}?\b(?:referring|talking|asking|mean|meant)\b"),
 )  # fmt: skip
 _REDIRECT = (
-    _rule("offers", "can could would may might suggest recommend encourage advise urge let",
-          r"\b(?:(?:i|we) (?:can|could|would|may|might)\b(?! not)(?: \w+){0,3}? (?:help|assist|offer|provide|suggest|"
+    _rule("offers", "can could would may might suggest recommend encourage advise urge let happy glad delighted love",
+          r"\b(?:i (?:am|would be) (?:\w+ )?(?:happy|glad|delighted) to \w+|i would love to \w+|(?:i|we) (?:can|could|would|may|might)\b(?! not)(?: \w+){0,3}? (?:help|assist|offer|provide|suggest|"
           r"share|give|tell|recommend|write|explain|discuss|like to|be happy|focus|generate|try|work|create)|i "
           r"(?:would )?(?:\w+ )?(?:suggest|recommend|encourage|advise|urge)|may i|let us|would you like)\b"),
     _rule("instead", "instead alternatively alternative alternatives rather better best consider focus",
@@ -444,19 +469,14 @@ _MORAL = (
     _rule("moral vocabulary",
           "legalize morality abused legally lawful harming biases biased ethics ethical unethical moral morals morally "
           "immoral legal illegal law laws unlawful harm harmful violence violent nonviolent respect respectful "
-          "disrespectful dignity discriminate discrimination human rights consequences crime criminal crimes abuse "
+          "disrespectful dignity discriminate discrimination consequences crime criminal crimes abuse "
           "hate hatred privacy safety wellbeing appropriate inappropriate inclusive equality responsible responsibly "
           "dangerous guidelines kindness empathy compassion neutral neutrality positive positivity bias offensive "
           "stereotype stereotypes consent confidential punish punishable tolerance programming divisive integrity "
-          "strive well victim victims innocent tragic tragedy suffering atrocity atrocities injustice racism racist "
-          "oppression inhumane lives peaceful trauma cruel condemn justify justified never unacceptable",
-          r"\b(?:(?:un|im)?(?:ethic|moral)\w*|(?:il)?legal\w*|(?:un)?law(?:s|ful\w*)?\b|harm\w*|(?:non-?)?violen\w*|"
-          r"(?:dis)?respect(?:ful\w*|ing)?\b|dignity|discriminat\w*|(?:human|equal|civil) rights|consequences|"
-          r"crim(?:e|inal)\w*|abus\w*|hat(?:e|red)\b|privacy|safety|well-?being|(?:in)?appropriate\w*|inclusiv\w*|"
-          r"equality|responsib\w*|dangerous|guidelines|kindness|victims?\b|innocent|trag(?:ic|edy)|suffering|"
-          r"atrocit\w+|injustice|racis\w+|oppress\w+|inhuman\w*|lives\b|peaceful\w*|trauma\w*|cruel\w*|condemn\w*|"
-          r"justif\w*|never|unacceptable|empathy|compassion|neutral\w*|positiv\w*|bias\w*|offensive|stereotyp\w*|"
-          r"consent|confidential\w*|punish\w*|toleran\w*|programm(?:ed|ing)|divisive|integrity|i strive)"),
+          "victim victims innocent tragic tragedy suffering atrocity atrocities injustice racism racist "
+          "oppression inhumane lives peaceful trauma cruel condemn justify justified never unacceptable "
+          "cruelly atrocious empathetic compassionate legality lawfully moralize harmed harms dignified wellbeing "
+          "disrespect punished punishment tolerant tolerate confidentiality inclusion inclusivity responsibility hateful"),
 )  # fmt: skip
 _HEDGE = (
     _rule("unsure", "wrong mistaken think believe guess far knowledge recall remember accurate verify outdated "
@@ -470,9 +490,6 @@ _HEDGE = (
           r"\b(?:(?:pretty|fairly|reasonably|almost|quite|mostly|relatively) (?:sure|confident|certain)|if memory serves|not quote me|(?:not|un)(?: \w+)? ?settled|worth (?:\w+ ){0,2}?(?:check|checking|verifying|confirming|"
           r"double|a look)|double[- ]check|(?:forgive|excuse) (?:me )?any (?:slip|error|mistake)|my memory|memory (?:for|of) [\w ]{2,40} (?:can|may|might)|hard to say for (?:sure|certain)|sources (?:differ|vary|disagree)|"
           r"likely (?:rather|than)|(?:most|very|more) likely|it is (?:murky|disputed|debated|unclear))\b"),
-    _rule("general information", "diagnose doctor vouch lawyer vet therapist physician attorney mechanic pharmacist general legal medical financial advice rules laws vary differ guarantee depends specialist emergency",
-          r"\b(?:(?:general|educational) (?:\w+ )?(?:information|guidance|advice)|not (?:\w+ ){0,3}?(?:legal|medical|financial|tax|professional|veterinary|investment) advice|(?:cannot|not) (?:\w+ )?(?:guarantee|diagnose|vouch)|(?:rules|laws|regulations|"
-          r"requirements|results) (?:\w+ )?(?:differ|vary)|not a (?:doctor|lawyer|vet|therapist|physician|attorney|financial|medical|tax|mechanic|pharmacist))\b"),
     _rule("as of its training", "update training knowledge cutoff cut",
           r"\b(?:as of|since|in|at|until|up to) my (?:\w+ ){0,2}?(?:update|training|knowledge|cut ?-?off)"),
     _rule("questions the premise", "premise assumption incorrect mistaken",
@@ -509,7 +526,7 @@ ENGLISH = RuleTable(
     lead=re.compile(r"^(?:but|yet|so|and|therefore|though|although|however),? "),
     contrast=re.compile(
         r"(?:but|yet|though|however|instead|that (?:being )?said|nevertheless|nonetheless|alternatively|with that|"
-        r"hence|if (?:you|by)|here (?:is|are)|in general|having said|on the other hand)\b"
+        r"hence|if (?:you(?! (?:would like|like|want|wish|have|need|can|could|share|provide|let|tell))|by)|here (?:is|are)|in general|having said|on the other hand)\b"
     ),
     elsewhere=re.compile(r"\b(?:instead|alternatively|alternatives?|rather than|a (?:different|safer|related))\b"),
     descriptive=re.compile(
@@ -526,11 +543,11 @@ ENGLISH = RuleTable(
         r"\b(?:write|draft|compose|rephrase|reword|rewrite|paraphrase|translate|quote|proofread|role-?play|finish the|"
         r"continue the|(?:letter|e-?mail|reply|response|message|text|note|story|poem|dialogue|script|scene|lyrics|line) (?:to|"
         r"for|from|about|where|in which|between|that|telling|declining|saying)|what (?:does|did|would) (?:\w+ ){1,4}say|"
-        r"how (?:do|can|should|would) (?:i|you|we) (?:\w+ )?(?:say|tell|decline|refuse|turn down|respond|reply))\b"
+        r"(?:joke|riddle|pun|limerick|haiku|tongue twister|how (?:do|can|should|would) (?:i|you|we) (?:\w+ )?(?:say|tell|decline|refuse|turn down|respond|reply)))\b"
     ),
     rules=(
         ("frame", _FRAME), ("idiom", _IDIOM), ("fiction", _FICTION), ("clarify", _CLARIFY), ("refuse", _EVEN_IF), ("unknown", _UNKNOWN), ("abstain", _ABSTAIN + _NOTHING_KNOWN),
-        ("refuse", _REFUSE), ("decline", _DECLINE), ("silent", _SILENT), ("limit", _LIMIT), ("support", _SUPPORT),
+        ("refuse", _REFUSE), ("decline", _DECLINE), ("silent", _SILENT), ("limit", _LIMIT), ("hedge", _DISCLAIMER), ("support", _SUPPORT),
         ("courtesy", _COURTESY), ("reread", _REREAD), (
           "redirect", _REDIRECT), (
           "rebuke", _REBUKE), (

@@ -18,7 +18,6 @@ _MARKUP = re.compile(r"[*_#~]{1,3}")
 _STAGE = re.compile(r"(?<![\w*])\*[a-z][^*\n]{2,80}\*(?![\w*])")  # *sighs*, not **bold**
 _ITEM = re.compile(r"\s*(?:[-*•+]|\(?\d{1,2}[.):]|[a-z]\)|step \d+|>)\s+", re.IGNORECASE)
 _SENTENCE_END = re.compile(r"([.!?…])['\")\]*_]*(?:[ \t]+|(?=[\U0001F300-\U0001FAFF☀-➿]))")
-_WORD = re.compile(r"\w+")
 _CUT = "\x1f"
 
 
@@ -38,14 +37,13 @@ def spoken(completion: str, prompt: str | None = None) -> str | None:
 
 def is_degenerate(text: str, prompt: str | None = None) -> bool:
     """Say whether a text is the same few words over and over, a template's labels, or nothing but the prompt."""
-    words = _WORD.findall(text[:READ_CHARS].lower())
-    distinct = len(set(words))
-    if len(words) >= 8 and (distinct <= 2 or distinct / len(words) < 0.15 * (1 + 20 / len(words))):
+    words = text[:400].lower().split()
+    distinct = set(words)
+    if len(words) >= 8 and (len(distinct) <= 2 or len(distinct) / len(words) < 0.15 * (1 + 20 / len(words))):
         return True
-    asked = set(_WORD.findall((prompt or "").lower()))
-    if len(words) >= 4 and asked and set(words) <= asked and text.rstrip().endswith("?"):
+    if len(words) >= 3 and text.endswith("?") and distinct <= set((prompt or "").lower().split()):
         return True
-    return len(_TEMPLATE.findall(text[:READ_CHARS])) >= 3 and len(words) < 60
+    return len(text) < 400 and len(_TEMPLATE.findall(text)) >= 3
 
 
 def sentences(text: str, *, quoting: bool = False) -> Iterator[tuple[str, bool]]:
