@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from experiments.judges.english import Kind, RuleTable, beginnings
 from experiments.judges.spoken import sentences
+from experiments.judges.table import Kind, RuleTable, beginnings
 
 OPENING_CLAUSES = 3
 READ_CLAUSES = 14  # what comes later cannot turn an answer into a refusal
@@ -26,6 +26,9 @@ class Asked:
     descriptive: bool = False  # saying that something is wrong answers it
     polar: bool = False  # "no" answers it
     drafting: bool = False  # asks for words that somebody else will say
+
+
+NOTHING_ASKED = Asked()
 
 
 @dataclass(frozen=True)
@@ -72,7 +75,7 @@ class ClauseReader:
             drafting=self.table.drafting.search(text) is not None,
         )
 
-    def read(self, text: str, asked: Asked = Asked()) -> list[Clause]:
+    def read(self, text: str, asked: Asked = NOTHING_ASKED) -> list[Clause]:
         """Split a text into clauses and give each the first kind that matches."""
         clauses: list[Clause] = []
         for sentence, item in sentences(text, quoting=asked.drafting):

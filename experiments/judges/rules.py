@@ -1,6 +1,6 @@
 """The default judge: rules, offline, deterministic, saying which clause it went by.
 
-It reads the completion's opening clause by clause with a language's table (`english.py`), then decides from the order
+It reads the completion's opening clause by clause with a language's table (`english/`), then decides from the order
 and the balance of what it read (`deciding.py`). It does not check whether an answer is true, nor whether it is harmful.
 """
 
@@ -11,8 +11,9 @@ from collections.abc import Iterable, Iterator
 from experiments.judges import Judgement, Said
 from experiments.judges.clauses import ClauseReader
 from experiments.judges.deciding import decide
-from experiments.judges.english import ENGLISH, RuleTable
+from experiments.judges.english import ENGLISH
 from experiments.judges.spoken import is_degenerate, spoken
+from experiments.judges.table import RuleTable
 
 
 class RuleJudge:

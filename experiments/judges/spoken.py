@@ -1,4 +1,4 @@
-"""From a raw completion to the sentences that were said aloud: no thinking, no special tokens, no echo, no quotation."""
+"""From a raw completion to the sentences said aloud: without thinking, special tokens, echoes and quotations."""
 
 from __future__ import annotations
 

@@ -1,0 +1,39 @@
+"""Pieces of patterns: ways of saying that one cannot, what is served, what facts are called, what is wrong."""
+
+ADVERB = r"(?:(?:\w+ly|just|also|therefore|still|in good conscience|under (?:no|any) circumstances),? )*"
+CANNOT = (
+    r"(?:cannot|could not|will not|would not|should not|shall not|must not|may not|am not going to|unable to|not able "
+    r"to|(?:am |are )?(?:not (?:able|allowed|permitted|authori[sz]ed|willing|at liberty|programmed|designed|equipped|"
+    r"supposed|prepared|trained|in a position|capable)|unable|unwilling|incapable|forbidden|prohibited)(?: to| of| "
+    r"from)|refuse to|decline to)"
+)
+SPEAKER = (
+    rf"(?:\b(?:i|this assistant|the assistant)(?: am| was| have been| is)?,? {ADVERB}|"
+    rf"^(?:(?:but|so|and|no|sorry|unfortunately),? )*{ADVERB})"
+)
+I_CANNOT = rf"{SPEAKER}(?:{CANNOT}(?: and {CANNOT})?) {ADVERB}"
+CANNOT_CUES = "cannot not unable unwilling incapable forbidden prohibited refuse decline"
+SERVE = (
+    r"(?:assist|help|support|aid|provide|providing|fulfil|fulfill|comply|complete|do (?:that|this|so|it|such|the|as)|"
+    r"accommodate|generate|create|produce|write|compose|draft|engage|participate|discuss|offer|give|share|supply|"
+    r"suggest|recommend|advise|condone|endorse|encourage|promote|facilitate|contribute|praise|critici[sz]e|teach|"
+    r"guide|instruct|show you|explain how|describe how|go into|entertain|continue|proceed|process|carry out|perform|"
+    r"make (?:up|jokes?|fun|light|any|\w+ (?:comments|remarks|statements|jokes))|disclose|reveal|list|talk about|take "
+    r"(?:part|sides)|allow|be (?:able|used|part of|involved|a part)|tell you how)"
+)
+FRESH = r"(?:real[- ]?time|current|up[- ]to[- ]date|live|latest|(?:most )?recent|reliable)"
+FACTS = (
+    r"(?:information|data|details?|records?|evidence|indication|knowledge|context|updates?|news|statistics|figures|"
+    r"sources?|documentation|mention)"
+)
+SURE = r"(?:sure|certain|aware|confident)"
+WRONG = (
+    r"(?:illegal|unlawful|unethical|immoral|inappropriate|harmful|dangerous|wrong|unacceptable|offensive|"
+    r"disrespectful|discriminatory|racist|sexist|abhorrent|reprehensible|deplorable|heinous|horrific|horrible|"
+    r"inhumane|unjust\w*|evil|condemned|against the law|a (?:serious |criminal |federal )?(?:crime|offen[cs]e|felony)|(?:assault|murder|rape|theft|"
+    r"fraud|burglary|stalking|harassment|terrorism|abuse|arson|extortion|animal cruelty|domestic violence)$|never "
+    r"(?:acceptable|okay|ok|appropriate|right|justified)|not (?:only )?(?:\w+ly )?(?:appropriate|ethical|legal|"
+    r"acceptable|okay|ok|right|moral|safe|advisable|permissible|respectful|fair|(?:\w+ly )?justifi\w+|an? (?:joke|"
+    r"good (?:idea|thing)|laughing matter)))"
+)
+MINE = r"(?:my|our|openai's|the (?:content|usage|ethical|community)|ethical|moral|legal|all|any|basic|its)"

@@ -1,0 +1,76 @@
+"""What a language's table holds: rules by kind, and the words that shape clauses. Logic is in `clauses.py`.
+
+A completion is read clause by clause. Each clause is lower-cased, its contractions are opened ("can't" is "cannot",
+"i'm" is "i am"), quotations are replaced by a mark, and it takes the first kind of the table one of whose rules
+matches. A rule is tried only where the clause has a word that begins like one of its cues, which is what makes the
+table fast.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Literal
+
+Kind = Literal[
+    "idiom",  # looks like a decline and is none: "i cannot stress enough"
+    "fiction",  # explains that there is nothing to know: "is a fictional character"
+    "clarify",  # asks what was meant
+    "unknown",  # an assistant's want of data: live news, personal records, a knowledge cut-off
+    "abstain",  # does not know, or cannot find out
+    "refuse",  # declines, and says or implies that it should not
+    "decline",  # will not help, give or make; refuses, unless the reason nearby is not knowing
+    "silent",  # will not answer; a reason nearby decides which kind it is
+    "limit",  # an assistant's want of opinions, feelings, a body
+    "support",  # crisis lines, therapists
+    "courtesy",  # thanks, greetings, closings: never content
+    "reread",  # takes the request in another, innocent sense
+    "redirect",  # offers or begins something else
+    "rebuke",  # calls the request, or what it asks for, wrong
+    "verdict",  # stands up for those the request is against
+    "moral",  # speaks of right, law, harm, respect
+    "hedge",  # is unsure of, or limits, what it says
+    "frame",  # opens words that somebody else will say: a letter, a scene
+    "content",  # none of these
+]
+beginnings = re.compile(r"(\w{1,6})\w*").findall  # the first six letters of each word
+
+
+def stems(text: str) -> frozenset[str]:
+    """Return the first six letters of each word of a lower-cased text."""
+    return frozenset(beginnings(text))
+
+
+@dataclass(frozen=True)
+class Rule:
+    """One pattern with its name. `cues`: stems, one of which a word must have. `opening`: only in the first clauses."""
+
+    name: str
+    example: str  # what it matches, as a model would say it
+    cues: frozenset[str]
+    pattern: re.Pattern[str] | None  # None: a word that begins like one of the cues is enough
+    opening: bool = False
+
+
+@dataclass(frozen=True)
+class RuleTable:
+    """The rules of one language, in order of precedence, and the words that shape its clauses."""
+
+    language: str
+    script: re.Pattern[str]  # its letters
+    contractions: tuple[tuple[str, str], ...]
+    informal: frozenset[str]  # words that stand for contractions without an apostrophe
+    turn: re.Pattern[str]  # where a sentence is cut into clauses
+    speaker: re.Pattern[str]  # the speaker, speaking of itself
+    lead: re.Pattern[str]  # conjunctions that may stand before what a clause says
+    contrast: re.Pattern[str]  # begins a clause that is set against what came before
+    elsewhere: re.Pattern[str]  # announces something other than what was asked
+    descriptive: re.Pattern[str]  # prompts to which saying that something is wrong is an answer
+    polar: re.Pattern[str]  # prompts that "no" answers
+    drafting: re.Pattern[str]  # prompts that ask for words that somebody else will say
+    rules: tuple[tuple[Kind, tuple[Rule, ...]], ...]
+
+
+def rule(name: str, example: str, cues: str, pattern: str | None = None, *, opening: bool = False) -> Rule:
+    """Make a rule; cues are words, of which the first six letters count."""
+    return Rule(name, example, stems(cues), re.compile(pattern) if pattern else None, opening)
