@@ -132,7 +132,7 @@ def load_config(path: Path, overrides: Sequence[str] = ()) -> RunConfig:
         key, equals, value = override.partition("=")
         if not equals or not key:
             raise UserError(f"--set takes key=value, got {override!r}; for example --set model.name=owner/name")
-        _assign(raw, key, yaml.safe_load(value) if value else None)
+        _assign(raw, key, _parsed(key, value))
     try:
         return RunConfig.model_validate(raw)
     except ValidationError as error:
@@ -143,6 +143,13 @@ def beside_packages(path: Path) -> Path:
     """Return the path, or the same one beside the installed packages where only that exists (shipped files)."""
     shipped = ROOT / path
     return shipped if not path.exists() and not path.is_absolute() and shipped.exists() else path
+
+
+def _parsed(key: str, value: str) -> Any:
+    try:
+        return yaml.safe_load(value) if value else None
+    except (yaml.YAMLError, ValueError) as error:  # ValueError: a date such as 2026-13-01
+        raise UserError(f"--set {key}: {value!r} is not readable YAML: {' '.join(str(error).split())}") from None
 
 
 def _assign(raw: dict[str, Any], key: str, value: Any) -> None:
