@@ -34,6 +34,8 @@ def load_adjacency(path: Path = DEFAULT) -> Adjacency:
     for right, credits in given.items():
         if right not in RIGHT_ACTIONS:
             raise UserError(f"{path}: {right!r} is no right action; expected one of {', '.join(RIGHT_ACTIONS)}")
+        if not isinstance(credits, dict | None):
+            raise UserError(f"{path}: {right} must hold actions and their credits, found {type(credits).__name__}")
         for action, credit in (credits or {}).items():
             known = action in ACTIONS and action != right
             if not known or isinstance(credit, bool) or not isinstance(credit, int | float) or not 0 <= credit <= 1:
