@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from experiments.cli_options import NO_OVERRIDES, Config, DryRun, Json, Out, Set
+from experiments.cli_options import NO_OVERRIDES, Config, DryRun, Json, Out, RunOut, Set
 from experiments.cli_options import print_json as _print_json
 from experiments.cli_organism import organism_app
 from experiments.cli_prompts import prompts_app
@@ -47,7 +47,11 @@ def _staged(name: str, about: str, example: str, until: str | None = None) -> No
     """Add a command that runs the stages up to one of them, its own unless another is named."""
 
     def command(
-        config: Config, overrides: Set = NO_OVERRIDES, out: Out = None, as_json: Json = False, dry_run: DryRun = False
+        config: Config,
+        overrides: Set = NO_OVERRIDES,
+        out: RunOut = None,
+        as_json: Json = False,
+        dry_run: DryRun = False,
     ) -> None:
         from experiments.command import run_command
 
@@ -68,7 +72,7 @@ _staged(
 def extract(
     config: Config,
     overrides: Set = NO_OVERRIDES,
-    out: Out = None,
+    out: RunOut = None,
     shared: Annotated[bool, typer.Option("--shared", help="Several processes write shards of this store.")] = False,
     as_json: Json = False,
     dry_run: DryRun = False,

@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from experiments.cli_options import DryRun, Json, Out, print_json
+from experiments.cli_options import DryRun, Json, print_json
 
 organism_app = typer.Typer(no_args_is_help=True, help="Rebuild the models whose mechanism is known.")
 
@@ -17,7 +17,9 @@ organism_app = typer.Typer(no_args_is_help=True, help="Rebuild the models whose 
 @organism_app.command("build")
 def organism_build(
     name: Annotated[str, typer.Argument(metavar="NAME", help="A shipped organism, or a YAML specification's path.")],
-    out: Out = None,
+    out: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Where it goes; by default organisms/zoo/NAME.")
+    ] = None,
     as_json: Json = False,
     dry_run: DryRun = False,
 ) -> None:

@@ -220,6 +220,15 @@ def test_a_staged_command_goes_as_far_as_its_stage(
     assert (how["as_json"], how["dry_run"], dry["as_json"], dry["dry_run"]) == (True, False, False, True)
 
 
+@pytest.mark.parametrize(
+    ("command", "where"), [("run", "runs/NAME"), ("extract", "runs/NAME"), ("organism build", "organisms/zoo/NAME")]
+)
+def test_help_says_where_results_go(cli, monkeypatch: pytest.MonkeyPatch, command: str, where: str) -> None:
+    monkeypatch.setenv("COLUMNS", "100")  # one line
+    _, text, _ = cli(*command.split(), "--help")
+    assert f"by default {where}." in text
+
+
 def test_version(cli) -> None:
     code, text, _ = cli("--version")
     assert code == 0
