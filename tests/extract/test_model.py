@@ -101,19 +101,6 @@ def test_captured_streams_are_the_hidden_states_of_transformers(model: ChatModel
     assert not torch.equal(post[model.n_layers - 1], hidden[-1])
 
 
-def test_a_left_padded_batch_is_its_rows(model: ChatModel, rows: Rows) -> None:
-    rendered = rows(model)
-    batch = model.batch(rendered)
-    assert len({len(row.token_ids) for row in rendered}) > 1
-    assert batch.n_pad.tolist() == [batch.prompt_length - len(row.token_ids) for row in rendered]
-    for site in ("resid_pre", "resid_post"):
-        together = captured(model, batch, site)
-        for i, row in enumerate(rendered):
-            for layer, stream in captured(model, alone(model, row), site).items():
-                error = (together[layer][i, batch.n_pad[i] :] - stream[0]).norm(dim=-1)
-                assert (error <= 1e-5 * stream[0].norm(dim=-1)).all()
-
-
 def test_capture_runs_no_layer_beyond_the_last_one_wanted(llama: ChatModel, rows: Rows) -> None:
     ran: list[int] = []
     handles = [
