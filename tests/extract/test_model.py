@@ -181,6 +181,24 @@ def test_a_layer_that_does_not_exist_is_named_and_leaves_no_hooks(llama: ChatMod
         assert hook_count(llama) == hooks
 
 
+def test_edits_of_blocks_that_run_past_the_decoder_are_refused(tiny: Build, rows: Rows) -> None:
+    """OPT's language-model head calls an inner decoder by itself, so nothing announces the pass; capturing works."""
+    model = tiny("opt")
+    batch, hooks = model.batch(rows(model)), hook_count(model)
+    plain = logits(model, batch)
+    for action in (lambda: logits(model, batch), lambda: model.generate(batch, 3)):
+        with pytest.raises(UserError) as error, model.editing([strong(model)]):
+            action()
+        assert str(error.value) == ("opt: OPTForCausalLM runs its blocks past its own decoder, so edits cannot tell "
+                                    "which tokens they see; use another model")  # fmt: skip
+        assert hook_count(model) == hooks
+    assert torch.equal(logits(model, batch), plain)
+    for row in rows(model):
+        with torch.inference_mode():
+            hidden = model.model(input_ids=alone(model, row).tokens, output_hidden_states=True).hidden_states
+        assert torch.equal(captured(model, alone(model, row), "resid_post")[1], hidden[2])
+
+
 def test_edits_at_one_place_act_in_the_order_given(llama: ChatModel, rows: Rows) -> None:
     batch, r = llama.batch(rows(llama)), unit(llama)
     low, high = (place("resid_post", 1, "all", lambda s, t=t: affine(s, r, t)) for t in (-3.0, 5.0))
