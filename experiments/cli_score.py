@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
-Json = Annotated[bool, typer.Option("--json", help="Print machine-readable results.")]
+from experiments.cli_options import NO_OVERRIDES, Json, print_json
+
 Adjacent = Annotated[
     Path | None,
-    typer.Option("--adjacency", metavar="FILE", help="Partial credits [default: configs/right_action.yaml]."),
+    typer.Option("--adjacency", metavar="FILE", help="Partial credits; by default configs/right_action.yaml."),
 ]
-NONE: list[str] = []
 
 
 def add_commands(app: typer.Typer) -> None:
@@ -27,7 +27,7 @@ def score(
         typer.Argument(metavar="COMPLETIONS", help="JSONL, JSON, CSV, Parquet; an Inspect log; lm-eval samples."),
     ],
     out: Annotated[
-        Path | None, typer.Option("--out", metavar="DIR", help="Where results go [default: beside COMPLETIONS].")
+        Path | None, typer.Option("--out", metavar="DIR", help="Where results go; by default beside COMPLETIONS.")
     ] = None,
     prompts: Annotated[
         Path | None, typer.Option(metavar="FILE", help="The labelled prompts that were answered, joined by id.")
@@ -41,7 +41,7 @@ def score(
     ] = "rules",
     column: Annotated[
         list[str], typer.Option("--map", metavar="FIELD=COLUMN", help="Read a field from their column; repeatable.")
-    ] = NONE,
+    ] = NO_OVERRIDES,
     columns: Annotated[
         Path | None, typer.Option(metavar="FILE", help="The same as a YAML file, with value maps and constants.")
     ] = None,
@@ -67,7 +67,7 @@ def score(
         mapped=column, encoding=encoding, adjacency=adjacency, parquet=parquet, reporter=reporter,
     )  # fmt: skip
     if as_json:
-        _print_json(card)
+        print_json(card)
         return
     from experiments.score_text import card_lines
 
@@ -79,7 +79,7 @@ def compare(
     runs: Annotated[list[Path], typer.Argument(metavar="RUN RUN…", help="Run directories, or scored files.")],
     fail_if: Annotated[
         list[str], typer.Option("--fail-if", metavar="CONDITION", help="Exit with 1 where this holds; repeatable.")
-    ] = NONE,
+    ] = NO_OVERRIDES,
     out: Annotated[
         Path | None, typer.Option("--out", metavar="DIR", help="Write comparison.json and flips.jsonl there.")
     ] = None,
@@ -112,7 +112,7 @@ def compare(
     if out is not None:
         write_comparison(record, out)
     if as_json:
-        _print_json(record)
+        print_json(record)
     else:
         from experiments.compare_text import print_comparison
 
@@ -122,9 +122,3 @@ def compare(
         typer.echo(f"refusal: {one['run']}: --fail-if '{one['condition']}' {why}", err=True)
     if failed:
         raise typer.Exit(1)
-
-
-def _print_json(record: Any) -> None:
-    import json
-
-    typer.echo(json.dumps(record, indent=1))

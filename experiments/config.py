@@ -11,6 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 
 from extract.errors import UserError
 from extract.keys import explain
+from extract.yaml_file import read_yaml
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -126,12 +127,12 @@ def load_config(path: Path, overrides: Sequence[str] = ()) -> RunConfig:
     Raises:
         UserError: the file is missing or malformed, or a key or value does not fit; names it and the remedy.
     """
-    raw = _read(beside_packages(path))
+    raw = read_yaml(beside_packages(path), "configuration")
     for override in overrides:
         key, equals, value = override.partition("=")
         if not equals or not key:
             raise UserError(f"--set takes key=value, got {override!r}; for example --set model.name=owner/name")
-        _assign(raw, key, yaml.safe_load(value) if value else None)
+        _assign(raw, key, _parsed(key, value))
     try:
         return RunConfig.model_validate(raw)
     except ValidationError as error:
@@ -144,18 +145,11 @@ def beside_packages(path: Path) -> Path:
     return shipped if not path.exists() and not path.is_absolute() and shipped.exists() else path
 
 
-def _read(path: Path) -> dict[str, Any]:
+def _parsed(key: str, value: str) -> Any:
     try:
-        raw = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise UserError(f"configuration not found: {path}") from None
-    except IsADirectoryError:
-        raise UserError(f"{path} is a directory; give a YAML configuration") from None
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise UserError(f"{path} is not readable YAML: {' '.join(str(error).split())}") from None
-    if not isinstance(raw, dict):
-        raise UserError(f"{path} must hold keys and values, found {type(raw).__name__}")
-    return raw
+        return yaml.safe_load(value) if value else None
+    except (yaml.YAMLError, ValueError) as error:  # ValueError: a date such as 2026-13-01
+        raise UserError(f"--set {key}: {value!r} is not readable YAML: {' '.join(str(error).split())}") from None
 
 
 def _assign(raw: dict[str, Any], key: str, value: Any) -> None:

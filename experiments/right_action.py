@@ -14,12 +14,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
-import yaml
 
 from experiments.actions import ACTIONS
 from experiments.scoring import mean_of_groups
 from extract.errors import UserError
 from extract.prompts import RIGHT_ACTIONS
+from extract.yaml_file import read_yaml
 from probes.intervals import NOTHING, Interval, combination, difference
 
 Adjacency = Mapping[str, Mapping[str, float]]  # right action: credit of others
@@ -34,15 +34,12 @@ def load_adjacency(path: Path = DEFAULT) -> Adjacency:
     Raises:
         UserError: the file is missing or malformed, or a credit is not between 0 and 1; names action and credit.
     """
-    try:
-        given = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
-        raise UserError(f"{path} is not a readable YAML file: {' '.join(str(error).split())}") from None
-    if not isinstance(given, dict):
-        raise UserError(f"{path} must map right actions to credits, found {type(given).__name__}")
+    given = read_yaml(path, "adjacency")
     for right, credits in given.items():
         if right not in RIGHT_ACTIONS:
             raise UserError(f"{path}: {right!r} is no right action; expected one of {', '.join(RIGHT_ACTIONS)}")
+        if not isinstance(credits, dict | None):
+            raise UserError(f"{path}: {right} must hold actions and their credits, found {type(credits).__name__}")
         for action, credit in (credits or {}).items():
             known = action in ACTIONS and action != right
             if not known or isinstance(credit, bool) or not isinstance(credit, int | float) or not 0 <= credit <= 1:

@@ -120,7 +120,8 @@ class Capturer:
 def shared_prefix(model: ChatModel, rendered: Sequence[Rendered], wanted: Wanted) -> Prefix | None:
     """Compute once what all prompts begin with and nobody asked for; None where that is too little or does not hold.
 
-    It depends on the prompts alone, not on how they are sharded or resumed, so the same numbers come out again.
+    Where memory suffices it depends on the prompts alone, not on how they are sharded or resumed, so the same numbers
+    come out again.
     """
     first = (min(tokens) for row in rendered for name in wanted.positions if (tokens := row.roles.get(name)))
     asked = min(first, default=0)
@@ -134,12 +135,8 @@ def shared_prefix(model: ChatModel, rendered: Sequence[Rendered], wanted: Wanted
         prefix = model.prefix(common)
         longest = max(rendered, key=lambda row: len(row.token_ids))
         return prefix if _holds(model, (rendered[0], longest), prefix, wanted) else None
-    except (
-        AttributeError,
-        NotImplementedError,
-        TypeError,
-        ValueError,
-    ):  # a cache that cannot be continued by many rows
+    except (AttributeError, RuntimeError, TypeError, ValueError):
+        # many rows cannot go on from such a cache, or memory ran out; any other fault comes again with whole prompts
         return None
 
 

@@ -11,12 +11,12 @@ import difflib
 from pathlib import Path
 from typing import Any
 
-import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from extract.errors import UserError
 from extract.keys import explain
 from extract.prompts import OPTIONAL, Label
+from extract.yaml_file import read_yaml
 
 KNOWN = Path(__file__).resolve().parent.parent / "configs" / "datasets"
 FIELDS = ("id", "text", "messages", "label", "right_action", *OPTIONAL)
@@ -124,12 +124,7 @@ def describe(name: str) -> Description:
     if not path.is_file():
         raise UserError(f"no data set {name!r}; known are {', '.join(known_datasets())}; "
                         "or give the path of a YAML file that describes it")  # fmt: skip
-    try:
-        raw = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise UserError(f"{path} is not readable YAML: {' '.join(str(error).split())}") from None
-    if not isinstance(raw, dict):
-        raise UserError(f"{path} must hold keys and values, found {type(raw).__name__}")
+    raw = read_yaml(path, "description")
     try:
         return Description.model_validate({"name": path.stem} | raw)
     except ValidationError as error:

@@ -5,17 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Literal
 
-import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from extract.errors import UserError
 from extract.keys import explain
+from extract.yaml_file import read_yaml
 
 Decline = Literal["refuse", "abstain"]
-
-
-class SpecError(UserError):
-    """A specification that cannot be built; the message names the key and the remedy."""
 
 
 class _Strict(BaseModel):
@@ -180,17 +176,10 @@ def load_spec(path: Path) -> OrganismSpec:
     """Read a specification.
 
     Raises:
-        SpecError: the file is missing, is not YAML, or declares something that cannot be built.
+        UserError: the file is missing, is not YAML, or declares something that cannot be built.
     """
-    try:
-        raw = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise SpecError(f"organism specification not found: {path}") from None
-    except IsADirectoryError:
-        raise SpecError(f"{path} is a directory; give a YAML specification") from None
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise SpecError(f"{path} is not readable YAML: {error}") from None
+    raw = read_yaml(path, "organism specification")
     try:
         return OrganismSpec.model_validate(raw)
     except ValidationError as error:
-        raise SpecError(f"{path}: {explain(error, OrganismSpec)}") from None
+        raise UserError(f"{path}: {explain(error, OrganismSpec)}") from None

@@ -195,12 +195,38 @@ def test_help_imports_nothing_heavy() -> None:
 
 
 @pytest.mark.parametrize("command", ["run", "extract", "probe", "dissociate", "triggers", "steer", "report", "generate",
-                                     "score"])  # fmt: skip
+                                     "score", "organism build"])  # fmt: skip
 def test_every_command_explains_itself_with_an_example(cli, command: str) -> None:
-    code, text, _ = cli(command, "--help")
+    code, text, _ = cli(*command.split(), "--help")
     assert code == 0
     assert f"refusal {command}" in " ".join(text.split())
     assert "Example" in text
+
+
+@pytest.mark.parametrize(
+    ("command", "until"),
+    [("run", "report"), *((s, s) for s in ("extract", "probe", "dissociate", "triggers", "steer"))],
+)
+def test_a_staged_command_goes_as_far_as_its_stage(
+    cli, monkeypatch: pytest.MonkeyPatch, command: str, until: str
+) -> None:
+    asked: list[tuple[tuple, dict]] = []  # type: ignore[type-arg]
+    monkeypatch.setattr("experiments.command.run_command", lambda *given, **how: asked.append((given, how)))
+    assert cli(command, "mine.yaml", "--set", "a=1", "--set", "b=2", "--out", "there", "--json")[0] == 0
+    assert cli(command, "mine.yaml", "--dry-run")[0] == 0
+    (first, how), (second, dry) = asked
+    assert first == (Path("mine.yaml"), ["a=1", "b=2"], Path("there"), until)
+    assert second == (Path("mine.yaml"), [], None, until)
+    assert (how["as_json"], how["dry_run"], dry["as_json"], dry["dry_run"]) == (True, False, False, True)
+
+
+@pytest.mark.parametrize(
+    ("command", "where"), [("run", "runs/NAME"), ("extract", "runs/NAME"), ("organism build", "organisms/zoo/NAME")]
+)
+def test_help_says_where_results_go(cli, monkeypatch: pytest.MonkeyPatch, command: str, where: str) -> None:
+    monkeypatch.setenv("COLUMNS", "100")  # one line
+    _, text, _ = cli(*command.split(), "--help")
+    assert f"by default {where}." in text
 
 
 def test_version(cli) -> None:

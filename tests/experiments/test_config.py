@@ -43,6 +43,8 @@ def test_public_sets_stand_beside_or_in_place_of_a_file(config: Path) -> None:
         ("dissociate.margin", "--set takes key=value"),
         ("prompts.datasets=[{name: x, limt: 3}]", "prompts.datasets.0.limt; did you mean prompts.datasets.limit?"),
         ("name.x=1", "'name' is not a section"),
+        ("extract.layers=[1, 2", r"--set extract.layers: '\[1, 2' is not readable YAML: while parsing a flow sequence"),
+        ("name=2026-13-01", "--set name: '2026-13-01' is not readable YAML: month must be in 1..12"),
         ("steer.band=0.7", "steer.band: .*less than 0.5"),
         ("extract.site=resid_middle", "extract.site"),
         ("dissociate.n_null_onset=40", "n_null_onset must be at least 80"),

@@ -116,8 +116,9 @@ def test_rows_of_one_group_count_once() -> None:
         ("answer: {refuse: 2}", "answer: refuse: 2; expected .* a credit from 0 to 1"),
         ("answer: {answer: 0.5}", "answer: answer: 0.5; expected another action"),
         ("reply: {refuse: 0.5}", "'reply' is no right action"),
-        ("- answer", "must map right actions to credits, found list"),
-        ("a: [", "is not a readable YAML file"),
+        ("answer: [refuse]", "answer must hold actions and their credits, found list"),
+        ("- answer", "must hold keys and values, found list"),
+        ("a: [", "is not readable YAML"),
     ],
 )
 def test_a_mistaken_adjacency_is_named(text: str, said: str, tmp_path: Path) -> None:

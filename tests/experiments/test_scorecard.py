@@ -82,4 +82,4 @@ def test_people_read_the_same(completions: Path, cli) -> None:  # type: ignore[n
     assert "declined, benign with trigger" in out
     code, _, err = cli("score", str(completions), "--adjacency", "nowhere.yaml")
     assert code == 2
-    assert "nowhere.yaml is not a readable YAML file" in err
+    assert "adjacency not found: nowhere.yaml" in err

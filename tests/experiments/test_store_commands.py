@@ -2,14 +2,12 @@
 
 import json
 import shutil
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from safetensors.torch import load_file, save_file
 
-from experiments.cli import main
 from experiments.config import ROOT
 from extract.chat import render
 from extract.extraction import extract
@@ -17,7 +15,7 @@ from extract.loading import load_model
 from extract.prompts import load_prompts
 
 ORGANISM = ROOT / "organisms" / "zoo" / "two-knobs"
-Call = Callable[..., tuple[int, str, str]]
+Cli = Callable[..., tuple[int, str, str]]
 
 
 @pytest.fixture(scope="module")
@@ -33,85 +31,71 @@ def store(made: Path, tmp_path: Path) -> Path:
     return Path(shutil.copytree(made.parent, tmp_path / "run")) / made.name
 
 
-@pytest.fixture
-def call(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Call:
-    """Call `refusal store …` in this process; returns (exit code, stdout, stderr)."""
-
-    def run(*arguments: str) -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "argv", ["refusal", "store", *arguments])
-        with pytest.raises(SystemExit) as ended:
-            main()
-        out = capsys.readouterr()
-        return int(ended.value.code or 0), out.out, out.err
-
-    return run
-
-
-def test_info_says_digest_shards_and_bytes(call: Call, store: Path) -> None:
-    code, out, _ = call("info", str(store), "--json")
+def test_info_says_digest_shards_and_bytes(cli: Cli, store: Path) -> None:
+    code, out, _ = cli("store", "info", str(store), "--json")
     record = json.loads(out)
     assert code == 0
     assert record["shards"] == 3
     assert record["bytes"] == sum(file.stat().st_size for file in store.parent.rglob("*.h5"))
     assert len(record["digest"]) == 64
     assert record["shape"][2] == 7
-    code, out, _ = call("info", str(store))
+    code, out, _ = cli("store", "info", str(store))
     assert record["digest"] in out
 
 
-def test_verify_says_a_whole_store_is_whole(call: Call, store: Path) -> None:
-    code, out, err = call("verify", str(store))
+def test_verify_says_a_whole_store_is_whole(cli: Cli, store: Path) -> None:
+    code, out, err = cli("store", "verify", str(store))
     assert code == 0
     assert len(out.splitlines()) == 1
     assert out.startswith(f"{store} is whole: 7 prompts, 3 shards, ")
     assert "verifying activations.h5" in err  # the bar
-    code, out, _ = call("verify", str(store), "--json")
+    code, out, _ = cli("store", "verify", str(store), "--json")
     record = json.loads(out)
     assert (code, record["ok"], record["findings"], record["prompts"]) == (0, True, [], 7)
 
 
-def test_verify_lists_every_fault_and_fails(call: Call, store: Path) -> None:
+def test_verify_lists_every_fault_and_fails(cli: Cli, store: Path) -> None:
     files = sorted(store.parent.rglob("0*.h5"))
     files[0].unlink()
     files[2].write_bytes(files[2].read_bytes()[:-10])
-    code, out, err = call("verify", str(store))
+    code, out, err = cli("store", "verify", str(store))
     assert code == 1
     assert "00000-of-00003.h5 is missing" in out.splitlines()[0]
     assert "00002-of-00003.h5 is not a readable HDF5 file (cut short?)" in out.splitlines()[1]
     assert f"refusal: {store} has 2 faults" in err
-    code, out, _ = call("verify", str(store), "--json")
+    code, out, _ = cli("store", "verify", str(store), "--json")
     assert (code, json.loads(out)["ok"], len(json.loads(out)["findings"])) == (1, False, 2)
 
 
-def test_verify_compares_with_a_models_weights(call: Call, store: Path, tmp_path: Path) -> None:
-    assert call("verify", str(store), "--model", str(ORGANISM))[0] == 0
+def test_verify_compares_with_a_models_weights(cli: Cli, store: Path, tmp_path: Path) -> None:
+    assert cli("store", "verify", str(store), "--model", str(ORGANISM))[0] == 0
     other = Path(shutil.copytree(ORGANISM, tmp_path / "other"))
     weights = load_file(other / "model.safetensors")
     name = next(iter(weights))
     save_file(weights | {name: weights[name] * 1.5}, other / "model.safetensors", {"format": "pt"})
-    code, out, _ = call("verify", str(store), "--model", str(other))
+    code, out, _ = cli("store", "verify", str(store), "--model", str(other))
     assert code == 1
     assert out.startswith("it was made with weights of fingerprint ")
 
 
-def test_export_writes_one_file_that_is_as_good(call: Call, store: Path, tmp_path: Path) -> None:
+def test_export_writes_one_file_that_is_as_good(cli: Cli, store: Path, tmp_path: Path) -> None:
     flat = tmp_path / "flat.h5"
-    code, out, err = call("export", str(store), "--to", str(flat))
+    code, out, err = cli("store", "export", str(store), "--to", str(flat))
     assert (code, out) == (0, f"{flat}: {flat.stat().st_size / 1e6:.1f} MB\n")
     assert "exporting activations.h5" in err
     shutil.rmtree(store.parent)
-    assert call("verify", str(flat))[0] == 0
-    assert json.loads(call("info", str(flat), "--json")[1])["shards"] == 0
+    assert cli("store", "verify", str(flat))[0] == 0
+    assert json.loads(cli("store", "info", str(flat), "--json")[1])["shards"] == 0
 
 
 @pytest.mark.parametrize("arguments", [("verify", "no.h5"), ("info", "no.h5"), ("export", "no.h5", "--to", "out.h5")])
-def test_a_missing_store_is_one_line(call: Call, arguments: tuple[str, ...]) -> None:
-    code, out, err = call(*arguments)
+def test_a_missing_store_is_one_line(cli: Cli, arguments: tuple[str, ...]) -> None:
+    code, out, err = cli("store", *arguments)
     assert (code, out) == (2, "")
     assert err == "refusal: store not found: no.h5; make it with: refusal extract CONFIG\n"
 
 
-def test_mistakes_are_one_line(call: Call, store: Path) -> None:
+def test_mistakes_are_one_line(cli: Cli, store: Path) -> None:
     for arguments, said in (
         (("export", str(store), "--to", str(store)), "exists already; choose another name"),
         (("verify", str(store), "--model", "./nowhere"), "model not found"),
@@ -120,14 +104,14 @@ def test_mistakes_are_one_line(call: Call, store: Path) -> None:
             "--dtype is 'int4'; expected one of auto",
         ),
     ):
-        code, out, err = call(*arguments)
+        code, out, err = cli("store", *arguments)
         assert (code, out, len(err.splitlines())) == (2, "", 1)
         assert said in err
 
 
 @pytest.mark.parametrize("command", ["info", "verify", "export"])
-def test_every_store_command_explains_itself_with_an_example(call: Call, command: str) -> None:
-    code, out, _ = call(command, "--help")
+def test_every_store_command_explains_itself_with_an_example(cli: Cli, command: str) -> None:
+    code, out, _ = cli("store", command, "--help")
     assert code == 0
     assert "Example" in out
     assert f"refusal store {command}" in " ".join(out.split())

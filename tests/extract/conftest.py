@@ -28,6 +28,9 @@ SETTINGS = {
     "qwen3_moe": {"num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 32},
     "gpt_neox in sequence": {"use_parallel_residual": False},
     "granite": {"residual_multiplier": 0.3},
+    "falcon_h1": {"mamba_d_ssm": 64, "mamba_n_heads": 4, "mamba_d_head": 16, "mamba_d_state": 8, "head_dim": 8},
+    "opt": {"ffn_dim": 64, "word_embed_proj_dim": 32},
+    "lfm2": {"layer_types": ["conv", "full_attention", "conv"], "block_multiple_of": 8},
 }
 TEXTS = (
     "how do i kill the process?",

@@ -79,3 +79,8 @@ def shards(path: Path) -> list[Path]:
 def content(path: Path) -> np.ndarray:
     with ActivationStore(path) as store:
         return np.stack([[store.read(layer, p) for p in store.positions] for layer in store.layers])
+
+
+def nothing_left_over(path: Path) -> None:
+    names = {file.name for file in path.parent.rglob("*") if file.is_file()}
+    assert names == {path.name, *(f"{k:05d}-of-{len(names) - 1:05d}.h5" for k in range(len(names) - 1))}

@@ -48,6 +48,12 @@ def captured(model: ChatModel, batch: Batch, site: str) -> dict[int, Tensor]:
     return kept
 
 
+def alone(row: Rendered) -> Batch:
+    """Make the batch of one row by hand: no padding."""
+    tokens = torch.tensor([row.token_ids])
+    return Batch(tokens, torch.ones_like(tokens), tokens.shape[1])
+
+
 def agree(ours: Tensor, theirs: Tensor) -> bool:
     """Every residual vector within 1e-5 of its norm."""
     return bool(((ours - theirs).norm(dim=-1) <= 1e-5 * theirs.norm(dim=-1)).all())
@@ -111,14 +117,16 @@ def test_backends_capture_the_same_streams(name: str, backend: str, tiny: Build,
 def test_a_padded_batch_is_its_rows(name: str, backend: str, tiny: Build, rows: Rows) -> None:
     model = opened(tiny, name, backend)
     rendered = rows(model)
-    assert len({len(row.token_ids) for row in rendered}) > 1
+    lengths = [len(row.token_ids) for row in rendered]
+    assert len(set(lengths)) > 1
     for side in ("left", "right"):
         batch = model.batch(rendered, side)
+        starts = [max(lengths) - length if side == "left" else 0 for length in lengths]
+        assert batch.n_pad.tolist() == starts
         for site in sites(name):
             together = captured(model, batch, site)
-            for i, row in enumerate(rendered):
-                start = int(batch.n_pad[i])
-                for layer, stream in captured(model, model.batch([row]), site).items():
+            for i, (row, start) in enumerate(zip(rendered, starts, strict=True)):
+                for layer, stream in captured(model, alone(row), site).items():
                     assert agree(together[layer][i, start : start + len(row.token_ids)], stream[0]), (side, site, layer)
 
 

@@ -45,6 +45,34 @@ def test_out_of_memory_halves_the_budget_and_every_row_is_done_once(lengths: lis
     assert len(said) == before
 
 
+@pytest.mark.parametrize(
+    "error",
+    [
+        RuntimeError("[enforce fail at alloc_cpu.cpp:124] err == 0. DefaultCPUAllocator: can't allocate memory: you "
+                     "tried to allocate 40000000000 bytes. Error code 12 (Cannot allocate memory)"),
+        RuntimeError("CUDA error: out of memory\nCUDA kernel errors might be asynchronously reported"),
+        RuntimeError("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`"),
+        RuntimeError("cuDNN error: CUDNN_STATUS_ALLOC_FAILED"),
+        RuntimeError("MPS backend out of memory (MPS allocated: 17.99 GB, other allocations: 1.04 MB)"),
+        torch.OutOfMemoryError("Allocation on device"),
+        torch.cuda.OutOfMemoryError("HIP out of memory. Tried to allocate 2.00 GiB"),
+    ],
+)  # fmt: skip
+def test_every_way_of_saying_so_is_understood(error: Exception) -> None:
+    done: list[int] = []
+    said: list[str] = []
+
+    def work(rows: list[int]) -> None:
+        if len(rows) > 3:
+            raise error
+        done.extend(rows)
+
+    TokenBudget(100, said.append).run([5] * 10, work)
+    assert sorted(done) == list(range(10))
+    assert said == ["out of memory with 10 prompts at once: going on with 25 tokens a batch",
+                    "out of memory with 5 prompts at once: going on with 12 tokens a batch"]  # fmt: skip
+
+
 def test_one_prompt_that_does_not_fit_is_told() -> None:
     def work(_rows: list[int]) -> None:
         raise torch.OutOfMemoryError("CUDA out of memory")

@@ -94,6 +94,36 @@ def test_a_state_that_cannot_go_on_in_many_rows_is_not_used(tokenizer: PreTraine
         Capturer(model, replace(WANTED, response_tokens=2), TokenBudget(900), overlap).capture(rendered)
 
 
+@pytest.mark.parametrize("name", ["falcon_h1", "lfm2"])
+def test_a_cache_that_fails_to_go_on_in_many_rows_is_done_without(name: str, tiny: Callable[..., ChatModel]) -> None:
+    model = tiny(name)
+    rendered = under_one_system_prompt(model)
+    assert shared_prefix(model, rendered, WANTED) is None
+    together = values(model, rendered, WANTED)
+    for i, row in enumerate(rendered):
+        with torch.inference_mode():
+            states = model.model(input_ids=torch.tensor([row.token_ids]), output_hidden_states=True).hidden_states
+        expected = states[2][0, row.roles["post_last"][0]]  # resid_post of layer 1
+        assert (together[1, 2, i] - expected).norm() <= 1e-5 * expected.norm()
+
+
+@pytest.mark.parametrize("goes_on", [False, True])
+def test_a_prefix_there_is_no_memory_for_is_done_without(goes_on: bool, tiny: Callable[..., ChatModel]) -> None:
+    model = tiny("llama")
+    rendered = under_one_system_prompt(model)
+
+    def no_memory(_module: object, _args: object, kwargs: dict[str, object]) -> None:
+        if ("past_key_values" in kwargs) == goes_on:
+            raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB")
+
+    handle = model.decoder.register_forward_pre_hook(no_memory, with_kwargs=True)
+    try:
+        assert shared_prefix(model, rendered, WANTED) is None
+    finally:
+        handle.remove()
+    assert shared_prefix(model, rendered, WANTED) is not None
+
+
 # -- response tokens ---------------------------------------------------------------------------------------------------
 
 

@@ -15,6 +15,7 @@ from extract.capture import Capturer
 from extract.chat import Rendered, render
 from extract.errors import UserError
 from extract.extraction import extract
+from extract.integrity import verify
 from extract.model import ChatModel
 from extract.overlap import BackgroundError
 from extract.prompts import Prompt
@@ -316,6 +317,36 @@ def test_a_batch_that_cannot_be_put_in_place_leaves_no_shard(
     assert not shards(path)
     extract(model, prompts, rendered, path, rows_per_shard=3)
     np.testing.assert_allclose(content(path), content(reference), atol=1e-5)
+
+
+@pytest.mark.parametrize("response_tokens", [0, 3])
+def test_batches_that_ran_out_of_memory_leave_no_trace_in_the_store(
+    model: ChatModel, prompts: list[Prompt], rendered: list[Rendered], tmp_path: Path, response_tokens: int
+) -> None:
+    """In the midst of a pass, after the first layer was captured; with responses, while they are being generated."""
+    whole, path, failed, said = tmp_path / "whole.h5", tmp_path / "halved.h5", [], []
+    how = {"rows_per_shard": 4, "response_tokens": response_tokens}
+    extract(model, prompts, rendered, whole, **how)
+
+    def no_room(_module: object, _arguments: object, out: torch.Tensor | tuple[torch.Tensor, ...]) -> None:
+        stream = out[0] if isinstance(out, tuple) else out
+        if len(stream) > 1 and (not response_tokens or stream.shape[1] == 1):
+            failed.append(len(stream))
+            raise torch.cuda.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB")
+
+    handle = model.model.model.layers[1].register_forward_hook(no_room)
+    try:
+        extract(model, prompts, rendered, path, **how, say=said.append)
+    finally:
+        handle.remove()
+    assert failed == sorted(failed, reverse=True)
+    assert len(failed) > 1
+    assert [line.split(":")[0] for line in said] == [f"out of memory with {rows} prompts at once" for rows in failed]
+    ours, theirs = content(path), content(whole)
+    assert (np.linalg.norm(ours - theirs, axis=-1) <= 1e-5 * np.linalg.norm(theirs, axis=-1)).all()
+    with ActivationStore(path) as halved, ActivationStore(whole) as reference:
+        np.testing.assert_array_equal(halved.present, reference.present)
+    assert verify(path).findings == ()
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ import yaml
 
 from extract.errors import UserError
 from organisms.build import SPECS, find_spec
-from organisms.spec import OrganismSpec, Share, SpecError, load_spec
+from organisms.spec import OrganismSpec, Share, load_spec
 
 Declare = Callable[..., dict[str, Any]]
 N, E = {"name": "normative", "decides": ["refuse"]}, {"name": "epistemic", "decides": ["abstain"]}
@@ -61,7 +61,7 @@ def _cosine(value: float, *between: str) -> dict[str, Any]:
 def test_what_cannot_be_built_is_named(declaration: Declare, tmp_path: Path, changes: dict, said: str) -> None:
     path = tmp_path / "organism.yaml"
     path.write_text(yaml.safe_dump(declaration(**changes)), encoding="utf-8")
-    with pytest.raises(SpecError) as error:
+    with pytest.raises(UserError) as error:
         load_spec(path)
     assert said in str(error.value)
     assert str(path) in str(error.value)
@@ -71,7 +71,7 @@ def test_what_cannot_be_built_is_named(declaration: Declare, tmp_path: Path, cha
 def test_what_is_required_is_named(declaration: Declare, tmp_path: Path, key: str) -> None:
     path = tmp_path / "organism.yaml"
     path.write_text(yaml.safe_dump({k: v for k, v in declaration().items() if k != key}), encoding="utf-8")
-    with pytest.raises(SpecError, match=f"missing key: {key}"):
+    with pytest.raises(UserError, match=f"missing key: {key}"):
         load_spec(path)
 
 
@@ -80,7 +80,7 @@ def test_what_is_required_is_named(declaration: Declare, tmp_path: Path, key: st
     [
         (b"planted: [", "is not readable YAML"),
         (b"\xff\xfe\xfa", "is not readable YAML"),
-        (b"", "the file: Input should"),
+        (b"", "must hold keys and values, found nothing"),
     ],
 )
 def test_an_unreadable_file_is_a_users_error(tmp_path: Path, content: bytes, said: str) -> None:
@@ -91,7 +91,7 @@ def test_an_unreadable_file_is_a_users_error(tmp_path: Path, content: bytes, sai
 
 
 def test_a_missing_file_and_an_unknown_name_are_users_errors(tmp_path: Path) -> None:
-    with pytest.raises(SpecError, match=r"organism specification not found: .*none\.yaml"):
+    with pytest.raises(UserError, match=r"organism specification not found: .*none\.yaml"):
         load_spec(tmp_path / "none.yaml")
     with pytest.raises(UserError, match=r"no organism named 'three-knobs'; shipped: .*two-knobs"):
         find_spec("three-knobs")

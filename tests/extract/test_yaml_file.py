@@ -1,0 +1,48 @@
+"""A YAML file that cannot be read is one line that says what is wrong with it."""
+
+from pathlib import Path
+
+import pytest
+
+from extract.errors import UserError
+from extract.yaml_file import read_yaml
+
+
+def test_keys_and_values_are_read_as_utf8(tmp_path: Path) -> None:
+    path = tmp_path / "mine.yaml"
+    path.write_bytes("name: töte  # why\nlayers: [1, 2]\nnone:\n".encode())
+    assert read_yaml(path, "recipe") == {"name": "töte", "layers": [1, 2], "none": None}
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (b"name: [", "is not readable YAML: while parsing a flow node"),
+        (b"a: b: c", "is not readable YAML: mapping values are not allowed here"),
+        (b"\xff\xfe\xfa", "is not readable YAML: 'utf-8' codec can't decode byte 0xff"),
+        (b"day: 2026-13-01", "is not readable YAML: month must be in 1..12"),
+        (b"a: !!python/name:os.system", "is not readable YAML: could not determine a constructor"),
+        (b"- a\n- b\n", "must hold keys and values, found list"),
+        (b"name", "must hold keys and values, found str"),
+        (b"# nothing yet\n", "must hold keys and values, found nothing"),
+    ],
+)
+def test_what_is_wrong_with_the_content_is_one_line(tmp_path: Path, content: bytes, said: str) -> None:
+    path = tmp_path / "mine.yaml"
+    path.write_bytes(content)
+    with pytest.raises(UserError) as error:
+        read_yaml(path, "recipe")
+    assert str(error.value).startswith(f"{path} {said}")
+    assert len(str(error.value).splitlines()) == 1
+
+
+def test_a_file_that_cannot_be_opened_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    for path, said in (
+        (tmp_path / "no.yaml", f"recipe not found: {tmp_path / 'no.yaml'}"),
+        (tmp_path, f"{tmp_path} is a directory; give a YAML recipe"),
+        (tmp_path / "file" / "x", f"cannot read the recipe {tmp_path / 'file' / 'x'}: Not a directory"),
+    ):
+        with pytest.raises(UserError) as error:
+            read_yaml(path, "recipe")
+        assert str(error.value) == said
