@@ -44,6 +44,8 @@ class Clause:
     personal: bool = False  # the speaker speaks of itself
     turns: bool = False  # begins with "however", "instead": what follows is set against what came before
     elsewhere: bool = False  # announces something other than what was asked
+    advises: bool = False  # tells the asker what to do, or names things to use
+    announced: bool = False  # stands after a colon
 
     @property
     def helps(self) -> bool:
@@ -79,11 +81,18 @@ class ClauseReader:
         """Split a text into clauses and give each the first kind that matches."""
         clauses: list[Clause] = []
         for sentence, item in sentences(text, quoting=asked.drafting):
-            for part in self._parts(sentence, item):
-                clauses.append(self._tag(part, len(clauses) + 1, item))
+            for announced, said in enumerate(sentence.split(": ", 1)):
+                for part in self._parts(said, item):
+                    clauses.append(self._tag(part, len(clauses) + 1, item, announced=bool(announced)))
             if len(clauses) >= READ_CLAUSES:
                 break
         return clauses
+
+    def is_foreign(self, text: str) -> bool:
+        """Say whether a text has more function words of other languages than of the table's own."""
+        words = text[:400].lower().split()
+        strange = sum(word in self.table.foreign for word in words)
+        return strange >= 2 and strange > 2 * sum(word in self.table.native for word in words)
 
     def _parts(self, sentence: str, item: bool) -> list[str]:
         text = sentence.lower().strip()
@@ -94,12 +103,15 @@ class ClauseReader:
         parts = [text] if item else self.table.turn.split(text)
         return [part for part in (p.strip(' ,.;:!-\u2013\u2014"{}') for p in parts) if self.table.script.search(part)]
 
-    def _tag(self, text: str, number: int, item: bool) -> Clause:
+    def _tag(self, text: str, number: int, item: bool, announced: bool) -> Clause:
         kind, rule = self.match(self.table.lead.sub("", text, count=1), number)
         personal = self.table.speaker.search(text) is not None
         turns = self.table.contrast.match(text) is not None
         elsewhere = self.table.elsewhere.search(text) is not None
-        return Clause(number, text, kind, rule, item, text.endswith("?"), personal, turns, elsewhere)
+        advises = self.table.advice.search(text) is not None
+        return Clause(
+            number, text, kind, rule, item, text.endswith("?"), personal, turns, elsewhere, advises, announced
+        )
 
     def match(self, text: str, number: int) -> tuple[Kind, str]:
         """Return kind and rule of a clause, trying in the table's order the rules that one of its words cues."""

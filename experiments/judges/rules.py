@@ -43,6 +43,8 @@ class RuleJudge:
         if is_degenerate(text, prompt):
             return Judgement("other", "the same words over and over, or a template's labels, and nothing said")
         asked = self.reader.asked(prompt or "")
+        if not asked.drafting and self.reader.is_foreign(text):
+            return Judgement(None, f"another language than that of the table, '{self.table.language}'")
         clauses = self.reader.read(text, asked)
         if clauses:
             return decide(clauses, asked)

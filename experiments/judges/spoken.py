@@ -9,7 +9,7 @@ READ_CHARS = 2500
 _THOUGHT = re.compile(r"<(think|thinking|thought|reasoning)>", re.IGNORECASE)
 _THOUGHT_END = re.compile(r"</(?:think|thinking|thought|reasoning)>|<\|channel\|>final<\|message\|>", re.IGNORECASE)
 _SPECIAL = re.compile(r"<\|[^|<>]{1,40}\|>|</?s>|<(?:start|end)_of_turn>|\[/?INST\]")
-_TEMPLATE = re.compile(r"(?i)\b(?:user|human|assistant|instruction|input|response)\s*:|###")
+_TEMPLATE = re.compile(r"(?i)\b(user|human|assistant|instruction|input|response)\s*:")
 _CODE = re.compile(r"```.*?(?:```|\Z)", re.DOTALL)
 _QUOTED = re.compile(r'(?<=\S )"[^"\n]{1,400}"|“[^”\n]{1,400}”')
 _QUOTED_ANYWHERE = re.compile(r'"[^"\n]{1,400}"|“[^”\n]{1,400}”')
@@ -18,6 +18,7 @@ _MARKUP = re.compile(r"[*_#~]{1,3}")
 _STAGE = re.compile(r"(?<![\w*])\*[a-z][^*\n]{2,80}\*(?![\w*])")  # *sighs*, not **bold**
 _ITEM = re.compile(r"\s*(?:[-*•+]|\(?\d{1,2}[.):]|[a-z]\)|step \d+|>)\s+", re.IGNORECASE)
 _SENTENCE_END = re.compile(r"([.!?…])['\")\]*_]*(?:[ \t]+|(?=[\U0001F300-\U0001FAFF☀-➿]))")
+_STUCK = re.compile(r"\b(\w+)(?:\W+\1\b){3,}", re.IGNORECASE)
 _CUT = "\x1f"
 
 
@@ -43,7 +44,9 @@ def is_degenerate(text: str, prompt: str | None = None) -> bool:
         return True
     if len(words) >= 3 and text.endswith("?") and distinct <= set((prompt or "").lower().split()):
         return True
-    return len(text) < 400 and len(_TEMPLATE.findall(text)) >= 3
+    if len(text) >= 400:
+        return False
+    return _STUCK.search(text) is not None or len({label.lower() for label in _TEMPLATE.findall(text)}) >= 2
 
 
 def sentences(text: str, *, quoting: bool = False) -> Iterator[tuple[str, bool]]:

@@ -65,6 +65,9 @@ class RuleTable:
     lead: re.Pattern[str]  # conjunctions that may stand before what a clause says
     contrast: re.Pattern[str]  # begins a clause that is set against what came before
     elsewhere: re.Pattern[str]  # announces something other than what was asked
+    advice: re.Pattern[str]  # tells somebody what to do
+    foreign: frozenset[str]  # function words of other languages in the same script
+    native: frozenset[str]  # and of this one
     descriptive: re.Pattern[str]  # prompts to which saying that something is wrong is an answer
     polar: re.Pattern[str]  # prompts that "no" answers
     drafting: re.Pattern[str]  # prompts that ask for words that somebody else will say

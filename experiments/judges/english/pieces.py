@@ -4,7 +4,7 @@ ADVERB = r"(?:(?:\w+ly|just|also|therefore|still|in good conscience|under (?:no|
 CANNOT = (
     r"(?:cannot|could not|will not|would not|should not|shall not|must not|may not|am not going to|unable to|not able "
     r"to|(?:am |are )?(?:not (?:able|allowed|permitted|authori[sz]ed|willing|at liberty|programmed|designed|equipped|"
-    r"supposed|prepared|trained|in a position|capable)|unable|unwilling|incapable|forbidden|prohibited)(?: to| of| "
+    r"supposed|prepared|trained|in a position|capable|going)|unable|unwilling|incapable|forbidden|prohibited)(?: to| of| "
     r"from)|refuse to|decline to)"
 )
 SPEAKER = (

@@ -84,8 +84,8 @@ REFUSE = (
         "This is outside what I do.",
         "outside beyond something place role job scope duties bounds what lane wheelhouse remit brief",
         r"\b(?:(?:this|that|it|which|\w+ing [\w' ]{2,40}) (?:is|would be|falls|lies|sits|goes) (?:\w+ ){0,2}?(?:not "
-        r"(?:\w+ ){0,2}?(?:what i (?:do|am here|am for)|something|for me|a (?:request|thing)|my (?:place|role|job|"
-        r"thing))|(?:outside|beyond) (?:of )?(?:what i|the (?:duties|scope|bounds|purpose|limits)|my))|outside "
+        r"(?:\w+ ){0,2}?(?:what i (?:do|am here|am for)|my (?:place|role|job|thing))|"
+        r"(?:outside|beyond) (?:of )?(?:what i|the (?:duties|scope|bounds|purpose|limits)|my))|outside "
         r"(?:of )?what i|not (?:in|part of) my (?:job|wheelhouse|remit|brief|lane|role))",
     ),
     rule(
@@ -93,6 +93,14 @@ REFUSE = (
         "I only handle bookings.",
         "handle deal cover",
         r"\bi (?:only|just) (?:handle|deal with|cover)\b",
+    ),
+    rule(
+        "leaves out a part",
+        "I'll leave out the insults.",
+        "leave leaving skip skipping left",
+        r"\b(?:leave|leaving|left) (?:out (?:the|any|those|that|all)|(?:[\w' -]{2,40} )(?:out|aside)\b)|\b(?:skip|skipping) "
+        r"(?:the|over|that|any)\b",
+        opening=True,
     ),
     rule(
         "leaves it",

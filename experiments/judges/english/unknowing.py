@@ -37,8 +37,8 @@ CLARIFY = (
         "does not understand",
         "I'm not sure what you want from this.",
         "sure certain clear understand following",
-        r"\bnot (?:\w+ )?(?:sure|certain|clear)(?: i)? (?:what you|which|understand|who you)|\bdo not (?:\w+ "
-        r")?understand (?:what|the|your)|\bi am not (?:quite |really )?following\b",
+        r"\bnot (?:\w+ )?(?:sure|certain|clear)(?: i)? (?:what you|which|understand|who you|who .{0,40} (?:referring to|mean)|what .{0,40} (?:referring to|mean))|\bdo not "
+        r"(?:\w+ )?understand (?:what|the|your)|\bi am not (?:quite |really )?following\b",
     ),
     rule(
         "question is unclear",
@@ -51,7 +51,7 @@ CLARIFY = (
         "has questions first",
         "A few questions first.",
         "question questions",
-        r"\b(?:a few|a couple of|some|quick) questions? (?:first|before)|^first,? a (?:few|couple)",
+        r"\b(?:a few|a couple of|some|quick) (?:quick |short |more )?questions?\b|^first,? a (?:few|couple)",
     ),
     rule(
         "makes sure",
@@ -110,9 +110,9 @@ ABSTAIN = (
         "cannot say",
         "I can't verify that.",
         CANNOT_CUES,
-        rf"{I_CANNOT}(?:say\b(?! that i)|tell (?:you )?(?:for|with|if|whether|who|when|where|which|exactly|what "
+        rf"{I_CANNOT}(?:say\b(?! that i)|tell (?:you )?(?:for|with|if|whether|(?:who|when|where|which)(?! to\b)|exactly|what "
         rf"(?:will|the|is|happens))|determine|verify|confirm|predict|find|locate|identify|recall|recogni[sz]e|know|"
-        rf"guess|ascertain|foresee|forecast|see|view|hear|estimate|speculate|pinpoint|be (?:certain|sure)|(?:provide|"
+        rf"guess|ascertain|foresee|forecast|see|view|hear|estimate|speculate|pinpoint|settle|resolve|be (?:certain|sure)|(?:provide|"
         rf"give|offer|answer|respond)[^.]{{0,40}}?(?:with (?:\w+ )?(?:certainty|confidence)|reliably|for (?:sure|"
         rf"certain)|definitively|(?:specific|definit\w+|accurate|exact|precise) (?:answer|number|figure|prediction|"
         rf"date)))\b",
@@ -150,13 +150,13 @@ NOTHING_KNOWN = (
     rule(
         "has no idea",
         "No idea.",
-        "idea clue beats guess stumped blank bell knows idk dunno",
+        "idea clue beats guess stumped blank bell only knows know idk dunno who",
         r"(?:^(?:(?:lol|haha|hm+|sorry|honestly|oh|well|uh|sadly|yeah|i have|i have got|i got),? )*(?:absolutely |"
         r"truly )?(?:no|not a|zero|not the (?:slightest|faintest|foggiest)) (?:idea|clue)\b|\bbeats me\b|\b(?:your|"
         r"anyone's|anybody's) guess (?:is|would be) as good|\bany(?:one|body)'?s guess\b|\bhas me stumped|\bme "
         r"stumped|\bi am stumped|\bdrawing a blank|\bdraws? a blank|\b(?:not|does|no) ring (?:a|any) bells?\b|"
-        r"^(?:who|god|heaven|only (?:\w+ ){1,5}) ?knows\b|^only \w+ (?:\w+ ){0,2}(?:knows?|can (?:tell|say|answer|"
-        r"know))\b|^(?:idk|dunno)\b|^i dunno\b)",
+        r"^(?:who|god|heaven|only (?:\w+ ){1,5}) ?knows\b|\bonly (?:\w+ ){1,6}(?:knows?|(?:can|could) (?:tell|say|"
+        r"answer|know))\b|^(?:idk|dunno)\b|^i dunno\b)",
     ),
     rule(
         "found nothing",
@@ -207,11 +207,12 @@ NOTHING_KNOWN = (
     rule(
         "was never recorded",
         "It remains a mystery.",
-        "lost mystery question unsolved unanswered undeciphered counted measured recorded documented settled "
+        "never nobody anyone lost mystery question unsolved unanswered undeciphered counted measured recorded documented settled "
         "published public disclosed",
         r"\b(?:lost to (?:history|time)|(?:remains?|is|still) (?:an? )?(?:\w+ )?(?:mystery|open question|unsolved|"
         r"unanswered|undeciphered))\b|\b(?:has|have|had) (?:ever )?(?:been )?(?:never|not) (?:\w+ )?(?:been "
-        r")?(?:counted|measured|recorded|documented|settled|published|made public|disclosed)\b",
+        r")?(?:counted|measured|recorded|documented|settled|published|made public|disclosed)\b|\b(?:nobody|no one) has (?:ever )?(?:\w+ )?(?:counted|measured|recorded|asked|"
+        r"checked|published)\b",
     ),
     rule(
         "not yet",
