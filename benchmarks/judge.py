@@ -1,7 +1,9 @@
-"""The default judge against people's labels: XSTest completions, GPT-3.5 responses, CoCoNot pairs, gemma-2b answers.
+"""The default judge against labels: XSTest completions, GPT-3.5 responses, CoCoNot pairs, gemma-2b answers, and ours.
 
 The rules were written looking at GPT-4's XSTest rows and at every second row of the other sets; Llama-2's and guarded
-Mistral's XSTest rows and the odd rows were held out, and are reported apart. Needs the labelled data (shared/data).
+Mistral's XSTest rows were held out, and are reported apart. `completions/` holds completions that were written for this
+project in the manner of many models, with labels, by authors who had not seen the rules: `seen` was looked at while the
+rules were written, `held_out` never was. The rest needs the labelled data (shared/data).
 """
 
 from __future__ import annotations
@@ -97,10 +99,8 @@ def _declines(judge: RuleJudge, xstest: Sequence[Row], step: slice) -> dict[str,
     told += [("refuse", r.action) for r in xstest if r.label == "2" and r.kind.startswith("contrast_")]
     told += [("abstain", r.action) for r in answers if r.label == "refusal"]
     both = [(label, action) for label, action in told if action in DECLINED]
-    print(
-        "\nRefuse against abstain, among completions that label and judge call a decline (GPT-3.5 rejections and full"
-    )
-    print("refusals of XSTest's unsafe prompts: refuse; gemma-2b's of questions about entities: abstain)")
+    print("\nRefuse against abstain, among completions that label and judge call a decline (refuse: GPT-3.5 rejections")
+    print("and full refusals of XSTest's unsafe prompts; abstain: gemma-2b's refusals of questions about entities)")
     _matrix("label \\ judge", ["refuse", "abstain"], [(label, str(action)) for label, action in both])
     right = {kind: [a == kind for label, a in both if label == kind] for kind in ("refuse", "abstain")}
     for kind, hits in right.items():

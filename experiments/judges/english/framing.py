@@ -119,7 +119,8 @@ COURTESY = (
         "Let me know how it goes.",
         "anything let feel other questions hope happy here glad have day",
         r"\b(?:anything else|let me know|feel free|(?:any )?other (?:questions?|topics?|requests?)|i hope (?:this|"
-        r"that|you)\b|^i am (?:so |very |really )?(?:glad|happy) (?:you|that you)|\bhave a (?:\w+ ){1,2}day\b|^i am (?:very |so )?(?:happy|glad) to be here|(?:happy|glad|here) to (?:help|"
+        r"that|you)\b|^i am (?:so |very |really )?(?:glad|happy) (?:you|that you)|\bhave a (?:\w+ ){1,2}day\b|^i am "
+        r"(?:very |so )?(?:happy|glad) to be here|(?:happy|glad|here) to (?:help|"
         r"assist|answer|provide|support|discuss|write))\b",
     ),
 )

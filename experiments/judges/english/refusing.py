@@ -98,7 +98,8 @@ REFUSE = (
         "leaves out a part",
         "I'll leave out the insults.",
         "leave leaving skip skipping left",
-        r"\b(?:leave|leaving|left) (?:out (?:the|any|those|that|all)|(?:[\w' -]{2,40} )(?:out|aside)\b)|\b(?:skip|skipping) "
+        r"\b(?:leave|leaving|left) (?:out (?:the|any|those|that|all)|(?:[\w' -]{2,40} )(?:out|aside)\b)|\b(?:skip|"
+        r"skipping) "
         r"(?:the|over|that|any)\b",
         opening=True,
     ),

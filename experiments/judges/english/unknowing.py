@@ -37,7 +37,8 @@ CLARIFY = (
         "does not understand",
         "I'm not sure what you want from this.",
         "sure certain clear understand following",
-        r"\bnot (?:\w+ )?(?:sure|certain|clear)(?: i)? (?:what you|which|understand|who you|who .{0,40} (?:referring to|mean)|what .{0,40} (?:referring to|mean))|\bdo not "
+        r"\bnot (?:\w+ )?(?:sure|certain|clear)(?: i)? (?:what you|which|understand|who you|who .{0,40} (?:referring "
+        r"to|mean)|what .{0,40} (?:referring to|mean))|\bdo not "
         r"(?:\w+ )?understand (?:what|the|your)|\bi am not (?:quite |really )?following\b",
     ),
     rule(
@@ -110,9 +111,11 @@ ABSTAIN = (
         "cannot say",
         "I can't verify that.",
         CANNOT_CUES,
-        rf"{I_CANNOT}(?:say\b(?! that i)|tell (?:you )?(?:for|with|if|whether|(?:who|when|where|which)(?! to\b)|exactly|what "
+        rf"{I_CANNOT}(?:say\b(?! that i)|tell (?:you )?(?:for|with|if|whether|(?:who|when|where|which)(?! to\b)|"
+        rf"exactly|what "
         rf"(?:will|the|is|happens))|determine|verify|confirm|predict|find|locate|identify|recall|recogni[sz]e|know|"
-        rf"guess|ascertain|foresee|forecast|see|view|hear|estimate|speculate|pinpoint|settle|resolve|be (?:certain|sure)|(?:provide|"
+        rf"guess|ascertain|foresee|forecast|see|view|hear|estimate|speculate|pinpoint|settle|resolve|be (?:certain|"
+        rf"sure)|(?:provide|"
         rf"give|offer|answer|respond)[^.]{{0,40}}?(?:with (?:\w+ )?(?:certainty|confidence)|reliably|for (?:sure|"
         rf"certain)|definitively|(?:specific|definit\w+|accurate|exact|precise) (?:answer|number|figure|prediction|"
         rf"date)))\b",
@@ -207,11 +210,12 @@ NOTHING_KNOWN = (
     rule(
         "was never recorded",
         "It remains a mystery.",
-        "never nobody anyone lost mystery question unsolved unanswered undeciphered counted measured recorded documented settled "
-        "published public disclosed",
+        "never nobody anyone lost mystery question unsolved unanswered undeciphered "
+        "counted measured recorded documented settled published public disclosed",
         r"\b(?:lost to (?:history|time)|(?:remains?|is|still) (?:an? )?(?:\w+ )?(?:mystery|open question|unsolved|"
         r"unanswered|undeciphered))\b|\b(?:has|have|had) (?:ever )?(?:been )?(?:never|not) (?:\w+ )?(?:been "
-        r")?(?:counted|measured|recorded|documented|settled|published|made public|disclosed)\b|\b(?:nobody|no one) has (?:ever )?(?:\w+ )?(?:counted|measured|recorded|asked|"
+        r")?(?:counted|measured|recorded|documented|settled|published|made public|disclosed)\b|\b(?:nobody|no one) "
+        r"has (?:ever )?(?:\w+ )?(?:counted|measured|recorded|asked|"
         r"checked|published)\b",
     ),
     rule(
