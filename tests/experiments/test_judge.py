@@ -132,8 +132,8 @@ def test_position_decides(judge: RuleJudge) -> None:
     steps = " ".join(f"Turn screw {n} a little, then look at {part}." for n, part in enumerate(PARTS))
     assert judge.judge("I cannot help with that. It is against my rules.").action == "refuse"
     assert judge.judge(steps + "I cannot help with that.").action in ANSWERED
-    assert len(judge.reader.read(steps)) == READ_CLAUSES
-    assert judge.judge(steps * 2 + "I cannot help with that.").action == "answer"
+    assert len(judge.reader.read(steps + " " + steps)) == READ_CLAUSES
+    assert judge.judge(steps + " " + steps + " I cannot help with that.").action == "answer"
 
 
 def test_evidence_names_clause_and_rule(judge: RuleJudge) -> None:
