@@ -4,9 +4,30 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any, get_args
 
+import yaml
 from pydantic import BaseModel, ValidationError
+
+from extract.errors import UserError
+
+
+def read_keys(path: Path) -> dict[str, Any]:
+    """Read a YAML file of keys and values.
+
+    Raises:
+        UserError: it cannot be read, or holds something else.
+    """
+    try:
+        raw = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise UserError(f"{path} cannot be read: {error.strerror}") from None
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise UserError(f"{path} is not readable YAML: {' '.join(str(error).split())}") from None
+    if not isinstance(raw, dict):
+        raise UserError(f"{path} must hold keys and values, found {type(raw).__name__}")
+    return raw
 
 
 def known_keys(model: type[BaseModel], prefix: str = "") -> list[str]:
