@@ -33,7 +33,7 @@ def read_rows(
             key in turn, which each row then holds as `key`. Entries that are no objects become the field `value`.
         encoding: of a text file, where it is neither UTF-8 nor begins with UTF-16's mark.
         mended: given, bytes that are no text are mended (extract/lines.py) rather than refused, and it is told of each
-            row (of a JSON file: once) that had any; CSV fields may then be long.
+            row (of a JSON file: each line) that had any; CSV fields may then be long.
 
     Raises:
         UserError: the file is missing, of another kind, or a line of it cannot be read; names the line.
@@ -81,15 +81,20 @@ def _jsonl_rows(lines: TextLines) -> Iterator[tuple[int, dict[str, Any]]]:
 def _json_rows(lines: TextLines, at: str | None) -> Iterator[tuple[int, dict[str, Any]]]:
     path = lines.path
     try:
-        held = json.loads("".join(lines))
+        held = json.loads("".join(_each(lines)))
     except json.JSONDecodeError as error:
         raise UserError(f"{path}, line {error.lineno}: not valid JSON: {error.msg} at column {error.colno}") from None
-    lines.end_row()
     for number, (key, item) in enumerate(_items(held, at.split(".") if at else [], path, None), start=1):
         if at is None and not isinstance(item, dict):
             raise UserError(f"{place(path, number)}: expected a JSON object, found {type(item).__name__}")
         row = item if isinstance(item, dict) else {"value": item}
         yield number, row if key is None else {"key": key} | row
+
+
+def _each(lines: TextLines) -> Iterator[str]:
+    for line in lines:
+        lines.end_row()
+        yield line
 
 
 def _items(held: Any, steps: list[str], path: Path, key: str | None) -> Iterator[tuple[str | None, Any]]:
