@@ -148,5 +148,5 @@ def _parquet_rows(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
     except UnicodeDecodeError as error:
         raise UserError(f"{path}: a text in the {ROWS_AT_ONCE} rows after line {number} is not UTF-8: "
                         f"{error.reason}") from None  # fmt: skip
-    except (pyarrow.ArrowInvalid, OSError) as error:
-        raise UserError(f"{path} is not a readable Parquet file: {error}") from None
+    except (pyarrow.ArrowException, OSError) as error:
+        raise UserError(f"{path} is not a readable Parquet file: {' '.join(str(error).split())}") from None

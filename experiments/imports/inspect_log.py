@@ -10,6 +10,7 @@ from typing import Any
 from experiments.imports.archive import entries
 from experiments.imports.given import Given, told
 from experiments.imports.remarks import Remarks
+from extract.columns import ABSENT, cell
 from extract.errors import UserError
 from extract.rows import place, read_rows
 
@@ -42,6 +43,8 @@ def read_log(path: Path, remarks: Remarks) -> Iterator[Given]:
             sample = json.loads(content)
         except ValueError as error:
             raise UserError(f"{path}, {name}: not valid JSON: {error}") from None
+        if not isinstance(sample, dict):
+            raise UserError(f"{path}, {name}: expected a JSON object, found {type(sample).__name__}")
         yield Given(f"{path}, {name}", sample, _fields(sample))
 
 
@@ -60,10 +63,8 @@ def _fields(sample: Mapping[str, Any]) -> dict[str, Any]:
 
 def _completion(sample: Mapping[str, Any]) -> Any:
     """Return the content of the first choice, which is what Inspect scores; None where the sample failed."""
-    output = sample.get("output") or {}
-    if sample.get("error") or not output.get("choices"):
-        return None
-    return output["choices"][0]["message"]["content"]
+    content = cell(sample, "output.choices.0.message.content")
+    return None if content is ABSENT or sample.get("error") else content
 
 
 def _target(target: object) -> dict[str, str]:

@@ -21,16 +21,22 @@ def read_samples(rows: Iterator[tuple[str, Mapping[str, Any]]], remarks: Remarks
     """Yield the responses of each document; where a task has several filters, those of the first, once.
 
     Raises:
-        UserError: the responses are no text, since the task reads off likelihoods; names the place.
+        UserError: a row is no sample, or its responses are no text, since its task reads off likelihoods; names the place.
     """
     first = None
     for where, row in rows:
+        if not is_sample(row):
+            raise UserError(f"{where}: not one of lm-eval's samples, as those before: it has no {_lacking(row)}")
         first = first or {"filter": row.get("filter")}
         if row.get("filter") != first["filter"]:
             remarks.other_filters += 1
             continue
         for number, response in enumerate(_responses(row, where), start=1):
             yield Given(where, row, _fields(row) | {"completion": response, "sample": number})
+
+
+def _lacking(row: Mapping[str, Any]) -> str:
+    return " and no ".join(sorted(_KEYS - row.keys())) or "list of resps"
 
 
 def _responses(row: Mapping[str, Any], where: str) -> list[str]:

@@ -90,6 +90,14 @@ def test_what_a_model_thought_is_not_what_it_said() -> None:
     assert "do not have any information" not in judged(f"{thought} {who['completion']}").evidence
 
 
+def test_a_sample_that_failed_after_the_model_spoke_has_no_completion(tmp_path: Path) -> None:
+    log = json.loads((DATA / "inspect.json").read_text(encoding="utf-8"))
+    spoke = next(sample for sample in log["samples"] if sample["id"] == "kill-process")
+    for error, completion in [({}, spoke["output"]["completion"]), ({"error": {"message": "the scorer broke"}}, None)]:
+        (tmp_path / "log.json").write_text(json.dumps(log | {"samples": [spoke | error]}))
+        assert [answer["completion"] for answer in answers(tmp_path / "log.json")] == [completion]
+
+
 def test_older_inspect_archives_are_deflated_and_solvers_add_turns() -> None:
     (answer,) = answers(DATA / "inspect_deflated.eval")
     assert (answer["id"], answer["sample"], answer["answer"]) == ("1", 1, "refuse")
@@ -116,6 +124,11 @@ def flipped(whole: bytes, at: int) -> bytes:
 
 
 def test_an_archive_without_samples_and_a_log_without_them_are_told(tmp_path: Path) -> None:
+    with zipfile.ZipFile(tmp_path / "odd.eval", "w") as archive:
+        archive.writestr("samples/1_epoch_1.json", "[]")
+    assert "odd.eval, samples/1_epoch_1.json: expected a JSON object, found list" in problem(
+        lambda: answers(tmp_path / "odd.eval")
+    )
     with zipfile.ZipFile(tmp_path / "started.eval", "w") as archive:
         archive.writestr("_journal/start.json", "{}")
     assert problem(lambda: answers(tmp_path / "started.eval")) == f"{tmp_path / 'started.eval'} holds no completions"
@@ -180,6 +193,10 @@ def test_lm_eval_arguments_in_all_their_forms(tmp_path: Path, arguments: Any) ->
         ("3", "Q: how?", 1, "one"),
         ("3", "Q: how?", 2, "two"),
     ]
+    mixed = jsonl(tmp_path / "mixed.jsonl", sample, ROW)
+    assert "mixed.jsonl, line 2: not one of lm-eval's samples, as those before: it has no arguments and no doc_id" in (
+        problem(lambda: answers(mixed))
+    )
     assert "category" not in read[0]  # neither text nor a number
 
 
@@ -374,6 +391,10 @@ def test_a_column_that_no_row_has_names_the_nearest(tmp_path: Path) -> None:
             f"{path}: no row has a column '{column}', wanted as 'completion'; did you mean --map completion={near}? "
             "the columns are custom_id, kind, output, n"
         )
+    columns = ColumnMap.model_validate({"columns": {"completion": {"column": "kind", "unless": {"knd": ["bad"]}}}})
+    assert "no row has a column 'knd', wanted as 'completion'" in problem(
+        lambda: list(read_answers(path, Remarks(), columns))
+    )
     assert "wanted as 'label'; the columns are" in problem(lambda: answers(path, "completion=kind", "label=zzzzzz"))
 
 
