@@ -17,17 +17,8 @@ from extract.errors import UserError
 from extract.keys import explain, read_keys
 
 ROW_NUMBER = "#"  # the column of the row's number in its file, unless there is one of that name
-_LIKELY = (
-    "completion",
-    "response",
-    "output",
-    "generation",
-    "generated",
-    "prediction",
-    "reply",
-    "answer",
-    "result",
-)  # in a column's name
+# words that speak for a column, the surest first
+_LIKELY = ("completion", "response", "output", "generation", "generated", "prediction", "reply", "answer", "result")
 _INNER = ("content", "text")  # under which chat formats keep what was said
 _LOOKED_AT = 2000  # nested columns of a row
 _LISTED = 30
@@ -42,7 +33,7 @@ class ColumnMap(Mapped):
     @property
     def sources(self) -> dict[str, Column | Value]:
         """Where each field that it names comes from."""
-        return {**self.constants, **self.columns}
+        return {**self.columns, **self.constants}
 
 
 def read_column_map(options: Sequence[str] = (), file: Path | None = None) -> ColumnMap:
@@ -90,6 +81,7 @@ def refuse_absent_columns(path: Path, rows: Iterable[Given], columns: ColumnMap)
         if name != ROW_NUMBER
     }
     looked_at: dict[str, Any] = {}
+    there: dict[str, None] = {}
     answered = "completion" in columns.sources
     for given in rows:
         wanted = {name: field for name, field in wanted.items() if cell(given.columns, name) is ABSENT}
@@ -98,15 +90,15 @@ def refuse_absent_columns(path: Path, rows: Iterable[Given], columns: ColumnMap)
             return
         if len(looked_at) < _LOOKED_AT:
             looked_at |= dict(islice(_nested(given.columns), _LOOKED_AT))
+            there |= dict.fromkeys(given.columns)
     if not looked_at:
         raise UserError(f"{path} holds no completions")
-    there = [name for name in looked_at if "." not in name]
     if wanted:
         name, field = next(iter(wanted.items()))
         near = difflib.get_close_matches(name, looked_at, n=1)
         hint = f"did you mean --map {field}={near[0]}? " if near else ""
-        raise UserError(f"{path}: no row has a column {name!r}, wanted as {field!r}; {hint}{listed(there)}")
-    raise UserError(f"{path}: no row has a field 'completion'; {_remedy(looked_at)}; {listed(there)}")
+        raise UserError(f"{path}: no row has a column {name!r}, wanted as {field!r}; {hint}{listed([*there])}")
+    raise UserError(f"{path}: no row has a field 'completion'; {_remedy(looked_at)}; {listed([*there])}")
 
 
 def listed(names: Sequence[str]) -> str:

@@ -21,7 +21,7 @@ def read_samples(rows: Iterator[tuple[str, Mapping[str, Any]]], remarks: Remarks
     """Yield the responses of each document; where a task has several filters, those of the first, once.
 
     Raises:
-        UserError: a row is no sample, or its responses are no text, since its task reads off likelihoods; names the place.
+        UserError: a row is no sample, or its responses are likelihoods and no text; names the place.
     """
     first = None
     for where, row in rows:

@@ -289,6 +289,8 @@ def test_columns_are_mapped_and_reach_into_objects_and_lists(tmp_path: Path) -> 
 def test_a_column_with_points_in_its_name_is_that_column(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text("id,model.output\na,flat\n")
     assert answers(tmp_path / "a.csv", "completion=model.output")[0]["completion"] == "flat"
+    said = problem(lambda: answers(tmp_path / "a.csv"))
+    assert said.endswith("; say --map completion=model.output; the columns are id, model.output")
 
 
 def test_rows_may_be_numbered(tmp_path: Path) -> None:
