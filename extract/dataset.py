@@ -7,7 +7,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from extract.description import Column, Description, Part, Value, as_text, describe
+from extract.columns import ABSENT, Column, Counts, Value, cell, field_value
+from extract.description import Description, Part, describe
 from extract.errors import UserError
 from extract.prompts import Prompt, make_prompt
 from extract.rows import place, read_rows
@@ -86,10 +87,10 @@ def _prompts(dataset: Description, part_name: str, rows: Rows) -> Iterator[tuple
     part = dataset.parts[part_name]
     sources = dataset.fields(part)
     _refuse_unknown_columns(dataset, sources, rows)
-    counts: Counter[tuple[str, str]] = Counter()
+    counts: Counts = Counter()
     seen: set[tuple[str, str]] = set()
     for number, (where, row) in enumerate(rows, start=1):
-        fields = {name: _value(name, source, row, where, counts) for name, source in sources.items()}
+        fields = {name: field_value(name, source, row, where, counts) for name, source in sources.items()}
         if not isinstance(sources.get("id"), Column):
             fields["id"] = f"{part_name}/{number}"
         for name in ("id", "pair"):  # two sets may number theirs alike
@@ -102,39 +103,10 @@ def _prompts(dataset: Description, part_name: str, rows: Rows) -> Iterator[tuple
 
 
 def _refuse_unknown_columns(dataset: Description, sources: Mapping[str, Column | Value], rows: Rows) -> None:
-    there = {column for _, row in rows for column in row}
     for field, source in sources.items():
         wanted = (source.column, *source.unless) if isinstance(source, Column) else ()
         for column in wanted:
-            if rows and column not in there:
+            if rows and all(cell(row, column) is ABSENT for _, row in rows):
+                there = {name for _, row in rows for name in row}
                 raise UserError(f"{rows[0][0]}: no column {column!r}, which {dataset.name} reads as {field!r}; "
                                 f"the columns are {', '.join(sorted(there))}")  # fmt: skip
-
-
-def _value(
-    field: str, source: Column | Value, row: Mapping[str, Any], where: str, counts: Counter[tuple[str, str]]
-) -> Any:
-    if not isinstance(source, Column):
-        return source
-    if any(as_text(row.get(column)) in values for column, values in source.unless.items()):
-        return None
-    value = _lone(row.get(source.column), source, where) if source.single else row.get(source.column)
-    value = value.strip() if isinstance(value, str) and field != "text" else value
-    if value is None or value == "":
-        return None
-    told = as_text(value)
-    counts[field, told] += 1
-    if source.map is not None:
-        if told not in source.map:
-            raise UserError(f"{where}: column {source.column!r} is {told!r}, which the map of {field!r} does not name; "
-                            f"it names {', '.join(source.map)}")  # fmt: skip
-        value = source.map[told]
-    return f"{value}/{counts[field, told]}" if source.numbered and value is not None else value
-
-
-def _lone(value: Any, source: Column, where: str) -> Any:
-    if value is None:
-        return None
-    if not isinstance(value, list | tuple):
-        raise UserError(f"{where}: column {source.column!r} is {type(value).__name__}; `single` is for lists")
-    return value[0] if len(value) == 1 else None

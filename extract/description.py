@@ -7,69 +7,27 @@ are the models below. Reads no data: extract/dataset.py does.
 
 from __future__ import annotations
 
-import difflib
 from pathlib import Path
-from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+from pydantic import Field, ValidationError
 
+from extract.columns import Column, Mapped, Strict, Value
 from extract.errors import UserError
 from extract.keys import explain
-from extract.prompts import OPTIONAL, Label
+from extract.prompts import Label
 from extract.yaml_file import read_yaml
 
 KNOWN = Path(__file__).resolve().parent.parent / "configs" / "datasets"
-FIELDS = ("id", "text", "messages", "label", "right_action", *OPTIONAL)
-Value = str | tuple[str, ...] | None
 
 
-class _Strict(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-
-class Column(_Strict):
-    """A field that is read from a column. `text: question` is short for `text: {column: question}`."""
-
-    column: str
-    map: dict[str, Value] | None = None  # their value: ours, or null for none; a value that is not named is refused
-    single: bool = False  # the column holds lists: take the entry of those that hold exactly one, else nothing
-    numbered: bool = False  # add the row's number among those of equal value, so that the i-th of each kind align
-    unless: dict[str, tuple[str, ...]] = {}  # nothing where another column has one of these values
-
-    @model_validator(mode="before")
-    @classmethod
-    def _written_short(cls, given: Any) -> Any:
-        return {"column": given} if isinstance(given, str) else given
-
-    @field_validator("map", mode="before")
-    @classmethod
-    def _keys_as_text(cls, given: Any) -> Any:
-        return {as_text(key): value for key, value in given.items()} if isinstance(given, dict) else given
-
-
-class Split(_Strict):
+class Split(Strict):
     """Where a part stands in the set's hub repository."""
 
     config: str | None = None
     split: str
 
 
-class _Mapped(_Strict):
-    columns: dict[str, Column] = {}  # our field: their column
-    constants: dict[str, Value] = {}  # our field: the same value for all
-
-    @field_validator("columns", "constants")
-    @classmethod
-    def _fields_exist(cls, given: dict[str, Any]) -> dict[str, Any]:
-        for name in given:
-            if name not in FIELDS:
-                near = difflib.get_close_matches(name, FIELDS, n=1)
-                raise ValueError(f"no such field: {name}; " + (f"did you mean {near[0]}?" if near else
-                                 f"a prompt has {', '.join(FIELDS)}"))  # fmt: skip
-        return given
-
-
-class Part(_Mapped):
+class Part(Mapped):
     """Rows that are mapped alike; its columns and constants go before the set's."""
 
     file: str  # its name in the set's directory
@@ -77,10 +35,10 @@ class Part(_Mapped):
     at: str = ""  # where the rows stand in a JSON file: keys joined by points, `*` for every key (extract/rows.py)
     hub: Split | None = None  # a part without it is read from files only
     distinct: bool = False  # leave out a prompt that an earlier row of the part gives with the same label
-    rows: dict[Label, int] = {}  # how many prompts of each label the published file gives
+    rows: dict[Label, int] = Field(default_factory=dict)  # how many prompts of each label the published file gives
 
 
-class Description(_Mapped):
+class Description(Mapped):
     """A public set. Ids and pairs get its name before them; `source` is its name."""
 
     name: str  # the YAML file's name
@@ -102,11 +60,6 @@ class Description(_Mapped):
             for label, count in part.rows.items():
                 total[label] = total.get(label, 0) + count
         return total
-
-
-def as_text(value: object) -> str:
-    """Write a cell as the key of a map: truth values as YAML and JSON do."""
-    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def known_datasets() -> list[str]:

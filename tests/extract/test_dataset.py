@@ -360,6 +360,14 @@ def test_the_hub_out_of_reach_names_the_url_and_the_way_round(monkeypatch: pytes
     )
 
 
+def test_a_column_reaches_into_objects_and_lists_unless_one_has_its_name(tmp_path: Path) -> None:
+    rows = [{"q": {"turns": ["one?", "two?"]}, "a.b": "x"}, {"q": {"turns": ["three?"]}, "a": {"b": "y"}}]
+    name = one(tmp_path, rows, {"text": "q.turns.0", "category": "a.b"}, {"label": "benign"})
+    assert [(p.text, p.category) for p in load_dataset(name, tmp_path)] == [("one?", "x"), ("three?", "y")]
+    name = one(tmp_path, rows, {"text": "q.turns.2"}, {"label": "benign"})
+    assert "no column 'q.turns.2', which mine reads as 'text'; the columns are a, a.b, q" in problem(name, tmp_path)
+
+
 # Mistakes.
 
 

@@ -1,0 +1,29 @@
+"""What was amiss in a file of completions, and read all the same: counted, to be told and written down."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from extract.lines import Mending
+
+
+@dataclass
+class Remarks:
+    """Counts of rows. Of a JSON file, which has no rows before it is read, lines with broken bytes are counted."""
+
+    windows_1252: int = 0  # held bytes that are not UTF-8, which were read as Windows-1252
+    replaced: int = 0  # held what is no character in any way, which became U+FFFD
+    other_filters: int = 0  # gave the same responses a second time, under another filter, and were left out
+
+    def mended(self, how: Mending) -> None:
+        """Count a row in which something was mended."""
+        setattr(self, how, getattr(self, how) + 1)
+
+    def sentences(self) -> list[str]:
+        """Tell what is to be told, for people."""
+        told = {
+            "bytes that are not UTF-8 were read as Windows-1252 (name it if it is another) in": self.windows_1252,
+            "characters that are no valid Unicode became U+FFFD in": self.replaced,
+            "responses that are repeated under another filter were left out in": self.other_filters,
+        }
+        return [f"{what} {count} row{'s' if count > 1 else ''}" for what, count in told.items() if count]

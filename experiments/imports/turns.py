@@ -1,0 +1,63 @@
+"""Turns of a conversation as chat formats write them: content that is text, or a list of parts some of which are."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from extract.errors import UserError
+
+_SPOKEN = ("text", "output_text", "input_text", "refusal")  # other parts are thoughts, tools and pictures
+
+
+def said(content: object) -> str | None:
+    """Return what a content says aloud, without its thoughts; None if it is neither text nor a list of parts."""
+    if content is None or isinstance(content, str):
+        return content or ""
+    if not isinstance(content, list | tuple):
+        return None
+    parts = [_part(part) for part in content]
+    return None if None in parts else "\n".join(text for text, aloud in filter(None, parts) if aloud)
+
+
+def _part(part: object) -> tuple[str, bool] | None:
+    """Return a part's text and whether it is said aloud; None if it is no part of a content."""
+    if not isinstance(part, Mapping) or not isinstance(part.get("type"), str):
+        return None
+    text = part.get("refusal") if part["type"] == "refusal" else part.get("text")
+    return (text, True) if part["type"] in _SPOKEN and isinstance(text, str) else ("", False)
+
+
+def turns(given: object, where: str) -> list[dict[str, str]]:
+    """Return messages as `role` and `content` alone; a table holds a list as JSON text.
+
+    Raises:
+        UserError: they are no list of messages; names the place.
+    """
+    held = _loaded(given)
+    if not isinstance(held, list | tuple):
+        raise UserError(f"{where}: field 'messages' is {type(given).__name__}; expected a list of {{role, content}}")
+    return [_turn(message, where) for message in held]
+
+
+def _loaded(given: object) -> Any:
+    try:
+        return json.loads(given) if isinstance(given, str) else given
+    except json.JSONDecodeError:
+        return None
+
+
+def _turn(message: object, where: str) -> dict[str, str]:
+    role = message.get("role") if isinstance(message, Mapping) else None
+    content = said(message.get("content")) if isinstance(message, Mapping) else None
+    if not isinstance(role, str) or content is None:
+        raise UserError(f"{where}: field 'messages': each needs a role, and a content that is text or a list of parts")
+    return {"role": role, "content": content}
+
+
+def is_transcript(given: object) -> bool:
+    """Say whether messages end with the assistant's turn."""
+    held = _loaded(given)
+    last = held[-1] if isinstance(held, list | tuple) and held else None
+    return isinstance(last, Mapping) and last.get("role") == "assistant"
