@@ -126,7 +126,7 @@ def load_config(path: Path, overrides: Sequence[str] = ()) -> RunConfig:
     Raises:
         UserError: the file is missing or malformed, or a key or value does not fit; names it and the remedy.
     """
-    raw = _read(beside_packages(path))
+    raw = read_yaml(beside_packages(path))
     for override in overrides:
         key, equals, value = override.partition("=")
         if not equals or not key:
@@ -144,7 +144,12 @@ def beside_packages(path: Path) -> Path:
     return shipped if not path.exists() and not path.is_absolute() and shipped.exists() else path
 
 
-def _read(path: Path) -> dict[str, Any]:
+def read_yaml(path: Path) -> dict[str, Any]:
+    """Read a YAML file of keys and values.
+
+    Raises:
+        UserError: there is no such file, or it holds something else.
+    """
     try:
         raw = yaml.safe_load(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
