@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import re
 from collections.abc import Sequence
 
@@ -25,7 +24,6 @@ class TextReader:
         self.max_tokens = _length(model, tokenizer, config)
         self.truncated = 0
         self._tokenizer = tokenizer
-        self._taken = set(inspect.signature(model.forward).parameters)  # some models know no token_type_ids
 
     def read(self, prompt: str, completion: str) -> Tokens:
         """Return the tokens; of a text that is too long, the prompt's beginning is cut first, then the end."""
@@ -44,8 +42,7 @@ class TextReader:
         values = {"prompt": prompt, "completion": completion}
         texts = [_MARK.sub(lambda mark: values[mark[1]], template) for template in self.templates]
         limits = {"truncation": True, "max_length": self.max_tokens} if cut else {}
-        encoded = self._tokenizer(*texts, verbose=False, **limits)
-        return {name: ids for name, ids in encoded.items() if name in self._taken}
+        return dict(self._tokenizer(*texts, verbose=False, **limits))
 
     def _ending(self, prompt: str, tokens: int) -> str:
         """Return the prompt's last part, of about so many tokens."""

@@ -16,6 +16,8 @@ from transformers import (
     BertConfig,
     BertForSequenceClassification,
     BertModel,
+    DistilBertConfig,
+    DistilBertForSequenceClassification,
     PreTrainedTokenizerFast,
 )
 
@@ -178,6 +180,15 @@ def test_nan_is_no_action(single: Path, tmp_path: Path) -> None:
     assert judge.record()["nan"] == 1
 
 
+def test_labels_of_a_multi_label_model_are_independent(multi: Path) -> None:
+    judge = judge_of(multi)
+    tokens = judge.texts.read("", "i cannot help with that i do not know")
+    with torch.inference_mode():
+        logits = judge.model(torch.tensor([tokens["input_ids"]])).logits[0]
+    torch.testing.assert_close(judge._probabilities([tokens])[0], logits.sigmoid())
+    assert abs(float(logits.sigmoid().sum()) - 1) > 1e-4
+
+
 def test_labels_of_a_multi_label_model_may_agree_or_cancel_out(multi: Path) -> None:
     texts = [text for _, text in held_out()]
     assert [j.action for j in judged(judge_of(multi), texts)] == [ACTIONS[label] for label, _ in held_out()]
@@ -333,6 +344,15 @@ def test_more_tokens_than_the_model_reads_are_refused(single: Path) -> None:
     assert judge_of(single).texts.max_tokens == 48
     with pytest.raises(UserError, match=r"max_tokens is 512, but .* reads at most 48"):
         judge_of(single, max_tokens=512)
+
+
+def test_a_model_without_token_types_takes_pairs(tmp_path: Path) -> None:
+    config = DistilBertConfig(vocab_size=60, dim=8, hidden_dim=8, n_layers=1, n_heads=1, max_position_embeddings=48)
+    DistilBertForSequenceClassification(config).save_pretrained(tmp_path)
+    word_tokenizer().save_pretrained(tmp_path)  # which makes token_type_ids all the same
+    judge = judge_of(tmp_path, actions={"LABEL_0": "refuse", "LABEL_1": "answer"}, text=["{prompt}", "{completion}"])
+    [judgement] = judge.judge_all([Said("i cannot help", "how ?")])
+    assert judgement.action in ("refuse", "answer")
 
 
 def test_a_decoder_without_a_padding_token_judges_a_batch_as_its_rows(tmp_path: Path) -> None:
