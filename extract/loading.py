@@ -1,4 +1,4 @@
-"""Open a chat model from a directory or the Hugging Face hub, with the defaults a GPU user expects."""
+"""Open a chat model or a text classifier from a directory or the hub, with the defaults a GPU user expects."""
 
 from __future__ import annotations
 
@@ -13,8 +13,10 @@ from huggingface_hub.utils import validate_repo_id
 from transformers import (
     AutoConfig,
     AutoModelForCausalLM,
+    AutoModelForSequenceClassification,
     AutoTokenizer,
     PretrainedConfig,
+    PreTrainedModel,
     PreTrainedTokenizerBase,
 )
 
@@ -47,21 +49,53 @@ def load_model(
         UserError: the model is not there, not reachable, gated, or not a causal language model with a chat template.
     """
     _, tokenizer = load_tokenizer(name, revision=revision, template=template)
-    where, kind = _place(device), _dtype(dtype, device)
+    model = _load_weights(AutoModelForCausalLM, name, revision, dtype, device)
+    return ChatModel(model, tokenizer, name=name, revision=_loaded_revision(model, revision), backend=backend)
+
+
+def load_classifier(
+    name: str, *, revision: str | None = None, device: str = "auto"
+) -> tuple[PreTrainedModel, PreTrainedTokenizerBase, str]:
+    """Load a text classifier and its tokenizer, both ready for padded batches; return them and the revision.
+
+    `auto` means one GPU with bfloat16 where there is one; else the CPU in float32. Texts are padded and cut on the
+    right, whatever the tokenizer was saved with: without explicit positions, padding on the left would move them.
+
+    Raises:
+        UserError: as for `load_model`; also where the weights hold no classifier, such as a plain language model's.
+    """
+    device = "cuda" if device == "auto" and torch.cuda.is_available() else device
     with _explained(name, revision):
-        model, info = AutoModelForCausalLM.from_pretrained(
+        tokenizer = AutoTokenizer.from_pretrained(
+            resolve(name), padding_side="right", truncation_side="right", revision=revision, trust_remote_code=False
+        )
+    model = _load_weights(AutoModelForSequenceClassification, name, revision, "auto", device)
+    if tokenizer.pad_token is None:  # as with many decoders
+        tokenizer.pad_token = tokenizer.eos_token or tokenizer.unk_token
+    if tokenizer.pad_token_id is None:
+        raise UserError(f"{name}: its tokenizer has no token to pad with; set pad_token in its tokenizer_config.json")
+    model.config.pad_token_id = tokenizer.pad_token_id  # by which decoders find the last token of a row
+    return model.eval(), tokenizer, _loaded_revision(model, revision)
+
+
+def _load_weights(auto: Any, name: str, revision: str | None, dtype: DType, device: str) -> PreTrainedModel:
+    with _explained(name, revision):
+        model, info = auto.from_pretrained(
             resolve(name),
-            dtype=kind,
+            dtype=_dtype(dtype, device),
             use_safetensors=True,
             output_loading_info=True,
             revision=revision,
             trust_remote_code=False,
-            **where,
+            **_place(device),
         )
     if missing := sorted(info["missing_keys"]):  # transformers would leave these at random values
         raise UserError(f"{name} does not hold a loadable model: its weights lack {missing[0]} ({len(missing)} in all)")
-    loaded = str(getattr(model.config, "_commit_hash", None) or revision or "")
-    return ChatModel(model, tokenizer, name=name, revision=loaded, backend=backend)
+    return model
+
+
+def _loaded_revision(model: PreTrainedModel, revision: str | None) -> str:
+    return str(getattr(model.config, "_commit_hash", None) or revision or "")
 
 
 def load_tokenizer(

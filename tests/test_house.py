@@ -35,6 +35,8 @@ def test_the_shipped_organism_and_configurations_are_in(wheel: list[str]) -> Non
     assert wanted | {
         "configs/quickstart.yaml",
         "configs/datasets/xstest.yaml",
+        "configs/judges/endpoint.yaml",
+        "configs/judges/rubric.md",
         "organisms/specs/two-knobs.yaml",
     } <= set(wheel)
 

@@ -1,10 +1,13 @@
 """The command line, called in this process."""
 
 import sys
+from pathlib import Path
 
 import pytest
 
 from experiments.cli import main
+
+sys.path.append(str(Path(__file__).parent))  # for chat_server
 
 
 @pytest.fixture
