@@ -11,11 +11,13 @@ import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, fields
+from itertools import product
 from typing import Any, Literal
 
 from experiments.case import Case
 from experiments.fields import FIELDS
 from extract.errors import UserError
+from extract.prompts import RIGHT_ACTIONS
 
 _CASE = tuple(f.name for f in fields(Case))
 _COLUMNS = (
@@ -96,6 +98,19 @@ class Ledger:
     def has(self, identifier: str) -> bool:
         """Say whether a completion of this prompt was entered."""
         return bool(self.query("1", "id = ?", "LIMIT 1", (identifier,)))
+
+
+def shared_groups(connection: sqlite3.Connection, source: str) -> dict[tuple[str, str], float]:
+    """Return how groups hold the right actions: for two of them, the sum over groups of the product of their rows.
+
+    Args:
+        source: what to select from, with columns `right_action` and `grp`.
+    """
+    rows = ", ".join(f"TOTAL(right_action = '{action}') AS n{i}" for i, action in enumerate(RIGHT_ACTIONS))
+    pairs = list(product(enumerate(RIGHT_ACTIONS), repeat=2))
+    products = ", ".join(f"TOTAL(n{i} * n{j})" for (i, _), (j, _) in pairs)
+    found = connection.execute(f"SELECT {products} FROM (SELECT {rows} FROM {source} GROUP BY grp)").fetchone()
+    return {(c, d): total for ((_, c), (_, d)), total in zip(pairs, found, strict=True) if total}
 
 
 def _digest(text: str) -> int:
