@@ -42,8 +42,8 @@ def merged(measured: Mapping[Field, float], judged: Mapping[str, float]) -> dict
 
 
 def _meant(case: Case) -> str | None:
-    """Return what is known of the asker's intent. An uncertain question has the intent it says, or an unknown one."""
-    return case.intent or (case.label if case.label in ("benign", "harmful") else None)
+    """Return what is known of the asker's intent; an uncertain question has an unknown one, unless it says so."""
+    return next((said for said in (case.intent, case.label) if said in ("benign", "harmful")), None)
 
 
 def _intent(case: Case, action: str) -> float | None:

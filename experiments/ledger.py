@@ -19,10 +19,11 @@ from experiments.fields import FIELDS
 from extract.errors import UserError
 from extract.prompts import RIGHT_ACTIONS
 
-_CASE = tuple(f.name for f in fields(Case))
+_CASE = tuple(f.name for f in fields(Case) if f.name != "messages")
 _COLUMNS = (
     "given",
     "sample",
+    "nth",
     "digest",
     "counted",
     *("grp" if name == "group" else name for name in _CASE),
@@ -35,13 +36,13 @@ Seen = Literal["new", "repeated", "conflicting"]
 
 @dataclass(frozen=True)
 class Entry:
-    """One judged completion. `sample` tells apart several completions of one prompt."""
+    """One judged completion; what it said is None in a scored file. `sample` tells apart several of one prompt."""
 
     case: Case
     action: str | None
     evidence: str
     sample: str = ""
-    completion: str = ""
+    completion: str | None = None
     fields: Mapping[str, float | None] | None = None
 
 
@@ -68,26 +69,50 @@ class Ledger:
         self.connection = connection
         self.name = name
         connection.execute(f"CREATE TABLE {name} ({', '.join(_COLUMNS)})")
-        connection.execute(f"CREATE INDEX {name}_id ON {name} (id, given)")
+        connection.execute(f"CREATE INDEX {name}_id ON {name} (id, sample)")
+        # of entries after the first of their name only, so that these cost nothing where names are unique, and looking
+        # one up stays cheap where a million entries have one name
+        connection.execute(f"CREATE INDEX {name}_later ON {name} (id, given, digest) WHERE nth > 1")
+        connection.execute(f"CREATE INDEX {name}_nth ON {name} (id, given, nth) WHERE nth > 1")
         self._insert = f"INSERT INTO {name} VALUES ({', '.join('?' * len(_COLUMNS))})"
 
-    def add(self, entry: Entry) -> Seen:
+    def add(self, entry: Entry) -> tuple[Seen, str]:
         """Enter a completion; say whether its id (and sample) was there already, with the same words or others.
 
-        Others under one id count as further samples of it: which of them is meant cannot be known.
+        Others under one id count as further samples of it, since which of them is meant cannot be known.
+
+        Returns:
+            Also the sample that it counts as: its own, or a numbered one.
         """
-        digest, case = _digest(entry.completion), entry.case
-        earlier = self.connection.execute(
-            f"SELECT digest FROM {self.name} WHERE id = ? AND given = ?", (case.id, entry.sample)
-        ).fetchall()
-        seen: Seen = "new" if not earlier else "repeated" if (digest,) in earlier else "conflicting"
-        sample = entry.sample if seen == "new" else f"{entry.sample}#{len(earlier) + 1}"
+        case = entry.case
         about = [getattr(case, name) for name in _CASE]
         about[_CASE.index("acceptable")] = "|".join(case.acceptable)
+        said = (entry.action, entry.evidence) if entry.completion is None else entry.completion
+        digest = _digest(repr((said, about)))
+        seen, sample, nth = self._place(case.id, entry.sample, digest)
         scored = [(entry.fields or {}).get(name) for name in FIELDS]
-        row = (entry.sample, sample, digest, seen != "repeated", *about, entry.action, entry.evidence, *scored)
+        row = (entry.sample, sample, nth, digest, seen != "repeated", *about, entry.action, entry.evidence, *scored)
         self.connection.execute(self._insert, row)
-        return seen
+        return seen, sample
+
+    def _place(self, identifier: str, given: str, digest: int) -> tuple[Seen, str, int]:
+        first = self._find("digest", "id = ? AND sample = ? AND counted", identifier, given)
+        if first is None:
+            return "new", given, 1
+        if first == digest or self._find(
+            "1", "id = ? AND given = ? AND digest = ? AND nth > 1", identifier, given, digest
+        ):
+            return "repeated", given, 0
+        nth = self._find("MAX(nth)", "id = ? AND given = ? AND nth > 1", identifier, given) or 1
+        while True:
+            nth += 1
+            sample = f"{given}#{nth}"
+            if self._find("1", "id = ? AND sample = ?", identifier, sample) is None:
+                return "conflicting", sample, nth
+
+    def _find(self, what: str, where: str, *given: object) -> Any:
+        found = self.connection.execute(f"SELECT {what} FROM {self.name} WHERE {where} LIMIT 1", given).fetchone()
+        return None if found is None else found[0]
 
     def query(self, what: str, where: str = "TRUE", then: str = "", given: Sequence[Any] = ()) -> list[Any]:
         """Select from the entries that count."""

@@ -8,13 +8,13 @@ from __future__ import annotations
 import json
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 from experiments.actions import ACTIONS, Action
-from experiments.case import Case, case_of_row
+from experiments.case import Case, case_of_row, identifier_of, place_of, plain, sample_of
 from experiments.fields import measure, merged
 from experiments.judges import Judge, Judgement, Said
 from experiments.judges.rules import RuleJudge
@@ -129,10 +129,10 @@ def score_completions(
     with workspace() as connection, scored_files(out, parquet=parquet) as write:
         ledger = Ledger(connection)
         for entry in _entries(rows, cases, judge, credits, intake):
-            seen = ledger.add(entry)
+            seen, sample = ledger.add(entry)
             if seen != "new":
                 intake.note(f"{seen} id", entry.case.id)
-            write(entry, seen == "repeated")
+            write(replace(entry, sample=sample), seen == "repeated")
             advance(1)
         for identifier in cases:
             if not ledger.has(identifier):
@@ -157,10 +157,10 @@ def _entries(
     def said() -> Iterator[Said]:
         for row in rows:
             case = _case(row, cases, intake)
-            completion, sample = row.get("completion"), row.get("sample")
+            completion = _completion(row)
             _note_nothing(completion, case, intake)
-            waiting.append((case, "" if sample is None else str(sample), completion))
-            yield Said(completion or "", case.text, tuple(row.get("messages") or ()))
+            waiting.append((case, sample_of(row), completion))
+            yield Said(completion or "", case.text, case.messages)
 
     for judgement in judge.judge_all(said()):
         case, sample, completion = waiting.popleft()
@@ -169,20 +169,30 @@ def _entries(
         did: Action | None = judgement.action
         credit = table(case.right_action, case.acceptable)[did] if did and case.right_action else None
         fields = merged(measure(case, did, completion or "", credit), judgement.fields)
-        yield Entry(case, did, judgement.evidence, sample, completion or "", fields)
+        yield Entry(case, did, plain(judgement.evidence), sample, completion, fields)
 
 
 def _case(row: Mapping[str, Any], cases: Mapping[str, Case], intake: Intake) -> Case:
-    identifier = str(row["id"])
+    if not cases:
+        case = case_of_row(row)
+        if case.label is None:
+            intake.note("without label", case.id)
+        return case
+    identifier = identifier_of(row)
     if identifier in cases:
         return cases[identifier]
-    if cases:
-        intake.note("unknown id", identifier)
-        return case_of_row({"id": identifier, "text": row.get("text")})
-    case = case_of_row(row)
-    if case.label is None:
-        intake.note("without label", identifier)
-    return case
+    intake.note("unknown id", identifier)
+    return case_of_row({"id": identifier, "text": row.get("text"), "messages": row.get("messages")})
+
+
+def _completion(row: Mapping[str, Any]) -> str | None:
+    value = row.get("completion")
+    if value is None or value != value:
+        return None
+    if isinstance(value, bool) or not isinstance(value, str | int | float):
+        raise UserError(f"{place_of(row)}: field 'completion' is {type(value).__name__}; expected text, or null where "
+                        "there is none")  # fmt: skip
+    return str(value)
 
 
 def _note_nothing(completion: str | None, case: Case, intake: Intake) -> None:
