@@ -127,4 +127,4 @@ def compare(
 def _print_json(record: Any) -> None:
     import json
 
-    typer.echo(json.dumps(record, indent=1))
+    typer.echo(json.dumps(record, indent=1, allow_nan=False))

@@ -73,10 +73,14 @@ def write_comparison(record: dict[str, Any], out: Path) -> None:
         raise unwritable(out, error) from None
     brief = record | {"comparisons": [{k: v for k, v in one.items() if k != "flips"} for one in record["comparisons"]]}
     flips = [{"run": one["run"]} | flip for one in record["comparisons"] for flip in one["flips"]]
-    lines = "".join(json.dumps(flip, ensure_ascii=False) + "\n" for flip in flips)
-    for name, text in (("comparison.json", json.dumps(brief, indent=1) + "\n"), ("flips.jsonl", lines)):
-        with written_whole(out / name, out / f"{name}.partial") as sink:
-            sink.write(text.encode("utf-8", "replace"))
+    with (
+        written_whole(out / "comparison.json", out / "comparison.json.partial") as sink,
+        written_whole(out / "flips.jsonl", out / "flips.jsonl.partial") as lines,
+    ):
+        for flip in flips:
+            lines.write((json.dumps(flip, ensure_ascii=False) + "\n").encode())
+            lines.check()
+        sink.write((json.dumps(brief, indent=1, allow_nan=False) + "\n").encode())
 
 
 def _described(ledger: Ledger, path: Path, credits: Adjacency) -> dict[str, Any]:

@@ -37,8 +37,9 @@ def measure(case: Case, action: str | None, completion: str, credit: float | Non
 
 
 def merged(measured: Mapping[Field, float], judged: Mapping[str, float]) -> dict[str, float | None]:
-    """Return all five fields: as measured, else as the judge scored them, else None."""
-    return {name: measured.get(name, judged.get(name)) for name in FIELDS}
+    """Return all five fields: as measured, else as the judge scored them, else None (also where it says NaN)."""
+    found = {name: measured.get(name, judged.get(name)) for name in FIELDS}
+    return {name: None if value is None or value != value else value for name, value in found.items()}
 
 
 def _meant(case: Case) -> str | None:

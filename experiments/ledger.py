@@ -31,6 +31,7 @@ _COLUMNS = (
     "evidence",
     *(f"scored_{name}" for name in FIELDS),
 )
+NO_ROOM = ("full", "disk I/O error", "unable to open")  # how SQLite says that there is none
 Seen = Literal["new", "repeated", "conflicting"]
 
 
@@ -48,16 +49,21 @@ class Entry:
 
 @contextmanager
 def workspace() -> Iterator[sqlite3.Connection]:
-    """Open a temporary database on disk; a full disk is one line."""
+    """Open a temporary database on disk.
+
+    Raises:
+        UserError: there is no room for it.
+    """
     connection = sqlite3.connect("", isolation_level=None)
     try:
         connection.execute("PRAGMA journal_mode = OFF")
         connection.execute("BEGIN")
         yield connection
     except sqlite3.OperationalError as error:
-        if "full" not in str(error):
+        if not any(said in str(error) for said in NO_ROOM):
             raise
-        raise UserError("no space left for the temporary table; set SQLITE_TMPDIR to a larger directory") from None
+        raise UserError(f"cannot keep the temporary table ({error}); set SQLITE_TMPDIR to a directory with more space, "
+                        "and run the command again") from None  # fmt: skip
     finally:
         connection.close()
 

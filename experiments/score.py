@@ -29,6 +29,7 @@ from extract.prompts import Prompt
 from extract.whole import unwritable, written_whole
 
 SILENT = Reporter(quiet=True)
+WRITTEN = ("scored.jsonl", "scored.parquet", "scorecard.json")
 NAMED = 5  # how many of the ids at fault are named
 
 
@@ -75,6 +76,9 @@ def score_file(
     Raises:
         UserError: an input cannot be read; names the line and the remedy.
     """
+    for name in WRITTEN:
+        if path.resolve() == (out / name).resolve():
+            raise UserError(f"{path} would be overwritten by what is found in it; choose another place with --out")
     credits = load_adjacency(adjacency or DEFAULT)
     asked = _prompts(prompts, dataset)
     with reporter.task(f"scoring {path.name}", None) as advance:
@@ -126,7 +130,11 @@ def score_completions(
         out.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise unwritable(out, error) from None
-    with workspace() as connection, scored_files(out, parquet=parquet) as write:
+    with (
+        workspace() as connection,
+        written_whole(out / "scorecard.json", out / "scorecard.json.partial") as sink,  # renamed last: the mark of all
+        scored_files(out, parquet=parquet) as write,
+    ):
         ledger = Ledger(connection)
         for entry in _entries(rows, cases, judge, credits, intake):
             seen, sample = ledger.add(entry)
@@ -138,10 +146,9 @@ def score_completions(
             if not ledger.has(identifier):
                 intake.note("prompt without completion", identifier)
         card = scorecard(ledger, credits) | {"judge": judge.record(), "input": intake.record()}
-    if not card["n"]:
-        raise UserError("there are no completions to score")
-    with written_whole(out / "scorecard.json", out / "scorecard.json.partial") as sink:
-        sink.write((json.dumps(card, indent=1, ensure_ascii=False) + "\n").encode())
+        if not card["n"]:
+            raise UserError("there are no completions to score")
+        sink.write((json.dumps(card, indent=1, ensure_ascii=False, allow_nan=False) + "\n").encode())
     return card
 
 
