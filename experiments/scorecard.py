@@ -31,7 +31,7 @@ def scorecard(ledger: Ledger, credits: Adjacency) -> dict[str, Any]:
         "n": ledger.query("COUNT(*)")[0][0],
         "actions": dict(actions),
         "rates": rates_by(ledger, "'all'")["all"] if labelled else None,
-        "right_action": _right_action(ledger, credits) if labelled else None,
+        "right_action": _right_action(ledger, credits),
         "fields": _fields(ledger),
         "actions_by_label": _actions_by_label(ledger) if labelled else None,
         "declines": _declines(ledger) if labelled else None,
