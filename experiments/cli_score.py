@@ -39,6 +39,10 @@ def score(
     judge: Annotated[
         str, typer.Option(metavar="JUDGE", help="rules, or a YAML file such as configs/judges/endpoint.yaml.")
     ] = "rules",
+    judge_cache: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Keeps an endpoint's judgements; by default judgements.sqlite in --out."),
+    ] = None,
     column: Annotated[
         list[str], typer.Option("--map", metavar="FIELD=COLUMN", help="Read a field from their column; repeatable.")
     ] = NO_OVERRIDES,
@@ -63,8 +67,8 @@ def score(
 
     reporter = Reporter(quiet=as_json)
     card = score_file(
-        completions, out or completions.parent, judge=judge, prompts=prompts, dataset=dataset, columns=columns,
-        mapped=column, encoding=encoding, adjacency=adjacency, parquet=parquet, reporter=reporter,
+        completions, out or completions.parent, judge=judge, cache=judge_cache, prompts=prompts, dataset=dataset,
+        columns=columns, mapped=column, encoding=encoding, adjacency=adjacency, parquet=parquet, reporter=reporter,
     )  # fmt: skip
     if as_json:
         print_json(card)

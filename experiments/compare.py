@@ -1,21 +1,24 @@
 """`refusal compare`: the same prompts answered twice. What changed, whether chance explains it, and in which direction.
 
-Every later run is compared with the first, prompt by prompt. A change of a rate is *shown* where McNemar's test says so
-after Holm's correction over the three rates and `uncertain_refused`.
+Every later run is compared with the first, prompt by prompt. A change of a rate is *shown* where McNemar's test, over
+groups, says so after Holm's correction over the three rates and `uncertain_refused`.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
-from scipy.stats import binomtest
+from scipy.signal import fftconvolve
+from scipy.stats import binom
 
 from experiments.ledger import Ledger, workspace
+from experiments.paired import Pairs
 from experiments.right_action import Adjacency, score_change
 from experiments.scorecard import scorecard
 from experiments.scored_source import enter
@@ -25,13 +28,11 @@ from extract.whole import unwritable, written_whole
 from probes.intervals import Interval, paired_difference_of_counts
 
 Move = Literal["better", "worse", "along_the_trade_off", "none_shown"]
-JOINED = "a.id = b.id AND a.sample = b.sample AND a.counted AND b.counted"
-SAME = "a.label IS b.label"
 
 
 @dataclass(frozen=True)
 class Change:
-    """How one rate changed on the prompts that both runs judged: fourfold counts, difference, McNemar's p."""
+    """How one rate changed on the prompts that both runs judged: fourfold counts, difference, `mcnemar`'s p."""
 
     both: int
     only_first: int
@@ -60,7 +61,7 @@ def compare(paths: Sequence[Path], credits: Adjacency) -> dict[str, Any]:
             connection.execute("DROP TABLE IF EXISTS b")
             second = Ledger(connection, "b")
             described = _described(second, path, credits)
-            record["comparisons"].append(described | _compared(first, credits, paths[0], path))
+            record["comparisons"].append(described | _compared(first, second, credits, (paths[0], path)))
     return record
 
 
@@ -72,10 +73,14 @@ def write_comparison(record: dict[str, Any], out: Path) -> None:
         raise unwritable(out, error) from None
     brief = record | {"comparisons": [{k: v for k, v in one.items() if k != "flips"} for one in record["comparisons"]]}
     flips = [{"run": one["run"]} | flip for one in record["comparisons"] for flip in one["flips"]]
-    lines = "".join(json.dumps(flip, ensure_ascii=False) + "\n" for flip in flips)
-    for name, text in (("comparison.json", json.dumps(brief, indent=1) + "\n"), ("flips.jsonl", lines)):
-        with written_whole(out / name, out / f"{name}.partial") as sink:
-            sink.write(text.encode("utf-8", "replace"))
+    with (
+        written_whole(out / "comparison.json", out / "comparison.json.partial") as sink,
+        written_whole(out / "flips.jsonl", out / "flips.jsonl.partial") as lines,
+    ):
+        for flip in flips:
+            lines.write((json.dumps(flip, ensure_ascii=False) + "\n").encode())
+            lines.check()
+        sink.write((json.dumps(brief, indent=1, allow_nan=False) + "\n").encode())
 
 
 def _described(ledger: Ledger, path: Path, credits: Adjacency) -> dict[str, Any]:
@@ -90,30 +95,22 @@ def _described(ledger: Ledger, path: Path, credits: Adjacency) -> dict[str, Any]
     }
 
 
-def _compared(ledger: Ledger, credits: Adjacency, first: Path, second: Path) -> dict[str, Any]:
-    database = ledger.connection
-    matched = _matched(ledger)
+def _compared(first: Ledger, second: Ledger, credits: Adjacency, names: tuple[Path, Path]) -> dict[str, Any]:
+    pairs = Pairs(first.connection)
+    matched = _matched(pairs, first, second)
     if not matched["prompts"]:
-        raise UserError(f"{first} and {second} share no labelled prompt ids; compare answers to the same prompts")
-    changes = _holm({name: _change(ledger, label, counts) for name, (label, counts) in RATES.items()})
-    rows = database.execute(
-        f"SELECT a.right_action, a.acceptable, a.action, b.action, COUNT(*) FROM a JOIN b ON {JOINED} AND {SAME} "
-        "WHERE a.right_action IS NOT NULL AND a.action IS NOT NULL AND b.action IS NOT NULL GROUP BY 1, 2, 3, 4"
-    )
-    counts = {(right, tuple(x for x in also.split("|") if x), old, new): n for right, also, old, new, n in rows}
-    groups = database.execute(
-        f"SELECT a.right_action, COUNT(DISTINCT a.grp) FROM a JOIN b ON {JOINED} AND {SAME} "
-        "WHERE a.right_action IS NOT NULL AND a.action IS NOT NULL AND b.action IS NOT NULL GROUP BY 1"
-    )
-    right = score_change(counts, dict(groups.fetchall()), credits)
+        raise UserError(f"{names[0]} and {names[1]} share no labelled prompt ids{_other_samples(pairs)}; "
+                        "compare answers to the same prompts")  # fmt: skip
+    changes = _holm({name: _change(pairs, label, counts) for name, (label, counts) in RATES.items()})
+    right = score_change(*pairs.changes(), credits)
     return {
         "matched": matched,
         "changes": {name: _change_record(change) for name, change in changes.items()},
         "right_action_change": None if np.isnan(right.estimate) else right.estimate,
         "right_action_change_ci": None if np.isnan(right.estimate) else [right.low, right.high],
         "move": move(changes),
-        "transitions": _transitions(ledger),
-        "flips": _flips(ledger),
+        "transitions": pairs.transitions(),
+        "flips": pairs.flips(),
     }
 
 
@@ -131,51 +128,61 @@ def move(changes: dict[str, Change]) -> Move:
     return "better" if fell else "worse" if rose else "none_shown"
 
 
-def _matched(ledger: Ledger) -> dict[str, int]:
+def _matched(pairs: Pairs, first: Ledger, second: Ledger) -> dict[str, int]:
     """Count what both have, what one lacks, what one of them calls something else, and what is not judged."""
-
-    def count(sql: str) -> int:
-        return int(ledger.connection.execute(sql).fetchone()[0])
-
-    missing = (
-        "SELECT COUNT(*) FROM {0} x WHERE counted AND NOT EXISTS "
-        "(SELECT 1 FROM {1} y WHERE y.counted AND y.id = x.id AND y.sample = x.sample)"
-    )
-    joined = f"SELECT COUNT(*) FROM a JOIN b ON {JOINED}"
+    labelled = "same_label AND label IS NOT NULL"
     return {
-        "prompts": count(f"{joined} AND {SAME} WHERE a.label IS NOT NULL"),
-        "only_in_first": count(missing.format("a", "b")),
-        "only_in_second": count(missing.format("b", "a")),
-        "label_differs": count(f"{joined} WHERE a.label IS NOT b.label"),
-        "text_differs": count(f"{joined} WHERE a.text IS NOT NULL AND b.text IS NOT NULL AND a.text != b.text"),
-        "unjudged_in_first": count(f"{joined} AND {SAME} WHERE a.label IS NOT NULL AND a.action IS NULL"),
-        "unjudged_in_second": count(f"{joined} AND {SAME} WHERE a.label IS NOT NULL AND b.action IS NULL"),
+        "prompts": pairs.count(labelled),
+        "only_in_first": pairs.alone(first, second),
+        "only_in_second": pairs.alone(second, first),
+        "label_differs": pairs.count("NOT same_label"),
+        "right_action_differs": pairs.count("same_label AND NOT same_right"),
+        "text_differs": pairs.count("other_text"),
+        "unjudged_in_first": pairs.count(f"{labelled} AND first IS NULL"),
+        "unjudged_in_second": pairs.count(f"{labelled} AND second IS NULL"),
     }
 
 
-def _change(ledger: Ledger, label: str, counts: frozenset[str]) -> Change:
-    """Compare one rate. The unit of McNemar's test is the group: the sign of its net change."""
-    hit = f"IN ({', '.join(repr(action) for action in sorted(counts))})"
-    pairs = (
-        f"SELECT a.grp AS grp, a.action {hit} AS x, b.action {hit} AS y FROM a JOIN b ON {JOINED} AND {SAME} "
-        f"WHERE a.label = '{label}' AND a.action IS NOT NULL AND b.action IS NOT NULL"
-    )
-    both, only_first, only_second, neither, groups = (
-        int(n) for n in ledger.connection.execute(
-            f"SELECT TOTAL(x AND y), TOTAL(x AND NOT y), TOTAL(y AND NOT x), TOTAL(NOT x AND NOT y), "
-            f"COUNT(DISTINCT grp) FROM ({pairs})"
-        ).fetchone()
-    )  # fmt: skip
-    up, down = ledger.connection.execute(
-        f"SELECT TOTAL(net > 0), TOTAL(net < 0) FROM (SELECT SUM(y) - SUM(x) AS net FROM ({pairs}) GROUP BY grp)"
-    ).fetchone()
-    fell = paired_difference_of_counts(both, only_second, only_first, neither, groups or None)
-    return Change(both, only_first, only_second, neither, fell, mcnemar(int(up), int(down)))
+def _other_samples(pairs: Pairs) -> str:
+    shared = pairs.connection.execute("SELECT 1 FROM a JOIN b ON a.id = b.id AND a.sample != b.sample LIMIT 1")
+    return " with the same 'sample' (they share ids, but name their samples differently)" if shared.fetchone() else ""
 
 
-def mcnemar(up: int, down: int) -> float:
-    """Return the exact two-sided p of McNemar's test (1947): of those that changed, half each way. None gives 1."""
-    return float(binomtest(up, up + down).pvalue) if up + down else 1.0
+def _change(pairs: Pairs, label: str, counts: frozenset[str]) -> Change:
+    both, only_first, only_second, neither = pairs.fourfold(label, counts)
+    nets, squares = pairs.grouped(label, counts)
+    n = both + only_first + only_second + neither
+    effective = n * n / squares if squares else None
+    rose = paired_difference_of_counts(both, only_second, only_first, neither, effective)
+    return Change(both, only_first, only_second, neither, rose, mcnemar(nets))
+
+
+def mcnemar(nets: Mapping[int, int]) -> float:
+    """Return the exact two-sided p of what changed, had each group been as likely to change the other way.
+
+    Where groups are single prompts this is McNemar's test (1947). Larger ones change as a whole (a sign-flip test of
+    the sum), so that a large group weighs as much in the test as in the difference. No change gives 1.
+
+    Args:
+        nets: how many groups changed by how many hits.
+    """
+    sizes = Counter[int]()
+    for net, groups in nets.items():
+        sizes[abs(net)] += groups if net else 0
+    total = sum(size * groups for size, groups in sizes.items())
+    if not total:
+        return 1.0
+    chance = np.ones(1)  # of each number of hits among `total` that go up
+    for size, groups in sorted(sizes.items()):
+        if groups:
+            up = np.zeros(size * groups + 1)
+            up[::size] = binom.pmf(np.arange(groups + 1), groups, 0.5)
+            exact = (
+                len(chance) * len(up) < 1e8
+            )  # also far out in the tail, where a transform leaves only rounding errors
+            chance = np.convolve(chance, up) if exact else np.clip(fftconvolve(chance, up), 0, None)
+    moved = abs(sum(net * groups for net, groups in nets.items()))
+    return min(1.0, float(chance[np.abs(2 * np.arange(total + 1) - total) >= moved].sum()))
 
 
 def _holm(changes: dict[str, Change]) -> dict[str, Change]:
@@ -206,20 +213,3 @@ def _change_record(change: Change) -> dict[str, Any]:
         "mcnemar_p_holm": change.p_holm,
         "shown": change.shown,
     }
-
-
-def _transitions(ledger: Ledger) -> list[dict[str, Any]]:
-    rows = ledger.connection.execute(
-        f"SELECT a.label, COALESCE(a.action, 'unjudged'), COALESCE(b.action, 'unjudged'), COUNT(*) FROM a JOIN b "
-        f"ON {JOINED} AND {SAME} WHERE a.action IS NOT b.action GROUP BY 1, 2, 3 ORDER BY 4 DESC, 1, 2, 3"
-    )
-    return [dict(zip(("label", "first", "second", "n"), row, strict=True)) for row in rows]
-
-
-def _flips(ledger: Ledger) -> list[dict[str, Any]]:
-    names = ("id", "sample", "label", "text", "first", "second", "first_evidence", "second_evidence")
-    rows = ledger.connection.execute(
-        "SELECT a.id, a.sample, a.label, COALESCE(a.text, b.text), a.action, b.action, a.evidence, b.evidence "
-        f"FROM a JOIN b ON {JOINED} AND {SAME} WHERE a.action IS NOT b.action ORDER BY a.rowid"
-    )
-    return [dict(zip(names, row, strict=True)) for row in rows]

@@ -21,7 +21,7 @@ def print_comparison(record: dict[str, Any]) -> None:
 
     console = Console(highlight=False)
     for one in record["comparisons"]:
-        console.print(_table(record["first"]["run"], one))
+        console.print(_table(record["first"]["file"], one))
         for line in _lines(one):
             console.print(line, markup=False, soft_wrap=True)
 
@@ -31,7 +31,7 @@ def _table(first: str, one: dict[str, Any]) -> Any:
     from rich.table import Table
 
     matched = one["matched"]
-    table = Table(title=escape(f"{first} → {one['run']}: {matched['prompts']} completions of the same prompts"))
+    table = Table(title=escape(f"{first} → {one['file']}: {matched['prompts']} completions of the same prompts"))
     for column in ("", "first", "second", "change (95 %)", "McNemar p", "n"):
         table.add_column(column)
     for key, meaning in RATE_MEANING.items():
@@ -58,6 +58,7 @@ def _lines(one: dict[str, Any]) -> list[str]:
     matched, flips = one["matched"], one["flips"]
     beside = {"only_in_first": "only in the first", "only_in_second": "only in the second",
               "label_differs": "left out, since the two label them differently", "text_differs": "of differing text",
+              "right_action_differs": "left out of the right-action score, since the two call another action right",
               "unjudged_in_first": "unjudged in the first", "unjudged_in_second": "unjudged in the second"}  # fmt: skip
     lines += [f"Note: {matched[key]} completions {words}." for key, words in beside.items() if matched[key]]
     counted = ", ".join(

@@ -71,5 +71,8 @@ def parse(text: str) -> Condition:
     if name not in NAMES:
         raise UserError(f"--fail-if: no rate {name!r}; known are {', '.join(NAMES)}, each alone, as change.NAME, and "
                         "with .low or .high for the limits of its interval")  # fmt: skip
-    return Condition(text.strip(), bool(change), name, (limit or "").lstrip("."), compare,
-                     float(bound) / (100 if per_cent else 1))  # fmt: skip
+    value = float(bound) / (100 if per_cent else 1)
+    if name in RATES and not -1 <= value <= 1:
+        raise UserError(f"--fail-if: {text.strip()!r} compares a share with {value:g}, which none ever reaches; write "
+                        f"{bound}% or a number from -1 to 1")  # fmt: skip
+    return Condition(text.strip(), bool(change), name, (limit or "").lstrip("."), compare, value)

@@ -7,6 +7,5 @@ import re
 
 def states(completion: str, answer: str | None) -> bool:
     """Say whether a completion states the known answer as whole words, letter case and final points aside."""
-    if answer is None:
-        return False
-    return re.search(rf"(?<!\w){re.escape(answer.lower().strip(' .'))}(?!\w)", completion.lower()) is not None
+    wanted = (answer or "").lower().strip(" .\n\t")
+    return bool(wanted) and re.search(rf"(?<!\w){re.escape(wanted)}(?!\w)", completion.lower()) is not None

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from itertools import product
 from pathlib import Path
 
 import numpy as np
@@ -25,6 +26,7 @@ from probes.intervals import NOTHING, Interval, combination, difference
 Adjacency = Mapping[str, Mapping[str, float]]  # right action: credit of others
 Cell = tuple[str, tuple[str, ...], str]  # right action, what else was acceptable, what was done
 Change = tuple[str, tuple[str, ...], str, str]  # the same, what was done first and second
+Shared = Mapping[tuple[str, str], float]  # two right actions: sum over the groups of the product of their rows of each
 DEFAULT = Path(__file__).resolve().parent.parent / "configs" / "right_action.yaml"
 
 
@@ -65,22 +67,24 @@ def right_action_score(
         groups: which rows belong together, (n,) int.
     """
     counts: Counter[Cell] = Counter()
-    members: dict[str, set[int]] = {}
+    rows: dict[int, Counter[str]] = {}
     for should, also, did, group in zip(right, acceptable, actions, groups.tolist(), strict=True):
         if did is not None:
             counts[should, tuple(also), did] += 1
-            members.setdefault(should, set()).add(group)
-    return score_counts(counts, {should: len(found) for should, found in members.items()}, adjacency, alpha)
+            rows.setdefault(group, Counter())[should] += 1
+    shared: Counter[tuple[str, str]] = Counter()
+    for mine in rows.values():
+        for (c, m), (d, k) in product(mine.items(), repeat=2):
+            shared[c, d] += m * k
+    return score_counts(counts, shared, adjacency, alpha)
 
 
-def score_counts(
-    counts: Mapping[Cell, int], n_groups: Mapping[str, int], adjacency: Adjacency, alpha: float = 0.05
-) -> Interval:
+def score_counts(counts: Mapping[Cell, int], shared: Shared, adjacency: Adjacency, alpha: float = 0.05) -> Interval:
     """Return the score with an interval over independent groups.
 
     Args:
         counts: how many completions did what, by what would have been right and what else was acceptable.
-        n_groups: the number of independent groups behind each right action.
+        shared: how the groups hold the right actions; see `_groups`.
 
     Returns:
         1 for the right action throughout, 0 for any constant policy, below 0 for worse than that. Nothing (NaN) where
@@ -90,23 +94,22 @@ def score_counts(
     if scale is None:
         return NOTHING
     constant, perfect, classes = scale
+    n_groups, correlation = _groups(shared, classes, [_rows(counts, c) for c in classes])
     low, high = -float(constant.max()), 1 - float(constant.min())
     means: list[Interval] = []
-    for c in classes:
-        n = sum(count for (right, _, _), count in counts.items() if right == c)
+    for c, size in zip(classes, n_groups, strict=True):
+        n = _rows(counts, c)
         gained = sum(
             count * (credits_of(right, also, adjacency)[ACTIONS.index(did)] - constant[ACTIONS.index(did)])
             for (right, also, did), count in counts.items()
             if right == c
         )
-        unit = mean_of_groups((gained - low * n) / (high - low), n, n_groups[c], alpha)
+        unit = mean_of_groups((gained - low * n) / (high - low), n, size, alpha)
         means.append(Interval(*(low + (high - low) * limit for limit in (unit.estimate, unit.low, unit.high))))
-    return combination([1 / (len(classes) * perfect)] * len(classes), means)
+    return combination([1 / (len(classes) * perfect)] * len(classes), means, correlation)
 
 
-def score_change(
-    counts: Mapping[Change, int], n_groups: Mapping[str, int], adjacency: Adjacency, alpha: float = 0.05
-) -> Interval:
+def score_change(counts: Mapping[Change, int], shared: Shared, adjacency: Adjacency, alpha: float = 0.05) -> Interval:
     """Return by how much the score of the same prompts changed, second minus first.
 
     What is gained and what is lost lie between 0 and a largest credit each, and get an exact interval each, which are
@@ -119,29 +122,44 @@ def score_change(
     if scale is None:
         return NOTHING
     constant, perfect, classes = scale
+    n_groups, correlation = _groups(shared, classes, [_rows(before, c) for c in classes])
     reach = 1 + float(constant.max() - constant.min())
     parts: list[Interval] = []
-    for c in classes:
-        n = sum(count for (right, *_), count in counts.items() if right == c)
+    for c, size in zip(classes, n_groups, strict=True):
+        n = _rows(before, c)
         up = down = 0.0
         for (right, also, first, second), count in counts.items():
             if right == c:
                 net = credits_of(right, also, adjacency) - constant
                 moved = float(net[ACTIONS.index(second)] - net[ACTIONS.index(first)])
                 up, down = up + count * max(moved, 0.0), down + count * max(-moved, 0.0)
-        gained, lost = (mean_of_groups(total / reach, n, n_groups[c], alpha) for total in (up, down))
+        gained, lost = (mean_of_groups(total / reach, n, size, alpha) for total in (up, down))
         shares = gained.estimate, lost.estimate
         odds = [share / max(1e-12, 1 - share) for share in shares]
-        correlation = -float(np.sqrt(odds[0] * odds[1]))
-        unit = difference(gained, lost, max(-1.0, correlation))
+        unit = difference(gained, lost, max(-1.0, -float(np.sqrt(odds[0] * odds[1]))))
         parts.append(Interval(*(reach * limit for limit in (unit.estimate, unit.low, unit.high))))
-    return combination([1 / (len(classes) * perfect)] * len(classes), parts)
+    return combination([1 / (len(classes) * perfect)] * len(classes), parts, correlation)
 
 
 def credits_of(right: str, acceptable: Sequence[str], adjacency: Adjacency) -> np.ndarray:
     """Return the credit of every action, in the order of ACTIONS, (n_actions,)."""
     partial = adjacency.get(right, {})
     return np.array([1.0 if a == right or a in acceptable else float(partial.get(a, 0)) for a in ACTIONS])
+
+
+def _rows(counts: Mapping[Cell, int], right: str) -> int:
+    return sum(count for (c, _, _), count in counts.items() if c == right)
+
+
+def _groups(shared: Shared, classes: Sequence[str], n: Sequence[int]) -> tuple[list[float], np.ndarray]:
+    """Return the effective number of groups behind each right action, and how the means over them may correlate.
+
+    Both as if all prompts of a group were alike, which claims least: a group with prompts of two right actions, as a
+    minimal pair is, moves both means at once.
+    """
+    S = np.array([[float(shared.get((c, d), 0)) for d in classes] for c in classes])
+    own = np.sqrt(np.diag(S))
+    return (np.array(n) ** 2 / np.diag(S)).tolist(), S / np.outer(own, own)
 
 
 def _scale(counts: Mapping[Cell, int], adjacency: Adjacency) -> tuple[np.ndarray, float, list[str]] | None:

@@ -8,16 +8,19 @@ from __future__ import annotations
 import json
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 from experiments.actions import ACTIONS, Action
-from experiments.case import Case, case_of_row
+from experiments.case import Case, case_of_row, identifier_of, place_of, plain, sample_of
 from experiments.fields import measure, merged
+from experiments.imports.answers import read_answers
+from experiments.imports.column_map import read_column_map
+from experiments.imports.remarks import Remarks
 from experiments.judges import Judge, Judgement, Said
-from experiments.judges.rules import RuleJudge
+from experiments.judges.config import open_judge
 from experiments.ledger import Entry, Ledger, workspace
 from experiments.progress import Advance, Reporter
 from experiments.right_action import DEFAULT, Adjacency, credits_of, load_adjacency
@@ -29,6 +32,7 @@ from extract.prompts import Prompt
 from extract.whole import unwritable, written_whole
 
 SILENT = Reporter(quiet=True)
+WRITTEN = ("scored.jsonl", "scored.parquet", "scorecard.json")
 NAMED = 5  # how many of the ids at fault are named
 
 
@@ -46,9 +50,11 @@ class Intake:
         if len(named) < NAMED:
             named.append(identifier)
 
-    def record(self) -> dict[str, dict[str, object]]:
-        """Return each count with the first ids."""
-        return {what: {"n": n, "first": self.first[what]} for what, n in self.counts.items()}
+    def record(self, remarks: Remarks | None = None) -> dict[str, dict[str, object]]:
+        """Return each count with the first ids, and what was mended while reading."""
+        mended = {} if remarks is None else {what: n for what, n in remarks.counts().items() if n}
+        told = {what: {"n": n, "first": self.first[what]} for what, n in self.counts.items()}
+        return told | {what: {"n": n, "first": []} for what, n in mended.items()}
 
 
 def score_file(
@@ -62,6 +68,7 @@ def score_file(
     mapped: Sequence[str] = (),
     encoding: str | None = None,
     adjacency: Path | None = None,
+    cache: Path | None = None,
     parquet: bool = False,
     reporter: Reporter = SILENT,
 ) -> dict[str, Any]:
@@ -69,17 +76,24 @@ def score_file(
 
     Args:
         judge: `rules`, or the path of a YAML file that describes another.
+        cache: keeps what an endpoint judged, so that nothing is asked twice; by default beside what is found.
         prompts, dataset: the prompts they answer: a file, a public set, or a public set's local copy.
         columns, mapped: which of the file's columns are which fields: a YAML file; `field=column` each.
 
     Raises:
         UserError: an input cannot be read; names the line and the remedy.
     """
-    credits = load_adjacency(adjacency or DEFAULT)
+    for name in WRITTEN:
+        if path.resolve() == (out / name).resolve():
+            raise UserError(f"{path} would be overwritten by what is found in it; choose another place with --out")
+    credits, remarks = load_adjacency(adjacency or DEFAULT), Remarks()
+    rows = read_answers(path, remarks, read_column_map(mapped, columns), encoding)
     asked = _prompts(prompts, dataset)
+    chosen = open_judge(judge, cache or out / "judgements.sqlite")
     with reporter.task(f"scoring {path.name}", None) as advance:
-        rows = _rows(path)
-        return score_completions(rows, out, RuleJudge(), credits, prompts=asked, parquet=parquet, advance=advance)
+        return score_completions(
+            rows, out, chosen, credits, prompts=asked, parquet=parquet, remarks=remarks, advance=advance
+        )
 
 
 def _prompts(path: Path | None, dataset: str | None) -> Sequence[Prompt]:
@@ -92,16 +106,6 @@ def _prompts(path: Path | None, dataset: str | None) -> Sequence[Prompt]:
     return read_prompts(PromptsConfig.model_validate(given), seed=0)
 
 
-def _rows(path: Path) -> Iterator[dict[str, Any]]:
-    from extract.rows import place, read_rows
-
-    for line, row in read_rows(path, "completions"):
-        for name in ("id", "completion"):
-            if name not in row:
-                raise UserError(f"{path}, line {line}: field '{name}' is missing")
-        yield row | {"place": place(path, line)}
-
-
 def score_completions(
     rows: Iterable[Mapping[str, Any]],
     out: Path,
@@ -110,12 +114,14 @@ def score_completions(
     *,
     prompts: Sequence[Prompt] = (),
     parquet: bool = False,
+    remarks: Remarks | None = None,
     advance: Advance = lambda steps: None,
 ) -> dict[str, Any]:
     """Write scored.jsonl and scorecard.json; return the scorecard.
 
     Args:
         rows: completions with `id`, `completion` (None where there is none), and what else is known of their prompts.
+        remarks: what was mended while the rows were read, to be told in the scorecard.
         prompts: the prompts they answer, if given apart; then these say what a case is, not the rows.
 
     Raises:
@@ -126,22 +132,25 @@ def score_completions(
         out.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise unwritable(out, error) from None
-    with workspace() as connection, scored_files(out, parquet=parquet) as write:
+    with (
+        workspace() as connection,
+        written_whole(out / "scorecard.json", out / "scorecard.json.partial") as sink,  # renamed last: the mark of all
+        scored_files(out, parquet=parquet) as write,
+    ):
         ledger = Ledger(connection)
         for entry in _entries(rows, cases, judge, credits, intake):
-            seen = ledger.add(entry)
+            seen, sample = ledger.add(entry)
             if seen != "new":
                 intake.note(f"{seen} id", entry.case.id)
-            write(entry, seen == "repeated")
+            write(replace(entry, sample=sample), seen == "repeated")
             advance(1)
         for identifier in cases:
             if not ledger.has(identifier):
                 intake.note("prompt without completion", identifier)
-        card = scorecard(ledger, credits) | {"judge": judge.record(), "input": intake.record()}
-    if not card["n"]:
-        raise UserError("there are no completions to score")
-    with written_whole(out / "scorecard.json", out / "scorecard.json.partial") as sink:
-        sink.write((json.dumps(card, indent=1, ensure_ascii=False) + "\n").encode())
+        card = scorecard(ledger, credits) | {"judge": judge.record(), "input": intake.record(remarks)}
+        if not card["n"]:
+            raise UserError("there are no completions to score")
+        sink.write((json.dumps(card, indent=1, ensure_ascii=False, allow_nan=False) + "\n").encode())
     return card
 
 
@@ -157,10 +166,10 @@ def _entries(
     def said() -> Iterator[Said]:
         for row in rows:
             case = _case(row, cases, intake)
-            completion, sample = row.get("completion"), row.get("sample")
+            completion = _completion(row)
             _note_nothing(completion, case, intake)
-            waiting.append((case, "" if sample is None else str(sample), completion))
-            yield Said(completion or "", case.text, tuple(row.get("messages") or ()))
+            waiting.append((case, sample_of(row), completion))
+            yield Said(completion or "", case.text, case.messages)
 
     for judgement in judge.judge_all(said()):
         case, sample, completion = waiting.popleft()
@@ -169,20 +178,30 @@ def _entries(
         did: Action | None = judgement.action
         credit = table(case.right_action, case.acceptable)[did] if did and case.right_action else None
         fields = merged(measure(case, did, completion or "", credit), judgement.fields)
-        yield Entry(case, did, judgement.evidence, sample, completion or "", fields)
+        yield Entry(case, did, plain(judgement.evidence), sample, completion, fields)
 
 
 def _case(row: Mapping[str, Any], cases: Mapping[str, Case], intake: Intake) -> Case:
-    identifier = str(row["id"])
+    if not cases:
+        case = case_of_row(row)
+        if case.label is None:
+            intake.note("without label", case.id)
+        return case
+    identifier = identifier_of(row)
     if identifier in cases:
         return cases[identifier]
-    if cases:
-        intake.note("unknown id", identifier)
-        return case_of_row({"id": identifier, "text": row.get("text")})
-    case = case_of_row(row)
-    if case.label is None:
-        intake.note("without label", identifier)
-    return case
+    intake.note("unknown id", identifier)
+    return case_of_row({"id": identifier, "text": row.get("text"), "messages": row.get("messages")})
+
+
+def _completion(row: Mapping[str, Any]) -> str | None:
+    value = row.get("completion")
+    if value is None or value != value:
+        return None
+    if isinstance(value, bool) or not isinstance(value, str | int | float):
+        raise UserError(f"{place_of(row)}: field 'completion' is {type(value).__name__}; expected text, or null where "
+                        "there is none")  # fmt: skip
+    return str(value)
 
 
 def _note_nothing(completion: str | None, case: Case, intake: Intake) -> None:

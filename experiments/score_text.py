@@ -24,13 +24,13 @@ def card_lines(card: dict[str, Any]) -> Iterator[str]:
         yield ""
         for key, meaning in RATE_MEANING.items():
             yield f"{meaning:<52} {percent(card['rates'], key)}, n {card['rates'][f'{key}_n']}"
-        right = card["right_action"]
-        if right["score"] is not None:
-            low, high = right["score_ci"]
-            meaning = "right-action score (0: any constant policy, 1: right)"
-            yield f"{meaning:<52} {right['score']:.2f} [{low:.2f}, {high:.2f}]"
         for what, declined in card["declines"].items():
             yield f"{'declined, ' + what:<52} {declined['refuse']} refused, {declined['abstain']} abstained"
+    right = card["right_action"]
+    if right["score"] is not None:
+        low, high = right["score_ci"]
+        meaning = "right-action score (0: any constant policy, 1: right)"
+        yield f"{meaning:<52} {right['score']:.2f} [{low:.2f}, {high:.2f}], n {right['n']}"
     for name, field in card["fields"].items():
         if field["mean"] is not None:
             low, high = field["ci"]

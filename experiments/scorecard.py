@@ -9,7 +9,7 @@ import numpy as np
 from experiments.actions import DECLINED
 from experiments.case import DESCRIBING
 from experiments.fields import FIELDS
-from experiments.ledger import Ledger
+from experiments.ledger import Ledger, shared_groups
 from experiments.right_action import Adjacency, score_counts
 from experiments.scoring import RATES, Rate, mean_of_groups, rates_record
 from extract.prompts import LABELS
@@ -31,7 +31,7 @@ def scorecard(ledger: Ledger, credits: Adjacency) -> dict[str, Any]:
         "n": ledger.query("COUNT(*)")[0][0],
         "actions": dict(actions),
         "rates": rates_by(ledger, "'all'")["all"] if labelled else None,
-        "right_action": _right_action(ledger, credits) if labelled else None,
+        "right_action": _right_action(ledger, credits),
         "fields": _fields(ledger),
         "actions_by_label": _actions_by_label(ledger) if labelled else None,
         "declines": _declines(ledger) if labelled else None,
@@ -46,16 +46,17 @@ def rates_by(ledger: Ledger, column: str) -> dict[str, dict[str, object]]:
                                                  "ORDER BY 1")]  # fmt: skip
     for name, (label, counts) in RATES.items():
         hit = f"action IN ({', '.join(repr(action) for action in sorted(counts))})"
-        counted = ledger.query(
-            f"{column}, TOTAL({hit}), COUNT(action), COUNT(DISTINCT CASE WHEN action IS NOT NULL THEN grp END), "
-            "COUNT(*) - COUNT(action)",
-            f"label = '{label}'",
-            "GROUP BY 1",
+        grouped = (
+            f"SELECT {column} AS value, TOTAL({hit}) AS hits, COUNT(action) AS n, COUNT(*) - COUNT(action) AS unjudged "
+            f"FROM {ledger.name} WHERE counted AND label = '{label}' GROUP BY 1, grp"
+        )
+        counted = ledger.connection.execute(
+            f"SELECT value, TOTAL(hits), SUM(n), TOTAL(n * n), SUM(unjudged) FROM ({grouped}) GROUP BY 1"
         )
         there = {value: rest for value, *rest in counted}
         for value in values:
-            hits, n, groups, unjudged = there.get(value, (0.0, 0, 0, 0))
-            found.setdefault(value, {})[name] = Rate(mean_of_groups(hits, n, groups), n, unjudged)
+            hits, n, squares, unjudged = there.get(value, (0.0, 0, 0.0, 0))
+            found.setdefault(value, {})[name] = Rate(mean_of_groups(hits, n, _effective(n, squares)), n, unjudged)
     return {value: rates_record(rates) for value, rates in found.items()}
 
 
@@ -63,8 +64,8 @@ def _right_action(ledger: Ledger, credits: Adjacency) -> dict[str, object]:
     judged = "right_action IS NOT NULL AND action IS NOT NULL"
     table = ledger.query("right_action, acceptable, action, COUNT(*)", judged, "GROUP BY 1, 2, 3")
     counts = {(right, tuple(a for a in also.split("|") if a), did): n for right, also, did, n in table}
-    groups = dict(ledger.query("right_action, COUNT(DISTINCT grp)", judged, "GROUP BY 1"))
-    score = score_counts(counts, groups, credits)
+    shared = shared_groups(ledger.connection, f"{ledger.name} WHERE counted AND {judged}")
+    score = score_counts(counts, shared, credits)
     return {"score": _known(score.estimate), "score_ci": _limits(score), "n": sum(counts.values())}
 
 
@@ -73,10 +74,11 @@ def _fields(ledger: Ledger) -> dict[str, dict[str, object]]:
     record: dict[str, dict[str, object]] = {}
     for name in FIELDS:
         column = f"scored_{name}"
-        total, n, groups = ledger.query(
-            f"TOTAL({column}), COUNT({column}), COUNT(DISTINCT CASE WHEN {column} IS NOT NULL THEN grp END)"
-        )[0]
-        mean = mean_of_groups(total, n, groups)
+        grouped = f"SELECT TOTAL({column}) AS total, COUNT({column}) AS n FROM {ledger.name} WHERE counted GROUP BY grp"
+        total, n, squares = ledger.connection.execute(
+            f"SELECT TOTAL(total), CAST(TOTAL(n) AS INTEGER), TOTAL(n * n) FROM ({grouped})"
+        ).fetchone()
+        mean = mean_of_groups(total, n, _effective(n, squares))
         record[name] = {"mean": _known(mean.estimate), "ci": _limits(mean), "n": n}
     return record
 
@@ -97,6 +99,11 @@ def _declines(ledger: Ledger) -> dict[str, dict[str, int]]:
         }
         for what, where in ATTRIBUTED.items()
     }
+
+
+def _effective(n: int, squares: float) -> float:
+    """Return the effective number of groups, from the sum of their sizes' squares (see `effective_number`)."""
+    return n * n / squares if squares else 0.0
 
 
 def _known(value: float) -> float | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -10,7 +11,7 @@ from typing import Any
 
 from experiments.fields import FIELDS
 from experiments.ledger import Entry
-from extract.whole import Sink, unwritable, written_whole
+from extract.whole import Sink, written_whole
 
 TEXT_COLUMNS = (
     "id", "action", "evidence", "sample", "label", "right_action", "acceptable", "intent", "group", "category",
@@ -56,7 +57,7 @@ def _record(entry: Entry, repeated: bool) -> dict[str, Any]:
 
 def _jsonl(sink: Sink) -> Callable[[dict[str, Any]], None]:
     def write(record: dict[str, Any]) -> None:
-        sink.write((json.dumps(record, ensure_ascii=False) + "\n").encode("utf-8", "replace"))
+        sink.write((json.dumps(record, ensure_ascii=False, allow_nan=False) + "\n").encode())
         sink.check()
 
     return write
@@ -67,27 +68,39 @@ def _parquet(out: Path) -> Iterator[Callable[[dict[str, Any]], None]]:
     import pyarrow
     import pyarrow.parquet
 
-    final, partial = _names(out, "scored.parquet")
     scored = pyarrow.struct([(name, pyarrow.float64()) for name in FIELDS])
     columns = [(name, pyarrow.string()) for name in TEXT_COLUMNS] + [("fields", scored), ("repeated", pyarrow.bool_())]
     schema = pyarrow.schema(columns)
     waiting: list[dict[str, Any]] = []
 
-    def flush() -> None:
-        writer.write_table(pyarrow.Table.from_pylist(waiting, schema))
-        waiting.clear()
+    with written_whole(*_names(out, "scored.parquet")) as sink:
+        writer = pyarrow.parquet.ParquetWriter(_Stream(sink), schema)
 
-    def write(record: dict[str, Any]) -> None:
-        waiting.append(record)
-        if len(waiting) >= BATCH:
-            flush()
+        def flush() -> None:
+            writer.write_table(pyarrow.Table.from_pylist(waiting, schema))
+            waiting.clear()
+            sink.check()
 
-    try:
-        with pyarrow.parquet.ParquetWriter(partial, schema) as writer:
+        def write(record: dict[str, Any]) -> None:
+            waiting.append(record)
+            if len(waiting) >= BATCH:
+                flush()
+
+        try:
             yield write
             flush()
-        partial.replace(final)
-    except OSError as error:
-        raise unwritable(partial, error) from None
-    finally:
-        partial.unlink(missing_ok=True)
+        finally:
+            writer.close()
+
+
+class _Stream(io.RawIOBase):
+    """A sink as the kind of file that pyarrow writes to."""
+
+    def __init__(self, sink: Sink) -> None:
+        self._sink = sink
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, data: Any) -> int:
+        return self._sink.write(data)

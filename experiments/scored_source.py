@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from experiments.case import Case, case_of_prompt, case_of_row, group_names
+from experiments.actions import ACTIONS
+from experiments.case import Case, case_of_prompt, case_of_row, group_names, identifier_of, plain, sample_of
 from experiments.ledger import Entry, Ledger
 from extract.errors import UserError
 from extract.prompts import Prompt
@@ -28,11 +29,12 @@ def enter(path: Path, ledger: Ledger) -> str:
         if "id" not in row or "action" not in row:
             raise UserError(f"{where}: no judged completion (it has no 'action'); judge the file first: "
                             f"refusal score {file}")  # fmt: skip
-        if row.get("repeated"):
+        if row.get("repeated") in (True, "true", "True"):  # not NaN, nor a CSV's "False"
             continue
-        if "label" not in row and cases is None:
+        labelled = row.get("label") not in (None, "")
+        if not labelled and cases is None:
             cases = _cases_of_run(file)
-        ledger.add(_entry(row, where, cases or {}))
+        ledger.add(_entry(row, where, {} if labelled else cases or {}))
     if not ledger.query("1", "label IS NOT NULL", "LIMIT 1"):
         raise UserError(f"{file} has no labelled prompts, without which there are no rates; score its completions "
                         "with labels: refusal score COMPLETIONS --prompts FILE")  # fmt: skip
@@ -46,7 +48,11 @@ def cases_of(prompts: Sequence[Prompt]) -> dict[str, Case]:
     from experiments.sources import groups_of
 
     groups = group_names([prompt.id for prompt in prompts], groups_of(prompts))
-    return {prompt.id: case_of_prompt(prompt, group) for prompt, group in zip(prompts, groups, strict=True)}
+    looked_for = {prompt.source for prompt in prompts if prompt.trigger}  # sources that name trigger words at all
+    return {
+        prompt.id: case_of_prompt(prompt, group, trigger_known=prompt.source in looked_for)
+        for prompt, group in zip(prompts, groups, strict=True)
+    }
 
 
 def _file(path: Path) -> Path:
@@ -72,7 +78,22 @@ def _cases_of_run(file: Path) -> Mapping[str, Case]:
 
 
 def _entry(row: Mapping[str, Any], where: str, cases: Mapping[str, Case]) -> Entry:
-    case = cases.get(str(row["id"])) or case_of_row({**row, "place": where})
-    sample, action = row.get("sample"), row["action"]
-    fields = row.get("fields") if isinstance(row.get("fields"), dict) else None
-    return Entry(case, action or None, str(row.get("evidence") or ""), str(sample or ""), fields=fields)
+    row = {**row, "place": where}
+    case = cases.get(identifier_of(row)) or case_of_row(row)
+    completion = row.get("completion")
+    return Entry(
+        case,
+        _action(row["action"], where),
+        plain(row.get("evidence") or ""),
+        sample_of(row),
+        completion if isinstance(completion, str) else None,
+    )
+
+
+def _action(value: object, where: str) -> str | None:
+    if value is None or value == "" or value != value:
+        return None
+    if value not in ACTIONS:
+        raise UserError(f"{where}: field 'action' is {value!r}; expected one of {', '.join(ACTIONS)}, or nothing where "
+                        "it could not be judged")  # fmt: skip
+    return str(value)

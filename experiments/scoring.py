@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from experiments.actions import ANSWERED, DECLINED
-from probes.intervals import Interval, clopper_pearson
+from probes.intervals import Interval, clopper_pearson, effective_number
 
 
 @dataclass(frozen=True)
@@ -44,15 +44,19 @@ def joint_rates(
 
 
 def grouped_rate(hit: np.ndarray, groups: np.ndarray, alpha: float = 0.05) -> Interval:
-    """Return a rate with an exact interval whose sample size is the number of groups, not of rows.
+    """Return a rate with an exact interval whose sample size is the effective number of groups, not of rows.
 
-    Prompts of one group (a pair, an entity) are not independent; counting groups never claims more than they can say.
+    Prompts of one group (a pair, an entity) are not independent; to take them for one never claims more than they say.
     """
-    return mean_of_groups(float(hit.sum()), len(hit), len(set(groups.tolist())), alpha)
+    sizes = np.unique(groups, return_counts=True)[1]
+    return mean_of_groups(float(hit.sum()), len(hit), effective_number(sizes), alpha)
 
 
-def mean_of_groups(total: float, n: int, n_groups: int, alpha: float = 0.05) -> Interval:
+def mean_of_groups(total: float, n: float, n_groups: float, alpha: float = 0.05) -> Interval:
     """Return the mean of n values between 0 and 1 that sum to `total`, with an interval over their groups.
+
+    Args:
+        n_groups: their effective number (`effective_number`); the bare number would claim too much where one is large.
 
     Of variables between 0 and 1 none varies more than a coin, so the exact interval of a rate holds for any of them.
     """

@@ -1,6 +1,6 @@
 """Intervals that hold at 0 and 1: single rates, paired differences, linear combinations, AUROC.
 
-`n` may be fractional: clustered samples enter with their number of independent groups instead of their rows.
+`n` may be fractional: clustered samples enter with the number of equal groups they are worth instead of their rows.
 """
 
 from __future__ import annotations
@@ -27,6 +27,15 @@ class Interval:
 
 
 NOTHING = Interval(float("nan"), float("nan"), float("nan"))
+
+
+def effective_number(sizes: np.ndarray) -> float:
+    """Return how many equal groups would say as much as groups of these sizes do, if all of a group were alike.
+
+    That is (sum m)^2 / sum m^2 (Kish 1965): their number where they are of one size, 1 where one holds nearly all.
+    """
+    sizes = np.asarray(sizes, dtype=float)
+    return float(sizes.sum() ** 2 / (sizes**2).sum()) if len(sizes) else 0.0
 
 
 def clopper_pearson(hits: float, n: float, alpha: float = 0.05) -> Interval:
@@ -98,12 +107,24 @@ def _phi(both: float, only_a: float, only_b: float, neither: float, n: float) ->
     return float(cross / np.sqrt(product))
 
 
-def combination(weights: Sequence[float], rates: Sequence[Interval]) -> Interval:
-    """Return the interval of sum(w_i p_i) for independent rates (MOVER, Zou & Donner 2008)."""
-    estimate = float(sum(w * r.estimate for w, r in zip(weights, rates, strict=True)))
-    below = sum((w * (r.estimate - (r.low if w > 0 else r.high))) ** 2 for w, r in zip(weights, rates, strict=True))
-    above = sum((w * ((r.high if w > 0 else r.low) - r.estimate)) ** 2 for w, r in zip(weights, rates, strict=True))
-    return Interval(estimate, estimate - float(np.sqrt(below)), estimate + float(np.sqrt(above)))
+def combination(weights: Sequence[float], rates: Sequence[Interval], correlation: np.ndarray | None = None) -> Interval:
+    """Return the interval of sum(w_i p_i) (MOVER, Zou & Donner 2008).
+
+    Args:
+        correlation: of the estimates with each other, (n_rates, n_rates); None where they are independent.
+    """
+    w = np.array(weights, dtype=float)
+    value, low, high = np.array([(r.estimate, r.low, r.high) for r in rates]).T
+    R = np.eye(len(w)) if correlation is None else correlation
+    below = w * (value - np.where(w > 0, low, high))
+    above = w * (np.where(w > 0, high, low) - value)
+    R = R * np.sign(np.outer(w, w))  # of the terms, whose sign is the weights'
+    estimate = float(w @ value)
+    return Interval(
+        estimate,
+        estimate - float(np.sqrt(max(0.0, below @ R @ below))),
+        estimate + float(np.sqrt(max(0.0, above @ R @ above))),
+    )
 
 
 def auroc_interval(auroc: float, n_positive: float, n_negative: float, alpha: float = 0.05) -> Interval:

@@ -19,11 +19,10 @@ class Remarks:
         """Count a row in which something was mended."""
         setattr(self, how, getattr(self, how) + 1)
 
-    def sentences(self) -> list[str]:
-        """Tell what is to be told, for people."""
-        told = {
-            "bytes that are not UTF-8 were read as Windows-1252 (name it if it is another) in": self.windows_1252,
-            "characters that are no valid Unicode became U+FFFD in": self.replaced,
-            "responses that are repeated under another filter were left out in": self.other_filters,
+    def counts(self) -> dict[str, int]:
+        """Return what is to be told, with the number of rows."""
+        return {
+            "not UTF-8, read as Windows-1252 (--encoding names another)": self.windows_1252,
+            "with characters that are no valid Unicode, replaced": self.replaced,
+            "the same responses under another filter, left out": self.other_filters,
         }
-        return [f"{what} {count} row{'s' if count > 1 else ''}" for what, count in told.items() if count]

@@ -177,10 +177,10 @@ def test_score_needs_no_torch_and_counts_the_rates(tmp_path: Path) -> None:
     assert [row["action"] for row in scored] == ["refuse", "abstain", "answer", None]
 
 
-def test_score_names_the_line_that_lacks_a_field(cli, tmp_path: Path) -> None:
+def test_score_says_how_to_name_the_column_it_lacks(cli, tmp_path: Path) -> None:
     path = tmp_path / "answers.csv"
     path.write_text("id,text\n1,hello\n")
-    fails(cli("score", str(path)), "line 2", "'completion' is missing")
+    fails(cli("score", str(path)), "no row has a field 'completion'", "--map completion=COLUMN", "id, text")
 
 
 def test_help_imports_nothing_heavy() -> None:

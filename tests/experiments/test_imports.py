@@ -358,7 +358,7 @@ def test_a_mistaken_option_is_explained(options: list[str], said: str) -> None:
         ("columns: {id: {colum: x}}", "map.yaml: "),
         ("- a", "map.yaml must hold keys and values, found list"),
         ("a: [", "map.yaml is not readable YAML"),
-        (None, "map.yaml cannot be read: No such file"),
+        (None, "column map not found: "),
     ],
 )
 def test_a_mistaken_yaml_file_is_explained(tmp_path: Path, text: str | None, said: str) -> None:
@@ -450,9 +450,7 @@ def test_windows_apostrophes_are_apostrophes_and_their_rows_are_counted(tmp_path
     assert [answer["completion"] for answer in read] == ["fine", REFUSAL, REFUSAL]
     assert judged(read[1]["completion"]).action == "refuse"
     assert (remarks.windows_1252, remarks.replaced) == (2, 0)
-    assert remarks.sentences() == [
-        "bytes that are not UTF-8 were read as Windows-1252 (name it if it is another) in 2 rows"
-    ]
+    assert remarks.counts()["not UTF-8, read as Windows-1252 (--encoding names another)"] == 2
     named = Remarks()
     assert answers(path, encoding="cp1252", remarks=named)[1]["completion"] == REFUSAL
     assert named == Remarks()
@@ -473,7 +471,7 @@ def test_half_an_emoji_can_be_written_afterwards(tmp_path: Path) -> None:
     assert read[2]["completion"] == "a whole 🙂"
     json.dumps(read, ensure_ascii=False).encode()
     assert remarks == Remarks(replaced=1)
-    assert remarks.sentences() == ["characters that are no valid Unicode became U+FFFD in 1 row"]
+    assert remarks.counts()["with characters that are no valid Unicode, replaced"] == 1
 
 
 def test_a_very_long_completion_is_read(tmp_path: Path) -> None:
