@@ -6,7 +6,7 @@ Completions stream through: read, judged, measured, written, entered into a ledg
 from __future__ import annotations
 
 import json
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
@@ -157,6 +157,7 @@ def score_completions(
 def _entries(
     rows: Iterable[Mapping[str, Any]], cases: Mapping[str, Case], judge: Judge, credits: Adjacency, intake: Intake
 ) -> Iterator[Entry]:
+    by_text = _by_text(cases)
     waiting: deque[tuple[Case, str, str | None]] = deque()
 
     @cache
@@ -165,7 +166,7 @@ def _entries(
 
     def said() -> Iterator[Said]:
         for row in rows:
-            case = _case(row, cases, intake)
+            case = _case(row, cases, by_text, intake)
             completion = _completion(row)
             _note_nothing(completion, case, intake)
             waiting.append((case, sample_of(row), completion))
@@ -181,17 +182,30 @@ def _entries(
         yield Entry(case, did, plain(judgement.evidence), sample, completion, fields)
 
 
-def _case(row: Mapping[str, Any], cases: Mapping[str, Case], intake: Intake) -> Case:
+def _by_text(cases: Mapping[str, Case]) -> dict[str, Case]:
+    """Return the cases by what they ask, those of the same words left out: which of them is meant is not known."""
+    asked = Counter((case.text or "").strip() for case in cases.values())
+    return {text: case for case in cases.values() if (text := (case.text or "").strip()) and asked[text] == 1}
+
+
+def _case(row: Mapping[str, Any], cases: Mapping[str, Case], by_text: Mapping[str, Case], intake: Intake) -> Case:
     if not cases:
         case = case_of_row(row)
         if case.label is None:
             intake.note("without label", case.id)
         return case
     identifier = identifier_of(row)
+    own = case_of_row({"id": identifier, "text": row.get("text"), "messages": row.get("messages")})
     if identifier in cases:
+        if own.text is not None and own.text.strip() != (cases[identifier].text or "").strip():
+            intake.note("text differs from the prompt's", identifier)
         return cases[identifier]
+    same = by_text.get(own.text.strip()) if own.text else None
+    if same is not None:
+        intake.note("found by its text, not its id", identifier)
+        return same
     intake.note("unknown id", identifier)
-    return case_of_row({"id": identifier, "text": row.get("text"), "messages": row.get("messages")})
+    return own
 
 
 def _completion(row: Mapping[str, Any]) -> str | None:
