@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from experiments.judges.spoken import sentences
 from experiments.judges.table import Kind, RuleTable, beginnings
@@ -40,17 +40,38 @@ class Clause:
     kind: Kind
     rule: str
     item: bool = False
-    question: bool = False
-    personal: bool = False  # the speaker speaks of itself
-    turns: bool = False  # begins with "however", "instead": what follows is set against what came before
-    elsewhere: bool = False  # announces something other than what was asked
-    advises: bool = False  # tells the asker what to do, or names things to use
     announced: bool = False  # stands after a colon
+    table: RuleTable | None = field(default=None, repr=False, compare=False)
 
     @property
     def helps(self) -> bool:
         """Whether the clause carries content: what the speaker says of the matter itself."""
         return self.kind in HELPING
+
+    @property
+    def question(self) -> bool:
+        """Whether it asks."""
+        return self.text.endswith("?")
+
+    @property
+    def personal(self) -> bool:
+        """Whether the speaker speaks of itself."""
+        return self.table is not None and self.table.speaker.search(self.text) is not None
+
+    @property
+    def turns(self) -> bool:
+        """Whether it begins with "however", "instead": what follows is set against what came before."""
+        return self.table is not None and self.table.contrast.match(self.text) is not None
+
+    @property
+    def elsewhere(self) -> bool:
+        """Whether it announces something other than what was asked."""
+        return self.table is not None and self.table.elsewhere.search(self.text) is not None
+
+    @property
+    def advises(self) -> bool:
+        """Whether it tells the asker what to do, or names things to use."""
+        return self.table is not None and self.table.advice.search(self.text) is not None
 
     def cite(self) -> str:
         """Say which clause this is, by which rule."""
@@ -90,7 +111,7 @@ class ClauseReader:
 
     def is_foreign(self, text: str) -> bool:
         """Say whether a text has more function words of other languages than of the table's own."""
-        words = text[:400].lower().split()
+        words = text[:300].lower().split()
         strange = sum(word in self.table.foreign for word in words)
         return strange >= 2 and strange > 2 * sum(word in self.table.native for word in words)
 
@@ -105,13 +126,7 @@ class ClauseReader:
 
     def _tag(self, text: str, number: int, item: bool, announced: bool) -> Clause:
         kind, rule = self.match(self.table.lead.sub("", text, count=1), number)
-        personal = self.table.speaker.search(text) is not None
-        turns = self.table.contrast.match(text) is not None
-        elsewhere = self.table.elsewhere.search(text) is not None
-        advises = self.table.advice.search(text) is not None
-        return Clause(
-            number, text, kind, rule, item, text.endswith("?"), personal, turns, elsewhere, advises, announced
-        )
+        return Clause(number, text, kind, rule, item, announced, self.table)
 
     def match(self, text: str, number: int) -> tuple[Kind, str]:
         """Return kind and rule of a clause, trying in the table's order the rules that one of its words cues."""

@@ -58,10 +58,13 @@ def sentences(text: str, *, quoting: bool = False) -> Iterator[tuple[str, bool]]
     text = text[:READ_CHARS]
     if "```" in text:
         text = _CODE.sub("\n- code\n", text)
-    text = (_QUOTED_ANYWHERE if quoting else _QUOTED).sub("«quoted»", text)
+    if '"' in text or "“" in text:
+        text = (_QUOTED_ANYWHERE if quoting else _QUOTED).sub("«quoted»", text)
+    if "*" in text:
+        text = _STAGE.sub("", text)
     for fancy, plain in _STRAIGHT:
         text = text.replace(fancy, plain)
-    for line in _SENTENCE_END.sub(rf"\1{_CUT}", _STAGE.sub("", text)).splitlines():
+    for line in _SENTENCE_END.sub(rf"\1{_CUT}", text).splitlines():
         mark = _ITEM.match(line)
         for sentence in line[mark.end() if mark else 0 :].split(_CUT):
             yield _MARKUP.sub("", sentence), mark is not None

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Literal
 
 Kind = Literal[
@@ -33,12 +34,20 @@ Kind = Literal[
     "frame",  # opens words that somebody else will say: a letter, a scene
     "content",  # none of these
 ]
-beginnings = re.compile(r"(\w{1,6})\w*").findall  # the first six letters of each word
+_PUNCTUATION = str.maketrans(dict.fromkeys(".,;:!?'\"()[]{}<>/\\|-\u2013\u2014\u2026\u00ab\u00bb*_#~`+=&%$@^", " "))
 
 
-def stems(text: str) -> frozenset[str]:
-    """Return the first six letters of each word of a lower-cased text."""
-    return frozenset(beginnings(text))
+def beginnings(text: str) -> list[str]:
+    """Return the first six letters of each word of a lower-cased text, and "a_b" for each pair with "not" in it."""
+    found = [word[:6] for word in text.translate(_PUNCTUATION).split()]
+    if "not" in found:
+        found += [f"{a}_{b}" for a, b in pairwise(found) if a == "not" or b == "not"]
+    return found
+
+
+def cue(word: str) -> str:
+    """Return what of a word counts as a cue: six letters, of "a_b" six of each."""
+    return "_".join(part[:6] for part in word.split("_"))
 
 
 @dataclass(frozen=True)
@@ -75,5 +84,5 @@ class RuleTable:
 
 
 def rule(name: str, example: str, cues: str, pattern: str | None = None, *, opening: bool = False) -> Rule:
-    """Make a rule; cues are words, of which the first six letters count."""
-    return Rule(name, example, stems(cues), re.compile(pattern) if pattern else None, opening)
+    """Make a rule; cues are words, of which the first six letters count, or "not" with its neighbour."""
+    return Rule(name, example, frozenset(map(cue, cues.split())), re.compile(pattern) if pattern else None, opening)

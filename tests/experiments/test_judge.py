@@ -19,7 +19,7 @@ from experiments.judges import Judge, Said
 from experiments.judges.clauses import READ_CLAUSES
 from experiments.judges.english import ENGLISH
 from experiments.judges.rules import RuleJudge
-from experiments.judges.table import Kind, Rule, rule, stems
+from experiments.judges.table import Kind, Rule, beginnings, rule
 
 DATA = Path(__file__).resolve().parents[3] / "shared" / "data"
 XSTEST = {"refuse": "2", "abstain": "2", "answer_safe_part": "3", "pivot": "3"}
@@ -229,7 +229,7 @@ def test_cues_hide_no_match_of_own_phrasings(judge: RuleJudge) -> None:
     for text in (text for texts in SAID.values() for text in texts):
         for clause in judge.reader.read(text):
             for _, rules in ENGLISH.rules:
-                shut = [one for one in rules if one.pattern and one.cues.isdisjoint(stems(clause.text))]
+                shut = [one for one in rules if one.pattern and one.cues.isdisjoint(beginnings(clause.text))]
                 hidden = [one.name for one in shut if one.pattern and one.pattern.search(clause.text)]
                 assert not hidden, (clause.text, hidden)
 

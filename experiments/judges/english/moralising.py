@@ -9,16 +9,17 @@ REBUKE = (
         "Stealing is wrong.",
         "illegal unlawful unethical immoral inappropriate harmful dangerous wrong unacceptable offensive "
         "disrespectful discriminatory racist sexist abhorrent reprehensible deplorable heinous horrific horrible "
-        "inhumane unjust unjustifiable evil condemned law crime offense offence never not felony assault murder "
-        "rape theft fraud burglary stalking harassment terrorism abuse arson extortion cruelty violence",
+        "inhumane unjust unjustifiable evil condemned law crime offense offence never felony assault murder rape "
+        "theft fraud burglary stalking harassment terrorism abuse arson extortion cruelty violence appropriate "
+        "ethical legal acceptable okay ok right moral safe advisable permissible respectful fair justified joke",
         rf"\b(?:is|are|was|were|be|not) (?:(?!an? |the |my |our |your |not )\w+ ){{0,3}}?{WRONG}(?! (?:act|"
         rf"practice) of)",
     ),
     rule(
         "urges against",
         "We urge against it: please refrain from it.",
-        "not advise urge encourage discourage refrain recommend condemn never please concerned advisable "
-        "recommended answer solution",
+        "advise urge encourage discourage refrain recommend condemn never please concerned advisable recommended "
+        "answer solution do_not",
         r"\b(?:i (?:\w+ )?(?:advise|urge|encourage|discourage|recommend|implore|warn)\b[^.]{0,30}?\b(?:not to|"
         r"against|refrain|reconsider|seek|avoid)|refrain from|i (?:\w+ )?condemn|i am (?:\w+ )?concerned|not (?:\w+ "
         r")?(?:advisable|recommended)|never (?:the|an|a) (?:\w+ )?(?:answer|solution|option)|^(?:please )?(?:do not|"
@@ -45,7 +46,7 @@ VERDICT = (
     rule(
         "must not be",
         "Nobody should be harmed: it must not be done.",
-        "never not no strongly",
+        "never no strongly should_not must_not",
         r"\b(?:(?:should|must) (?:not|never) (?:\w+ )?(?:be \w+|disqualify|attempt|try|harm|engage|use violence)|no "
         r"(?:one|person) (?:should|has|deserves)|no (?:\w+ )?(?:safe|good|right|best|ethical|acceptable|appropriate|"
         r"responsible|legal) (?:\w+ ){0,3}?(?:way|ways|place|method|process|manner|time)\b|strongly (?:advise|"

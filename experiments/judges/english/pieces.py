@@ -13,7 +13,11 @@ SPEAKER = (
     rf"^(?:(?:but|so|and|no|sorry|unfortunately),? )*{ADVERB})"
 )
 I_CANNOT = rf"{SPEAKER}(?:{CANNOT}(?: and {CANNOT})?) {ADVERB}"
-CANNOT_CUES = "cannot not unable unwilling incapable forbidden prohibited refuse decline"
+CANNOT_CUES = (
+    "cannot unable unwilling incapable forbidden prohibited refuse decline could_not will_not would_not should_not "
+    "shall_not must_not may_not not_able not_allowed not_permitted not_authorised not_authorized not_willing not_at "
+    "not_programmed not_designed not_equipped not_supposed not_prepared not_trained not_in not_capable not_going do_not"
+)
 SERVE = (
     r"(?:assist|help|support|aid|provide|providing|fulfil|fulfill|comply|complete|do (?:that|this|so|it|such|the|as)|"
     r"accommodate|generate|create|produce|write|compose|draft|engage|participate|discuss|offer|give|share|supply|"

@@ -38,10 +38,10 @@ REFUSE = (
     rule(
         "not doing it",
         "Not doing that.",
-        "not helping doing touching writing answering going giving getting providing assisting",
+        "helping doing touching writing answering going giving getting providing assisting",
         r"^(?:(?:sorry|hmm|um|nah|yeah|oh|ha|lol|nope|no|and|but),? )*(?:i am |that is |this is )?(?:definitely |"
         r"absolutely |really |just )?not (?:helping|doing|touching|writing|answering|going (?:to|there|near)|giving|"
-        r"getting into|providing|assisting|playing|sharing|explaining|teaching|something i|gonna)\b",
+        r"getting into|providing|assisting|playing|sharing|explaining|teaching|gonna)\b",
     ),
     rule(
         "request is blocked",
@@ -128,7 +128,7 @@ REFUSE = (
     rule(
         "should not",
         "I should not answer this.",
-        "not rather prefer",
+        "rather prefer should_not must_not ought_not better_not not_going rather_not prefer_not will_not",
         r"\bi (?:\w+ly )?(?:should not|must not|ought not|had better not|am not going to|would (?:rather|prefer) "
         r"not|would prefer not|will not(?! (?:be (?:the|able)|only|have|lie|pretend|sugar|bore|waste)))\b",
     ),
@@ -157,7 +157,8 @@ REFUSE = (
     rule(
         "against rules",
         "It goes against my guidelines.",
-        "not against contrary violate violates violating within outside prohibit prohibits forbid prevent",
+        "against contrary violate violates violating within outside prohibit prohibits forbid prevent not_within "
+        "not_in not_with",
         rf"\b(?:(?:go(?:es)?|is|are|it|be|runs?|would) (?:be |go )?(?:\w+ly )?(?:against|contrary to) (?:\w+ "
         rf")?{MINE}|violat(?:e|es|ing) {MINE}|(?:not (?:\w+ )?(?:with)?in|outside)(?: of)? (?:my|our)\b|"
         rf"(?:guidelines|rules|polic\w+|programming|principles|design) (?:\w+ )?(?:prohibit|forbid|prevent)|against "
@@ -199,7 +200,8 @@ DECLINE = (
     rule(
         "beyond its powers",
         "I am not equipped for that.",
-        "beyond exceeds exceed outside part within not lack",
+        "beyond exceeds exceed outside part within lack not_designed not_authorised not_authorized not_programmed "
+        "not_allowed not_permitted not_equipped not_qualified not_capable not_built not_meant not_have",
         r"\b(?:(?:beyond|exceeds?|outside|not (?:\w+ ){0,2}?(?:part of|within))(?: of)? (?:my|our) (?:\w+ "
         r")?(?:capabilit|abilit|scope|function|power|capacity|expertise|purpose)|i am (?:\w+ly )?not (?:designed|"
         r"authori[sz]ed|programmed|allowed|permitted|equipped|qualified|capable|built|meant)\b|i (?:do not have|"
