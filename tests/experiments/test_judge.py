@@ -17,6 +17,7 @@ import pytest
 from experiments.actions import ACTIONS, ANSWERED, DECLINED
 from experiments.judges import Judge, Said
 from experiments.judges.clauses import READ_CLAUSES
+from experiments.judges.describe import as_markdown
 from experiments.judges.english import ENGLISH
 from experiments.judges.rules import RuleJudge
 from experiments.judges.table import Kind, Rule, beginnings, rule
@@ -320,3 +321,9 @@ def test_openings_odd_rows(judge: RuleJudge, key: str, declines: bool) -> None:
     openings = json.loads(_path("activation-steering/behavior_refusal.json").read_text(encoding="utf-8"))[key][1::2]
     right = sum((judge.judge(text).action in DECLINED) == declines for text in openings)
     assert right / len(openings) >= (0.85 if declines else 0.98)
+
+
+def test_the_page_of_rules_is_the_table() -> None:
+    page = (Path(__file__).resolve().parents[2] / "docs" / "judge-rules.md").read_text(encoding="utf-8")
+    assert page == as_markdown(ENGLISH), "write it again: python -m experiments.judges.describe > docs/judge-rules.md"
+    assert all(f"| {one.name}" in page for _, rules in ENGLISH.rules for one in rules)

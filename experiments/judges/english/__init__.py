@@ -1,6 +1,6 @@
 """What declining, abstaining, hedging and moralising look like in English: patterns by kind, no logic.
 
-`docs/judge.md` shows the table with an example a rule. Another language is another package like this one.
+`docs/judge-rules.md` shows the table with an example a rule. Another language is another package like this one.
 """
 
 from __future__ import annotations

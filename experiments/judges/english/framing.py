@@ -84,8 +84,8 @@ COURTESY = (
     rule(
         "greeting",
         "Great question!",
-        "thank thanks hello hi hey great good interesting excellent sure certainly absolutely yes course happy glad here "
-        "delighted",
+        "thank thanks hello hi hey great good interesting excellent sure certainly absolutely yes course happy glad "
+        "here delighted",
         r"^(?:(?:thanks?|thank you)\b.{0,80}|(?:hello|hi|hey)\b.{0,30}|(?:that is )?(?:a |an )?(?:great|good|"
         r"interesting|excellent) question.{0,60}|i (?:am|would be) (?:\w+ )?(?:happy|glad|here|delighted) to "
         r".{0,60}|(?:sure|of course|certainly|absolutely)(?: thing)?[.!]?)$",
