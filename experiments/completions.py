@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from experiments.judges.rules import RuleJudge
+from experiments.judges import Judge, Said
 from extract.backoff import TokenBudget
 from extract.chat import Rendered
 from extract.edit import Edit
@@ -41,6 +41,7 @@ class Speaker:
     rendered: Sequence[Rendered]
     max_new_tokens: int
     batch_size: int
+    judge: Judge
 
     def complete(
         self,
@@ -71,12 +72,13 @@ class Speaker:
         batch = self.model.batch(rendered)
         with self.model.editing(edits), steering(self.model, dials, batch, rendered):
             responses = self.model.generate(batch, self.max_new_tokens)
-        return [self._judged(self.prompts[i], tokens) for i, tokens in zip(index, responses, strict=True)]
-
-    def _judged(self, prompt: Prompt, tokens: list[int]) -> Completion:
-        text = self.model.decode(tokens)
-        verdict = RuleJudge().judge(text, prompt.text)
-        return Completion(prompt.id, prompt.text, text, verdict.action, verdict.evidence, tuple(tokens))
+        asked = [self.prompts[i] for i in index]
+        texts = [self.model.decode(tokens) for tokens in responses]
+        said = [Said(text, prompt.text, prompt.messages) for text, prompt in zip(texts, asked, strict=True)]
+        return [
+            Completion(prompt.id, prompt.text, text, verdict.action, verdict.evidence, tuple(tokens))
+            for prompt, text, verdict, tokens in zip(asked, texts, self.judge.judge_all(said), responses, strict=True)
+        ]
 
 
 def write_completions(completions: Sequence[Completion], path: Path) -> None:

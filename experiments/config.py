@@ -117,6 +117,7 @@ class RunConfig(_Strict):
     prompts: PromptsConfig
     extract: ExtractConfig = ExtractConfig()
     generate: GenerateConfig = GenerateConfig()
+    judge: str = "rules"  # or a YAML file such as configs/judges/endpoint.yaml
     dissociate: DissociateConfig = DissociateConfig()
     steer: SteerConfig = SteerConfig()
 

@@ -16,6 +16,7 @@ from experiments.completions import write_completions
 from experiments.config import RunConfig
 from experiments.context import Context
 from experiments.dissociate import dissociate
+from experiments.judges.config import load_judge
 from experiments.manifest import Manifest, file_hash, inputs_hash
 from experiments.probing import probe
 from experiments.progress import Reporter
@@ -77,7 +78,7 @@ def _respond(context: Context) -> None:
 
 STAGES = (
     Stage("extract", _extract, ("model", "extract"), ("activations.h5",)),
-    Stage("respond", _respond, ("model", "generate"), ("completions.jsonl",)),
+    Stage("respond", _respond, ("model", "generate", "judge"), ("completions.jsonl",)),
     Stage("probe", probe, ("seed", "prompts", "dissociate"), ("probes.parquet", "directions.safetensors",
                                                                "stages/probe.json")),
     Stage("dissociate", dissociate, ("seed", "dissociate"), ("stages/dissociate.json",)),
@@ -105,6 +106,7 @@ def run(
     """
     context = Context(config, directory, reporter or Reporter(), shared)
     _ = context.prompts if until == "extract" else context.corpus  # checked before anything is written
+    _section(config, "judge")  # and so is what judges
     source = model_source(config)
     _prepare(directory, config)
     manifest = Manifest(directory / "manifest.json")
@@ -153,6 +155,8 @@ def _prepare(directory: Path, config: RunConfig) -> None:
 
 def _section(config: RunConfig, name: str) -> Any:
     value = getattr(config, name)
+    if name == "judge" and value != "rules":  # what its file says counts, not where it lies
+        value = load_judge(value)
     return value.model_dump(mode="json") if hasattr(value, "model_dump") else value
 
 

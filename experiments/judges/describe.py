@@ -46,7 +46,7 @@ def as_markdown(table: RuleTable) -> str:
         f"# The judge's rules ({table.language})",
         "",
         "Made from `experiments/judges/english/` by `python -m experiments.judges.describe`;",
-        "[scoring.md](scoring.md) says how an action follows. A clause takes the first kind one of whose rules matches:",
+        "[scoring.md](scoring.md) says how an action follows. A clause takes the first kind of which a rule matches:",
         ", ".join(dict.fromkeys(kind for kind, _ in table.rules)) + ".",
     ]
     for section, kinds in SECTIONS.items():
