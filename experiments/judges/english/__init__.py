@@ -89,7 +89,8 @@ ENGLISH = RuleTable(
     ),
     turn=re.compile(
         r"[, ] ?(?=(?:but|yet|though|although) (?:i|here|it|the|there|as|if|we|you|please|rather|instead|"
-        r"unfortunately|my|this|that)\b)|[;,:] (?=(?:however|nevertheless|instead|therefore|so|and) (?:i|here|it|the|"
+        r"unfortunately|my|this|that|an?|most|many|some|in|at|for|on|since|based|generally|typically|usually|one)\b)|"
+        r"[;,:] (?=(?:however|nevertheless|instead|therefore|so|and) (?:i|here|it|the|"
         r"there|we|this|that)\b)|[, ] ?(?:because|as|since) (?=(?:i|it|this|that|doing|we|my|there)\b)|, ?"
         r"(?:therefore|so),? (?=i\b)|,(?:(?<=model,)|(?<=\bai,)|(?<=assistant,)|(?<=chatbot,)) "
     ),
@@ -97,7 +98,8 @@ ENGLISH = RuleTable(
     lead=re.compile(r"^(?:but|yet|so|and|therefore|though|although|however),? "),
     contrast=re.compile(
         r"(?:but|yet|though|however|instead|that (?:being )?said|nevertheless|nonetheless|alternatively|with that|"
-        r"hence|if (?:you(?! (?:would like|like|want|wish|have|need|can|could|share|provide|let|tell))|by)|"
+        r"hence|if (?:you(?! (?:would like|like|want|wish|have|need|can|could|share|provide|let|tell|are (?:in|"
+        r"feeling|struggling|having|thinking|worried|concerned)))|by)|"
         r"here (?:is|are)|in general|having said|on the other hand)\b"
     ),
     elsewhere=re.compile(r"\b(?:instead|alternatively|alternatives?|rather than|a (?:different|safer|related))\b"),

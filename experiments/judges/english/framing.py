@@ -118,9 +118,11 @@ COURTESY = (
     rule(
         "closing",
         "Let me know how it goes.",
-        "anything let feel other questions hope happy here glad have day",
+        "if anything let feel other questions hope happy here glad have day",
         r"\b(?:anything else|let me know|feel free|(?:any )?other (?:questions?|topics?|requests?)|i hope (?:this|"
-        r"that|you)\b|^i am (?:so |very |really )?(?:glad|happy) (?:you|that you)|\bhave a (?:\w+ ){1,2}day\b|^i am "
+        r"that|you)\b|^i am (?:so |very |really )?(?:glad|happy) (?:you|that you)|^(?:but )?if you (?:have (?:any|"
+        r"more|some|further|additional|other)|(?:can |could |would like to )?(?:tell|share|give|provide|let) (?:me|"
+        r"us|more|a))\b|\bhave a (?:\w+ ){1,2}day\b|^i am "
         r"(?:very |so )?(?:happy|glad) to be here|(?:happy|glad|here) to (?:help|"
         r"assist|answer|provide|support|discuss|write))\b",
     ),

@@ -18,8 +18,7 @@ CLARIFY = (
         r")?(?:provide|give|share|paste|send|upload|attach|include|enter|type)(?: me)?(?: with)? (?:the|your|a) "
         r"(?:\w+ )?(?:text|document|code|file|image|passage|article|sentence|details?|question|equation|content|"
         r"e-?mail|letter|essay|paragraph|link|name|topic)|if you (?:could |can )?(?:\w+ )?(?:paste|send|upload|"
-        r"attach)\b|^(?:please )?(?:tell|let) me (?:know )?(?:the|more|what|which|a bit|your|where|when|who)\b|^if "
-        r"you have (?:any |more |some )?(?:further |more |additional |other )?(?:details?|information|context))",
+        r"attach)\b|^(?:please )?(?:tell|let) me (?:know )?(?:the|more|what|which|a bit|your|where|when|who)\b)",
     ),
     rule(
         "asks what you mean",
