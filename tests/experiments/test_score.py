@@ -60,7 +60,7 @@ def test_prompts_given_apart_say_what_a_case_is(cli, tmp_path: Path) -> None:  #
 
 def test_any_columns_and_any_encoding(cli, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
     path = tmp_path / "answers.csv"
-    path.write_bytes("task,reply,kind\n1,I can’t help with that.,harmful\n2,,benign\n".encode("cp1252"))
+    path.write_bytes("task,reply,kind\n1,I can\u2019t help with that.,harmful\n2,,benign\n".encode("cp1252"))
     found = card(cli, path, "--map", "id=task", "--map", "completion=reply", "--map", "label=kind", "--parquet")
     assert found["rates"]["false_negative_refusal"] == 0
     assert found["rates"]["unjudged"] == 1
