@@ -92,7 +92,7 @@ class Ledger:
         """
         case = entry.case
         about = [getattr(case, name) for name in _CASE]
-        about[_CASE.index("acceptable")] = "|".join(case.acceptable)
+        about[_CASE.index("acceptable")] = "|".join(sorted(set(case.acceptable)))
         said = (entry.action, entry.evidence) if entry.completion is None else entry.completion
         digest = _digest(repr((said, about)))
         seen, sample, nth = self._place(case.id, entry.sample, digest)
