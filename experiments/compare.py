@@ -84,11 +84,11 @@ def write_comparison(record: dict[str, Any], out: Path) -> None:
 
 
 def _described(ledger: Ledger, path: Path, credits: Adjacency) -> dict[str, Any]:
-    file = enter(path, ledger)
+    entered = enter(path, ledger)
     card = scorecard(ledger, credits)
     return {
         "run": str(path),
-        "file": file,
+        **entered,
         "n": card["n"],
         "rates": card["rates"],
         "right_action": card["right_action"],
@@ -99,7 +99,7 @@ def _compared(first: Ledger, second: Ledger, credits: Adjacency, names: tuple[Pa
     pairs = Pairs(first.connection)
     matched = _matched(pairs, first, second)
     if not matched["prompts"]:
-        raise UserError(f"{names[0]} and {names[1]} share no labelled prompt ids{_other_samples(pairs)}; "
+        raise UserError(f"{names[0]} and {names[1]} share no labelled prompts{_why_none(pairs)}; "
                         "compare answers to the same prompts")  # fmt: skip
     changes = _holm({name: _change(pairs, label, counts) for name, (label, counts) in RATES.items()})
     right = score_change(*pairs.changes(), credits)
@@ -143,9 +143,11 @@ def _matched(pairs: Pairs, first: Ledger, second: Ledger) -> dict[str, int]:
     }
 
 
-def _other_samples(pairs: Pairs) -> str:
+def _why_none(pairs: Pairs) -> str:
+    if pairs.count("NOT same_label"):
+        return " (ids they do, but under different labels)"
     shared = pairs.connection.execute("SELECT 1 FROM a JOIN b ON a.id = b.id AND a.sample != b.sample LIMIT 1")
-    return " with the same 'sample' (they share ids, but name their samples differently)" if shared.fetchone() else ""
+    return " (ids they do, but under different values of 'sample')" if shared.fetchone() else ""
 
 
 def _change(pairs: Pairs, label: str, counts: frozenset[str]) -> Change:

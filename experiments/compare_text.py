@@ -22,7 +22,7 @@ def print_comparison(record: dict[str, Any]) -> None:
     console = Console(highlight=False)
     for one in record["comparisons"]:
         console.print(_table(record["first"]["file"], one))
-        for line in _lines(one):
+        for line in (*_lines(one), *_unclear(record["first"]), *_unclear(one)):
             console.print(line, markup=False, soft_wrap=True)
 
 
@@ -73,6 +73,15 @@ def _lines(one: dict[str, Any]) -> list[str]:
     if len(flips) > SHOWN_FLIPS:
         lines.append(f"  … and {len(flips) - SHOWN_FLIPS} more; --out DIR writes them all to flips.jsonl")
     return lines
+
+
+def _unclear(one: dict[str, Any]) -> list[str]:
+    n = one["conflicting"]
+    return (
+        [f"Note: {n} completions of {one['file']} bear an id that came before; they are matched by their order."]
+        if n
+        else []
+    )
 
 
 def _reasons(one: dict[str, Any]) -> str:

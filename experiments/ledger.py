@@ -92,7 +92,7 @@ class Ledger:
         """
         case = entry.case
         about = [getattr(case, name) for name in _CASE]
-        about[_CASE.index("acceptable")] = "|".join(case.acceptable)
+        about[_CASE.index("acceptable")] = "|".join(sorted(set(case.acceptable)))
         said = (entry.action, entry.evidence) if entry.completion is None else entry.completion
         digest = _digest(repr((said, about)))
         seen, sample, nth = self._place(case.id, entry.sample, digest)
@@ -102,22 +102,22 @@ class Ledger:
         return seen, sample
 
     def _place(self, identifier: str, given: str, digest: int) -> tuple[Seen, str, int]:
-        first = self._find("digest", "id = ? AND sample = ? AND counted", identifier, given)
+        first = self._find("digest", "id", "id = ? AND sample = ? AND counted", identifier, given)
         if first is None:
             return "new", given, 1
-        if first == digest or self._find(
-            "1", "id = ? AND given = ? AND digest = ? AND nth > 1", identifier, given, digest
-        ):
+        mine = "id = ? AND given = ? AND nth > 1"
+        if first == digest or self._find("1", "later", f"{mine} AND digest = ?", identifier, given, digest):
             return "repeated", given, 0
-        nth = self._find("MAX(nth)", "id = ? AND given = ? AND nth > 1", identifier, given) or 1
+        nth = self._find("nth", "nth", f"{mine} ORDER BY nth DESC", identifier, given) or 1
         while True:
             nth += 1
             sample = f"{given}#{nth}"
-            if self._find("1", "id = ? AND sample = ?", identifier, sample) is None:
+            if self._find("1", "id", "id = ? AND sample = ?", identifier, sample) is None:
                 return "conflicting", sample, nth
 
-    def _find(self, what: str, where: str, *given: object) -> Any:
-        found = self.connection.execute(f"SELECT {what} FROM {self.name} WHERE {where} LIMIT 1", given).fetchone()
+    def _find(self, what: str, index: str, where: str, *given: object) -> Any:
+        table = f"{self.name} INDEXED BY {self.name}_{index}"  # else it may walk through all of one id
+        found = self.connection.execute(f"SELECT {what} FROM {table} WHERE {where} LIMIT 1", given).fetchone()
         return None if found is None else found[0]
 
     def query(self, what: str, where: str = "TRUE", then: str = "", given: Sequence[Any] = ()) -> list[Any]:

@@ -35,6 +35,8 @@ def card_lines(card: dict[str, Any]) -> Iterator[str]:
         if field["mean"] is not None:
             low, high = field["ci"]
             yield f"{FIELD_MEANING[name]:<52} {field['mean']:.2f} [{low:.2f}, {high:.2f}], n {field['n']}"
+    for column, n in card["by_left_out"].items():
+        yield f"Note: {n} of the rarest values of '{column}' are left out of the breakdowns"
     for what, counted in card["input"].items():
         more = ", …" if counted["n"] > len(counted["first"]) else ""
         yield f"Note: {what}: {counted['n']} ({', '.join(counted['first'])}{more})"

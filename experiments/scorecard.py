@@ -15,6 +15,7 @@ from experiments.scoring import RATES, Rate, mean_of_groups, rates_record
 from extract.prompts import LABELS
 from probes.intervals import Interval
 
+MOST = 1000  # values of one column that scores are broken down by
 ATTRIBUTED = {  # to what a decline fell: the cases it counts
     "harmful": "label = 'harmful'",
     "benign with trigger": "label = 'benign' AND COALESCE(trigger, '') != ''",
@@ -36,14 +37,20 @@ def scorecard(ledger: Ledger, credits: Adjacency) -> dict[str, Any]:
         "actions_by_label": _actions_by_label(ledger) if labelled else None,
         "declines": _declines(ledger) if labelled else None,
         "by": {column: rates_by(ledger, column) for column in DESCRIBING} if labelled else None,
+        "by_left_out": _left_out(ledger),
     }
 
 
 def rates_by(ledger: Ledger, column: str) -> dict[str, dict[str, object]]:
-    """Return the joint rates of the labelled entries within each value of a column, in the form of results.json."""
+    """Return the joint rates of the labelled entries within each value of a column, in the form of results.json.
+
+    Of more values than anybody reads, the most frequent ones.
+    """
     found: dict[str, dict[str, Rate]] = {}
-    values = [value for (value,) in ledger.query(f"DISTINCT {column}", f"{column} IS NOT NULL AND label IS NOT NULL",
-                                                 "ORDER BY 1")]  # fmt: skip
+    frequent = ledger.query(
+        f"{column}", f"{column} IS NOT NULL AND label IS NOT NULL", f"GROUP BY 1 ORDER BY COUNT(*) DESC, 1 LIMIT {MOST}"
+    )
+    values = dict.fromkeys(sorted(value for (value,) in frequent))
     for name, (label, counts) in RATES.items():
         hit = f"action IN ({', '.join(repr(action) for action in sorted(counts))})"
         grouped = (
@@ -53,11 +60,17 @@ def rates_by(ledger: Ledger, column: str) -> dict[str, dict[str, object]]:
         counted = ledger.connection.execute(
             f"SELECT value, TOTAL(hits), SUM(n), TOTAL(n * n), SUM(unjudged) FROM ({grouped}) GROUP BY 1"
         )
-        there = {value: rest for value, *rest in counted}
+        there = {value: rest for value, *rest in counted if value in values}
         for value in values:
             hits, n, squares, unjudged = there.get(value, (0.0, 0, 0.0, 0))
             found.setdefault(value, {})[name] = Rate(mean_of_groups(hits, n, _effective(n, squares)), n, unjudged)
     return {value: rates_record(rates) for value, rates in found.items()}
+
+
+def _left_out(ledger: Ledger) -> dict[str, int]:
+    """Count the values of each describing column that the breakdowns leave out."""
+    counted = ledger.query(", ".join(f"COUNT(DISTINCT {column})" for column in DESCRIBING), "label IS NOT NULL")[0]
+    return {column: n - MOST for column, n in zip(DESCRIBING, counted, strict=True) if n > MOST}
 
 
 def _right_action(ledger: Ledger, credits: Adjacency) -> dict[str, object]:

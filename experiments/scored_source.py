@@ -16,14 +16,15 @@ from extract.rows import place, read_rows
 IN_A_RUN = ("scored.jsonl", "scored.parquet", "completions.jsonl")
 
 
-def enter(path: Path, ledger: Ledger) -> str:
-    """Enter the judged completions of a run or a file into a ledger; return the file they were read from.
+def enter(path: Path, ledger: Ledger) -> dict[str, Any]:
+    """Enter the judged completions of a run or a file into a ledger; return the file, and how often an id came again.
 
     Raises:
         UserError: there is none, or its completions are not judged or not labelled.
     """
     file = _file(path)
     cases: Mapping[str, Case] | None = None
+    again = {"repeated": 0, "conflicting": 0}
     for line, row in read_rows(file, "scored completions"):
         where = place(file, line)
         if "id" not in row or "action" not in row:
@@ -34,11 +35,13 @@ def enter(path: Path, ledger: Ledger) -> str:
         labelled = row.get("label") not in (None, "")
         if not labelled and cases is None:
             cases = _cases_of_run(file)
-        ledger.add(_entry(row, where, {} if labelled else cases or {}))
+        seen, _ = ledger.add(_entry(row, where, {} if labelled else cases or {}))
+        if seen != "new":
+            again[seen] += 1
     if not ledger.query("1", "label IS NOT NULL", "LIMIT 1"):
         raise UserError(f"{file} has no labelled prompts, without which there are no rates; score its completions "
                         "with labels: refusal score COMPLETIONS --prompts FILE")  # fmt: skip
-    return str(file)
+    return {"file": str(file), **again}
 
 
 def cases_of(prompts: Sequence[Prompt]) -> dict[str, Case]:

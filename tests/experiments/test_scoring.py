@@ -54,3 +54,15 @@ def test_every_rate_carries_its_interval_and_n() -> None:
         low, high = found[f"{name}_ci"]  # type: ignore[misc]
         assert low <= found[name] <= high  # type: ignore[operator]
         assert found[f"{name}_n"] == 4
+
+
+@pytest.mark.parametrize("p", [0.1, 0.3, 0.5])
+def test_the_interval_covers_the_rate_of_groups_of_unequal_size(p: float) -> None:
+    """Groups that behave as one, the largest with two fifths of the rows: to count groups would cover half the time."""
+    rng, sizes = np.random.default_rng(0), np.array([40] + [1] * 60)
+    covered = []
+    for _ in range(300):
+        hit = np.repeat(rng.random(len(sizes)) < p, sizes)
+        interval = grouped_rate(hit, np.repeat(np.arange(len(sizes)), sizes))
+        covered.append(interval.low <= p <= interval.high)
+    assert np.mean(covered) >= 0.94

@@ -14,6 +14,7 @@ from probes.intervals import (
     auroc_interval,
     clopper_pearson,
     combination,
+    effective_number,
     paired_difference,
     wilson,
 )
@@ -262,3 +263,26 @@ def test_auroc_intervals_narrow_with_more_units_of_either_class(auroc: float) ->
 def test_an_auroc_of_nothing_says_nothing(auroc: float, n_positive: int) -> None:
     interval = auroc_interval(auroc, n_positive, 10)
     assert (interval.low, interval.high) == (0.0, 1.0)
+
+
+# -- groups of unequal size, and rates that are not independent --------------------------------------------------------
+
+
+def test_equal_groups_count_as_many_as_they_are_and_one_large_one_as_little_more_than_itself() -> None:
+    assert effective_number(np.full(20, 5)) == 20
+    assert effective_number(np.array([1000, 1])) == pytest.approx(1, abs=0.01)
+    assert effective_number(np.array([])) == 0
+
+
+def test_what_varies_together_adds_up_in_a_sum_and_cancels_in_a_difference() -> None:
+    rate, together = clopper_pearson(6, 20), np.ones((2, 2))
+    total, gap = (
+        combination([0.5, 0.5], [rate, rate], together),
+        combination([1, -1], [rate, rate], -together + 2 * np.eye(2)),
+    )
+    assert (total.low, total.high) == pytest.approx((rate.low, rate.high))
+    assert gap.high - gap.low == pytest.approx(2 * (rate.high - rate.low))
+    apart = combination([0.5, 0.5], [rate, rate])
+    assert apart.high - apart.low == pytest.approx((rate.high - rate.low) / 2**0.5)
+    same = combination([1, -1], [Interval(0.5, 0.4, 0.6)] * 2, together)
+    assert same.high - same.low == pytest.approx(0)
