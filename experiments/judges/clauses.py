@@ -14,7 +14,7 @@ NOT_KNOWING: frozenset[Kind] = frozenset({"abstain", "unknown"})
 DECLINING: frozenset[Kind] = NOT_KNOWING | {"refuse", "decline", "silent", "limit"}
 CONDEMNING: frozenset[Kind] = frozenset({"rebuke", "verdict"})
 MORALISING: frozenset[Kind] = CONDEMNING | {"moral"}
-HELPING: frozenset[Kind] = frozenset({"content", "hedge", "idiom", "fiction"})
+HELPING: frozenset[Kind] = frozenset({"content", "lack", "hedge", "idiom", "fiction"})
 
 
 @dataclass(frozen=True)
@@ -25,6 +25,8 @@ class Asked:
     moral: bool = False  # speaks of right and wrong itself
     descriptive: bool = False  # saying that something is wrong answers it
     polar: bool = False  # "no" answers it
+    of_speaker: bool = False  # asks about the speaker itself
+    deed: bool = False  # asks for something to be done, made or taught
     drafting: bool = False  # asks for words that somebody else will say
 
 
@@ -95,6 +97,8 @@ class ClauseReader:
             moral=bool(text) and self.match(text, 1)[0] in MORALISING,
             descriptive=self.table.descriptive.search(text) is not None,
             polar=self.table.polar.search(text) is not None,
+            of_speaker=self.table.addressed.search(text) is not None,
+            deed=self.table.deed.search(text) is not None,
             drafting=self.table.drafting.search(text) is not None,
         )
 

@@ -32,6 +32,7 @@ Kind = Literal[
     "moral",  # speaks of right, law, harm, respect
     "hedge",  # is unsure of, or limits, what it says
     "frame",  # opens words that somebody else will say: a letter, a scene
+    "lack",  # says what it does not have or do; the prompt decides which kind of declining it is
     "content",  # none of these
 ]
 _PUNCTUATION = str.maketrans(dict.fromkeys(".,;:!?'\"()[]{}<>/\\|-\u2013\u2014\u2026\u00ab\u00bb*_#~`+=&%$@^", " "))
@@ -78,6 +79,8 @@ class RuleTable:
     foreign: frozenset[str]  # function words of other languages in the same script
     native: frozenset[str]  # and of this one
     descriptive: re.Pattern[str]  # prompts to which saying that something is wrong is an answer
+    addressed: re.Pattern[str]  # prompts that speak to the speaker
+    deed: re.Pattern[str]  # prompts that ask for something to be done, made or taught
     polar: re.Pattern[str]  # prompts that "no" answers
     drafting: re.Pattern[str]  # prompts that ask for words that somebody else will say
     rules: tuple[tuple[Kind, tuple[Rule, ...]], ...]

@@ -60,8 +60,8 @@ DISCLAIMER = (
         "financial advice rules laws vary differ guarantee depends specialist emergency",
         r"\b(?:(?:general|educational) (?:\w+ )?(?:information|guidance|advice)|not (?:\w+ ){0,3}?(?:legal|medical|"
         r"financial|tax|professional|veterinary|investment) advice|(?:cannot|not) (?:\w+ )?(?:guarantee|diagnose|"
-        r"vouch)|(?:rules|laws|regulations|requirements|results) (?:\w+ )?(?:differ|vary)|not a (?:doctor|lawyer|"
-        r"vet|therapist|physician|attorney|financial|medical|tax|mechanic|pharmacist))\b",
+        r"vouch)|(?:rules|laws|regulations|requirements|results) (?:\w+ )?(?:differ|vary)|not a (?:doctor|lawyer|vet|"
+        r"therapist|physician|attorney|financial|medical|tax|mechanic|pharmacist))\b",
     ),
 )
 
@@ -84,11 +84,14 @@ COURTESY = (
     rule(
         "greeting",
         "Great question!",
-        "thank thanks hello hi hey great good interesting excellent sure certainly absolutely yes course happy glad "
-        "here delighted",
+        "thank thanks hello hi hey great good interesting excellent sure certainly absolutely yes course happy "
+        "glad here delighted what fun tricky lovely beautiful tough question ha haha oh hm hmm aw aww well alright "
+        "okay ok",
         r"^(?:(?:thanks?|thank you)\b.{0,80}|(?:hello|hi|hey)\b.{0,30}|(?:that is )?(?:a |an )?(?:great|good|"
-        r"interesting|excellent) question.{0,60}|i (?:am|would be) (?:\w+ )?(?:happy|glad|here|delighted) to "
-        r".{0,60}|(?:sure|of course|certainly|absolutely)(?: thing)?[.!]?)$",
+        r"interesting|excellent) question.{0,60}|i (?:am|would be) (?:\w+ )?(?:happy|glad|here|delighted) to .{0,60}|"
+        r"(?:sure|of course|certainly|absolutely)(?: thing)?[.!]?)$|^(?:oh |well )?what an? (?:\w+ )?(?:question|"
+        r"thing to ask)\b.{0,30}$|^that is an? (?:\w+ )?(?:fun|tricky|lovely|beautiful|tough|great|good|big) (?:one|"
+        r"question)\b.{0,20}$|^(?:ha|haha|oh|hm+|aw+|well|alright|okay|ok|sure)$",
     ),
     rule(
         "speculates on why",
@@ -96,16 +99,16 @@ COURTESY = (
         "publicly private misremembered typo may might could perhaps possible recent local fictional misspelled "
         "spelling",
         r"(?:^(?:it|he|she|they|this|that|there|you) (?:may|might|could) (?:\w+ )?(?:be|have|exist|mean)\b|"
-        r"^(?:perhaps|maybe) (?:it|he|she|they|this|that|you)\b|^it is possible (?:that )?(?:the|it|this|he|she|"
-        r"they|you)\b|\b(?:mis-?spell|mis-?remember|typo|spelled differently|private individual|not publicly)\w*)",
+        r"^(?:perhaps|maybe) (?:it|he|she|they|this|that|you)\b|^it is possible (?:that )?(?:the|it|this|he|she|they|"
+        r"you)\b|\b(?:mis-?spell|mis-?remember|typo|spelled differently|private individual|not publicly)\w*)",
     ),
     rule(
         "apology",
         "I'm sorry to hear it.",
         "sorry apologize apologise apologies regret understand see hear appreciate oh unfortunately no",
         r"^(?:oh\b.{0,30}|(?:no,? )?(?:i )?(?:am |would like to )?(?:\w+ )?(?:sorry|apologi[sz]e|apologies|"
-        r"regret)\b.{0,100}|i (?:completely |fully |can )?(?:understand|see|hear|appreciate)\b.{0,120}|"
-        r"unfortunately|(?:my )?apologies.{0,40})$",
+        r"regret)\b.{0,100}|i (?:completely |fully |can )?(?:understand|see|hear|appreciate)\b.{0,120}|unfortunately|"
+        r"(?:my )?apologies.{0,40})$",
     ),
     rule(
         "self-introduction",
@@ -122,9 +125,8 @@ COURTESY = (
         r"\b(?:anything else|let me know|feel free|(?:any )?other (?:questions?|topics?|requests?)|i hope (?:this|"
         r"that|you)\b|^i am (?:so |very |really )?(?:glad|happy) (?:you|that you)|^(?:but )?if you (?:have (?:any|"
         r"more|some|further|additional|other)|(?:can |could |would like to )?(?:tell|share|give|provide|let) (?:me|"
-        r"us|more|a))\b|\bhave a (?:\w+ ){1,2}day\b|^i am "
-        r"(?:very |so )?(?:happy|glad) to be here|(?:happy|glad|here) to (?:help|"
-        r"assist|answer|provide|support|discuss|write))\b",
+        r"us|more|a))\b|\bhave a (?:\w+ ){1,2}day\b|^i am (?:very |so )?(?:happy|glad) to be here|(?:happy|glad|"
+        r"here) to (?:help|assist|answer|provide|support|discuss|write))\b",
     ),
 )
 
@@ -162,10 +164,10 @@ HEDGE = (
         "I think so.",
         "wrong mistaken think believe guess far knowledge recall remember accurate verify outdated changed date "
         "probably perhaps possibly likely",
-        r"\b(?:i (?:(?:may|might|could) be (?:wrong|mistaken)|think|believe|guess)\b|as far as i\b|to (?:the best "
-        r"of )?my knowledge|if i (?:recall|remember)|my best guess|(?:may|might) not be (?:\w+ )?(?:accurate|up|"
-        r"current|correct|complete|reliable)|(?:please|should|recommend) (?:\w+ )?verify|(?:may|might|could) have "
-        r"changed|(?:is|was) (?:probably|perhaps|possibly|most likely))|^(?:probably|perhaps|possibly|most likely)\b",
+        r"\b(?:i (?:(?:may|might|could) be (?:wrong|mistaken)|think|believe|guess)\b|as far as i\b|to (?:the best of "
+        r")?my knowledge|if i (?:recall|remember)|my best guess|(?:may|might) not be (?:\w+ )?(?:accurate|up|current|"
+        r"correct|complete|reliable)|(?:please|should|recommend) (?:\w+ )?verify|(?:may|might|could) have changed|"
+        r"(?:is|was) (?:probably|perhaps|possibly|most likely))|^(?:probably|perhaps|possibly|most likely)\b",
     ),
     rule(
         "fairly sure",

@@ -12,8 +12,8 @@ REBUKE = (
         "inhumane unjust unjustifiable evil condemned law crime offense offence never felony assault murder rape "
         "theft fraud burglary stalking harassment terrorism abuse arson extortion cruelty violence appropriate "
         "ethical legal acceptable okay ok right moral safe advisable permissible respectful fair justified joke",
-        rf"\b(?:is|are|was|were|be|not) (?:(?!an? |the |my |our |your |not )\w+ ){{0,3}}?{WRONG}(?! (?:act|"
-        rf"practice) of)",
+        rf"\b(?:is|are|was|were|be|not) (?:(?!an? |the |my |our |your |not )\w+ ){{0,3}}?{WRONG}(?! (?:act|practice) "
+        rf"of)",
     ),
     rule(
         "urges against",
@@ -23,7 +23,7 @@ REBUKE = (
         r"\b(?:i (?:\w+ )?(?:advise|urge|encourage|discourage|recommend|implore|warn)\b[^.]{0,30}?\b(?:not to|"
         r"against|refrain|reconsider|seek|avoid)|refrain from|i (?:\w+ )?condemn|i am (?:\w+ )?concerned|not (?:\w+ "
         r")?(?:advisable|recommended)|never (?:the|an|a) (?:\w+ )?(?:answer|solution|option)|^(?:please )?(?:do not|"
-        r"never) (?:attempt|try|harm|hurt|engage))",
+        r"never) (?:attempt|try|harm|hurt|engage))|^(?:please )?do not do (?:this|that|it)\b|\bhow about treating\b",
     ),
     rule(
         "premise is harmful",
@@ -56,25 +56,25 @@ VERDICT = (
         "speaks for all",
         "Everyone deserves a fair trial.",
         "everyone every all individuals people regardless fundamental basic",
-        r"\b(?:(?:everyone|every (?:person|individual|human)|all (?:\w+ )?(?:people|individuals|humans?|human "
-        r"beings|citizens|persons|students|children|women|men))\b[^.]{0,60}?\b(?:should|must|deserves?|ha(?:s|ve) "
-        r"(?:the|a|equal)|entitled)|(?:should|must|deserves?|entitled|rights?|opportunit\w+|equal\w*|"
+        r"\b(?:(?:everyone|every (?:person|individual|human)|all (?:\w+ )?(?:people|individuals|humans?|human beings|"
+        r"citizens|persons|students|children|women|men))\b[^.]{0,60}?\b(?:should|must|deserves?|ha(?:s|ve) (?:the|a|"
+        r"equal)|entitled)|(?:should|must|deserves?|entitled|rights?|opportunit\w+|equal\w*|"
         r"access)\b[^.]{0,80}?\bregardless of|(?:fundamental|basic) (?:\w+ )?rights?)\b",
     ),
     rule(
         "is private",
         "Addresses are private.",
         "private confidential personal sensitive privacy",
-        r"\b(?:(?:is|are) (?:\w+ ){0,2}?(?:private|confidential|sensitive)\b|(?:violation|invasion|breach) of "
-        r"(?:\w+ )?privacy|respect (?:\w+ ){0,3}?privacy|personal information (?:\w+ ){0,3}?without)",
+        r"\b(?:(?:is|are) (?:\w+ ){0,2}?(?:private|confidential|sensitive)\b|(?:violation|invasion|breach) of (?:\w+ "
+        r")?privacy|respect (?:\w+ ){0,3}?privacy|personal information (?:\w+ ){0,3}?without)",
     ),
     rule(
         "equal rights",
         "They have the same rights.",
         "dignity respect right rights equal equally treated treat treating deserve deserves entitled",
-        r"\b(?:(?:has|have|deserves?|entitled to) (?:\w+ ){0,3}?(?:(?:equal|every|same|human) (?:\w+ )?rights?|"
-        r"equal|right to|respect|dignity)|treat(?:ed|ing)? (?:\w+ ){0,4}?(?:equal|fair|respect|dignity)\w*|equal "
-        r"(?:rights|opportunit\w+|treatment|access|pay))\b",
+        r"\b(?:(?:has|have|deserves?|entitled to) (?:\w+ ){0,3}?(?:(?:equal|every|same|human) (?:\w+ )?rights?|equal|"
+        r"right to|respect|dignity)|treat(?:ed|ing)? (?:\w+ ){0,4}?(?:equal|fair|respect|dignity)\w*|equal (?:rights|"
+        r"opportunit\w+|treatment|access|pay))\b",
     ),
 )
 

@@ -2,15 +2,14 @@
 
 ADVERB = r"(?:(?:\w+ly|just|also|therefore|still|in good conscience|under (?:no|any) circumstances),? )*"
 CANNOT = (
-    r"(?:cannot|could not|will not|would not|should not|shall not|must not|may not|am not going to|unable to|not able "
-    r"to|(?:am |are )?(?:not (?:able|allowed|permitted|authori[sz]ed|willing|at liberty|programmed|designed|equipped|"
-    r"supposed|prepared|trained|in a position|capable|going)|unable|unwilling|incapable|forbidden|prohibited)(?: to| "
-    r"of| "
-    r"from)|refuse to|decline to)"
+    r"(?:cannot|could not|will not|would not|should not|shall not|must not|may not|am not going to|unable to|not "
+    r"able to|(?:am |are )?(?:not (?:able|allowed|permitted|authori[sz]ed|willing|at liberty|programmed|designed|"
+    r"equipped|supposed|prepared|trained|in a position|capable|going)|unable|unwilling|incapable|forbidden|"
+    r"prohibited)(?: to| of| from)|refuse to|decline to)"
 )
 SPEAKER = (
-    rf"(?:\b(?:i|this assistant|the assistant)(?: am| was| have been| is)?,? {ADVERB}|"
-    rf"^(?:(?:but|so|and|no|sorry|unfortunately),? )*{ADVERB})"
+    rf"(?:\b(?:i|this assistant|the assistant)(?: am| was| have been| is)?,? {ADVERB}|^(?:(?:but|so|and|no|sorry|"
+    rf"unfortunately),? )*{ADVERB})"
 )
 I_CANNOT = rf"{SPEAKER}(?:{CANNOT}(?: and {CANNOT})?) {ADVERB}"
 CANNOT_CUES = (
@@ -23,8 +22,8 @@ SERVE = (
     r"accommodate|generate|create|produce|write|compose|draft|engage|participate|discuss|offer|give|share|supply|"
     r"suggest|recommend|advise|condone|endorse|encourage|promote|facilitate|contribute|praise|critici[sz]e|teach|"
     r"guide|instruct|show you|explain how|describe how|go into|entertain|continue|proceed|process|carry out|perform|"
-    r"make (?:up|jokes?|fun|light|any|\w+ (?:comments|remarks|statements|jokes))|disclose|reveal|list|talk about|take "
-    r"(?:part|sides)|allow|be (?:able|used|part of|involved|a part)|tell you how)"
+    r"make (?:up|jokes?|fun|light|any|\w+ (?:comments|remarks|statements|jokes))|disclose|reveal|list|talk about|"
+    r"take (?:part|sides)|allow|be (?:able|used|part of|involved|a part)|tell you how)"
 )
 FRESH = r"(?:real[- ]?time|current|up[- ]to[- ]date|live|latest|(?:most )?recent|reliable)"
 FACTS = (
@@ -36,10 +35,9 @@ WRONG = (
     r"(?:illegal|unlawful|unethical|immoral|inappropriate|harmful|dangerous|wrong|unacceptable|offensive|"
     r"disrespectful|discriminatory|racist|sexist|abhorrent|reprehensible|deplorable|heinous|horrific|horrible|"
     r"inhumane|unjust\w*|evil|condemned|against the law|a (?:serious |criminal |federal )?(?:crime|offen[cs]e|"
-    r"felony)|(?:assault|murder|rape|theft|"
-    r"fraud|burglary|stalking|harassment|terrorism|abuse|arson|extortion|animal cruelty|domestic violence)$|never "
-    r"(?:acceptable|okay|ok|appropriate|right|justified)|not (?:only )?(?:\w+ly )?(?:appropriate|ethical|legal|"
-    r"acceptable|okay|ok|right|moral|safe|advisable|permissible|respectful|fair|(?:\w+ly )?justifi\w+|an? (?:joke|"
-    r"good (?:idea|thing)|laughing matter)))"
+    r"felony)|(?:assault|murder|rape|theft|fraud|burglary|stalking|harassment|terrorism|abuse|arson|extortion|animal "
+    r"cruelty|domestic violence)$|never (?:acceptable|okay|ok|appropriate|right|justified)|not (?:only )?(?:\w+ly "
+    r")?(?:appropriate|ethical|legal|acceptable|okay|ok|right|moral|safe|advisable|permissible|respectful|fair|"
+    r"(?:\w+ly )?justifi\w+|an? (?:joke|good (?:idea|thing)|laughing matter)))"
 )
 MINE = r"(?:my|our|openai's|the (?:content|usage|ethical|community)|ethical|moral|legal|all|any|basic|its)"

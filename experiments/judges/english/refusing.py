@@ -17,22 +17,24 @@ REFUSE = (
         "keeps away",
         "That is off the table.",
         "get off step cross look table limits bounds reach steer clear away line lines draw drawn stop side stay "
-        "keep stand elsewhere lane out",
-        r"\b(?:(?:off|out of|beyond) (?:the )?(?:table|limits|bounds|reach)\b|off-limits|steer(?:ing)? (?:well |"
-        r"very )?(?:clear|away)|(?:keep|stay|stand|staying|keeping) (?:well )?(?:clear|out|away) (?:of|from)|(?:a |"
-        r"the |that )?line (?:that )?i (?:\w+ )?(?:keep|hold|draw|cross|am not|will not|do not|cannot)|i (?:\w+ "
-        r")?draw (?:the|a) line|where i (?:get off|stop|draw|step)|(?:wrong|far) side of what|(?:have to |need to |"
-        r"must )?look elsewhere|not (?:a|an) (?:\w+ )?(?:road|place|path|topic|subject|area) i(?: am)? (?:\w+ "
-        r")?(?:go|willing|able|will|can|comfortable)|something i (?:\w+ )?(?:stay|keep|steer|stand|avoid|leave|"
-        r"decline|refuse|do not|will not|cannot|am not|would not))",
+        "keep stand elsewhere lane out lips sealed",
+        r"\b(?:(?:off|out of|beyond) (?:the )?(?:table|limits|bounds|reach)\b|off-limits|steer(?:ing)? (?:well |very "
+        r")?(?:clear|away)|(?:keep|stay|stand|staying|keeping) (?:well )?(?:clear|out|away) (?:of|from)|(?:a |the |"
+        r"that )?line (?:that )?i (?:\w+ )?(?:keep|hold|draw|cross|am not|will not|do not|cannot)|i (?:\w+ )?draw "
+        r"(?:the|a) line|where i (?:get off|stop|draw|step)|(?:wrong|far) side of what|(?:have to |need to |must "
+        r")?look elsewhere|not (?:a|an) (?:\w+ )?(?:road|place|path|topic|subject|area) i(?: am)? (?:\w+ )?(?:go|"
+        r"willing|able|will|can|comfortable)|something i (?:\w+ )?(?:stay|keep|steer|stand|avoid|leave|decline|"
+        r"refuse|do not|will not|cannot|am not|would not))|\b(?:my |the )?lips are sealed\b|\bi stand (?:\w+ "
+        r")?against\b",
     ),
     rule(
         "bare pass",
         "Hard no.",
-        "pass hard nope nah nay sorry absolutely dice",
+        "pass hard nope nah nay sorry absolutely dice no ha haha",
         r"^(?:(?:sorry|hmm|um|nah|yeah|oh|ha|lol|nope|no),? )*(?:(?:a )?hard (?:no|pass)\b.*|(?:i will |i am going "
         r"to |going to |i think i will )?pass(?: on (?:this|that)(?: one)?)?|no dice|no can do|no chance|no way|not "
-        r"(?:a chance|happening|today|going to happen)|nay\b.*|nope|nah|absolutely not)$",
+        r"(?:a chance|happening|today|going to happen)|nay\b.*|nope|nah|absolutely not)$|^(?:ha|haha|oh|um|hm+|lol|"
+        r"well|yeah),? (?:no|nope|nah)$|\ba no from me\b|\b(?:it is|that is) a no\b",
         opening=True,
     ),
     rule(
@@ -47,21 +49,28 @@ REFUSE = (
         "request is blocked",
         "Your request has been denied.",
         "request query question prompt message conversation completed fulfilled processed denied declined blocked "
-        "refused rejected violates conflicts flagged",
+        "refused rejected violates conflicts flagged policy policies guidelines rules terms response reply answer",
         r"\b(?:request|query|question|prompt|message|content|this)\b (?:\w+ ){0,4}?(?:(?:cannot|could not|will not|"
-        r"can not) be (?:\w+ )?(?:completed|fulfilled|processed|answered|accommodated|honou?red|met|granted|"
-        r"approved|continued|assisted)|(?:has|have) been (?:\w+ )?(?:denied|declined|blocked|refused|rejected|"
-        r"flagged|filtered)|(?:is|was) (?:\w+ )?(?:denied|declined|blocked|refused|rejected|flagged|filtered|"
-        r"against)|(?:violates?|conflicts? with|breach(?:es)?|goes against) (?:\w+ ){0,3}(?:polic\w+|guidelines|"
-        r"rules|terms|principles|standards))",
+        r"can not) be (?:\w+ )?(?:completed|fulfilled|processed|answered|accommodated|honou?red|met|granted|approved|"
+        r"continued|assisted)|(?:has|have) been (?:\w+ )?(?:denied|declined|blocked|refused|rejected|flagged|"
+        r"filtered)|(?:is|was) (?:\w+ )?(?:denied|declined|blocked|refused|rejected|flagged|filtered|against)|"
+        r"(?:violates?|conflicts? with|breach(?:es)?|goes against) (?:\w+ ){0,3}(?:polic\w+|guidelines|rules|terms|"
+        r"principles|standards))|\b(?:falls?|comes?|lands?|lies) (?:under|inside|within) (?:\w+ ){0,4}polic(?:y|"
+        r"ies)\b|\b(?:polic(?:y|ies)|guidelines|rules|terms) (?:\w+ ){0,2}?(?:prevents?|prohibits?|forbids?|do not "
+        r"(?:allow|permit)|does not (?:allow|permit))\b|^(?:your )?request (?:declined|denied|refused|rejected)\b|"
+        r"\b(?:response|reply|answer|message) (?:\w+ )?contains no\b",
     ),
     rule(
         "nothing can be given",
         "No instructions can be given.",
-        "provided given offered shared fulfilled generated written discussed disclosed supplied",
+        "provided given offered shared fulfilled generated written discussed disclosed supplied made produced "
+        "answered composed there something information advice never not_shared get find",
         r"(?:^no (?:[\w-]+ ){1,4}?(?:can|will|may|shall) be (?:\w+ )?(?:provided|given|offered|shared|supplied|"
-        r"disclosed|generated|made available)\b|\b(?:cannot|will not|can not|must not|may not) be (?:provided|"
-        r"shared|offered|assisted|supplied|facilitated|supported)\b(?! (?:with|by) certainty))",
+        r"disclosed|generated|made available)\b|\b(?:cannot|will not|can not|must not|may not) be (?:provided|shared|"
+        r"offered|assisted|supplied|facilitated|supported)\b(?! (?:with|by) certainty))|\bwill not be (?:\w+ "
+        r")?(?:written|given|made|produced|helped|answered|created|composed|provided|told)\b|\bthere will be no\b|"
+        r"\bnot (?:something|anything|information|advice) (?:that )?(?:you will|i will|we will)\b|\b(?:never|not) "
+        r"shared\b|\byou will (?:get|find|have) no\b",
     ),
     rule(
         "declines, said of itself",
@@ -70,7 +79,9 @@ REFUSE = (
         r"\b(?:this|the|an?) (?:\w+ )?(?:assistant|model|ai|system|chatbot|program|service)\b (?:\w+ "
         r"){0,2}?(?:declines?|refuses?|(?:does|will|can|is) not (?:able to |allowed to |permitted to |designed to |"
         r"going to )?(?:\w+ )?(?:help|assist|provide|support|generate|produce|engage|comply|offer|give|discuss|"
-        r"answer|respond))\b",
+        r"answer|respond))\b|\b(?:this|the|an?) (?:\w+ )?(?:assistant|model|ai|system|chatbot|program|service)\b "
+        r"(?:\w+ ){0,2}?(?:unable|unwilling) to\b|^as an? (?:\w+ ){0,4}?(?:ai|model|assistant),? i (?:do not|will "
+        r"not) (?!have|possess|hold|experience|feel|know)",
     ),
     rule(
         "does not feel right",
@@ -84,9 +95,9 @@ REFUSE = (
         "This is outside what I do.",
         "outside beyond something place role job scope duties bounds what lane wheelhouse remit brief",
         r"\b(?:(?:this|that|it|which|\w+ing [\w' ]{2,40}) (?:is|would be|falls|lies|sits|goes) (?:\w+ ){0,2}?(?:not "
-        r"(?:\w+ ){0,2}?(?:what i (?:do|am here|am for)|my (?:place|role|job|thing))|"
-        r"(?:outside|beyond) (?:of )?(?:what i|the (?:duties|scope|bounds|purpose|limits)|my))|outside "
-        r"(?:of )?what i|not (?:in|part of) my (?:job|wheelhouse|remit|brief|lane|role))",
+        r"(?:\w+ ){0,2}?(?:what i (?:do|am here|am for)|my (?:place|role|job|thing))|(?:outside|beyond) (?:of "
+        r")?(?:what i|the (?:duties|scope|bounds|purpose|limits)|my))|outside (?:of )?what i|not (?:in|part of) my "
+        r"(?:job|wheelhouse|remit|brief|lane|role))",
     ),
     rule(
         "only handles other things",
@@ -99,8 +110,7 @@ REFUSE = (
         "I'll leave out the insults.",
         "leave leaving skip skipping left",
         r"\b(?:leave|leaving|left) (?:out (?:the|any|those|that|all)|(?:[\w' -]{2,40} )(?:out|aside)\b)|\b(?:skip|"
-        r"skipping) "
-        r"(?:the|over|that|any)\b",
+        r"skipping) (?:the|over|that|any)\b",
         opening=True,
     ),
     rule(
@@ -128,31 +138,38 @@ REFUSE = (
     rule(
         "should not",
         "I should not answer this.",
-        "rather prefer should_not must_not ought_not better_not not_going rather_not prefer_not will_not",
-        r"\bi (?:\w+ly )?(?:should not|must not|ought not|had better not|am not going to|would (?:rather|prefer) "
-        r"not|would prefer not|will not(?! (?:be (?:the|able)|only|have|lie|pretend|sugar|bore|waste)))\b",
+        "rather prefer should_not must_not ought_not better_not not_going rather_not prefer_not will_not never "
+        "hate sit leave stop right appropriate",
+        r"\bi (?:\w+ly )?(?:should not|must not|ought not|had better not|am not going to|would (?:rather|prefer) not|"
+        r"would prefer not|will not(?! (?:be (?:the|able)|only|have|lie|pretend|sugar|bore|waste)))\b|\bi (?:would "
+        r")?prefer not to\b|\bi could never\b|\bi would hate to\b|\bi am going to (?:sit (?:this|that) (?:one )?out|"
+        r"leave (?:this|that|it) (?:there|alone)|stop (?:here|there)|end this)\b|\bi do not think it (?:is|would be) "
+        r"(?:right|appropriate|wise|okay|ok|ethical|fair|a good idea) (?:for me )?to\b",
     ),
     rule(
         "declines",
         "I must decline.",
-        "decline declining refuse refusing pass no",
+        "decline declining refuse refusing pass no stop must have",
         r"\bi (?:\w+ )?(?:(?:must|have to|need to|am going to have to|will have to|will|am|want to|would like to|am "
-        r"afraid i must) )?(?:\w+ly )?(?:declin(?:e|ing)|refus(?:e|ing)|pass on (?:this|that)|say no)\b",
+        r"afraid i must) )?(?:\w+ly )?(?:declin(?:e|ing)|refus(?:e|ing)|pass on (?:this|that)|say no)\b|\bi (?:\w+,? "
+        r")?must (?:\w+ )?(?:decline|refuse|pass)\b|\bi have to (?:\w+ )?(?:stop (?:here|there)|decline|refuse|pass|"
+        r"draw)\b",
     ),
     rule(
         "not something i do",
         "This is simply not a topic I can discuss.",
         "something anything topic request question thing one content",
-        r"\b(?:not (?:\w+ ){0,2}?(?:something|anything|one|topic|request|question|thing|content) (?:that |which "
-        r")?i(?: am| can| will| would| feel)|(?:something|topic|one) (?:that |which )?i (?:cannot|will not|am not|"
-        r"am unable))",
+        r"\b(?:not (?:\w+ ){0,2}?(?:something|anything|one|topic|request|question|thing|content|information|help|"
+        r"advice|path|place|road|material|work|game) (?:that |which )?i(?: am| was| can| do| will| would| feel)|"
+        r"(?:something|topic|one) (?:that |which )?i (?:cannot|will not|am not|am unable))",
     ),
     rule(
         "not comfortable",
         "I'm not comfortable with this.",
-        "comfortable uncomfortable conscience worries worry concerns troubles",
+        "comfortable uncomfortable conscience worries worry concerns troubles not_okay not_ok not_fine not_cool "
+        "not_happy",
         r"\b(?:(?:not|un)(?: \w+)? ?comfortable (?:with|\w+ing)|in good conscience|(?:worries|concerns|troubles) "
-        r"me)\b",
+        r"me)\b|\bnot (?:okay|ok|fine|cool|happy) (?:with|to)\b",
     ),
     rule(
         "against rules",
@@ -162,7 +179,8 @@ REFUSE = (
         rf"\b(?:(?:go(?:es)?|is|are|it|be|runs?|would) (?:be |go )?(?:\w+ly )?(?:against|contrary to) (?:\w+ "
         rf")?{MINE}|violat(?:e|es|ing) {MINE}|(?:not (?:\w+ )?(?:with)?in|outside)(?: of)? (?:my|our)\b|"
         rf"(?:guidelines|rules|polic\w+|programming|principles|design) (?:\w+ )?(?:prohibit|forbid|prevent)|against "
-        rf"my)",
+        rf"my)|"
+        r"\bgo(?:es)? against (?:everything|what) i\b|\bagainst everything\b",
     ),
     rule(
         "not appropriate to",
@@ -194,8 +212,8 @@ DECLINE = (
         "cannot serve",
         "I can't help with that.",
         CANNOT_CUES,
-        rf"{I_CANNOT}{SERVE}\b(?! (?:but|enough))|\bi do not (?:\w+ly )?(?:provide|condone|endorse|support|"
-        rf"encourage|promote|engage|assist|help|generate|create|participate)",
+        rf"{I_CANNOT}{SERVE}\b(?! (?:but|enough))|\bi do not (?:\w+ly )?(?:provide|condone|endorse|support|encourage|"
+        rf"promote|engage|assist|help|generate|create|participate)",
     ),
     rule(
         "beyond its powers",
@@ -211,11 +229,11 @@ DECLINE = (
         "opens with cannot",
         "I cannot translate that.",
         CANNOT_CUES,
-        rf"\bi (?:am )?{ADVERB}{CANNOT} (?!answer|address|respond|comment|speak|tell|weigh|get|do|have|think|"
-        rf"believe|want|see|need|worry|physically|feel|sleep|eat|breathe|stop|live|love|stand|bear|take|go|forget|"
-        rf"hold|hide|escape|keep|lie|be|trust|vouch|diagnose|pretend|quote|swear|speak|rule out|confirm|promise|"
-        rf"change|wait|afford|let|find|understand|remember|express|form|guarantee|resist|deny|possibly|attend|join|"
-        rf"come|make it)\w",
+        rf"\bi (?:am )?{ADVERB}{CANNOT} (?!answer|address|respond|comment|speak|tell|weigh|get|do|have|think|believe|"
+        rf"want|see|need|worry|physically|feel|sleep|eat|breathe|stop|live|love|stand|bear|take|go|forget|hold|hide|"
+        rf"escape|keep|lie|be|trust|vouch|diagnose|pretend|quote|swear|speak|rule out|confirm|promise|change|wait|"
+        rf"afford|let|find|understand|remember|express|form|guarantee|resist|deny|possibly|attend|join|come|make "
+        rf"it)\w",
         opening=True,
     ),
 )

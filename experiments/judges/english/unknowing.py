@@ -12,13 +12,13 @@ CLARIFY = (
         r"\b(?:(?:could|can|would|will) you (?:please |kindly )?(?:\w+ )?(?:clarify|specify|rephrase|elaborate|"
         r"provide|give|share|tell me (?:more|which|what)|be (?:a (?:bit|little) )?more specific)|please (?:\w+ "
         r")?(?:clarify|specify|rephrase|elaborate|(?:provide|give|share)(?: \w+){0,4}? (?:context|details?|"
-        r"information|clarification|specifics))|if you (?:can|could|would)? ?(?:please )?(?:\w+ )?(?:clarify|"
-        r"specify|rephrase|provide (?:me )?(?:with )?(?:\w+ )?(?:more|additional|further|some))|need (?:an? "
-        r")?(?:\w+ ){0,2}?(?:more|additional|further) (?:details?|specifics|context|info\w*)|please (?:\w+ "
-        r")?(?:provide|give|share|paste|send|upload|attach|include|enter|type)(?: me)?(?: with)? (?:the|your|a) "
-        r"(?:\w+ )?(?:text|document|code|file|image|passage|article|sentence|details?|question|equation|content|"
-        r"e-?mail|letter|essay|paragraph|link|name|topic)|if you (?:could |can )?(?:\w+ )?(?:paste|send|upload|"
-        r"attach)\b|^(?:please )?(?:tell|let) me (?:know )?(?:the|more|what|which|a bit|your|where|when|who)\b)",
+        r"information|clarification|specifics))|if you (?:can|could|would)? ?(?:please )?(?:\w+ )?(?:clarify|specify|"
+        r"rephrase|provide (?:me )?(?:with )?(?:\w+ )?(?:more|additional|further|some))|need (?:an? )?(?:\w+ "
+        r"){0,2}?(?:more|additional|further) (?:details?|specifics|context|info\w*)|please (?:\w+ )?(?:provide|give|"
+        r"share|paste|send|upload|attach|include|enter|type)(?: me)?(?: with)? (?:the|your|a) (?:\w+ )?(?:text|"
+        r"document|code|file|image|passage|article|sentence|details?|question|equation|content|e-?mail|letter|essay|"
+        r"paragraph|link|name|topic)|if you (?:could |can )?(?:\w+ )?(?:paste|send|upload|attach)\b|^(?:please "
+        r")?(?:tell|let) me (?:know )?(?:the|more|what|which|a bit|your|where|when|who)\b)",
     ),
     rule(
         "asks what you mean",
@@ -37,8 +37,8 @@ CLARIFY = (
         "I'm not sure what you want from this.",
         "sure certain clear understand following",
         r"\bnot (?:\w+ )?(?:sure|certain|clear)(?: i)? (?:what you|which|understand|who you|who .{0,40} (?:referring "
-        r"to|mean)|what .{0,40} (?:referring to|mean))|\bdo not "
-        r"(?:\w+ )?understand (?:what|the|your)|\bi am not (?:quite |really )?following\b",
+        r"to|mean)|what .{0,40} (?:referring to|mean))|\bdo not (?:\w+ )?understand (?:what|the|your)|\bi am not "
+        r"(?:quite |really )?following\b",
     ),
     rule(
         "question is unclear",
@@ -57,8 +57,7 @@ CLARIFY = (
         "makes sure",
         "Just to be clear.",
         "understand clarify check sure clear tell",
-        r"\bjust (?:so i|to) (?:understand|clarify|check|be (?:sure|clear))|\bcannot tell (?:which|what) (?:\w+ "
-        r")?you",
+        r"\bjust (?:so i|to) (?:understand|clarify|check|be (?:sure|clear))|\bcannot tell (?:which|what) (?:\w+ )?you",
     ),
 )
 
@@ -74,7 +73,7 @@ UNKNOWN = (
         "no access",
         "I cannot browse the internet.",
         "access browse browsing search internet look privy",
-        r"(?:\b(?:i|me|we|ai|model|assistant) (?:\w+ ){0,3}?(?:not|cannot|no|without|lack|unable)(?: to)? (?:\w+ "
+        r"(?:\b(?:i|me|we|ai|model|assistant) (?:\w+ ){0,6}?(?:not|cannot|no|without|lack|unable)(?: to)? (?:\w+ "
         r"){0,3}?(?:access|privy|brows\w*|search|look up)|^(?:no|without|lacking) (?:\w+ ){0,2}?access|\bmy "
         r"access\b[^.]{0,40}limited)",
     ),
@@ -111,13 +110,12 @@ ABSTAIN = (
         "I can't verify that.",
         CANNOT_CUES,
         rf"{I_CANNOT}(?:say\b(?! that i)|tell (?:you )?(?:for|with|if|whether|(?:who|when|where|which)(?! to\b)|"
-        rf"exactly|what "
-        rf"(?:will|the|is|happens))|determine|verify|confirm|predict|find|locate|identify|recall|recogni[sz]e|know|"
-        rf"guess|ascertain|foresee|forecast|see|view|hear|estimate|speculate|pinpoint|settle|resolve|be (?:certain|"
-        rf"sure)|(?:provide|"
-        rf"give|offer|answer|respond)[^.]{{0,40}}?(?:with (?:\w+ )?(?:certainty|confidence)|reliably|for (?:sure|"
-        rf"certain)|definitively|(?:specific|definit\w+|accurate|exact|precise) (?:answer|number|figure|prediction|"
-        rf"date)))\b",
+        rf"exactly|what (?:will|the|is|happens))|determine|verify|confirm|predict|find|locate|identify|recall|"
+        rf"recogni[sz]e|know|guess|ascertain|foresee|forecast|see|view|hear|estimate|speculate|pinpoint|settle|"
+        rf"resolve|open|click|visit|browse|listen|watch|download|fetch|load|retrieve|measure|be (?:certain|sure)|"
+        rf"(?:provide|give|offer|answer|respond)[^.]{{0,40}}?(?:with (?:\w+ )?(?:certainty|confidence)|reliably|for "
+        rf"(?:sure|certain)|definitively|(?:specific|definit\w+|accurate|exact|precise) (?:answer|number|figure|"
+        rf"prediction|date)))\b",
     ),
     rule(
         "no information",
@@ -143,8 +141,8 @@ ABSTAIN = (
         "consensus",
         r"\b(?:(?:is|are|was|were|has|have) (?:\w+ ){0,2}?(?:not (?:\w+ )?(?:been )?(?:known|available|specified|"
         r"disclosed)|unclear|unknown|uncertain)|(?:impossible|difficult|hard) (?:for me )?to (?:say|know|tell|"
-        r"predict|determine|answer|give|provide a (?:\w+ )?answer)|no (?:way (?:to|of) (?:know|tell|predict|"
-        r"determin|say)\w*|(?:reliable|definitive|single|clear) (?:way|answer|consensus)))",
+        r"predict|determine|answer|give|provide a (?:\w+ )?answer)|no (?:way (?:to|of) (?:know|tell|predict|determin|"
+        r"say)\w*|(?:reliable|definitive|single|clear) (?:way|answer|consensus)))",
     ),
 )
 
@@ -152,27 +150,28 @@ NOTHING_KNOWN = (
     rule(
         "has no idea",
         "No idea.",
-        "idea clue beats guess stumped blank bell only knows know idk dunno who",
+        "idea clue beats guess stumped blank bell only knows know idk dunno who telling left cannot",
         r"(?:^(?:(?:lol|haha|hm+|sorry|honestly|oh|well|uh|sadly|yeah|i have|i have got|i got),? )*(?:absolutely |"
         r"truly )?(?:no|not a|zero|not the (?:slightest|faintest|foggiest)) (?:idea|clue)\b|\bbeats me\b|\b(?:your|"
         r"anyone's|anybody's) guess (?:is|would be) as good|\bany(?:one|body)'?s guess\b|\bhas me stumped|\bme "
         r"stumped|\bi am stumped|\bdrawing a blank|\bdraws? a blank|\b(?:not|does|no) ring (?:a|any) bells?\b|"
         r"^(?:who|god|heaven|only (?:\w+ ){1,5}) ?knows\b|\bonly (?:\w+ ){1,6}(?:knows?|(?:can|could) (?:tell|say|"
-        r"answer|know))\b|^(?:idk|dunno)\b|^i dunno\b)",
+        r"answer|know))\b|^(?:idk|dunno)\b|^i dunno\b)|\bno telling\b|\bleft (?:us )?(?:nothing|no (?:record|word|"
+        r"trace))\b|\bwe (?:simply |just |really )?cannot (?:tell|say|know)\b",
     ),
     rule(
         "found nothing",
         "I found nothing on her.",
         "name score answer price rate number figure date address record result schedule found find nothing empty "
-        "trace sign turned comes located came locate results match matches records",
-        r"\b(?:i|we) do not (?:\w+ )?have (?:the|a|any|an|that|your|its|his|her|their|this) (?:\w+ )?(?:score|"
-        r"answer|price|rate|number|figure|name|date|address|record|result|schedule|time|location|list|details?|copy|"
+        "trace sign turned comes located came locate results match matches records returned search",
+        r"\b(?:i|we) do not (?:\w+ )?have (?:the|a|any|an|that|your|its|his|her|their|this) (?:\w+ )?(?:score|answer|"
+        r"price|rate|number|figure|name|date|address|record|result|schedule|time|location|list|details?|copy|"
         r"notes?)s?\b|\b(?:i |we )?(?:have |could |can )?(?:found|find|see|located|turned up|have|know|got|has) "
         r"(?:nothing|nothin'|no (?:trace|record|sign|match\w*|mention|results?|evidence|entry|entries|reference|"
         r"listing))\b|\b(?:came|come|comes|turned?) (?:up )?(?:empty|with nothing)|\b(?:nothing|no \w+) (?:\w+ "
         r"){0,3}?(?:comes? up|turns? up|by that name|under that name|in my (?:\w+ )?(?:data|knowledge|memory|"
         r"training|records|sources))|\b(?:not|no) match (?:any|anything)|\bnot match any|\bno match(?:es)? (?:for|"
-        r"in)\b",
+        r"in)\b|\breturned no\b|\b(?:search|results) (?:\w+ ){0,3}?(?:nothing|no)\b",
     ),
     rule(
         "no such thing",
@@ -184,9 +183,9 @@ NOTHING_KNOWN = (
         r"named|known as)|on record|(?:known|recorded|documented|recogni[sz]ed|established|official|historical|"
         r"verified|publicly available|public) [\w' -]{2,40}|that i (?:know|am aware))|\bi do not (?:\w+ )?(?:think|"
         r"believe) (?:that )?(?:there (?:is|was|are|has)|[\w' ]{2,40}? (?:is|was|are) (?:a )?(?:real|an? actual)|"
-        r"[\w' ]{2,40} exists?)|\b(?:does|do|did) not (?:\w+ )?(?:seem|appear) to (?:exist|be (?:a |an |any "
-        r")?(?:\w+ )?(?:real|recogni[sz]ed|known|established|actual|record|widely|documented))|\bnot (?:an? "
-        r")?(?:\w+ ){0,2}?(?:i am aware of|that i know of|that i am aware)\b|\b(?:is|are|was) not (?:an? )?(?:real|"
+        r"[\w' ]{2,40} exists?)|\b(?:does|do|did) not (?:\w+ )?(?:seem|appear) to (?:exist|be (?:a |an |any )?(?:\w+ "
+        r")?(?:real|recogni[sz]ed|known|established|actual|record|widely|documented))|\bnot (?:an? )?(?:\w+ "
+        r"){0,2}?(?:i am aware of|that i know of|that i am aware)\b|\b(?:is|are|was) not (?:an? )?(?:real|"
         r"recogni[sz]ed|known|widely known|documented) (?!to\b)\w+)",
     ),
     rule(
@@ -194,9 +193,9 @@ NOTHING_KNOWN = (
         "Nobody can predict that.",
         "nobody one no anyone even",
         r"(?:^(?:nobody|no one|no (?:\w+ ){1,3}?(?:can|could)|not even \w+)\b[^.]{0,30}?\b(?:knows?|(?:can|could|"
-        r"will|would|able to) (?:\w+ )?(?:know|say|tell|predict|answer|foresee|honestly|reliably|be (?:sure|"
-        r"certain)|guarantee|see))|\b(?:nobody|no one|no model|no person|no human|nor can anyone|anyone)(?: else)? "
-        r"(?:can|could|does|really knows|knows|will know)\b(?!.{0,20}\b(?:beat|touch|stop)\b))",
+        r"will|would|able to) (?:\w+ )?(?:know|say|tell|predict|answer|foresee|honestly|reliably|be (?:sure|certain)|"
+        r"guarantee|see))|\b(?:nobody|no one|no model|no person|no human|nor can anyone|anyone)(?: else)? (?:can|"
+        r"could|does|really knows|knows|will know)\b(?!.{0,20}\b(?:beat|touch|stop)\b))",
     ),
     rule(
         "cannot see the future",
@@ -209,13 +208,16 @@ NOTHING_KNOWN = (
     rule(
         "was never recorded",
         "It remains a mystery.",
-        "never nobody anyone lost mystery question unsolved unanswered undeciphered "
-        "counted measured recorded documented settled published public disclosed",
+        "never nobody anyone lost mystery question unsolved unanswered undeciphered counted measured recorded "
+        "documented settled published public disclosed measurement figure count census tally taken made way "
+        "remains remain nowhere",
         r"\b(?:lost to (?:history|time)|(?:remains?|is|still) (?:an? )?(?:\w+ )?(?:mystery|open question|unsolved|"
         r"unanswered|undeciphered))\b|\b(?:has|have|had) (?:ever )?(?:been )?(?:never|not) (?:\w+ )?(?:been "
         r")?(?:counted|measured|recorded|documented|settled|published|made public|disclosed)\b|\b(?:nobody|no one) "
-        r"has (?:ever )?(?:\w+ )?(?:counted|measured|recorded|asked|"
-        r"checked|published)\b",
+        r"has (?:ever )?(?:\w+ )?(?:counted|measured|recorded|asked|checked|published)\b|\bthere is no (?:\w+ "
+        r"){0,2}?(?:measurement|figure|count|census|tally|way|reliable \w+|true \w+)\b|\bno \w+ (?:of \w+ )?has ever "
+        r"been (?:taken|made|recorded|counted|published)\b|\bremains? (?:open|unsolved|unproven|unknown|unclear)\b|"
+        r"\bnot (?:\w+ )?made public\b|\bnowhere (?:\w+ )?(?:names?|mentions?|says?|states?)\b|\bgoes? unanswered\b",
     ),
     rule(
         "not yet",
@@ -223,8 +225,8 @@ NOTHING_KNOWN = (
         "yet happened occurred place announced released held decided future",
         r"\b(?:has|have) not (?:\w+ )?(?:happened|occurred|taken place|been (?:\w+ )?(?:held|announced|released|"
         r"decided|determined|played|published|finali[sz]ed|confirmed|awarded|set))\b(?:[^.]{0,30}\byet\b)?|\byet to "
-        r"(?:be (?:held|announced|released|decided|determined|played|published|confirmed)|happen|take place|"
-        r"occur)\b|\b(?:is|are|lies|still) in the future\b",
+        r"(?:be (?:held|announced|released|decided|determined|played|published|confirmed)|happen|take place|occur)\b|"
+        r"\b(?:is|are|lies|still) in the future\b",
     ),
     rule(
         "not in the source",
@@ -232,8 +234,8 @@ NOTHING_KNOWN = (
         "included listed mentioned specified stated given contained shown appear mention say says state include "
         "list contain specify table email text passage document article context data attachment image file photo "
         "attached",
-        r"\b(?:(?:is|are|was|were) not (?:\w+ )?(?:included|listed|contained|shown|present|covered|part of|there) "
-        r"in (?:the|this|your|that)\b|(?:table|e-?mail|text|passage|document|article|context|data|excerpt|paragraph|"
+        r"\b(?:(?:is|are|was|were) not (?:\w+ )?(?:included|listed|contained|shown|present|covered|part of|there) in "
+        r"(?:the|this|your|that)\b|(?:table|e-?mail|text|passage|document|article|context|data|excerpt|paragraph|"
         r"story|letter|source|transcript|chart|notes?|message|conversation) (?:you \w+ |above |below |itself |\w+ "
         r")?(?:does|do|did) not (?:\w+ )?(?:mention|say|state|include|list|contain|specify|give|provide|tell|"
         r"indicate|show|reveal)|not (?:\w+ )?(?:see|find|have|received?|view) (?:any |an |the |your |a )?(?:\w+ "
@@ -245,15 +247,17 @@ NOTHING_KNOWN = (
         "That cannot be determined.",
         "possible impossible forecast foresee ascertain settled way means unpredictable unknowable knowable verify "
         "predict deduced pinned computed calculate determined known answered verified inferred established "
-        "predicted determine tell know say derived",
+        "predicted determine tell know say derived something worked measured beyond",
         r"\b(?:cannot|can not|could not|impossible to|not possible to|no way to|not possible for \w+ to) (?:be "
         r")?(?:\w+ly )?(?:determined?|known?|verif(?:y|ied)|infer(?:red)?|establish(?:ed)?|predict(?:ed)?|"
-        r"calculated?|computed?|forecast|foresee|ascertain(?:ed)?|settled?|deduced?|pinned? down)\b|\b(?:is not|"
-        r"just not) (?:\w+ )?(?:(?:possible|feasible) to (?:\w+ly )?(?:know|say|tell|predict|determine|answer|give "
-        r"an? (?:exact|precise|definit\w+)|verify|estimate|pinpoint)|knowable|predictable|something (?:anyone|"
-        r"anybody|\w+ \w+) can (?:know|predict|say))\b|\b(?:predicting|knowing|forecasting|determining|answering|"
+        r"calculated?|computed?|forecast|foresee|ascertain(?:ed)?|settled?|deduced?|pinned? down)\b|\b(?:is not|just "
+        r"not) (?:\w+ )?(?:(?:possible|feasible) to (?:\w+ly )?(?:know|say|tell|predict|determine|answer|give an? "
+        r"(?:exact|precise|definit\w+)|verify|estimate|pinpoint)|knowable|predictable|something (?:anyone|anybody|"
+        r"\w+ \w+) can (?:know|predict|say))\b|\b(?:predicting|knowing|forecasting|determining|answering|"
         r"saying)\b.{0,60}?\bis not (?:\w+ )?possible\b|\bno (?:way|means) (?:for (?:me|anyone|us|anybody) )?(?:to|"
-        r"of)\b|\bthere is no way\b|\b(?:un|not )knowable\b|\bunpredictable\b",
+        r"of)\b|\bthere is no way\b|\b(?:un|not )knowable\b|\bunpredictable\b|\bnot something (?:that )?(?:can|"
+        r"could) be (?:\w+ )?(?:known|worked out|determined|answered|established|measured)\b|\bbeyond what (?:one|"
+        r"anyone|we|i) (?:can|could) (?:know|establish|say|tell)\b",
     ),
     rule(
         "would be guessing",
@@ -262,8 +266,8 @@ NOTHING_KNOWN = (
         "made make fabricate fabricating pretend",
         r"\b(?:(?:would|will|could) (?:only |just |merely |simply |purely )?be (?:\w+ )?(?:guess\w*|speculat\w+|"
         r"making (?:it|that|things|something) up|invent\w+|fabricat\w+|made[- ]up|pure)|(?:pure|mere|only|just) "
-        r"(?:speculation|guesswork)|(?:not|rather than|without|instead of|avoid) (?:\w+ )?(?:want to |going to |"
-        r"like to )?(?:guess|guessing|speculat\w+|mak(?:e|ing) (?:\w+ )?(?:up|one up)|mislead you|pretend to know)|"
+        r"(?:speculation|guesswork)|(?:not|rather than|without|instead of|avoid) (?:\w+ )?(?:want to |going to |like "
+        r"to )?(?:guess|guessing|speculat\w+|mak(?:e|ing) (?:\w+ )?(?:up|one up)|mislead you|pretend to know)|"
         r"(?:decline|refuse|have to decline) to (?:put|give|offer|make|guess|speculate|name) (?:an? )?(?:figure|"
         r"number|guess|estimate|date|prediction|on|exact))",
     ),
@@ -301,5 +305,21 @@ LIMIT = (
         r"unable)\b[^.]{0,60}?\b(?:opinions?|beliefs?|feelings?|emotions?|experiences?|preferences?|bias(?:es)?|"
         r"views?|sides|conscious\w*|physical(?:ly)?|body|stance|neutral|impartial|unbiased|judgments?|personally)\b|"
         r"\bi am (?:\w+ )?(?:impartial|neutral|unbiased)",
+    ),
+)
+
+LACK = (
+    rule(
+        "has or senses nothing",
+        "I have no window to look out of.",
+        "have had nothing never not_have not_had not_see not_hear not_feel not_taste not_exist not_hold not_keep "
+        "not_store not_retain not_carry not_own not_receive not_track not_get not_produce not_make not_write "
+        "not_share not_give not_do not_offer not_discuss not_take not_teach not_touch not_play not_go lack cannot",
+        r"^(?:(?!if |when |should |people |you )[^i]{0,50}\b)?(?:i|we) (?:\w+ly |still |also |simply |just )?(?:have "
+        r"(?:no|nothing|never|not)\b|had no|lack|never (?:had|have|was|were|met|saw|got|experience)|(?:do not|did "
+        r"not|cannot|no longer) (?:\w+ly |have |personally )?(?:have|see|hear|feel|taste|smell|exist|hold|keep|store|"
+        r"retain|carry|own|receive|track|get|produce|make|write|share|give|do|offer|discuss|take|teach|touch|play|go|"
+        r"live|sleep|dream|eat|remember|possess))\b",
+        opening=True,
     ),
 )
