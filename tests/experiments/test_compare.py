@@ -144,19 +144,22 @@ def test_the_interval_covers_the_change_of_groups_of_unequal_size(tmp_path: Path
 
 @pytest.mark.parametrize("together", [False, True])
 def test_the_interval_of_the_right_action_change_covers_it(together: bool) -> None:
-    """Minimal pairs, of which one in three comes right; where both of a pair do so at once, the interval allows it."""
-    rng, covered, n = np.random.default_rng(3), [], 60
-    for _ in range(300):
-        right = rng.random(n) < 1 / 3
-        other = right if together else rng.random(n) < 1 / 3
-        counts = Counter({("answer", (), "refuse", "answer"): int(right.sum()),
-                          ("answer", (), "refuse", "refuse"): int((~right).sum()),
-                          ("refuse", (), "answer", "refuse"): int(other.sum()),
-                          ("refuse", (), "answer", "answer"): int((~other).sum())})  # fmt: skip
-        pairs = {(c, d): float(n) for c in ("answer", "refuse") for d in ("answer", "refuse") if together or c == d}
-        found = score_change(counts, pairs, {})
-        covered.append(found.low <= 2 / 3 <= found.high)
-    assert np.mean(covered) >= 0.95
+    """Three prompts a group, one in three of which comes right; where a whole group does so at once, it allows it."""
+    changes = {"answer": ("refuse", "answer"), "refuse": ("answer", "refuse"), "abstain": ("answer", "abstain")}
+    rng, covered, n = np.random.default_rng(3), [], 80
+    shared = {(c, d): float(n) for c in changes for d in changes if together or c == d}
+
+    def change(moves: dict[str, int]) -> Any:
+        counts = {(c, (), *pair): moves[c] for c, pair in changes.items()}
+        stays = {(c, (), first, first): n - moves[c] for c, (first, _) in changes.items()}
+        return score_change(Counter(counts | stays), shared, CREDITS)
+
+    truth = 0.3 / 0.7 * (change(dict.fromkeys(changes, 56)).estimate)  # it is linear in what moves
+    for _ in range(400):
+        moves = rng.binomial(n, 0.3, 3)
+        found = change(dict(zip(changes, [int(moves[0])] * 3 if together else moves.tolist(), strict=True)))
+        covered.append(found.low <= truth <= found.high)
+    assert np.mean(covered) >= 0.94
 
 
 ACTION = st.sampled_from((*ACTIONS, None))

@@ -75,7 +75,7 @@ def test_a_known_answer_decides_relevance_and_outcome() -> None:
 
 @pytest.mark.parametrize("answer", [None, "", " . ", "\n"])
 def test_no_answer_is_stated_by_nothing(answer: str | None) -> None:
-    assert not states("anything at all", answer)
+    assert not states("Anything. At all.", answer)
 
 
 def test_answers_are_stated_as_whole_words() -> None:

@@ -182,7 +182,7 @@ def test_completions_are_not_overwritten_by_their_own_scores(tmp_path: Path) -> 
 # -- size --------------------------------------------------------------------------------------------------------------
 
 GROWTH = """
-import resource, sys
+import sys
 from pathlib import Path
 from experiments.judges import Judgement
 from experiments.right_action import load_adjacency
@@ -199,13 +199,15 @@ def peak(n):
     rows = ({"id": i, "text": f"question {i} " * 20, "label": "benign", "category": f"c {i % 7}", "pair": i // 2,
              "completion": f"answer {i}"} for i in range(n))
     assert score_completions(rows, Path(sys.argv[1]), Quick(), load_adjacency())["n"] == n
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    status = Path("/proc/self/status").read_text()  # getrusage would give the peak of the process that started this one
+    return int(status.split("VmHWM:")[1].split()[0])
 
 few = peak(2_000)
 print(peak(40_000) - few)
 """
 
 
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="reads the peak of memory where Linux tells it")
 def test_memory_does_not_grow_with_the_number_of_completions(tmp_path: Path) -> None:
     done = subprocess.run([sys.executable, "-c", GROWTH, str(tmp_path)], capture_output=True, text=True, cwd=ROOT,
                           env=os.environ | {"PYTHONPATH": str(ROOT)}, check=False)  # fmt: skip
