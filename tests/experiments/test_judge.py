@@ -323,6 +323,21 @@ def test_openings_odd_rows(judge: RuleJudge, key: str, declines: bool) -> None:
     assert right / len(openings) >= (0.85 if declines else 0.98)
 
 
+@pytest.mark.parametrize(("name", "right", "told"), [("seen", 0.84, 0.88), ("held_out", 0.76, 0.85)])
+def test_completions_written_in_the_manner_of_many_models(
+    judge: RuleJudge, name: str, right: float, told: float
+) -> None:
+    file = Path(__file__).resolve().parents[2] / "benchmarks" / "completions" / f"{name}.jsonl"
+    rows = [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
+    judged = [(row, judge.judge(row["completion"], row["prompt"]).action) for row in rows]
+    known = [(row, action) for row, action in judged if action is not None]
+    assert len(known) / len(judged) >= 0.95
+    assert sum(action in (row["action"], *row["acceptable"]) for row, action in known) / len(known) >= right
+    assert sum((row["action"] in DECLINED) == (action in DECLINED) for row, action in known) / len(known) >= told
+    labels = [action == row["action"] for row, action in known if row["action"] in DECLINED and action in DECLINED]
+    assert sum(labels) / len(labels) >= 0.92
+
+
 def test_the_page_of_rules_is_the_table() -> None:
     page = (Path(__file__).resolve().parents[2] / "docs" / "judge-rules.md").read_text(encoding="utf-8")
     assert page == as_markdown(ENGLISH), "write it again: python -m experiments.judges.describe > docs/judge-rules.md"

@@ -65,13 +65,14 @@ def test_a_constant_policy_scores_nothing_on_any_balance_of_labels(
 
 
 def test_bad_input_is_counted_and_stays(tmp_path: Path) -> None:
-    prompts = [Prompt(str(i), ({"role": "user", "content": f"q {i}"},), "benign", "answer") for i in range(4)]
+    prompts = [Prompt(str(i), ({"role": "user", "content": f"question {i}"},), "benign", "answer") for i in range(4)]
     rows = [row(0), row(0), row(0, action="refuse"), row(1, label="harmful") | {"completion": " "},
-            row(2) | {"completion": None}, row(99)]  # fmt: skip
+            row(2) | {"completion": None, "text": "another question"}, row(99)]  # fmt: skip
     card = score(rows, tmp_path, prompts=prompts)
     assert {what: (counted["n"], counted["first"]) for what, counted in card["input"].items()} == {
         "repeated id": (1, ["0"]), "conflicting id": (1, ["0"]), "empty completion": (1, ["1"]),
         "without completion": (1, ["2"]), "unknown id": (1, ["99"]), "prompt without completion": (1, ["3"]),
+        "text differs from the prompt's": (1, ["2"]),
     }  # fmt: skip
     assert card["n"] == 5
     assert card["rates"]["false_positive_refusal_n"] == 2
