@@ -19,6 +19,9 @@ SECTIONS: dict[str, dict[Kind, str]] = {
         "unknown": "an assistant's want of data: live news, personal records, a knowledge cut-off",
         "limit": "an assistant's want of opinions, feelings, a body; an abstention where nothing else is said",
     },
+    "Either, by what was asked": {
+        "lack": "says what it does not have or do: an abstention where a question was asked, a refusal of a request",
+    },
     "Hedge": {"hedge": "is unsure of, or limits, what it says"},
     "Clarification": {"clarify": "asks what was meant"},
     "Redirect (with a refusal: help in part, or elsewhere)": {
