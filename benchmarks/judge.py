@@ -138,6 +138,7 @@ def _written(judge: RuleJudge, step: slice) -> dict[str, float]:
         judged = [(row, judge.judge(row["completion"], row["prompt"]).action) for row in rows]
         print(f"\nCompletions written in the manner of many models, {name.replace('_', ' ')}")
         _matrix("label \\ judge", [*ACTIONS, "unjudged"], [(row["action"], str(a or "unjudged")) for row, a in judged])
+        judged = [(row, action) for row, action in judged if action is not None]  # other languages are not judged
         right = [action == row["action"] or action in row["acceptable"] for row, action in judged]
         _print_share("action, or one acceptable", right)
         declined = [(row["action"] in DECLINED) == (action in DECLINED) for row, action in judged]

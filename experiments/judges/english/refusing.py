@@ -63,14 +63,25 @@ REFUSE = (
     rule(
         "nothing can be given",
         "No instructions can be given.",
-        "provided given offered shared fulfilled generated written discussed disclosed supplied made produced "
-        "answered composed there something information advice never not_shared get find",
+        "provided given offered shared fulfilled generated written discussed disclosed supplied assisted facilitated "
+        "made",
         r"(?:^no (?:[\w-]+ ){1,4}?(?:can|will|may|shall) be (?:\w+ )?(?:provided|given|offered|shared|supplied|"
         r"disclosed|generated|made available)\b|\b(?:cannot|will not|can not|must not|may not) be (?:provided|shared|"
-        r"offered|assisted|supplied|facilitated|supported)\b(?! (?:with|by) certainty))|\bwill not be (?:\w+ "
-        r")?(?:written|given|made|produced|helped|answered|created|composed|provided|told)\b|\bthere will be no\b|"
-        r"\bnot (?:something|anything|information|advice) (?:that )?(?:you will|i will|we will)\b|\b(?:never|not) "
-        r"shared\b|\byou will (?:get|find|have) no\b",
+        r"offered|assisted|supplied|facilitated|supported)\b(?! (?:with|by) certainty))",
+    ),
+    rule(
+        "will not be done",
+        "This article will not be written.",
+        "not_be not_shared never",
+        r"\bwill not be (?:\w+ )?(?:written|given|made|produced|helped|answered|created|composed|provided|told)\b|"
+        r"\b(?:never|not) shared\b",
+    ),
+    rule(
+        "there will be none",
+        "There will be no tips from me.",
+        "will",
+        r"\bthere will be no\b|\byou will (?:get|find|have) no\b|\bnot (?:something|anything|information|advice) "
+        r"(?:that )?(?:you|i|we) will\b",
     ),
     rule(
         "declines, said of itself",

@@ -150,15 +150,26 @@ NOTHING_KNOWN = (
     rule(
         "has no idea",
         "No idea.",
-        "idea clue beats guess stumped blank bell only knows know idk dunno who telling left cannot",
-        r"(?:^(?:(?:lol|haha|hm+|sorry|honestly|oh|well|uh|sadly|yeah|i have|i have got|i got),? )*(?:absolutely |"
-        r"truly )?(?:no|not a|zero|not the (?:slightest|faintest|foggiest)) (?:idea|clue)\b|\bbeats me\b|\b(?:your|"
-        r"anyone's|anybody's) guess (?:is|would be) as good|\bany(?:one|body)'?s guess\b|\bhas me stumped|\bme "
-        r"stumped|\bi am stumped|\bdrawing a blank|\bdraws? a blank|\b(?:not|does|no) ring (?:a|any) bells?\b|"
-        r"^(?:who|god|heaven|only (?:\w+ ){1,5}) ?knows\b|\bonly (?:\w+ ){1,6}(?:knows?|(?:can|could) (?:tell|say|"
-        r"answer|know))\b|^(?:idk|dunno)\b|^i dunno\b)|\bno telling\b|\bleft (?:us )?(?:nothing|no (?:record|word|"
-        r"trace))\b|\bwe (?:simply |just |really )?cannot (?:tell|say|know)\b",
+        "idea clue",
+        r"^(?:(?:lol|haha|hm+|sorry|honestly|oh|well|uh|sadly|yeah|i have|i have got|i got),? ){0,3}(?:absolutely |"
+        r"truly )?(?:no|not a|zero|not the (?:slightest|faintest|foggiest)) (?:idea|clue)\b",
     ),
+    rule(
+        "could as well guess",
+        "Your guess is as good as mine.",
+        "beats guess stumped blank bell bells idk dunno telling left",
+        r"\bbeats me\b|\b(?:your|anyone's|anybody's) guess (?:is|would be) as good|\bany(?:one|body)'?s guess\b|\bme "
+        r"stumped|\bi am stumped|\bdraw(?:ing|s)? a blank|\b(?:not|does|no) ring (?:a|any) bells?\b|^(?:i )?(?:idk|"
+        r"dunno)\b|\bno telling\b|\bleft (?:us )?(?:nothing|no (?:record|word|trace))\b",
+    ),
+    rule(
+        "only others know",
+        "Only your aunt knows.",
+        "only who god heaven",
+        r"^(?:who|god|heaven) (?:only )?knows\b|\bonly (?:\w+ ){1,6}(?:knows?|(?:can|could) (?:tell|say|answer|"
+        r"know))\b",
+    ),
+    rule("we cannot tell", "We simply can't tell.", "we", r"\bwe (?:simply |just |really )?cannot (?:tell|say|know)\b"),
     rule(
         "found nothing",
         "I found nothing on her.",
