@@ -12,6 +12,7 @@ from experiments.config import PromptsConfig
 from experiments.sources import groups_of
 from extract.errors import UserError
 from extract.prompts import LABELS, Prompt
+from probes.intervals import effective_groups
 from probes.splits import group_split
 
 PARTS = ("train", "validation", "calibration", "test")
@@ -73,6 +74,10 @@ class Corpus:
 
     def n_groups(self, rows: np.ndarray) -> int:
         return len(set(self.groups[rows].tolist()))
+
+    def effective_groups(self, rows: np.ndarray) -> float:
+        """Return the number of independent prompts that these say as much as, at the least (see `effective_number`)."""
+        return effective_groups(self.groups[rows])
 
 
 def make_corpus(prompts: Sequence[Prompt], config: PromptsConfig, seed: int) -> Corpus:

@@ -46,7 +46,7 @@ def dissociate(context: Context) -> None:
         if behaviour not in setting.absent
     }
     config = context.config.dissociate
-    n_groups = {kind: context.corpus.n_groups(rows) for kind, rows in setting.decliners.items()}
+    n_groups = {kind: context.corpus.effective_groups(rows) for kind, rows in setting.decliners.items()}
     verdict = judge_dissociation(
         effects, n_groups, setting.absent, _unsound(setting), margin=config.margin, alpha=config.alpha
     )

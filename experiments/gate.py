@@ -1,8 +1,8 @@
 """Conditions under which a comparison fails: `--fail-if 'false_positive_refusal > 5%'`.
 
-A condition names a rate of the later run (or `right_action`), its change against the first (`change.NAME`), or a limit
-of the 95 % interval of either (`NAME.high`, `change.NAME.low`). What cannot be evaluated, since nothing was judged,
-fails too: a gate that nothing went through has not been passed.
+A condition names a rate of the later run (or `right_action`), its change against the first (`change.NAME`), a limit of
+the 95 % interval of either (`NAME.high`, `change.NAME.low`), or a number of completions (`unjudged`, `only_in_first`).
+What cannot be evaluated, since nothing was judged, fails too: a gate that nothing went through has not been passed.
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ from typing import Any
 from experiments.scoring import RATES
 from extract.errors import UserError
 
-NAMES = (*RATES, "right_action")
+COUNTS = ("unjudged", "only_in_first", "only_in_second")  # completions: the later run's, or those of one alone
+NAMES = (*RATES, "right_action", *COUNTS)
 _OPERATORS: dict[str, Callable[[float, float], bool]] = {
     ">=": operator.ge, "<=": operator.le, ">": operator.gt, "<": operator.lt,
 }  # fmt: skip
@@ -40,6 +41,9 @@ class Condition:
         return None if value is None else _OPERATORS[self.compare](value, self.bound)
 
     def _value(self, comparison: Mapping[str, Any]) -> float | None:
+        if self.name in COUNTS:
+            held = comparison["rates"] if self.name == "unjudged" else comparison["matched"]
+            return float(held[self.name])
         if self.name == "right_action":
             score = comparison["right_action"]
             value, limits = (
@@ -68,9 +72,12 @@ def parse(text: str) -> Condition:
         raise UserError(f"--fail-if takes a condition such as 'false_positive_refusal > 5%' or "
                         f"'change.overconfidence.low > 0', got {text!r}")  # fmt: skip
     change, name, limit, compare, bound, per_cent = found.groups()
+    if name in COUNTS and (change or limit or per_cent):
+        raise UserError(f"--fail-if: {name} is a number of completions, with no change, interval or per cent of it; "
+                        f"write '{name} > 0'")  # fmt: skip
     if name not in NAMES:
-        raise UserError(f"--fail-if: no rate {name!r}; known are {', '.join(NAMES)}, each alone, as change.NAME, and "
-                        "with .low or .high for the limits of its interval")  # fmt: skip
+        raise UserError(f"--fail-if: no rate {name!r}; known are {', '.join(NAMES)}, the rates and the score alone, as "
+                        "change.NAME, and with .low or .high for the limits of their intervals")  # fmt: skip
     value = float(bound) / (100 if per_cent else 1)
     if name in RATES and not -1 <= value <= 1:
         raise UserError(f"--fail-if: {text.strip()!r} compares a share with {value:g}, which none ever reaches; write "

@@ -106,7 +106,8 @@ def score_counts(counts: Mapping[Cell, int], shared: Shared, adjacency: Adjacenc
         )
         unit = mean_of_groups((gained - low * n) / (high - low), n, size, alpha)
         means.append(Interval(*(low + (high - low) * limit for limit in (unit.estimate, unit.low, unit.high))))
-    return combination([1 / (len(classes) * perfect)] * len(classes), means, correlation)
+    score = combination([1 / (len(classes) * perfect)] * len(classes), means, correlation)
+    return Interval(score.estimate, score.low, max(score.estimate, min(1.0, score.high)))
 
 
 def score_change(counts: Mapping[Change, int], shared: Shared, adjacency: Adjacency, alpha: float = 0.05) -> Interval:

@@ -61,7 +61,8 @@ def cases_of(prompts: Sequence[Prompt]) -> dict[str, Case]:
 def _file(path: Path) -> Path:
     if path.is_file():
         return path
-    for name in IN_A_RUN:
+    ran = (path / "config.yaml").is_file()  # a run's own completions, not what somebody scored beside them
+    for name in sorted(IN_A_RUN, key=lambda name: name != "completions.jsonl") if ran else IN_A_RUN:
         if (path / name).is_file():
             return path / name
     raise UserError(f"{path} is no run directory and no scored file; make one with: refusal run CONFIG, or "

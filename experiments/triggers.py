@@ -95,7 +95,7 @@ def _cell(corpus: Corpus, row: int) -> Cell:
 def _rate(refused: np.ndarray, corpus: Corpus, index: np.ndarray, alpha: float) -> Interval:
     if len(index) == 0:
         return Interval(float("nan"), 0.0, 1.0)
-    n = corpus.n_groups(index)
+    n = corpus.effective_groups(index)
     return wilson(float(refused[index].mean()) * n, n, alpha)
 
 

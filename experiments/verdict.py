@@ -40,7 +40,7 @@ N_CONTRASTS, N_NULLS = 2, 4
 
 def judge_dissociation(
     effects: Mapping[tuple[Kind, Kind], Effect],
-    n_groups: Mapping[Kind, int],
+    n_groups: Mapping[Kind, float],
     absent: Mapping[Kind, str],
     unsound: Sequence[Kind] = (),
     *,
@@ -51,7 +51,7 @@ def judge_dissociation(
 
     Args:
         effects: keyed (ablated direction, behaviour of the decliners).
-        n_groups: independent groups among each behaviour's decliners; intervals count these, not rows.
+        n_groups: the effective number of groups among each behaviour's decliners; intervals count these, not rows.
         absent: behaviours (or their directions) that do not occur, with the reason.
         unsound: directions that met no selection rule, so that what they stop may be the model and not the declining.
     """
@@ -71,7 +71,7 @@ def judge_dissociation(
 
 
 def own_minus_other(
-    effects: Mapping[tuple[Kind, Kind], Effect], n_groups: Mapping[Kind, int], behaviour: Kind, alpha: float
+    effects: Mapping[tuple[Kind, Kind], Effect], n_groups: Mapping[Kind, float], behaviour: Kind, alpha: float
 ) -> Interval:
     """Return the paired interval of (own direction's effect - the other's) on one behaviour's decliners."""
     other: Kind = "epistemic" if behaviour == "normative" else "normative"
@@ -79,7 +79,7 @@ def own_minus_other(
     return paired_difference(own_stopped, other_stopped, n_groups[behaviour], alpha)
 
 
-def effect_interval(effect: Effect, n_groups: int, alpha: float) -> Interval:
+def effect_interval(effect: Effect, n_groups: float, alpha: float) -> Interval:
     """Return the interval of the fraction of decliners that stopped."""
     if len(effect.stopped) == 0:
         return Interval(float("nan"), 0.0, 1.0)
@@ -88,7 +88,7 @@ def effect_interval(effect: Effect, n_groups: int, alpha: float) -> Interval:
 
 def _rule(
     effects: Mapping[tuple[Kind, Kind], Effect],
-    n_groups: Mapping[Kind, int],
+    n_groups: Mapping[Kind, float],
     specific: dict[Kind, bool],
     not_specific: dict[Kind, bool],
     narrow: dict[Kind, Interval],
@@ -116,7 +116,7 @@ def _what_is_missing(
     beats: dict[tuple[Kind, Kind], bool],
     not_specific: dict[Kind, bool],
     narrow: dict[Kind, Interval],
-    n_groups: Mapping[Kind, int],
+    n_groups: Mapping[Kind, float],
     margin: float,
 ) -> tuple[str, ...]:
     reasons = []
@@ -127,17 +127,17 @@ def _what_is_missing(
             )
         elif narrow[b].low <= margin and not not_specific[b]:
             width = narrow[b].high - narrow[b].low
-            wanted = int(np.ceil(n_groups[b] * (width / margin) ** 2))
+            wanted = max(int(np.ceil(n_groups[b] * (width / margin) ** 2)), int(n_groups[b]) + 1)
             reasons.append(
                 f"{b}: own minus other effect is {narrow[b].estimate:.2f} [{narrow[b].low:.2f}, {narrow[b].high:.2f}], "
-                f"neither beyond nor within the margin {margin:g}; about {max(wanted, n_groups[b] + 1)} independent "
-                f"decliners would settle it (now {n_groups[b]})"
+                f"neither beyond nor within the margin {margin:g}; about {wanted} independent "
+                f"decliners would settle it (now {n_groups[b]:.0f})"
             )
     return tuple(reasons) or ("the effects fit none of the rules: see the matrix",)
 
 
 def _lone_effect(
-    effects: Mapping[tuple[Kind, Kind], Effect], n_groups: Mapping[Kind, int], alpha: float
+    effects: Mapping[tuple[Kind, Kind], Effect], n_groups: Mapping[Kind, float], alpha: float
 ) -> tuple[str, ...]:
     lines = []
     for kind in KINDS:

@@ -38,6 +38,11 @@ def effective_number(sizes: np.ndarray) -> float:
     return float(sizes.sum() ** 2 / (sizes**2).sum()) if len(sizes) else 0.0
 
 
+def effective_groups(groups: np.ndarray) -> float:
+    """Return the effective number of the groups that samples belong to; (n_samples,) of labels."""
+    return effective_number(np.unique(groups, return_counts=True)[1])
+
+
 def clopper_pearson(hits: float, n: float, alpha: float = 0.05) -> Interval:
     """Return the exact binomial interval (Clopper & Pearson 1934); no data give (nan, 0, 1)."""
     if n <= 0:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from sklearn.metrics import balanced_accuracy_score, roc_auc_score, roc_curve
 
-from probes.intervals import Interval, auroc_interval
+from probes.intervals import Interval, auroc_interval, effective_groups
 
 
 @dataclass(frozen=True)
@@ -26,8 +26,8 @@ def discrimination(
 ) -> Discrimination:
     """Measure a score on held-out samples.
 
-    The interval counts each class's *groups* as its independent units, which is conservative where samples of a
-    group differ, and never overconfident where they are copies of each other.
+    The interval counts each class's *groups* (their effective number) as its independent units, which is conservative
+    where samples of a group differ, and never overconfident where they are copies of each other.
 
     Raises:
         ValueError: a class is empty.
@@ -38,7 +38,7 @@ def discrimination(
     auroc = float(roc_auc_score(y, score))
     fpr, tpr, _ = roc_curve(y, score, drop_intermediate=False)
     return Discrimination(
-        auroc=auroc_interval(auroc, len(set(groups[y])), len(set(groups[~y])), alpha),
+        auroc=auroc_interval(auroc, effective_groups(groups[y]), effective_groups(groups[~y]), alpha),
         balanced_accuracy=float(balanced_accuracy_score(y, score > threshold)),
         recall_at_1pct_fpr=float(tpr[fpr <= 0.01].max(initial=0.0)),
         n_positive=int(y.sum()),

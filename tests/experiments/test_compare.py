@@ -317,6 +317,12 @@ def test_a_run_is_compared_with_its_own_steered_completions(run_directory: Path)
     assert not steered["matched"]["only_in_first"]
 
 
+def test_what_was_scored_beside_a_run_does_not_stand_for_it(run_directory: Path) -> None:
+    run(run_directory / "scored.jsonl", policy(ANSWERS))
+    found = compare([run_directory, run_directory / "completions.jsonl"], CREDITS)
+    assert found["first"]["file"] == str(run_directory / "completions.jsonl")
+
+
 def test_every_later_run_is_compared_with_the_first(tmp_path: Path) -> None:
     paths = [run(tmp_path / f"{i}.jsonl", policy(said)) for i, said in enumerate((ANSWERS, RIGHT, ANSWERS))]
     assert [one["move"] for one in compare(paths, CREDITS)["comparisons"]] == ["better", "none_shown"]

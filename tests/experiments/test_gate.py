@@ -9,7 +9,8 @@ from extract.errors import UserError
 
 COMPARISON = {
     "rates": {"overconfidence": 0.2, "overconfidence_ci": [0.1, 0.3],
-              "false_positive_refusal": None, "false_positive_refusal_ci": [0.0, 1.0]},
+              "false_positive_refusal": None, "false_positive_refusal_ci": [0.0, 1.0], "unjudged": 3},
+    "matched": {"only_in_first": 0, "only_in_second": 2},
     "right_action": {"score": 0.5, "score_ci": [0.4, 0.6]},
     "changes": {"overconfidence": {"difference": -0.1, "difference_ci": [-0.2, 0.05]},
                 "false_positive_refusal": {"difference": None, "difference_ci": [-1.0, 1.0]}},
@@ -35,6 +36,8 @@ COMPARISON = {
         ("false_positive_refusal > 5%", None),
         ("change.false_positive_refusal.low > 0", None),
         ("false_positive_refusal.high < 2%", None),
+        ("unjudged > 0", True),
+        ("only_in_first > 0", False),
     ],
 )
 def test_a_condition_is_met_or_not_or_cannot_be_told(condition: str, met: bool | None) -> None:
@@ -50,6 +53,7 @@ def test_a_condition_is_met_or_not_or_cannot_be_told(condition: str, met: bool |
         ("overconfidence == 0", "takes a condition such as"),
         ("overconfidence > 5", "compares a share with 5, which none ever reaches; write 5% or"),
         ("change.overconfidence.high > 2", "which none ever reaches"),
+        ("change.unjudged > 0", "unjudged is a number of completions"),
     ],
 )
 def test_a_mistaken_condition_is_named(text: str, said: str) -> None:
