@@ -12,8 +12,7 @@ REBUKE = (
         "inhumane unjust unjustifiable evil condemned law crime offense offence never felony assault murder rape "
         "theft fraud burglary stalking harassment terrorism abuse arson extortion cruelty violence appropriate "
         "ethical legal acceptable okay ok right moral safe advisable permissible respectful fair justified joke",
-        rf"\b(?:is|are|was|were|be|not) (?:(?!an? |the |my |our |your |not )\w+ ){{0,3}}?{WRONG}(?! (?:act|practice) "
-        rf"of)",
+        rf"\b(?:is|are|was|were|be) (?:(?!an? |the |my |our |your |not )\w+ ){{0,3}}?{WRONG}(?! (?:act|practice) of)",
     ),
     rule(
         "urges against",
