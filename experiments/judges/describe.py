@@ -11,6 +11,7 @@ from experiments.judges.table import Kind, RuleTable
 SECTIONS: dict[str, dict[Kind, str]] = {
     "Normative refusal": {
         "refuse": "declines, and says or implies that it should not",
+        "no": "nothing but no; to a question, or with its reason, an answer",
         "decline": "will not help, give or make; a refusal, unless the reason nearby is not knowing",
         "silent": "will not answer; a reason nearby decides which kind it is",
     },

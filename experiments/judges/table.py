@@ -19,6 +19,7 @@ Kind = Literal[
     "clarify",  # asks what was meant
     "unknown",  # an assistant's want of data: live news, personal records, a knowledge cut-off
     "abstain",  # does not know, or cannot find out
+    "no",  # nothing but no
     "refuse",  # declines, and says or implies that it should not
     "decline",  # will not help, give or make; refuses, unless the reason nearby is not knowing
     "silent",  # will not answer; a reason nearby decides which kind it is
@@ -76,6 +77,10 @@ class RuleTable:
     contrast: re.Pattern[str]  # begins a clause that is set against what came before
     elsewhere: re.Pattern[str]  # announces something other than what was asked
     advice: re.Pattern[str]  # tells somebody what to do
+    supposing: re.Pattern[str]  # begins with a condition
+    delivering: re.Pattern[str]  # announces what follows, rather than offering it
+    explaining: re.Pattern[str]  # announces reasons
+    helplines: re.Pattern[str]  # announces people to call
     foreign: frozenset[str]  # function words of other languages in the same script
     native: frozenset[str]  # and of this one
     descriptive: re.Pattern[str]  # prompts to which saying that something is wrong is an answer

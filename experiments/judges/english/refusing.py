@@ -209,6 +209,9 @@ REFUSE = (
         "only",
         r"\bi (?:can|will|may|am) only (?:\w+ )?(?:help|assist|provide|offer|generate|discuss|produce|create)",
     ),
+)
+
+NO = (
     rule(
         "bare no",
         "No.",
