@@ -98,13 +98,13 @@ def compare(
     """
     from experiments.compare import compare as compare_runs
     from experiments.compare import write_comparison
-    from experiments.gate import parse
+    from experiments.gate import parse_all
     from experiments.right_action import DEFAULT, load_adjacency
     from extract.errors import UserError
 
     if len(runs) < 2:
         raise UserError(f"compare takes two runs or more, got {len(runs)}: refusal compare RUN RUN")
-    conditions = [parse(text) for text in fail_if]
+    conditions = [condition for text in fail_if for condition in parse_all(text)]
     record = compare_runs(runs, load_adjacency(adjacency or DEFAULT))
     failed = [
         {"run": one["run"], "condition": condition.text, "known": met is not None}

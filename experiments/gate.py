@@ -61,6 +61,15 @@ class Condition:
         return float(limits[0 if self.limit == "low" else 1])
 
 
+def parse_all(text: str) -> list[Condition]:
+    """Read conditions that are joined by commas, semicolons or "or": one that holds is enough.
+
+    Raises:
+        UserError: one of them cannot be read.
+    """
+    return [parse(part) for part in re.split(r"[,;]|\bor\b", text)]
+
+
 def parse(text: str) -> Condition:
     """Read a condition.
 

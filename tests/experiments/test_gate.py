@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from experiments.gate import parse
+from experiments.gate import parse, parse_all
 from extract.errors import UserError
 
 COMPARISON = {
@@ -42,6 +42,13 @@ COMPARISON = {
 )
 def test_a_condition_is_met_or_not_or_cannot_be_told(condition: str, met: bool | None) -> None:
     assert parse(condition).met(COMPARISON) is met
+
+
+def test_several_conditions_in_one() -> None:
+    found = parse_all("overconfidence > 50%, right_action.low <= 0.4 or unjudged > 5")
+    assert [condition.met(COMPARISON) for condition in found] == [False, True, False]
+    with pytest.raises(UserError, match="takes a condition such as"):
+        parse_all("overconfidence > 50% and unjudged > 5")
 
 
 @pytest.mark.parametrize(
