@@ -98,7 +98,8 @@ ENGLISH = RuleTable(
     lead=re.compile(r"^(?:but|yet|so|and|therefore|though|although|however),? "),
     contrast=re.compile(
         r"(?:but|yet|though|however|instead|that (?:being )?said|nevertheless|nonetheless|alternatively|with that|"
-        r"hence|if (?:you(?! (?:would like|like|want|wish|have|need|can|could|share|provide|let|tell|are (?:in|"
+        r"hence|as for|as to|regarding|in terms of|when it comes to|for (?:the|your) (?:first|second|other|rest|"
+        r"part)|if (?:you(?! (?:would like|like|want|wish|have|need|can|could|share|provide|let|tell|are (?:in|"
         r"feeling|struggling|having|thinking|worried|concerned)))|by)|here (?:is|are)|in general|having said|on the "
         r"other hand)\b"
     ),

@@ -59,7 +59,7 @@ FRAME = (
         "dear hi hello subject here draft",
         r"(?:^(?:dear|hi|hello) (?!there\b|everyone|friend|and\b|again)[\w.' ]{1,30}$|^subject\b|\bhere is (?:a|the|"
         r"my|your|one|an|what|how)\b.{0,80}\b(?:draft|reply|response|letter|e-?mail|message|note|text|poem|story|"
-        r"version|script|line)\b)",
+        r"version|script|line|scene|dialogue|joke|example)\b)",
     ),
 )
 
