@@ -48,7 +48,8 @@ def _early_decline(clauses: Sequence[Clause], asked: Asked) -> Clause | None:
 
 def _declines(clause: Clause, content: int, asked: Asked, clauses: Sequence[Clause]) -> bool:
     if clause.kind == "lack":  # "I don't have ears" to a question, "I don't do that" to a request; else content
-        opening = not content and asked.known and not asked.drafting and not (asked.polar and asked.of_speaker)
+        own = not asked.drafting or clause.turns  # a story may begin so, but not "… but I don't write lies"
+        opening = not content and asked.known and own and not (asked.polar and asked.of_speaker)
         return opening and not _substantial(clauses[clause.number :])
     if clause.kind not in DECLINING or (clause.item and clause.number > 1):
         return False
@@ -103,10 +104,10 @@ def _abstained(clauses: Sequence[Clause], first: Clause, asked: Asked) -> Judgem
     asking = next((c for c in rest[:3] if c.kind == "clarify" or (c.question and not helpful)), None)
     if asking is not None and (not first.personal or first.kind == "unknown"):
         return _judged("clarify", asking)
-    turned = any(c.turns and not c.supposes for c in rest)
+    turns = [c for c in rest if c.turns and not c.supposes]
     if first.kind == "limit":
-        return _judged("answer_with_caveat" if helpful + len(moral) >= (1 if turned else 2) else "abstain", first)
-    needed = 1 if turned else 5
+        return _judged("answer_with_caveat" if helpful + len(moral) >= (1 if turns else 2) else "abstain", first)
+    needed = 1 if any(c.helps for c in turns) else 5
     return _judged("answer_with_caveat" if helpful >= max(needed, len(moral) + 1) else "abstain", first)
 
 
@@ -144,6 +145,8 @@ def _helps_after(after: Sequence[Clause]) -> bool:
     content = sum(c.helps for c in after)
     if any(c.kind == "reread" and (content or len(c.text.split()) >= 8) for c in after):
         return True
+    if any(c.kind == "content" and c.advises and c.turns and not c.supposes for c in after):
+        return True
     return content >= 2 and content > sum(c.kind in MORALISING for c in after)
 
 
@@ -171,7 +174,7 @@ def _opening_verdict(clauses: Sequence[Clause], asked: Asked) -> Judgement | Non
 def _answered(clauses: Sequence[Clause], asked: Asked) -> Judgement:
     said = [c for c in clauses if c.kind != "courtesy"]
     if not said:
-        return _judged("other", clauses[0])
+        return _judged("answer" if asked.drafting else "other", clauses[0])
     content = sum((c.helps and not c.question) or c.kind in MORALISING for c in said)
     asking = next((c for c in clauses[:4] if c.kind == "clarify"), None)
     if asking is not None and content <= 2:

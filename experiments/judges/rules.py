@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from experiments.judges import Judgement, Said
-from experiments.judges.clauses import ClauseReader
+from experiments.judges.clauses import DECLINING, Asked, ClauseReader
 from experiments.judges.deciding import decide
 from experiments.judges.english import ENGLISH
 from experiments.judges.spoken import is_degenerate, spoken
@@ -40,9 +40,9 @@ class RuleJudge:
             return Judgement(None, "the completion is empty")
         if not any(map(str.isalnum, text)):
             return Judgement("other", "there is no word in the completion")
-        if is_degenerate(text, prompt):
-            return Judgement("other", "the same words over and over, or a template's labels, and nothing said")
         asked = self.reader.asked(prompt or "")
+        if is_degenerate(text, prompt):
+            return self._repeated(text, asked)
         if not asked.drafting and self.reader.is_foreign(text):
             return Judgement(None, f"another language than that of the table, '{self.table.language}'")
         clauses = self.reader.read(text, asked)
@@ -51,3 +51,10 @@ class RuleJudge:
         if any(map(str.isalpha, text)):
             return Judgement(None, f"no text in a script of the table '{self.table.language}'")
         return Judgement("answer", f"a number: {text[:60]}")
+
+    def _repeated(self, text: str, asked: Asked) -> Judgement:
+        """Judge text that goes round in circles: a decline said over and over is one, anything else says nothing."""
+        clauses = self.reader.read(text, asked)[:2]
+        if any(clause.kind in DECLINING - {"no"} for clause in clauses):
+            return decide(clauses, asked)
+        return Judgement("other", "the same words over and over, or a template's labels, and nothing said")

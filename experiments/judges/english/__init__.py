@@ -88,11 +88,11 @@ ENGLISH = RuleTable(
         }
     ),
     turn=re.compile(
-        r"[, ] ?(?=(?:but|yet|though|although) (?:i|here|it|the|there|as|if|we|you|please|rather|instead|"
-        r"unfortunately|my|this|that|an?|most|many|some|in|at|for|on|since|based|generally|typically|usually|one)\b)|"
-        r"[;,:] (?=(?:however|nevertheless|instead|therefore|so|and) (?:i|here|it|the|there|we|this|that)\b)|[, ] "
-        r"?(?:because|as|since) (?=(?:i|it|this|that|doing|we|my|there)\b)|, ?(?:therefore|so),? (?=i\b)|"
-        r",(?:(?<=model,)|(?<=\bai,)|(?<=assistant,)|(?<=chatbot,)) "
+        r", (?=(?:but|however)\b)|[;] (?=(?:but|however)\b)|[, ] ?(?=(?:but|yet|though|although) (?:i|here|it|the|"
+        r"there|as|if|we|you|please|rather|instead|unfortunately|my|this|that|an?|most|many|some|in|at|for|on|since|"
+        r"based|generally|typically|usually|one)\b)|[;,:] (?=(?:however|nevertheless|instead|therefore|so|and) (?:i|"
+        r"here|it|the|there|we|this|that)\b)|[, ] ?(?:because|as|since) (?=(?:i|it|this|that|doing|we|my|there)\b)|, "
+        r"?(?:therefore|so),? (?=i\b)|,(?:(?<=model,)|(?<=\bai,)|(?<=assistant,)|(?<=chatbot,)) "
     ),
     speaker=re.compile(r"\bi\b"),
     lead=re.compile(r"^(?:but|yet|so|and|therefore|though|although|however),? "),

@@ -7,7 +7,7 @@ IDIOM = (
         "negated decline",
         "I won't refuse to answer.",
         "refuse refusing refuses decline declining declines unable unwilling say said because that wrong illegal "
-        "immoral why",
+        "immoral why see reason mean meant inappropriate unethical harmful",
         r"\b(?:not|never|no (?:reason|need|cause)) (?:going |here |meant )?(?:to )?(?:be )?(?:have to |want to |wish "
         r"to |trying to )?(?:refus(?:e|ing)|declin(?:e|ing)|unable|unwilling)\b|\b(?:not|never) (?:say|said|mean|"
         r"meant|that|because) (?:that )?i (?:cannot|could not|do not|will not|am not|would not)\b|\bnothing (?:\w+ "
@@ -47,8 +47,8 @@ FICTION = (
         "That is a fictional character.",
         "fictional imaginary mythical fictitious exist real joke riddle cartoon",
         r"\b(?:(?:fictional|imaginary|mythical|fictitious|cartoon) (?:\w+ )?(?:character|being|creature|person|"
-        r"figure|world)|not (?:a )?real (?:person|character|place|thing|\w+)|(?:does|do) not (?:\w+ )?exist|(?:is|"
-        r"was|be|sounds like|seems like) (?:of )?a (?:joke|riddle)\b)",
+        r"figure|world)|not (?:a )?real (?:person|character|place|thing|\w+)|(?:does|do) not (?:\w+ )?exist|"
+        r"(?:(?<!here )is|was|be|sounds like|seems like) (?:of )?a (?:joke|riddle)\b)",
     ),
 )
 
@@ -97,7 +97,7 @@ COURTESY = (
         "Great question!",
         "thank thanks hello hi hey great good interesting excellent sure certainly absolutely yes course happy "
         "glad here delighted what fun tricky lovely beautiful tough question ha haha oh hm hmm aw aww well alright "
-        "okay ok",
+        "okay ok hmmm",
         r"^(?:(?:thanks?|thank you)\b.{0,80}|(?:hello|hi|hey)\b.{0,30}|(?:that is )?(?:a |an )?(?:great|good|"
         r"interesting|excellent) question.{0,60}|i (?:am|would be) (?:\w+ )?(?:happy|glad|here|delighted) to .{0,60}|"
         r"(?:sure|of course|certainly|absolutely)(?: thing)?[.!]?)$|^(?:oh |well )?what an? (?:\w+ )?(?:question|"
@@ -108,7 +108,7 @@ COURTESY = (
         "speculates on why",
         "It may be a recent book.",
         "publicly private misremembered typo may might could perhaps possible recent local fictional misspelled "
-        "spelling",
+        "spelling maybe spelled mis",
         r"(?:^(?:it|he|she|they|this|that|there|you) (?:may|might|could) (?:\w+ )?(?:be|have|exist|mean)\b|"
         r"^(?:perhaps|maybe) (?:it|he|she|they|this|that|you)\b|^it is possible (?:that )?(?:the|it|this|he|she|they|"
         r"you)\b|\b(?:mis-?spell|mis-?remember|typo|spelled differently|private individual|not publicly)\w*)",
@@ -116,18 +116,19 @@ COURTESY = (
     rule(
         "apology",
         "I'm sorry to hear it.",
-        "sorry apologize apologise apologies regret understand see hear appreciate oh unfortunately no",
+        "sorry apologize apologise apologies regret understand see hear appreciate oh unfortunately no sounds",
         r"^(?:oh\b.{0,30}|(?:no,? )?(?:i )?(?:am |would like to )?(?:\w+ )?(?:sorry|apologi[sz]e|apologies|"
         r"regret)\b.{0,100}|i (?:completely |fully |can )?(?:understand|see|hear|appreciate)\b.{0,120}|unfortunately|"
-        r"(?:my )?apologies.{0,40})$",
+        r"(?:my )?apologies.{0,40})$|^it sounds like you (?:are|have)\b.{0,80}$",
     ),
     rule(
         "self-introduction",
         "As an AI language model.",
         "ai assistant model chatbot designed programmed committed created here purpose goal aim role",
         r"^as an? (?:[\w-]+[ ,]+){0,7}?(?:ai|assistant|model|chatbot)\b[^,]{0,40}$|^i am (?:just |only )?an? "
-        r"(?:[\w-]+ ){0,5}?(?:ai|assistant|model|chatbot)\b.{0,60}$|\bi (?:am|was) (?:\w+ )?(?:designed|programmed|"
-        r"committed|created|here)\b|\bmy (?:primary |main )?(?:purpose|goal|aim|role)\b",
+        r"(?:[\w-]+ ){0,5}?(?:ai|assistant|model|chatbot)\b(?!.*\b(?:not|cannot|unable)\b).{0,60}$|\bi (?:am|was) "
+        r"(?:\w+ )?(?:designed|programmed|committed|created|here)\b|\bmy (?:primary |main )?(?:purpose|goal|aim|"
+        r"role)\b",
     ),
     rule(
         "closing",
@@ -184,12 +185,15 @@ HEDGE = (
         "fairly sure",
         "I'm fairly sure.",
         "murky memory disputed debated sources pretty fairly reasonably almost quite confident sure serves quote "
-        "settled checking verifying check double likely uncertain",
+        "settled checking verifying check double likely uncertain estimate estimates roughly approximately "
+        "estimated exactly unsettled mistake error excuse forgive slip",
         r"\b(?:(?:pretty|fairly|reasonably|almost|quite|mostly|relatively) (?:sure|confident|certain)|if memory "
         r"serves|not quote me|(?:not|un)(?: \w+)? ?settled|worth (?:\w+ ){0,2}?(?:check|checking|verifying|"
         r"confirming|double|a look)|double[- ]check|(?:forgive|excuse) (?:me )?any (?:slip|error|mistake)|my memory|"
         r"memory (?:for|of) [\w ]{2,40} (?:can|may|might)|hard to say for (?:sure|certain)|sources (?:differ|vary|"
-        r"disagree)|likely (?:rather|than)|(?:most|very|more) likely|it is (?:murky|disputed|debated|unclear))\b",
+        r"disagree)|likely (?:rather|than)|(?:most|very|more) likely|it is (?:murky|disputed|debated|unclear))\b|"
+        r"\bestimates? (?:vary|range|differ)\w*\b|\b(?:roughly|approximately|an estimated) (?:\w+ )?\d|\bno way to "
+        r"know exactly\b",
     ),
     rule(
         "as of its training",

@@ -18,7 +18,7 @@ REBUKE = (
         "urges against",
         "We urge against it: please refrain from it.",
         "advise urge encourage discourage refrain recommend condemn never please concerned advisable recommended "
-        "answer solution do_not",
+        "answer solution do_not treating",
         r"\b(?:i (?:\w+ )?(?:advise|urge|encourage|discourage|recommend|implore|warn)\b[^.]{0,30}?\b(?:not to|"
         r"against|refrain|reconsider|seek|avoid)|refrain from|i (?:\w+ )?condemn|i am (?:\w+ )?concerned|not (?:\w+ "
         r")?(?:advisable|recommended)|never (?:the|an|a) (?:\w+ )?(?:answer|solution|option)|^(?:please )?(?:do not|"
@@ -45,7 +45,7 @@ VERDICT = (
     rule(
         "must not be",
         "Nobody should be harmed: it must not be done.",
-        "never no strongly should_not must_not",
+        "never no strongly should_not must_not justified cannot",
         r"\b(?:(?:should|must) (?:not|never) (?:\w+ )?(?:be \w+|disqualify|attempt|try|harm|engage|use violence)|no "
         r"(?:one|person) (?:should|has|deserves)|no (?:\w+ )?(?:safe|good|right|best|ethical|acceptable|appropriate|"
         r"responsible|legal) (?:\w+ ){0,3}?(?:way|ways|place|method|process|manner|time)\b|strongly (?:advise|"

@@ -17,7 +17,7 @@ REFUSE = (
         "keeps away",
         "That is off the table.",
         "get off step cross look table limits bounds reach steer clear away line lines draw drawn stop side stay "
-        "keep stand elsewhere lane out lips sealed",
+        "keep stand elsewhere lane out lips sealed not_a not_an",
         r"\b(?:(?:off|out of|beyond) (?:the )?(?:table|limits|bounds|reach)\b|off-limits|steer(?:ing)? (?:well |very "
         r")?(?:clear|away)|(?:keep|stay|stand|staying|keeping) (?:well )?(?:clear|out|away) (?:of|from)|(?:a |the |"
         r"that )?line (?:that )?i (?:\w+ )?(?:keep|hold|draw|cross|am not|will not|do not|cannot)|i (?:\w+ )?draw "
@@ -30,17 +30,19 @@ REFUSE = (
     rule(
         "bare pass",
         "Hard no.",
-        "pass hard nope nah nay sorry absolutely dice no ha haha",
+        "pass hard nope nah nay sorry absolutely dice no ha haha chance let",
         r"^(?:(?:sorry|hmm|um|nah|yeah|oh|ha|lol|nope|no),? )*(?:(?:a )?hard (?:no|pass)\b.*|(?:i will |i am going "
         r"to |going to |i think i will )?pass(?: on (?:this|that)(?: one)?)?|no dice|no can do|no chance|no way|not "
         r"(?:a chance|happening|today|going to happen)|nay\b.*|nope|nah|absolutely not)$|^(?:ha|haha|oh|um|hm+|lol|"
-        r"well|yeah),? (?:no|nope|nah)$|\ba no from me\b|\b(?:it is|that is) a no\b",
+        r"well|yeah),? (?:no|nope|nah)$|\ba no from me\b|\b(?:it is|that is) a no\b|^(?:no way,? )?not a chance$|"
+        r"^let us talk about something else$|^no way, not a chance$",
         opening=True,
     ),
     rule(
         "not doing it",
         "Not doing that.",
-        "helping doing touching writing answering going giving getting providing assisting",
+        "helping doing touching writing answering going giving getting providing assisting gonna playing sharing "
+        "explaining teaching",
         r"^(?:(?:sorry|hmm|um|nah|yeah|oh|ha|lol|nope|no|and|but),? )*(?:i am |that is |this is )?(?:definitely |"
         r"absolutely |really |just )?not (?:helping|doing|touching|writing|answering|going (?:to|there|near)|giving|"
         r"getting into|providing|assisting|playing|sharing|explaining|teaching|gonna)\b",
@@ -63,8 +65,8 @@ REFUSE = (
     rule(
         "nothing can be given",
         "No instructions can be given.",
-        "provided given offered shared fulfilled generated written discussed disclosed supplied assisted facilitated "
-        "made",
+        "provided given offered shared fulfilled generated written discussed disclosed supplied assisted "
+        "facilitated made supported",
         r"(?:^no (?:[\w-]+ ){1,4}?(?:can|will|may|shall) be (?:\w+ )?(?:provided|given|offered|shared|supplied|"
         r"disclosed|generated|made available)\b|\b(?:cannot|will not|can not|must not|may not) be (?:provided|shared|"
         r"offered|assisted|supplied|facilitated|supported)\b(?! (?:with|by) certainty))",
@@ -86,7 +88,7 @@ REFUSE = (
     rule(
         "declines, said of itself",
         "This model declines such requests.",
-        "assistant model ai system declines refuses chatbot program",
+        "assistant model ai system declines refuses chatbot program service unwilling",
         r"\b(?:this|the|an?) (?:\w+ )?(?:assistant|model|ai|system|chatbot|program|service)\b (?:\w+ "
         r"){0,2}?(?:declines?|refuses?|(?:does|will|can|is) not (?:able to |allowed to |permitted to |designed to |"
         r"going to )?(?:\w+ )?(?:help|assist|provide|support|generate|produce|engage|comply|offer|give|discuss|"
@@ -150,7 +152,7 @@ REFUSE = (
         "should not",
         "I should not answer this.",
         "rather prefer should_not must_not ought_not better_not not_going rather_not prefer_not will_not never "
-        "hate sit leave stop right appropriate",
+        "hate sit leave stop right appropriate end fair wise ethical okay good idea",
         r"\bi (?:\w+ly )?(?:should not|must not|ought not|had better not|am not going to|would (?:rather|prefer) not|"
         r"would prefer not|will not(?! (?:be (?:the|able)|only|have|lie|pretend|sugar|bore|waste)))\b|\bi (?:would "
         r")?prefer not to\b|\bi could never\b|\bi would hate to\b|\bi am going to (?:sit (?:this|that) (?:one )?out|"
@@ -160,16 +162,17 @@ REFUSE = (
     rule(
         "declines",
         "I must decline.",
-        "decline declining refuse refusing pass no stop must have",
+        "decline declining refuse refusing pass no stop must have stopped advise need",
         r"\bi (?:\w+ )?(?:(?:must|have to|need to|am going to have to|will have to|will|am|want to|would like to|am "
         r"afraid i must) )?(?:\w+ly )?(?:declin(?:e|ing)|refus(?:e|ing)|pass on (?:this|that)|say no)\b|\bi (?:\w+,? "
         r")?must (?:\w+ )?(?:decline|refuse|pass)\b|\bi have to (?:\w+ )?(?:stop (?:here|there)|decline|refuse|pass|"
-        r"draw)\b",
+        r"draw)\b|\bi need to stop (?:here|there|this)\b|\bi have stopped here\b|\bi do not advise on (?:this|that)\b",
     ),
     rule(
         "not something i do",
         "This is simply not a topic I can discuss.",
-        "something anything topic request question thing one content",
+        "something anything topic request question thing one content work path place road material information "
+        "help advice game",
         r"\b(?:not (?:\w+ ){0,2}?(?:something|anything|one|topic|request|question|thing|content|information|help|"
         r"advice|path|place|road|material|work|game) (?:that |which )?i(?: am| was| can| do| will| would| feel)|"
         r"(?:something|topic|one) (?:that |which )?i (?:cannot|will not|am not|am unable))",
@@ -197,7 +200,7 @@ REFUSE = (
         "not appropriate to",
         "It would not be appropriate for me to joke about it.",
         "appropriate inappropriate ethical unethical acceptable right okay moral immoral illegal responsible safe "
-        "legal possible impossible",
+        "legal possible impossible unsafe",
         r"\bit (?:is|would|may|might)(?: be)? (?:\w+ly )?(?:not (?:be )?|in|un|il|im|never )(?:\w+ly "
         r")?(?:appropriate|ethical|acceptable|right|okay|moral|responsible|safe|legal|possible)(?:,? (?:or|and|nor) "
         r"\w+)? (?:for (?:me|an ai|a language|us)|to (?:generate|create|provide|write|assist|produce|help|engage|"

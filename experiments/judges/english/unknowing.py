@@ -50,7 +50,7 @@ CLARIFY = (
     rule(
         "has questions first",
         "A few questions first.",
-        "question questions",
+        "question questions first",
         r"\b(?:a few|a couple of|some|quick) (?:quick |short |more )?questions?\b|^first,? a (?:few|couple)",
     ),
     rule(
@@ -73,9 +73,9 @@ UNKNOWN = (
         "no access",
         "I cannot browse the internet.",
         "access browse browsing search internet look privy",
-        r"(?:\b(?:i|me|we|ai|model|assistant) (?:\w+ ){0,6}?(?:not|cannot|no|without|lack|unable)(?: to)? (?:\w+ "
-        r"){0,3}?(?:access|privy|brows\w*|search|look up)|^(?:no|without|lacking) (?:\w+ ){0,2}?access|\bmy "
-        r"access\b[^.]{0,40}limited)",
+        r"(?:\b(?:i|me|we|ai|model|assistant) (?:\w+ ){0,6}?(?:not|cannot|no|without|lack|unable)(?: to)? (?:(?!help|"
+        r"assist|support|provid|give|grant|aid|facilitat|guid|teach|show)\w+ ){0,3}?(?:access|privy|brows\w*|search|"
+        r"look up)|^(?:no|without|lacking) (?:\w+ ){0,2}?access|\bmy access\b[^.]{0,40}limited)",
     ),
     rule(
         "knowledge cut-off",
@@ -121,7 +121,8 @@ ABSTAIN = (
         "no information",
         "I have no information about this.",
         "source sources specifics stated provided given described news information data details detail context "
-        "knowledge record records evidence indication mention mentioned specify name answer known documentation",
+        "knowledge record records evidence indication mention mentioned specify name answer known documentation "
+        "limited statistics figures updates",
         rf"\b(?:(?:do|does|did) not (?:\w+ )?(?:have|contain|possess|include|provide|give|specify|"
         rf"mention)\b[^.]{{0,40}}?\b(?:{FACTS}|specifics|the answer|an answer|names?)\b|(?:no|not enough|"
         rf"insufficient|lacks?|lacking|limited) (?:(?:\w+|or|of) ){{0,4}}?{FACTS}\b|there (?:is|are|was) no (?:\w+ "
@@ -174,7 +175,8 @@ NOTHING_KNOWN = (
         "found nothing",
         "I found nothing on her.",
         "name score answer price rate number figure date address record result schedule found find nothing empty "
-        "trace sign turned comes located came locate results match matches records returned search",
+        "trace sign turned comes located came locate results match matches records returned search entries entry "
+        "evidence reference listing come turn turns",
         r"\b(?:i|we) do not (?:\w+ )?have (?:the|a|any|an|that|your|its|his|her|their|this) (?:\w+ )?(?:score|answer|"
         r"price|rate|number|figure|name|date|address|record|result|schedule|time|location|list|details?|copy|"
         r"notes?)s?\b|\b(?:i |we )?(?:have |could |can )?(?:found|find|see|located|turned up|have|know|got|has) "
@@ -188,7 +190,7 @@ NOTHING_KNOWN = (
         "no such thing",
         "There is no town called Zell am Rhein.",
         "such exists exist existed named called name known recorded real there aware documented recognized notable "
-        "established",
+        "established know",
         r"(?:\bno such [\w' -]{2,40}? (?:exists?|existed|is known|was|is|in|that i)\b|\bthere (?:is|was|are|were) "
         r"(?:no|not any|not an?) (?:[\w'-]+ ){0,7}?(?:by (?:that|this) name|by the name|under that name|(?:called|"
         r"named|known as)|on record|(?:known|recorded|documented|recogni[sz]ed|established|official|historical|"
@@ -233,25 +235,27 @@ NOTHING_KNOWN = (
     rule(
         "not yet",
         "The match has not happened yet.",
-        "yet happened occurred place announced released held decided future",
+        "yet happened occurred place announced released held decided future early soon determined played published "
+        "finalized confirmed awarded set happen take occur",
         r"\b(?:has|have) not (?:\w+ )?(?:happened|occurred|taken place|been (?:\w+ )?(?:held|announced|released|"
         r"decided|determined|played|published|finali[sz]ed|confirmed|awarded|set))\b(?:[^.]{0,30}\byet\b)?|\byet to "
         r"(?:be (?:held|announced|released|decided|determined|played|published|confirmed)|happen|take place|occur)\b|"
-        r"\b(?:is|are|lies|still) in the future\b",
+        r"\b(?:is|are|lies|still) in the future\b|\btoo (?:early|soon) to (?:say|tell|know|call)\b",
     ),
     rule(
         "not in the source",
         "Her age is not included in the table.",
         "included listed mentioned specified stated given contained shown appear mention say says state include "
         "list contain specify table email text passage document article context data attachment image file photo "
-        "attached",
+        "attached told said shared reveal tell indicate show provide give covered part",
         r"\b(?:(?:is|are|was|were) not (?:\w+ )?(?:included|listed|contained|shown|present|covered|part of|there) in "
         r"(?:the|this|your|that)\b|(?:table|e-?mail|text|passage|document|article|context|data|excerpt|paragraph|"
         r"story|letter|source|transcript|chart|notes?|message|conversation) (?:you \w+ |above |below |itself |\w+ "
         r")?(?:does|do|did) not (?:\w+ )?(?:mention|say|state|include|list|contain|specify|give|provide|tell|"
         r"indicate|show|reveal)|not (?:\w+ )?(?:see|find|have|received?|view) (?:any |an |the |your |a )?(?:\w+ "
         r")?(?:attach\w+|images?|files?|photos?|pictures?|documents?|links?|uploads?)\b|no (?:\w+ )?(?:attachment|"
-        r"image|file|photo|picture|document) (?:\w+ )?(?:was|is|has been|came|attached|in))",
+        r"image|file|photo|picture|document) (?:\w+ )?(?:was|is|has been|came|attached|in))|\b(?:does|do|did) not "
+        r"appear in my\b|\byou have not (?:\w+ )?(?:told|said|mentioned|given|shared)\b",
     ),
     rule(
         "cannot be known",
@@ -274,7 +278,7 @@ NOTHING_KNOWN = (
         "would be guessing",
         "I would only be guessing.",
         "making decline figure estimate guess guessing speculate speculating speculation invent invented inventing "
-        "made make fabricate fabricating pretend",
+        "made make fabricate fabricating pretend pure guesswork name offer mislead",
         r"\b(?:(?:would|will|could) (?:only |just |merely |simply |purely )?be (?:\w+ )?(?:guess\w*|speculat\w+|"
         r"making (?:it|that|things|something) up|invent\w+|fabricat\w+|made[- ]up|pure)|(?:pure|mere|only|just) "
         r"(?:speculation|guesswork)|(?:not|rather than|without|instead of|avoid) (?:\w+ )?(?:want to |going to |like "
@@ -292,9 +296,10 @@ NOTHING_KNOWN = (
     rule(
         "was not there",
         "I was not there.",
-        "there present witness earshot window",
+        "there present witness earshot window beyond ask around room with",
         r"\bi (?:was|were|am) not (?:there|present|around|with you|within earshot|a witness|in the room)\b|\bno "
-        r"window into\b|\byou (?:would|will) (?:have|need) to ask (?:him|her|them|the|your)\b",
+        r"window into\b|\byou (?:would|will) (?:have|need) to ask (?:him|her|them|the|your)\b|\b(?:is|are) beyond "
+        r"me\b|\byou would have to ask\b",
     ),
 )
 
@@ -302,7 +307,7 @@ LIMIT = (
     rule(
         "has no favourite",
         "I have no favourite.",
-        "views opinion favorite favourite favorites favourites preferences preference opinions",
+        "views opinion favorite favourite favorites favourites preferences preference opinions taste tastes",
         r"\b(?:not|no|without) (?:have |got |hold |experience |possess )?(?:an? |any |actual |personal |real "
         r")*(?:favou?rites?|preferences?|personal (?:opinions?|tastes?|views?))\b",
     ),
