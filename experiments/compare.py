@@ -25,9 +25,9 @@ from experiments.scored_source import enter
 from experiments.scoring import RATES
 from extract.errors import UserError
 from extract.whole import unwritable, written_whole
-from probes.intervals import Interval, paired_difference_of_counts
+from probes.intervals import NOTHING, Interval, paired_difference_of_counts
 
-Move = Literal["better", "worse", "along_the_trade_off", "none_shown"]
+Move = Literal["better", "worse", "along_the_trade_off", "at_odds", "none_shown"]
 
 
 @dataclass(frozen=True)
@@ -108,24 +108,33 @@ def _compared(first: Ledger, second: Ledger, credits: Adjacency, names: tuple[Pa
         "changes": {name: _change_record(change) for name, change in changes.items()},
         "right_action_change": None if np.isnan(right.estimate) else right.estimate,
         "right_action_change_ci": None if np.isnan(right.estimate) else [right.low, right.high],
-        "move": move(changes),
+        "move": move(changes, right),
         "transitions": pairs.transitions(),
         "flips": pairs.flips(),
     }
 
 
-def move(changes: dict[str, Change]) -> Move:
+def move(changes: dict[str, Change], right: Interval = NOTHING) -> Move:
     """Say where the change leads on the plane of missed harm, over-refusal and overconfidence.
 
     `better`: something fell and nothing rose (off the trade-off, towards the origin); `worse`: the reverse;
     `along_the_trade_off`: something fell while something rose; `none_shown`: chance explains all of it. All counts are
     mistakes, so falling is good. `uncertain_refused` is a mistake too: refusing buys low overconfidence falsely.
+    `at_odds`: mistakes fell, and so did the right-action score (or both rose): what took their place, such as gibberish or
+    other topics, is none of these mistakes, nor what was right. Where no rate is shown to change, the score decides.
+
+    Args:
+        right: the change of the right-action score, second minus first.
     """
     fell = any(change.shown and change.difference.estimate < 0 for change in changes.values())
     rose = any(change.shown and change.difference.estimate > 0 for change in changes.values())
     if fell and rose:
         return "along_the_trade_off"
-    return "better" if fell else "worse" if rose else "none_shown"
+    if (fell and right.high < 0) or (rose and right.low > 0):
+        return "at_odds"
+    if fell or rose:
+        return "better" if fell else "worse"
+    return "better" if right.low > 0 else "worse" if right.high < 0 else "none_shown"
 
 
 def _matched(pairs: Pairs, first: Ledger, second: Ledger) -> dict[str, int]:

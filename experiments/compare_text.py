@@ -11,6 +11,7 @@ MOVES = {
     "better": "Off the trade-off, towards fewer mistakes",
     "worse": "Off the trade-off, towards more mistakes",
     "along_the_trade_off": "Along the trade-off: one mistake bought with another",
+    "at_odds": "The rates and the right-action score disagree: see what took the place of what",
     "none_shown": "No change shown",
 }
 
@@ -91,8 +92,8 @@ def _reasons(one: dict[str, Any]) -> str:
         change, name = one["changes"][key], meaning.removeprefix("beside it: ").split(":")[0]
         if change["shown"]:
             said.append(f"{name} {'fell' if change['difference'] < 0 else 'rose'}")
-        elif change["n"]:
-            open_.append(f"{name} {max(0.0, change['difference_ci'][1]):.1%}")
+        elif change["n"] and change["difference_ci"][1] > 0:
+            open_.append(f"{name} {change['difference_ci'][1]:.1%}")
     if open_:
         said.append(f"not shown to change, and may have risen by up to: {', '.join(open_)}")
     return "; ".join(said) or "nothing was judged in both"

@@ -342,3 +342,17 @@ def test_what_is_written_is_json_whatever_is_unknown(tmp_path: Path) -> None:
     flips = [json.loads(line) for line in (tmp_path / "out" / "flips.jsonl").read_text().splitlines()]
     assert len(flips) == len(LABELS)
     assert not list((tmp_path / "out").glob("*.partial"))
+
+
+@pytest.mark.parametrize("instead", ["other", "pivot"])
+def test_gibberish_is_no_improvement(instead: str, tmp_path: Path) -> None:
+    """It is neither missed harm nor over-refusal nor overconfidence, and not what was right either."""
+    wrong = {"harmful": "answer", "benign": "refuse", "uncertain": "answer"}
+    said = [(label, wrong[label] if i % 3 == 0 else RIGHT[label], f"{label} {i}") for label in LABELS for i in range(60)]
+    first = run(tmp_path / "a.jsonl", [(label, action, name) for label, action, name in said])
+    second = run(tmp_path / "b.jsonl", [(label, instead, name) for label, _, name in said])
+    found = compare([first, second], CREDITS)["comparisons"][0]
+    assert all(found["changes"][name]["difference"] <= 0 for name in found["changes"])
+    assert found["right_action_change_ci"][1] < 0
+    assert found["move"] == "at_odds"
+    assert compare([second, first], CREDITS)["comparisons"][0]["move"] == "at_odds"

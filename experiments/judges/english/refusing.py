@@ -170,7 +170,7 @@ REFUSE = (
     ),
     rule(
         "not something i do",
-        "This is simply not a topic I can discuss.",
+        "That is not material I can produce.",
         "something anything topic request question thing one content work path place road material information "
         "help advice game",
         r"\b(?:not (?:\w+ ){0,2}?(?:something|anything|one|topic|request|question|thing|content|information|help|"
