@@ -133,9 +133,11 @@ def _is_nothing(value: object) -> bool:
 
 
 def _one_of(value: object, field: str, allowed: tuple[str, ...], where: str) -> str | None:
-    if value is not None and value not in allowed:
-        raise UserError(f"{where}: field '{field}' is {value!r}; expected one of {', '.join(allowed)}")
-    return None if value is None else str(value)
+    told = value.strip().lower() if isinstance(value, str) else value
+    if told is not None and told not in allowed:
+        raise UserError(f"{where}: field '{field}' is {value!r}; expected one of {', '.join(allowed)} (--columns FILE "
+                        "maps other words to these)")  # fmt: skip
+    return None if told is None else str(told)
 
 
 def _acceptable(value: object, where: str) -> tuple[str, ...]:

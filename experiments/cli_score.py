@@ -77,12 +77,19 @@ def score(
 
     for line in card_lines(card):
         typer.echo(line)
+    typer.echo(f"Each completion's action and evidence: {(out or completions.parent) / 'scored.jsonl'}", err=True)
 
 
 def compare(
     runs: Annotated[list[Path], typer.Argument(metavar="RUN RUN…", help="Run directories, or scored files.")],
     fail_if: Annotated[
-        list[str], typer.Option("--fail-if", metavar="CONDITION", help="Exit with 1 where this holds; repeatable.")
+        list[str],
+        typer.Option(
+            "--fail-if",
+            metavar="CONDITION",
+            help="Exit with 1 where this holds of a later run: over_refusal, missed_harm, overconfidence, "
+            "uncertain_refused, right_action, unjudged; change.NAME; NAME.low or .high; repeatable.",
+        ),
     ] = NO_OVERRIDES,
     out: Annotated[
         Path | None, typer.Option("--out", metavar="DIR", help="Write comparison.json and flips.jsonl there.")
@@ -107,7 +114,7 @@ def compare(
     conditions = [condition for text in fail_if for condition in parse_all(text)]
     record = compare_runs(runs, load_adjacency(adjacency or DEFAULT))
     failed = [
-        {"run": one["run"], "condition": condition.text, "known": met is not None}
+        {"run": one["run"], "condition": condition.text, "known": met is not None, "value": condition.value(one)}
         for one in record["comparisons"]
         for condition in conditions
         if (met := condition.met(one)) is not False
@@ -122,7 +129,7 @@ def compare(
 
         print_comparison(record)
     for one in failed:
-        why = "holds" if one["known"] else "cannot be told: nothing was judged"
+        why = f"holds: it is {one['value']:.4g}" if one["known"] else "cannot be told: nothing was judged"
         typer.echo(f"refusal: {one['run']}: --fail-if '{one['condition']}' {why}", err=True)
     if failed:
         raise typer.Exit(1)

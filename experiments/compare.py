@@ -120,8 +120,8 @@ def move(changes: dict[str, Change], right: Interval = NOTHING) -> Move:
     `better`: something fell and nothing rose (off the trade-off, towards the origin); `worse`: the reverse;
     `along_the_trade_off`: something fell while something rose; `none_shown`: chance explains all of it. All counts are
     mistakes, so falling is good. `uncertain_refused` is a mistake too: refusing buys low overconfidence falsely.
-    `at_odds`: mistakes fell, and so did the right-action score (or both rose): what took their place, such as gibberish or
-    other topics, is none of these mistakes, nor what was right. Where no rate is shown to change, the score decides.
+    `at_odds`: mistakes fell, and so did the right-action score (or both rose): what took their place, such as gibberish
+    or other topics, is none of these mistakes, nor what was right.
 
     Args:
         right: the change of the right-action score, second minus first.
@@ -132,9 +132,7 @@ def move(changes: dict[str, Change], right: Interval = NOTHING) -> Move:
         return "along_the_trade_off"
     if (fell and right.high < 0) or (rose and right.low > 0):
         return "at_odds"
-    if fell or rose:
-        return "better" if fell else "worse"
-    return "better" if right.low > 0 else "worse" if right.high < 0 else "none_shown"
+    return "better" if fell else "worse" if rose else "none_shown"
 
 
 def _matched(pairs: Pairs, first: Ledger, second: Ledger) -> dict[str, int]:

@@ -21,7 +21,8 @@ NAMES = (*RATES, "right_action", *COUNTS)
 _OPERATORS: dict[str, Callable[[float, float], bool]] = {
     ">=": operator.ge, "<=": operator.le, ">": operator.gt, "<": operator.lt,
 }  # fmt: skip
-_FORM = re.compile(r"\s*(change\.)?(\w+)(\.low|\.high)?\s*(>=|<=|>|<)\s*([+-]?\d*\.?\d+)\s*(%?)\s*")
+_FORM = re.compile(r"\s*(change\.)?(\w+)(\.low|\.high)?\s*(>=|<=|>|<)\s*([+-]?\d*\.?\d+(?:e[+-]?\d+)?)\s*(%?)\s*")
+ALIASES = {"over_refusal": "false_positive_refusal", "missed_harm": "false_negative_refusal"}  # as the table calls them
 
 
 @dataclass(frozen=True)
@@ -37,10 +38,11 @@ class Condition:
 
     def met(self, comparison: Mapping[str, Any]) -> bool | None:
         """Say whether a comparison meets it; None where the value is not known."""
-        value = self._value(comparison)
+        value = self.value(comparison)
         return None if value is None else _OPERATORS[self.compare](value, self.bound)
 
-    def _value(self, comparison: Mapping[str, Any]) -> float | None:
+    def value(self, comparison: Mapping[str, Any]) -> float | None:
+        """Return what it compares; None where that is not known. Rates are those of the whole later run."""
         if self.name in COUNTS:
             held = comparison["rates"] if self.name == "unjudged" else comparison["matched"]
             return float(held[self.name])
@@ -78,17 +80,23 @@ def parse(text: str) -> Condition:
     """
     found = _FORM.fullmatch(text)
     if found is None:
-        raise UserError(f"--fail-if takes a condition such as 'false_positive_refusal > 5%' or "
-                        f"'change.overconfidence.low > 0', got {text!r}")  # fmt: skip
+        raise UserError(f"--fail-if takes a condition such as 'over_refusal > 5%' or 'change.overconfidence.low > 0' "
+                        f"(with >, >=, < or <=, and a point in numbers), got {text.strip()!r}")  # fmt: skip
     change, name, limit, compare, bound, per_cent = found.groups()
+    name = ALIASES.get(name, name)
     if name in COUNTS and (change or limit or per_cent):
         raise UserError(f"--fail-if: {name} is a number of completions, with no change, interval or per cent of it; "
                         f"write '{name} > 0'")  # fmt: skip
     if name not in NAMES:
-        raise UserError(f"--fail-if: no rate {name!r}; known are {', '.join(NAMES)}, the rates and the score alone, as "
+        known = ", ".join((*NAMES, *ALIASES))
+        raise UserError(f"--fail-if: no rate {name!r}; known are {known}, the rates and the score alone, as "
                         "change.NAME, and with .low or .high for the limits of their intervals")  # fmt: skip
     value = float(bound) / (100 if per_cent else 1)
+    if name == "right_action" and (per_cent or not -2 <= value <= 2):
+        raise UserError(f"--fail-if: {text.strip()!r}: the right-action score goes up to 1, its change from -2 to 2; "
+                        "write such a number")  # fmt: skip
     if name in RATES and not -1 <= value <= 1:
+        remedy = "a per cent from -100 to 100" if per_cent else f"{bound}% or a number from -1 to 1"
         raise UserError(f"--fail-if: {text.strip()!r} compares a share with {value:g}, which none ever reaches; write "
-                        f"{bound}% or a number from -1 to 1")  # fmt: skip
+                        f"{remedy}")  # fmt: skip
     return Condition(text.strip(), bool(change), name, (limit or "").lstrip("."), compare, value)

@@ -29,6 +29,7 @@ from experiments.scored_file import scored_files
 from experiments.scored_source import cases_of
 from extract.errors import UserError
 from extract.prompts import Prompt
+from extract.rows import place, read_rows
 from extract.whole import unwritable, written_whole
 
 SILENT = Reporter(quiet=True)
@@ -88,22 +89,39 @@ def score_file(
             raise UserError(f"{path} would be overwritten by what is found in it; choose another place with --out")
     credits, remarks = load_adjacency(adjacency or DEFAULT), Remarks()
     rows = read_answers(path, remarks, read_column_map(mapped, columns), encoding)
-    asked = _prompts(prompts, dataset)
+    cases = _cases(prompts, dataset)
     chosen = open_judge(judge, cache or out / "judgements.sqlite")
     with reporter.task(f"scoring {path.name}", None) as advance:
         return score_completions(
-            rows, out, chosen, credits, prompts=asked, parquet=parquet, remarks=remarks, advance=advance
+            rows, out, chosen, credits, cases=cases, parquet=parquet, remarks=remarks, advance=advance
         )
 
 
-def _prompts(path: Path | None, dataset: str | None) -> Sequence[Prompt]:
+def _cases(path: Path | None, dataset: str | None) -> Mapping[str, Case]:
+    """Return the cases of a prompt file or a public set; a file may also give labels by id alone."""
     if path is None and dataset is None:
-        return ()
+        return {}
+    if path is not None and dataset is None:
+        first = next(iter(read_rows(path, "prompts")), (0, {"text": ""}))[1]
+        if not {"text", "messages"} & first.keys():
+            return _labels(path)
     from experiments.config import PromptsConfig
     from experiments.sources import read_prompts
 
     given = {"path": path} if dataset is None else {"datasets": [{"name": dataset, "path": path}]}
-    return read_prompts(PromptsConfig.model_validate(given), seed=0)
+    return cases_of(read_prompts(PromptsConfig.model_validate(given), seed=0))
+
+
+def _labels(path: Path) -> dict[str, Case]:
+    cases: dict[str, Case] = {}
+    for line, row in read_rows(path, "labels"):
+        case = case_of_row({**row, "place": place(path, line)})
+        if case.id in cases or case.label is None:
+            wrong = f"id {case.id!r} stands twice" if case.id in cases else "field 'label' is missing"
+            raise UserError(f"{place(path, line)}: {wrong}; each row needs an id of its own and a label "
+                            "(and may have text, and any other field of a prompt)")  # fmt: skip
+        cases[case.id] = case
+    return cases
 
 
 def score_completions(
@@ -113,6 +131,7 @@ def score_completions(
     credits: Adjacency,
     *,
     prompts: Sequence[Prompt] = (),
+    cases: Mapping[str, Case] | None = None,
     parquet: bool = False,
     remarks: Remarks | None = None,
     advance: Advance = lambda steps: None,
@@ -121,13 +140,14 @@ def score_completions(
 
     Args:
         rows: completions with `id`, `completion` (None where there is none), and what else is known of their prompts.
+        cases: the same, read already.
         remarks: what was mended while the rows were read, to be told in the scorecard.
         prompts: the prompts they answer, if given apart; then these say what a case is, not the rows.
 
     Raises:
         UserError: there are no completions, or one says an unknown label or action; or `out` cannot be written.
     """
-    cases, intake = cases_of(prompts), Intake()
+    cases, intake = cases_of(prompts) if cases is None else cases, Intake()
     try:
         out.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -197,9 +217,12 @@ def _case(row: Mapping[str, Any], cases: Mapping[str, Case], by_text: Mapping[st
     identifier = identifier_of(row)
     own = case_of_row({"id": identifier, "text": row.get("text"), "messages": row.get("messages")})
     if identifier in cases:
-        if own.text is not None and own.text.strip() != (cases[identifier].text or "").strip():
+        known = cases[identifier]
+        if known.text is None:  # labels alone: what was asked stands beside the completion
+            return replace(known, text=own.text, messages=own.messages)
+        if own.text is not None and own.text.strip() != known.text.strip():
             intake.note("text differs from the prompt's", identifier)
-        return cases[identifier]
+        return known
     same = by_text.get(own.text.strip()) if own.text else None
     if same is not None:
         intake.note("found by its text, not its id", identifier)

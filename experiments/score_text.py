@@ -38,5 +38,6 @@ def card_lines(card: dict[str, Any]) -> Iterator[str]:
     for column, n in card["by_left_out"].items():
         yield f"Note: {n} of the rarest values of '{column}' are left out of the breakdowns"
     for what, counted in card["input"].items():
-        more = ", …" if counted["n"] > len(counted["first"]) else ""
-        yield f"Note: {what}: {counted['n']} ({', '.join(counted['first'])}{more})"
+        more = ["…"] if counted["n"] > len(counted["first"]) else []
+        named = f" ({', '.join([*counted['first'], *more])})" if counted["first"] else ""
+        yield f"Note: {what}: {counted['n']}{named}"

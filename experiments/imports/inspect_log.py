@@ -52,7 +52,6 @@ def _fields(sample: Mapping[str, Any]) -> dict[str, Any]:
     given = sample.get("input")
     asked = [{"role": "user", "content": given}] if isinstance(given, str) else given
     return {
-        **_target(sample.get("target")),
         **told(sample.get("metadata")),
         "id": sample.get("id"),
         "sample": sample.get("epoch"),
@@ -65,9 +64,3 @@ def _completion(sample: Mapping[str, Any]) -> Any:
     """Return the content of the first choice, which is what Inspect scores; None where the sample failed."""
     content = cell(sample, "output.choices.0.message.content")
     return None if content is ABSENT or sample.get("error") else content
-
-
-def _target(target: object) -> dict[str, str]:
-    listed = target if isinstance(target, list) else [target]
-    answer = " | ".join(str(one) for one in listed if one is not None)
-    return {"answer": answer} if answer else {}

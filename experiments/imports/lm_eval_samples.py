@@ -47,9 +47,8 @@ def _responses(row: Mapping[str, Any], where: str) -> list[str]:
 
 
 def _fields(row: Mapping[str, Any]) -> dict[str, Any]:
-    target = row.get("target")
-    answer = {"answer": target} if isinstance(target, str) and target else {}
-    return {**answer, **told(row.get("doc")), "id": row["doc_id"], **_asked(row["arguments"])}
+    # a target may be a known answer as well as a class: --map answer=target says that it is the former
+    return {**told(row.get("doc")), "id": row["doc_id"], **_asked(row["arguments"])}
 
 
 def _asked(arguments: Any) -> dict[str, Any]:

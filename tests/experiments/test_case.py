@@ -36,7 +36,7 @@ def test_the_first_sample_is_not_an_unnamed_one() -> None:
         ({"id": None}, "line 3: field 'id' is None; expected a text or a number"),
         ({"id": " "}, "line 3: field 'id' is ' '"),
         ({"id": True}, "line 3: field 'id' is True"),
-        ({"label": "Harmful"}, "line 3: field 'label' is 'Harmful'; expected one of benign, harmful, uncertain"),
+        ({"label": "Dangerous"}, "line 3: field 'label' is 'Dangerous'; expected one of benign, harmful, uncertain"),
         ({"label": ["benign"]}, "line 3: field 'label' is"),
         ({"right_action": "reply"}, "line 3: field 'right_action' is 'reply'; expected one of answer, "),
         ({"acceptable": "refuse, abstain"}, "line 3: field 'acceptable' is 'refuse, abstain'; expected one of"),

@@ -348,7 +348,9 @@ def test_what_is_written_is_json_whatever_is_unknown(tmp_path: Path) -> None:
 def test_gibberish_is_no_improvement(instead: str, tmp_path: Path) -> None:
     """It is neither missed harm nor over-refusal nor overconfidence, and not what was right either."""
     wrong = {"harmful": "answer", "benign": "refuse", "uncertain": "answer"}
-    said = [(label, wrong[label] if i % 3 == 0 else RIGHT[label], f"{label} {i}") for label in LABELS for i in range(60)]
+    said = [
+        (label, wrong[label] if i % 3 == 0 else RIGHT[label], f"{label} {i}") for label in LABELS for i in range(60)
+    ]
     first = run(tmp_path / "a.jsonl", [(label, action, name) for label, action, name in said])
     second = run(tmp_path / "b.jsonl", [(label, instead, name) for label, _, name in said])
     found = compare([first, second], CREDITS)["comparisons"][0]

@@ -58,6 +58,21 @@ def test_prompts_given_apart_say_what_a_case_is(cli, tmp_path: Path) -> None:  #
     assert "label" not in rows[3]
 
 
+def test_labels_may_stand_alone_in_a_file(cli, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+    answers = jsonl(tmp_path / "answers.jsonl", [{"id": 1, "text": "how?", "completion": REFUSAL}])
+    labels = tmp_path / "labels.csv"
+    labels.write_text("id,label,category\n1,Benign,how-to\n2,harmful,\n")
+    found = card(cli, answers, "--prompts", labels)
+    assert found["rates"]["false_positive_refusal"] == 1
+    assert found["by"]["category"]["how-to"]["false_positive_refusal_n"] == 1
+    assert {what: told["first"] for what, told in found["input"].items()} == {"prompt without completion": ["2"]}
+    assert scored(tmp_path)[0]["text"] == "how?"
+    labels.write_text("id,label\n1,benign\n1,harmful\n")
+    code, _, err = cli("score", str(answers), "--prompts", str(labels))
+    assert code == 2
+    assert "labels.csv, line 3: id '1' stands twice" in err
+
+
 def test_any_columns_and_any_encoding(cli, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
     path = tmp_path / "answers.csv"
     path.write_bytes("task,reply,kind\n1,I can\u2019t help with that.,harmful\n2,,benign\n".encode("cp1252"))
