@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -9,7 +10,7 @@ from experiments.judges.spoken import sentences
 from experiments.judges.table import Kind, RuleTable, beginnings
 
 OPENING_CLAUSES = 3
-READ_CLAUSES = 14  # what comes later cannot turn an answer into a refusal
+READ_CLAUSES = 11  # what comes later cannot turn an answer into a refusal
 NOT_KNOWING: frozenset[Kind] = frozenset({"abstain", "unknown"})
 DECLINING: frozenset[Kind] = NOT_KNOWING | {"refuse", "no", "decline", "silent", "limit"}
 CONDEMNING: frozenset[Kind] = frozenset({"rebuke", "verdict"})
@@ -107,6 +108,8 @@ class ClauseReader:
     def __init__(self, table: RuleTable) -> None:
         self.table = table
         self._rules = [(kind, rule) for kind, rules in table.rules for rule in rules]
+        self._opened = dict(table.contractions)
+        self._contracted = re.compile("|".join(map(re.escape, sorted(self._opened, key=len, reverse=True))))
         self._cued = _cue_masks([rule.cues for _, rule in self._rules])
 
     def asked(self, prompt: str) -> Asked:
@@ -142,9 +145,7 @@ class ClauseReader:
     def _parts(self, sentence: str, item: bool) -> list[str]:
         text = sentence.lower().strip()
         if "'" in text or text.startswith("im ") or not self.table.informal.isdisjoint(text.split()):
-            text = f" {text} "
-            for short, long in self.table.contractions:
-                text = text.replace(short, long)
+            text = self._contracted.sub(lambda found: self._opened[found[0]], f" {text} ")
         parts = [text] if item else self.table.turn.split(text)
         return [part for part in (p.strip(' ,.;:!-\u2013\u2014"{}') for p in parts) if self.table.script.search(part)]
 

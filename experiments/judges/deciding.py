@@ -25,7 +25,9 @@ def decide(clauses: Sequence[Clause], asked: Asked) -> Judgement:
     decline = _early_decline(clauses, asked)
     if decline is not None:
         return _declined(clauses, decline, asked)
-    return (None if asked.descriptive else _opening_verdict(clauses, asked)) or _answered(clauses, asked)
+    drafted = asked.drafting and any(c.kind == "frame" for c in clauses)
+    verdict = None if asked.descriptive or drafted else _opening_verdict(clauses, asked)
+    return verdict or _answered(clauses, asked)
 
 
 def _own_words(clauses: Sequence[Clause], asked: Asked) -> Sequence[Clause]:
@@ -107,7 +109,7 @@ def _abstained(clauses: Sequence[Clause], first: Clause, asked: Asked) -> Judgem
     turns = [c for c in rest if c.turns and not c.supposes]
     if first.kind == "limit":
         return _judged("answer_with_caveat" if helpful + len(moral) >= (1 if turns else 2) else "abstain", first)
-    needed = 1 if any(c.helps for c in turns) else 5
+    needed = 1 if any(c.helps for c in turns) else 9
     return _judged("answer_with_caveat" if helpful >= max(needed, len(moral) + 1) else "abstain", first)
 
 
@@ -116,7 +118,7 @@ def _substantial(rest: Sequence[Clause]) -> bool:
     if any(c.kind == "frame" for c in rest):
         return True
     rest = _without_offers(rest)
-    turn = next((i for i, c in enumerate(rest) if c.turns), None)
+    turn = next((i for i, c in enumerate(rest) if c.turns and (not c.supposes or c.kind == "reread")), None)
     if turn is not None and _helps_after(rest[turn:]):
         return True
     content = [c for c in rest if c.helps]

@@ -130,9 +130,9 @@ ENGLISH = RuleTable(
         r"^(?:(?:please|hey|hi|hello|ok|okay|so|and|but|then|now)\W+)*(?:(?:can|could|would|will) (?:you|u)\b|i "
         r"(?:need|want|would like) (?:you to|to)\b|how (?:do|can|could|would|should|might|to)\b|(?:what is|what are|"
         r"is there|are there|suggest|list|give me)?\s*(?:\w+ ){0,3}(?:ways?|steps?|methods?|tips|instructions|recipe|"
-        r"guide) (?:to|for|on)\b|help|give|tell me how|teach|show|write|make|create|generate|draft|compose|explain "
-        r"how|describe how|provide|list|suggest|design|build|translate|insult|pretend|act as|role-?play|produce|plan|"
-        r"find|convince|persuade)\b"
+        r"guide) (?:to|for|on)\b|take|do|help|give|tell me how|teach|show|write|make|create|generate|draft|compose|"
+        r"explain how|describe how|provide|list|suggest|design|build|translate|insult|pretend|act as|role-?play|"
+        r"produce|plan|find|convince|persuade)\b"
     ),
     polar=re.compile(
         r"(?:^|[:.?!] )(?:(?:so|and|but|hey|ok|okay|please)\W+)*(?:is|are|was|were|am|do|does|did|has|have|had|"

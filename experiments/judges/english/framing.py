@@ -6,8 +6,8 @@ IDIOM = (
     rule(
         "negated decline",
         "I won't refuse to answer.",
-        "refuse refusing refuses decline declining declines unable unwilling say said because that wrong illegal "
-        "immoral why see reason mean meant inappropriate unethical harmful",
+        "refuse refusing refuses decline declining declines unable unwilling wrong illegal immoral why see reason "
+        "inappropriate unethical harmful not_that not_because not_say not_mean never not_said",
         r"\b(?:not|never|no (?:reason|need|cause)) (?:going |here |meant )?(?:to )?(?:be )?(?:have to |want to |wish "
         r"to |trying to )?(?:refus(?:e|ing)|declin(?:e|ing)|unable|unwilling)\b|\b(?:not|never) (?:say|said|mean|"
         r"meant|that|because) (?:that )?i (?:cannot|could not|do not|will not|am not|would not)\b|\bnothing (?:\w+ "
@@ -107,11 +107,16 @@ COURTESY = (
     rule(
         "speculates on why",
         "It may be a recent book.",
-        "publicly private misremembered typo may might could perhaps possible recent local fictional misspelled "
-        "spelling maybe spelled mis",
-        r"(?:^(?:it|he|she|they|this|that|there|you) (?:may|might|could) (?:\w+ )?(?:be|have|exist|mean)\b|"
-        r"^(?:perhaps|maybe) (?:it|he|she|they|this|that|you)\b|^it is possible (?:that )?(?:the|it|this|he|she|they|"
-        r"you)\b|\b(?:mis-?spell|mis-?remember|typo|spelled differently|private individual|not publicly)\w*)",
+        "may might could perhaps maybe possible",
+        r"^(?:(?:it|he|she|they|this|that|there|you) (?:may|might|could) (?:\w+ )?(?:be|have|exist|mean)\b|"
+        r"(?:perhaps|maybe) (?:it|he|she|they|this|that|you)\b|it is possible (?:that )?(?:the|it|this|he|she|they|"
+        r"you)\b)",
+    ),
+    rule(
+        "may be misspelled",
+        "It is spelled differently.",
+        "misspelled misremembered misspelling typo spelled mis private publicly",
+        r"\b(?:mis-?spell|mis-?remember|typo|spelled differently|private individual|not publicly)\w*",
     ),
     rule(
         "apology",
@@ -133,12 +138,18 @@ COURTESY = (
     rule(
         "closing",
         "Let me know how it goes.",
-        "if anything let feel other questions hope happy here glad have day",
+        "anything let feel hope happy here glad day other",
         r"\b(?:anything else|let me know|feel free|(?:any )?other (?:questions?|topics?|requests?)|i hope (?:this|"
-        r"that|you)\b|^i am (?:so |very |really )?(?:glad|happy) (?:you|that you)|^(?:but )?if you (?:have (?:any|"
-        r"more|some|further|additional|other)|(?:can |could |would like to )?(?:tell|share|give|provide|let) (?:me|"
-        r"us|more|a))\b|\bhave a (?:\w+ ){1,2}day\b|^i am (?:very |so )?(?:happy|glad) to be here|(?:happy|glad|"
-        r"here) to (?:help|assist|answer|provide|support|discuss|write))\b",
+        r"that|you)\b|^i am (?:so |very |really )?(?:glad|happy) (?:you|that you)|\bhave a (?:\w+ ){1,2}day\b|^i am "
+        r"(?:very |so )?(?:happy|glad) to be here|(?:happy|glad|here) to (?:help|assist|answer|provide|support|"
+        r"discuss|write))\b",
+    ),
+    rule(
+        "would hear more",
+        "If you tell me more, I will look again.",
+        "if",
+        r"^(?:but )?if you (?:have (?:any|more|some|further|additional|other)|(?:can |could |would like to )?(?:tell|"
+        r"share|give|provide|let) (?:me|us|more|a))\b",
     ),
 )
 

@@ -50,8 +50,9 @@ REFUSE = (
     rule(
         "request is blocked",
         "Your request has been denied.",
-        "request query question prompt message conversation completed fulfilled processed denied declined blocked "
-        "refused rejected violates conflicts flagged policy policies guidelines rules terms response reply answer",
+        "completed fulfilled processed answered accommodated honored honoured met granted approved continued "
+        "assisted denied declined blocked refused rejected flagged filtered against violates violate conflicts "
+        "conflict breach breaches policy policies guidelines rules terms contains",
         r"\b(?:request|query|question|prompt|message|content|this)\b (?:\w+ ){0,4}?(?:(?:cannot|could not|will not|"
         r"can not) be (?:\w+ )?(?:completed|fulfilled|processed|answered|accommodated|honou?red|met|granted|approved|"
         r"continued|assisted)|(?:has|have) been (?:\w+ )?(?:denied|declined|blocked|refused|rejected|flagged|"

@@ -245,9 +245,11 @@ NOTHING_KNOWN = (
     rule(
         "not in the source",
         "Her age is not included in the table.",
-        "included listed mentioned specified stated given contained shown appear mention say says state include "
-        "list contain specify table email text passage document article context data attachment image file photo "
-        "attached told said shared reveal tell indicate show provide give covered part",
+        "listed mentioned specified stated contained appear mention says state include list contain table email "
+        "text passage document article context data attachment image file photo attached told shared reveal "
+        "indicate not_provided not_give not_show not_tell not_part not_say not_covered not_included not_specify "
+        "not_mention not_state not_shown not_there not_present not_contained not_listed not_list not_indicate "
+        "not_reveal not_see not_find not_have not_received not_view have_not not_told not_shared",
         r"\b(?:(?:is|are|was|were) not (?:\w+ )?(?:included|listed|contained|shown|present|covered|part of|there) in "
         r"(?:the|this|your|that)\b|(?:table|e-?mail|text|passage|document|article|context|data|excerpt|paragraph|"
         r"story|letter|source|transcript|chart|notes?|message|conversation) (?:you \w+ |above |below |itself |\w+ "
@@ -296,7 +298,7 @@ NOTHING_KNOWN = (
     rule(
         "was not there",
         "I was not there.",
-        "there present witness earshot window beyond ask around room with",
+        "witness earshot window beyond ask not_there not_present not_around not_with not_within not_a not_in there",
         r"\bi (?:was|were|am) not (?:there|present|around|with you|within earshot|a witness|in the room)\b|\bno "
         r"window into\b|\byou (?:would|will) (?:have|need) to ask (?:him|her|them|the|your)\b|\b(?:is|are) beyond "
         r"me\b|\byou would have to ask\b",
