@@ -5,10 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 from experiments.judges.spoken import sentences
 from experiments.judges.table import Kind, RuleTable, beginnings
 
+KEPT_CLAUSES = 8192
 OPENING_CLAUSES = 3
 READ_CLAUSES = 11  # what comes later cannot turn an answer into a refusal
 NOT_KNOWING: frozenset[Kind] = frozenset({"abstain", "unknown"})
@@ -110,10 +112,15 @@ class ClauseReader:
         self._rules = [(kind, rule) for kind, rules in table.rules for rule in rules]
         self._opened = dict(table.contractions)
         self._contracted = re.compile("|".join(map(re.escape, sorted(self._opened, key=len, reverse=True))))
+        self._asked = lru_cache(KEPT_CLAUSES)(self._ask)  # a prompt is often answered more than once
+        self._matched = lru_cache(KEPT_CLAUSES)(self._match)  # models have stock phrases
         self._cued = _cue_masks([rule.cues for _, rule in self._rules])
 
     def asked(self, prompt: str) -> Asked:
         """Read a prompt."""
+        return self._asked(prompt)
+
+    def _ask(self, prompt: str) -> Asked:
         text = prompt.lower().strip()
         return Asked(
             known=bool(text),
@@ -155,6 +162,9 @@ class ClauseReader:
 
     def match(self, text: str, number: int) -> tuple[Kind, str]:
         """Return kind and rule of a clause, trying in the table's order the rules that one of its words cues."""
+        return self._matched(text, number <= OPENING_CLAUSES)
+
+    def _match(self, text: str, opening: bool) -> tuple[Kind, str]:
         mask = 0
         for stem in beginnings(text):
             mask |= self._cued.get(stem, 0)
@@ -162,7 +172,7 @@ class ClauseReader:
             lowest = mask & -mask
             kind, rule = self._rules[lowest.bit_length() - 1]
             matches = rule.pattern is None or rule.pattern.search(text)
-            if matches and (number <= OPENING_CLAUSES or not rule.opening):
+            if matches and (opening or not rule.opening):
                 return kind, rule.name
             mask ^= lowest
         return "content", "none"
