@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
@@ -148,11 +149,8 @@ def score_completions(
         UserError: there are no completions, or one says an unknown label or action; or `out` cannot be written.
     """
     cases, intake = cases_of(prompts) if cases is None else cases, Intake()
-    try:
-        out.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise unwritable(out, error) from None
     with (
+        _folder(out),
         workspace() as connection,
         written_whole(out / "scorecard.json", out / "scorecard.json.partial") as sink,  # renamed last: the mark of all
         scored_files(out, parquet=parquet) as write,
@@ -172,6 +170,23 @@ def score_completions(
             raise UserError("there are no completions to score")
         sink.write((json.dumps(card, indent=1, ensure_ascii=False, allow_nan=False) + "\n").encode())
     return card
+
+
+@contextmanager
+def _folder(path: Path) -> Iterator[None]:
+    """Make a folder; take it away again where nothing was written to it."""
+    made = not path.exists()
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise unwritable(path, error) from None
+    try:
+        yield
+    except BaseException:
+        with suppress(OSError):
+            if made:
+                path.rmdir()
+        raise
 
 
 def _entries(

@@ -116,6 +116,9 @@ def _csv_rows(lines: TextLines) -> Iterator[tuple[int, dict[str, Any]]]:
     path, reader = lines.path, csv.DictReader(iter(lines), strict=True)
     try:
         while (row := _next_row(reader, LONGEST_FIELD if lines.lenient else None)) is not None:
+            only = next(iter(row), None) if len(row) == 1 else None
+            if only and (other := next((mark for mark in (";", "\t") if mark in only), None)):
+                raise UserError(f"{path}: the columns are separated by {other!r}, not by commas; save it with commas")
             if None in row or None in row.values():
                 raise UserError(f"{path}, line {reader.line_num}: the row does not have the header's columns")
             lines.end_row()

@@ -129,6 +129,18 @@ def test_what_was_found_before_survives_a_bad_file(cli, tmp_path: Path) -> None:
     assert {path.name: path.read_bytes() for path in (tmp_path / "out").iterdir()} == before
 
 
+def test_a_file_that_fails_leaves_no_folder(cli, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+    path = tmp_path / "answers.csv"
+    path.write_text("id;completion\n1;no\n")
+    code, _, err = cli("score", str(path), "--out", str(tmp_path / "out"))
+    assert code == 2
+    assert "separated by ';', not by commas" in err
+    assert not (tmp_path / "out").exists()
+    path.write_text("id,completion,label\n1,no,dangerous\n")
+    assert cli("score", str(path), "--out", str(tmp_path / "out"))[0] == 2
+    assert not (tmp_path / "out").exists()
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
