@@ -5,11 +5,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from experiments.actions import ACTIONS
-from experiments.right_action import load_adjacency, right_action_score
+from experiments.right_action import credits_of, load_adjacency, right_action_score
 from extract.errors import UserError
 from extract.prompts import RIGHT_ACTIONS
 
@@ -27,12 +27,14 @@ def score(right: list[str], actions: list[str | None], adjacency=DEFAULT, accept
     return right_action_score(right, acceptable or [()] * len(right), actions, np.arange(len(right)), adjacency)
 
 
+@example([("abstain", []), ("answer_with_caveat", ["abstain"])], {"abstain": {"answer_with_caveat": 1.0}}, "answer")
 @given(CASES, CREDITS, st.sampled_from(ACTIONS))
 def test_a_constant_policy_scores_nothing_on_any_balance(cases: list, adjacency: dict, action: str) -> None:  # type: ignore[type-arg]
     right, acceptable = [r for r, _ in cases], [a for _, a in cases]
     found = score(right, [action] * len(right), adjacency, acceptable)
-    if math.isnan(found.estimate):  # only where what is right here is acceptable there too, everywhere
-        assert all(set(right) <= {r, *a} for r, a in cases)
+    if math.isnan(found.estimate):  # only where what is right here earns all there too, everywhere
+        earned = [dict(zip(ACTIONS, credits_of(r, a, adjacency), strict=True)) for r, a in cases]
+        assert all(credit[other] == pytest.approx(1) for credit in earned for other in set(right))
         return
     assert found.estimate == pytest.approx(0, abs=1e-6)
     assert found.low <= 1e-9
