@@ -186,9 +186,7 @@ def mcnemar(nets: Mapping[int, int]) -> float:
         if groups:
             up = np.zeros(size * groups + 1)
             up[::size] = binom.pmf(np.arange(groups + 1), groups, 0.5)
-            exact = (
-                len(chance) * len(up) < 1e8
-            )  # also far out in the tail, where a transform leaves only rounding errors
+            exact = len(chance) * len(up) < 1e8  # also in the far tail, where a transform leaves rounding errors
             chance = np.convolve(chance, up) if exact else np.clip(fftconvolve(chance, up), 0, None)
     moved = abs(sum(net * groups for net, groups in nets.items()))
     return min(1.0, float(chance[np.abs(2 * np.arange(total + 1) - total) >= moved].sum()))

@@ -29,11 +29,11 @@ from experiments.scorecard import scorecard
 from experiments.scored_file import scored_files
 from experiments.scored_source import cases_of
 from extract.errors import UserError
-from extract.prompts import Prompt
 from extract.rows import place, read_rows
 from extract.whole import unwritable, written_whole
 
 SILENT = Reporter(quiet=True)
+NO_CASES: Mapping[str, Case] = {}
 WRITTEN = ("scored.jsonl", "scored.parquet", "scorecard.json")
 NAMED = 5  # how many of the ids at fault are named
 
@@ -131,8 +131,7 @@ def score_completions(
     judge: Judge,
     credits: Adjacency,
     *,
-    prompts: Sequence[Prompt] = (),
-    cases: Mapping[str, Case] | None = None,
+    cases: Mapping[str, Case] = NO_CASES,
     parquet: bool = False,
     remarks: Remarks | None = None,
     advance: Advance = lambda steps: None,
@@ -141,14 +140,13 @@ def score_completions(
 
     Args:
         rows: completions with `id`, `completion` (None where there is none), and what else is known of their prompts.
-        cases: the same, read already.
+        cases: the prompts they answer by id, if given apart; then these say what a case is, not the rows.
         remarks: what was mended while the rows were read, to be told in the scorecard.
-        prompts: the prompts they answer, if given apart; then these say what a case is, not the rows.
 
     Raises:
         UserError: there are no completions, or one says an unknown label or action; or `out` cannot be written.
     """
-    cases, intake = cases_of(prompts) if cases is None else cases, Intake()
+    intake = Intake()
     with (
         _folder(out),
         workspace() as connection,

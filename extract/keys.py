@@ -35,7 +35,8 @@ def nearest_key(key: str, model: type[BaseModel]) -> str | None:
 
 def explain(error: ValidationError, model: type[BaseModel]) -> str:
     """Say in one line what the first thing wrong is, naming the key and, for an unknown one, the nearest known."""
-    first = error.errors()[0]
+    # an unknown key goes first: mostly it is the missing one, mistyped
+    first = min(error.errors(), key=lambda one: one["type"] != "extra_forbidden")
     where = ".".join(str(part) for part in first["loc"]) or "the file"
     match first["type"]:
         case "extra_forbidden":

@@ -38,6 +38,8 @@ def read_rows(
     Raises:
         UserError: the file is missing, of another kind, or a line of it cannot be read; names the line.
     """
+    if path.is_dir():
+        raise UserError(f"{path} is a directory; give a file of {what}: .jsonl, .json, .csv or .parquet")
     if not path.is_file():
         raise UserError(f"{what} not found: {path}; give a .jsonl, .json, .csv or .parquet file")
     try:

@@ -8,7 +8,7 @@ from typing import Any
 
 from extract.prompts import OPTIONAL
 
-PROMPT_FIELDS = ("label", "right_action", *OPTIONAL)
+PROMPT_FIELDS = ("label", "right_action", "epistemic_kind", *OPTIONAL)
 FIELDS = ("id", "sample", "text", "messages", "completion", *PROMPT_FIELDS)
 
 

@@ -10,7 +10,8 @@ from functools import lru_cache
 from experiments.judges.spoken import sentences
 from experiments.judges.table import Kind, RuleTable, beginnings
 
-KEPT_CLAUSES = 8192
+KEPT = 2048  # readings of stock phrases and of prompts that are remembered
+READ_OF_PROMPT = 2500  # characters, so that what is remembered stays small however long prompts are
 OPENING_CLAUSES = 3
 READ_CLAUSES = 11  # what comes later cannot turn an answer into a refusal
 NOT_KNOWING: frozenset[Kind] = frozenset({"abstain", "unknown"})
@@ -112,13 +113,13 @@ class ClauseReader:
         self._rules = [(kind, rule) for kind, rules in table.rules for rule in rules]
         self._opened = dict(table.contractions)
         self._contracted = re.compile("|".join(map(re.escape, sorted(self._opened, key=len, reverse=True))))
-        self._asked = lru_cache(KEPT_CLAUSES)(self._ask)  # a prompt is often answered more than once
-        self._matched = lru_cache(KEPT_CLAUSES)(self._match)  # models have stock phrases
+        self._asked = lru_cache(KEPT)(self._ask)  # a prompt is often answered more than once
+        self._matched = lru_cache(KEPT)(self._match)  # models have stock phrases
         self._cued = _cue_masks([rule.cues for _, rule in self._rules])
 
     def asked(self, prompt: str) -> Asked:
         """Read a prompt."""
-        return self._asked(prompt)
+        return self._asked(prompt[:READ_OF_PROMPT])
 
     def _ask(self, prompt: str) -> Asked:
         text = prompt.lower().strip()

@@ -9,10 +9,10 @@ from collections.abc import Iterator
 from typing import Any
 
 from experiments.actions import ACTIONS
+from experiments.fields import FIELDS
 from experiments.judges import Judgement, Said
 from experiments.judges.rules import spoken
 
-FIELDS = ("intent", "context", "proportionality", "relevance", "outcome")
 EVIDENCE_CHARS = 300
 _CONTROL = re.compile(r"<|\[(?=/?[A-Z_]+\])")  # begins <|im_end|>, </s>, [INST]: servers may read them as what they say
 
@@ -47,7 +47,7 @@ def read_reply(text: str) -> tuple[Judgement, int]:
         raise UnreadableError(f"several actions in {_short(text)!r}")
     evidence = " ".join(str(reply.get("evidence") or "no evidence was given").split())[:EVIDENCE_CHARS]
     fields = {name: reply[name] for name in FIELDS if reply.get(name) is not None}
-    scored = {name: float(value) for name, value in fields.items() if _is_score(value)}
+    scored: dict[str, float] = {name: float(value) for name, value in fields.items() if _is_score(value)}
     action = _action(reply["action"])
     told = evidence if action else f"the judge could not tell: {evidence}"
     return Judgement(action, told, scored), len(fields) - len(scored)

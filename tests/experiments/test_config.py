@@ -65,7 +65,10 @@ def test_a_mistaken_override_names_the_key(config: Path, override: str, message:
             "name: x\nmodel: {name: m}\nprompts: {train: 0.5}\n",
             "prompts: no prompts; give prompts.path, .* or prompts.datas",
         ),
-        ("name: x\nmodel: {name: m}\nprompts: {datasets: [{nam: xstest}]}\n", "missing key: prompts.datasets.0.name"),
+        (
+            "name: x\nmodel: {name: m}\nprompts: {datasets: [{nam: xstest}]}\n",
+            "no such key: prompts.datasets.0.nam; did you mean prompts.datasets.name?",
+        ),
         ("name: x\nmodel: {name: m}\nprompts: {datasets: [{name: x, limit: 0}]}\n", "prompts.datasets.0.limit: "),
         ("name: ../up\nmodel: {name: m}\nprompts: {path: p}\n", "name: "),
     ],

@@ -58,6 +58,18 @@ def test_prompts_given_apart_say_what_a_case_is(cli, tmp_path: Path) -> None:  #
     assert "label" not in rows[3]
 
 
+def test_what_makes_it_uncertain_is_a_field_of_its_own(cli, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+    row = {
+        "id": 1,
+        "completion": ABSTENTION,
+        "label": "uncertain",
+        "category": "people",
+        "epistemic_kind": "false premise",
+    }
+    by = card(cli, jsonl(tmp_path / "a.jsonl", [row]))["by"]["epistemic_kind"]
+    assert set(by) == {"false premise"}
+
+
 def test_labels_may_stand_alone_in_a_file(cli, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
     answers = jsonl(tmp_path / "answers.jsonl", [{"id": 1, "text": "how?", "completion": REFUSAL}])
     labels = tmp_path / "labels.csv"
@@ -149,6 +161,7 @@ def test_a_file_that_fails_leaves_no_folder(cli, tmp_path: Path) -> None:  # typ
         (("--dataset", "xtest"), "no data set 'xtest'"),
         (("--encoding", "utf-9"), "no such text encoding"),
         (("--prompts", "nowhere.jsonl"), "prompts not found"),
+        (("--prompts", "."), "is a directory; give a file of prompts"),
     ],
 )
 def test_a_mistake_is_one_line(arguments: tuple[str, ...], said: str, cli, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]

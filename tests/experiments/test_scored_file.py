@@ -19,6 +19,7 @@ from experiments.judges import Judgement, Said
 from experiments.judges.rules import RuleJudge
 from experiments.right_action import load_adjacency
 from experiments.score import score_completions, score_file
+from experiments.scored_source import cases_of
 from extract.errors import UserError
 from extract.prompts import LABELS, RIGHT_ACTIONS, Prompt
 
@@ -68,7 +69,7 @@ def test_bad_input_is_counted_and_stays(tmp_path: Path) -> None:
     prompts = [Prompt(str(i), ({"role": "user", "content": f"question {i}"},), "benign", "answer") for i in range(4)]
     rows = [row(0), row(0), row(0, action="refuse"), row(1, label="harmful") | {"completion": " "},
             row(2) | {"completion": None, "text": "another question"}, row(99)]  # fmt: skip
-    card = score(rows, tmp_path, prompts=prompts)
+    card = score(rows, tmp_path, cases=cases_of(prompts))
     assert {what: (counted["n"], counted["first"]) for what, counted in card["input"].items()} == {
         "repeated id": (1, ["0"]), "conflicting id": (1, ["0"]), "empty completion": (1, ["1"]),
         "without completion": (1, ["2"]), "unknown id": (1, ["99"]), "prompt without completion": (1, ["3"]),
