@@ -113,7 +113,7 @@ def test_missing_file_says_what_to_give(tmp_path: Path) -> None:
     message = problem(tmp_path / "absent.jsonl")
     assert message.startswith("prompts not found:")
     assert "give a .jsonl, .json, .csv or .parquet file" in message
-    assert problem(tmp_path).startswith("prompts not found:")
+    assert "is a directory; give a file of prompts: .jsonl, .json, .csv or .parquet" in problem(tmp_path)
 
 
 @pytest.mark.parametrize("name", ["p.txt", "p"])
