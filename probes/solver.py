@@ -1,0 +1,376 @@
+"""All logistic fits of one locus at once: a row a fit, and every step two matrix products they share.
+
+The fits of a locus (training folds x labels x C) differ in their rows, labels and penalty, never in their activations.
+So Newton's method runs on all of them together: the activations are read once a step for as many fits as are still
+open. Each Newton system is solved by conjugate gradients in float32 and applied to a float64 residual, which gives
+float64 answers at the price of float32 products. Runs wherever torch does; on a CPU it takes torch's threads.
+"""
+
+from __future__ import annotations
+
+import itertools
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Literal
+
+import numpy as np
+import torch
+from jaxtyping import Bool, Float
+from sklearn.exceptions import ConvergenceWarning
+from torch import Tensor
+
+TINY = 1e-300
+MAX_NEWTON = 100
+MAX_CG = 1000
+MAX_START = 12
+
+Inner = Literal["gram", "rounded", "exact"]  # how Newton systems are solved, from fast to exact
+
+
+@dataclass(frozen=True)
+class Fits:
+    """Solutions of `fit_logistic_batch`, in the units of the activations given to it."""
+
+    weight: Float[np.ndarray, "sets Cs d_model"]
+    intercept: Float[np.ndarray, "sets Cs"]
+    scores: Float[np.ndarray, "sets Cs n_samples"]  # decision function of every sample, also those left out of a fit
+    error: Float[np.ndarray, "sets Cs"]  # a bound of |w - w*| / |w|, both standardised
+
+
+def fit_logistic_batch(
+    X: Float[np.ndarray, "n_samples d_model"],
+    train: Bool[np.ndarray, "sets n_samples"],
+    y: Bool[np.ndarray, "sets n_samples"],
+    Cs: Sequence[float],
+    *,
+    balanced: bool = True,
+    tol: float = 3e-5,
+    device: str | torch.device = "cpu",
+) -> Fits:
+    """Fit an L2-regularised logistic regression for every training set and every C.
+
+    Minimises C sum_i c_i log(1 + exp(-y_i f_i)) + |w|^2 / 2 with f = w . z + b over the set's training samples, z
+    standardised on them: what `LogisticRegression(C=C)` after `StandardScaler` minimises. `balanced` gives c_i the
+    weights n / (2 n_class), as `class_weight="balanced"` does. A feature constant in a set has weight 0 there.
+
+    The penalty makes the objective strongly convex with modulus 1 in w, so |w - w*| <= |gradient|: a fit is done when
+    its gradient (the intercept being optimal) is below `tol` times |w|.
+
+    Args:
+        X: activations of all samples, read once; any float type, finite.
+        train: which samples each set is fitted on.
+        y: which samples are positive in each set; only those of `train` matter.
+        device: where to compute; it must know float64.
+
+    Raises:
+        ValueError: a set lacks a class, or a C is not positive.
+    """
+    _check(train, y, Cs)
+    design = _Design.of(X, train, device)
+    problem = _problem(design, train, y, Cs, balanced)
+    w, b, error = _newton(design, problem, tol)
+    n_sets, n_C = len(train), len(Cs)
+    u = (w * problem.inverse_scale).reshape(n_sets, n_C, -1)
+    b = b.reshape(n_sets, n_C)
+    weight = u / design.scale
+    return Fits(
+        weight=weight.cpu().numpy(),
+        intercept=(b - weight @ design.mean).cpu().numpy(),
+        scores=(u @ design.X.T + b[..., None]).cpu().numpy(),
+        error=error.reshape(n_sets, n_C).cpu().numpy(),
+    )
+
+
+def _check(train: np.ndarray, y: np.ndarray, Cs: Sequence[float]) -> None:
+    if not len(Cs) or min(Cs) <= 0:
+        raise ValueError(f"every C must be positive, got {list(Cs)}")
+    positive, total = (train & y).sum(axis=1), train.sum(axis=1)
+    for i in np.flatnonzero((positive == 0) | (positive == total)):
+        raise ValueError(
+            f"a logistic fit needs both classes; training set {i} has {positive[i]} positive of {total[i]}"
+        )
+
+
+@dataclass(frozen=True)
+class _Design:
+    """The activations, centred and scaled by all samples: exact in float64, and rounded for the inner products."""
+
+    X: Tensor  # (n_samples, d_model) float64
+    rounded: Tensor  # the same, float32
+    gram: Tensor | None  # rounded @ rounded.T, float32, where there are not many more samples than dimensions
+    mean: Tensor
+    scale: Tensor
+    inverse_scale: Tensor  # (sets, d_model): 1 / standard deviation over each training set; 0 where constant
+
+    @classmethod
+    def of(cls, X: np.ndarray, train: np.ndarray, device: str | torch.device) -> _Design:
+        wide = torch.as_tensor(np.ascontiguousarray(X)).to(device, torch.float64, copy=True)
+        inside = torch.as_tensor(train, device=device).double()
+        mean = wide.mean(dim=0)
+        wide -= mean
+        square = wide.square()
+        variance = square.mean(dim=0)
+        scale = torch.where(_constant(variance, mean, len(wide)), torch.ones_like(variance), variance.sqrt())
+        square = inside @ square / scale**2
+        wide /= scale
+        rounded = wide.float()
+        gram = _gram(rounded) if len(wide) <= 1.5 * wide.shape[1] else None
+        return cls(wide, rounded, gram, mean, scale, _inverse_scales(wide, inside, square))
+
+    @cached_property
+    def transposed(self) -> Tensor:
+        """The transpose, contiguous: products with few rows are several times faster so."""
+        return self.rounded.T.contiguous()
+
+
+def _gram(X: Tensor, blocks: int = 4) -> Tensor:
+    """Return X X', a block row at a time up to the diagonal: torch has no product that knows it is symmetric.
+
+    (numpy has one, but its threads and torch's then wait for each other, which costs more than is saved.)
+    """
+    gram = X.new_empty(len(X), len(X))
+    edges = [len(X) * i // blocks for i in range(blocks + 1)]
+    for start, stop in itertools.pairwise(edges):
+        gram[start:stop, :stop] = X[start:stop] @ X[:stop].T
+        gram[:start, start:stop] = gram[start:stop, :start].T
+    return gram
+
+
+def _constant(variance: Tensor, mean: Tensor, n: Tensor | int) -> Tensor:
+    """Say which variances are rounding errors of a constant (the bound of scikit-learn's StandardScaler)."""
+    eps = torch.finfo(torch.float64).eps
+    return variance <= n * eps * variance + (n * mean * eps) ** 2
+
+
+@dataclass
+class _Problem:
+    """Row by row, what each fit minimises; rows are (set, C) pairs, C fastest."""
+
+    inverse_scale: Tensor  # (fits, d_model): 1 / standard deviation of the training samples; 0 where constant
+    cost: Tensor  # (fits, n_samples): C times the sample's weight; 0 off the training set
+    target: Tensor  # (fits, n_samples): 1 for positive samples
+
+    def rows(self, keep: Tensor) -> _Problem:
+        return _Problem(self.inverse_scale[keep], self.cost[keep], self.target[keep])
+
+    def rounded(self) -> _Problem:
+        return _Problem(self.inverse_scale.float(), self.cost.float(), self.target.float())
+
+
+def _problem(design: _Design, train: np.ndarray, y: np.ndarray, Cs: Sequence[float], balanced: bool) -> _Problem:
+    device = design.X.device
+    inside = torch.as_tensor(train, device=device).double()
+    target = torch.as_tensor(y, device=device).double() * inside
+    n = inside.sum(dim=1, keepdim=True)
+    positive = target.sum(dim=1, keepdim=True)
+    weight = torch.where(target > 0, n / (2 * positive), n / (2 * (n - positive))) if balanced else 1.0
+    penalty = torch.tensor(list(Cs), dtype=torch.float64, device=device).repeat(len(train))[:, None]
+    return _Problem(
+        inverse_scale=design.inverse_scale.repeat_interleave(len(Cs), dim=0),
+        cost=(inside * weight).repeat_interleave(len(Cs), dim=0) * penalty,
+        target=target.repeat_interleave(len(Cs), dim=0),
+    )
+
+
+def _inverse_scales(X: Tensor, inside: Tensor, square: Tensor) -> Tensor:
+    """Return 1 / standard deviation of each feature over each training set, (sets, d_model); 0 where constant."""
+    n = inside.sum(dim=1, keepdim=True)
+    mean = inside @ X / n
+    variance = square / n - mean**2
+    for i, j in enumerate(variance < 1e-6):  # far below the variance of all samples: cancelled, so again in two passes
+        if j.any():
+            some = X[inside[i] > 0][:, j]
+            variance[i, j] = (some - some.mean(dim=0)).square().mean(dim=0)
+    return torch.where(_constant(variance, mean, n), torch.zeros_like(variance), variance.rsqrt())
+
+
+def _shared_start(design: _Design, problem: _Problem, gram: Tensor) -> tuple[Tensor, Tensor]:
+    """Solve the problem with the scales of all samples, roughly: coefficients (fits, n_samples), intercepts (fits, 1).
+
+    There a step costs products with the Gram matrix only, in float32; the standard deviations of a fold differ from
+    those of all samples by a few per cent, so the solution is near.
+    """
+    space, rough = _Space(design, problem.inverse_scale, "gram"), problem.rounded()
+    a = torch.zeros_like(rough.cost)
+    f, b, open_ = torch.zeros_like(a), a.new_zeros(len(a), 1), torch.arange(len(a), device=a.device)
+    found_a, found_b = torch.zeros_like(a), torch.zeros_like(b)
+    for _ in range(MAX_START):
+        b, gradient, curvature = _intercept(rough, f, b)
+        residual = -(a + gradient)
+        norm = space.square(residual, residual @ gram).sqrt()
+        error = norm / space.square(a, f).sqrt().clamp_min(1e-30)
+        found_a[open_], found_b[open_] = a, b
+        keep = (error > 0.03).flatten()
+        if not keep.any():
+            break
+        rough, (open_, a, b, f, residual, norm, error, curvature) = (
+            rough.rows(keep), (t[keep] for t in (open_, a, b, f, residual, norm, error, curvature)))  # fmt: skip
+        step = norm * _conjugate_gradients(space, curvature, residual / norm, error.clamp(max=0.1))
+        along = step @ gram
+        shift = _mean(curvature, along)
+        length = _line_search(rough, space.square(a, along), space.square(step, along), f + b, along - shift)
+        a, f, b = a + length * step, f + length * along, b - length * shift
+    return found_a.double(), found_b.double()
+
+
+def _mean(weight: Tensor, values: Tensor) -> Tensor:
+    """Return each row's weighted mean, (fits, 1)."""
+    return (weight * values).sum(dim=1, keepdim=True) / weight.sum(dim=1, keepdim=True).clamp_min(_tiny(weight))
+
+
+def _tiny(like: Tensor) -> float:
+    return torch.finfo(like.dtype).tiny
+
+
+def _newton(design: _Design, problem: _Problem, tol: float) -> tuple[Tensor, Tensor, Tensor]:
+    """Return weights (fits, d_model), intercepts (fits,) and error bounds (fits,), standardised, intercepts centred."""
+    fits = len(problem.cost)
+    done = [problem.cost.new_zeros(size) for size in ((fits, design.X.shape[1]), (fits, 1), (fits, 1))]
+    open_ = torch.arange(fits, device=problem.cost.device)
+    w, b, a, f = torch.zeros_like(done[0]), torch.zeros_like(done[1]), None, torch.zeros_like(problem.cost)
+    if design.gram is not None:
+        a, b = _shared_start(design, problem, design.gram)
+        w = (a @ design.X) * problem.inverse_scale  # and so throughout, while systems are solved in coefficients a
+        f = (w * problem.inverse_scale) @ design.X.T
+    last: Tensor = torch.full_like(b, torch.inf)
+    inner: Inner = "rounded" if a is None else "gram"
+    for _ in range(MAX_NEWTON):
+        b, gradient, curvature = _intercept(problem, f, b)
+        residual = -torch.addcmul(w, gradient @ design.X, problem.inverse_scale)
+        norm = residual.norm(dim=1, keepdim=True)
+        error = norm / w.norm(dim=1, keepdim=True).clamp_min(TINY)
+        keep = (error > tol).flatten()
+        for into, value in zip(done, (w, b, error), strict=True):
+            into[open_] = value
+        if not keep.any():
+            break
+        if inner != "exact" and bool((error > 0.5 * last)[keep & (last < 0.1).flatten()].any()):
+            inner, a = ("rounded" if inner == "gram" else "exact"), None  # what is approximate in it stands in the way
+        if not keep.all():
+            problem, last, error = problem.rows(keep), last[keep], error[keep]
+            open_, w, b, f, gradient, curvature, residual, norm = (
+                t[keep] for t in (open_, w, b, f, gradient, curvature, residual, norm)
+            )
+            a = None if a is None else a[keep]
+        last = error
+        forcing = error.clamp(max=0.1).clamp_min(tol / 2 / error).clamp(max=0.5)
+        space = _Space(design, problem.inverse_scale, inner)
+        right = residual if a is None else -(a + gradient)
+        solution = norm * _conjugate_gradients(space, curvature, right / norm, forcing)
+        step = solution if a is None else (solution @ design.X) * problem.inverse_scale
+        along = (step * problem.inverse_scale) @ design.X.T
+        shift = _mean(curvature, along)
+        ws, ss = ((w * step).sum(dim=1, keepdim=True), (step * step).sum(dim=1, keepdim=True))
+        length = _line_search(problem, ws, ss, f + b, along - shift)
+        w, f, b = torch.addcmul(w, length, step), torch.addcmul(f, length, along), b - length * shift
+        a = None if a is None else torch.addcmul(a, length, solution)
+    if (worst := float(done[2].max())) > tol:
+        n_open = int((done[2] > tol).sum())
+        warnings.warn(f"{n_open} of {fits} logistic fits stopped with a relative error bound of up to {worst:.1e}, not "
+                      f"{tol:.0e}", ConvergenceWarning, stacklevel=3)  # fmt: skip
+    return done[0], done[1].flatten(), done[2].flatten()
+
+
+def _intercept(problem: _Problem, f: Tensor, b: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Optimise the intercepts at fixed weights; return them, the loss gradient by sample (its sum 0) and curvature."""
+    for _ in range(3):
+        p = torch.sigmoid(f + b)
+        gradient = problem.cost * (p - problem.target)
+        curvature = problem.cost * (p * (1 - p))
+        move = gradient.sum(dim=1, keepdim=True) / curvature.sum(dim=1, keepdim=True).clamp_min(_tiny(f))
+        if float(move.abs().max()) < 1e-9:
+            break
+        b = b - move.clamp(-1, 1)
+    return b, torch.addcmul(gradient, curvature, move, value=-1), curvature
+
+
+class _Space:
+    """Where a Newton system is solved: as weights, exactly, or as coefficients of samples, through their Gram matrix.
+
+    In weights v the matrix is I + S X' D X S with a fit's own scales S. In coefficients a, standing for v = S X' a, it
+    is I + D K with K = X S S X', self-adjoint in the inner product a' K a (Chapelle 2007, Training a support vector
+    machine in the primal). There K is taken with the scales of all samples: one matrix for every fit of the locus,
+    and wrong by the few per cent that the standard deviations of folds differ, which costs a Newton step or two.
+    """
+
+    def __init__(self, design: _Design, inverse_scale: Tensor, kind: Inner) -> None:
+        self._design, self.kind = design, kind
+        self.dtype = torch.float64 if kind == "exact" else torch.float32
+        self._scale = inverse_scale.to(self.dtype)
+
+    def image(self, v: Tensor) -> Tensor:
+        """Return f, (fits, n_samples), of what v stands for."""
+        if self.kind == "gram":
+            return v @ self._design.gram
+        return (v * self._scale) @ (self._design.X.T if self.kind == "exact" else self._design.transposed)
+
+    def pull_back(self, u: Tensor) -> Tensor:
+        """Return the adjoint of `image` on (fits, n_samples)."""
+        if self.kind == "gram":
+            return u
+        return (u @ (self._design.X if self.kind == "exact" else self._design.rounded)).mul_(self._scale)
+
+    def square(self, v: Tensor, image: Tensor) -> Tensor:
+        """Return the squared norm, (fits, 1), of what v stands for."""
+        return (v * (image if self.kind == "gram" else v)).sum(dim=1, keepdim=True)
+
+    def rows(self, keep: Tensor) -> _Space:
+        """Return the same of some of the fits."""
+        return _Space(self._design, self._scale if self.kind == "gram" else self._scale[keep], self.kind)
+
+
+def _conjugate_gradients(space: _Space, curvature: Tensor, residual: Tensor, forcing: Tensor) -> Tensor:
+    """Solve (I + D) x = residual in a space, D the centred curvature, until the norm is below forcing, (fits, 1)."""
+    D, r, stop = curvature.to(space.dtype), residual.to(space.dtype), forcing.to(space.dtype) ** 2
+    total = D.sum(dim=1, keepdim=True).clamp_min(_tiny(D))
+    solved, live = torch.zeros_like(r), torch.arange(len(r), device=r.device)
+    x, image = torch.zeros_like(r), space.image(r)
+    d, along, rr = r, image, space.square(r, image)
+    for _ in range(MAX_CG):
+        going = (rr > stop).flatten()
+        n_going = int(going.sum())
+        if n_going <= 0.75 * len(going):
+            solved[live] = x
+            if n_going == 0:
+                break
+            live = live[going]
+            D, total, stop, x, r, d, along, rr = (t[going] for t in (D, total, stop, x, r, d, along, rr))
+            space = space.rows(going)
+        q = D * along
+        q = torch.addcmul(q, D, q.sum(dim=1, keepdim=True) / total, value=-1)
+        length = rr / (space.square(d, along) + (q * along).sum(dim=1, keepdim=True)).clamp_min(_tiny(D))
+        x = torch.addcmul(x, d, length)
+        r = torch.addcmul(r, space.pull_back(q).add_(d), length, value=-1)
+        image = space.image(r)
+        new = space.square(r, image)
+        ratio = new / rr.clamp_min(_tiny(D))
+        d, along, rr = torch.addcmul(r, d, ratio), torch.addcmul(image, along, ratio), new
+    else:
+        solved[live] = x
+    return solved
+
+
+def _line_search(problem: _Problem, ws: Tensor, ss: Tensor, f: Tensor, along: Tensor) -> Tensor:
+    """Minimise the objective along each step, (fits, 1); on separable data the best length is often several times 1.
+
+    `ws` and `ss` are the inner products of weights and step, and of the step with itself; `f` and `along` the images.
+
+    The objective is convex along the step: Newton's method, kept within the bracket that the slopes seen so far give.
+    """
+    length = torch.ones_like(ws)
+    low, high = torch.zeros_like(ws), torch.full_like(ws, torch.inf)
+    for _ in range(12):
+        p = torch.sigmoid(torch.addcmul(f, length, along))
+        slope = (problem.cost * (p - problem.target) * along).sum(dim=1, keepdim=True) + ws + length * ss
+        bend = (problem.cost * p * (1 - p) * along * along).sum(dim=1, keepdim=True) + ss
+        low, high = torch.where(slope < 0, length, low), torch.where(slope > 0, length, high)
+        proposed = length - slope / bend
+        inside = torch.minimum(torch.maximum(proposed, (length + low) / 2), 4 * length)
+        inside = torch.where(inside >= high, (length + high) / 2, inside)
+        moved = float(((inside - length).abs() / length).max())
+        length = inside
+        if moved < 0.03:
+            break
+    return length
