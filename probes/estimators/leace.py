@@ -19,14 +19,16 @@ class LeaceEraser(DirectionMixin, OneToOneFeatureMixin, TransformerMixin, BaseEs
     """Least-squares concept erasure of two classes, by the package concept-erasure (Belrose et al., arXiv 2306.03819).
 
     `x - removed_ (read_ @ (x - mean_))`: on the training samples both classes then have the same mean, so that no
-    linear probe fitted there beats chance, and no other affine map that does this moves samples less. With fewer
-    samples than features that holds for held-out samples only as far as the shrunk covariance is right: check there.
+    linear probe fitted there beats chance, and no other affine map that does this moves samples less. Of held-out
+    samples it is only an estimate. With fewer samples than features, probes fitted on the same samples before no
+    longer read the label in held-out erased ones, but a probe fitted on many new erased samples may: check there.
 
     `direction` is what is removed, which is parallel to the difference of the class means; what is read is `read_`.
     The fit takes O(d_model^3).
 
     Args:
-        shrinkage: shrink the covariance (optimal linear shrinkage, arXiv 1308.2608); needed where n_samples < d_model.
+        shrinkage: shrink the covariance (optimal linear shrinkage, arXiv 1308.2608); needed where n_samples < d_model,
+            where held-out samples would be moved several times as far without it.
 
     Attributes:
         removed_, read_: (d_model,) float64, `removed_ @ read_ == 1`; `removed_` points to `classes_[1]`.
