@@ -28,7 +28,7 @@ class LeaceEraser(DirectionMixin, OneToOneFeatureMixin, TransformerMixin, BaseEs
 
     Args:
         shrinkage: shrink the covariance (optimal linear shrinkage, arXiv 1308.2608); needed where n_samples < d_model,
-            where held-out samples would be moved several times as far without it.
+            where held-out samples are moved further without it.
 
     Attributes:
         removed_, read_: (d_model,) float64, `removed_ @ read_ == 1`; `removed_` points to `classes_[1]`.

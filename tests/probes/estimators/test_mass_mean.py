@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 import tracemalloc
 from typing import Any
 
@@ -90,12 +89,10 @@ def test_many_features_build_no_matrix_of_them() -> None:
     X, y = rng.standard_normal((40, 20_000)), np.arange(40) % 2 == 0
     X[y] += 0.1
     tracemalloc.start()
-    began = time.perf_counter()
     MassMean().fit(X, y)
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert peak < 12 * X.nbytes  # one 20,000 × 20,000 matrix is 500 times X
-    assert time.perf_counter() - began < 20
 
 
 @pytest.mark.parametrize("given", [-0.1, 1.5, "lw", None, [0.1]])
