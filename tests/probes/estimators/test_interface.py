@@ -85,6 +85,7 @@ def test_a_planted_difference_is_read_in_new_samples_and_shuffled_labels_are_not
     fitted = clone(estimator).fit(X, y)
     assert roc_auc_score(truth, fitted.decision_function(fresh)) > 0.95
     assert (fitted.predict(fresh) == truth).mean() > 0.9
+    assert np.array_equal(fitted.predict(fresh), fitted.decision_function(fresh) > 0)
     rng = np.random.default_rng(3)
     shuffled = [clone(estimator).fit(X, rng.permutation(y)).decision_function(fresh) for _ in range(15)]
     assert abs(np.mean([roc_auc_score(truth, score) for score in shuffled]) - 0.5) < 0.25
