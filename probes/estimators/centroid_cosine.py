@@ -1,0 +1,88 @@
+"""The centroid-cosine probe over one or several layers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Self
+
+import numpy as np
+from jaxtyping import Float
+from numpy.typing import ArrayLike
+from sklearn.utils.validation import check_is_fitted
+
+from probes.direction import Direction, Locus
+from probes.estimators.labelled import fit_labelled, read_samples
+from probes.estimators.linear import BinaryProbe
+
+
+class CentroidCosine(BinaryProbe):
+    """Which class's centroid a sample points to, on average over layers (Latent Guard, arXiv 2507.11878).
+
+    The score is `mean over layers l of cos(h_l, positive centroid_l) - cos(h_l, negative centroid_l)`, in [-2, 2]; a
+    layer in which a sample is zero adds 0. Not linear: the length of a sample does not count.
+
+    Args:
+        n_layers: X is (n_samples, n_layers * d_model), features laid layer after layer.
+
+    Attributes:
+        class_means_: the centroids, (2, n_layers * d_model) float64.
+        classes_, class_count_: (2,).
+    """
+
+    def __init__(self, n_layers: int = 1) -> None:
+        self.n_layers = n_layers
+
+    def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
+        """Fit on X (n_samples, n_layers * d_model) and y (n_samples,) of two labels; the greater one is positive.
+
+        Raises:
+            ValueError: NaN or inf, one class only, constant samples, equal class means, centroids that point the same
+                way in every layer, or features that cannot be laid out in `n_layers`.
+        """
+        fit_labelled(self, X, y)
+        n_features = self.class_means_.shape[1]
+        if self.n_layers < 1 or n_features % self.n_layers:
+            raise ValueError(f"X must have n_layers * d_model features, got n_features={n_features} "
+                             f"with n_layers={self.n_layers}")  # fmt: skip
+        if n_features == self.n_layers:
+            raise ValueError(f"a cosine needs at least two features per layer, got n_features={n_features} "
+                             f"with n_layers={self.n_layers}")  # fmt: skip
+        if not self._toward().any():
+            raise ValueError("CentroidCosine needs centroids that point different ways; "
+                             "the class means differ in length only")  # fmt: skip
+        return self
+
+    def decision_function(self, X: ArrayLike) -> Float[np.ndarray, " n_samples"]:
+        """Score (n_samples, n_layers * d_model); positive for `classes_[1]`."""
+        check_is_fitted(self)
+        cosines = np.einsum("nld,ld->nl", _units(self._layers(read_samples(self, X))), self._toward())
+        return cosines.mean(axis=1)
+
+    def direction(self, name: str, locus: Locus, provenance: Mapping[str, Any] | None = None) -> Direction:
+        """Return the unit vector between the two centroids' unit vectors; only where there is one layer.
+
+        Raises:
+            ValueError: the probe reads several layers.
+        """
+        if self.n_layers != 1:
+            raise ValueError(f"a direction belongs to one layer; this CentroidCosine reads n_layers={self.n_layers}")
+        return super().direction(name, locus, provenance)
+
+    def _toward(self) -> Float[np.ndarray, "n_layers d_model"]:
+        """Return the positive centroids' unit vectors minus the negative ones', rounding left out."""
+        negative, positive = (_units(layers) for layers in self._layers(self.class_means_))
+        difference = positive - negative
+        difference[np.linalg.norm(difference, axis=1) < 1e-12] = 0
+        return difference
+
+    def _layers(self, X: np.ndarray) -> Float[np.ndarray, "n_samples n_layers d_model"]:
+        return X.reshape(len(X), self.n_layers, -1)
+
+    def _axis(self) -> Float[np.ndarray, " d_model"]:
+        return self._toward()[0]
+
+
+def _units(X: Float[np.ndarray, "*rows d_model"]) -> Float[np.ndarray, "*rows d_model"]:
+    """Scale to unit norm along the last axis; what is zero stays zero."""
+    norm = np.linalg.norm(X, axis=-1, keepdims=True)
+    return np.divide(X, norm, out=np.zeros_like(X), where=norm > 0)

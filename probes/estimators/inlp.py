@@ -1,0 +1,125 @@
+"""Iterative nullspace projection: a subspace that linear probes read, projected out or flipped."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Self
+
+import numpy as np
+from jaxtyping import Float
+from numpy.typing import ArrayLike
+from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
+from sklearn.utils import Tags
+from sklearn.utils.class_weight import compute_sample_weight
+from sklearn.utils.validation import check_is_fitted
+
+from probes.direction import Direction, Locus
+from probes.estimators.labelled import fit_labelled, read_samples, same_mean
+from probes.estimators.linear import DirectionMixin
+from probes.estimators.logistic import ClassWeight, fit_standardised
+from probes.means import difference_in_means
+
+
+class Inlp(DirectionMixin, OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
+    """Fit a logistic probe, project its direction out, and again (Ravfogel et al. 2020, arXiv 2004.07667).
+
+    Each probe decides by the signed distance `directions_[i] @ x - thresholds_[i]`: the directions are orthonormal, so
+    what the i-th probe reads from projected samples is what its direction reads from samples as they came.
+
+    Args:
+        n_directions: how many; fewer are kept where the classes' means are equal before (`len(directions_)`).
+        C, class_weight: of each `LogisticProbe`.
+
+    Attributes:
+        directions_: (k, d_model) float64, orthonormal, the strongest reading first, each towards `classes_[1]`.
+        thresholds_: (k,) where each probe decides, along its direction.
+        classes_, class_count_, class_means_: (2,), (2,), (2, d_model).
+    """
+
+    def __init__(self, n_directions: int = 4, C: float = 1.0, class_weight: ClassWeight = "balanced") -> None:
+        self.n_directions = n_directions
+        self.C = C
+        self.class_weight = class_weight
+
+    def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
+        """Fit on X (n_samples, d_model) and y (n_samples,) of two labels; the greater one is positive.
+
+        Raises:
+            ValueError: NaN or inf, one class only, constant samples, equal class means, n_directions below 1.
+        """
+        if self.n_directions < 1:
+            raise ValueError(f"n_directions must be at least 1, got {self.n_directions}")
+        data = fit_labelled(self, X, y)
+        sample_weight = compute_sample_weight(self.class_weight, self.classes_[data.positive.astype(int)])
+        directions, thresholds = np.empty((0, data.X.shape[1])), []
+        rounding = 1e-10 * np.abs(data.X).max(axis=0)
+        left = data.X.copy()
+        while len(directions) < self.n_directions and not same_mean(left, difference_in_means(left, data.positive)):
+            weight, bias = fit_standardised(left, data.positive, self.C, sample_weight)
+            weight = _without(_without(weight, directions), directions)  # twice is enough (Kahan)
+            direction = weight / np.linalg.norm(weight)
+            thresholds.append(direction @ data.centre - bias / np.linalg.norm(weight))
+            directions = np.vstack([directions, direction])
+            left = _without(data.X, directions)
+            left[:, np.abs(left).max(axis=0) <= rounding] = 0  # else it would be scaled up to unit variance
+        self.directions_, self.thresholds_ = directions, np.array(thresholds)
+        return self
+
+    def transform(self, X: ArrayLike) -> Float[np.ndarray, "n_samples d_model"]:
+        """Project the directions out of (n_samples, d_model), to zero; float32 stays float32."""
+        check_is_fitted(self)
+        X = read_samples(self, X, keep_float32=True)
+        return _without(X.astype(np.float64), self.directions_).astype(X.dtype)
+
+    def distances(self, X: ArrayLike) -> Float[np.ndarray, "n_samples k"]:
+        """Return each sample's signed distance to each probe's boundary; positive for `classes_[1]`."""
+        check_is_fitted(self)
+        return read_samples(self, X) @ self.directions_.T - self.thresholds_
+
+    def counterfactual(
+        self, X: ArrayLike, alpha: float = 1.0, towards: Any = None
+    ) -> Float[np.ndarray, "n_samples d_model"]:
+        """Move (n_samples, d_model) across every probe's boundary, to alpha times their distance; the rest stays.
+
+        Without `towards`, each sample changes sides (the counterfactual flip of arXiv 2606.13720): distances become
+        -alpha times what they were, so alpha = 1 mirrors and alpha = 0 leaves samples on the boundaries. With a label
+        of `classes_`, all go to that side of all boundaries (AlterRep, Ravfogel et al. 2021, arXiv 2105.06965).
+
+        Raises:
+            ValueError: a negative alpha, or `towards` is no label.
+        """
+        if alpha < 0:
+            raise ValueError(f"alpha must not be negative (that would not change sides), got {alpha}")
+        distance = self.distances(X)
+        X = read_samples(self, X, keep_float32=True)
+        wanted = -alpha * distance if towards is None else alpha * np.abs(distance) * self._side(towards)
+        return (X + (wanted - distance) @ self.directions_).astype(X.dtype)
+
+    def direction(
+        self, name: str, locus: Locus, provenance: Mapping[str, Any] | None = None, *, index: int = 0
+    ) -> Direction:
+        """Return one of `directions_`, the first unless `index` says otherwise."""
+        check_is_fitted(self)
+        return self._direction_along(self.directions_[index], name, locus, provenance, index=index)
+
+    def _side(self, label: Any) -> int:
+        sides = dict(zip(self.classes_.tolist(), (-1, 1), strict=True))
+        if label not in sides:
+            raise ValueError(f"towards must be one of {', '.join(map(repr, sides))}, got {label!r}")
+        return sides[label]
+
+    def _axis(self) -> Float[np.ndarray, " d_model"]:
+        return self.directions_[0]
+
+    def _learned(self) -> dict[str, Any]:
+        return {"n_found": len(self.directions_)}
+
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()
+        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
+        return tags
+
+
+def _without(X: np.ndarray, directions: Float[np.ndarray, "k d_model"]) -> np.ndarray:
+    """Project orthonormal directions out of (..., d_model)."""
+    return X - (X @ directions.T) @ directions

@@ -1,0 +1,95 @@
+"""LEACE: the least change that leaves no linear information about a label."""
+
+from __future__ import annotations
+
+from typing import Any, Self
+
+import numpy as np
+from jaxtyping import Float
+from numpy.typing import ArrayLike
+from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
+from sklearn.utils import Tags
+from sklearn.utils.validation import check_is_fitted
+
+from probes.estimators.labelled import Labelled, fit_labelled, read_samples
+from probes.estimators.linear import DirectionMixin
+
+
+class LeaceEraser(DirectionMixin, OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
+    """Least-squares concept erasure of two classes, by the package concept-erasure (Belrose et al., arXiv 2306.03819).
+
+    `x - removed_ (read_ @ (x - mean_))`: on the training samples both classes then have the same mean, so that no
+    linear probe fitted there beats chance, and no other affine map that does this moves samples less. Of held-out
+    samples it is only an estimate. With fewer samples than features, probes fitted on the same samples before no
+    longer read the label in held-out erased ones, but a probe fitted on many new erased samples may: check there.
+
+    `direction` is what is removed, which is parallel to the difference of the class means; what is read is `read_`.
+    The fit takes O(d_model^3).
+
+    Args:
+        shrinkage: shrink the covariance (optimal linear shrinkage, arXiv 1308.2608); needed where n_samples < d_model,
+            where held-out samples are moved further without it.
+
+    Attributes:
+        removed_, read_: (d_model,) float64, `removed_ @ read_ == 1`; `removed_` points to `classes_[1]`.
+        mean_: of all training samples, (d_model,); a sample there is left alone.
+        shrinkage_: the weight of the multiple of the identity, as chosen from the data.
+        classes_, class_count_, class_means_: (2,), (2,), (2, d_model).
+    """
+
+    def __init__(self, shrinkage: bool = True) -> None:
+        self.shrinkage = shrinkage
+
+    def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
+        """Fit on X (n_samples, d_model) and y (n_samples,) of two labels; the greater one is positive.
+
+        Raises:
+            ValueError: NaN or inf, one class only, constant samples, equal class means.
+        """
+        data = fit_labelled(self, X, y)
+        self.mean_ = data.centre
+        self.removed_, self.read_, self.shrinkage_ = _leace(data, self.shrinkage)
+        return self
+
+    def transform(self, X: ArrayLike) -> Float[np.ndarray, "n_samples d_model"]:
+        """Erase from (n_samples, d_model); float32 stays float32."""
+        check_is_fitted(self)
+        X = read_samples(self, X, keep_float32=True)
+        read = (X - self.mean_) @ self.read_
+        return (X - read[:, None] * self.removed_).astype(X.dtype)
+
+    def _axis(self) -> Float[np.ndarray, " d_model"]:
+        return self.removed_
+
+    def _learned(self) -> dict[str, Any]:
+        return {"shrinkage": self.shrinkage_}
+
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()
+        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
+        return tags
+
+
+def _leace(data: Labelled, shrinkage: bool) -> tuple[np.ndarray, np.ndarray, float]:
+    """Return what is removed, what is read, and the shrinkage used.
+
+    The label enters with unit variance and the package's threshold is lowered: it compares a correlation, and below
+    its default of 0.01 (a weak concept, a rare class) it would leave all of it, without a word.
+    """
+    import torch
+    from concept_erasure import LeaceFitter
+
+    label = data.positive - data.positive.mean()
+    X, z = torch.from_numpy(data.X), torch.from_numpy(label / label.std())
+    fitter = LeaceFitter.fit(X, z, shrinkage=shrinkage, svd_tol=1e-12)
+    left, right = fitter.eraser.proj_left[:, 0].numpy(), fitter.eraser.proj_right[0].numpy()
+    sign = np.sign(left @ data.theta)
+    return sign * left, sign * right, _shrinkage_used(fitter) if shrinkage else 0.0
+
+
+def _shrinkage_used(fitter: Any) -> float:
+    """Return the a of (1 - a) S + a (tr S / d) I; the package does not tell."""
+    S, shrunk = (fitter.sigma_xx_ / fitter.n).clone(), fitter.sigma_xx
+    for matrix in (S, shrunk):
+        matrix.diagonal().sub_(matrix.diagonal().mean())
+    return 1 - float((S * shrunk).sum() / (S * S).sum()) if S.any() else 1.0

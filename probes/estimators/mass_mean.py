@@ -1,0 +1,68 @@
+"""The mass-mean probe."""
+
+from __future__ import annotations
+
+from numbers import Real
+from typing import Any, Literal, Self
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from probes.estimators.covariance import ShrunkCovariance, ledoit_wolf, oas
+from probes.estimators.labelled import fit_labelled
+from probes.estimators.linear import LinearBinaryProbe
+
+
+class MassMean(LinearBinaryProbe):
+    """The class means' difference, seen through the covariance within classes (Marks & Tegmark, arXiv 2310.06824).
+
+    The score is `(x - midpoint) @ inverse(S_w) @ theta`, theta the difference of the class means and S_w the pooled
+    covariance within the classes, shrunk towards a multiple of the identity. `direction` is what reads the classes,
+    inverse(S_w) theta normalised; what writes them is `theta_`. With fewer samples than features nothing of size
+    d_model × d_model is built.
+
+    Args:
+        shrinkage: "ledoit_wolf", "oas", or a number from 0 (none) to 1 (the plain difference in means).
+
+    Attributes:
+        theta_: mean of `classes_[1]` minus mean of `classes_[0]`, (d_model,) float64, not normalised.
+        shrinkage_: what was used.
+        coef_, intercept_: of the score, (1, d_model) and (1,).
+        classes_, class_count_, class_means_: (2,), (2,), (2, d_model).
+    """
+
+    def __init__(self, shrinkage: Literal["ledoit_wolf", "oas"] | float = "ledoit_wolf") -> None:
+        self.shrinkage = shrinkage
+
+    def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
+        """Fit on X (n_samples, d_model) and y (n_samples,) of two labels; the greater one is positive.
+
+        Raises:
+            ValueError: NaN or inf, one class only, constant samples, equal class means, no variation within classes,
+                an unknown shrinkage, or too little of it for so few samples.
+        """
+        data = fit_labelled(self, X, y)
+        self.theta_ = data.theta
+        n_negative, n_positive = self.class_count_
+        share = np.where(data.positive, n_negative, -n_positive) / len(data.positive)  # of theta, from the centre
+        within = data.X - share[:, None] * data.theta
+        if np.square(within).sum() <= np.square(len(within) * np.finfo(np.float64).eps * data.X).sum():
+            raise ValueError("MassMean needs variation within classes; every sample is its class's mean. "
+                             "DifferenceInMeans does without")  # fmt: skip
+        self.shrinkage_ = self._choose(within)
+        weight = ShrunkCovariance(within, self.shrinkage_).solve(data.theta)
+        self._set_weight(weight, float(self.class_means_.mean(axis=0) @ weight))
+        return self
+
+    def _choose(self, within: np.ndarray) -> float:
+        match self.shrinkage:
+            case "ledoit_wolf":
+                return ledoit_wolf(within)
+            case "oas":
+                return oas(within)
+            case Real() if 0 <= self.shrinkage <= 1:
+                return float(self.shrinkage)
+        raise ValueError(f"shrinkage must be 'ledoit_wolf', 'oas' or a number in [0, 1], got {self.shrinkage!r}")
+
+    def _learned(self) -> dict[str, Any]:
+        return {"shrinkage": self.shrinkage_}

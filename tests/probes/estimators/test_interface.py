@@ -1,0 +1,220 @@
+"""Every estimator passes scikit-learn's own checks, takes any two labels, and says plainly what it cannot take."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import numpy as np
+import pytest
+from sklearn.base import BaseEstimator, clone
+from sklearn.exceptions import NotFittedError
+from sklearn.metrics import roc_auc_score
+from sklearn.model_selection import GridSearchCV, cross_val_score
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.utils.estimator_checks import check_estimator, parametrize_with_checks
+
+from probes.direction import Direction, Locus
+from probes.estimators import CentroidCosine, DifferenceInMeans, Inlp, LeaceEraser, LogisticProbe, MassMean
+from probes.estimators.linear import BinaryProbe
+
+LOCUS = Locus("resid_post", 3, "post_last")
+PROBES = [DifferenceInMeans(), MassMean(), MassMean("oas"), MassMean(0.3), LogisticProbe(), CentroidCosine()]
+ALL = [*PROBES, LeaceEraser(), Inlp()]
+NAMES = [repr(estimator) for estimator in ALL]
+each = pytest.mark.parametrize("estimator", ALL, ids=NAMES)
+each_probe = pytest.mark.parametrize("estimator", PROBES, ids=NAMES[: len(PROBES)])
+
+
+def _expected_to_fail(estimator: BaseEstimator) -> dict[str, str]:
+    if isinstance(estimator, CentroidCosine):
+        return {"check_classifier_data_not_an_array": "its class means, (1, 1) and (4/3, 4/3), point the same way"}
+    return {}
+
+
+@parametrize_with_checks(
+    [*ALL, LogisticProbe(class_weight=None), LeaceEraser(shrinkage=False)],
+    expected_failed_checks=_expected_to_fail,
+)
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.SkipTestWarning")
+def test_scikit_learns_own_checks(estimator: BaseEstimator, check: Any) -> None:
+    check(estimator)
+
+
+class _Careless(DifferenceInMeans):
+    """The control: it edits what it is given, and takes NaN."""
+
+    def __init__(self, scale: float = 1.0) -> None:
+        self.scale = scale
+        self.coef_ = None
+
+    def fit(self, X: Any, y: Any) -> _Careless:
+        return super().fit(np.nan_to_num(X), y)
+
+
+def test_the_checks_would_find_a_careless_estimator() -> None:
+    results = check_estimator(_Careless(), on_fail=None, on_skip=None)
+    failed = {result["check_name"] for result in results if result["status"] == "failed"}
+    assert {"check_no_attributes_set_in_init", "check_estimators_nan_inf"} <= failed
+
+
+# -- labels ------------------------------------------------------------------------------------------------------------
+
+
+@each
+@pytest.mark.parametrize("labels", [("benign", "harmful"), (0, 1), (-1, 1), (0.0, 1.0), (np.str_("a"), np.str_("b"))])
+def test_any_two_labels_mean_the_same_and_the_greater_is_positive(estimator: Any, labels: tuple, plant: Any) -> None:
+    X, y = plant(12, gap=4.0).draw(80, seed=1)
+    plain, named = clone(estimator).fit(X, y), clone(estimator).fit(X, np.array(labels)[y.astype(int)])
+    assert named.classes_.tolist() == list(labels)
+    assert plain.classes_.tolist() == [False, True]
+    before, after = plain.direction("r", LOCUS), named.direction("r", LOCUS)
+    assert np.array_equal(before.vector, after.vector)
+    assert after.provenance["positive_class"] == labels[1]
+    if isinstance(estimator, BinaryProbe):
+        assert np.array_equal(plain.decision_function(X), named.decision_function(X))
+        assert set(named.predict(X)) == set(labels)
+
+
+@each_probe
+def test_a_planted_difference_is_read_in_new_samples_and_shuffled_labels_are_not(estimator: Any, plant: Any) -> None:
+    planted = plant(20, gap=4.0)
+    X, y = planted.draw(200, seed=1)
+    fresh, truth = planted.draw(400, seed=2)
+    fitted = clone(estimator).fit(X, y)
+    assert roc_auc_score(truth, fitted.decision_function(fresh)) > 0.95
+    assert (fitted.predict(fresh) == truth).mean() > 0.9
+    assert np.array_equal(fitted.predict(fresh), fitted.decision_function(fresh) > 0)
+    rng = np.random.default_rng(3)
+    shuffled = [clone(estimator).fit(X, rng.permutation(y)).decision_function(fresh) for _ in range(15)]
+    assert abs(np.mean([roc_auc_score(truth, score) for score in shuffled]) - 0.5) < 0.25
+    inverted = clone(estimator).fit(X, ~y).decision_function(fresh)
+    assert inverted == pytest.approx(-fitted.decision_function(fresh), abs=1e-6)
+
+
+def test_they_compose_with_scikit_learn(plant: Any) -> None:
+    X, y = plant(12, gap=3.0).draw(90, seed=1)
+    assert cross_val_score(make_pipeline(StandardScaler(), MassMean()), X, y).mean() > 0.8
+    search = GridSearchCV(LogisticProbe(), {"C": [1e-3, 1.0]}, scoring="roc_auc").fit(X, y)
+    assert search.best_score_ > 0.85
+    erase = make_pipeline(LeaceEraser(), StandardScaler()).set_output(transform="pandas").fit(X, y)
+    assert erase.transform(X).columns.tolist() == [f"x{i}" for i in range(12)]
+
+
+# -- accuracy ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("estimator", [e for e in ALL if not isinstance(e, CentroidCosine)], ids=lambda e: repr(e))
+def test_float32_under_a_large_common_offset_is_centred_in_float64(estimator: Any, plant: Any) -> None:
+    """Multiples of 1/16 stay exact in float32 at an offset of 2^16, so nothing may change."""
+    X, y = plant(10, gap=3.0).draw(100, seed=1)
+    X = (np.round(X * 16) / 16).astype(np.float32)
+    moved = X + np.float32(2**16)
+    assert np.array_equal(moved.astype(np.float64) - 2**16, X)  # nothing lost before we begin
+    plain, offset = clone(estimator).fit(X, y), clone(estimator).fit(moved, y)
+    np.testing.assert_allclose(offset.direction("r", LOCUS).vector, plain.direction("r", LOCUS).vector, atol=1e-6)
+    if isinstance(estimator, BinaryProbe):
+        np.testing.assert_allclose(offset.decision_function(moved), plain.decision_function(X), atol=1e-6)
+
+
+def test_the_control_float32_arithmetic_does_lose_it(plant: Any) -> None:
+    X, y = plant(10, gap=3.0).draw(100, seed=1)
+    X = (np.round(X * 16) / 16).astype(np.float32)
+    moved = X + np.float32(2**16)
+    weight = DifferenceInMeans().fit(X, y).coef_[0].astype(np.float32)
+    score = moved @ weight - np.float32((moved @ weight).mean())
+    exact = X @ weight - (X @ weight).mean()
+    assert np.abs(score - exact).max() > 1e-3
+
+
+@each
+def test_what_is_given_is_left_alone(estimator: Any, plant: Any) -> None:
+    X, y = plant(8, gap=3.0).draw(60, seed=1)
+    kept_X, kept_y = X.copy(), y.copy()
+    fitted = clone(estimator).fit(X, y)
+    if hasattr(fitted, "transform"):
+        fitted.transform(X)
+    assert np.array_equal(X, kept_X)
+    assert np.array_equal(y, kept_y)
+
+
+# -- directions --------------------------------------------------------------------------------------------------------
+
+
+@each
+def test_a_direction_has_unit_norm_the_training_means_and_its_provenance(estimator: Any, plant: Any) -> None:
+    X, y = plant(16, gap=4.0, offset=2.0).draw(101, seed=1, share=0.3)
+    fitted = clone(estimator).fit(X, y)
+    direction = fitted.direction("normative_read", LOCUS, {"model": "two-knobs"})
+    assert isinstance(direction, Direction)
+    assert np.linalg.norm(direction.vector.astype(np.float64)) == pytest.approx(1, abs=1e-6)
+    along = direction.project(X)
+    assert direction.mean_positive == pytest.approx(along[y].mean(), abs=1e-9)
+    assert direction.mean_negative == pytest.approx(along[~y].mean(), abs=1e-9)
+    assert direction.mean_positive > direction.mean_negative
+    record = json.loads(json.dumps(direction.provenance))
+    assert (record["estimator"], record["parameters"]) == (type(estimator).__name__, estimator.get_params())
+    assert (record["n_positive"], record["n_negative"], record["positive_class"]) == (30, 71, True)
+    assert record["model"] == "two-knobs"
+    if hasattr(fitted, "shrinkage_"):
+        assert record["shrinkage"] == fitted.shrinkage_
+
+
+@each
+def test_nothing_is_given_before_it_is_fitted(estimator: Any) -> None:
+    with pytest.raises(NotFittedError):
+        clone(estimator).direction("r", LOCUS)
+
+
+# -- at the door -------------------------------------------------------------------------------------------------------
+
+
+@each
+@pytest.mark.parametrize(
+    ("y", "said"),
+    [
+        (["harmful"] * 6, r"needs two classes, got one class only: 'harmful' \(6 samples\)$"),
+        ([True] * 6, r"one class only: True \(6 samples\)$"),
+        (
+            ["a", "b", "b", "c", "c", "c"],
+            r"Only binary classification is supported.*'a' \(1 sample\), 'b' \(2 samples\), ",
+        ),
+    ],
+)
+def test_not_two_classes_is_one_plain_line(estimator: Any, y: list, said: str) -> None:
+    with pytest.raises(ValueError, match=said) as error:
+        clone(estimator).fit(np.random.default_rng(0).standard_normal((6, 4)), y)
+    assert "\n" not in str(error.value)
+
+
+@each
+@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
+def test_rows_that_are_not_finite_are_named_in_fit_and_after(estimator: Any, bad: float, plant: Any) -> None:
+    X, y = plant(5, gap=4.0).draw(40, seed=1)
+    fitted = clone(estimator).fit(X, y)
+    spoiled = X.copy()
+    spoiled[[3, 17], 2] = bad
+    with pytest.raises(ValueError, match=r"X has NaN or inf in 2 of 40 rows, at index 3, 17$"):
+        clone(estimator).fit(spoiled, y)
+    with pytest.raises(ValueError, match=r"in 2 of 40 rows, at index 3, 17$"):
+        (fitted.predict if hasattr(fitted, "predict") else fitted.transform)(spoiled)
+    spoiled[:] = bad
+    with pytest.raises(ValueError, match=r"in 40 of 40 rows, at index 0, 1, 2, 3, 4, …$"):
+        clone(estimator).fit(spoiled, y)
+
+
+@each
+@pytest.mark.parametrize("offset", [0.0, 0.1, 1e6 / 3])
+def test_constant_samples_and_equal_means_are_told_not_fitted_to_rounding(estimator: Any, offset: float) -> None:
+    rng = np.random.default_rng(0)
+    half = rng.standard_normal((30, 4))
+    y = np.arange(60) < 30
+    with pytest.raises(ValueError, match="needs samples that differ; all 60 rows of X are the same"):
+        clone(estimator).fit(np.full((60, 4), offset), y)
+    same = np.concatenate([half, rng.permutation(half)]) + offset
+    with pytest.raises(
+        ValueError, match=r"differ in their mean; False \(30 samples\) and True \(30 samples\) have the same"
+    ):
+        clone(estimator).fit(same, y)
+    clone(estimator).fit(same + 1e-6 * np.outer(y, np.arange(1, 5)) + 1, y)  # the control: a small difference is one

@@ -1,0 +1,158 @@
+"""LEACE's theorems on the training samples; what is left of them on held-out ones where there are few."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from concept_erasure import LeaceFitter
+from concept_erasure.shrinkage import optimal_linear_shrinkage
+from sklearn.linear_model import LogisticRegression
+from sklearn.metrics import roc_auc_score
+
+from probes.direction import Locus
+from probes.estimators import DifferenceInMeans, LeaceEraser, LogisticProbe
+from probes.geometry import cosine
+
+SHAPES = [(200, 30), (40, 120)]  # more samples than features, and fewer
+
+
+def _gap(X: np.ndarray, y: np.ndarray) -> float:
+    return float(np.linalg.norm(X[y].mean(axis=0) - X[~y].mean(axis=0)))
+
+
+def _change(before: np.ndarray, after: np.ndarray) -> float:
+    return float(np.square(after - before).sum() / np.square(before - before.mean(axis=0)).sum())
+
+
+@pytest.mark.parametrize(("n", "d"), SHAPES)
+@pytest.mark.parametrize("share", [0.5, 0.1])
+def test_class_means_become_equal_so_that_no_linear_probe_beats_chance(
+    n: int, d: int, share: float, plant: Any
+) -> None:
+    X, y = plant(d, gap=4.0, steepness=5.0, offset=3.0).draw(n, seed=1, share=share)
+    assert roc_auc_score(y, LogisticProbe().fit(X, y).decision_function(X)) > 0.95  # the control: it can be read before
+    erased = LeaceEraser().fit_transform(X, y)
+    assert _gap(X, y) > 1
+    assert _gap(erased, y) < 1e-9
+    probe = LogisticRegression(C=1e3, class_weight="balanced", tol=1e-10).fit(erased - erased.mean(axis=0), y)
+    assert np.abs(probe.coef_).max() < 1e-6
+    with pytest.raises(ValueError, match="have the same mean"):
+        LogisticProbe().fit(erased, y)
+
+
+@pytest.mark.parametrize(("n", "d"), SHAPES)
+def test_erasing_twice_is_erasing_once_and_the_mean_stays(n: int, d: int, plant: Any) -> None:
+    planted = plant(d, gap=4.0, steepness=5.0, offset=3.0)
+    X, y = planted.draw(n, seed=1)
+    eraser = LeaceEraser().fit(X, y)
+    for samples in (X, planted.draw(50, seed=2)[0]):
+        once = eraser.transform(samples)
+        np.testing.assert_allclose(eraser.transform(once), once, atol=1e-10)
+        assert np.abs(once - samples).max() > 0.1
+    np.testing.assert_allclose(eraser.transform(X).mean(axis=0), X.mean(axis=0), atol=1e-10)
+
+
+@pytest.mark.parametrize(("n", "d"), SHAPES)
+@pytest.mark.parametrize("shrinkage", [True, False])
+def test_what_is_removed_has_rank_one_along_the_difference_in_means(
+    n: int, d: int, shrinkage: bool, plant: Any
+) -> None:
+    X, y = plant(d, gap=4.0, steepness=5.0).draw(n, seed=1)
+    eraser = LeaceEraser(shrinkage).fit(X, y)
+    assert np.linalg.matrix_rank(X - eraser.transform(X), tol=1e-8) == 1
+    assert eraser.removed_ @ eraser.read_ == pytest.approx(1.0, abs=1e-10)
+    direction = eraser.direction("removed", Locus("resid_post", 1, "post_last"))
+    assert cosine(direction.vector, DifferenceInMeans().fit(X, y).theta_) == pytest.approx(1.0, abs=1e-6)
+    assert abs(cosine(eraser.read_, eraser.removed_)) < 0.98  # what is read is something else
+    assert direction.provenance["shrinkage"] == eraser.shrinkage_
+
+
+def test_nothing_that_erases_as_much_moves_the_samples_less(plant: Any) -> None:
+    X, y = plant(20, gap=3.0, steepness=100.0).draw(500, seed=1)
+    least = _change(X, LeaceEraser(shrinkage=False).fit_transform(X, y))
+    theta = DifferenceInMeans().fit(X, y).coef_[0]
+    centred = X - X.mean(axis=0)
+    rng = np.random.default_rng(0)
+    orthogonal = X - np.outer(centred @ theta, theta)
+    assert least < 0.97 * _change(X, orthogonal)
+    eraser = LeaceEraser(shrinkage=False).fit(X, y)
+    for _ in range(20):  # any read vector with read @ theta = 1 erases; LEACE's is the best of them
+        read = eraser.read_ + 0.02 * rng.standard_normal(20)
+        removed = DifferenceInMeans().fit(X, y).theta_
+        other = X - np.outer(centred @ read, removed) / (read @ removed)
+        assert _gap(other, y) < 1e-9
+        assert _change(X, other) > least
+
+
+def test_it_is_the_packages_eraser_with_the_shrinkage_it_chose(plant: Any) -> None:
+    X, y = plant(30, gap=4.0, steepness=5.0).draw(200, seed=1)
+    package = LeaceFitter.fit(torch.tensor(X), torch.tensor(y.astype(float))).eraser
+    eraser = LeaceEraser().fit(X, y)
+    np.testing.assert_allclose(eraser.transform(X), package(torch.tensor(X)).numpy(), atol=1e-9)
+    S = np.cov(X.T, bias=True)
+    shrunk = optimal_linear_shrinkage(torch.tensor(S), 200).numpy()
+    mine = (1 - eraser.shrinkage_) * S + eraser.shrinkage_ * np.trace(S) / 30 * np.eye(30)
+    np.testing.assert_allclose(mine, shrunk, atol=1e-10)
+    assert 0.01 < eraser.shrinkage_ < 0.99
+    assert LeaceEraser(shrinkage=False).fit(X, y).shrinkage_ == 0.0
+
+
+def test_a_weak_concept_of_a_rare_class_is_erased_too(plant: Any) -> None:
+    """The package's own threshold leaves all of it, without a word."""
+    X, y = plant(5, gap=0.05).draw(3000, seed=7, share=0.01)
+    X -= np.outer(y, 0.9 * (X[y].mean(axis=0) - X[~y].mean(axis=0)))
+    package = LeaceFitter.fit(torch.tensor(X), torch.tensor(y.astype(float))).eraser
+    assert _gap(package(torch.tensor(X)).numpy(), y) > 0.9 * _gap(X, y)
+    assert _gap(LeaceEraser().fit_transform(X, y), y) < 1e-9
+
+
+def test_with_many_samples_held_out_ones_are_erased_as_well(plant: Any) -> None:
+    planted = plant(20, gap=3.0, steepness=5.0)
+    eraser = LeaceEraser().fit(*planted.draw(20_000, seed=1))
+    held_out, truth = planted.draw(4000, seed=2)
+    new, labels = planted.draw(4000, seed=3)
+    assert _gap(eraser.transform(held_out), truth) < 0.1 * _gap(held_out, truth)
+    fresh = LogisticProbe(0.01).fit(eraser.transform(new), labels)
+    assert roc_auc_score(truth, fresh.decision_function(eraser.transform(held_out))) == pytest.approx(0.5, abs=0.06)
+    assert roc_auc_score(truth, LogisticProbe(0.01).fit(new, labels).decision_function(held_out)) > 0.95
+
+
+def test_with_few_samples_held_out_ones_hide_it_from_earlier_probes_only(plant: Any) -> None:
+    noise = plant(300, gap=1.0, steepness=1000.0)
+    shift = np.random.default_rng(4).standard_normal(300) @ noise.root  # the label lies where the stream varies
+    planted = replace(noise, shift=0.8 * shift / np.linalg.norm(shift))
+    X, y = planted.draw(240, seed=1)
+    held_out, truth = planted.draw(1000, seed=2)
+    new, labels = planted.draw(1000, seed=3)
+    shrunk, plain = LeaceEraser().fit(X, y), LeaceEraser(shrinkage=False).fit(X, y)
+    erased = shrunk.transform(held_out)
+    earlier = LogisticProbe(0.01).fit(X, y)
+    assert roc_auc_score(truth, earlier.decision_function(held_out)) > 0.7
+    assert roc_auc_score(truth, earlier.decision_function(erased)) < 0.6
+    fresh = LogisticProbe(0.01).fit(shrunk.transform(new), labels)
+    assert roc_auc_score(truth, fresh.decision_function(erased)) > 0.6  # an estimate from few samples is no guarantee
+    assert _change(held_out, erased) < 0.5 * _change(held_out, plain.transform(held_out))  # the control: no shrinkage
+
+
+def test_erasing_one_concept_leaves_another_readable(plant: Any) -> None:
+    X, n = plant(40, gap=4.0, seed=0).draw(400, seed=1)
+    e = np.random.default_rng(5).permutation(n)
+    X = X + np.outer(e - 0.5, plant(40, gap=4.0, seed=9).shift)
+    erased = LeaceEraser().fit_transform(X, n)
+    half = np.arange(400) < 200
+    probe = LogisticProbe(0.01).fit(erased[half], e[half])
+    assert roc_auc_score(e[~half], probe.decision_function(erased[~half])) > 0.95
+    probe = LogisticProbe(0.01).fit(erased[half], n[half])
+    assert roc_auc_score(n[~half], probe.decision_function(erased[~half])) < 0.55
+
+
+def test_float32_stays_float32_and_float16_is_taken(plant: Any) -> None:
+    X, y = plant(10, gap=4.0).draw(80, seed=1)
+    eraser = LeaceEraser().fit(X, y)
+    assert eraser.transform(X.astype(np.float32)).dtype == np.float32
+    assert eraser.transform(X.astype(np.float16)).dtype in (np.float32, np.float64)
+    np.testing.assert_allclose(eraser.transform(X.astype(np.float32)), eraser.transform(X), atol=1e-5)
