@@ -21,6 +21,7 @@ class Fitted:
     X: np.ndarray  # (n_samples, d_model), which the contrast's rows index
     contrast: Contrast
     vector: np.ndarray  # (d_model,)
+    labels: np.ndarray  # (1 + n_permutations, n_train) bool: as given, then permuted
     permuted: np.ndarray  # (n_permutations, d_model): the same fit on permuted labels
     fit: Fit
     seed: int
@@ -28,6 +29,12 @@ class Fitted:
     def samples(self, part: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Return X (float64), y and groups of one part."""
         return samples_of(self.X, self.contrast, part)
+
+    def means(self) -> np.ndarray:
+        """Return the differences in means of the labels as given, then permuted; (1 + n_permutations, d_model)."""
+        if self.fit is difference_in_means:
+            return np.vstack([self.vector, self.permuted])
+        return vectors(self.samples("train")[0], self.labels)
 
 
 def fit_with_null(
@@ -50,10 +57,11 @@ def fit_with_null(
     if y.all() or not y.any():
         raise ValueError(f"contrast {contrast.name!r} needs both classes in its train part; "
                          f"got {int(y.sum())} positive of {len(y)}")  # fmt: skip
-    fitted = vectors(train, np.vstack([y, permuted_labels(contrast, n, seed)]), fit)
+    labels = np.vstack([y, permuted_labels(contrast, n, seed)])
+    fitted = vectors(train, labels, fit)
     if not np.isfinite(fitted).all() or not fitted[0].any():
         raise ValueError(f"the direction of contrast {contrast.name!r} is zero or not finite: do its classes differ?")
-    return Fitted(X, contrast, fitted[0], fitted[1:], fit, seed)
+    return Fitted(X, contrast, fitted[0], labels, fitted[1:], fit, seed)
 
 
 def vectors(X: np.ndarray, ys: np.ndarray, fit: Fit = difference_in_means) -> np.ndarray:

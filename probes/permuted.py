@@ -7,8 +7,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from probes.fitted import Fitted, vectors
+from probes.fitted import Fit, Fitted, vectors
 from probes.labellings import jointly_permuted_roles
+from probes.means import difference_in_means
 
 
 @dataclass(frozen=True)
@@ -71,8 +72,12 @@ def shared_rows(a: Fitted, b: Fitted) -> np.ndarray:
     return np.intersect1d(*(f.contrast.rows[f.contrast.within("train")] for f in (a, b)))
 
 
-def jointly_permuted(a: Fitted, b: Fitted) -> tuple[np.ndarray, np.ndarray] | None:
-    """Fit both contrasts on jointly permuted labels, (n, d_model) each; None where they share no training row."""
+def jointly_permuted(a: Fitted, b: Fitted, *, of_means: bool = False) -> tuple[np.ndarray, np.ndarray] | None:
+    """Fit both contrasts on jointly permuted labels, (n, d_model) each; None where they share no training row.
+
+    Args:
+        of_means: take differences in means, whatever the contrasts were fitted by.
+    """
     if not len(shared_rows(a, b)):
         return None
     inside = [f.contrast.within("train") for f in (a, b)]
@@ -83,10 +88,13 @@ def jointly_permuted(a: Fitted, b: Fitted) -> tuple[np.ndarray, np.ndarray] | No
         role[k, at], groups[at] = np.where(f.contrast.y[i], 2, 1), f.contrast.groups[i]
     drawn = jointly_permuted_roles(role[0] * 3 + role[1], groups, len(a.permuted), a.seed)
     X = a.X[rows].astype(np.float64)
-    X -= X.mean(axis=0)
-    return _fit_roles(X, drawn // 3, a), _fit_roles(X, drawn % 3, b)
+    fits = [difference_in_means if of_means else f.fit for f in (a, b)]
+    return _fit_roles(X, drawn // 3, fits[0]), _fit_roles(X, drawn % 3, fits[1])
 
 
-def _fit_roles(X: np.ndarray, roles: np.ndarray, like: Fitted) -> np.ndarray:
+def _fit_roles(X: np.ndarray, roles: np.ndarray, fit: Fit) -> np.ndarray:
     """Fit one vector a row of roles: 2 positive, 1 negative, 0 absent."""
-    return np.stack([vectors(X[r > 0], (r == 2)[None, r > 0], like.fit)[0] for r in roles])
+    if fit is not difference_in_means:
+        return np.stack([vectors(X[r > 0], (r == 2)[None, r > 0], fit)[0] for r in roles])
+    weights = [side / side.sum(axis=1, keepdims=True) for side in (roles == 2, roles == 1)]
+    return (weights[0] - weights[1]) @ (X - X.mean(axis=0))
