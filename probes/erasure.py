@@ -18,10 +18,11 @@ from probes.nulls import aurocs
 class Eraser:
     """LEACE of one binary label: x -> x - theta (c . x), with c = C^-1 theta / (theta . C^-1 theta).
 
-    That is the least-squares erasure of Belrose et al. (2023, arXiv 2306.03819) in closed form: the covariance of the
-    activations with one label is its difference in means up to scale. C is shrunk as in the concept-erasure package, and
-    factored once for all labellings (that package would decompose (d_model, d_model) for each); its `constrain_cov_trace` is left
-    out, which trades erasure for a smaller trace. The offset that keeps the mean is left out too: no AUROC sees it.
+    That is the least-squares erasure of Belrose et al. (2023, arXiv 2306.03819) in closed form: the covariance of
+    activations with one label is its difference in means up to scale. The covariance C is shrunk as in the
+    concept-erasure package, and factored once for all labellings, where that package decomposes (d_model, d_model) for
+    each. Its `constrain_cov_trace` is left out, which trades erasure for a smaller trace; so is the offset that keeps
+    the mean, which no AUROC sees.
     """
 
     theta: np.ndarray  # (n_erasers, d_model)
@@ -38,9 +39,9 @@ class Erasure:
 
     `after` is of a probe refitted on `read`'s erased training rows; erasing a contrast from itself leaves it exactly
     nothing to fit there, which is the positive control. That says little of new samples: with fewer samples than
-    dimensions the erased direction is an estimate. So `fresh_before` and `fresh_after` are of a probe fitted on `read`'s
-    *validation* rows, which the eraser has not seen (NaN where they lack a class). Where `fresh_after` stays high for a
-    contrast's own erasure, what survives the erasure of another proves little.
+    dimensions the erased direction is an estimate. So `fresh_before` and `fresh_after` are of a probe fitted on the
+    *validation* rows of `read`, which the eraser has not seen (NaN where they lack a class). Where `fresh_after` stays
+    high for a contrast's own erasure, what survives the erasure of another proves little.
 
     `p` counts how many erasers of permuted labels leave as little readable as this one (one-sided).
     """

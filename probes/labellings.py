@@ -16,7 +16,10 @@ def permuted_labels(contrast: Contrast, n: int, seed: int) -> np.ndarray:
     The draw depends on the contrast's name too, so that two contrasts of one shape are permuted independently.
     """
     inside = contrast.within("train")
-    y, rng = np.asarray(contrast.y[inside], dtype=bool), np.random.default_rng([seed, zlib.crc32(contrast.name.encode())])
+    y, rng = (
+        np.asarray(contrast.y[inside], dtype=bool),
+        np.random.default_rng([seed, zlib.crc32(contrast.name.encode())]),
+    )
     _, groups = np.unique(contrast.groups[inside], return_inverse=True)
     return np.stack([permute_labels(y, groups, rng) for _ in range(n)])
 
@@ -27,7 +30,7 @@ def jointly_permuted_roles(roles: np.ndarray, groups: np.ndarray, n: int, seed: 
     Two contrasts that share samples (the same benign prompts as negatives of both) have directions that share noise, so
     their cosine is not zero for labels without information: with equal numbers it is near 0.5. Permuting each
     contrast's labels alone would lose that. So the role of a sample in both (positive, negative or absent) is permuted
-    as one, by the rule of `probes.nulls.permute_labels`: within groups that hold several roles, else among whole groups.
+    as one, by the rule of `probes.nulls.permute_labels`: within groups that hold several, else among whole groups.
 
     Args:
         roles: (n_samples,) int codes.

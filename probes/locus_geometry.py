@@ -95,7 +95,9 @@ def geometry_at(
         raise ValueError(f"contrasts need different names; got {', '.join(names)}")
     used = np.unique(np.concatenate([c.rows for c in contrasts]))
     X = np.asarray(X)[used].astype(np.float64)
-    fits = [fit_with_null(X, replace(c, rows=np.searchsorted(used, c.rows)), fit=fit, n=n, seed=seed) for c in contrasts]
+    fits = [
+        fit_with_null(X, replace(c, rows=np.searchsorted(used, c.rows)), fit=fit, n=n, seed=seed) for c in contrasts
+    ]
     spaces = [reading_subspace(f, k) for f in fits]
     erasers = [fit_erasers(s.of, s.covariance) for s in spaces]
     return LocusGeometry(
@@ -104,7 +106,9 @@ def geometry_at(
         cosines=tuple(compare_directions(a, b) for a, b in itertools.combinations(fits, 2)),
         angles=tuple(compare_reading(a, b) for a, b in itertools.combinations(spaces, 2)),
         transfers=tuple(transfer(a, b) for a, b in itertools.product(fits, fits)),
-        erasures=tuple(cross_erasure(a, b, e) for (a, e), b in itertools.product(zip(fits, erasers, strict=True), fits)),
+        erasures=tuple(
+            cross_erasure(a, b, e) for (a, e), b in itertools.product(zip(fits, erasers, strict=True), fits)
+        ),
     )
 
 

@@ -50,8 +50,8 @@ def noise_free_cosine(a: Fitted, b: Fitted, alpha: float = 0.05) -> tuple[Interv
 def _influences(f: Fitted, names: np.ndarray) -> np.ndarray:
     """Return each group's part in the error of the difference in means, (n_groups, d_model).
 
-    Groups are centred and scaled within their kind (both classes, positive only, negative only), as in the variance of a
-    stratified sample of clusters, so that the sum of squares times G / (G - 1) estimates the trace of the covariance.
+    Groups are centred and scaled within their kind (both classes, positive only, negative only), as for the variance
+    of a stratified sample of clusters, so that the sum of squares times G / (G - 1) estimates the covariance's trace.
     """
     X, y, groups = f.samples("train")
     for side in (y, ~y):

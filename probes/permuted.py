@@ -19,8 +19,9 @@ class PermutedP:
     `p` is the one to read: the larger of `p_a` and `p_b`, so that a small one rules out that *either* label has nothing
     to do with the activations. `p_both` rules out only that neither has: where one direction is real and lies along the
     stream's largest component, any noise leans on it, and `p_both` would be small for a second label that means
-    nothing. Contrasts that share training rows are permuted as one (`probes.labellings`); then `p` is `p_both`, and
-    the others are NaN.
+    nothing. Permuted labels lean on whatever varies most, the contrasts' own axes included, so a strong contrast in few
+    dimensions has a wide null. Contrasts that share training rows are permuted as one (`probes.labellings`); then `p`
+    is `p_both`, and the others are NaN.
     """
 
     p: float

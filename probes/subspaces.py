@@ -78,9 +78,7 @@ def compare_reading(a: Subspace, b: Subspace) -> Angles:
     return Angles(*names, *_angles((a.rows, a.permuted), (b.rows, b.permuted), joint))
 
 
-def compare_subspaces(
-    a: tuple[str, np.ndarray, np.ndarray], b: tuple[str, np.ndarray, np.ndarray]
-) -> Angles:
+def compare_subspaces(a: tuple[str, np.ndarray, np.ndarray], b: tuple[str, np.ndarray, np.ndarray]) -> Angles:
     """Return the principal angles between any two subspaces, a reading and a writing one for instance.
 
     Args:
@@ -102,7 +100,9 @@ def compare_subspaces(
 
 
 def _angles(
-    a: tuple[np.ndarray, np.ndarray], b: tuple[np.ndarray, np.ndarray], joint: tuple[np.ndarray, np.ndarray] | None = None
+    a: tuple[np.ndarray, np.ndarray],
+    b: tuple[np.ndarray, np.ndarray],
+    joint: tuple[np.ndarray, np.ndarray] | None = None,
 ) -> tuple[np.ndarray, PermutedP]:
     return principal_angles(a[0], b[0]), against_permuted(_largest_cosine, a, b, joint)
 
