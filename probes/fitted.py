@@ -105,7 +105,7 @@ def leakage(a: Contrast, b: Contrast, part: str = "test") -> None:
     both = set(a.groups[a.within("train")].tolist()) & set(b.groups[b.within(part)].tolist())
     if both:
         raise ValueError(f"{len(both)} groups are in the train part of {a.name!r} and the {part} part of {b.name!r}, "
-                         f"such as {min(both)!r}; a group belongs to one part in every contrast")  # fmt: skip
+                         f"such as {min(map(str, both))!r}; a group belongs to one part in every contrast")  # fmt: skip
 
 
 def _check(X: np.ndarray, contrast: Contrast, n: int) -> None:

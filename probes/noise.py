@@ -4,7 +4,8 @@ A fitted difference in means is the true one plus noise, and in many dimensions 
 squared length exceeds the true one by the trace of its covariance, and the product of two of them the true product by
 the trace of their cross-covariance (zero unless they share groups). Groups repeat the fit, so both traces can be
 estimated and taken off. This is Spearman's (1904) correction for attenuation, with every pair of groups compared in
-place of one split into halves; as U-statistics the product and both squared lengths are unbiased.
+place of one split into halves. For minimal pairs the product and both squared lengths are unbiased (U-statistics), else
+nearly so; their ratio is consistent.
 """
 
 from __future__ import annotations
