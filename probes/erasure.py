@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from probes.covariance import ShrunkCovariance, shrunk_covariance
-from probes.fitted import Fitted, leakage, same_locus, vectors
+from probes.fitted import Fitted, held_out, leakage, same_locus, vectors
 from probes.intervals import NOTHING, Interval
 from probes.means import difference_in_means
 from probes.metrics import discrimination
@@ -80,8 +80,7 @@ def cross_erasure(a: Fitted, b: Fitted, erasers: Eraser | None = None, alpha: fl
     for trained in (a.contrast, b.contrast):
         leakage(trained, b.contrast)
     erasers = erasers or fit_erasers(a)
-    X, y, groups = b.samples("test")
-    X = X - X.mean(axis=0)
+    X, y, groups = held_out(b)
     after = _scores(erasers, b, "train", X)
     null = aurocs(after[:, 1:], y)
     fresh = [NOTHING, NOTHING]

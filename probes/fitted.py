@@ -78,6 +78,19 @@ def mean_weights(ys: np.ndarray) -> np.ndarray:
     return np.where(ys, 1 / n_positive, -1 / (ys.shape[-1] - n_positive))
 
 
+def held_out(b: Fitted) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return centred X, y and groups of the test part.
+
+    Raises:
+        ValueError: a class is missing from it.
+    """
+    X, y, groups = b.samples("test")
+    if y.all() or not y.any():
+        raise ValueError(f"contrast {b.contrast.name!r} needs both classes in its test part; "
+                         f"got {int(y.sum())} positive of {len(y)}")  # fmt: skip
+    return X - X.mean(axis=0), y, groups
+
+
 def samples_of(X: np.ndarray, contrast: Contrast, part: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return X (float64), y and groups of one part of a contrast."""
     inside = contrast.within(part)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from probes.fitted import Fitted, leakage, same_locus
+from probes.fitted import Fitted, held_out, leakage, same_locus
 from probes.intervals import Interval
 from probes.metrics import discrimination
 from probes.nulls import aurocs, aurocs_of_labels, permute_labels
@@ -43,8 +43,8 @@ def transfer(a: Fitted, b: Fitted, alpha: float = 0.05) -> Transfer:
     """
     same_locus(a, b)
     leakage(a.contrast, b.contrast)
-    X, y, groups = b.samples("test")
-    scores = (X - X.mean(axis=0)) @ np.vstack([a.vector, a.permuted]).T
+    X, y, groups = held_out(b)
+    scores = X @ np.vstack([a.vector, a.permuted]).T
     measured = discrimination(y, scores[:, 0], groups, alpha=alpha)
     observed, null = abs(measured.auroc.estimate - 0.5), aurocs(scores[:, 1:], y)
     relabelled = _relabelled(y, scores[:, 0], groups, len(null), [a.seed, zlib.crc32(b.contrast.name.encode())])
