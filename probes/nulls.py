@@ -87,11 +87,11 @@ def label_permutation_p(y: np.ndarray, score: np.ndarray, groups: np.ndarray, *,
     """
     y, rng = np.asarray(y, dtype=bool), np.random.default_rng(seed)
     drawn = np.array([permute_labels(y, groups, rng) for _ in range(n)])
-    observed, permuted = aurocs(score[:, None], y)[0], _aurocs_of_labels(score, drawn)
+    observed, permuted = aurocs(score[:, None], y)[0], aurocs_of_labels(score, drawn)
     return float((1 + (permuted >= observed - 1e-9).sum()) / (1 + n))
 
 
-def _aurocs_of_labels(score: np.ndarray, ys: np.ndarray) -> np.ndarray:
+def aurocs_of_labels(score: np.ndarray, ys: np.ndarray) -> np.ndarray:
     """Return the AUROC of one score against each row of labels, (n, n_samples)."""
     n_positive = ys.sum(axis=1)
     n_negative = ys.shape[1] - n_positive
