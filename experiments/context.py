@@ -56,6 +56,12 @@ class Context:
             template=wanted.template,
         )
 
+    @property
+    def probe_device(self) -> str:
+        """Where probes are fitted: beside the model, on a CPU where its device knows no float64."""
+        device = self.model.device
+        return str(device) if device.type in ("cpu", "cuda") else "cpu"
+
     @cached_property
     def rendered(self) -> list[Rendered]:
         rendered = [render(self.model.tokenizer, prompt) for prompt in self.prompts]

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from pathlib import Path
 
 import numpy as np
@@ -12,23 +11,50 @@ import numpy as np
 from experiments.behaviour import Kind
 from experiments.context import Context
 from experiments.corpus import Corpus
+from extract.errors import UserError
+from extract.store import ActivationStore
 from probes.baselines import bag_of_words_auroc, length_auroc
+from probes.contrast import Contrast
 from probes.direction import Direction, Locus
-from probes.grid import Cell, Contrast, choose, probe_grid
-from probes.nulls import NullAUROC, label_permutation_p, null_auroc
+from probes.grid import LOGISTIC, Cell, ProbeGrid, choose
+from probes.logistic import LinearProbe
+from probes.means import difference_in_means, unit
+from probes.metrics import Discrimination
+from probes.nulls import NullAUROC, label_permutation_p, logistic_null, null_auroc
+
+INTENT = "intent"  # harmful against benign requests that carry a trigger word: what no word list can tell
 
 
 @dataclass(frozen=True)
 class Reading:
-    """The grid of one contrast and the locus chosen on validation prompts."""
+    """The grid of one contrast, and the locus chosen on validation prompts with its probe."""
 
     contrast: Contrast
     cells: tuple[Cell, ...]
     chosen: Cell
+    probe: LinearProbe
     bag_of_words: float
     length: float
     p_permutation: float  # of the chosen logistic probe, test labels permuted within groups
+    refitted: NullAUROC  # of the logistic probe, fitted again on permuted labels
     null: NullAUROC  # of the difference in means at the chosen locus, fitted without information
+
+    @property
+    def test(self) -> Discrimination:
+        """What the chosen logistic probe reaches on test prompts."""
+        return self.chosen.scores[LOGISTIC].test
+
+
+@dataclass(frozen=True)
+class StoredLoci:
+    """A store's activations, indexed by the numbers of a layer and a position."""
+
+    store: ActivationStore
+    layers: Sequence[int]
+    positions: Sequence[str]
+
+    def __getitem__(self, key: tuple[int, int], /) -> np.ndarray:
+        return self.store.read(self.layers[key[0]], self.positions[key[1]])
 
 
 def label_contrast(corpus: Corpus, kind: Kind) -> Contrast:
@@ -37,75 +63,101 @@ def label_contrast(corpus: Corpus, kind: Kind) -> Contrast:
     return contrast_of(corpus, kind, positive, negative)
 
 
+def intent_contrast(corpus: Corpus) -> Contrast | None:
+    """Harmful requests against benign ones with a trigger word, where every part has some of these."""
+    contrast = contrast_of(corpus, INTENT, corpus.harmful, corpus.requests & corpus.trigger)
+    enough = all((~contrast.y[contrast.within(part)]).sum() >= 3 for part in ("train", "validation", "test"))
+    return contrast if enough else None
+
+
 def contrast_of(corpus: Corpus, name: str, positive: np.ndarray, negative: np.ndarray) -> Contrast:
     """Build a contrast from two boolean masks over the corpus."""
     rows = np.flatnonzero(positive | negative)
     return Contrast(name, rows, positive[rows], corpus.groups[rows], corpus.part[rows])
 
 
-def read_grid(context: Context, kind: Kind) -> Reading:
-    """Probe every locus of the store for one kind's label contrast."""
+def fit_grid(
+    context: Context, contrasts: Sequence[Contrast], layers: Sequence[int], positions: Sequence[str], what: str
+) -> tuple[ProbeGrid, list[Cell]]:
+    """Probe every locus for some contrasts, each at the positions that all of its prompts have.
+
+    Raises:
+        UserError: a part of the prompts is too small for a contrast, or activations are NaN or infinite.
+    """
+    store = context.store
+    present = np.array([store.present[store.positions.index(p)] for p in positions])
+    ids = [prompt.id for prompt in context.prompts]
+    try:
+        grid = ProbeGrid.held_out(contrasts, seed=context.config.seed, names=ids, device=context.probe_device)
+        with context.reporter.task(what, len(layers) * len(positions)) as advance:
+            loci = StoredLoci(store, layers, positions)
+            cells = list(grid.cells(loci, layers, positions, present=present, progress=lambda: advance(1)))
+    except ValueError as error:
+        raise UserError(str(error)) from error
+    return grid, cells
+
+
+def read_grid(context: Context) -> dict[str, Reading]:
+    """Probe every locus of the store for all label contrasts, in one pass over it."""
     corpus, store = context.corpus, context.store
-    contrast = label_contrast(corpus, kind)
-    positions = [p for p in store.positions if store.present[store.positions.index(p)][contrast.rows].all()
-                 and not p.startswith("response_")]  # a dial reads before the model answers  # fmt: skip
-    cells: list[Cell] = []
-    read = lru_cache(maxsize=2)(store.read)
-    with context.reporter.task(f"probing ({kind})", len(store.layers) * len(positions)) as advance:
-        for cell in probe_grid(read, store.layers, positions, contrast, lambda: advance(1)):
-            cells.append(cell)
-    chosen = choose(cells)
-    texts = [" ".join(m["content"] for m in context.prompts[row].messages) for row in contrast.rows]
+    contrasts = [label_contrast(corpus, "normative"), label_contrast(corpus, "epistemic")]
+    contrasts += [intent] if (intent := intent_contrast(corpus)) else []
+    positions = [p for p in store.positions if not p.startswith("response_")]  # a dial reads before the model answers
+    grid, cells = fit_grid(context, contrasts, store.layers, positions, "probing")
+    return {c.name: _reading(context, grid, c, [cell for cell in cells if cell.contrast == c.name]) for c in contrasts}
+
+
+def _reading(context: Context, grid: ProbeGrid, contrast: Contrast, cells: Sequence[Cell]) -> Reading:
+    chosen, seed = choose(cells), context.config.seed
+    activations = context.store.read(chosen.layer, chosen.position)
+    C = float(chosen.scores[LOGISTIC].C[0])
+    probe = grid.fit(activations, contrast.name, C=C)
+    X, y, groups = activations[contrast.rows], contrast.y, contrast.groups
     train, test = contrast.within("train"), contrast.within("test")
-    X = store.read(chosen.layer, chosen.position)[contrast.rows]
+    fitted = (X[train], y[train], X[test], y[test])
+    texts = [" ".join(m["content"] for m in context.prompts[row].messages) for row in contrast.rows]
     return Reading(
         contrast=contrast,
         cells=tuple(cells),
         chosen=chosen,
-        bag_of_words=bag_of_words_auroc(texts, contrast.y, train, test),
-        length=length_auroc(texts, contrast.y, train, test),
-        p_permutation=label_permutation_p(
-            contrast.y[test],
-            chosen.logistic.decision_function(X)[test],
-            contrast.groups[test],
-            seed=context.config.seed,
-        ),
-        null=_null(X, contrast, context.config.seed),
+        probe=probe,
+        bag_of_words=bag_of_words_auroc(texts, y, train, test),
+        length=length_auroc(texts, y, train, test),
+        p_permutation=label_permutation_p(y[test], probe.decision_function(X)[test], groups[test], seed=seed),
+        refitted=logistic_null(*fitted, C=C, groups=groups[train], seed=seed),
+        null=null_auroc(*fitted, groups=groups[train], seed=seed),
     )
 
 
-def _null(X: np.ndarray, contrast: Contrast, seed: int) -> NullAUROC:
-    """Measure what uninformed directions reach at the chosen locus."""
-    train, test = contrast.within("train"), contrast.within("test")
-    return null_auroc(X[train], contrast.y[train], X[test], contrast.y[test], groups=contrast.groups[train], seed=seed)
-
-
-def read_direction(reading: Reading, kind: Kind, site: str, store_read: np.ndarray) -> Direction:
-    """Return the difference-in-means read direction at the chosen locus; `store_read` is the locus' activations."""
-    cell, contrast = reading.chosen, reading.contrast
+def read_direction(reading: Reading, site: str, activations: np.ndarray) -> Direction:
+    """Return the difference-in-means read direction at the chosen locus; `activations` are all samples' there."""
+    contrast, chosen = reading.contrast, reading.chosen
     train = contrast.within("train")
-    along = store_read[contrast.rows][train].astype(np.float64) @ cell.means
+    X, y = activations[contrast.rows][train], contrast.y[train]
+    vector = unit(difference_in_means(X, y))
+    along = X.astype(np.float64) @ vector
     return Direction(
-        name=f"{kind}_read",
-        vector=cell.means,
-        locus=Locus(site, cell.layer, cell.position),
-        mean_positive=float(along[contrast.y[train]].mean()),
-        mean_negative=float(along[~contrast.y[train]].mean()),
+        name=f"{contrast.name}_read",
+        vector=vector,
+        locus=Locus(site, chosen.layer, chosen.position),
+        mean_positive=float(along[y].mean()),
+        mean_negative=float(along[~y].mean()),
         provenance={"fitted_on": "labels", "n": len(train)},
     )
 
 
 def site_record(reading: Reading, site: str) -> dict[str, object]:
     """Return the chosen locus in the form of results.json."""
-    cell = reading.chosen
-    test = cell.test["logistic"]
+    cell, test = reading.chosen, reading.test
+    score = cell.scores[LOGISTIC]
     return {
         "site": site,
         "layer": cell.layer,
         "position": cell.position,
         "auroc": test.auroc.estimate,
         "auroc_ci": [test.auroc.low, test.auroc.high],
-        "validation_auroc": cell.validation["logistic"],
+        "validation_auroc": float(score.validation[0]),
+        "C": float(score.C[0]),
         "balanced_accuracy": test.balanced_accuracy,
         "recall_at_1pct_fpr": test.recall_at_1pct_fpr,
         "n_test": test.n_positive + test.n_negative,
@@ -113,23 +165,35 @@ def site_record(reading: Reading, site: str) -> dict[str, object]:
         "length_auroc": reading.length,
         "beats_bag_of_words": bool(test.auroc.low > reading.bag_of_words),
         "p_permutation": reading.p_permutation,
+        "selectivity": test.auroc.estimate - reading.refitted.mean,
+        "refitted_on_permuted_labels": vars(reading.refitted),
         "difference_in_means": vars(reading.null),
     }
 
 
-def grid_rows(readings: dict[Kind, Reading], site: str) -> list[dict[str, object]]:
+def grid_rows(readings: Mapping[str, Reading], site: str) -> list[dict[str, object]]:
     """Flatten the grids, a row per contrast, locus and probe."""
     return [
         {
-            "contrast": kind, "site": site, "layer": cell.layer, "position": cell.position, "probe": probe,
-            "validation_auroc": cell.validation[probe], "test_auroc": test.auroc.estimate,
-            "test_auroc_low": test.auroc.low, "test_auroc_high": test.auroc.high,
-            "balanced_accuracy": test.balanced_accuracy, "n_positive": test.n_positive, "n_negative": test.n_negative,
+            "contrast": name, "site": site, "layer": cell.layer, "position": cell.position, "probe": probe,
+            "chosen": cell is reading.chosen and probe == LOGISTIC,
+            "C": None if np.isnan(score.C[0]) else float(score.C[0]),
+            "validation_auroc": float(score.validation[0]), "validation_d_prime": float(score.separation[0]),
+            "test_auroc": test.auroc.estimate, "test_auroc_low": test.auroc.low, "test_auroc_high": test.auroc.high,
+            "balanced_accuracy": test.balanced_accuracy, "recall_at_1pct_fpr": test.recall_at_1pct_fpr,
+            "n_positive": test.n_positive, "n_negative": test.n_negative,
+            "groups_positive": test.groups_positive, "groups_negative": test.groups_negative,
         }
-        for kind, reading in readings.items()
+        for name, reading in readings.items()
         for cell in reading.cells
-        for probe, test in cell.test.items()
+        for probe, score in cell.scores.items()
+        for test in (score.test,)
     ]  # fmt: skip
+
+
+def best_loci(rows: Sequence[Mapping[str, object]], n: int = 10) -> list[Mapping[str, object]]:
+    """Return the n rows of the grid that tell most on validation prompts, ties by d'; test figures rank nothing."""
+    return sorted(rows, key=lambda row: (row["validation_auroc"], row["validation_d_prime"]), reverse=True)[:n]
 
 
 def write_parquet(rows: Sequence[dict[str, object]], path: Path) -> None:

@@ -10,10 +10,10 @@ from experiments.behaviour import KINDS, Kind
 from experiments.completions import write_completions
 from experiments.context import Context, is_right
 from experiments.manifest import write_json
-from experiments.reading import contrast_of
+from experiments.reading import contrast_of, fit_grid
 from experiments.scoring import joint_rates, rates_record
 from probes.direction import Direction, Locus, load_directions
-from probes.grid import Cell, choose, probe_grid
+from probes.grid import LOGISTIC, choose
 from probes.logistic import fit_platt
 from probes.metrics import brier, expected_calibration_error
 from steering.dial import Dial, save_dials
@@ -63,31 +63,31 @@ def _dial(context: Context, kind: Kind, write: Direction, first_write: int) -> t
     contrast = contrast_of(corpus, kind, positive, ~positive)
     layers = [layer for layer in store.layers if layer <= first_write]
     positions = [p for p in store.positions if store.present[store.positions.index(p)].all()]
-    cells: list[Cell] = []
-    with context.reporter.task(f"fitting the {kind} dial", len(layers) * len(positions)) as advance:
-        cells += probe_grid(store.read, layers, positions, contrast, lambda: advance(1))
+    grid, cells = fit_grid(context, [contrast], layers, positions, f"fitting the {kind} dial")
     cell = choose(cells)
-    score = cell.logistic.decision_function(store.read(cell.layer, cell.position)[contrast.rows])
+    activations = store.read(cell.layer, cell.position)
+    probe = grid.fit(activations, kind, C=float(cell.scores[LOGISTIC].C[0]))
+    score = probe.decision_function(activations[contrast.rows])
     calibration = contrast.within("calibration")
     platt = fit_platt(score[calibration], contrast.y[calibration])
     probability, y = platt.probability(score), contrast.y
     dial = Dial(
         kind=kind,
         read=Locus(store.site, cell.layer, cell.position),
-        probe=cell.logistic,
+        probe=probe,
         calibration=platt,
         threshold=getattr(context.config.steer, f"{kind}_threshold"),
         band=context.config.steer.band,
         write=write,
     )
-    test = contrast.within("test")
+    test, auroc = contrast.within("test"), cell.scores[LOGISTIC].test.auroc
     return dial, {
         "read": vars(dial.read),
         "write": vars(write.locus),
         "threshold": dial.threshold,
         "band": dial.band,
-        "test_auroc": cell.test["logistic"].auroc.estimate,
-        "test_auroc_ci": [cell.test["logistic"].auroc.low, cell.test["logistic"].auroc.high],
+        "test_auroc": auroc.estimate,
+        "test_auroc_ci": [auroc.low, auroc.high],
         "test_ece": expected_calibration_error(y[test], probability[test]),
         "test_brier": brier(y[test], probability[test]),
     }

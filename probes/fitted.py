@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from probes.grid import Contrast
+from probes.contrast import Contrast
 from probes.labellings import permuted_labels
 from probes.means import difference_in_means
 

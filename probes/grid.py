@@ -1,88 +1,210 @@
-"""Probes at every layer and position of one contrast, chosen on validation and reported on test."""
+"""Probes at every layer and position, for several contrasts in one pass; nothing is chosen on what is reported."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
 
 import numpy as np
-from sklearn.metrics import roc_auc_score
+from sklearn.base import clone
 
-from probes.logistic import LinearProbe, fit_logistic
-from probes.means import difference_in_means, unit
-from probes.metrics import Discrimination, d_prime, discrimination
+from probes.contrast import Contrast
+from probes.folds import Fold, cross_validation, held_out
+from probes.logistic import CS, LinearProbe, simplest_of_the_best
+from probes.metrics import Discrimination, average, d_prime, discrimination
+from probes.nulls import aurocs
+from probes.solver import fit_logistic_batch
 
-Read = Callable[[int, str], np.ndarray]
+MEANS, LOGISTIC = "difference_in_means", "logistic"
+
+
+class Activations(Protocol):
+    """Anything indexed by layer and position: a NumPy or HDF5 array (n_layers, n_positions, n_samples, d_model)."""
+
+    def __getitem__(self, key: tuple[int, int], /) -> Any: ...
 
 
 @dataclass(frozen=True)
-class Contrast:
-    """Which samples a probe tells apart: `rows` index all samples, `y` is the declining class among them."""
+class Score:
+    """How well one kind of probe reads one contrast at one locus; arrays have an entry for each outer fold."""
 
-    name: str
-    rows: np.ndarray
-    y: np.ndarray
-    groups: np.ndarray
-    part: np.ndarray  # "train", "validation", "test" or anything else, which is left out
+    validation: np.ndarray  # (folds,) AUROC on what chooses the locus
+    separation: np.ndarray  # (folds,) d' there: distance of the class means in pooled standard deviations
+    by_fold: tuple[Discrimination, ...]  # on each fold's test samples
+    C: np.ndarray  # (folds,) chosen on inner folds; NaN for a probe without
 
-    def within(self, part: str) -> np.ndarray:
-        return np.flatnonzero(self.part == part)
+    @property
+    def test(self) -> Discrimination:
+        """The mean over folds, never pooled: scores of different folds are not on one scale."""
+        return average(self.by_fold)
 
 
 @dataclass(frozen=True)
 class Cell:
-    """Both probes of one locus. Scores are AUROCs; test is measured, never chosen on."""
+    """One contrast at one locus, by kind of probe."""
 
+    contrast: str
     layer: int
     position: str
-    validation: dict[str, float]
-    separation: dict[str, float]  # d' on validation: distance of the class means in pooled standard deviations
-    test: dict[str, Discrimination]
-    logistic: LinearProbe
-    means: np.ndarray  # (d_model,) unit difference in means
+    scores: Mapping[str, Score]
 
 
-KINDS = ("difference_in_means", "logistic")
+@dataclass(frozen=True)
+class ProbeGrid:
+    """Fit probes of several contrasts at every locus: all folds and all C of a contrast in one batched problem.
 
-
-def probe_grid(
-    read: Read, layers: Sequence[int], positions: Sequence[str], contrast: Contrast, progress: Callable[[], None]
-) -> Iterator[Cell]:
-    """Fit both probes at every locus of one contrast.
-
-    Raises:
-        ValueError: a class is missing from the training, validation or test part.
+    Args:
+        contrasts: with different names.
+        folds: of each contrast, in their order; see `cross_validated` and `held_out`.
+        Cs: candidates for the logistic probe; the smallest within 0.001 of the best inner AUROC is taken.
+        estimators: further probes with scikit-learn's interface, by name, fitted fold by fold.
+        names: of all samples, for messages; their index where absent.
+        device: where the logistic problems are solved.
     """
-    for layer in layers:
-        for position in positions:
-            yield _cell(read(layer, position)[contrast.rows], layer, position, contrast)
-            progress()
+
+    contrasts: tuple[Contrast, ...]
+    folds: tuple[tuple[Fold, ...], ...]
+    Cs: tuple[float, ...] = CS
+    estimators: Mapping[str, Any] = field(default_factory=dict)
+    names: Sequence[str] | None = None
+    device: str = "cpu"
+
+    @classmethod
+    def cross_validated(
+        cls, contrasts: Sequence[Contrast], n_folds: int = 5, n_inner: int = 3, seed: int = 0, **settings: Any
+    ) -> ProbeGrid:
+        """Nested cross-validation: every sample is tested once, C and locus are chosen within the other folds."""
+        folds = tuple(cross_validation(c, n_folds, n_inner, seed) for c in contrasts)
+        return cls(tuple(contrasts), folds, **settings)
+
+    @classmethod
+    def held_out(cls, contrasts: Sequence[Contrast], n_inner: int = 3, seed: int = 0, **settings: Any) -> ProbeGrid:
+        """Use the contrasts' own parts: train fits, inner folds of it choose C, validation the locus, test reports."""
+        return cls(tuple(contrasts), tuple(held_out(c, n_inner, seed) for c in contrasts), **settings)
+
+    def cells(
+        self,
+        activations: Activations,
+        layers: Sequence[int],
+        positions: Sequence[str],
+        *,
+        present: np.ndarray | None = None,
+        progress: Callable[[], None] = lambda: None,
+    ) -> Iterator[Cell]:
+        """Yield a cell per locus and contrast; one locus is read, once, and held at a time.
+
+        Args:
+            activations: `activations[i, j]` is (n_samples, d_model) at layers[i] and positions[j].
+            present: (n_positions, n_samples) bool, which samples have a position; a contrast is left out where one of
+                its samples has none. All have all without it.
+
+        Raises:
+            ValueError: a sample of a contrast has NaN or infinite activations, or there are fewer samples than rows.
+        """
+        for i, layer in enumerate(layers):
+            for j, position in enumerate(positions):
+                here = [(c, folds) for c, folds in zip(self.contrasts, self.folds, strict=True)
+                        if present is None or present[j][c.rows].all()]  # fmt: skip
+                X = np.asarray(activations[i, j]) if here else None
+                for contrast, folds in here:
+                    yield self._cell(self._samples(X, contrast, layer, position), contrast, folds, layer, position)
+                progress()
+
+    def fit(self, X: np.ndarray, contrast: str, fold: int = 0, C: float | None = None) -> LinearProbe:
+        """Fit one fold's logistic probe again on (n_samples, d_model), as `cells` did: their weights are not kept.
+
+        Raises:
+            KeyError: there is no such contrast.
+        """
+        which = {c.name: k for k, c in enumerate(self.contrasts)}[contrast]
+        of, chosen = self.contrasts[which], self.folds[which][fold]
+        train = np.zeros((1, len(of.rows)), dtype=bool)
+        train[0, chosen.train] = True
+        C = self.Cs[0] if C is None else C
+        fits = fit_logistic_batch(np.asarray(X)[of.rows], train, of.y[None], [C], device=self.device)
+        return LinearProbe(fits.weight[0, 0], float(fits.intercept[0, 0]), C)
+
+    def _samples(self, X: Any, contrast: Contrast, layer: int, position: str) -> np.ndarray:
+        where = f"layer {layer}, {position}"
+        if len(X) <= contrast.rows.max():
+            raise ValueError(f"{where}: {len(X)} samples, but contrast {contrast.name!r} has row {contrast.rows.max()}")
+        X = X[contrast.rows]
+        if len(bad := contrast.rows[~np.isfinite(X).all(axis=1)]):
+            named = ", ".join(str(row if self.names is None else self.names[row]) for row in bad[:5])
+            raise ValueError(f"{where}: activations of {len(bad)} of {len(X)} prompts are NaN or infinite: {named}"
+                             f"{', …' if len(bad) > 5 else ''}; extract them again, or leave these out")  # fmt: skip
+        return X
+
+    def _cell(self, X: np.ndarray, contrast: Contrast, folds: tuple[Fold, ...], layer: int, position: str) -> Cell:
+        # The training sets of all folds, each fold's inner ones before its own.
+        sets = [rows for fold in folds for rows in (*(a for a, _ in fold.inner), fold.train)]
+        train = np.zeros((len(sets), len(X)), dtype=bool)
+        for inside, rows in zip(train, sets, strict=True):
+            inside[rows] = True
+        y = np.broadcast_to(contrast.y, train.shape)
+        logistic = fit_logistic_batch(X, train, y, self.Cs, device=self.device).scores
+        read = {MEANS: mean_scores(X, train, y)[:, None], LOGISTIC: logistic}
+        read |= {name: _estimated(e, X, train, contrast.y)[:, None] for name, e in self.estimators.items()}
+        return Cell(
+            contrast.name,
+            layer,
+            position,
+            {k: _score(s, contrast, folds, self.Cs if k == LOGISTIC else None) for k, s in read.items()},
+        )
 
 
-def choose(cells: Sequence[Cell], kind: str = "logistic") -> Cell:
+def mean_scores(X: np.ndarray, train: np.ndarray, y: np.ndarray) -> np.ndarray:
+    """Score all samples by the difference in means of each training set, (sets, n_samples), 0 midway; in float64.
+
+    Where the classes have the same mean all scores are 0.
+    """
+    X = X - X.mean(axis=0, dtype=np.float64)
+    positive, negative = train & y, train & ~y
+    plus, minus = (side / side.sum(axis=1, keepdims=True) for side in (positive, negative))
+    theta = (plus - minus) @ X
+    norm = np.linalg.norm(theta, axis=1, keepdims=True)
+    scores = np.divide(theta, norm, out=np.zeros_like(theta), where=norm > 0) @ X.T
+    return scores - ((plus + minus) * scores).sum(axis=1, keepdims=True) / 2
+
+
+def choose(cells: Sequence[Cell], kind: str = LOGISTIC) -> Cell:
     """Choose the locus by validation AUROC; among ties (common at 1.0) by d', which tells how wide the gap is."""
-    best = max(cell.validation[kind] for cell in cells)
-    tied = [cell for cell in cells if cell.validation[kind] >= best - 1e-9]
-    return max(tied, key=lambda cell: cell.separation[kind])
+    best = max(cell.scores[kind].validation.mean() for cell in cells)
+    tied = [cell for cell in cells if cell.scores[kind].validation.mean() >= best - 1e-9]
+    return max(tied, key=lambda cell: cell.scores[kind].separation.mean())
 
 
-def _cell(X: np.ndarray, layer: int, position: str, contrast: Contrast) -> Cell:
-    train, validation, test = (contrast.within(part) for part in ("train", "validation", "test"))
+def selected(cells: Sequence[Cell], kind: str = LOGISTIC) -> tuple[tuple[Cell, ...], Discrimination]:
+    """Choose a locus in every fold as `choose` does and test it there: an honest figure of the *selected* locus.
+
+    Takes the cells of one contrast. Returns each fold's choice and the mean over folds of what they reach on test.
+    """
+    chosen = []
+    for fold in range(len(cells[0].scores[kind].by_fold)):
+        best = max(cell.scores[kind].validation[fold] for cell in cells)
+        tied = [cell for cell in cells if cell.scores[kind].validation[fold] >= best - 1e-9]
+        chosen.append(max(tied, key=lambda cell: cell.scores[kind].separation[fold]))
+    return tuple(chosen), average([cell.scores[kind].by_fold[fold] for fold, cell in enumerate(chosen)])
+
+
+def _estimated(estimator: Any, X: np.ndarray, train: np.ndarray, y: np.ndarray) -> np.ndarray:
+    return np.stack([clone(estimator).fit(X[inside], y[inside]).decision_function(X) for inside in train])
+
+
+def _score(scores: np.ndarray, contrast: Contrast, folds: tuple[Fold, ...], Cs: tuple[float, ...] | None) -> Score:
+    """Choose each fold's C and measure it; `scores` is (sets, Cs, n_samples), with one entry for a probe without C."""
     y, groups = contrast.y, contrast.groups
-    for name, rows in (("train", train), ("validation", validation), ("test", test)):
-        if y[rows].all() or not y[rows].any():
-            raise ValueError(f"contrast {contrast.name!r} needs both classes in its {name} part; "
-                             f"got {int(y[rows].sum())} positive of {len(rows)}")  # fmt: skip
-    means = unit(difference_in_means(X[train], y[train]))
-    logistic = fit_logistic(X[train], y[train], groups[train])
-    middle = 0.5 * sum(float((X[train][side] @ means).mean()) for side in (y[train], ~y[train]))
-    scores = {"difference_in_means": X @ means - middle, "logistic": logistic.decision_function(X)}
-    return Cell(
-        layer=layer,
-        position=position,
-        validation={k: float(roc_auc_score(y[validation], s[validation])) for k, s in scores.items()},
-        separation={k: d_prime(y[validation], s[validation]) for k, s in scores.items()},
-        test={k: discrimination(y[test], s[test], groups[test]) for k, s in scores.items()},
-        logistic=logistic,
-        means=means,
-    )
+    validation, separation, tested, chosen, at = [], [], [], [], 0
+    for fold in folds:
+        inner, own = scores[at : at + len(fold.inner)], scores[at + len(fold.inner)]
+        at += len(fold.inner) + 1
+        by_C = [aurocs(s[:, rows].T, y[rows]) for s, (_, rows) in zip(inner, fold.inner, strict=True)]
+        c = simplest_of_the_best(np.mean(by_C, axis=0)) if by_C else 0
+        judged = [(own[c], fold.validation)] if fold.validation is not None else [
+            (s[c], rows) for s, (_, rows) in zip(inner, fold.inner, strict=True)]  # fmt: skip
+        validation.append(np.mean([aurocs(s[rows, None], y[rows])[0] for s, rows in judged]))
+        separation.append(np.mean([d_prime(y[rows], s[rows]) for s, rows in judged]))
+        tested.append(discrimination(y[fold.test], own[c][fold.test], groups[fold.test]))
+        chosen.append(Cs[c] if Cs else np.nan)
+    return Score(np.array(validation), np.array(separation), tuple(tested), np.array(chosen))

@@ -6,7 +6,7 @@ import zlib
 
 import numpy as np
 
-from probes.grid import Contrast
+from probes.contrast import Contrast
 from probes.nulls import permute_labels
 
 

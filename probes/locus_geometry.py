@@ -13,10 +13,11 @@ from typing import Any
 
 import numpy as np
 
+from probes.contrast import Contrast
 from probes.cosines import Cosine, compare_directions
 from probes.erasure import Erasure, cross_erasure, fit_erasers
 from probes.fitted import Fit, fit_with_null
-from probes.grid import Contrast, Read
+from probes.grid import Activations
 from probes.intervals import Interval
 from probes.means import difference_in_means
 from probes.subspaces import Angles, compare_reading, reading_subspace
@@ -42,7 +43,7 @@ class LocusGeometry:
 
 
 def geometry_grid(
-    read: Read,
+    activations: Activations,
     layers: Sequence[int],
     positions: Sequence[str],
     contrasts: Sequence[Contrast],
@@ -56,7 +57,8 @@ def geometry_grid(
     """Measure every locus in turn.
 
     Args:
-        read: (layer, position) -> (n_samples, d_model); only the contrasts' rows need be finite.
+        activations: `activations[i, j]` is (n_samples, d_model) at layers[i] and positions[j]; only the contrasts' rows
+            need be finite.
         contrasts: with different names. Fits take the train part, AUROCs the test part; a group has one name and one
             part in all of them.
         k: the dimension of the reading subspaces.
@@ -64,10 +66,10 @@ def geometry_grid(
     Raises:
         ValueError: names repeat, or what `geometry_at` raises, with the locus.
     """
-    for layer in layers:
-        for position in positions:
+    for i, layer in enumerate(layers):
+        for j, position in enumerate(positions):
             try:
-                yield geometry_at(read(layer, position), layer, position, contrasts, k=k, fit=fit, n=n, seed=seed)
+                yield geometry_at(activations[i, j], layer, position, contrasts, k=k, fit=fit, n=n, seed=seed)
             except ValueError as error:
                 raise ValueError(f"layer {layer}, {position}: {error}") from error
             progress()

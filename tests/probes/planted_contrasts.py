@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from probes.grid import Contrast
+from probes.contrast import Contrast
 
 PARTS = np.array(["train", "validation", "test"], dtype=object)
 

@@ -10,7 +10,7 @@ from planted_contrasts import Planted, rejects_too_often
 
 from probes.cosines import Cosine, compare_directions
 from probes.fitted import fit_with_null
-from probes.grid import Contrast
+from probes.contrast import Contrast
 from probes.means import difference_in_means
 
 

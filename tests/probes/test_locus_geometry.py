@@ -12,7 +12,7 @@ from planted_contrasts import Planted
 
 from probes.cosines import compare_directions
 from probes.fitted import fit_with_null
-from probes.grid import Contrast
+from probes.contrast import Contrast
 from probes.locus_geometry import LocusGeometry, geometry_grid
 
 X, A, B = Planted(n=200, d=12, cosine=0.6, split=True).draw(0)

@@ -10,7 +10,7 @@ from planted_contrasts import Planted, rejects_too_often
 from scipy.linalg import subspace_angles
 
 from probes.fitted import fit_with_null
-from probes.grid import Contrast
+from probes.contrast import Contrast
 from probes.subspaces import Angles, compare_reading, compare_subspaces, reading_subspace
 
 
