@@ -1,0 +1,66 @@
+"""Folds of whole groups: what a probe is fitted on, what chooses its C and its locus, and what it is tested on."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from sklearn.model_selection import StratifiedGroupKFold
+
+from probes.contrast import Contrast
+
+Split = tuple[np.ndarray, np.ndarray]
+
+
+@dataclass(frozen=True)
+class Fold:
+    """One outer fold of a contrast; all are indices into the contrast's rows."""
+
+    train: np.ndarray
+    test: np.ndarray  # reported; nothing is chosen on it
+    inner: tuple[Split, ...]  # within train, (fitted on, validated on): these choose C
+    validation: np.ndarray | None = None  # chooses the locus; without it the inner folds do that too
+
+
+def cross_validation(contrast: Contrast, n_folds: int = 5, n_inner: int = 3, seed: int = 0) -> tuple[Fold, ...]:
+    """Divide a contrast into outer folds, each tested once, and each one's training rows into inner folds.
+
+    Groups stay whole on every level and classes are balanced as far as groups allow. Parts are not looked at.
+
+    Raises:
+        ValueError: there are not enough groups of a class.
+    """
+    rows = np.arange(len(contrast.rows))
+    outer = _splits(contrast, rows, n_folds, seed, "folds")
+    return tuple(Fold(a, b, _splits(contrast, a, n_inner, seed, f"inner folds of {len(a)} samples")) for a, b in outer)
+
+
+def held_out(contrast: Contrast, n_inner: int = 3, seed: int = 0) -> tuple[Fold]:
+    """Return the one fold that a contrast's parts make: train, validation (chooses the locus) and test.
+
+    Raises:
+        ValueError: a part lacks a class, or train has not enough groups of a class for the inner folds.
+    """
+    parts = {name: contrast.within(name) for name in ("train", "validation", "test")}
+    for name, rows in parts.items():
+        positive = int(contrast.y[rows].sum())
+        if positive in (0, len(rows)):
+            raise ValueError(f"contrast {contrast.name!r} needs both classes in its {name} part; "
+                             f"got {positive} positive of {len(rows)}")  # fmt: skip
+    inner = _splits(contrast, parts["train"], n_inner, seed, "inner folds of its train part")
+    return (Fold(parts["train"], parts["test"], inner, parts["validation"]),)
+
+
+def _splits(contrast: Contrast, rows: np.ndarray, n: int, seed: int, what: str) -> tuple[Split, ...]:
+    y, groups = contrast.y[rows], contrast.groups[rows]
+    for side, name in ((y, "positive"), (~y, "negative")):
+        if (found := len(np.unique(groups[side]))) < n:
+            some = f"{found} {name} group{'s' * (found != 1)}"
+            raise ValueError(f"contrast {contrast.name!r} has {some}, too few for {n} {what}; "
+                             "give fewer folds or more prompts")  # fmt: skip
+    splitter = StratifiedGroupKFold(n, shuffle=True, random_state=seed)
+    splits = tuple((rows[a], rows[b]) for a, b in splitter.split(rows, y, groups))
+    if any(len(set(contrast.y[part])) < 2 for split in splits for part in split):
+        raise ValueError(f"the groups of contrast {contrast.name!r} do not divide into {n} {what} with both classes in "
+                         "each; give fewer folds or more prompts")  # fmt: skip
+    return splits
