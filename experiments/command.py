@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from experiments.config import RunConfig, load_config
+from experiments.probe_text import print_probe
 from experiments.wording import RATE_MEANING, caveats, percent, verdict_sentence
 
 
@@ -36,6 +37,8 @@ def run_command(
     run(config, directory, until=until, shared=shared)
     if until == "report":
         summary(directory, as_json)
+    elif until == "probe" and not as_json:
+        print_probe(directory, json.loads((directory / "stages" / "probe.json").read_text(encoding="utf-8")))
     else:
         stage = directory / "stages" / f"{until}.json"
         record = json.loads(stage.read_text()) if stage.is_file() else {"written": str(directory / "activations.h5")}

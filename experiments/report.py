@@ -60,6 +60,7 @@ def page(results: dict[str, Any], figures: dict[str, Path]) -> str:
 {_sites_table(results)}
 {_figure(figures, "grid_normative", "Harmful against benign requests, logistic probe, test prompts.")}
 {_figure(figures, "grid_epistemic", "Uncertain questions against known twins, logistic probe, test prompts.")}
+{_figure(figures, "grid_intent", "Harmful requests against benign ones with a trigger word.")}
 <h2>The two directions</h2>
 {_figure(figures, "scatter", "Every prompt, by its projection onto the two write directions.")}
 {_geometry(results)}

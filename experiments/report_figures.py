@@ -17,7 +17,7 @@ def draw(context: Context, results: dict[str, Any]) -> dict[str, Path]:
     """Write every figure the run has data for; return the PNG files by name."""
     cells = pyarrow.parquet.read_table(context.file("probes.parquet")).to_pylist()
     drawn = {"rates": figures.rates(results), "matrix": figures.matrix(results["dissociation"])}
-    drawn |= {f"grid_{kind}": figures.grid(cells, kind) for kind in KINDS}
+    drawn |= {f"grid_{name}": figures.grid(cells, name) for name in results["sites"]}
     directions = load_directions(context.file("directions.safetensors"))
     writes = {name: d for name, d in directions.items() if name.endswith("_write")}
     if len(writes) == len(KINDS):
