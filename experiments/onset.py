@@ -7,13 +7,14 @@ the model's own completions; structural openings are simply part of them.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
+from experiments.blocks import Trial, at_once, blocks, vocabulary
 from extract.chat import Rendered
-from extract.continuation import Remembered, continued_log_probs, remember
+from extract.continuation import Remembered, continued_log_probs, remember, repeated
 from extract.edit import Edit
 from extract.model import ChatModel
 
@@ -65,7 +66,7 @@ class OnsetScorer:
 
     def __init__(self, model: ChatModel, rows: Sequence[Rendered], onsets: Onsets) -> None:
         self._model = model
-        self._remembered: Remembered = remember(model, model.batch(list(rows)))
+        self._remembered = {1: remember(model, model.batch(list(rows)))}  # by number of blocks
         self._by_parent: dict[Tokens, list[tuple[str, int]]] = defaultdict(list)
         for kind, prefixes in onsets.prefixes.items():
             for prefix in prefixes:
@@ -74,16 +75,31 @@ class OnsetScorer:
 
     def log_odds(self, edits: Sequence[Edit] = ()) -> dict[str, np.ndarray]:
         """Return log(P + eps) - log(1 - P + eps) of opening as each kind, (n_prompts,) float64 (Arditi et al.)."""
-        mass = {kind: np.zeros(self._n) for kind in KINDS}
+        return self._log_odds(self._remembered[1], edits)
+
+    def log_odds_each(
+        self, trials: Sequence[Trial], advance: Callable[[int], None] = lambda steps: None
+    ) -> dict[str, np.ndarray]:
+        """Return the same under each of several interventions, (n_trials, n_prompts), many of them in one pass."""
+        found: dict[str, list[np.ndarray]] = {kind: [] for kind in KINDS}
+        longest = max((len(parent) for parent in self._by_parent), default=0) + 1
+        per_row = longest * vocabulary(self._model)
+        n_blocks = at_once(len(trials), self._n, per_row)
+        if n_blocks not in self._remembered:
+            self._remembered[n_blocks] = repeated(self._remembered[1], n_blocks)
+        for held, edits in blocks(trials, self._n, per_row):
+            scores = self._log_odds(self._remembered[n_blocks], edits)
+            for kind in KINDS:
+                found[kind].append(scores[kind].reshape(n_blocks, self._n)[: held.stop - held.start])
+            advance((held.stop - held.start) * self._n)
+        return {kind: np.concatenate(parts) for kind, parts in found.items()}
+
+    def _log_odds(self, remembered: Remembered, edits: Sequence[Edit]) -> dict[str, np.ndarray]:
+        mass = {kind: np.zeros(len(remembered.batch.tokens)) for kind in KINDS}
         with self._model.editing(edits):
             for parent, ends in self._by_parent.items():
-                log_probs = continued_log_probs(self._model, self._remembered, parent)
+                log_probs = continued_log_probs(self._model, remembered, parent)
                 before = sum((log_probs[:, i, token] for i, token in enumerate(parent)), start=log_probs[:, 0, 0] * 0)
                 for kind, token in ends:
                     mass[kind] += (before + log_probs[:, len(parent), token]).exp().double().cpu().numpy()
         return {kind: np.log(p + EPSILON) - np.log(np.maximum(1 - p, 0) + EPSILON) for kind, p in mass.items()}
-
-    def first_token_log_probs(self, edits: Sequence[Edit] = ()) -> np.ndarray:
-        """Return the distribution of the first response token, (n_prompts, vocabulary) float64."""
-        with self._model.editing(edits):
-            return continued_log_probs(self._model, self._remembered, ())[:, 0].double().cpu().numpy()
