@@ -232,8 +232,8 @@ class _Picker:
 
     def draw(self) -> Direction:
         fitted = self._fitter.fit(permuted(self._fitter.samples, self._rng))
-        onset = self._scorer.log_odds_each([[ablation(direction)] for direction in fitted])[self._onset]
-        return fitted[int(onset.mean(axis=1).argmin())]
+        bypass = self._scorer.log_odds_each([[ablation(direction)] for direction in fitted])[self._onset].mean(axis=1)
+        return fitted[int(np.where(np.isnan(bypass), np.inf, bypass).argmin())]
 
 
 def _record(interval: Interval, n: int | None = None) -> dict[str, Any]:

@@ -14,9 +14,9 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from experiments.blocks import MOST_LOGITS, Trial, at_once, blocks, vocabulary
+from experiments.blocks import MOST_LOGITS, Repeated, Trial
 from extract.chat import Rendered
-from extract.continuation import Remembered, continued_logits, remember, repeated
+from extract.continuation import Remembered, continued_logits
 from extract.model import ChatModel
 
 Tokens = Sequence[int]
@@ -48,37 +48,37 @@ def divergences(
     `MOST_LOGITS` numbers whatever the vocabulary; the unedited pass has the same shape as the edited ones and so an
     edit that changes nothing diverges by exactly 0.
     """
-    per_row = k * vocabulary(model)
-    n_rows = min(len(rows), max(1, MOST_LOGITS // per_row))
-    found = np.empty((len(trials), len(rows), k))
+    vocabulary = int(model.model.config.get_text_config().vocab_size)
+    n_rows = max(1, MOST_LOGITS // (k * vocabulary))
+    found = []
     for start in range(0, len(rows), n_rows):
         part = slice(start, start + n_rows)
-        found[:, part] = _of_rows(model, rows[part], responses[part], trials, k, advance)
+        found.append(_of_rows(model, Repeated(model, rows[part]), responses[part], trials, k, advance))
     steps = np.array([min(k, len(response) + 1) for response in responses])
-    return [_summary(nats, np.arange(k) < steps[:, None]) for nats in found]
+    return [_summary(nats, np.arange(k) < steps[:, None]) for nats in np.concatenate(found, axis=1)]
 
 
 def _of_rows(
     model: ChatModel,
-    rows: Sequence[Rendered],
+    prompts: Repeated,
     responses: Sequence[Tokens],
     trials: Sequence[Trial],
     k: int,
     advance: Callable[[int], None],
 ) -> np.ndarray:
     """Return (n_trials, n_rows, k) nats; those at steps that a response does not have mean nothing."""
-    n, per_row = len(rows), k * vocabulary(model)
-    n_blocks = at_once(len(trials), n, per_row)
-    remembered = repeated(remember(model, model.batch(list(rows))), n_blocks)
+    n = prompts.n_rows
     forced = torch.tensor([_first(response, k - 1) for response in responses], dtype=torch.long, device=model.device)
-    suffix = forced.reshape(n, k - 1).repeat(n_blocks, 1)
-    reference = _log_probs(model, remembered, suffix, [])
-    found = np.empty((len(trials), n, k))
-    for held, edits in blocks(trials, n, per_row):
-        nats = kl(reference, _log_probs(model, remembered, suffix, edits)).reshape(n_blocks, n, k)
-        found[held] = nats[: held.stop - held.start].cpu().numpy()
-        advance((held.stop - held.start) * n)
-    return found
+    reference: Tensor | None = None
+    found = []
+    for blocks in prompts.passes(trials, k):
+        suffix = forced.reshape(n, k - 1).repeat(len(blocks.remembered.batch.tokens) // n, 1)
+        if reference is None:
+            reference = _log_probs(model, blocks.remembered, suffix, [])
+        nats = kl(reference, _log_probs(model, blocks.remembered, suffix, blocks.edits))
+        found.append(blocks.split(nats).cpu().double().numpy())
+        advance(len(found[-1]) * n)
+    return np.concatenate(found)
 
 
 def _log_probs(model: ChatModel, remembered: Remembered, suffix: Tensor, edits: Trial) -> Tensor:

@@ -11,10 +11,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import torch
+from torch import Tensor
 
-from experiments.blocks import Trial, at_once, blocks, vocabulary
+from experiments.blocks import Repeated, Trial
 from extract.chat import Rendered
-from extract.continuation import Remembered, continued_log_probs, remember, repeated
+from extract.continuation import Remembered, continued_log_probs
 from extract.edit import Edit
 from extract.model import ChatModel
 
@@ -66,16 +68,15 @@ class OnsetScorer:
 
     def __init__(self, model: ChatModel, rows: Sequence[Rendered], onsets: Onsets) -> None:
         self._model = model
-        self._remembered = {1: remember(model, model.batch(list(rows)))}  # by number of blocks
+        self._prompts = Repeated(model, rows)
         self._by_parent: dict[Tokens, list[tuple[str, int]]] = defaultdict(list)
         for kind, prefixes in onsets.prefixes.items():
             for prefix in prefixes:
                 self._by_parent[prefix[:-1]].append((kind, prefix[-1]))
-        self._n = len(rows)
 
     def log_odds(self, edits: Sequence[Edit] = ()) -> dict[str, np.ndarray]:
         """Return log(P + eps) - log(1 - P + eps) of opening as each kind, (n_prompts,) float64 (Arditi et al.)."""
-        return self._log_odds(self._remembered[1], edits)
+        return {kind: scores[0] for kind, scores in self.log_odds_each([edits]).items()}
 
     def log_odds_each(
         self, trials: Sequence[Trial], advance: Callable[[int], None] = lambda steps: None
@@ -83,23 +84,20 @@ class OnsetScorer:
         """Return the same under each of several interventions, (n_trials, n_prompts), many of them in one pass."""
         found: dict[str, list[np.ndarray]] = {kind: [] for kind in KINDS}
         longest = max((len(parent) for parent in self._by_parent), default=0) + 1
-        per_row = longest * vocabulary(self._model)
-        n_blocks = at_once(len(trials), self._n, per_row)
-        if n_blocks not in self._remembered:
-            self._remembered[n_blocks] = repeated(self._remembered[1], n_blocks)
-        for held, edits in blocks(trials, self._n, per_row):
-            scores = self._log_odds(self._remembered[n_blocks], edits)
+        for blocks in self._prompts.passes(trials, longest):
+            mass = self._mass(blocks.remembered, blocks.edits)
             for kind in KINDS:
-                found[kind].append(scores[kind].reshape(n_blocks, self._n)[: held.stop - held.start])
-            advance((held.stop - held.start) * self._n)
-        return {kind: np.concatenate(parts) for kind, parts in found.items()}
+                found[kind].append(blocks.split(mass[kind]).cpu().double().numpy())
+            advance((blocks.trials.stop - blocks.trials.start) * blocks.n_rows)
+        masses = {kind: np.concatenate(parts) for kind, parts in found.items()}
+        return {kind: np.log(p + EPSILON) - np.log(np.maximum(1 - p, 0) + EPSILON) for kind, p in masses.items()}
 
-    def _log_odds(self, remembered: Remembered, edits: Sequence[Edit]) -> dict[str, np.ndarray]:
-        mass = {kind: np.zeros(len(remembered.batch.tokens)) for kind in KINDS}
+    def _mass(self, remembered: Remembered, edits: Sequence[Edit]) -> dict[str, Tensor]:
+        mass = {kind: torch.zeros(len(remembered.batch.tokens), device=self._model.device) for kind in KINDS}
         with self._model.editing(edits):
             for parent, ends in self._by_parent.items():
                 log_probs = continued_log_probs(self._model, remembered, parent)
                 before = sum((log_probs[:, i, token] for i, token in enumerate(parent)), start=log_probs[:, 0, 0] * 0)
                 for kind, token in ends:
-                    mass[kind] += (before + log_probs[:, len(parent), token]).exp().double().cpu().numpy()
-        return {kind: np.log(p + EPSILON) - np.log(np.maximum(1 - p, 0) + EPSILON) for kind, p in mass.items()}
+                    mass[kind] += (before + log_probs[:, len(parent), token]).exp()
+        return mass

@@ -11,14 +11,16 @@ from typing import Any
 import numpy as np
 
 from experiments.behaviour import ACTION_OF, KINDS, Kind, WriteSamples, write_samples
+from experiments.blocks import Repeated
 from experiments.completions import read_completions
 from experiments.config import DissociateConfig
 from experiments.context import Context
+from experiments.independence import N_A_LABEL, N_NULL, independence
 from experiments.manifest import write_json
 from experiments.onset import Onsets, learn_onsets
 from experiments.reading import Reading, grid_rows, read_direction, read_grid, site_record, write_parquet
 from experiments.selection import Candidate, Validation, candidates, select
-from experiments.writing import POSITION, WriteFitter, fit_write, write_layers, write_positions
+from experiments.writing import POSITION, WriteFitter, fit_write, permuted, write_layers, write_positions
 from extract.errors import UserError
 from extract.loading import resolve
 from probes.direction import Direction, Locus, save_directions
@@ -43,7 +45,7 @@ def probe(context: Context) -> None:
         {
             "sites": {kind: site_record(reading, site) for kind, reading in readings.items()},
             "writes": {kind: written.record for kind, written in writes.items()},
-            "geometry": _geometry(directions, writes),
+            "geometry": _geometry(directions, writes) | {"independence": _independence(context, writes)},
             "onsets": _onset_record(context, onsets),
             "planted": _planted(context),
         },
@@ -153,14 +155,42 @@ def _geometry(directions: list[Direction], writes: dict[Kind, Written]) -> dict[
     normative = writes["normative"].chosen
     if normative is not None:
         own, other = ({d.locus: d for d in writes[kind].fitted} for kind in KINDS)
-        for locus in own.keys() & other.keys():
-            if locus.position == normative.locus.position:
+        for locus in own:
+            if locus in other and locus.position == normative.locus.position:
                 record["cosine_by_layer"][str(locus.layer)] = cosine(own[locus].vector, other[locus].vector)
         record["cosine"] = record["cosine_by_layer"].get(str(normative.locus.layer))
     for a, b in itertools.combinations(directions, 2):
         if a.locus.layer == b.locus.layer:
             record["between_chosen"][f"{a.name} . {b.name}"] = cosine(a.vector, b.vector)
     return record
+
+
+def _independence(context: Context, writes: dict[Kind, Written]) -> dict[str, Any] | None:
+    """Ablate each chosen write direction and watch the other, on test prompts; None where there are not two."""
+    chosen = {kind: written.chosen for kind, written in writes.items() if written.chosen is not None}
+    if len(chosen) < len(KINDS):
+        return None
+    rng, corpus = np.random.default_rng([context.config.seed, 5]), context.corpus
+    held_out = [np.flatnonzero(corpus.labelled(label) & corpus.within("test")) for label in corpus.counts()]
+    rows = np.concatenate([_some(rng, of_label, N_A_LABEL) for of_label in held_out])
+    prompts, record = Repeated(context.model, [context.rendered[i] for i in rows]), {}
+    with context.reporter.task("ablating one, watching the other", len(KINDS)) as advance:
+        for one, other in (KINDS, KINDS[::-1]):
+            null = _permuted_at(context, one, chosen[one].locus, rng)
+            record[f"ablate_{one}_watch_{other}"] = independence(
+                context.model, prompts, corpus.groups[rows], chosen[one], chosen[other], null
+            )
+            advance(1)
+    return record
+
+
+def _permuted_at(context: Context, kind: Kind, locus: Locus, rng: np.random.Generator) -> list[Direction]:
+    """Fit directions on permuted behaviour labels at one locus (the null asks what an ablation there does)."""
+    samples = write_samples(context.behaviour, kind)
+    if samples is None:
+        return []
+    fitter = WriteFitter(context.store.read, locus.site, [(locus.layer, locus.position)], kind, samples)
+    return [direction for _ in range(N_NULL) for direction in fitter.fit(permuted(samples, rng))]
 
 
 def _onset_record(context: Context, onsets: Onsets) -> dict[str, Any]:
