@@ -85,7 +85,7 @@ def _setting(context: Context) -> Setting:
 
 
 def _unsound(setting: Setting) -> list[Kind]:
-    """List the directions none of whose layers met the selection rules: ablating them may break the model itself."""
+    """List the directions none of whose loci met the selection rules: ablating them may break the model itself."""
     return [kind for kind, d in setting.directions.items() if not d.provenance.get("meets_selection_rules", False)]
 
 

@@ -6,9 +6,10 @@ the reverse. Orthogonal directions need not be: later layers may compute the one
 is the stream of the last prompt token.
 
 No change is exactly zero in a real model, and a cosine changes with the stream's norm even where the coordinate itself
-stays. So the change of the projection λ·x_l stands beside that of the cosine, and each beside two others: what ablating
-the watched direction *itself* does (a share of 1: the two are one), and what ablating directions does that are fitted
-on permuted labels at the same locus (no more than that is what any ablation does).
+stays. So the change of the projection λ·x_l stands beside that of the cosine, and each beside two others: what the same
+ablation does along μ itself (a share of 1: the two are one; shares compare like with like, for an ablation moves only
+the prompts that had the coordinate), and what ablating directions does that are fitted on permuted labels at the same
+locus (no more than that is what any ablation does).
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import einops
 import numpy as np
 import torch
 from jaxtyping import Float
@@ -29,8 +31,8 @@ from extract.model import ChatModel
 from probes.direction import Direction
 from probes.intervals import Interval, effective_groups
 
-N_NULL = 99  # permuted-label directions an ablated one is compared with
-N_A_LABEL = 32  # held-out prompts of each label
+N_NULL = 49  # permuted-label directions an ablated one is compared with
+N_A_LABEL = 24  # held-out prompts of each label
 
 
 def independence(
@@ -50,15 +52,12 @@ def independence(
 
     Returns:
         For `cosine` and for `projection` (in gaps between the watched direction's class means): the mean absolute
-        `change` with its interval, averaged over the layers from the ablated one on; `share_of_own`, relative to
-        ablating the watched direction itself, over the layers that both can change; the 95th percentile and p of the
-        null; and all but the share by layer.
+        `change` with its interval, averaged over the layers from the ablated one on; its `share` of the change along
+        the ablated direction itself; the 95th percentile and p of the null; and all but the share by layer.
     """
-    start = min(ablated.locus.layer, watched.locus.layer)
-    trials = [[ablation(direction)] for direction in (ablated, watched, *null)]
-    changes = watch(model, prompts, trials, watched, start)
+    trials = [[ablation(direction)] for direction in (ablated, *null)]
     layers = range(ablated.locus.layer, model.n_layers)
-    both = range(max(ablated.locus.layer, watched.locus.layer), model.n_layers)
+    changes = watch(model, prompts, trials, (watched, ablated), layers)
     return {
         "ablated": vars(ablated.locus),
         "watched": vars(watched.locus),
@@ -66,53 +65,52 @@ def independence(
         "n_null": len(null),
         **{
             measure: {
-                **_against_null(change[:, layers.start - start :].mean(axis=1), groups, alpha),
-                "share_of_own": _share(change[:2, both.start - start :].mean(axis=(1, 2))),
+                **_against_null(change.mean(axis=1), groups, alpha),
+                "share": float(change[0].mean() / own[0].mean()) if own[0].any() else None,
                 "by_layer": [
-                    {"layer": layer, **_against_null(change[:, layer - start], groups, alpha)} for layer in layers
+                    {"layer": layer, **_against_null(change[:, i], groups, alpha)} for i, layer in enumerate(layers)
                 ],
             }
-            for measure, change in changes.items()
+            for measure, (change, own) in changes.items()
         },
     }
 
 
 def watch(
-    model: ChatModel, prompts: Repeated, trials: Sequence[Trial], watched: Direction, since: int
+    model: ChatModel, prompts: Repeated, trials: Sequence[Trial], watched: Sequence[Direction], layers: Sequence[int]
 ) -> dict[str, np.ndarray]:
-    """Measure how far each trial's edits move the stream along a watched direction, at every layer from one on.
+    """Measure how far each trial's edits move the stream along watched directions of one site.
 
     Returns:
-        Absolute changes of `cosine` and `projection`, each (n_trials, n_layers, n_prompts).
+        Absolute changes of `cosine` and `projection`, each (n_watched, n_trials, n_layers, n_prompts).
     """
-    layers, site = range(since, model.n_layers), write_site(watched)
-    r = torch.tensor(watched.vector, device=model.device)
+    site = write_site(watched[0])
+    R = torch.tensor(np.stack([direction.vector for direction in watched]), device=model.device)
     found, before = [], None
     for blocks in prompts.passes(trials, 0):
         if before is None:
-            before = _along(last_streams(model, blocks.remembered, site, layers), r)
-        after = _along(last_streams(model, blocks.remembered, site, layers, blocks.edits), r)
-        found.append(blocks.split((after - before).abs().movedim(-1, 0)))  # (trials, prompts, 2, layers)
-    cosine, projection = torch.cat(found).cpu().double().numpy().transpose(2, 0, 3, 1)
-    return {"cosine": cosine, "projection": projection / abs(watched.mean_positive - watched.mean_negative)}
+            before = _along(last_streams(model, blocks.remembered, site, layers), R)
+        after = _along(last_streams(model, blocks.remembered, site, layers, blocks.edits), R)
+        found.append(blocks.split((after - before).abs().movedim(2, 0)))
+    changes = torch.cat(found).cpu().double().numpy()
+    cosine, projection = einops.rearrange(changes, "trials rows two layers watched -> two watched trials layers rows")
+    gaps = np.array([direction.mean_positive - direction.mean_negative for direction in watched])
+    return {"cosine": cosine, "projection": projection / np.abs(gaps)[:, None, None, None]}
 
 
 def _along(
-    streams: Float[Tensor, "layers rows d_model"], r: Float[Tensor, " d_model"]
-) -> Float[Tensor, "2 layers rows"]:
+    streams: Float[Tensor, "layers rows d_model"], R: Float[Tensor, "watched d_model"]
+) -> Float[Tensor, "2 layers rows watched"]:
     """Return cosines and projections."""
-    projection = streams @ r
-    return torch.stack([projection / streams.norm(dim=-1).clamp(min=torch.finfo(torch.float32).tiny), projection])
-
-
-def _share(change: np.ndarray) -> float | None:
-    return float(change[0] / change[1]) if change[1] > 0 else None
+    projection = streams @ R.T
+    norm = streams.norm(dim=-1, keepdim=True).clamp(min=torch.finfo(torch.float32).tiny)
+    return torch.stack([projection / norm, projection])
 
 
 def _against_null(change: np.ndarray, groups: np.ndarray, alpha: float) -> dict[str, float | None]:
-    """Sum up (n_trials, n_prompts) changes: the first trial is the ablation, all from the third on are the null."""
+    """Sum up (n_trials, n_prompts) changes: the first trial is the ablation, the others are the null."""
     interval = mean_over_groups(change[0], groups, alpha)
-    null = change[2:].mean(axis=1)
+    null = change[1:].mean(axis=1)
     return {
         "change": interval.estimate,
         "low": interval.low,
