@@ -50,16 +50,14 @@ def independence_lines(independence: dict[str, Any]) -> list[str]:
         if moved["p_null"] is None:
             continue
         beyond = "more" if moved["p_null"] <= 0.05 else "no more"
+        of_own = "" if moved["share"] is None else f"{moved['share']:.0%} of its own move, "
         lines.append(
             f"Ablating the {ablated} direction moves the stream along the {watched} one by {moved['change']:.2f} of "
-            f"the gap between declining and answering ({_share(moved['share'])}cosine by {cosine['change']:.2f}): {beyond} than permuted-label "
-            f"directions do (95th percentile {moved['null_95th_percentile']:.2f}, p = {moved['p_null']:.2f})."
+            f"the gap between declining and answering ({of_own}cosine by {cosine['change']:.2f}): {beyond} than "
+            "permuted-label directions do "
+            f"(95th percentile {moved['null_95th_percentile']:.2f}, p = {moved['p_null']:.2f})."
         )
     return lines
-
-
-def _share(share: float | None) -> str:
-    return "" if share is None else f"{share:.0%} of its own move, "
 
 
 def caveats(results: dict[str, Any]) -> list[str]:

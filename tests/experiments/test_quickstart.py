@@ -49,7 +49,7 @@ def test_the_planted_locus_is_chosen_among_every_layer_and_position(results: dic
         assert tried == {(layer, position) for layer in range(7) for position in ("inst_last", "post_1", "post_last")}
         assert (write["locus"]["layer"], write["locus"]["position"]) == (4, "post_last")
         assert write["meets_selection_rules"]
-        chosen = [c for c in write["candidates"] if (c["layer"], c["position"]) == (4, "post_last")][0]
+        chosen = next(c for c in write["candidates"] if (c["layer"], c["position"]) == (4, "post_last"))
         assert chosen["discarded"] is None
         assert chosen["bypass"] == min(c["bypass"] for c in write["candidates"] if c["discarded"] is None)
         assert max(chosen["kl"], chosen["kl_first_token"]) <= chosen["kl_worst_step"] <= chosen["kl_max"]
