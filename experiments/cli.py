@@ -88,7 +88,7 @@ def extract(
 
 _staged(
     "probe",
-    "Fit probes over layers and positions, choose write directions by what intervening with them does, and compare them.",
+    "Fit probes over layers and positions; choose write directions by what intervening with them does.",
     "configs/quickstart.yaml --set dissociate.positions=[post_last] --set dissociate.kl_tokens=16",
 )
 _staged(
