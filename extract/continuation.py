@@ -46,9 +46,8 @@ def remember(model: ChatModel, batch: Batch) -> Remembered:
 def repeated(remembered: Remembered, times: int) -> Remembered:
     """Return the whole batch `times` over, block after block, so that each block can carry an edit of its own."""
     batch, again = remembered.batch, torch.arange(len(remembered.batch.tokens)).repeat(times)
-    again = again.to(batch.tokens.device)
     cache = copy.deepcopy(remembered.cache)
-    cache.batch_select_indices(again)
+    cache.batch_select_indices(again)  # indices on the host, for layers may lie on several devices
     return Remembered(replace(batch, tokens=batch.tokens[again], attention_mask=batch.attention_mask[again]), cache)
 
 
@@ -77,12 +76,12 @@ def continued_logits(
 def last_streams(
     model: ChatModel, remembered: Remembered, site: Site, layers: Sequence[int], edits: Sequence[Edit] = ()
 ) -> Float[Tensor, "layers batch d_model"]:
-    """Return the stream at the last prompt token after `edits` (which come first where they meet), in float32."""
+    """Return the stream at the last prompt token, in float32; `edits` come before the look where they meet."""
     seen: dict[int, Tensor] = {}
 
     def look(layer: int) -> Edit:
         def function(stream: Tensor, _pass: Pass) -> Tensor:
-            seen[layer] = stream[:, -1].float()
+            seen[layer] = stream[:, -1].float().to(model.device)
             return stream
 
         return Edit(site, layer, function)
