@@ -88,8 +88,8 @@ def extract(
 
 _staged(
     "probe",
-    "Fit probes over layers and positions, read and write directions, and their geometry.",
-    "configs/quickstart.yaml",
+    "Fit probes over layers and positions; choose write directions by what intervening with them does.",
+    "configs/quickstart.yaml --set dissociate.positions=[post_last] --set dissociate.kl_tokens=16",
 )
 _staged(
     "dissociate",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
@@ -14,6 +14,9 @@ from extract.keys import explain
 from extract.yaml_file import read_yaml
 
 ROOT = Path(__file__).resolve().parent.parent
+
+
+WritePosition = Annotated[str, Field(pattern=r"^(inst_last|post_last|post_[1-9][0-9]*)$")]
 
 
 class _Strict(BaseModel):
@@ -89,7 +92,9 @@ class DissociateConfig(_Strict):
     n_null_generation: int = Field(20, ge=0)
     n_selection: int = Field(48, ge=4)  # validation prompts a class on which the write layer is chosen
     n_onset: int = Field(40, ge=4)  # decliners a behaviour on which onset effects and their null are measured
-    max_kl: float = Field(0.1, gt=0)  # nats, first response token of benign prompts (Arditi et al.)
+    max_kl: float = Field(0.1, gt=0)  # nats a token under ablation, over the first kl_tokens (Arditi et al.: over one)
+    kl_tokens: int = Field(8, ge=1)  # of the model's own answers to benign prompts, over which KL is measured
+    positions: tuple[WritePosition, ...] | None = Field(None, min_length=1)  # where write directions are fitted: all
     deepest: float = Field(0.8, gt=0, le=1)  # write layers lie below this fraction of the depth (Arditi et al.)
 
     @model_validator(mode="after")
@@ -120,6 +125,14 @@ class RunConfig(_Strict):
     judge: str = "rules"  # or a YAML file such as configs/judges/endpoint.yaml
     dissociate: DissociateConfig = DissociateConfig()
     steer: SteerConfig = SteerConfig()
+
+    @model_validator(mode="after")
+    def _write_positions_are_extracted(self) -> RunConfig:
+        extracted, wanted = self.extract.positions, self.dissociate.positions or ()
+        if extracted and (missing := [position for position in wanted if position not in extracted]):
+            raise ValueError(f"dissociate.positions names {missing[0]}, which extract.positions "
+                             f"({', '.join(extracted)}) leaves out")  # fmt: skip
+        return self
 
 
 def load_config(path: Path, overrides: Sequence[str] = ()) -> RunConfig:

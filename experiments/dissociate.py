@@ -11,7 +11,7 @@ from experiments.behaviour import ACTION_OF, KINDS, MIN_BASELINE, Kind, write_sa
 from experiments.context import Context
 from experiments.manifest import write_json
 from experiments.onset import Onsets, OnsetScorer
-from experiments.probing import context_onsets, write_directions
+from experiments.probing import context_onsets, write_fitter
 from experiments.scoring import grouped_rate
 from experiments.verdict import Effect, effect_interval, judge_dissociation
 from experiments.writing import ablation, addition, permuted
@@ -19,7 +19,6 @@ from extract.edit import Edit
 from probes.direction import Direction, Locus, load_directions
 from probes.intervals import Interval
 from probes.means import unit
-from steering.interventions import for_rows
 
 OPENED = frozenset({"answer", "answer_with_caveat", "clarify", "answer_safe_part"})
 OWN = dict(zip(("normative", "epistemic"), ("refusal_on_harmful", "abstention_on_uncertain"), strict=True))
@@ -86,7 +85,7 @@ def _setting(context: Context) -> Setting:
 
 
 def _unsound(setting: Setting) -> list[Kind]:
-    """List the directions none of whose layers met the selection rules: ablating them may break the model itself."""
+    """List the directions none of whose loci met the selection rules: ablating them may break the model itself."""
     return [kind for kind, d in setting.directions.items() if not d.provenance.get("meets_selection_rules", False)]
 
 
@@ -184,10 +183,10 @@ def _p_value(null: Null | None, kind: Kind, behaviour: Kind) -> float | None:
 
 
 def _null(context: Context, setting: Setting) -> Null:
-    """Fit directions on permuted behaviour labels, choose their layer by the same rule, and measure the same effect.
+    """Fit directions on permuted behaviour labels, choose their locus by the same rule, and measure the same effect.
 
     The effect is the mean fall of a decliner's onset log-odds of its own way of declining. Choosing for the null
-    takes the least bypass over the same layers without the side-effect limits, which can only make it stronger.
+    takes the least bypass over the same candidates without the side-effect limits, which can only make it stronger.
     """
     config, rng = context.config.dissociate, np.random.default_rng([context.config.seed, 4])
     onsets = context_onsets(context)
@@ -218,28 +217,23 @@ def _null(context: Context, setting: Setting) -> Null:
 
 
 class _Picker:
-    """Draws null directions of one kind: permuted labels, then the layer of least bypass."""
+    """Draws null directions of one kind: permuted labels, then the locus of least bypass."""
 
-    N_SELECTION = 8  # validation decliners a null direction's layer is chosen on
+    N_SELECTION = 8  # validation decliners a null direction's locus is chosen on
 
     def __init__(self, context: Context, kind: Kind, onsets: Onsets, rng: np.random.Generator) -> None:
         samples = write_samples(context.behaviour, kind)
         if samples is None:
             raise ValueError(f"no {kind} write direction, so no null of it")
-        self._context, self._kind, self._samples, self._rng = context, kind, samples, rng
         rows = rng.permutation(context.behaviour.decliners(kind, "validation"))[: self.N_SELECTION]
-        self._n_rows, self._n_layers = len(rows), len(write_directions(context, kind, samples))
-        # Every layer's candidate is tried in one pass: the same prompts once a layer, each block with its own edit.
-        repeated = [context.rendered[i] for i in rows] * self._n_layers
-        self._scorer = OnsetScorer(context.model, repeated, onsets)
+        self._onset, self._rng = ACTION_OF[kind], rng
+        self._fitter = write_fitter(context, kind, samples)
+        self._scorer = OnsetScorer(context.model, [context.rendered[i] for i in rows], onsets)
 
     def draw(self) -> Direction:
-        labels = permuted(self._samples, self._rng)
-        fitted = write_directions(self._context, self._kind, self._samples, labels)
-        blocks = [slice(i * self._n_rows, (i + 1) * self._n_rows) for i in range(self._n_layers)]
-        edits = [for_rows(ablation(direction), rows) for direction, rows in zip(fitted, blocks, strict=True)]
-        onset = self._scorer.log_odds(edits)[ACTION_OF[self._kind]]
-        return fitted[int(onset.reshape(self._n_layers, self._n_rows).mean(axis=1).argmin())]
+        fitted = self._fitter.fit(permuted(self._fitter.samples, self._rng))
+        bypass = self._scorer.log_odds_each([[ablation(direction)] for direction in fitted])[self._onset].mean(axis=1)
+        return fitted[int(np.where(np.isnan(bypass), np.inf, bypass).argmin())]
 
 
 def _record(interval: Interval, n: int | None = None) -> dict[str, Any]:

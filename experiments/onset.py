@@ -7,13 +7,16 @@ the model's own completions; structural openings are simply part of them.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import torch
+from torch import Tensor
 
+from experiments.blocks import Repeated, Trial
 from extract.chat import Rendered
-from extract.continuation import Remembered, continued_log_probs, remember
+from extract.continuation import Remembered, continued_log_probs
 from extract.edit import Edit
 from extract.model import ChatModel
 
@@ -65,25 +68,36 @@ class OnsetScorer:
 
     def __init__(self, model: ChatModel, rows: Sequence[Rendered], onsets: Onsets) -> None:
         self._model = model
-        self._remembered: Remembered = remember(model, model.batch(list(rows)))
+        self._prompts = Repeated(model, rows)
         self._by_parent: dict[Tokens, list[tuple[str, int]]] = defaultdict(list)
         for kind, prefixes in onsets.prefixes.items():
             for prefix in prefixes:
                 self._by_parent[prefix[:-1]].append((kind, prefix[-1]))
-        self._n = len(rows)
 
     def log_odds(self, edits: Sequence[Edit] = ()) -> dict[str, np.ndarray]:
         """Return log(P + eps) - log(1 - P + eps) of opening as each kind, (n_prompts,) float64 (Arditi et al.)."""
-        mass = {kind: np.zeros(self._n) for kind in KINDS}
+        return {kind: scores[0] for kind, scores in self.log_odds_each([edits]).items()}
+
+    def log_odds_each(
+        self, trials: Sequence[Trial], advance: Callable[[int], None] = lambda steps: None
+    ) -> dict[str, np.ndarray]:
+        """Return the same under each of several interventions, (n_trials, n_prompts), many of them in one pass."""
+        found: dict[str, list[np.ndarray]] = {kind: [] for kind in KINDS}
+        longest = max((len(parent) for parent in self._by_parent), default=0) + 1
+        for blocks in self._prompts.passes(trials, longest):
+            mass = self._mass(blocks.remembered, blocks.edits)
+            for kind in KINDS:
+                found[kind].append(blocks.split(mass[kind]).cpu().double().numpy())
+            advance((blocks.trials.stop - blocks.trials.start) * blocks.n_rows)
+        masses = {kind: np.concatenate(parts) for kind, parts in found.items()}
+        return {kind: np.log(p + EPSILON) - np.log(np.maximum(1 - p, 0) + EPSILON) for kind, p in masses.items()}
+
+    def _mass(self, remembered: Remembered, edits: Sequence[Edit]) -> dict[str, Tensor]:
+        mass = {kind: torch.zeros(len(remembered.batch.tokens), device=self._model.device) for kind in KINDS}
         with self._model.editing(edits):
             for parent, ends in self._by_parent.items():
-                log_probs = continued_log_probs(self._model, self._remembered, parent)
+                log_probs = continued_log_probs(self._model, remembered, parent)
                 before = sum((log_probs[:, i, token] for i, token in enumerate(parent)), start=log_probs[:, 0, 0] * 0)
                 for kind, token in ends:
-                    mass[kind] += (before + log_probs[:, len(parent), token]).exp().double().cpu().numpy()
-        return {kind: np.log(p + EPSILON) - np.log(np.maximum(1 - p, 0) + EPSILON) for kind, p in mass.items()}
-
-    def first_token_log_probs(self, edits: Sequence[Edit] = ()) -> np.ndarray:
-        """Return the distribution of the first response token, (n_prompts, vocabulary) float64."""
-        with self._model.editing(edits):
-            return continued_log_probs(self._model, self._remembered, ())[:, 0].double().cpu().numpy()
+                    mass[kind] += (before + log_probs[:, len(parent), token]).exp()
+        return mass

@@ -4,21 +4,26 @@ from __future__ import annotations
 
 import itertools
 import json
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from experiments.behaviour import ACTION_OF, KINDS, Kind, WriteSamples, write_samples
+from experiments.blocks import Repeated
 from experiments.completions import read_completions
+from experiments.config import DissociateConfig
 from experiments.context import Context
+from experiments.independence import N_A_LABEL, N_NULL, independence
 from experiments.manifest import write_json
-from experiments.onset import Onsets, OnsetScorer, learn_onsets
+from experiments.onset import Onsets, learn_onsets
 from experiments.reading import Reading, grid_rows, read_direction, read_grid, site_record, write_parquet
-from experiments.writing import Candidate, candidates, fit_write, select, write_layers
+from experiments.selection import Candidate, Validation, candidates, select
+from experiments.writing import POSITION, WriteFitter, fit_write, permuted, write_layers, write_positions
+from extract.errors import UserError
 from extract.loading import resolve
-from probes.direction import Direction, save_directions
+from probes.direction import Direction, Locus, save_directions
 from probes.geometry import cosine
 
 
@@ -31,19 +36,16 @@ def probe(context: Context) -> None:
         for kind, r in readings.items()
     ]
     onsets = context_onsets(context)
-    writes: dict[Kind, dict[str, Any]] = {}
-    for kind in KINDS:
-        chosen, record = _write(context, kind, onsets)
-        writes[kind] = record
-        directions += [chosen] if chosen else []
+    writes: dict[Kind, Written] = {kind: _write(context, kind, onsets) for kind in KINDS}
+    directions += [written.chosen for written in writes.values() if written.chosen is not None]
     write_parquet(grid_rows(readings, site), context.file("probes.parquet"))
     save_directions(directions, context.file("directions.safetensors"))
     write_json(
         context.file("stages/probe.json"),
         {
             "sites": {kind: site_record(reading, site) for kind, reading in readings.items()},
-            "writes": writes,
-            "geometry": _geometry(context, directions),
+            "writes": {kind: written.record for kind, written in writes.items()},
+            "geometry": _geometry(directions, writes) | {"independence": _independence(context, writes)},
             "onsets": _onset_record(context, onsets),
             "planted": _planted(context),
         },
@@ -57,72 +59,138 @@ def context_onsets(context: Context) -> Onsets:
     return learn_onsets([spoken[i].token_ids for i in rows], [spoken[i].action for i in rows])
 
 
-def _write(context: Context, kind: Kind, onsets: Onsets) -> tuple[Direction | None, dict[str, Any]]:
+@dataclass(frozen=True)
+class Written:
+    """One kind's write direction, and all the directions it was chosen from."""
+
+    chosen: Direction | None
+    fitted: tuple[Direction, ...]
+    record: dict[str, Any]
+
+
+def _write(context: Context, kind: Kind, onsets: Onsets) -> Written:
     behaviour, config = context.behaviour, context.config.dissociate
     samples = write_samples(behaviour, kind)
     n = int(behaviour.did(ACTION_OF[kind]).sum())
     if samples is None:
-        return None, {"available": False, "reason": f"the model does not {ACTION_OF[kind]} often enough ({n} times)"}
+        return _unavailable(f"the model does not {ACTION_OF[kind]} often enough ({n} times)")
     rng = np.random.default_rng([context.config.seed, 2])
     decliners = _some(rng, behaviour.decliners(kind, "validation"), config.n_selection)
     benign = _some(rng, behaviour.answered_benign("validation"), config.n_selection)
     if len(decliners) < 4 or len(benign) < 4 or not onsets.prefixes[ACTION_OF[kind]]:
-        return None, {"available": False, "reason": "too few validation prompts are declined or answered"}
-    fitted = write_directions(context, kind, samples)
-    declining, answering = (
-        OnsetScorer(context.model, [context.rendered[i] for i in rows], onsets) for rows in (decliners, benign)
+        return _unavailable("too few validation prompts are declined or answered")
+    fitted = write_fitter(context, kind, samples).fit()
+    if not fitted:
+        return _unavailable("at every layer and position its two classes have the same mean")
+    spoken = read_completions(context.file("completions.jsonl"))
+    validation = Validation(
+        [context.rendered[i] for i in decliners],
+        [context.rendered[i] for i in benign],
+        [spoken[i].token_ids for i in benign],
     )
-    with context.reporter.task(f"choosing the write layer ({kind})", len(fitted)) as advance:
-        found = candidates(fitted, kind, declining, answering, lambda: advance(1))
+    with context.reporter.task(f"choosing the write locus ({kind})", len(fitted) * validation.steps) as advance:
+        found = candidates(context.model, onsets, fitted, kind, validation, config.kl_tokens, advance)
     best, usable = select(found, config.max_kl)
     provenance = {**best.direction.provenance, "meets_selection_rules": usable}
-    return replace(best.direction, provenance=provenance), _write_record(best, usable, found, samples)
+    chosen = replace(best.direction, provenance=provenance)
+    return Written(chosen, tuple(fitted), _write_record(best, usable, found, samples, config))
 
 
-def write_directions(
-    context: Context, kind: Kind, samples: WriteSamples, declined: np.ndarray | None = None
-) -> list[Direction]:
-    """Fit the write direction of every layer a write may stand at."""
-    layers = write_layers(context.model.n_layers, context.config.dissociate.deepest)
-    y = samples.declined if declined is None else declined
-    read, site = context.write_read, context.store.site
-    return [fit_write(read, site, layer, kind, samples, y) for layer in layers if layer in context.store.layers]
+def _unavailable(reason: str) -> Written:
+    return Written(None, (), {"available": False, "reason": reason})
+
+
+def write_fitter(context: Context, kind: Kind, samples: WriteSamples) -> WriteFitter:
+    """Return what fits write directions at every candidate locus: layers shallow enough x prompt positions.
+
+    Raises:
+        UserError: the store holds no such layer, or not the positions asked for.
+    """
+    store, config = context.store, context.config.dissociate
+    layers = [layer for layer in write_layers(context.model.n_layers, config.deepest) if layer in store.layers]
+    if not layers:
+        held = ", ".join(map(str, store.layers))
+        raise UserError(f"dissociate.deepest: write directions lie below {config.deepest:g} of "
+                        f"{context.model.n_layers} layers, and of those extracted ({held}) none does")  # fmt: skip
+    possible = write_positions(store, samples.rows)
+    if POSITION not in possible:
+        raise UserError(f"{store.path}: write directions are written from {POSITION} on, which not every prompt has; "
+                        "extract it, and use a template that writes something after the instruction")  # fmt: skip
+    wanted = possible if config.positions is None else config.positions
+    if strange := [position for position in wanted if position not in possible]:
+        raise UserError(f"dissociate.positions: {strange[0]!r} is no position that write directions can be fitted at; "
+                        f"every prompt has {', '.join(possible)}")  # fmt: skip
+    loci = [(layer, position) for layer in layers for position in wanted]
+    return WriteFitter(store.read, store.site, loci, kind, samples)
 
 
 def _some(rng: np.random.Generator, rows: np.ndarray, most: int) -> np.ndarray:
     return np.sort(rng.permutation(rows)[:most])
 
 
-def _write_record(best: Candidate, usable: bool, found: list[Candidate], samples: WriteSamples) -> dict[str, Any]:
+def _write_record(
+    best: Candidate, usable: bool, found: list[Candidate], samples: WriteSamples, config: DissociateConfig
+) -> dict[str, Any]:
     return {
         "available": True,
         "locus": vars(best.direction.locus),
+        "written_from": POSITION,
         "meets_selection_rules": usable,
         "within_label": samples.within_label,
         "strata": sorted(set(samples.strata.tolist())),
         "n": len(samples.rows),
         "mean_positive": best.direction.mean_positive,
         "mean_negative": best.direction.mean_negative,
-        "candidates": [
-            {"layer": c.direction.locus.layer, "bypass": c.bypass, "induce": c.induce, "kl": c.kl} for c in found
-        ],
+        "kl_tokens": config.kl_tokens,
+        "candidates": [c.record(config.max_kl) for c in found],
     }
 
 
-def _geometry(context: Context, directions: list[Direction]) -> dict[str, Any]:
-    """Cosines between directions fitted at one layer and position; unlike layers are not compared."""
-    named = {d.name: d for d in directions}
+def _geometry(directions: list[Direction], writes: dict[Kind, Written]) -> dict[str, Any]:
+    """Cosines between directions fitted at one layer and position; unlike layers are not compared.
+
+    Those by layer are of the write directions fitted at the normative one's position.
+    """
     record: dict[str, Any] = {"cosine": None, "cosine_by_layer": {}, "between_chosen": {}}
-    samples = {kind: write_samples(context.behaviour, kind) for kind in KINDS}
-    if all(f"{kind}_write" in named for kind in KINDS):
-        fitted = {kind: write_directions(context, kind, s) for kind, s in samples.items() if s is not None}
-        for a, b in zip(fitted["normative"], fitted["epistemic"], strict=True):
-            record["cosine_by_layer"][str(a.locus.layer)] = cosine(a.vector, b.vector)
-        record["cosine"] = record["cosine_by_layer"][str(named["normative_write"].locus.layer)]
+    normative = writes["normative"].chosen
+    if normative is not None:
+        own, other = ({d.locus: d for d in writes[kind].fitted} for kind in KINDS)
+        for locus in own:
+            if locus in other and locus.position == normative.locus.position:
+                record["cosine_by_layer"][str(locus.layer)] = cosine(own[locus].vector, other[locus].vector)
+        record["cosine"] = record["cosine_by_layer"].get(str(normative.locus.layer))
     for a, b in itertools.combinations(directions, 2):
         if a.locus.layer == b.locus.layer:
             record["between_chosen"][f"{a.name} . {b.name}"] = cosine(a.vector, b.vector)
     return record
+
+
+def _independence(context: Context, writes: dict[Kind, Written]) -> dict[str, Any] | None:
+    """Ablate each chosen write direction and watch the other, on test prompts; None where there are not two."""
+    chosen = {kind: written.chosen for kind, written in writes.items() if written.chosen is not None}
+    if len(chosen) < len(KINDS):
+        return None
+    rng, corpus = np.random.default_rng([context.config.seed, 5]), context.corpus
+    held_out = [np.flatnonzero(corpus.labelled(label) & corpus.within("test")) for label in corpus.counts()]
+    rows = np.concatenate([_some(rng, of_label, N_A_LABEL) for of_label in held_out])
+    prompts, record = Repeated(context.model, [context.rendered[i] for i in rows]), {}
+    with context.reporter.task("ablating one, watching the other", len(KINDS)) as advance:
+        for one, other in (KINDS, KINDS[::-1]):
+            null = _permuted_at(context, one, chosen[one].locus, rng)
+            record[f"ablate_{one}_watch_{other}"] = independence(
+                context.model, prompts, corpus.groups[rows], chosen[one], chosen[other], null
+            )
+            advance(1)
+    return record
+
+
+def _permuted_at(context: Context, kind: Kind, locus: Locus, rng: np.random.Generator) -> list[Direction]:
+    """Fit directions on permuted behaviour labels at one locus (the null asks what an ablation there does)."""
+    samples = write_samples(context.behaviour, kind)
+    if samples is None:
+        return []
+    fitter = WriteFitter(context.store.read, locus.site, [(locus.layer, locus.position)], kind, samples)
+    return [direction for _ in range(N_NULL) for direction in fitter.fit(permuted(samples, rng))]
 
 
 def _onset_record(context: Context, onsets: Onsets) -> dict[str, Any]:
@@ -145,14 +213,12 @@ def _planted(context: Context) -> dict[str, Any] | None:
     truth = json.loads(path.read_text(encoding="utf-8"))
     record: dict[str, Any] = {f"{kind}_cosine": None for kind in KINDS}
 
-    def at_truth(layer: int) -> np.ndarray:
-        return context.store.read(layer, truth["position"])
-
     for kind in KINDS:
         samples = write_samples(context.behaviour, kind)
         planted = [v for v in truth["variables"] if ACTION_OF[kind] in v["decides"]]
         if samples is None or not planted or truth["site"] != context.store.site:
             continue
-        fitted = fit_write(at_truth, truth["site"], truth["layer"], kind, samples, samples.declined)
-        record[f"{kind}_cosine"] = abs(cosine(fitted.vector, np.array(planted[0]["direction"])))
+        fitted = fit_write(context.store.read, Locus(truth["site"], truth["layer"], truth["position"]), kind, samples)
+        if fitted is not None:
+            record[f"{kind}_cosine"] = abs(cosine(fitted.vector, np.array(planted[0]["direction"])))
     return record | {"site": truth["site"], "layer": truth["layer"], "position": truth["position"]}

@@ -9,7 +9,7 @@ from typing import Any
 
 from experiments.context import Context
 from experiments.manifest import read_json
-from experiments.wording import RATE_MEANING, caveats, percent, verdict_sentence
+from experiments.wording import RATE_MEANING, caveats, independence_lines, percent, verdict_sentence
 
 STYLE = """
 :root { color-scheme: light dark; --ink: #1a1a1a; --paper: #fff; --line: #8886; --soft: #8881; }
@@ -132,6 +132,7 @@ def _geometry(results: dict[str, Any]) -> str:
     lines = []
     if results["geometry"]["cosine"] is not None:
         lines.append(f"Cosine between the two write directions: {results['geometry']['cosine']:.2f}.")
+    lines += independence_lines(results["geometry"].get("independence") or {})
     planted = results.get("planted")
     for kind in ("normative", "epistemic"):
         if planted and planted[f"{kind}_cosine"] is not None:

@@ -10,6 +10,7 @@ import pyarrow.parquet
 from experiments import figures
 from experiments.behaviour import KINDS
 from experiments.context import Context
+from experiments.writing import POSITION
 from probes.direction import load_directions
 
 
@@ -21,7 +22,7 @@ def draw(context: Context, results: dict[str, Any]) -> dict[str, Path]:
     directions = load_directions(context.file("directions.safetensors"))
     writes = {name: d for name, d in directions.items() if name.endswith("_write")}
     if len(writes) == len(KINDS):
-        streams = {name: context.store.read(d.locus.layer, d.locus.position) for name, d in writes.items()}
+        streams = {name: context.store.read(d.locus.layer, POSITION) for name, d in writes.items()}
         labels = [prompt.label for prompt in context.prompts]
         drawn["scatter"] = figures.scatter(streams, writes, labels, list(context.behaviour.actions))
     paths = {name: context.file(f"figures/{name}.png") for name in drawn}

@@ -65,7 +65,7 @@ def judge_dissociation(
     not_specific = {b: contrasts[f"own_minus_other_on_{b}"].high < margin for b in KINDS}
     verdict, reasons = _rule(effects, n_groups, specific, not_specific, narrow, beats, margin, level)
     if unsound and verdict not in ("inconclusive", "no_effect"):
-        broken = f"no layer met the selection rules for the {' and the '.join(unsound)} write direction, so what its "
+        broken = f"no locus met the selection rules for the {' and the '.join(unsound)} write direction, so what its "
         return Verdict("inconclusive", (broken + "ablation stops may be the model itself",), contrasts)
     return Verdict(verdict, reasons, contrasts)
 

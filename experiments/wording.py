@@ -41,6 +41,25 @@ def percent(rates: dict[str, Any], name: str) -> str:
     return "none judged" if value is None else f"{value:.1%} [{low:.1%}, {high:.1%}]"
 
 
+def independence_lines(independence: dict[str, Any]) -> list[str]:
+    """Say, a line each way, how far ablating one write direction moves the stream along the other."""
+    lines = []
+    for name, record in independence.items():
+        ablated, watched = name.removeprefix("ablate_").split("_watch_")
+        moved, cosine = record["projection"], record["cosine"]
+        if moved["p_null"] is None:
+            continue
+        beyond = "more" if moved["p_null"] <= 0.05 else "no more"
+        of_own = "" if moved["share"] is None else f"{moved['share']:.0%} of its own move, "
+        lines.append(
+            f"Ablating the {ablated} direction moves the stream along the {watched} one by {moved['change']:.2f} of "
+            f"the gap between declining and answering ({of_own}cosine by {cosine['change']:.2f}): {beyond} than "
+            "permuted-label directions do "
+            f"(95th percentile {moved['null_95th_percentile']:.2f}, p = {moved['p_null']:.2f})."
+        )
+    return lines
+
+
 def caveats(results: dict[str, Any]) -> list[str]:
     """List what a reader must know before believing the numbers."""
     lines = []
@@ -64,6 +83,6 @@ def caveats(results: dict[str, Any]) -> list[str]:
                          "one: it may carry what the prompts are about as well as declining.")  # fmt: skip
         if write["available"] and not write["meets_selection_rules"]:
             lines.append(
-                f"No layer met the selection rules for the {kind} write direction; the least bad one is shown."
+                f"No locus met the selection rules for the {kind} write direction; the least bad one is shown."
             )
     return lines

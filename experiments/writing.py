@@ -1,104 +1,123 @@
-"""Write directions: fitted on behaviour, their layer chosen by what an intervention there does (Arditi et al.)."""
+"""Write directions: fitted on behaviour at a layer and position, and the edits that try and use them.
+
+Where a direction is fitted and where it is written are two things. Its locus says where it was fitted: activations of
+training prompts at one layer and one prompt position from the end of the instruction on. It is always *written* at that
+layer from the last prompt token on, whatever its position, and the class means it is written to are measured there, at
+the last prompt token. So the position is where a direction comes from, as in Arditi et al. (arXiv 2406.11717), who
+likewise add and ablate it at places other than the one it was fitted at. The reasons:
+
+- Selection, its null, the dissociation matrix and the dials make one and the same edit, so that what is chosen is what
+  is used. A dial writes from the last prompt token on; an edit of earlier tokens would be another intervention.
+- Affine targets are class means. Those of the earlier position would push the last token off its distribution there.
+- Keys and values of all tokens before the last are computed once and shared by every candidate and every null draw.
+
+Ablation and addition stay at one layer (Arditi et al. ablate at every layer and position, add at every position): a
+verdict on two mechanisms needs to know which layer carries what, and where a decision is written again by later layers,
+a one-layer bypass shows it. What lies at an earlier token and is read from there by attention is not reached.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import torch
 
-from experiments.behaviour import ACTION_OF, Kind, WriteSamples
-from experiments.onset import OnsetScorer
+from experiments.behaviour import Kind, WriteSamples
 from extract.edit import Edit, Site
+from extract.store import ActivationStore
 from probes.direction import Direction, Locus
 from probes.means import difference_in_means, unit
 from steering.interventions import add, affine, place
 
-Read = Callable[[int], np.ndarray]  # layer -> (n_prompts, d_model) at the write position
-POSITION = "post_last"
+Read = Callable[[int, str], np.ndarray]  # layer, position -> (n_prompts, d_model)
+POSITION = "post_last"  # the last prompt token: where every direction is written
 
 
-@dataclass(frozen=True)
-class Candidate:
-    """One layer's write direction and what intervening with it does on validation prompts."""
+class WriteFitter:
+    """Fits one kind's write directions at every candidate locus; the training prompts' streams are read once."""
 
-    direction: Direction
-    bypass: float  # mean onset log-odds of decliners under ablation: low is good
-    induce: float  # mean onset log-odds of answered benign prompts under addition: high is good
-    kl: float  # nats, first response token of benign prompts under ablation
+    def __init__(self, read: Read, site: str, loci: Sequence[tuple[int, str]], kind: Kind, samples: WriteSamples):
+        self.kind, self.samples = kind, samples
+        self._loci = [Locus(site, layer, position) for layer, position in loci]
+        wanted = {*loci, *((layer, POSITION) for layer, _ in loci)}
+        self._streams = {locus: read(*locus)[samples.rows] for locus in sorted(wanted)}
 
-    def usable(self, max_kl: float) -> bool:
-        return bool(np.isfinite([self.bypass, self.induce, self.kl]).all() and self.kl <= max_kl and self.induce >= 0)
+    def fit(self, declined: np.ndarray | None = None) -> list[Direction]:
+        """Fit at every locus whose classes have different means (at a template token of layer 0 all may be alike).
+
+        Both the direction and the class means it is written to come from `declined`, (len(samples.rows),) bool: the
+        samples' own, or a permutation of it. A null direction whose ablation went to the true answering mean would
+        know the labels it is a null of.
+        """
+        y = self.samples.declined if declined is None else declined
+        fitted = (self._fit(locus, y) for locus in self._loci)
+        return [direction for direction in fitted if direction is not None]
+
+    def _fit(self, locus: Locus, declined: np.ndarray) -> Direction | None:
+        samples = self.samples
+        X = self._streams[locus.layer, locus.position]
+        vector = difference_in_means(X, declined, samples.strata)
+        if not np.isfinite(vector).all() or np.linalg.norm(vector) <= ALIKE * np.abs(X).max():
+            return None
+        vector = unit(vector)
+        along = self._streams[locus.layer, POSITION].astype(np.float64) @ vector
+        return Direction(
+            name=f"{self.kind}_write",
+            vector=vector,
+            locus=locus,
+            mean_positive=float(along[declined].mean()),
+            mean_negative=float(along[~declined].mean()),
+            provenance={
+                "fitted_on": "behaviour",
+                "within_label": samples.within_label,
+                "n": len(samples.rows),
+                "written_from": POSITION,
+            },
+        )
 
 
-def fit_write(read: Read, site: str, layer: int, kind: Kind, samples: WriteSamples, declined: np.ndarray) -> Direction:
-    """Fit one layer's write direction: class means within strata.
+ALIKE = 1e-6  # of the largest activation: class means that differ by less differ by rounding
 
-    Both class means come from `declined`, (len(samples.rows),) bool, which is `samples.declined` or a permutation of
-    it: a null direction whose ablation went to the true answering mean would know the labels it is a null of.
-    """
-    X = read(layer)
-    vector = unit(difference_in_means(X[samples.rows], declined, samples.strata))
-    along = X[samples.rows].astype(np.float64) @ vector
-    return Direction(
-        name=f"{kind}_write",
-        vector=vector,
-        locus=Locus(site, layer, POSITION),
-        mean_positive=float(along[declined].mean()),
-        mean_negative=float(along[~declined].mean()),
-        provenance={"fitted_on": "behaviour", "within_label": samples.within_label, "n": len(samples.rows)},
-    )
+
+def fit_write(read: Read, locus: Locus, kind: Kind, samples: WriteSamples) -> Direction | None:
+    """Fit one write direction, or None where the classes have the same mean."""
+    fitted = WriteFitter(read, locus.site, [(locus.layer, locus.position)], kind, samples).fit()
+    return fitted[0] if fitted else None
+
+
+def write_site(direction: Direction) -> Site:
+    """Return where a direction is written: after its block unless it was fitted before one."""
+    return "resid_pre" if direction.locus.site == "resid_pre" else "resid_post"
 
 
 def ablation(direction: Direction) -> Edit:
     """Set the projection to the answering class mean from the last prompt token on (affine, arXiv 2411.09003)."""
     r = torch.tensor(direction.vector)
-    site: Site = "resid_pre" if direction.locus.site == "resid_pre" else "resid_post"
-    return place(site, direction.locus.layer, "last_on", lambda x: affine(x, r, direction.mean_negative))
+    return place(
+        write_site(direction), direction.locus.layer, "last_on", lambda x: affine(x, r, direction.mean_negative)
+    )
 
 
 def addition(direction: Direction) -> Edit:
     """Add the difference between the class means along the direction, from the last prompt token on."""
     r = torch.tensor(direction.vector)
-    site: Site = "resid_pre" if direction.locus.site == "resid_pre" else "resid_post"
     amount = direction.mean_positive - direction.mean_negative
-    return place(site, direction.locus.layer, "last_on", lambda x: add(x, r, amount))
-
-
-def candidates(
-    directions: Sequence[Direction],
-    kind: Kind,
-    decliners: OnsetScorer,
-    benign: OnsetScorer,
-    advance: Callable[[], None],
-) -> list[Candidate]:
-    """Measure each layer's direction on validation prompts."""
-    onset, before = ACTION_OF[kind], benign.first_token_log_probs()
-    found = []
-    for direction in directions:
-        after = benign.first_token_log_probs([ablation(direction)])
-        found.append(
-            Candidate(
-                direction=direction,
-                bypass=float(decliners.log_odds([ablation(direction)])[onset].mean()),
-                induce=float(benign.log_odds([addition(direction)])[onset].mean()),
-                kl=float((np.exp(before) * (before - after)).sum(axis=1).mean()),
-            )
-        )
-        advance()
-    return found
-
-
-def select(found: Sequence[Candidate], max_kl: float) -> tuple[Candidate, bool]:
-    """Choose the usable candidate of least bypass; where none is usable, the least bypass of all, said so."""
-    usable = [c for c in found if c.usable(max_kl)]
-    return min(usable or found, key=lambda c: c.bypass), bool(usable)
+    return place(write_site(direction), direction.locus.layer, "last_on", lambda x: add(x, r, amount))
 
 
 def write_layers(n_layers: int, deepest: float) -> list[int]:
     """List the layers a write may stand at: below `deepest` of the depth."""
     return [layer for layer in range(n_layers) if layer < deepest * n_layers]
+
+
+def write_positions(store: ActivationStore, rows: np.ndarray) -> list[str]:
+    """List the single prompt tokens from the end of the instruction on that all given prompts have, in order.
+
+    Not the trigger, which lies inside the instruction, the mean over it, or what the model has answered.
+    """
+    single = [p for p in store.positions if p == "inst_last" or p.startswith("post_")]
+    return [p for p in single if store.present[store.positions.index(p)][rows].all()]
 
 
 def permuted(samples: WriteSamples, rng: np.random.Generator) -> np.ndarray:

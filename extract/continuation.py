@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
-from jaxtyping import Float
-from torch import Tensor
+from jaxtyping import Float, Int
+from torch import Tensor, nn
 
 from extract.batch import Batch
+from extract.edit import Edit, Pass, Site
 from extract.errors import UserError
 from extract.model import ChatModel
 
@@ -42,22 +43,65 @@ def remember(model: ChatModel, batch: Batch) -> Remembered:
     return remembered
 
 
+def repeated(remembered: Remembered, times: int) -> Remembered:
+    """Return the whole batch `times` over, block after block, so that each block can carry an edit of its own."""
+    batch, again = remembered.batch, torch.arange(len(remembered.batch.tokens)).repeat(times)
+    cache = copy.deepcopy(remembered.cache)
+    cache.batch_select_indices(again)  # indices on the host, for layers may lie on several devices
+    return Remembered(replace(batch, tokens=batch.tokens[again], attention_mask=batch.attention_mask[again]), cache)
+
+
 @torch.inference_mode()
 def continued_log_probs(
     model: ChatModel, remembered: Remembered, continuation: Sequence[int]
 ) -> Float[Tensor, "batch steps vocabulary"]:
     """Return the distributions after the last prompt token and after each continuation token, in float32."""
-    batch, steps = remembered.batch, len(continuation) + 1
-    suffix = torch.tensor([list(continuation)], dtype=torch.long, device=model.device).expand(len(batch.tokens), -1)
+    suffix = torch.tensor([list(continuation)], dtype=torch.long, device=model.device)
+    return continued_logits(model, remembered, suffix.expand(len(remembered.batch.tokens), -1)).float().log_softmax(-1)
+
+
+@torch.inference_mode()
+def continued_logits(
+    model: ChatModel, remembered: Remembered, suffix: Int[Tensor, "batch more"]
+) -> Float[Tensor, "batch more+1 vocabulary"]:
+    """Return the logits after the last prompt token and after each of its row's further tokens, as the model has them.
+
+    Rows that are to go on for less are filled up at their ends with any token: no token sees what follows it.
+    """
+    logits: Tensor = _go_on(model, remembered, suffix, model.model).logits
+    return logits
+
+
+@torch.inference_mode()
+def last_streams(
+    model: ChatModel, remembered: Remembered, site: Site, layers: Sequence[int], edits: Sequence[Edit] = ()
+) -> Float[Tensor, "layers batch d_model"]:
+    """Return the stream at the last prompt token, in float32; `edits` come before the look where they meet."""
+    seen: dict[int, Tensor] = {}
+
+    def look(layer: int) -> Edit:
+        def function(stream: Tensor, _pass: Pass) -> Tensor:
+            seen[layer] = stream[:, -1].float().to(model.device)
+            return stream
+
+        return Edit(site, layer, function)
+
+    nothing = remembered.batch.tokens[:, :0]
+    with model.editing([*edits, *(look(layer) for layer in layers)]):
+        _go_on(model, remembered, nothing, model.decoder)
+    return torch.stack([seen[layer] for layer in layers])
+
+
+def _go_on(model: ChatModel, remembered: Remembered, suffix: Tensor, module: nn.Module) -> Any:
+    batch, steps = remembered.batch, suffix.shape[1] + 1
     mask = torch.cat([batch.attention_mask, torch.ones_like(suffix)], dim=1)
     tail = Batch(torch.cat([batch.tokens[:, -1:], suffix], dim=1), mask, batch.prompt_length)
-    logits = model.run(
-        model.model,
+    return model.run(
+        module,
         tail,
         position_ids=(mask.cumsum(dim=1) - 1)[:, -steps:],
         past_key_values=copy.deepcopy(remembered.cache),
-    ).logits
-    return logits.float().log_softmax(dim=-1)
+    )
 
 
 def _continuation_holds(model: ChatModel, remembered: Remembered) -> bool:

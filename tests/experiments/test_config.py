@@ -48,6 +48,9 @@ def test_public_sets_stand_beside_or_in_place_of_a_file(config: Path) -> None:
         ("steer.band=0.7", "steer.band: .*less than 0.5"),
         ("extract.site=resid_middle", "extract.site"),
         ("dissociate.n_null_onset=40", "n_null_onset must be at least 80"),
+        ("dissociate.kl_tokens=0", "dissociate.kl_tokens: .*greater than or equal to 1, got 0"),
+        ("dissociate.positions=[response_1]", "dissociate.positions.0: .*match pattern.*got 'response_1'"),
+        ("dissociate.positions=[]", "dissociate.positions: .*at least 1 item"),
     ],
 )
 def test_a_mistaken_override_names_the_key(config: Path, override: str, message: str) -> None:
@@ -97,3 +100,10 @@ def test_the_configuration_on_public_sets_is_sound() -> None:
 def test_the_shipped_configuration_is_found_from_anywhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     assert load_config(Path("configs/quickstart.yaml")).name == "quickstart"
+
+
+def test_write_positions_must_be_among_those_extracted(config: Path) -> None:
+    extracted = "extract.positions=[inst_last, post_last]"
+    assert load_config(config, [extracted, "dissociate.positions=[post_last]"]).dissociate.positions == ("post_last",)
+    with pytest.raises(UserError, match=r"dissociate.positions names post_1, which extract.positions \(inst_last, "):
+        load_config(config, [extracted, "dissociate.positions=[post_last, post_1]"])

@@ -43,6 +43,30 @@ def test_write_directions_recover_the_planted_ones(results: dict) -> None:  # ty
     assert results["planted"]["epistemic_cosine"] >= 0.85
 
 
+def test_the_planted_locus_is_chosen_among_every_layer_and_position(results: dict) -> None:  # type: ignore[type-arg]
+    for write in results["writes"].values():
+        tried = {(c["layer"], c["position"]) for c in write["candidates"]}
+        assert tried == {(layer, position) for layer in range(7) for position in ("inst_last", "post_1", "post_last")}
+        assert (write["locus"]["layer"], write["locus"]["position"]) == (4, "post_last")
+        assert write["meets_selection_rules"]
+        chosen = next(c for c in write["candidates"] if (c["layer"], c["position"]) == (4, "post_last"))
+        assert chosen["discarded"] is None
+        assert chosen["bypass"] == min(c["bypass"] for c in write["candidates"] if c["discarded"] is None)
+        assert max(chosen["kl"], chosen["kl_first_token"]) <= chosen["kl_worst_step"] <= chosen["kl_max"]
+
+
+def test_the_planted_directions_are_independent_under_ablation(results: dict) -> None:  # type: ignore[type-arg]
+    independence = results["geometry"]["independence"]
+    assert set(independence) == {"ablate_normative_watch_epistemic", "ablate_epistemic_watch_normative"}
+    for record in independence.values():
+        assert [layer["layer"] for layer in record["cosine"]["by_layer"]] == [4, 5, 6, 7]
+        for measure in ("cosine", "projection"):
+            assert record[measure]["p_null"] > 0.05
+            assert record[measure]["low"] <= record[measure]["change"] <= record[measure]["high"]
+        assert record["projection"]["share"] < 0.3
+        assert record["projection"]["by_layer"][0]["change"] < 0.02
+
+
 def test_probes_read_intent_beyond_words(results: dict) -> None:  # type: ignore[type-arg]
     site = results["sites"]["normative"]
     assert site["auroc"] >= 0.97
@@ -92,6 +116,7 @@ def test_directions_load_and_point_to_the_declining_class(quickstart: Path) -> N
 def test_the_report_and_the_table_say_it(quickstart: Path) -> None:
     page = (quickstart / "report.html").read_text()
     assert "double dissociation" in page
+    assert "no more than permuted-label directions do" in page
     assert "not evidence about real models" in page
     assert "http://" not in page.replace("http://www.w3.org", "")
     assert {"rates.png", "matrix.png", "grid_normative.png", "scatter.svg"} <= {

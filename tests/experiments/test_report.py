@@ -1,7 +1,7 @@
 """Prompts, names and numbers are data: whatever they hold, the page shows it as text."""
 
 from experiments.report import table
-from experiments.wording import caveats, percent, verdict_sentence
+from experiments.wording import caveats, independence_lines, percent, verdict_sentence
 
 HOSTILE = "<script>alert(1)</script>\"'></td>\u202e&amp;"
 
@@ -31,5 +31,20 @@ def test_every_caveat_that_applies_is_listed() -> None:
     }  # fmt: skip
     text = " ".join(caveats(results))
     for part in ("not evidence about real models", "No epistemic dial", "3 completions", "does not clearly beat",
-                 "No layer met the selection rules", "contrasts two labels"):  # fmt: skip
+                 "No locus met the selection rules", "contrasts two labels"):  # fmt: skip
         assert part in text
+
+
+def test_independence_is_said_against_the_null() -> None:
+    measured = {"change": 0.03, "p_null": 0.6, "null_95th_percentile": 0.1, "share": 0.09}
+    record = {"cosine": measured, "projection": measured}
+    (line,) = independence_lines({"ablate_normative_watch_epistemic": record})
+    assert line.startswith(
+        "Ablating the normative direction moves the stream along the epistemic one by 0.03 of the gap"
+    )
+    assert "9% of its own move" in line
+    assert "no more than permuted-label directions do (95th percentile 0.10, p = 0.60)" in line
+    beyond = {"cosine": measured, "projection": measured | {"p_null": 0.02, "share": None}}
+    (line,) = independence_lines({"ablate_normative_watch_epistemic": beyond})
+    assert ": more than permuted-label directions do" in line
+    assert independence_lines({}) == []

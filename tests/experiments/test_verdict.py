@@ -42,7 +42,7 @@ def test_a_direction_that_met_no_selection_rule_supports_no_verdict() -> None:
     effects = {(N, N): effect(0.9), (N, E): none, (E, N): none, (E, E): effect(0.8)}
     verdict = judge_dissociation(effects, {N: 100, E: 100}, {}, [N], margin=0.15, alpha=0.05)
     assert verdict.verdict == "inconclusive"
-    assert "no layer met the selection rules for the normative write direction" in verdict.reasons[0]
+    assert "no locus met the selection rules for the normative write direction" in verdict.reasons[0]
 
 
 def test_equal_and_real_on_both_is_a_shared_knob() -> None:

@@ -1,0 +1,88 @@
+"""Which write direction is the causal one: bypass, induce and KL of every candidate (Arditi et al., arXiv 2406.11717).
+
+Candidates are the write directions fitted at each layer and prompt position, tried by the edits of `writing` on
+validation prompts. A refusal's score is the log-odds of the onset prefixes learned from the model's own completions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
+
+import numpy as np
+
+from experiments.behaviour import ACTION_OF, Kind
+from experiments.divergence import Divergence, Tokens, divergences
+from experiments.onset import Onsets, OnsetScorer
+from experiments.writing import ablation, addition
+from extract.chat import Rendered
+from extract.model import ChatModel
+from probes.direction import Direction
+
+Discarded = Literal["not_finite", "kl", "induce"]
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A write direction and what intervening with it does on validation prompts."""
+
+    direction: Direction
+    bypass: float  # mean onset log-odds of decliners under ablation: low is good
+    induce: float  # mean onset log-odds of answered benign prompts under addition: high is good
+    kl: Divergence  # of benign prompts under ablation, over the first tokens of what the model says to them
+
+    def discarded(self, max_kl: float) -> Discarded | None:
+        """Return the rule that a candidate breaks, or None. (Layers too deep are no candidates in the first place.)"""
+        if not np.isfinite([self.bypass, self.induce, self.kl.mean]).all():
+            return "not_finite"
+        return "kl" if self.kl.mean > max_kl else "induce" if self.induce < 0 else None
+
+    def record(self, max_kl: float) -> dict[str, Any]:
+        """Return it in the form of results.json; what is not finite is None there."""
+        values = {"bypass": self.bypass, "induce": self.induce, "kl": self.kl.mean, "kl_max": self.kl.maximum,
+                  "kl_first_token": self.kl.first_token, "kl_worst_step": self.kl.worst_step}  # fmt: skip
+        finite = {name: value if np.isfinite(value) else None for name, value in values.items()}
+        locus = {key: value for key, value in asdict(self.direction.locus).items() if key != "site"}
+        return locus | finite | {"discarded": self.discarded(max_kl)}
+
+
+@dataclass(frozen=True)
+class Validation:
+    """The prompts that candidates are tried on."""
+
+    decliners: Sequence[Rendered]
+    benign: Sequence[Rendered]
+    benign_responses: Sequence[Tokens]  # the model's own, without any intervention
+
+    @property
+    def steps(self) -> int:
+        """The steps of a progress bar that one candidate takes: a prompt under an intervention each."""
+        return len(self.decliners) + 2 * len(self.benign)
+
+
+def candidates(
+    model: ChatModel,
+    onsets: Onsets,
+    directions: Sequence[Direction],
+    kind: Kind,
+    validation: Validation,
+    kl_tokens: int,
+    advance: Callable[[int], None] = lambda steps: None,
+) -> list[Candidate]:
+    """Try each direction."""
+    ablations, additions = ([[edit(d)] for d in directions] for edit in (ablation, addition))
+    onset = ACTION_OF[kind]
+    bypass = OnsetScorer(model, validation.decliners, onsets).log_odds_each(ablations, advance)[onset].mean(axis=1)
+    induce = OnsetScorer(model, validation.benign, onsets).log_odds_each(additions, advance)[onset].mean(axis=1)
+    kls = divergences(model, validation.benign, validation.benign_responses, ablations, kl_tokens, advance)
+    return [
+        Candidate(direction, float(b), float(i), nats)
+        for direction, b, i, nats in zip(directions, bypass, induce, kls, strict=True)
+    ]
+
+
+def select(found: Sequence[Candidate], max_kl: float) -> tuple[Candidate, bool]:
+    """Choose the usable candidate of least bypass; where none is usable, the least bypass of all, said so."""
+    usable = [c for c in found if c.discarded(max_kl) is None]
+    return min(usable or found, key=lambda c: (not np.isfinite(c.bypass), c.bypass)), bool(usable)
