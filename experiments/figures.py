@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -60,6 +61,12 @@ def rates(results: dict[str, Any]) -> Figure:
     axes.set(ylabel="% of test prompts", ylim=(0, 105))
     axes.legend(frameon=False, fontsize=8)
     return figure
+
+
+def draw_grids(cells: list[dict[str, Any]], contrasts: Sequence[str], directory: Path) -> None:
+    """Write figures/grid_CONTRAST.png and .svg of a run directory."""
+    for name in contrasts:
+        save(grid(cells, name), directory / "figures" / f"grid_{name}.png")
 
 
 def grid(cells: list[dict[str, Any]], contrast: str) -> Figure:

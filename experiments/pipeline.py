@@ -80,7 +80,7 @@ STAGES = (
     Stage("extract", _extract, ("model", "extract"), ("activations.h5",)),
     Stage("respond", _respond, ("model", "generate", "judge"), ("completions.jsonl",)),
     Stage("probe", probe, ("seed", "prompts", "dissociate"), ("probes.parquet", "directions.safetensors",
-                                                               "stages/probe.json")),
+                                                              "stages/geometry.json", "stages/probe.json")),
     Stage("dissociate", dissociate, ("seed", "dissociate"), ("stages/dissociate.json",)),
     Stage("triggers", triggers, (), ("stages/triggers.json",)),
     Stage("steer", steer, ("steer",), ("dials.safetensors", "completions_steered.jsonl", "stages/steer.json")),

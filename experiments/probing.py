@@ -15,10 +15,20 @@ from experiments.blocks import Repeated
 from experiments.completions import read_completions
 from experiments.config import DissociateConfig
 from experiments.context import Context
+from experiments.figures import draw_grids
+from experiments.geometry import Table, at_locus, geometry_tables, read_against_write
 from experiments.independence import N_A_LABEL, N_NULL, independence
 from experiments.manifest import write_json
 from experiments.onset import Onsets, learn_onsets
-from experiments.reading import Reading, grid_rows, read_direction, read_grid, site_record, write_parquet
+from experiments.reading import (
+    Reading,
+    best_loci,
+    grid_rows,
+    read_direction,
+    read_grid,
+    site_record,
+    write_parquet,
+)
 from experiments.selection import Candidate, Validation, candidates, select
 from experiments.writing import POSITION, WriteFitter, fit_write, permuted, write_layers, write_positions
 from extract.errors import UserError
@@ -28,28 +38,43 @@ from probes.geometry import cosine
 
 
 def probe(context: Context) -> None:
-    """Write probes.parquet, directions.safetensors and stages/probe.json."""
-    site = context.store.site
-    readings: dict[Kind, Reading] = {kind: read_grid(context, kind) for kind in KINDS}
+    """Write probes.parquet, directions.safetensors, heat maps, stages/geometry.json and stages/probe.json."""
+    site, config = context.store.site, context.config
+    readings = read_grid(context)
     directions = [
-        read_direction(r, kind, site, context.store.read(r.chosen.layer, r.chosen.position))
-        for kind, r in readings.items()
+        read_direction(r, site, context.store.read(r.chosen.layer, r.chosen.position)) for r in readings.values()
     ]
     onsets = context_onsets(context)
     writes: dict[Kind, Written] = {kind: _write(context, kind, onsets) for kind in KINDS}
     directions += [written.chosen for written in writes.values() if written.chosen is not None]
-    write_parquet(grid_rows(readings, site), context.file("probes.parquet"))
+    rows = grid_rows(readings, site)
+    write_parquet(rows, context.file("probes.parquet"))
     save_directions(directions, context.file("directions.safetensors"))
+    draw_grids(rows, list(readings), context.directory)
+    tables = geometry_tables(context, readings, {kind: written.chosen for kind, written in writes.items()})
+    fitters = {kind: written.fitter for kind, written in writes.items() if written.fitter is not None}
+    tables["read_against_write"] = read_against_write(context, readings, fitters, config.seed)
+    write_json(context.file("stages/geometry.json"), tables)
     write_json(
         context.file("stages/probe.json"),
         {
-            "sites": {kind: site_record(reading, site) for kind, reading in readings.items()},
+            "sites": {name: site_record(reading, site) for name, reading in readings.items()},
+            "best_loci": best_loci(rows),
             "writes": {kind: written.record for kind, written in writes.items()},
-            "geometry": _geometry(directions, writes) | {"independence": _independence(context, writes)},
+            "geometry": _geometry(directions, writes)
+            | {"independence": _independence(context, writes)}
+            | _between_reads(readings["normative"], tables),
             "onsets": _onset_record(context, onsets),
             "planted": _planted(context),
         },
     )
+
+
+def _between_reads(normative: Reading, tables: dict[str, Table]) -> dict[str, Any]:
+    """Return the tables' rows at the locus where harmfulness is read; stages/geometry.json has every locus."""
+    chosen = normative.chosen
+    here = {name: at_locus(table, chosen.layer, chosen.position) for name, table in tables.items()}
+    return {"read": {"layer": chosen.layer, "position": chosen.position} | here}
 
 
 def context_onsets(context: Context) -> Onsets:
@@ -66,6 +91,7 @@ class Written:
     chosen: Direction | None
     fitted: tuple[Direction, ...]
     record: dict[str, Any]
+    fitter: WriteFitter | None = None
 
 
 def _write(context: Context, kind: Kind, onsets: Onsets) -> Written:
@@ -79,7 +105,8 @@ def _write(context: Context, kind: Kind, onsets: Onsets) -> Written:
     benign = _some(rng, behaviour.answered_benign("validation"), config.n_selection)
     if len(decliners) < 4 or len(benign) < 4 or not onsets.prefixes[ACTION_OF[kind]]:
         return _unavailable("too few validation prompts are declined or answered")
-    fitted = write_fitter(context, kind, samples).fit()
+    fitter = write_fitter(context, kind, samples)
+    fitted = fitter.fit()
     if not fitted:
         return _unavailable("at every layer and position its two classes have the same mean")
     spoken = read_completions(context.file("completions.jsonl"))
@@ -93,7 +120,7 @@ def _write(context: Context, kind: Kind, onsets: Onsets) -> Written:
     best, usable = select(found, config.max_kl)
     provenance = {**best.direction.provenance, "meets_selection_rules": usable}
     chosen = replace(best.direction, provenance=provenance)
-    return Written(chosen, tuple(fitted), _write_record(best, usable, found, samples, config))
+    return Written(chosen, tuple(fitted), _write_record(best, usable, found, samples, config), fitter)
 
 
 def _unavailable(reason: str) -> Written:

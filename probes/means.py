@@ -7,6 +7,8 @@ from collections.abc import Sequence
 import numpy as np
 from jaxtyping import Bool, Float
 
+ALIKE = 1e-6  # of the largest activation
+
 
 def difference_in_means(
     X: Float[np.ndarray, "n_samples d_model"],
@@ -34,6 +36,12 @@ def difference_in_means(
         total += w * (_mean(X[y & inside]) - _mean(X[~y & inside]))
         weight += w
     return total / weight if weight else _mean(X[y]) - _mean(X[~y])
+
+
+def same_means(X: Float[np.ndarray, "n_samples d_model"], y: Bool[np.ndarray, " n_samples"]) -> bool:
+    """Say whether the classes' means differ by no more than rounding, as at a template token of the first layer."""
+    theta = difference_in_means(X, y)
+    return bool((np.abs(theta) <= ALIKE * np.abs(X).max(axis=0)).all())
 
 
 def usable_strata(y: Bool[np.ndarray, " n_samples"], strata: np.ndarray) -> list[str]:
