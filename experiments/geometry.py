@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from experiments.behaviour import KINDS, Kind
+from experiments.behaviour import KINDS, Kind, write_samples
 from experiments.context import Context
 from experiments.reading import Reading, StoredLoci
 from experiments.writing import WriteFitter, permuted
@@ -48,29 +48,33 @@ def geometry_tables(
 
 
 def read_against_write(
-    context: Context, readings: Mapping[str, Reading], fitters: Mapping[Kind, WriteFitter], seed: int
+    context: Context, readings: Mapping[str, Reading], fitted: Mapping[Kind, Sequence[Direction]]
 ) -> Table:
-    """Compare what reads a label with what decides the behaviour, at each locus a write direction was fitted at.
+    """Compare what reads a label with what decides the behaviour, at the loci of some fitted write directions.
 
     The null keeps the read direction and permutes the behaviour within strata: if, the label given, nothing but chance
     decided who declined, a write direction would lie to the read one as these do (two-sided p).
     """
     table: Table = []
-    for kind, fitter in fitters.items():
-        rng, contrast = np.random.default_rng([seed, 6, KINDS.index(kind)]), readings[kind].contrast
-        written = {direction.locus: direction for direction in fitter.fit()}
-        drawn = [fitter.fit(permuted(fitter.samples, rng)) for _ in range(N_PERMUTED)]
-        null = {locus: [d.vector for draw in drawn for d in draw if d.locus == locus] for locus in written}
-        for locus, direction in written.items():
-            X = context.store.read(locus.layer, locus.position)
+    for kind, directions in fitted.items():
+        samples, contrast = write_samples(context.behaviour, kind), readings[kind].contrast
+        if samples is None:
+            continue
+        rng = np.random.default_rng([context.config.seed, 6, KINDS.index(kind)])
+        loci = [(d.locus.layer, d.locus.position) for d in directions]
+        fitter = WriteFitter(context.store.read, context.store.site, loci, kind, samples)
+        drawn = [d for _ in range(N_PERMUTED) for d in fitter.fit(permuted(samples, rng))]
+        for direction in directions:
+            X = context.store.read(direction.locus.layer, direction.locus.position)
             if _alike(X, contrast):
                 continue
             read = _read(X, contrast)
             observed = cosine(read, direction.vector)
-            beyond = sum(abs(cosine(read, vector)) >= abs(observed) for vector in null[locus])
+            null = [abs(cosine(read, d.vector)) for d in drawn if d.locus == direction.locus]
             table.append({
-                "kind": kind, "layer": locus.layer, "position": locus.position, "cosine": observed,
-                "p": (1 + beyond) / (1 + len(null[locus])), "n_permuted": len(null[locus]),
+                "kind": kind, "layer": direction.locus.layer, "position": direction.locus.position,
+                "cosine": observed, "p": (1 + sum(c >= abs(observed) for c in null)) / (1 + len(null)),
+                "n_permuted": len(null),
             })  # fmt: skip
     return table
 

@@ -12,12 +12,14 @@ def print_probe(directory: Path, record: dict[str, Any]) -> None:
     from rich.table import Table
 
     console = Console(highlight=False)
-    table = Table(title="The ten loci that tell most on validation prompts; AUROC on test prompts with 95 % interval")
-    for column in ("contrast", "layer", "position", "probe", "validation", "d'", "test AUROC", "n"):
+    table = Table(
+        title="Where labels can be read best (chosen on validation prompts; AUROC of the logistic probe, 95 %)"
+    )
+    for column in ("contrast", "layer", "position", "validation", "d'", "test AUROC", "n"):
         table.add_column(column)
     for row in record["best_loci"]:
         table.add_row(
-            row["contrast"], str(row["layer"]), row["position"], row["probe"].replace("_", " "),
+            row["contrast"], str(row["layer"]), row["position"],
             f"{row['validation_auroc']:.3f}", f"{row['validation_d_prime']:.1f}",
             f"{row['test_auroc']:.3f} [{row['test_auroc_low']:.3f}, {row['test_auroc_high']:.3f}]",
             f"{row['n_positive']} + {row['n_negative']}",
@@ -28,5 +30,11 @@ def print_probe(directory: Path, record: dict[str, Any]) -> None:
         console.print(f"[bold]{name}[/]: layer {site['layer']}, {site['position']}, test AUROC {site['auroc']:.3f} "
                       f"\\[{low:.3f}, {high:.3f}]; a bag of words reaches {site['bag_of_words_auroc']:.3f}, "
                       f"length {site['length_auroc']:.3f}; p {site['p_permutation']:.3f}", soft_wrap=True)  # fmt: skip
-    written = ("probes.parquet", "directions.safetensors", "stages/probe.json", "figures/grid_*.png")
+    written = (
+        "probes.parquet",
+        "directions.safetensors",
+        "stages/probe.json",
+        "stages/geometry.json",
+        "figures/grid_*.png",
+    )
     console.print("Written: " + ", ".join(str(directory / name) for name in written), soft_wrap=True)

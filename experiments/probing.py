@@ -39,7 +39,7 @@ from probes.geometry import cosine
 
 def probe(context: Context) -> None:
     """Write probes.parquet, directions.safetensors, heat maps, stages/geometry.json and stages/probe.json."""
-    site, config = context.store.site, context.config
+    site = context.store.site
     readings = read_grid(context)
     directions = [
         read_direction(r, site, context.store.read(r.chosen.layer, r.chosen.position)) for r in readings.values()
@@ -52,8 +52,7 @@ def probe(context: Context) -> None:
     save_directions(directions, context.file("directions.safetensors"))
     draw_grids(rows, list(readings), context.directory)
     tables = geometry_tables(context, readings, {kind: written.chosen for kind, written in writes.items()})
-    fitters = {kind: written.fitter for kind, written in writes.items() if written.fitter is not None}
-    tables["read_against_write"] = read_against_write(context, readings, fitters, config.seed)
+    tables["read_against_write"] = read_against_write(context, readings, {k: w.beside() for k, w in writes.items()})
     write_json(context.file("stages/geometry.json"), tables)
     write_json(
         context.file("stages/probe.json"),
@@ -91,7 +90,10 @@ class Written:
     chosen: Direction | None
     fitted: tuple[Direction, ...]
     record: dict[str, Any]
-    fitter: WriteFitter | None = None
+
+    def beside(self) -> list[Direction]:
+        """Return those fitted at the chosen one's position, a layer each."""
+        return [d for d in self.fitted if self.chosen is not None and d.locus.position == self.chosen.locus.position]
 
 
 def _write(context: Context, kind: Kind, onsets: Onsets) -> Written:
@@ -105,8 +107,7 @@ def _write(context: Context, kind: Kind, onsets: Onsets) -> Written:
     benign = _some(rng, behaviour.answered_benign("validation"), config.n_selection)
     if len(decliners) < 4 or len(benign) < 4 or not onsets.prefixes[ACTION_OF[kind]]:
         return _unavailable("too few validation prompts are declined or answered")
-    fitter = write_fitter(context, kind, samples)
-    fitted = fitter.fit()
+    fitted = write_fitter(context, kind, samples).fit()
     if not fitted:
         return _unavailable("at every layer and position its two classes have the same mean")
     spoken = read_completions(context.file("completions.jsonl"))
@@ -120,7 +121,7 @@ def _write(context: Context, kind: Kind, onsets: Onsets) -> Written:
     best, usable = select(found, config.max_kl)
     provenance = {**best.direction.provenance, "meets_selection_rules": usable}
     chosen = replace(best.direction, provenance=provenance)
-    return Written(chosen, tuple(fitted), _write_record(best, usable, found, samples, config), fitter)
+    return Written(chosen, tuple(fitted), _write_record(best, usable, found, samples, config))
 
 
 def _unavailable(reason: str) -> Written:

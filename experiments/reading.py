@@ -192,8 +192,9 @@ def grid_rows(readings: Mapping[str, Reading], site: str) -> list[dict[str, obje
 
 
 def best_loci(rows: Sequence[Mapping[str, object]], n: int = 10) -> list[Mapping[str, object]]:
-    """Return the n rows of the grid that tell most on validation prompts, ties by d'; test figures rank nothing."""
-    return sorted(rows, key=lambda row: (row["validation_auroc"], row["validation_d_prime"]), reverse=True)[:n]
+    """Return the n loci whose logistic probe tells most on validation prompts, ties by d'; test ranks nothing."""
+    logistic = [row for row in rows if row["probe"] == LOGISTIC]
+    return sorted(logistic, key=lambda row: (row["validation_auroc"], row["validation_d_prime"]), reverse=True)[:n]
 
 
 def write_parquet(rows: Sequence[dict[str, object]], path: Path) -> None:
