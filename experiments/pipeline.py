@@ -20,6 +20,7 @@ from experiments.judges.config import load_judge
 from experiments.manifest import Manifest, file_hash, inputs_hash
 from experiments.probing import probe
 from experiments.progress import Reporter
+from experiments.reading import check_folds
 from experiments.report import report
 from experiments.results import write_results
 from experiments.steer import steer
@@ -105,7 +106,9 @@ def run(
         UserError: the directory cannot be written, or an input is at fault.
     """
     context = Context(config, directory, reporter or Reporter(), shared)
-    _ = context.prompts if until == "extract" else context.corpus  # checked before anything is written
+    _ = (
+        context.prompts if until == "extract" else check_folds(context.corpus, config.seed)
+    )  # before anything is written
     _section(config, "judge")  # and so is what judges
     source = model_source(config)
     _prepare(directory, config)

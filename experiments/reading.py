@@ -70,6 +70,24 @@ def intent_contrast(corpus: Corpus) -> Contrast | None:
     return contrast if enough else None
 
 
+def label_contrasts(corpus: Corpus) -> list[Contrast]:
+    """Return every contrast of labels that these prompts allow."""
+    contrasts = [label_contrast(corpus, "normative"), label_contrast(corpus, "epistemic")]
+    return contrasts + ([intent] if (intent := intent_contrast(corpus)) else [])
+
+
+def check_folds(corpus: Corpus, seed: int) -> None:
+    """See before any model is loaded that every contrast can be divided.
+
+    Raises:
+        UserError: a part of the prompts is too small for a contrast.
+    """
+    try:
+        ProbeGrid.held_out(label_contrasts(corpus), seed=seed)
+    except ValueError as error:
+        raise UserError(str(error)) from error
+
+
 def contrast_of(corpus: Corpus, name: str, positive: np.ndarray, negative: np.ndarray) -> Contrast:
     """Build a contrast from two boolean masks over the corpus."""
     rows = np.flatnonzero(positive | negative)
@@ -99,9 +117,7 @@ def fit_grid(
 
 def read_grid(context: Context) -> dict[str, Reading]:
     """Probe every locus of the store for all label contrasts, in one pass over it."""
-    corpus, store = context.corpus, context.store
-    contrasts = [label_contrast(corpus, "normative"), label_contrast(corpus, "epistemic")]
-    contrasts += [intent] if (intent := intent_contrast(corpus)) else []
+    store, contrasts = context.store, label_contrasts(context.corpus)
     positions = [p for p in store.positions if not p.startswith("response_")]  # a dial reads before the model answers
     grid, cells = fit_grid(context, contrasts, store.layers, positions, "probing")
     return {c.name: _reading(context, grid, c, [cell for cell in cells if cell.contrast == c.name]) for c in contrasts}

@@ -109,7 +109,10 @@ def test_the_store_reads_with_plain_h5py(quickstart: Path) -> None:
 
 def test_directions_load_and_point_to_the_declining_class(quickstart: Path) -> None:
     directions = load_directions(quickstart / "directions.safetensors")
-    assert set(directions) == {"normative_read", "epistemic_read", "normative_write", "epistemic_write"}
+    assert set(directions) == {f"{name}_read" for name in ("normative", "epistemic", "intent")} | {
+        "normative_write",
+        "epistemic_write",
+    }
     assert all(d.mean_positive > d.mean_negative for d in directions.values())
 
 

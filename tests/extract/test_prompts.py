@@ -147,7 +147,7 @@ def test_malformed_json_names_its_line(tmp_path: Path, bad: str, said: str) -> N
     ("text", "said"),
     [
         ('[{"id": "x"},\n{"id": ]', ", line 2: not valid JSON: Expecting value at column 8"),
-        ('[{"id": "x", "text": "hi", "label": "benign"}, {"id": "y"}]', ", item 2: field 'label' is None"),
+        ('[{"id": "x", "text": "hi", "label": "benign"}, {"id": "y"}]', ", item 2: there is no field 'label', only id"),
         ('[{"id": "x", "text": "hi", "label": "benign"}, 3]', ", item 2: expected a JSON object, found int"),
         ('{"train": [], "test": []}', ": expected a list of rows, found dict with 'train', 'test'"),
         ("3", ": expected a list of rows, found int"),
@@ -164,7 +164,7 @@ def test_a_mistaken_json_file_is_explained(tmp_path: Path, text: str, said: str)
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
-        ({"label": None}, "field 'label' is None; expected one of benign, harmful, uncertain"),
+        ({"label": None}, "there is no field 'label', only id, text; rename the one that says"),
         ({"label": "Harmful"}, "field 'label' is 'Harmful'; expected one of benign, harmful, uncertain"),
         ({"label": ["benign"]}, "field 'label' is ['benign']"),
         ({"right_action": "decline"}, "field 'right_action' is 'decline'; expected one of answer,"),
