@@ -13,9 +13,7 @@ def print_probe(directory: Path, record: dict[str, Any]) -> None:
 
     console = Console(highlight=False)
     table = Table(
-        title="Where labels can be read best (chosen on validation prompts; AUROC of the logistic probe, 95 %)"
-    )
-    for column in ("contrast", "layer", "position", "validation", "d'", "test AUROC", "n"):
+        title="Where labels are read best: ranked on validation, AUROC on test (95 %)"):
         table.add_column(column)
     for row in record["best_loci"]:
         table.add_row(
