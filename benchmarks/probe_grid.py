@@ -24,7 +24,7 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Literal
 
 import numpy as np
@@ -87,26 +87,28 @@ class Source:
 
     def __init__(self, kind: Kind, plan: Plan) -> None:
         self._kind, self._plan = kind, plan
-        d = plan.d_model
-        torch.manual_seed(0)
         if kind == "activation_like":
-            self._components = torch.linalg.qr(torch.randn(d, d)).Q * (1 + torch.arange(d)[:, None]) ** -0.8
-            self._scale = torch.randn(d).mul(0.7).exp()
-            self._scale[torch.randperm(d)[:4]] *= 100
-            self._offset = 3 * torch.randn(d) * self._scale
+            d, normal = plan.d_model, _normal(0)
+            self._components = torch.linalg.qr(normal(d, d)).Q * (1 + torch.arange(d)[:, None]) ** -0.8
+            self._scale = (0.7 * normal(d)).exp()
+            self._scale[normal(d).topk(4).indices] *= 100
+            self._offset = 3 * normal(d) * self._scale
 
     def locus(self, layer: int, position: int) -> np.ndarray:
         """Return float32 (n_samples, d_model): a planted direction, stronger in late layers, and a pair's own noise."""
         plan, depth = self._plan, layer / max(1, self._plan.n_layers - 1)
-        torch.manual_seed(1 + layer * plan.n_positions + position)
-        n, d = len(plan.y), plan.d_model
-        Z = (torch.randn(n // 2, d).repeat_interleave(2, dim=0) + torch.randn(n, d)) / 2**0.5
-        direction = torch.nn.functional.normalize(torch.randn(d), dim=0)
+        n, d, normal = len(plan.y), plan.d_model, _normal(1 + layer * plan.n_positions + position)
+        Z = (normal(n // 2, d).repeat_interleave(2, dim=0) + normal(n, d)) / 2**0.5
+        direction = torch.nn.functional.normalize(normal(d), dim=0)
         sign = torch.as_tensor(plan.y).float()[:, None] - 0.5
         if self._kind == "isotropic":
             return (Z + (2 + 4.5 * depth) * sign * direction).numpy()
-        X = Z @ self._components + 0.02 * torch.randn(n, d) + (0.05 + 0.25 * depth) * sign * direction
+        X = Z @ self._components + 0.02 * normal(n, d) + (0.05 + 0.25 * depth) * sign * direction
         return (X * self._scale + self._offset).numpy()
+
+
+def _normal(seed: int) -> Callable[..., torch.Tensor]:
+    return partial(torch.randn, generator=torch.Generator().manual_seed(seed))
 
 
 # -- who fits the 30 probes of a locus ---------------------------------------------------------------------------------
