@@ -18,6 +18,7 @@ KEYS = {
     },
     "probe_grid": {
         "ratio_vs_sklearn_loop", "ratio_vs_sklearn_converged", "ratio_activation_like", "ratio_isotropic",
+        "ratio_activation_like_same_loci", "ratio_isotropic_same_loci",
         "seconds_activation_like", "seconds_isotropic", "max_auroc_difference", "max_decision_difference",
         "sklearn_loop_auroc_difference", "sklearn_loop_decision_difference", "peak_mb_beyond_locus",
         "large_seconds_per_locus", "large_peak_mb_beyond_locus", "large_hours_scaled",
