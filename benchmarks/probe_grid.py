@@ -9,10 +9,10 @@ just worked spin for a while and slow the next, so half a second's pause and an 
 
 Two kinds of synthetic activations: `activation_like` (decaying spectrum, offsets, unequal scales, a few massive
 dimensions) and `isotropic`, which flatters us least, as L-BFGS needs few steps there. `ratio_vs_…` is the smaller of
-the two; `…_same_loci` compares at the sampled loci only, a check on the scaling. Differences are the largest over folds,
-Cs and sampled loci from scikit-learn converged: in float64 at tol 1e-10. A decision function's is relative to its root
-mean square over the held-out fold. Beside these, one locus of a large grid (10,000 prompts x 4096): seconds, memory, and
-the hours that its 32 layers x 8 positions would take.
+the two; `…_same_loci` compares at the sampled loci only, a check on the scaling. Differences are the largest over
+folds, Cs and sampled loci from scikit-learn converged: in float64 at tol 1e-10. A decision function's is relative to
+its root mean square over the held-out fold. Beside these, one locus of a large grid (10,000 prompts x 4096): seconds,
+memory, and the hours that its 32 layers x 8 positions would take.
 """
 
 from __future__ import annotations
@@ -209,7 +209,8 @@ def _measure_kind(kind: Kind, plan: Plan, device: str, others: dict[str, Contend
     source, ours = Source(kind, plan), _ours(device)
     middle = plan.sampled[len(plan.sampled) // 2]
     seconds: dict[str, list[float]] = defaultdict(list)
-    figures, ours_there = {}, 0.0
+    figures: dict[str, float] = {}
+    ours_there = 0.0
     shape = f"{len(plan.y)} prompts x {plan.d_model}, {plan.n_loci} loci of {5 * len(plan.Cs)} fits"
     print(f"\n{kind}: {shape} (ours: {device})")
     for locus in itertools.product(range(plan.n_layers), range(plan.n_positions)):
