@@ -29,6 +29,7 @@ import torch
 from torch import Tensor, nn
 from transformers import AutoTokenizer, LlamaConfig, LlamaForCausalLM, PreTrainedModel, Qwen2Config, Qwen2ForCausalLM
 
+from benchmarks.memory import peak_beyond_mb
 from benchmarks.table import main
 from experiments.config import ROOT
 from extract.blocks import decoder_layers
@@ -260,20 +261,12 @@ def _print_peak(count: int) -> None:
     warm = _prompts(64, seed=1)
     with tempfile.TemporaryDirectory() as directory:
         _extract_at(model, warm, Path(directory) / "warm" / "activations.h5")
-        Path("/proc/self/clear_refs").write_text("5")  # the peak is counted from here on
-        before = _memory_of_this_process("VmRSS")
-        _extract_at(model, _prompts(count, seed=2), Path(directory) / "all" / "activations.h5")
-    print(max(_memory_of_this_process("VmHWM") - before, 0.1))
+        path = Path(directory) / "all" / "activations.h5"
+        print(peak_beyond_mb(lambda: _extract_at(model, _prompts(count, seed=2), path)))
 
 
 def _extract_at(model: ChatModel, prompts: list[Prompt], path: Path) -> None:
     extract(model, prompts, [render(model.tokenizer, prompt) for prompt in prompts], path)
-
-
-def _memory_of_this_process(what: str) -> float:
-    """Read megabytes from Linux (getrusage's peak is inherited from the parent process)."""
-    lines = Path("/proc/self/status").read_text().splitlines()
-    return next(int(line.split()[1]) for line in lines if line.startswith(what + ":")) / 1024
 
 
 if __name__ == "__main__":

@@ -11,17 +11,24 @@ from pathlib import Path
 import torch
 
 
-def main(name: str, measure: Callable[[bool], dict[str, float]]) -> None:
-    """Run one benchmark from the command line."""
+def main(name: str, measure: Callable[..., dict[str, float]], **choices: tuple[str, ...]) -> None:
+    """Run one benchmark from the command line: `measure(quick, **chosen)`.
+
+    Args:
+        choices: further options of this benchmark by name, with what they take, the default first.
+    """
     parser = argparse.ArgumentParser(prog=f"python -m benchmarks.{name}")
     parser.add_argument("--quick", action="store_true", help="a small version that only shows that it runs")
     parser.add_argument("--json", type=Path, help="write the figures here")
+    for option, values in choices.items():
+        parser.add_argument(f"--{option}", choices=values, default=values[0])
     arguments = parser.parse_args()
-    figures = measure(arguments.quick)
+    chosen = {option: getattr(arguments, option) for option in choices}
+    figures = measure(arguments.quick, **chosen)
     for key, value in figures.items():
         print(f"{key:<32} {value:.4g}")
     if arguments.json:
-        record = {"figures": figures, "environment": environment(arguments.quick)}
+        record = {"figures": figures, "environment": environment(arguments.quick) | chosen}
         arguments.json.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
 
 

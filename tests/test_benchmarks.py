@@ -16,6 +16,13 @@ KEYS = {
         "refuse_vs_abstain_accuracy", "refuse_vs_abstain_balanced", "written_action_held_out",
         "written_declined_held_out", "completions_per_s",
     },
+    "probe_grid": {
+        "ratio_vs_sklearn_loop", "ratio_vs_sklearn_converged", "ratio_activation_like", "ratio_isotropic",
+        "ratio_activation_like_same_loci", "ratio_isotropic_same_loci",
+        "seconds_activation_like", "seconds_isotropic", "max_auroc_difference", "max_decision_difference",
+        "sklearn_loop_auroc_difference", "sklearn_loop_decision_difference", "peak_mb_beyond_locus",
+        "large_seconds_per_locus", "large_peak_mb_beyond_locus", "large_hours_scaled",
+    },
     "steering": {"overhead_batch1", "overhead_batch8"},
     "extraction": {
         "tokens_per_s", "ratio_vs_bare_forward", "ratio_vs_hidden_states", "ratio_vs_transformer_lens",
@@ -23,7 +30,10 @@ KEYS = {
     },
 }  # fmt: skip
 DATA = ROOT.parent / "shared" / "data"
-IF_INSTALLED = {"ratio_vs_nnterp", "ratio_vs_lmprobe"}
+IF_INSTALLED = {
+    "ratio_vs_nnterp", "ratio_vs_lmprobe", "lmprobe_auroc_difference", "lmprobe_decision_difference",
+    "ratio_vs_probelab", "probelab_auroc_difference", "probelab_decision_difference",
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("name", KEYS)
@@ -38,11 +48,14 @@ def test_quick_run(name: str, tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr[-2000:]
     record = json.loads(out.read_text())
     assert set(record["figures"]) - IF_INSTALLED == KEYS[name]
-    assert all(value > 0 for value in record["figures"].values())
+    assert all(value > 0 or key.endswith("_difference") for key, value in record["figures"].items())
+    if name == "probe_grid":
+        assert record["figures"]["max_auroc_difference"] <= 1e-3
+        assert record["figures"]["max_decision_difference"] <= 1e-3
     assert all(key in done.stdout for key in KEYS[name])
     assert record["environment"]["quick"] is True
 
 
 def test_every_benchmark_is_tested() -> None:
-    shown = {path.stem for path in (ROOT / "benchmarks").glob("*.py")} - {"__init__", "table"}
+    shown = {path.stem for path in (ROOT / "benchmarks").glob("*.py")} - {"__init__", "memory", "table"}
     assert shown == set(KEYS)

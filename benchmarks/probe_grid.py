@@ -1,0 +1,298 @@
+"""How fast a grid of logistic probes is fitted, and how exactly, against the loop over scikit-learn; all in one run.
+
+28 layers x 4 positions, 600 prompts in 300 minimal pairs, d_model 1536, float32. A locus is 30 balanced logistic fits
+(5 folds that keep pairs whole x 6 values of C), standardised on training samples, with the AUROC of each held-out fold.
+Ours fits all 112 loci. scikit-learn's loop, at its default tolerance, is timed in full at three of them, early, middle
+and late, and scaled to 112; probelab and lmprobe, where they are installed, at the middle one. Activations are made
+one locus at a time, which is not timed. Everyone runs with the threads they take by default. Thread pools that have
+just worked spin for a while and slow the next, so half a second's pause and an unmeasured fit stand before each timing.
+
+Two kinds of synthetic activations: `activation_like` (decaying spectrum, offsets, unequal scales, a few massive
+dimensions) and `isotropic`, which flatters us least, as L-BFGS needs few steps there. `ratio_vs_…` is the smaller of
+the two; `…_same_loci` compares at the sampled loci only, a check on the scaling. Differences are the largest over
+folds, Cs and sampled loci from scikit-learn converged: in float64 at tol 1e-10. A decision function's is relative to
+its root mean square over the held-out fold. Beside these, one locus of a large grid (10,000 prompts x 4096): seconds,
+memory, and the hours that its 32 layers x 8 positions would take.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import itertools
+import json
+import subprocess
+import sys
+import time
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property, partial
+from typing import Literal
+
+import numpy as np
+import torch
+from scipy.special import logit
+from sklearn.linear_model import LogisticRegression
+from sklearn.metrics import roc_auc_score
+from sklearn.model_selection import StratifiedGroupKFold
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+from benchmarks.memory import peak_beyond_mb
+from benchmarks.table import main
+from experiments.config import ROOT
+from probes.logistic import CS
+from probes.nulls import aurocs
+from probes.solver import fit_logistic_batch
+
+PLANNED_LOCI = 32 * 8  # of the large grid
+Kind = Literal["activation_like", "isotropic"]
+KINDS: tuple[Kind, ...] = ("activation_like", "isotropic")
+Held = list[np.ndarray]  # by fold: decision functions of its held-out samples, (Cs, n_test)
+Contender = Callable[[np.ndarray, np.ndarray, np.ndarray, Sequence[float]], tuple[np.ndarray, Held]]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What is fitted."""
+
+    n_layers: int
+    n_positions: int
+    n_pairs: int
+    d_model: int
+    sampled: tuple[tuple[int, int], ...]  # loci (layer, position) where scikit-learn runs; others at the middle one
+    Cs: tuple[float, ...] = CS
+    pause: float = 0.5  # seconds before each timing
+
+    @property
+    def n_loci(self) -> int:
+        return self.n_layers * self.n_positions
+
+    @cached_property
+    def y(self) -> np.ndarray:
+        return np.tile([True, False], self.n_pairs)
+
+    @cached_property
+    def train(self) -> np.ndarray:
+        """The training sets of five folds, (5, n_samples)."""
+        pairs = np.arange(self.n_pairs).repeat(2)
+        splits = StratifiedGroupKFold(5, shuffle=True, random_state=0).split(pairs, self.y, pairs)
+        return np.array([np.isin(np.arange(len(pairs)), inside) for inside, _ in splits])
+
+
+FULL = Plan(28, 4, 300, 1536, ((0, 0), (13, 2), (27, 3)))
+QUICK = Plan(2, 1, 60, 96, ((1, 0),), CS[::2], pause=0.05)
+LARGE, LARGE_QUICK = Plan(1, 1, 5000, 4096, ()), Plan(1, 1, 200, 128, ())
+
+
+class Source:
+    """Makes the activations of a grid, a locus at a time."""
+
+    def __init__(self, kind: Kind, plan: Plan) -> None:
+        self._kind, self._plan = kind, plan
+        if kind == "activation_like":
+            d, normal = plan.d_model, _normal(0)
+            self._components = torch.linalg.qr(normal(d, d)).Q * (1 + torch.arange(d)[:, None]) ** -0.8
+            self._scale = (0.7 * normal(d)).exp()
+            self._scale[normal(d).topk(4).indices] *= 100
+            self._offset = 3 * normal(d) * self._scale
+
+    def locus(self, layer: int, position: int) -> np.ndarray:
+        """Return float32 (n_samples, d_model): a planted direction, stronger in late layers, and a pair's own noise."""
+        plan, depth = self._plan, layer / max(1, self._plan.n_layers - 1)
+        n, d, normal = len(plan.y), plan.d_model, _normal(1 + layer * plan.n_positions + position)
+        Z = (normal(n // 2, d).repeat_interleave(2, dim=0) + normal(n, d)) / 2**0.5
+        direction = torch.nn.functional.normalize(normal(d), dim=0)
+        sign = torch.as_tensor(plan.y).float()[:, None] - 0.5
+        if self._kind == "isotropic":
+            return (Z + (2 + 4.5 * depth) * sign * direction).numpy()
+        X = Z @ self._components + 0.02 * normal(n, d) + (0.05 + 0.25 * depth) * sign * direction
+        return (X * self._scale + self._offset).numpy()
+
+
+def _normal(seed: int) -> Callable[..., torch.Tensor]:
+    return partial(torch.randn, generator=torch.Generator().manual_seed(seed))
+
+
+# -- who fits the 30 probes of a locus ---------------------------------------------------------------------------------
+
+
+def _ours(device: str) -> Contender:
+    def fit(X: np.ndarray, y: np.ndarray, train: np.ndarray, Cs: Sequence[float]) -> tuple[np.ndarray, Held]:
+        scores = fit_logistic_batch(X, train, np.tile(y, (len(train), 1)), Cs, device=device).scores
+        held = [of_fold[:, ~inside] for of_fold, inside in zip(scores, train, strict=True)]
+        return np.array([aurocs(f.T, y[~inside]) for f, inside in zip(held, train, strict=True)]), held
+
+    return fit
+
+
+def _loop(one: Callable[[np.ndarray, np.ndarray, float, np.ndarray], np.ndarray]) -> Contender:
+    """Fit one probe after the other; `one(X, y, C, X_test)` returns test scores."""
+
+    def fit(X: np.ndarray, y: np.ndarray, train: np.ndarray, Cs: Sequence[float]) -> tuple[np.ndarray, Held]:
+        held = [np.array([one(X[inside], y[inside], C, X[~inside]) for C in Cs]) for inside in train]
+        reached = [[roc_auc_score(y[~inside], f) for f in fs] for fs, inside in zip(held, train, strict=True)]
+        return np.array(reached), held
+
+    return fit
+
+
+def _sklearn(X: np.ndarray, y: np.ndarray, C: float, X_test: np.ndarray, **settings: float) -> np.ndarray:
+    logistic = LogisticRegression(C=C, class_weight="balanced", **({"max_iter": 1000} | settings))
+    return make_pipeline(StandardScaler(), logistic).fit(X, y).decision_function(X_test)
+
+
+def _converged(X: np.ndarray, y: np.ndarray, C: float, X_test: np.ndarray) -> np.ndarray:
+    return _sklearn(X.astype(np.float64), y, C, X_test.astype(np.float64), tol=1e-10, max_iter=100_000)
+
+
+def _probelab() -> Contender:
+    """Build probelab's fit: the same objective by torch's L-BFGS in float32, unweighted (our folds are balanced)."""
+    import probelab
+
+    def one(X: np.ndarray, y: np.ndarray, C: float, X_test: np.ndarray) -> np.ndarray:
+        inside, outside = (probelab.Activations(torch.from_numpy(part), dims="bh") for part in (X, X_test))
+        probe = probelab.probes.Logistic(C=C, seed=0).fit(inside, torch.from_numpy(y))
+        return probe.predict_logits(outside).detach().numpy()
+
+    return _loop(one)
+
+
+def _lmprobe() -> Contender:
+    """Build lmprobe's fit: scikit-learn's at its default tolerance, with lmprobe's own standardisation."""
+    import lmprobe
+
+    def one(X: np.ndarray, y: np.ndarray, C: float, X_test: np.ndarray) -> np.ndarray:
+        probe = lmprobe.Probe(classifier_kwargs={"C": C, "class_weight": "balanced"}).fit_from_activations(X, y)
+        return logit(np.clip(probe.predict_proba_from_activations(X_test)[:, 1], 1e-15, 1 - 1e-15))
+
+    return _loop(one)
+
+
+def _others() -> dict[str, Contender]:
+    found = {}
+    for name, build in (("probelab", _probelab), ("lmprobe", _lmprobe)):
+        try:
+            found[name] = build()
+        except ImportError as error:
+            print(f"{name} is left out, as it does not install or import here: {error}")
+    return found
+
+
+# -- measuring ---------------------------------------------------------------------------------------------------------
+
+
+def measure(quick: bool, device: str) -> dict[str, float]:
+    """Time everyone on both kinds; print a table of each; return the figures."""
+    if device == "cuda" and not torch.cuda.is_available():
+        sys.exit("--device cuda needs a GPU that torch sees; leave it out to measure on the CPU")
+    plan, others = (QUICK if quick else FULL), _others()
+    both = [_measure_kind(kind, plan, device, others) for kind in KINDS]
+    names = ("sklearn_loop", "sklearn_converged", *others)
+    figures = {f"ratio_vs_{name}": min(of[f"ratio_vs_{name}"] for of in both) for name in names}
+    figures |= {f"ratio_{kind}": of["ratio_vs_sklearn_loop"] for kind, of in zip(KINDS, both, strict=True)}
+    figures |= {f"ratio_{kind}_same_loci": of["same_loci"] for kind, of in zip(KINDS, both, strict=True)}
+    figures |= {f"seconds_{kind}": of["seconds"] for kind, of in zip(KINDS, both, strict=True)}
+    figures |= {key: max(of[key] for of in both) for key in both[0] if key.endswith("_difference")}
+    large = LARGE_QUICK if quick else LARGE
+    (_, peak), (seconds, large_peak) = _alone("quick" if quick else "full", device)
+    hours = seconds * PLANNED_LOCI / 3600
+    print(f"\na locus of {len(large.y)} prompts x {large.d_model}: {seconds:.1f} s; {PLANNED_LOCI}: {hours:.2g} h\n")
+    return figures | {
+        "peak_mb_beyond_locus": peak,
+        "large_seconds_per_locus": seconds,
+        "large_peak_mb_beyond_locus": large_peak,
+        "large_hours_scaled": hours,
+    }
+
+
+def _measure_kind(kind: Kind, plan: Plan, device: str, others: dict[str, Contender]) -> dict[str, float]:
+    source, ours = Source(kind, plan), _ours(device)
+    middle = plan.sampled[len(plan.sampled) // 2]
+    seconds: dict[str, list[float]] = defaultdict(list)
+    figures: dict[str, float] = {}
+    ours_there = 0.0
+    shape = f"{len(plan.y)} prompts x {plan.d_model}, {plan.n_loci} loci of {5 * len(plan.Cs)} fits"
+    print(f"\n{kind}: {shape} (ours: {device})")
+    for locus in itertools.product(range(plan.n_layers), range(plan.n_positions)):
+        X = source.locus(*locus)
+        took, found = _timed(ours, X, plan)
+        seconds["ours"].append(took)
+        if locus not in plan.sampled:
+            continue
+        rivals = {"sklearn_converged": _loop(_converged), "sklearn_loop": _loop(_sklearn)}
+        ours_there += took
+        results, times = {"max": found}, {"ours": took}
+        for name, rival in (rivals | (others if locus == middle else {})).items():
+            times[name], results[name] = _timed(rival, X, plan)
+            seconds[name].append(times[name])
+        reference = results.pop("sklearn_converged")
+        for name, result in results.items():
+            for what, value in _differences(result, reference).items():
+                key = f"{name}_{what}_difference"
+                figures[key] = max(value, figures.get(key, 0.0))
+        _print_locus(locus, reference[0], times)
+    total = sum(seconds.pop("ours"))
+    ratios = {f"ratio_vs_{name}": float(np.mean(took)) * plan.n_loci / total for name, took in seconds.items()}
+    print(f"all {plan.n_loci}: ours {total:.1f} s; scaled from {len(plan.sampled)} (others from the middle one): "
+          + ", ".join(f"{name} {np.mean(took) * plan.n_loci:.0f} s" for name, took in seconds.items()))  # fmt: skip
+    return figures | ratios | {"seconds": total, "same_loci": sum(seconds["sklearn_loop"]) / ours_there}
+
+
+def _print_locus(locus: tuple[int, int], auroc: np.ndarray, seconds: dict[str, float]) -> None:
+    by_C = auroc.mean(axis=0)
+    times = ", ".join(f"{name} {took:.3f} s" for name, took in seconds.items())
+    print(f"  layer {locus[0]}, position {locus[1]}: AUROC {by_C.min():.3f} to {by_C.max():.3f} over C; {times}")
+
+
+def _timed(contender: Contender, X: np.ndarray, plan: Plan) -> tuple[float, tuple[np.ndarray, Held]]:
+    time.sleep(plan.pause)
+    contender(X, plan.y, plan.train[:1], plan.Cs[:1])
+    started = time.perf_counter()
+    found = contender(X, plan.y, plan.train, plan.Cs)
+    return time.perf_counter() - started, found
+
+
+def _differences(found: tuple[np.ndarray, Held], reference: tuple[np.ndarray, Held]) -> dict[str, float]:
+    """Return the largest difference of AUROCs, and of held-out decision functions over their root mean square."""
+    pairs = zip(found[1], reference[1], strict=True)
+    relative = [np.abs(f - g).max(axis=1) / np.sqrt((g**2).mean(axis=1)) for f, g in pairs]
+    return {"auroc": float(np.abs(found[0] - reference[0]).max()), "decision": float(np.max(relative))}
+
+
+def _alone(size: str, device: str) -> list[tuple[float, float]]:
+    """Fit a locus of the grid and a large one in a process of their own: seconds, and megabytes beyond the locus."""
+    command = [sys.executable, "-m", "benchmarks.probe_grid", "--alone", size, device]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
+    return json.loads(done.stdout.strip().splitlines()[-1])
+
+
+def _print_alone(size: str, device: str) -> None:
+    plans = (FULL, LARGE) if size == "full" else (QUICK, LARGE_QUICK)
+    print(json.dumps([_seconds_and_peak(plan, device) for plan in plans]))
+
+
+def _seconds_and_peak(plan: Plan, device: str) -> tuple[float, float]:
+    X, seconds = Source("activation_like", plan).locus(0, 0), []
+
+    def work() -> None:
+        seconds.append(_timed(_ours(device), X, plan)[0])
+
+    ctypes.CDLL(None).malloc_trim(0)  # what making the locus left in the heap would hide what fitting needs
+    peak = _peak_mb(work, device)
+    return seconds[0], peak
+
+
+def _peak_mb(work: Callable[[], object], device: str) -> float:
+    if device == "cpu":
+        return peak_beyond_mb(work)
+    torch.cuda.reset_peak_memory_stats()
+    work()
+    return torch.cuda.max_memory_allocated() / 1e6
+
+
+if __name__ == "__main__":
+    if "--alone" in sys.argv:
+        _print_alone(*sys.argv[2:])
+    else:
+        main("probe_grid", measure, device=("cpu", "cuda"))
