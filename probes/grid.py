@@ -142,7 +142,7 @@ class ProbeGrid:
         train = np.zeros((len(sets), len(X)), dtype=bool)
         for inside, rows in zip(train, sets, strict=True):
             inside[rows] = True
-        y = np.broadcast_to(contrast.y, train.shape)
+        y = np.tile(contrast.y, (len(train), 1))
         logistic = fit_logistic_batch(X, train, y, self.Cs, device=self.device).scores
         read = {MEANS: mean_scores(X, train, y)[:, None], LOGISTIC: logistic}
         read |= {name: _estimated(e, X, train, contrast.y)[:, None] for name, e in self.estimators.items()}
@@ -157,14 +157,16 @@ class ProbeGrid:
 def mean_scores(X: np.ndarray, train: np.ndarray, y: np.ndarray) -> np.ndarray:
     """Score all samples by the difference in means of each training set, (sets, n_samples), 0 midway; in float64.
 
-    Where the classes have the same mean all scores are 0.
+    Where the classes have the same mean, up to rounding, all scores are 0.
     """
-    X = X - X.mean(axis=0, dtype=np.float64)
+    X = np.asarray(X, dtype=np.float64)
+    rounding = 8 * len(X) * np.finfo(np.float64).eps * np.abs(X).max(initial=0.0) * np.sqrt(X.shape[1])
+    X = X - X.mean(axis=0)
     positive, negative = train & y, train & ~y
     plus, minus = (side / side.sum(axis=1, keepdims=True) for side in (positive, negative))
     theta = (plus - minus) @ X
     norm = np.linalg.norm(theta, axis=1, keepdims=True)
-    scores = np.divide(theta, norm, out=np.zeros_like(theta), where=norm > 0) @ X.T
+    scores = np.divide(theta, norm, out=np.zeros_like(theta), where=norm > rounding) @ X.T
     return scores - ((plus + minus) * scores).sum(axis=1, keepdims=True) / 2
 
 

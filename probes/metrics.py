@@ -31,12 +31,13 @@ def average(folds: Sequence[Discrimination], alpha: float = 0.05) -> Discriminat
     information is a sum over pairs of samples, and every pair of two folds is counted from both ends. The interval
     therefore takes the variance of the mean as (1 / K + 1 / (K - 1)) of a fold's instead of 1 / K (Nadeau & Bengio
     2003, Inference for the generalization error, section 4): wide enough without information, conservative with it.
+    Folds count alike, so that one worth few groups makes the mean uncertain, whatever the others are worth: variances
+    add, and the groups are K^2 / sum(1 / n_k) of theirs.
     """
-    if len(folds) == 1:
-        return folds[0]
     auroc = float(np.mean([fold.auroc.estimate for fold in folds]))
-    worth = 1 + len(folds) / (len(folds) - 1)
-    positive, negative = sum(f.groups_positive for f in folds), sum(f.groups_negative for f in folds)
+    worth = 1 + len(folds) / (len(folds) - 1) if len(folds) > 1 else 1.0
+    positive, negative = (_worth_of_mean(n) for n in zip(*((f.groups_positive, f.groups_negative) for f in folds),
+                                                         strict=True))  # fmt: skip
     return Discrimination(
         auroc=auroc_interval(auroc, positive / worth, negative / worth, alpha),
         balanced_accuracy=float(np.mean([fold.balanced_accuracy for fold in folds])),
@@ -46,6 +47,11 @@ def average(folds: Sequence[Discrimination], alpha: float = 0.05) -> Discriminat
         groups_positive=positive,
         groups_negative=negative,
     )
+
+
+def _worth_of_mean(groups: Sequence[float]) -> float:
+    """Return how many groups the mean of folds is worth that are worth these."""
+    return len(groups) ** 2 / sum(1 / n for n in groups)
 
 
 def discrimination(
