@@ -201,11 +201,14 @@ def _score(scores: np.ndarray, contrast: Contrast, folds: tuple[Fold, ...], Cs: 
     for fold in folds:
         inner, own = scores[at : at + len(fold.inner)], scores[at + len(fold.inner)]
         at += len(fold.inner) + 1
-        by_C = [aurocs(s[:, rows].T, y[rows]) for s, (_, rows) in zip(inner, fold.inner, strict=True)]
-        c = simplest_of_the_best(np.mean(by_C, axis=0)) if by_C else 0
-        judged = [(own[c], fold.validation)] if fold.validation is not None else [
-            (s[c], rows) for s, (_, rows) in zip(inner, fold.inner, strict=True)]  # fmt: skip
-        validation.append(np.mean([aurocs(s[rows, None], y[rows])[0] for s, rows in judged]))
+        by_C = np.array([aurocs(s[:, rows].T, y[rows]) for s, (_, rows) in zip(inner, fold.inner, strict=True)])
+        c = simplest_of_the_best(by_C.mean(axis=0)) if Cs else 0
+        if fold.validation is None:
+            judged = [(s[c], rows) for s, (_, rows) in zip(inner, fold.inner, strict=True)]
+            validation.append(by_C[:, c].mean())
+        else:
+            judged = [(own[c], fold.validation)]
+            validation.append(aurocs(own[c, fold.validation, None], y[fold.validation])[0])
         separation.append(np.mean([d_prime(y[rows], s[rows]) for s, rows in judged]))
         tested.append(discrimination(y[fold.test], own[c][fold.test], groups[fold.test]))
         chosen.append(Cs[c] if Cs else np.nan)
