@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from planted_contrasts import Planted, rejects_too_often
 
+from probes.contrast import Contrast
 from probes.cosines import Cosine, compare_directions
 from probes.fitted import fit_with_null
-from probes.contrast import Contrast
 from probes.means import difference_in_means
 
 

@@ -10,9 +10,9 @@ import pyarrow
 import pytest
 from planted_contrasts import Planted
 
+from probes.contrast import Contrast
 from probes.cosines import compare_directions
 from probes.fitted import fit_with_null
-from probes.contrast import Contrast
 from probes.locus_geometry import LocusGeometry, geometry_grid
 
 X, A, B = Planted(n=200, d=12, cosine=0.6, split=True).draw(0)

@@ -9,8 +9,8 @@ import pytest
 from planted_contrasts import Planted, rejects_too_often
 from scipy.linalg import subspace_angles
 
-from probes.fitted import fit_with_null
 from probes.contrast import Contrast
+from probes.fitted import fit_with_null
 from probes.subspaces import Angles, compare_reading, compare_subspaces, reading_subspace
 
 
