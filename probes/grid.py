@@ -157,7 +157,7 @@ class ProbeGrid:
 def mean_scores(X: np.ndarray, train: np.ndarray, y: np.ndarray) -> np.ndarray:
     """Score all samples by the difference in means of each training set, (sets, n_samples), 0 midway; in float64.
 
-    Where the classes have the same mean, up to rounding, all scores are 0.
+    Where the classes have the same mean, up to rounding, all scores are 0: normalised, rounding would be a direction.
     """
     X = np.asarray(X, dtype=np.float64)
     rounding = 8 * len(X) * np.finfo(np.float64).eps * np.abs(X).max(initial=0.0) * np.sqrt(X.shape[1])
@@ -171,7 +171,11 @@ def mean_scores(X: np.ndarray, train: np.ndarray, y: np.ndarray) -> np.ndarray:
 
 
 def choose(cells: Sequence[Cell], kind: str = LOGISTIC) -> Cell:
-    """Choose the locus by validation AUROC; among ties (common at 1.0) by d', which tells how wide the gap is."""
+    """Choose the locus by validation AUROC; among ties (common at 1.0) by d', which tells how wide the gap is.
+
+    For cells of one contrast. Of a held-out grid its test figure is honest. In cross-validation every sample has a say
+    in the mean over folds that chooses, so there the figure of the chosen locus flatters: report `selected`'s.
+    """
     best = max(cell.scores[kind].validation.mean() for cell in cells)
     tied = [cell for cell in cells if cell.scores[kind].validation.mean() >= best - 1e-9]
     return max(tied, key=lambda cell: cell.scores[kind].separation.mean())

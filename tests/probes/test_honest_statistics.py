@@ -330,7 +330,7 @@ def test_the_larger_of_two_p_values_is_honest_where_either_alone_is_not(logistic
     _honest([null.p_permutation for null in real], exact=False)
     _honest([null.p_permutation for null in leaning], exact=False)
     assert np.mean([null.p_fitted <= 0.05 for null in real]) > 0.05 + _margin(0.05, len(real))  # the controls
-    assert np.mean([null.p_tested <= 0.05 for null in leaning]) > 0.3
+    assert np.mean([null.p_tested <= 0.05 for null in leaning]) > 0.05 + _margin(0.05, len(leaning))
 
 
 def test_fields_of_a_null_are_what_they_say() -> None:
