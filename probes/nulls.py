@@ -18,11 +18,12 @@ class NullAUROC:
     One shuffled fit says little: where the stream has one dominant component every direction leans on it, and a
     single null AUROC may be far from 0.5 on either side. So the whole distribution counts.
 
-    `p_permutation` is the one to read: the larger of two, since each rules out one way to have learnt nothing. `p_fitted`
-    sets the AUROC beside those of fits on permuted training labels (does it take *these* labels, or does any fit do?).
-    It alone is too small where the fit is real and the test labels mean nothing, but other directions vary less on test
-    (as those do that hold what minimal pairs share). `p_tested` sets it beside permuted test labels (do the classes
-    differ along it?), and alone is too small where any direction reads them.
+    `p_permutation` is the one to read: the larger of two, since each rules out one way to have learnt nothing.
+    `p_fitted` sets the AUROC beside those of fits on permuted training labels (does it take *these* labels, or does any
+    fit do?). It alone is too small where the fit is real and the test labels mean nothing, but other directions vary
+    less on test (as those do that hold what minimal pairs share). `p_tested` sets it beside permuted test labels (do
+    the classes differ along it?), and alone is too small where any direction reads them. Where a strong contrast is
+    most of what varies, permuted fits lean on it and reach as far, so that `p_fitted` is large: no proof of nothing.
     """
 
     observed: float
