@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass
 
 import numpy as np
@@ -39,7 +40,8 @@ def held_out(contrast: Contrast, n_inner: int = 3, seed: int = 0) -> tuple[Fold]
     """Return the one fold that a contrast's parts make: train, validation (chooses the locus) and test.
 
     Raises:
-        ValueError: a part lacks a class, or train has not enough groups of a class for the inner folds.
+        ValueError: a part lacks a class, a group is in two parts, or train has not enough groups of a class for the
+            inner folds.
     """
     parts = {name: contrast.within(name) for name in ("train", "validation", "test")}
     for name, rows in parts.items():
@@ -47,6 +49,10 @@ def held_out(contrast: Contrast, n_inner: int = 3, seed: int = 0) -> tuple[Fold]
         if positive in (0, len(rows)):
             raise ValueError(f"contrast {contrast.name!r} needs both classes in its {name} part; "
                              f"got {positive} positive of {len(rows)}")  # fmt: skip
+    for one, other in itertools.combinations(parts, 2):
+        if len(both := np.intersect1d(contrast.groups[parts[one]], contrast.groups[parts[other]])):
+            raise ValueError(f"group {both[0]} of contrast {contrast.name!r} is in its {one} and {other} parts; "
+                             "a group belongs to one part")  # fmt: skip
     inner = _splits(contrast, parts["train"], n_inner, seed, "inner folds of its train part")
     return (Fold(parts["train"], parts["test"], inner, parts["validation"]),)
 

@@ -142,7 +142,7 @@ class ProbeGrid:
         train = np.zeros((len(sets), len(X)), dtype=bool)
         for inside, rows in zip(train, sets, strict=True):
             inside[rows] = True
-        y = np.broadcast_to(contrast.y, train.shape)
+        y = np.tile(contrast.y, (len(train), 1))
         logistic = fit_logistic_batch(X, train, y, self.Cs, device=self.device).scores
         read = {MEANS: mean_scores(X, train, y)[:, None], LOGISTIC: logistic}
         read |= {name: _estimated(e, X, train, contrast.y)[:, None] for name, e in self.estimators.items()}
@@ -157,19 +157,25 @@ class ProbeGrid:
 def mean_scores(X: np.ndarray, train: np.ndarray, y: np.ndarray) -> np.ndarray:
     """Score all samples by the difference in means of each training set, (sets, n_samples), 0 midway; in float64.
 
-    Where the classes have the same mean all scores are 0.
+    Where the classes have the same mean, up to rounding, all scores are 0: normalised, rounding would be a direction.
     """
-    X = X - X.mean(axis=0, dtype=np.float64)
+    X = np.asarray(X, dtype=np.float64)
+    rounding = 8 * len(X) * np.finfo(np.float64).eps * np.abs(X).max(initial=0.0) * np.sqrt(X.shape[1])
+    X = X - X.mean(axis=0)
     positive, negative = train & y, train & ~y
     plus, minus = (side / side.sum(axis=1, keepdims=True) for side in (positive, negative))
     theta = (plus - minus) @ X
     norm = np.linalg.norm(theta, axis=1, keepdims=True)
-    scores = np.divide(theta, norm, out=np.zeros_like(theta), where=norm > 0) @ X.T
+    scores = np.divide(theta, norm, out=np.zeros_like(theta), where=norm > rounding) @ X.T
     return scores - ((plus + minus) * scores).sum(axis=1, keepdims=True) / 2
 
 
 def choose(cells: Sequence[Cell], kind: str = LOGISTIC) -> Cell:
-    """Choose the locus by validation AUROC; among ties (common at 1.0) by d', which tells how wide the gap is."""
+    """Choose the locus by validation AUROC; among ties (common at 1.0) by d', which tells how wide the gap is.
+
+    For cells of one contrast. Of a held-out grid its test figure is honest. In cross-validation every sample has a say
+    in the mean over folds that chooses, so there the figure of the chosen locus flatters: report `selected`'s.
+    """
     best = max(cell.scores[kind].validation.mean() for cell in cells)
     tied = [cell for cell in cells if cell.scores[kind].validation.mean() >= best - 1e-9]
     return max(tied, key=lambda cell: cell.scores[kind].separation.mean())
@@ -199,11 +205,14 @@ def _score(scores: np.ndarray, contrast: Contrast, folds: tuple[Fold, ...], Cs: 
     for fold in folds:
         inner, own = scores[at : at + len(fold.inner)], scores[at + len(fold.inner)]
         at += len(fold.inner) + 1
-        by_C = [aurocs(s[:, rows].T, y[rows]) for s, (_, rows) in zip(inner, fold.inner, strict=True)]
-        c = simplest_of_the_best(np.mean(by_C, axis=0)) if by_C else 0
-        judged = [(own[c], fold.validation)] if fold.validation is not None else [
-            (s[c], rows) for s, (_, rows) in zip(inner, fold.inner, strict=True)]  # fmt: skip
-        validation.append(np.mean([aurocs(s[rows, None], y[rows])[0] for s, rows in judged]))
+        by_C = np.array([aurocs(s[:, rows].T, y[rows]) for s, (_, rows) in zip(inner, fold.inner, strict=True)])
+        c = simplest_of_the_best(by_C.mean(axis=0)) if Cs else 0
+        if fold.validation is None:
+            judged = [(s[c], rows) for s, (_, rows) in zip(inner, fold.inner, strict=True)]
+            validation.append(by_C[:, c].mean())
+        else:
+            judged = [(own[c], fold.validation)]
+            validation.append(aurocs(own[c, fold.validation, None], y[fold.validation])[0])
         separation.append(np.mean([d_prime(y[rows], s[rows]) for s, rows in judged]))
         tested.append(discrimination(y[fold.test], own[c][fold.test], groups[fold.test]))
         chosen.append(Cs[c] if Cs else np.nan)

@@ -25,7 +25,13 @@ class LinearProbe:
 
 
 def simplest_of_the_best(scores: np.ndarray) -> int:
-    """Return the index of the first, simplest candidate within 0.001 of the best score."""
+    """Return the index of the first, simplest candidate within 0.001 of the best score.
+
+    Raises:
+        ValueError: a score is NaN.
+    """
+    if np.isnan(scores).any():
+        raise ValueError(f"candidates cannot be compared where scores are NaN; got {scores.tolist()}")
     return int(np.flatnonzero(scores >= scores.max() - 1e-3)[0])
 
 

@@ -17,12 +17,21 @@ class NullAUROC:
 
     One shuffled fit says little: where the stream has one dominant component every direction leans on it, and a
     single null AUROC may be far from 0.5 on either side. So the whole distribution counts.
+
+    `p_permutation` is the one to read: the larger of two, since each rules out one way to have learnt nothing.
+    `p_fitted` sets the AUROC beside those of fits on permuted training labels (does it take *these* labels, or does any
+    fit do?). It alone is too small where the fit is real and the test labels mean nothing, but other directions vary
+    less on test (as those do that hold what minimal pairs share). `p_tested` sets it beside permuted test labels (do
+    the classes differ along it?), and alone is too small where any direction reads them. Where a strong contrast is
+    most of what varies, permuted fits lean on it and reach as far, so that `p_fitted` is large: no proof of nothing.
     """
 
     observed: float
     mean: float  # of the permuted fits
-    p_permutation: float  # (1 + #{null >= observed}) / (1 + n)
-    permutation_95: float
+    p_permutation: float
+    p_fitted: float  # (1 + #{null >= observed}) / (1 + n)
+    p_tested: float
+    permutation_95: float  # of the permuted fits
     n: int
     random_direction_95: float | None = None  # where random directions are a null of this probe
 
@@ -34,14 +43,15 @@ def null_auroc(
     y_test: np.ndarray,
     *,
     groups: np.ndarray | None = None,
+    test_groups: np.ndarray | None = None,
     n: int = 199,
     seed: int = 0,
 ) -> NullAUROC:
     """Compare the test AUROC of the difference in means with n permuted fits and n isotropic random directions.
 
     Args:
-        groups: (n_train,) what belongs together; without it every row stands for itself, which makes p-values too
-            small where rows of a group are alike.
+        groups, test_groups: (n_train,) and (n_test,) what belongs together; without them every row stands for itself,
+            which makes p-values too small where rows of a group are alike.
     """
     rng = np.random.default_rng(seed)
     y_train = np.asarray(y_train, dtype=bool)
@@ -50,9 +60,9 @@ def null_auroc(
     permuted = np.stack([difference_in_means(X_train, permute_labels(y_train, groups, rng)) for _ in range(n)])
     isotropic = rng.standard_normal((n, X_train.shape[1]))
     X = X_test.astype(np.float64)
-    observed = float(aurocs(X @ fitted[:, None], y_test)[0])
+    score = X @ fitted
     null, random = (aurocs(X @ vectors.T, y_test) for vectors in (permuted, isotropic))
-    return _null(observed, null, float(np.quantile(random, 0.95)))
+    return _null(score, null, y_test, test_groups, seed, float(np.quantile(random, 0.95)))
 
 
 def logistic_null(
@@ -63,6 +73,7 @@ def logistic_null(
     *,
     C: float,
     groups: np.ndarray | None = None,
+    test_groups: np.ndarray | None = None,
     n: int = 199,
     seed: int = 0,
 ) -> NullAUROC:
@@ -72,7 +83,7 @@ def logistic_null(
     to the labels and not to its own capacity.
 
     Args:
-        groups: (n_train,) as for `null_auroc`.
+        groups, test_groups: as for `null_auroc`.
     """
     rng, y_train = np.random.default_rng(seed), np.asarray(y_train, dtype=bool)
     groups = np.arange(len(y_train)) if groups is None else groups
@@ -81,15 +92,27 @@ def logistic_null(
     train = np.zeros((n + 1, len(X)), dtype=bool)
     train[:, :n_train] = True
     y = np.concatenate([labels, np.zeros((n + 1, len(X_test)), dtype=bool)], axis=1)
-    reached = aurocs(fit_logistic_batch(X, train, y, [C], tol=1e-3).scores[:, 0, n_train:].T, y_test)
-    return _null(float(reached[0]), reached[1:])
+    scores = fit_logistic_batch(X, train, y, [C], tol=1e-3).scores[:, 0, n_train:]
+    return _null(scores[0], aurocs(scores[1:].T, y_test), y_test, test_groups, seed)
 
 
-def _null(observed: float, null: np.ndarray, random_95: float | None = None) -> NullAUROC:
+def _null(
+    score: np.ndarray,
+    null: np.ndarray,
+    y: np.ndarray,
+    groups: np.ndarray | None,
+    seed: int,
+    random_95: float | None = None,
+) -> NullAUROC:
+    observed = float(aurocs(score[:, None], y)[0])
+    fitted = float((1 + (null >= observed - 1e-9).sum()) / (1 + len(null)))
+    tested = label_permutation_p(y, score, np.arange(len(y)) if groups is None else groups, n=len(null), seed=seed)
     return NullAUROC(
         observed=observed,
         mean=float(null.mean()),
-        p_permutation=float((1 + (null >= observed).sum()) / (1 + len(null))),
+        p_permutation=max(fitted, tested),
+        p_fitted=fitted,
+        p_tested=tested,
         permutation_95=float(np.quantile(null, 0.95)),
         n=len(null),
         random_direction_95=random_95,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from sklearn.metrics import brier_score_loss, roc_auc_score
+from sklearn.metrics import balanced_accuracy_score, brier_score_loss, roc_auc_score, roc_curve
 
 from probes.intervals import auroc_interval
 from probes.metrics import brier, d_prime, discrimination, expected_calibration_error
@@ -21,6 +21,24 @@ def test_auroc_is_sklearns_with_the_interval_of_its_groups() -> None:
     measured = discrimination(y, score, np.arange(60))
     assert measured.auroc == auroc_interval(roc_auc_score(y, score), 20, 40)
     assert (measured.n_positive, measured.n_negative) == (20, 40)
+
+
+def test_measures_are_sklearns_with_and_without_ties() -> None:
+    rng = np.random.default_rng(5)
+    for trial in range(60):
+        y = rng.permutation(np.arange(int(rng.integers(4, 300))) < 2 + trial % 2)
+        score = rng.standard_normal(len(y)) if trial % 3 else rng.integers(-2, 3, len(y)).astype(float)
+        measured = discrimination(y, score, np.arange(len(y)))
+        fpr, tpr, _ = roc_curve(y, score, drop_intermediate=False)
+        assert measured.auroc.estimate == pytest.approx(roc_auc_score(y, score), abs=1e-12)
+        assert measured.balanced_accuracy == pytest.approx(balanced_accuracy_score(y, score > 0), abs=1e-12)
+        assert measured.recall_at_1pct_fpr == pytest.approx(tpr[fpr <= 0.01].max(), abs=1e-12)
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf])
+def test_scores_that_are_no_numbers_are_refused(bad: float) -> None:
+    with pytest.raises(ValueError, match="1 of 3 scores are NaN or infinite"):
+        discrimination(np.array([True, False, True]), np.array([0.0, bad, 1.0]), np.arange(3))
 
 
 def test_tied_scores_count_half() -> None:

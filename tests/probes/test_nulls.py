@@ -29,13 +29,16 @@ def test_a_planted_signal_has_a_small_p_and_stands_above_both_nulls() -> None:
 
 def test_p_values_are_uniform_on_labels_without_information() -> None:
     """Also with one dominant component, on which every direction leans: there a single null AUROC says nothing."""
-    p = []
+    nulls = []
     for seed in range(150):
         rng = np.random.default_rng([2, seed])
         X, y = rng.standard_normal((80, 6)) * [8, 1, 1, 1, 1, 1], rng.permutation(np.arange(80) % 2 == 0)
-        p.append(null_auroc(X[:40], y[:40], X[40:], y[40:], n=39, seed=seed).p_permutation)
+        nulls.append(null_auroc(X[:40], y[:40], X[40:], y[40:], n=39, seed=seed))
     for level in (0.1, 0.25, 0.5, 0.75):
-        assert np.mean(np.array(p) <= level) == pytest.approx(level, abs=2.6 * np.sqrt(level * (1 - level) / 150))
+        margin = 2.6 * np.sqrt(level * (1 - level) / 150)
+        for p in ([null.p_fitted for null in nulls], [null.p_tested for null in nulls]):
+            assert np.mean(np.array(p) <= level) == pytest.approx(level, abs=margin)
+        assert np.mean([null.p_permutation <= level for null in nulls]) <= level + margin
 
 
 def _grouped_p(seed: int, *, by_group: bool) -> float:
