@@ -109,7 +109,11 @@ def _check(
 
 @dataclass(frozen=True)
 class _Design:
-    """The activations, centred and scaled by all samples: exact in float64, and rounded for the inner products."""
+    """The activations, centred and scaled by all training sets: exact in float64, and rounded for the inner products.
+
+    A sample counts as often as it is in a training set, so that one in none, however far out, costs no accuracy, and
+    the scales of a single training set are its own.
+    """
 
     X: Tensor  # (n_samples, d_model) float64
     rounded: Tensor  # the same, float32
@@ -122,10 +126,11 @@ class _Design:
     def of(cls, X: np.ndarray, train: np.ndarray, device: str | torch.device) -> _Design:
         wide = torch.as_tensor(np.require(X, requirements="CW")).to(device, torch.float64, copy=True)
         inside = _double(train, device)
-        mean = wide.mean(dim=0)
+        used = inside.sum(dim=0) / inside.sum()
+        mean = used @ wide
         wide -= mean
         square = wide.square()
-        variance = square.mean(dim=0)
+        variance = used @ square
         scale = torch.where(_constant(variance, mean, len(wide)), torch.ones_like(variance), variance.sqrt())
         square = inside @ square / scale**2
         wide /= scale
@@ -203,7 +208,7 @@ def _inverse_scales(X: Tensor, inside: Tensor, square: Tensor, offset: Tensor) -
     n = inside.sum(dim=1, keepdim=True)
     mean = inside @ X / n
     variance = square / n - mean**2
-    for i, j in enumerate(variance < 1e-6):  # far below the variance of all samples: cancelled, so again in two passes
+    for i, j in enumerate(variance < 1e-6):  # far below the variance of all sets: cancelled, so again in two passes
         if j.any():
             some = X[inside[i] > 0][:, j]
             variance[i, j] = (some - some.mean(dim=0)).square().mean(dim=0)
@@ -211,10 +216,10 @@ def _inverse_scales(X: Tensor, inside: Tensor, square: Tensor, offset: Tensor) -
 
 
 def _shared_start(design: _Design, problem: _Problem, gram: Tensor) -> tuple[Tensor, Tensor]:
-    """Solve the problem with the scales of all samples, roughly: coefficients (fits, n_samples), intercepts (fits, 1).
+    """Solve the problem with the scales of all sets, roughly: coefficients (fits, n_samples), intercepts (fits, 1).
 
     There a step costs products with the Gram matrix only, in float32; the standard deviations of a fold differ from
-    those of all samples by a few per cent, so the solution is near.
+    those of all sets by a few per cent, so the solution is near.
     """
     space, rough = _Space(design, problem.inverse_scale, "gram"), problem.rounded()
     a = torch.zeros_like(rough.cost)
@@ -324,7 +329,7 @@ class _Space:
 
     In weights v the matrix is I + S X' D X S with a fit's own scales S. In coefficients a, standing for v = S X' a, it
     is I + D K with K = X S S X', self-adjoint in the inner product a' K a (Chapelle 2007, Training a support vector
-    machine in the primal). There K is taken with the scales of all samples: one matrix for every fit of the locus,
+    machine in the primal). There K is taken with the scales of all sets: one matrix for every fit of the locus,
     and wrong by the few per cent that the standard deviations of folds differ, which costs a Newton step or two.
     """
 
