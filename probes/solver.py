@@ -53,11 +53,12 @@ def fit_logistic_batch(
     """Fit an L2-regularised logistic regression for every training set and every C.
 
     Minimises C sum_i c_i log(1 + exp(-y_i f_i)) + |w|^2 / 2 with f = w . z + b over the set's training samples, z
-    standardised on them: what `LogisticRegression(C=C)` after `StandardScaler` minimises. A feature constant in a set has
-    weight 0 there.
+    standardised on them: what `LogisticRegression(C=C)` after `StandardScaler` minimises. A feature
+    constant in a set has weight 0 there.
 
     The penalty makes the objective strongly convex with modulus 1 in w, so |w - w*| <= |gradient|: a fit is done when
-    its gradient (the intercept being optimal) is below `tol` times |w|.
+    its gradient (the intercept being optimal) is below `tol` times |w|. (Or no more than its own
+    rounding: where nothing tells the classes apart, w* is zero and what is found of it are rounding errors.)
 
     Args:
         X: activations of all samples, read once; any float type, finite.
@@ -96,8 +97,8 @@ def _check(
     if not len(Cs) or not all(0 < C < np.inf for C in Cs):
         raise ValueError(f"every C must be positive and finite, got {list(Cs)}")
     if len(bad := np.flatnonzero(~np.isfinite(X).all(axis=1))):
-        raise ValueError(f"every sample must be finite, those that no set is fitted on too; {len(bad)} of {len(X)} have "
-                         f"NaN or inf, the first at index {bad[0]}")  # fmt: skip
+        raise ValueError(f"every sample must be finite, those that no set is fitted on too; {len(bad)} of {len(X)} "
+                         f"have NaN or inf, the first at index {bad[0]}")  # fmt: skip
     if sample_weight is not None and not ((sample_weight > 0) & np.isfinite(sample_weight)).all():
         raise ValueError(f"every sample's weight must be positive and finite; the least is {np.min(sample_weight)}")
     positive, total = (train & y).sum(axis=1), train.sum(axis=1)
@@ -124,7 +125,7 @@ class _Design:
 
     @classmethod
     def of(cls, X: np.ndarray, train: np.ndarray, device: str | torch.device) -> _Design:
-        wide = torch.as_tensor(np.require(X, requirements="CW")).to(device, torch.float64, copy=True)
+        wide = torch.as_tensor(np.require(X, requirements=("C", "W"))).to(device, torch.float64, copy=True)
         inside = _double(train, device)
         used = inside.sum(dim=0) / inside.sum()
         mean = used @ wide
@@ -272,7 +273,8 @@ def _newton(design: _Design, problem: _Problem, tol: float) -> tuple[Tensor, Ten
         residual = -torch.addcmul(w, gradient @ design.X, problem.inverse_scale)
         norm = residual.norm(dim=1, keepdim=True)
         error = norm / w.norm(dim=1, keepdim=True).clamp_min(TINY)
-        keep = (~(error <= tol)).flatten()
+        rounding = torch.finfo(f.dtype).eps * design.X.numel() ** 0.5 * gradient.norm(dim=1, keepdim=True)
+        keep = ~((error <= tol) | (norm <= rounding)).flatten()  # NaN is kept
         for into, value in zip(done, (w, b, error), strict=True):
             into[open_] = value
         if not keep.any():
@@ -298,10 +300,10 @@ def _newton(design: _Design, problem: _Problem, tol: float) -> tuple[Tensor, Ten
         length = _line_search(problem, ws, ss, f + b, along - shift)
         w, f, b = torch.addcmul(w, length, step), torch.addcmul(f, length, along), b - length * shift
         a = None if a is None else torch.addcmul(a, length, solution)
-    if not (worst := float(done[2].max())) <= tol:  # NaN too
-        n_open = int((~(done[2] <= tol)).sum())
-        warnings.warn(f"{n_open} of {fits} logistic fits stopped with a relative error bound of up to {worst:.1e}, not "
-                      f"{tol:.0e}", ConvergenceWarning, stacklevel=3)  # fmt: skip
+    else:
+        worst = float(done[2][open_].max())
+        warnings.warn(f"{len(open_)} of {fits} logistic fits stopped with a relative error bound of up to {worst:.1e}, "
+                      f"not {tol:.0e}", ConvergenceWarning, stacklevel=3)  # fmt: skip
     return done[0], done[1].flatten(), done[2].flatten()
 
 

@@ -182,7 +182,9 @@ def test_it_is_a_scaler_and_a_logistic_regression_of_each_fold(name: str) -> Non
     assert _off(fits.scores, expected) < TOL
     assert (fits.error <= 3e-5).all()
     for rows, scores, theirs in zip(train, fits.scores, expected, strict=True):
-        np.testing.assert_allclose(aurocs(scores[:, ~rows].T, y[~rows]), aurocs(theirs[:, ~rows].T, y[~rows]), atol=1e-3)
+        np.testing.assert_allclose(
+            aurocs(scores[:, ~rows].T, y[~rows]), aurocs(theirs[:, ~rows].T, y[~rows]), atol=1e-3
+        )
     raw = np.einsum("nd,scd->scn", X.astype(np.float64), fits.weight) + fits.intercept[..., None]
     assert _off(raw, fits.scores) < 1e-9
     np.testing.assert_array_equal(X, untouched)
@@ -312,9 +314,20 @@ def test_the_error_is_a_bound(name: str) -> None:
 def test_stopping_short_of_the_tolerance_warns(shape: tuple[int, int], monkeypatch: pytest.MonkeyPatch) -> None:
     X, y = _plain(*shape)
     monkeypatch.setattr(solver, "MAX_NEWTON", 2)
-    with pytest.warns(ConvergenceWarning, match=r"[12] of 2 logistic fits stopped with a relative error bound of up to "):
+    with pytest.warns(
+        ConvergenceWarning, match=r"[12] of 2 logistic fits stopped with a relative error bound of up to "
+    ):
         fits = fit_logistic_batch(X, np.ones((1, len(X)), dtype=bool), y[None], [1.0, 1e3], tol=1e-9)
     assert fits.error.max() > 1e-9
+
+
+@pytest.mark.parametrize("shape", [WIDE, TALL])
+def test_where_nothing_tells_the_classes_apart_it_stops_at_rounding(shape: tuple[int, int]) -> None:
+    """Each sample is in both classes; a bound relative to weights of zero can never be met."""
+    X, _ = _plain(*shape)
+    X, y = np.repeat(X, 2, axis=0) / 3, np.arange(2 * len(X)) % 2 == 0
+    fits = fit_logistic_batch(X, np.ones((1, len(X)), dtype=bool), y[None], CS)
+    assert np.abs(fits.scores).max() < 1e-9
 
 
 @pytest.mark.filterwarnings("ignore:overflow")
