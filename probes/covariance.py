@@ -3,49 +3,118 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
+from numbers import Real
+from typing import Literal
 
 import numpy as np
-from scipy.linalg import cho_factor, cho_solve
+from jaxtyping import Float
+from scipy.linalg import LinAlgError, cho_factor, cho_solve
+
+Shrinkage = Literal["ledoit_wolf", "oas", "bodnar"] | float
 
 
 @dataclass(frozen=True)
 class ShrunkCovariance:
-    """alpha S + beta I, for the covariance S of centred samples; inverted through the smaller of d_model and n."""
+    """(1 - shrinkage) S + shrinkage (tr S / d) I, where S = X'X / n; solved through the smaller of n and d."""
 
-    centred: np.ndarray  # (n_samples, d_model)
-    alpha: float
-    beta: float
-    factor: tuple[np.ndarray, bool]
+    X: Float[np.ndarray, "n_samples d_model"]  # centred
+    shrinkage: float  # in [0, 1]
 
-    def solve(self, vectors: np.ndarray) -> np.ndarray:
-        """Return the inverse covariance times each row, (n_vectors, d_model)."""
-        n, d = self.centred.shape
-        if d <= n:
-            return cho_solve(self.factor, vectors.T).T
-        # Woodbury: the inverse of a multiple of I plus a matrix of rank n
-        within = cho_solve(self.factor, self.centred @ vectors.T).T @ self.centred
-        return (vectors - self.alpha * within) / self.beta
+    def solve(self, vectors: Float[np.ndarray, "*n_vectors d_model"]) -> Float[np.ndarray, "*n_vectors d_model"]:
+        """Return the inverse covariance times each row; the first call factors it, in O(n d min(n, d)).
+
+        With fewer samples than features by Woodbury's identity: (eI + cX'X)^-1 = (I - X'(XX' + (e/c) I)^-1 X) / e.
+
+        Raises:
+            ValueError: the covariance is singular.
+        """
+        if self.shrinkage == 1:
+            return vectors / self._floor
+        if self._by_features:
+            return cho_solve(self._factor, vectors.T).T
+        return (vectors - cho_solve(self._factor, self.X @ vectors.T).T @ self.X) / self._floor
+
+    @property
+    def _floor(self) -> float:
+        return self.shrinkage * float(np.square(self.X).sum()) / self.X.size
+
+    @property
+    def _by_features(self) -> bool:
+        return self.X.shape[0] >= self.X.shape[1] or not self.shrinkage
+
+    @cached_property
+    def _factor(self) -> tuple[np.ndarray, bool]:
+        n, d = self.X.shape
+        scale = (1 - self.shrinkage) / n
+        inner = scale * (self.X.T @ self.X) if self._by_features else self.X @ self.X.T
+        inner[np.diag_indices(len(inner))] += self._floor if self._by_features else self._floor / scale
+        try:
+            factor = cho_factor(inner)
+            pivots = np.diag(factor[0]) ** 2 / np.diag(inner)  # what of each diagonal entry the others leave
+            if pivots.min() > len(inner) * np.finfo(np.float64).eps:
+                return factor
+        except LinAlgError:
+            pass
+        raise ValueError(f"the covariance of {n} samples of {d} features is singular with shrinkage="
+                         f"{self.shrinkage:g}; take a greater shrinkage")  # fmt: skip
 
 
-def shrunk_covariance(X: np.ndarray) -> ShrunkCovariance:
-    """Shrink the covariance of (n_samples, d_model) towards a multiple of the identity.
-
-    The optimal linear shrinkage of Bodnar, Gupta & Parolya (2014, arXiv 1308.2608), which the concept-erasure package
-    uses too. Of samples as good as isotropic its alpha falls below zero; then it is zero.
+def shrunk_covariance(X: Float[np.ndarray, "n_samples d_model"], shrinkage: Shrinkage = "bodnar") -> ShrunkCovariance:
+    """Centre samples and choose how much their covariance is shrunk: by a rule, or a number in [0, 1].
 
     Raises:
-        ValueError: the samples do not vary.
+        ValueError: the samples do not vary, or the shrinkage is none of these.
     """
     centred = X - X.mean(axis=0, dtype=np.float64)
-    n, d = centred.shape
-    gram = centred.T @ centred if d <= n else centred @ centred.T
-    trace, square = float(np.trace(gram)) / n, float((gram**2).sum()) / n**2
-    if trace <= 0:
+    if not np.ptp(X, axis=0).any():
         raise ValueError("a covariance needs samples that vary; all rows are the same")
-    spread = square - trace**2 / d  # zero where S is a multiple of the identity
-    kept = 1 - (trace**2 / n) / spread if spread > 1e-12 * square else 0.0
-    alpha = float(np.clip(kept, 0.0, 1.0))
-    beta = max((1 - alpha) * trace / d, 1e-9 * trace / d)
-    inner = alpha * gram / n if d <= n else alpha * gram
-    inner[np.diag_indices(len(inner))] += beta if d <= n else n * beta
-    return ShrunkCovariance(centred, alpha, beta, cho_factor(inner))
+    match shrinkage:
+        case "ledoit_wolf":
+            return ShrunkCovariance(centred, ledoit_wolf(centred))
+        case "oas":
+            return ShrunkCovariance(centred, oas(centred))
+        case "bodnar":
+            return ShrunkCovariance(centred, bodnar(centred))
+        case Real() if 0 <= shrinkage <= 1:
+            return ShrunkCovariance(centred, float(shrinkage))
+    raise ValueError(f"shrinkage must be 'ledoit_wolf', 'oas', 'bodnar' or a number in [0, 1], got {shrinkage!r}")
+
+
+def ledoit_wolf(X: Float[np.ndarray, "n_samples d_model"]) -> float:
+    """Return the shrinkage of Ledoit & Wolf (2004) for centred samples, in O(n d min(n, d))."""
+    n, d = X.shape
+    trace, square = _moments(X)
+    fourth = float(np.square(np.square(X).sum(axis=1)).sum()) / n  # mean squared squared norm of a sample
+    distance = square - trace**2 / d  # squared Frobenius norm of S - (tr S / d) I
+    error = (fourth - square) / n
+    return float(np.clip(error / distance, 0.0, 1.0)) if distance > 0 else 1.0
+
+
+def oas(X: Float[np.ndarray, "n_samples d_model"]) -> float:
+    """Return the oracle-approximating shrinkage (Chen et al. 2010, as in scikit-learn) for centred samples.
+
+    In O(n d min(n, d)).
+    """
+    n, d = X.shape
+    trace, square = _moments(X)
+    above, below = square / d**2 + (trace / d) ** 2, (n + 1) * (square - trace**2 / d) / d**2
+    return min(above / below, 1.0) if below > 0 else 1.0
+
+
+def bodnar(X: Float[np.ndarray, "n_samples d_model"]) -> float:
+    """Return the optimal linear shrinkage of Bodnar, Gupta & Parolya (2014, arXiv 1308.2608) for centred samples.
+
+    The concept-erasure package uses it too. Of samples as good as isotropic it may exceed 1; then it is 1.
+    """
+    n, d = X.shape
+    trace, square = _moments(X)
+    distance = square - trace**2 / d
+    return min(trace**2 / n / distance, 1.0) if distance > 1e-12 * square else 1.0
+
+
+def _moments(X: np.ndarray) -> tuple[float, float]:
+    """Return tr S and tr S^2 by the smaller Gram matrix."""
+    n, d = X.shape
+    gram = (X @ X.T if n < d else X.T @ X) / n
+    return float(np.trace(gram)), float(np.square(gram).sum())

@@ -47,7 +47,7 @@ class Direction:
         return X.astype(np.float64) @ self.vector.astype(np.float64)
 
 
-def save_directions(directions: Sequence[Direction], path: Path) -> None:
+def save_directions(directions: Sequence[Direction], path: str | Path) -> None:
     """Write directions to one safetensors file: a tensor each, the rest as JSON metadata.
 
     Any safetensors reader loads it; nothing of this project is needed.
@@ -61,12 +61,13 @@ def save_directions(directions: Sequence[Direction], path: Path) -> None:
     tensors = {d.name: np.ascontiguousarray(d.vector, dtype=np.float32) for d in directions}
     metadata = {d.name: json.dumps({k: v for k, v in asdict(d).items() if k not in ("name", "vector")})
                 for d in directions}  # fmt: skip
+    path = Path(path)
     partial = path.with_name(path.name + ".partial")
     save_file(tensors, partial, metadata=metadata)
     partial.replace(path)
 
 
-def load_directions(path: Path) -> dict[str, Direction]:
+def load_directions(path: str | Path) -> dict[str, Direction]:
     """Read directions written by `save_directions`, by name.
 
     Raises:

@@ -25,6 +25,7 @@ TINY = 1e-300
 MAX_NEWTON = 100
 MAX_CG = 1000
 MAX_START = 12
+MAX_INTERCEPT = 50
 
 Inner = Literal["gram", "rounded", "exact"]  # how Newton systems are solved, from fast to exact
 
@@ -45,31 +46,38 @@ def fit_logistic_batch(
     y: Bool[np.ndarray, "sets n_samples"],
     Cs: Sequence[float],
     *,
-    balanced: bool = True,
+    sample_weight: Float[np.ndarray, " n_samples"] | None = None,
     tol: float = 3e-5,
     device: str | torch.device = "cpu",
 ) -> Fits:
     """Fit an L2-regularised logistic regression for every training set and every C.
 
     Minimises C sum_i c_i log(1 + exp(-y_i f_i)) + |w|^2 / 2 with f = w . z + b over the set's training samples, z
-    standardised on them: what `LogisticRegression(C=C)` after `StandardScaler` minimises. `balanced` gives c_i the
-    weights n / (2 n_class), as `class_weight="balanced"` does. A feature constant in a set has weight 0 there.
+    standardised on them: what `LogisticRegression(C=C)` after `StandardScaler` minimises. A feature
+    constant in a set has weight 0 there.
 
     The penalty makes the objective strongly convex with modulus 1 in w, so |w - w*| <= |gradient|: a fit is done when
-    its gradient (the intercept being optimal) is below `tol` times |w|.
+    its gradient (the intercept being optimal) is below `tol` times |w|. (Or no more than its own
+    rounding: where nothing tells the classes apart, w* is zero and what is found of it are rounding errors.)
 
     Args:
         X: activations of all samples, read once; any float type, finite.
         train: which samples each set is fitted on.
         y: which samples are positive in each set; only those of `train` matter.
+        sample_weight: the c_i, the same in every set. Without them both classes count the same in each set: c_i is
+            n / (2 n_class), as of `class_weight="balanced"`.
+        tol: of the bound above.
         device: where to compute; it must know float64.
 
     Raises:
-        ValueError: a set lacks a class, or a C is not positive.
+        ValueError: a set lacks a class, a C or a sample's weight is not positive, or a sample is not finite.
+
+    Warns:
+        ConvergenceWarning: rounding, or too many steps, stood in the way of `tol`; see `error`.
     """
-    _check(train, y, Cs)
+    _check(X, train, y, Cs, sample_weight)
     design = _Design.of(X, train, device)
-    problem = _problem(design, train, y, Cs, balanced)
+    problem = _problem(design, train, y, Cs, sample_weight)
     w, b, error = _newton(design, problem, tol)
     n_sets, n_C = len(train), len(Cs)
     u = (w * problem.inverse_scale).reshape(n_sets, n_C, -1)
@@ -83,9 +91,16 @@ def fit_logistic_batch(
     )
 
 
-def _check(train: np.ndarray, y: np.ndarray, Cs: Sequence[float]) -> None:
-    if not len(Cs) or min(Cs) <= 0:
-        raise ValueError(f"every C must be positive, got {list(Cs)}")
+def _check(
+    X: np.ndarray, train: np.ndarray, y: np.ndarray, Cs: Sequence[float], sample_weight: np.ndarray | None
+) -> None:
+    if not len(Cs) or not all(0 < C < np.inf for C in Cs):
+        raise ValueError(f"every C must be positive and finite, got {list(Cs)}")
+    if len(bad := np.flatnonzero(~np.isfinite(X).all(axis=1))):
+        raise ValueError(f"every sample must be finite, those that no set is fitted on too; {len(bad)} of {len(X)} "
+                         f"have NaN or inf, the first at index {bad[0]}")  # fmt: skip
+    if sample_weight is not None and not ((sample_weight > 0) & np.isfinite(sample_weight)).all():
+        raise ValueError(f"every sample's weight must be positive and finite; the least is {np.min(sample_weight)}")
     positive, total = (train & y).sum(axis=1), train.sum(axis=1)
     for i in np.flatnonzero((positive == 0) | (positive == total)):
         raise ValueError(
@@ -95,7 +110,11 @@ def _check(train: np.ndarray, y: np.ndarray, Cs: Sequence[float]) -> None:
 
 @dataclass(frozen=True)
 class _Design:
-    """The activations, centred and scaled by all samples: exact in float64, and rounded for the inner products."""
+    """The activations, centred and scaled by all training sets: exact in float64, and rounded for the inner products.
+
+    A sample counts as often as it is in a training set, so that one in none, however far out, costs no accuracy, and
+    the scales of a single training set are its own.
+    """
 
     X: Tensor  # (n_samples, d_model) float64
     rounded: Tensor  # the same, float32
@@ -106,18 +125,19 @@ class _Design:
 
     @classmethod
     def of(cls, X: np.ndarray, train: np.ndarray, device: str | torch.device) -> _Design:
-        wide = torch.as_tensor(np.ascontiguousarray(X)).to(device, torch.float64, copy=True)
-        inside = torch.as_tensor(train, device=device).double()
-        mean = wide.mean(dim=0)
+        wide = torch.as_tensor(np.require(X, requirements=("C", "W"))).to(device, torch.float64, copy=True)
+        inside = _double(train, device)
+        used = inside.sum(dim=0) / inside.sum()
+        mean = used @ wide
         wide -= mean
         square = wide.square()
-        variance = square.mean(dim=0)
+        variance = used @ square
         scale = torch.where(_constant(variance, mean, len(wide)), torch.ones_like(variance), variance.sqrt())
         square = inside @ square / scale**2
         wide /= scale
         rounded = wide.float()
         gram = _gram(rounded) if len(wide) <= 1.5 * wide.shape[1] else None
-        return cls(wide, rounded, gram, mean, scale, _inverse_scales(wide, inside, square))
+        return cls(wide, rounded, gram, mean, scale, _inverse_scales(wide, inside, square, mean / scale))
 
     @cached_property
     def transposed(self) -> Tensor:
@@ -159,13 +179,16 @@ class _Problem:
         return _Problem(self.inverse_scale.float(), self.cost.float(), self.target.float())
 
 
-def _problem(design: _Design, train: np.ndarray, y: np.ndarray, Cs: Sequence[float], balanced: bool) -> _Problem:
+def _problem(
+    design: _Design, train: np.ndarray, y: np.ndarray, Cs: Sequence[float], sample_weight: np.ndarray | None
+) -> _Problem:
     device = design.X.device
-    inside = torch.as_tensor(train, device=device).double()
-    target = torch.as_tensor(y, device=device).double() * inside
-    n = inside.sum(dim=1, keepdim=True)
-    positive = target.sum(dim=1, keepdim=True)
-    weight = torch.where(target > 0, n / (2 * positive), n / (2 * (n - positive))) if balanced else 1.0
+    inside, target = _double(train, device), _double(train & y, device)
+    if sample_weight is None:
+        n, positive = (side.sum(dim=1, keepdim=True) for side in (inside, target))
+        weight = torch.where(target > 0, n / (2 * positive), n / (2 * (n - positive)))
+    else:
+        weight = _double(sample_weight, device)
     penalty = torch.tensor(list(Cs), dtype=torch.float64, device=device).repeat(len(train))[:, None]
     return _Problem(
         inverse_scale=design.inverse_scale.repeat_interleave(len(Cs), dim=0),
@@ -174,23 +197,30 @@ def _problem(design: _Design, train: np.ndarray, y: np.ndarray, Cs: Sequence[flo
     )
 
 
-def _inverse_scales(X: Tensor, inside: Tensor, square: Tensor) -> Tensor:
-    """Return 1 / standard deviation of each feature over each training set, (sets, d_model); 0 where constant."""
+def _double(values: np.ndarray, device: str | torch.device) -> Tensor:
+    return torch.tensor(values, dtype=torch.float64, device=device)
+
+
+def _inverse_scales(X: Tensor, inside: Tensor, square: Tensor, offset: Tensor) -> Tensor:
+    """Return 1 / standard deviation of each feature over each training set, (sets, d_model); 0 where constant.
+
+    `offset` is what X was before it was centred; what is a rounding error of a constant depends on that.
+    """
     n = inside.sum(dim=1, keepdim=True)
     mean = inside @ X / n
     variance = square / n - mean**2
-    for i, j in enumerate(variance < 1e-6):  # far below the variance of all samples: cancelled, so again in two passes
+    for i, j in enumerate(variance < 1e-6):  # far below the variance of all sets: cancelled, so again in two passes
         if j.any():
             some = X[inside[i] > 0][:, j]
             variance[i, j] = (some - some.mean(dim=0)).square().mean(dim=0)
-    return torch.where(_constant(variance, mean, n), torch.zeros_like(variance), variance.rsqrt())
+    return torch.where(_constant(variance, mean.abs() + offset.abs(), n), torch.zeros_like(variance), variance.rsqrt())
 
 
 def _shared_start(design: _Design, problem: _Problem, gram: Tensor) -> tuple[Tensor, Tensor]:
-    """Solve the problem with the scales of all samples, roughly: coefficients (fits, n_samples), intercepts (fits, 1).
+    """Solve the problem with the scales of all sets, roughly: coefficients (fits, n_samples), intercepts (fits, 1).
 
     There a step costs products with the Gram matrix only, in float32; the standard deviations of a fold differ from
-    those of all samples by a few per cent, so the solution is near.
+    those of all sets by a few per cent, so the solution is near.
     """
     space, rough = _Space(design, problem.inverse_scale, "gram"), problem.rounded()
     a = torch.zeros_like(rough.cost)
@@ -234,6 +264,8 @@ def _newton(design: _Design, problem: _Problem, tol: float) -> tuple[Tensor, Ten
         a, b = _shared_start(design, problem, design.gram)
         w = (a @ design.X) * problem.inverse_scale  # and so throughout, while systems are solved in coefficients a
         f = (w * problem.inverse_scale) @ design.X.T
+        better = _objective(problem, w, f, b) < _objective(problem, *map(torch.zeros_like, (w, f, b)))
+        a, w, f, b = (torch.where(better, t, 0) for t in (a, w, f, b))  # scales may differ much more
     last: Tensor = torch.full_like(b, torch.inf)
     inner: Inner = "rounded" if a is None else "gram"
     for _ in range(MAX_NEWTON):
@@ -241,12 +273,13 @@ def _newton(design: _Design, problem: _Problem, tol: float) -> tuple[Tensor, Ten
         residual = -torch.addcmul(w, gradient @ design.X, problem.inverse_scale)
         norm = residual.norm(dim=1, keepdim=True)
         error = norm / w.norm(dim=1, keepdim=True).clamp_min(TINY)
-        keep = (error > tol).flatten()
+        rounding = torch.finfo(f.dtype).eps * design.X.numel() ** 0.5 * gradient.norm(dim=1, keepdim=True)
+        keep = ~((error <= tol) | (norm <= rounding)).flatten()  # NaN is kept
         for into, value in zip(done, (w, b, error), strict=True):
             into[open_] = value
         if not keep.any():
             break
-        if inner != "exact" and bool((error > 0.5 * last)[keep & (last < 0.1).flatten()].any()):
+        if inner != "exact" and bool((error > torch.where(last < 0.1, 0.5, 0.99) * last)[keep].any()):
             inner, a = ("rounded" if inner == "gram" else "exact"), None  # what is approximate in it stands in the way
         if not keep.all():
             problem, last, error = problem.rows(keep), last[keep], error[keep]
@@ -259,6 +292,7 @@ def _newton(design: _Design, problem: _Problem, tol: float) -> tuple[Tensor, Ten
         space = _Space(design, problem.inverse_scale, inner)
         right = residual if a is None else -(a + gradient)
         solution = norm * _conjugate_gradients(space, curvature, right / norm, forcing)
+        solution = torch.where(solution.isfinite().all(dim=1, keepdim=True), solution, 0)
         step = solution if a is None else (solution @ design.X) * problem.inverse_scale
         along = (step * problem.inverse_scale) @ design.X.T
         shift = _mean(curvature, along)
@@ -266,23 +300,29 @@ def _newton(design: _Design, problem: _Problem, tol: float) -> tuple[Tensor, Ten
         length = _line_search(problem, ws, ss, f + b, along - shift)
         w, f, b = torch.addcmul(w, length, step), torch.addcmul(f, length, along), b - length * shift
         a = None if a is None else torch.addcmul(a, length, solution)
-    if (worst := float(done[2].max())) > tol:
-        n_open = int((done[2] > tol).sum())
-        warnings.warn(f"{n_open} of {fits} logistic fits stopped with a relative error bound of up to {worst:.1e}, not "
-                      f"{tol:.0e}", ConvergenceWarning, stacklevel=3)  # fmt: skip
+    else:
+        worst = float(done[2][open_].max())
+        warnings.warn(f"{len(open_)} of {fits} logistic fits stopped with a relative error bound of up to {worst:.1e}, "
+                      f"not {tol:.0e}", ConvergenceWarning, stacklevel=3)  # fmt: skip
     return done[0], done[1].flatten(), done[2].flatten()
+
+
+def _objective(problem: _Problem, w: Tensor, f: Tensor, b: Tensor) -> Tensor:
+    f = f + b
+    loss = torch.nn.functional.softplus(f) - problem.target * f
+    return (problem.cost * loss).sum(dim=1, keepdim=True) + (w * w).sum(dim=1, keepdim=True) / 2
 
 
 def _intercept(problem: _Problem, f: Tensor, b: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """Optimise the intercepts at fixed weights; return them, the loss gradient by sample (its sum 0) and curvature."""
-    for _ in range(3):
+    for _ in range(MAX_INTERCEPT):
         p = torch.sigmoid(f + b)
         gradient = problem.cost * (p - problem.target)
         curvature = problem.cost * (p * (1 - p))
         move = gradient.sum(dim=1, keepdim=True) / curvature.sum(dim=1, keepdim=True).clamp_min(_tiny(f))
-        if float(move.abs().max()) < 1e-9:
-            break
         b = b - move.clamp(-1, 1)
+        if float(move.abs().max()) < torch.finfo(f.dtype).eps ** 0.5:
+            break
     return b, torch.addcmul(gradient, curvature, move, value=-1), curvature
 
 
@@ -291,7 +331,7 @@ class _Space:
 
     In weights v the matrix is I + S X' D X S with a fit's own scales S. In coefficients a, standing for v = S X' a, it
     is I + D K with K = X S S X', self-adjoint in the inner product a' K a (Chapelle 2007, Training a support vector
-    machine in the primal). There K is taken with the scales of all samples: one matrix for every fit of the locus,
+    machine in the primal). There K is taken with the scales of all sets: one matrix for every fit of the locus,
     and wrong by the few per cent that the standard deviations of folds differ, which costs a Newton step or two.
     """
 
@@ -340,11 +380,12 @@ def _conjugate_gradients(space: _Space, curvature: Tensor, residual: Tensor, for
             space = space.rows(going)
         q = D * along
         q = torch.addcmul(q, D, q.sum(dim=1, keepdim=True) / total, value=-1)
-        length = rr / (space.square(d, along) + (q * along).sum(dim=1, keepdim=True)).clamp_min(_tiny(D))
+        bend = space.square(d, along) + (q * along).sum(dim=1, keepdim=True)
+        length = torch.where(bend > 0, rr / bend, 0)  # it is negative where rounding is all that is left
         x = torch.addcmul(x, d, length)
         r = torch.addcmul(r, space.pull_back(q).add_(d), length, value=-1)
         image = space.image(r)
-        new = space.square(r, image)
+        new = torch.where(bend > 0, space.square(r, image), 0)
         ratio = new / rr.clamp_min(_tiny(D))
         d, along, rr = torch.addcmul(r, d, ratio), torch.addcmul(image, along, ratio), new
     else:
@@ -366,7 +407,7 @@ def _line_search(problem: _Problem, ws: Tensor, ss: Tensor, f: Tensor, along: Te
         slope = (problem.cost * (p - problem.target) * along).sum(dim=1, keepdim=True) + ws + length * ss
         bend = (problem.cost * p * (1 - p) * along * along).sum(dim=1, keepdim=True) + ss
         low, high = torch.where(slope < 0, length, low), torch.where(slope > 0, length, high)
-        proposed = length - slope / bend
+        proposed = length - slope / bend.clamp_min(_tiny(bend))
         inside = torch.minimum(torch.maximum(proposed, (length + low) / 2), 4 * length)
         inside = torch.where(inside >= high, (length + high) / 2, inside)
         moved = float(((inside - length).abs() / length).max())

@@ -28,7 +28,7 @@ class Inlp(DirectionMixin, OneToOneFeatureMixin, TransformerMixin, BaseEstimator
 
     Args:
         n_directions: how many; fewer are kept where the classes' means are equal before (`len(directions_)`).
-        C, class_weight: of each `LogisticProbe`.
+        C, class_weight, tol: of each `LogisticProbe`.
 
     Attributes:
         directions_: (k, d_model) float64, orthonormal, the strongest reading first, each towards `classes_[1]`.
@@ -36,10 +36,13 @@ class Inlp(DirectionMixin, OneToOneFeatureMixin, TransformerMixin, BaseEstimator
         classes_, class_count_, class_means_: (2,), (2,), (2, d_model).
     """
 
-    def __init__(self, n_directions: int = 4, C: float = 1.0, class_weight: ClassWeight = "balanced") -> None:
+    def __init__(
+        self, n_directions: int = 4, C: float = 1.0, class_weight: ClassWeight = "balanced", tol: float = 1e-8
+    ) -> None:
         self.n_directions = n_directions
         self.C = C
         self.class_weight = class_weight
+        self.tol = tol
 
     def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
         """Fit on X (n_samples, d_model) and y (n_samples,) of two labels; the greater one is positive.
@@ -55,7 +58,7 @@ class Inlp(DirectionMixin, OneToOneFeatureMixin, TransformerMixin, BaseEstimator
         rounding = 1e-10 * np.abs(data.X).max(axis=0)
         left = data.X.copy()
         while len(directions) < self.n_directions and not same_mean(left, difference_in_means(left, data.positive)):
-            weight, bias = fit_standardised(left, data.positive, self.C, sample_weight)
+            weight, bias = fit_standardised(left, data.positive, self.C, sample_weight, self.tol)
             weight = _without(_without(weight, directions), directions)  # twice is enough (Kahan)
             direction = weight / np.linalg.norm(weight)
             thresholds.append(direction @ data.centre - bias / np.linalg.norm(weight))

@@ -8,11 +8,11 @@ from typing import Any, Literal, Self
 import numpy as np
 from jaxtyping import Bool, Float
 from numpy.typing import ArrayLike
-from sklearn.linear_model import LogisticRegression
 from sklearn.utils.class_weight import compute_sample_weight
 
 from probes.estimators.labelled import fit_labelled
 from probes.estimators.linear import LinearBinaryProbe
+from probes.solver import fit_logistic_batch
 
 ClassWeight = Literal["balanced"] | Mapping[Any, float] | None
 
@@ -26,25 +26,27 @@ class LogisticProbe(LinearBinaryProbe):
     Args:
         C: inverse strength of the regularisation, of standardised features.
         class_weight: "balanced", None, or a mapping from label to weight.
+        tol: of the weights of standardised features, relative to their norm; a bound, see `fit_logistic_batch`.
 
     Attributes:
         coef_, intercept_: of the score, (1, d_model) and (1,) float64.
         classes_, class_count_, class_means_: (2,), (2,), (2, d_model).
     """
 
-    def __init__(self, C: float = 1.0, class_weight: ClassWeight = "balanced") -> None:
+    def __init__(self, C: float = 1.0, class_weight: ClassWeight = "balanced", tol: float = 1e-8) -> None:
         self.C = C
         self.class_weight = class_weight
+        self.tol = tol
 
     def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
         """Fit on X (n_samples, d_model) and y (n_samples,) of two labels; the greater one is positive.
 
         Raises:
-            ValueError: NaN or inf, one class only, constant samples, equal class means.
+            ValueError: NaN or inf, one class only, constant samples, equal class means, a C or weight not positive.
         """
         data = fit_labelled(self, X, y)
         sample_weight = compute_sample_weight(self.class_weight, self.classes_[data.positive.astype(int)])
-        weight, bias = fit_standardised(data.X, data.positive, self.C, sample_weight)
+        weight, bias = fit_standardised(data.X, data.positive, self.C, sample_weight, self.tol)
         self._set_weight(weight, float(data.centre @ weight) - bias)
         return self
 
@@ -54,16 +56,9 @@ def fit_standardised(
     y: Bool[np.ndarray, " n_samples"],
     C: float,
     sample_weight: Float[np.ndarray, " n_samples"],
+    tol: float,
 ) -> tuple[Float[np.ndarray, " d_model"], float]:
     """Fit on centred samples scaled to unit variance; returns weight and bias on the centred ones as they came."""
-    varies = np.ptp(X, axis=0) > 0
-    scale = X[:, varies].std(axis=0)
-    weight = np.zeros(X.shape[1])
-    weight[varies], bias = _solve(X[:, varies] / scale, y, C, sample_weight)
-    weight[varies] /= scale
-    return weight, bias
-
-
-def _solve(Z: np.ndarray, y: np.ndarray, C: float, sample_weight: np.ndarray) -> tuple[np.ndarray, float]:
-    model = LogisticRegression(C=C, tol=1e-10, max_iter=10_000).fit(Z, y, sample_weight)
-    return model.coef_[0], float(model.intercept_[0])
+    every = np.ones((1, len(X)), dtype=bool)
+    fit = fit_logistic_batch(X, every, y[None], [C], sample_weight=sample_weight, tol=tol)
+    return fit.weight[0, 0], float(fit.intercept[0, 0])

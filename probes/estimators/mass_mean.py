@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from numbers import Real
-from typing import Any, Literal, Self
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from probes.estimators.covariance import ShrunkCovariance, ledoit_wolf, oas
+from probes.covariance import Shrinkage, shrunk_covariance
 from probes.estimators.labelled import fit_labelled
 from probes.estimators.linear import LinearBinaryProbe
 
@@ -22,7 +21,7 @@ class MassMean(LinearBinaryProbe):
     d_model × d_model is built.
 
     Args:
-        shrinkage: "ledoit_wolf", "oas", or a number from 0 (none) to 1 (the plain difference in means).
+        shrinkage: "ledoit_wolf", "oas", "bodnar", or a number from 0 (none) to 1 (the plain difference in means).
 
     Attributes:
         theta_: mean of `classes_[1]` minus mean of `classes_[0]`, (d_model,) float64, not normalised.
@@ -31,7 +30,7 @@ class MassMean(LinearBinaryProbe):
         classes_, class_count_, class_means_: (2,), (2,), (2, d_model).
     """
 
-    def __init__(self, shrinkage: Literal["ledoit_wolf", "oas"] | float = "ledoit_wolf") -> None:
+    def __init__(self, shrinkage: Shrinkage = "ledoit_wolf") -> None:
         self.shrinkage = shrinkage
 
     def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
@@ -49,20 +48,11 @@ class MassMean(LinearBinaryProbe):
         if np.square(within).sum() <= np.square(len(within) * np.finfo(np.float64).eps * data.X).sum():
             raise ValueError("MassMean needs variation within classes; every sample is its class's mean. "
                              "DifferenceInMeans does without")  # fmt: skip
-        self.shrinkage_ = self._choose(within)
-        weight = ShrunkCovariance(within, self.shrinkage_).solve(data.theta)
+        covariance = shrunk_covariance(within, self.shrinkage)
+        self.shrinkage_ = covariance.shrinkage
+        weight = covariance.solve(data.theta)
         self._set_weight(weight, float(self.class_means_.mean(axis=0) @ weight))
         return self
-
-    def _choose(self, within: np.ndarray) -> float:
-        match self.shrinkage:
-            case "ledoit_wolf":
-                return ledoit_wolf(within)
-            case "oas":
-                return oas(within)
-            case Real() if 0 <= self.shrinkage <= 1:
-                return float(self.shrinkage)
-        raise ValueError(f"shrinkage must be 'ledoit_wolf', 'oas' or a number in [0, 1], got {self.shrinkage!r}")
 
     def _learned(self) -> dict[str, Any]:
         return {"shrinkage": self.shrinkage_}

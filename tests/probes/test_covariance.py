@@ -24,8 +24,8 @@ def test_isotropic_samples_shrink_all_the_way_and_never_beyond() -> None:
     """There the package's alpha may fall below zero, which is no covariance."""
     for seed in range(30):
         covariance = shrunk_covariance(np.random.default_rng(seed).standard_normal((10, 400)))
-        assert 0 <= covariance.alpha <= 1
-        assert covariance.beta > 0
+        assert 0 < covariance.shrinkage <= 1
+        assert np.isfinite(covariance.solve(np.eye(400)[0])).all()
 
 
 def test_a_constant_column_is_invertible_and_constant_rows_are_an_error() -> None:

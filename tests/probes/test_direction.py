@@ -50,10 +50,12 @@ def test_projection_is_in_float64_whatever_the_activations_are() -> None:
     np.testing.assert_allclose(along, [sum(float(a) * float(b) for a, b in zip(x, direction.vector)) for x in X])  # noqa: B905
 
 
-def test_a_file_gives_back_what_was_saved(tmp_path: Path) -> None:
+@pytest.mark.parametrize("kind", [str, Path])
+def test_a_file_gives_back_what_was_saved(kind: type, tmp_path: Path) -> None:
     saved = [_direction("normative_write", 0), _direction("epistemic_read", 1)]
-    save_directions(saved, tmp_path / "directions.safetensors")
-    loaded = load_directions(tmp_path / "directions.safetensors")
+    path = kind(tmp_path / "directions.safetensors")
+    save_directions(saved, path)
+    loaded = load_directions(path)
     assert set(loaded) == {"normative_write", "epistemic_read"}
     for before in saved:
         after = loaded[before.name]

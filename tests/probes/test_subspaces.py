@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from planted_contrasts import Planted, rejects_too_often
 from scipy.linalg import subspace_angles
+from sklearn.covariance import shrunk_covariance
 
 from probes.contrast import Contrast
 from probes.fitted import fit_with_null
@@ -28,7 +29,7 @@ def test_the_subspace_is_that_of_projecting_out_and_fitting_again(shape: tuple[i
     contrast = Contrast("a", rows, y, rows, np.full(shape[0], "train", object))
     found = reading_subspace(fit_with_null(X, contrast, n=19), 3)
     centred = X - X.mean(axis=0)
-    C = found.covariance.alpha * centred.T @ centred / len(X) + found.covariance.beta * np.eye(shape[1])
+    C = shrunk_covariance(centred.T @ centred / len(X), found.covariance.shrinkage)
     P, literal = np.eye(shape[1]), []
     for _ in range(3):
         theta = P @ (X[y].mean(axis=0) - X[~y].mean(axis=0))

@@ -23,7 +23,8 @@ def _two_classes(n: int = 150, d: int = 12) -> tuple[np.ndarray, np.ndarray]:
 @pytest.mark.parametrize("class_weight", ["balanced", None, {False: 1.0, True: 5.0}])
 def test_it_is_a_scaler_and_a_logistic_regression(C: float, class_weight: Any) -> None:
     X, y = _two_classes()
-    reference = make_pipeline(StandardScaler(), LogisticRegression(C=C, class_weight=class_weight, tol=1e-10)).fit(X, y)
+    logistic = LogisticRegression(C=C, class_weight=class_weight, tol=1e-10, solver="newton-cholesky")
+    reference = make_pipeline(StandardScaler(), logistic).fit(X, y)
     probe = LogisticProbe(C, class_weight).fit(X, y)
     np.testing.assert_allclose(probe.decision_function(X), reference.decision_function(X), atol=1e-5)
     np.testing.assert_allclose(X @ probe.coef_[0] + probe.intercept_[0], reference.decision_function(X), atol=1e-5)
@@ -31,6 +32,13 @@ def test_it_is_a_scaler_and_a_logistic_regression(C: float, class_weight: Any) -
     assert (
         np.abs(raw.decision_function(X - X.mean(axis=0)) - reference.decision_function(X)).max() > 1e-3
     )  # the control
+
+
+def test_its_tolerance_is_the_solvers() -> None:
+    X, y = _two_classes()
+    exact, rough = LogisticProbe().fit(X, y).coef_, LogisticProbe(tol=1e-2).fit(X, y).coef_
+    off = np.linalg.norm((rough - exact) * X.std(axis=0)) / np.linalg.norm(exact * X.std(axis=0))
+    assert 1e-7 < off < 1e-2
 
 
 def test_the_solution_is_a_minimum() -> None:

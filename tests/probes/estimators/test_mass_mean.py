@@ -13,8 +13,8 @@ from sklearn.covariance import shrunk_covariance
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 from sklearn.metrics import roc_auc_score
 
+from probes.covariance import ShrunkCovariance, ledoit_wolf, oas
 from probes.estimators import DifferenceInMeans, MassMean
-from probes.estimators.covariance import ShrunkCovariance, ledoit_wolf, oas
 from probes.geometry import cosine
 
 
@@ -97,7 +97,7 @@ def test_many_features_build_no_matrix_of_them() -> None:
 
 @pytest.mark.parametrize("given", [-0.1, 1.5, "lw", None, [0.1]])
 def test_an_unknown_shrinkage_is_named(given: Any, plant: Any) -> None:
-    with pytest.raises(ValueError, match="'ledoit_wolf', 'oas' or a number in") as error:
+    with pytest.raises(ValueError, match="'ledoit_wolf', 'oas', 'bodnar' or a number in") as error:
         MassMean(given).fit(*plant(5, gap=2.0).draw(20, seed=1))
     assert repr(given) in str(error.value)
 
