@@ -12,8 +12,8 @@ def print_probe(directory: Path, record: dict[str, Any]) -> None:
     from rich.table import Table
 
     console = Console(highlight=False)
-    table = Table(
-        title="Where labels are read best: ranked on validation, AUROC on test (95 %)"):
+    table = Table(title="Where labels are read best: ranked on validation, AUROC on test (95 %)")
+    for column in ("contrast", "layer", "position", "validation", "d'", "test AUROC", "n"):
         table.add_column(column)
     for row in record["best_loci"]:
         table.add_row(

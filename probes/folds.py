@@ -39,9 +39,11 @@ def cross_validation(contrast: Contrast, n_folds: int = 5, n_inner: int = 3, see
 def held_out(contrast: Contrast, n_inner: int = 3, seed: int = 0) -> tuple[Fold]:
     """Return the one fold that a contrast's parts make: train, validation (chooses the locus) and test.
 
+    A class with fewer training groups than `n_inner` gives as many inner folds as it has groups, two at the least: they
+    choose C and nothing else, and small sets of prompts should come to an end.
+
     Raises:
-        ValueError: a part lacks a class, a group is in two parts, or train has not enough groups of a class for the
-            inner folds.
+        ValueError: a part lacks a class, a group is in two parts, or a class has one group only in train.
     """
     parts = {name: contrast.within(name) for name in ("train", "validation", "test")}
     for name, rows in parts.items():
@@ -53,7 +55,9 @@ def held_out(contrast: Contrast, n_inner: int = 3, seed: int = 0) -> tuple[Fold]
         if len(both := np.intersect1d(contrast.groups[parts[one]], contrast.groups[parts[other]])):
             raise ValueError(f"group {both[0]} of contrast {contrast.name!r} is in its {one} and {other} parts; "
                              "a group belongs to one part")  # fmt: skip
-    inner = _splits(contrast, parts["train"], n_inner, seed, "inner folds of its train part")
+    y, groups = contrast.y[parts["train"]], contrast.groups[parts["train"]]
+    n = max(2, min(n_inner, *(len(np.unique(groups[side])) for side in (y, ~y))))
+    inner = _splits(contrast, parts["train"], n, seed, "inner folds of its train part")
     return (Fold(parts["train"], parts["test"], inner, parts["validation"]),)
 
 

@@ -35,7 +35,7 @@ def test_one_class_only(cli, tmp_path: Path) -> None:  # type: ignore[no-untyped
 
 
 def test_fewer_groups_than_folds(cli, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
-    """All uncertain training prompts ask of two people: two groups cannot make three inner folds."""
+    """All uncertain training prompts belong to one pair: one group cannot make two inner folds."""
     by_label = defaultdict(list)
     for row in ROWS:
         by_label[row["label"]].append(row)
@@ -43,10 +43,10 @@ def test_fewer_groups_than_folds(cli, tmp_path: Path) -> None:  # type: ignore[n
     uncertain = [row | {"pair": None, "entity": None} for row in by_label["uncertain"]]
     parts = ("train", "validation", "calibration", "test")
     rows = [row | {"pair": f"{row['label']}{i}", "split": parts[i % 4]} for i, row in enumerate(harmful + requests)]
-    rows += [row | {"id": f"u{i}", "text": f"{row['text'][:-1]} {i}?", "pair": f"u{i % 8}", "split": parts[i % 4]}
+    rows += [row | {"id": f"u{i}", "text": f"{row['text'][:-1]} {i}?", "pair": f"u{i % 4}", "split": parts[i % 4]}
              for i, row in enumerate(uncertain[:40])]  # fmt: skip
     message = probe(cli, tmp_path, rows)
-    assert "contrast 'epistemic' has 2 positive groups, too few for 3 inner folds of its train part" in message
+    assert "contrast 'epistemic' has 1 positive group, too few for 2 inner folds of its train part" in message
     assert "give fewer folds or more prompts" in message
 
 
