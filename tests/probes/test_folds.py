@@ -120,7 +120,7 @@ def test_too_few_groups_for_inner_folds_are_named() -> None:
     with pytest.raises(ValueError, match=r"has 2 positive groups, too few for 3 inner folds of 22 samples"):
         cross_validation(_contrast(y, groups), n_folds=3)
     part = np.resize(PARTS, 33)
-    with pytest.raises(ValueError, match=r"has 1 positive group, too few for 3 inner folds of its train part"):
+    with pytest.raises(ValueError, match=r"has 1 positive group, too few for 2 inner folds of its train part"):
         held_out(_contrast(y, groups, part))
 
 
