@@ -106,9 +106,9 @@ def run(
         UserError: the directory cannot be written, or an input is at fault.
     """
     context = Context(config, directory, reporter or Reporter(), shared)
-    _ = (
-        context.prompts if until == "extract" else check_folds(context.corpus, config.seed)
-    )  # before anything is written
+    _ = context.prompts  # checked before anything is written
+    if until != "extract":
+        check_folds(context.corpus, config.seed)
     _section(config, "judge")  # and so is what judges
     source = model_source(config)
     _prepare(directory, config)

@@ -140,8 +140,8 @@ def _reading(context: Context, grid: ProbeGrid, contrast: Contrast, cells: Seque
         bag_of_words=bag_of_words_auroc(texts, y, train, test),
         length=length_auroc(texts, y, train, test),
         p_permutation=label_permutation_p(y[test], probe.decision_function(X)[test], groups[test], seed=seed),
-        refitted=logistic_null(*fitted, C=C, groups=groups[train], seed=seed),
-        null=null_auroc(*fitted, groups=groups[train], seed=seed),
+        refitted=logistic_null(*fitted, C=C, groups=groups[train], test_groups=groups[test], seed=seed),
+        null=null_auroc(*fitted, groups=groups[train], test_groups=groups[test], seed=seed),
     )
 
 
