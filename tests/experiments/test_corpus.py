@@ -1,4 +1,5 @@
 import dataclasses
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -30,7 +31,7 @@ def test_no_pair_or_entity_stands_on_two_sides() -> None:
         for row, part in zip(corpus.prompts, corpus.part, strict=True):
             if getattr(row, field):
                 sides.setdefault(getattr(row, field), set()).add(part)
-        assert all(len(parts) == 1 for parts in sides.values())
+        assert all(len(found) == 1 for found in sides.values())
 
 
 def test_every_part_gets_every_label() -> None:
@@ -59,6 +60,15 @@ def test_the_same_text_of_two_sources_stands_on_one_side() -> None:
     twice = [dataclasses.replace(row, id=f"again {row.id}", pair=None, entity=None) for row in many()]
     corpus = make_corpus([*many(), *twice], CONFIG, seed=0)
     assert (corpus.part[:400] == corpus.part[400:]).all()
+
+
+def test_prompts_of_one_template_stand_on_one_side() -> None:
+    rows = [replace(row, template=f"t{i // 4}") for i, row in enumerate(many())]
+    corpus = make_corpus(rows, CONFIG, seed=0)
+    sides = {
+        name: {p for row, p in zip(rows, corpus.part, strict=True) if row.template == name} for name in ("t0", "t5")
+    }
+    assert all(len(found) == 1 for found in sides.values())
 
 
 def test_an_empty_part_is_refused() -> None:
