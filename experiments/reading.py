@@ -21,6 +21,7 @@ from probes.logistic import LinearProbe
 from probes.means import difference_in_means, unit
 from probes.metrics import Discrimination
 from probes.nulls import NullAUROC, label_permutation_p, logistic_null, null_auroc
+from probes.selectivity import control_auroc
 
 INTENT = "intent"  # harmful against benign requests that carry a trigger word: what no word list can tell
 
@@ -36,6 +37,7 @@ class Reading:
     bag_of_words: float
     length: float
     p_permutation: float  # of the chosen logistic probe, test labels permuted within groups
+    control: float  # AUROC of probes on control tasks, a label by chance for each category; NaN without categories
     refitted: NullAUROC  # of the logistic probe, fitted again on permuted labels
     null: NullAUROC  # of the difference in means at the chosen locus, fitted without information
 
@@ -131,6 +133,7 @@ def _reading(context: Context, grid: ProbeGrid, contrast: Contrast, cells: Seque
     X, y, groups = activations[contrast.rows], contrast.y, contrast.groups
     train, test = contrast.within("train"), contrast.within("test")
     fitted = (X[train], y[train], X[test], y[test])
+    categories = np.array([context.prompts[row].category or "" for row in contrast.rows])
     texts = [" ".join(m["content"] for m in context.prompts[row].messages) for row in contrast.rows]
     return Reading(
         contrast=contrast,
@@ -140,6 +143,7 @@ def _reading(context: Context, grid: ProbeGrid, contrast: Contrast, cells: Seque
         bag_of_words=bag_of_words_auroc(texts, y, train, test),
         length=length_auroc(texts, y, train, test),
         p_permutation=label_permutation_p(y[test], probe.decision_function(X)[test], groups[test], seed=seed),
+        control=control_auroc(X[train], categories[train], X[test], categories[test], C=C, seed=seed),
         refitted=logistic_null(*fitted, C=C, groups=groups[train], test_groups=groups[test], seed=seed),
         null=null_auroc(*fitted, groups=groups[train], test_groups=groups[test], seed=seed),
     )
@@ -181,7 +185,8 @@ def site_record(reading: Reading, site: str) -> dict[str, object]:
         "length_auroc": reading.length,
         "beats_bag_of_words": bool(test.auroc.low > reading.bag_of_words),
         "p_permutation": reading.p_permutation,
-        "selectivity": test.auroc.estimate - reading.refitted.mean,
+        "control_auroc": None if np.isnan(reading.control) else reading.control,
+        "selectivity": None if np.isnan(reading.control) else test.auroc.estimate - reading.control,
         "refitted_on_permuted_labels": vars(reading.refitted),
         "difference_in_means": vars(reading.null),
     }

@@ -79,8 +79,8 @@ def logistic_null(
 ) -> NullAUROC:
     """Compare the test AUROC of a logistic probe with n fits on permuted training labels, all in one batch.
 
-    Its AUROC minus their mean is the probe's selectivity (after Hewitt & Liang 2019, arXiv 1909.03368): what it owes
-    to the labels and not to its own capacity.
+    The mean of the null is not 0.5 where labels are unevenly given: with minimal pairs beside groups of one class only,
+    permuting within pairs leaves those groups their label, and telling them from pairs is half of the contrast.
 
     Args:
         groups, test_groups: as for `null_auroc`.

@@ -112,7 +112,8 @@ def test_geometry_stands_at_every_layer_beside_permuted_labels(quickstart: Path)
     assert across["intent", "normative"]["auroc"] > 0.95  # intent without words still tells harmful from benign
     written = {(row["kind"], row["layer"]): row for row in tables["read_against_write"]}
     assert abs(written["epistemic", 4]["cosine"]) > 0.5
-    assert written["epistemic", 4]["p"] <= 0.05
+    assert min(row["p"] for row in tables["read_against_write"] if row["kind"] == "epistemic") <= 0.05
+    assert {row["n_permuted"] for row in tables["read_against_write"]} == {199}
 
 
 @pytest.mark.slow
@@ -120,7 +121,11 @@ def test_a_probe_owes_its_auroc_to_the_labels(quickstart: Path) -> None:
     sites = json.loads((quickstart / "results.json").read_text())["sites"]
     for site in sites.values():
         assert site["refitted_on_permuted_labels"]["n"] == 199
-        assert site["selectivity"] > 0.3
+        assert site["p_permutation"] <= 0.01
+    assert sites["epistemic"]["refitted_on_permuted_labels"]["p_permutation"] <= 0.05
+    assert sites["normative"]["selectivity"] == pytest.approx(
+        sites["normative"]["auroc"] - sites["normative"]["control_auroc"]
+    )
     directions = load_directions(quickstart / "directions.safetensors")
     assert {"normative_read", "epistemic_read", "intent_read"} <= set(directions)
     assert load_config(quickstart / "config.yaml").name == "quickstart"
