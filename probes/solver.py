@@ -76,19 +76,45 @@ def fit_logistic_batch(
         ConvergenceWarning: rounding, or too many steps, stood in the way of `tol`; see `error`.
     """
     _check(X, train, y, Cs, sample_weight)
+    fits, unfinished = _fit(X, train, y, Cs, sample_weight, tol, device)
+    for i in np.flatnonzero(unfinished.any(axis=1)) if len(train) > 1 else ():
+        # Its samples are too far from those of other sets; alone they are centred and scaled by their own.
+        alone, unfinished[[i]] = _fit(X, train[[i]], y[[i]], Cs, sample_weight, tol, device)
+        for field, values in vars(fits).items():
+            values[i] = getattr(alone, field)[0]
+    if unfinished.any():
+        worst = float(fits.error[unfinished].max())
+        warnings.warn(f"{unfinished.sum()} of {unfinished.size} logistic fits stopped with a relative error bound of "
+                      f"up to {worst:.1e}, not {tol:.0e}", ConvergenceWarning, stacklevel=2)  # fmt: skip
+    return fits
+
+
+def _fit(
+    X: np.ndarray,
+    train: np.ndarray,
+    y: np.ndarray,
+    Cs: Sequence[float],
+    sample_weight: np.ndarray | None,
+    tol: float,
+    device: str | torch.device,
+) -> tuple[Fits, Bool[np.ndarray, "sets Cs"]]:
+    """Return the fits and which of them are unfinished."""
     design = _Design.of(X, train, device)
     problem = _problem(design, train, y, Cs, sample_weight)
-    w, b, error = _newton(design, problem, tol)
+    w, b, error, open_ = _newton(design, problem, tol, alone=len(train) == 1)
+    unfinished = np.zeros(len(w), dtype=bool)
+    unfinished[open_.cpu().numpy()] = True
     n_sets, n_C = len(train), len(Cs)
     u = (w * problem.inverse_scale).reshape(n_sets, n_C, -1)
     b = b.reshape(n_sets, n_C)
     weight = u / design.scale
-    return Fits(
+    fits = Fits(
         weight=weight.cpu().numpy(),
         intercept=(b - weight @ design.mean).cpu().numpy(),
         scores=(u @ design.X.T + b[..., None]).cpu().numpy(),
         error=error.reshape(n_sets, n_C).cpu().numpy(),
     )
+    return fits, unfinished.reshape(n_sets, n_C)
 
 
 def _check(
@@ -254,8 +280,11 @@ def _tiny(like: Tensor) -> float:
     return torch.finfo(like.dtype).tiny
 
 
-def _newton(design: _Design, problem: _Problem, tol: float) -> tuple[Tensor, Tensor, Tensor]:
-    """Return weights (fits, d_model), intercepts (fits,) and error bounds (fits,), standardised, intercepts centred."""
+def _newton(design: _Design, problem: _Problem, tol: float, alone: bool) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Return weights (fits, d_model), intercepts (fits,), error bounds (fits,) and the unfinished fits' indices.
+
+    Weights are standardised, intercepts centred. Systems are solved in float64 only where a set is `alone`.
+    """
     fits = len(problem.cost)
     done = [problem.cost.new_zeros(size) for size in ((fits, design.X.shape[1]), (fits, 1), (fits, 1))]
     open_ = torch.arange(fits, device=problem.cost.device)
@@ -277,9 +306,11 @@ def _newton(design: _Design, problem: _Problem, tol: float) -> tuple[Tensor, Ten
         keep = ~((error <= tol) | (norm <= rounding)).flatten()  # NaN is kept
         for into, value in zip(done, (w, b, error), strict=True):
             into[open_] = value
-        if not keep.any():
+        stuck = inner != "exact" and bool((error > torch.where(last < 0.1, 0.5, 0.99) * last)[keep].any())
+        if not keep.any() or (stuck and inner == "rounded" and not alone):
+            open_ = open_[keep]
             break
-        if inner != "exact" and bool((error > torch.where(last < 0.1, 0.5, 0.99) * last)[keep].any()):
+        if stuck:
             inner, a = ("rounded" if inner == "gram" else "exact"), None  # what is approximate in it stands in the way
         if not keep.all():
             problem, last, error = problem.rows(keep), last[keep], error[keep]
@@ -300,11 +331,7 @@ def _newton(design: _Design, problem: _Problem, tol: float) -> tuple[Tensor, Ten
         length = _line_search(problem, ws, ss, f + b, along - shift)
         w, f, b = torch.addcmul(w, length, step), torch.addcmul(f, length, along), b - length * shift
         a = None if a is None else torch.addcmul(a, length, solution)
-    else:
-        worst = float(done[2][open_].max())
-        warnings.warn(f"{len(open_)} of {fits} logistic fits stopped with a relative error bound of up to {worst:.1e}, "
-                      f"not {tol:.0e}", ConvergenceWarning, stacklevel=3)  # fmt: skip
-    return done[0], done[1].flatten(), done[2].flatten()
+    return done[0], done[1].flatten(), done[2].flatten(), open_
 
 
 def _objective(problem: _Problem, w: Tensor, f: Tensor, b: Tensor) -> Tensor:
