@@ -9,14 +9,61 @@ import numpy as np
 
 @dataclass(frozen=True)
 class Contrast:
-    """Which samples a probe tells apart: `rows` index all samples, `y` is the declining class among them."""
+    """Which samples a probe tells apart: `rows` index all samples, `y` is the declining class among them.
+
+    Lists, and `y` of 0 and 1, are taken too, and kept as the arrays below.
+
+    Raises:
+        ValueError: lengths differ, or a row, label or group is none; names the contrast and the first that is not.
+    """
 
     name: str
-    rows: np.ndarray  # (n,) int
+    rows: np.ndarray  # (n,) int, each once
     y: np.ndarray  # (n,) bool
     groups: np.ndarray  # (n,) what belongs together: a pair, a template, an entity
     part: np.ndarray  # (n,) "train", "validation", "test" or anything else, which is left out
 
+    def __post_init__(self) -> None:
+        shapes = {}
+        for field in ("rows", "y", "groups", "part"):
+            object.__setattr__(self, field, np.asarray(getattr(self, field)))
+            shapes[field] = getattr(self, field).shape
+        if len(set(shapes.values())) > 1 or self.rows.ndim != 1:
+            told = ", ".join(f"{field} {shape}" for field, shape in shapes.items())
+            raise ValueError(f"contrast {self.name!r} needs one-dimensional columns of one length; got {told}")
+        object.__setattr__(self, "rows", self._checked_rows())
+        object.__setattr__(self, "y", self._checked_y())
+        self._check_groups()
+
     def within(self, part: str) -> np.ndarray:
         """Return the indices, into `rows`, of one part."""
         return np.flatnonzero(self.part == part)
+
+    def _checked_rows(self) -> np.ndarray:
+        rows = self.rows if len(self.rows) else np.zeros(0, dtype=int)
+        if not np.issubdtype(rows.dtype, np.integer):
+            raise ValueError(f"contrast {self.name!r}: rows are indices of samples, integers; got {rows.dtype} "
+                             "(np.flatnonzero makes them of a mask)")  # fmt: skip
+        if len(rows) and rows.min() < 0:
+            raise ValueError(f"contrast {self.name!r}: rows count from 0; got {rows.min()}")
+        once, times = np.unique(rows, return_counts=True)
+        if (times > 1).any():
+            raise ValueError(f"contrast {self.name!r}: each row stands once, or a sample could be tested by a probe "
+                             f"fitted on it; row {once[times > 1][0]} stands {times.max()} times")  # fmt: skip
+        return rows
+
+    def _checked_y(self) -> np.ndarray:
+        if self.y.dtype != bool and (strange := [label for label in self.y.tolist() if label not in (0, 1)]):
+            raise ValueError(f"contrast {self.name!r}: y says which samples are of the declining class, as booleans or "
+                             f"0 and 1; got {strange[0]!r}")  # fmt: skip
+        return self.y.astype(bool)
+
+    def _check_groups(self) -> None:
+        missing = [row for row, group in zip(self.rows, self.groups.tolist(), strict=True)
+                   if group is None or group != group]  # fmt: skip
+        if missing:
+            raise ValueError(f"contrast {self.name!r}: {len(missing)} samples have no group, the first is row "
+                             f"{missing[0]}; give a sample that stands alone a group of its own")  # fmt: skip
+        if self.groups.dtype == object and len({type(group) for group in self.groups}) > 1:
+            raise ValueError(f"contrast {self.name!r}: groups are all text or all numbers; "
+                             f"got {self.groups[0]!r} among others")  # fmt: skip

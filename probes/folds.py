@@ -29,7 +29,7 @@ def cross_validation(contrast: Contrast, n_folds: int = 5, n_inner: int = 3, see
     Groups stay whole on every level and classes are balanced as far as groups allow. Parts are not looked at.
 
     Raises:
-        ValueError: there are not enough groups of a class.
+        ValueError: a class is missing, or has not enough groups.
     """
     rows = np.arange(len(contrast.rows))
     outer = _splits(contrast, rows, n_folds, seed, "folds")
@@ -63,6 +63,8 @@ def held_out(contrast: Contrast, n_inner: int = 3, seed: int = 0) -> tuple[Fold]
 
 def _splits(contrast: Contrast, rows: np.ndarray, n: int, seed: int, what: str) -> tuple[Split, ...]:
     y, groups = contrast.y[rows], contrast.groups[rows]
+    if y.all() or not y.any():
+        raise ValueError(f"contrast {contrast.name!r} needs both classes; got {y.sum()} positive of {len(y)}")
     for side, name in ((y, "positive"), (~y, "negative")):
         if (found := len(np.unique(groups[side]))) < n:
             some = f"{found} {name} group{'s' * (found != 1)}"

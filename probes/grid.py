@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import numpy as np
+import torch
 from sklearn.base import clone
 
 from probes.contrast import Contrast
@@ -57,10 +58,13 @@ class ProbeGrid:
     Args:
         contrasts: with different names.
         folds: of each contrast, in their order; see `cross_validated` and `held_out`.
-        Cs: candidates for the logistic probe; the smallest within 0.001 of the best inner AUROC is taken.
+        Cs: candidates for the logistic probe, in any order; the smallest within 0.001 of the best inner AUROC is taken.
         estimators: further probes with scikit-learn's interface, by name, fitted fold by fold.
         names: of all samples, for messages; their index where absent.
         device: where the logistic problems are solved.
+
+    Raises:
+        ValueError: two contrasts have one name, an estimator has that of a probe of the grid, or names are too few.
     """
 
     contrasts: tuple[Contrast, ...]
@@ -69,6 +73,17 @@ class ProbeGrid:
     estimators: Mapping[str, Any] = field(default_factory=dict)
     names: Sequence[str] | None = None
     device: str = "cpu"
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "Cs", tuple(sorted(self.Cs)))
+        called = [contrast.name for contrast in self.contrasts]
+        if len(set(called)) < len(called):
+            raise ValueError(f"contrasts in one grid must have different names, got {', '.join(called)}")
+        if taken := {MEANS, LOGISTIC} & set(self.estimators):
+            raise ValueError(f"{min(taken)!r} is a probe of every grid; give the estimator another name")
+        most = max((contrast.rows.max(initial=-1) for contrast in self.contrasts), default=-1)
+        if self.names is not None and len(self.names) <= most:
+            raise ValueError(f"{len(self.names)} names, but a contrast has row {most}; give all samples' names")
 
     @classmethod
     def cross_validated(
@@ -95,38 +110,52 @@ class ProbeGrid:
         """Yield a cell per locus and contrast; one locus is read, once, and held at a time.
 
         Args:
-            activations: `activations[i, j]` is (n_samples, d_model) at layers[i] and positions[j].
+            activations: `activations[i, j]` is (n_samples, d_model) at layers[i] and positions[j]; or a tensor.
+            layers, positions: what the first two axes are called: all of them, in order.
             present: (n_positions, n_samples) bool, which samples have a position; a contrast is left out where one of
                 its samples has none. All have all without it.
 
         Raises:
-            ValueError: a sample of a contrast has NaN or infinite activations, or there are fewer samples than rows.
+            ValueError: a sample of a contrast has NaN or infinite activations, there are fewer samples than rows, or
+                shapes do not fit each other.
         """
+        _check_shapes(activations, layers, positions, present)
         for i, layer in enumerate(layers):
             for j, position in enumerate(positions):
                 here = [(c, folds) for c, folds in zip(self.contrasts, self.folds, strict=True)
-                        if present is None or present[j][c.rows].all()]  # fmt: skip
-                X = np.asarray(activations[i, j]) if here else None
+                        if present is None or np.asarray(present[j], dtype=bool)[c.rows].all()]  # fmt: skip
+                X = _array(activations[i, j]) if here else None
                 for contrast, folds in here:
-                    yield self._cell(self._samples(X, contrast, layer, position), contrast, folds, layer, position)
+                    samples = self._samples(X, contrast, f"layer {layer}, {position}")
+                    yield self._cell(samples, contrast, folds, layer, position)
                 progress()
 
     def fit(self, X: np.ndarray, contrast: str, fold: int = 0, C: float | None = None) -> LinearProbe:
         """Fit one fold's logistic probe again on (n_samples, d_model), as `cells` did: their weights are not kept.
 
+        Args:
+            C: the smallest candidate without it; a cell's score has what each fold chose.
+
         Raises:
             KeyError: there is no such contrast.
+            ValueError: as `cells`.
         """
-        which = {c.name: k for k, c in enumerate(self.contrasts)}[contrast]
+        by_name = {c.name: k for k, c in enumerate(self.contrasts)}
+        if contrast not in by_name:
+            raise KeyError(f"there is no contrast {contrast!r}, only {', '.join(by_name)}")
+        which = by_name[contrast]
         of, chosen = self.contrasts[which], self.folds[which][fold]
         train = np.zeros((1, len(of.rows)), dtype=bool)
         train[0, chosen.train] = True
         C = self.Cs[0] if C is None else C
-        fits = fit_logistic_batch(np.asarray(X)[of.rows], train, of.y[None], [C], device=self.device)
+        X = self._samples(_array(X), of, "X")
+        fits = fit_logistic_batch(X, train, of.y[None], [C], device=self.device)
         return LinearProbe(fits.weight[0, 0], float(fits.intercept[0, 0]), C)
 
-    def _samples(self, X: Any, contrast: Contrast, layer: int, position: str) -> np.ndarray:
-        where = f"layer {layer}, {position}"
+    def _samples(self, X: Any, contrast: Contrast, where: str) -> np.ndarray:
+        if X.ndim != 2 or X.dtype.kind not in "fiub":
+            raise ValueError(f"{where}: activations are (n_samples, d_model) real numbers; got shape {X.shape} of "
+                             f"{X.dtype}")  # fmt: skip
         if len(X) <= contrast.rows.max():
             raise ValueError(f"{where}: {len(X)} samples, but contrast {contrast.name!r} has row {contrast.rows.max()}")
         X = X[contrast.rows]
@@ -154,6 +183,27 @@ class ProbeGrid:
         )
 
 
+def _array(X: Any) -> np.ndarray:
+    """Return what is at one locus as NumPy knows it, which has no bfloat16 and no other device."""
+    if isinstance(X, torch.Tensor):
+        X = X.detach().cpu()
+        X = X.float() if X.dtype == torch.bfloat16 else X
+    return np.asarray(X)
+
+
+def _check_shapes(
+    activations: Any, layers: Sequence[int], positions: Sequence[str], present: np.ndarray | None
+) -> None:
+    """Refuse names that are not those of the axes: loci would be called what they are not."""
+    shape = tuple(getattr(activations, "shape", ()))  # anything with [layer, position] will do, and need not have one
+    if shape and (len(shape) != 4 or shape[:2] != (len(layers), len(positions))):
+        raise ValueError(f"{len(layers)} layers and {len(positions)} positions were named; activations are (n_layers, "
+                         f"n_positions, n_samples, d_model) and have shape {shape}")  # fmt: skip
+    if present is not None and (np.ndim(present) != 2 or len(present) != len(positions)):
+        raise ValueError(f"present is (n_positions, n_samples), with {len(positions)} positions; "
+                         f"got shape {np.shape(present)}")  # fmt: skip
+
+
 def mean_scores(X: np.ndarray, train: np.ndarray, y: np.ndarray) -> np.ndarray:
     """Score all samples by the difference in means of each training set, (sets, n_samples), 0 midway; in float64.
 
@@ -173,9 +223,13 @@ def mean_scores(X: np.ndarray, train: np.ndarray, y: np.ndarray) -> np.ndarray:
 def choose(cells: Sequence[Cell], kind: str = LOGISTIC) -> Cell:
     """Choose the locus by validation AUROC; among ties (common at 1.0) by d', which tells how wide the gap is.
 
-    For cells of one contrast. Of a held-out grid its test figure is honest. In cross-validation every sample has a say
+    Of a held-out grid its test figure is honest. In cross-validation every sample has a say
     in the mean over folds that chooses, so there the figure of the chosen locus flatters: report `selected`'s.
+
+    Raises:
+        ValueError: the cells are of several contrasts, or there are none.
     """
+    _of_one_contrast(cells)
     best = max(cell.scores[kind].validation.mean() for cell in cells)
     tied = [cell for cell in cells if cell.scores[kind].validation.mean() >= best - 1e-9]
     return max(tied, key=lambda cell: cell.scores[kind].separation.mean())
@@ -184,14 +238,24 @@ def choose(cells: Sequence[Cell], kind: str = LOGISTIC) -> Cell:
 def selected(cells: Sequence[Cell], kind: str = LOGISTIC) -> tuple[tuple[Cell, ...], Discrimination]:
     """Choose a locus in every fold as `choose` does and test it there: an honest figure of the *selected* locus.
 
-    Takes the cells of one contrast. Returns each fold's choice and the mean over folds of what they reach on test.
+    Returns each fold's choice and the mean over folds of what they reach on test.
+
+    Raises:
+        ValueError: the cells are of several contrasts, or there are none.
     """
+    _of_one_contrast(cells)
     chosen = []
     for fold in range(len(cells[0].scores[kind].by_fold)):
         best = max(cell.scores[kind].validation[fold] for cell in cells)
         tied = [cell for cell in cells if cell.scores[kind].validation[fold] >= best - 1e-9]
         chosen.append(max(tied, key=lambda cell: cell.scores[kind].separation[fold]))
     return tuple(chosen), average([cell.scores[kind].by_fold[fold] for fold, cell in enumerate(chosen)])
+
+
+def _of_one_contrast(cells: Sequence[Cell]) -> None:
+    """Refuse to choose between contrasts: the easiest would be taken."""
+    if len(names := sorted({cell.contrast for cell in cells})) != 1:
+        raise ValueError(f"a locus is chosen for one contrast; the cells are of {', '.join(names) or 'none'}")
 
 
 def _estimated(estimator: Any, X: np.ndarray, train: np.ndarray, y: np.ndarray) -> np.ndarray:

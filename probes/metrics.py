@@ -112,6 +112,7 @@ def brier(y: np.ndarray, probability: np.ndarray) -> float:
 def d_prime(y: np.ndarray, score: np.ndarray) -> float:
     """Return the distance of the two classes' mean scores in units of their pooled standard deviation."""
     y = np.asarray(y, dtype=bool)
+    score = score - score[0]  # the mean of equal numbers is off by rounding, which would be a gap and a spread
     spread = float(np.sqrt((score[y].var() + score[~y].var()) / 2))
     gap = float(score[y].mean() - score[~y].mean())
     return gap / spread if spread > 0 else float("inf") * np.sign(gap) if gap else 0.0

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import h5py
 import numpy as np
 import pytest
+import torch
 from scipy.stats import norm
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import roc_auc_score
@@ -401,3 +403,66 @@ def test_fit_gives_the_probe_behind_the_scores(make: Make) -> None:
         assert again.balanced_accuracy == pytest.approx(score.by_fold[k].balanced_accuracy, abs=0.02)
     with pytest.raises(KeyError, match="epistemic"):
         grid.fit(X[2, 1], "epistemic")
+
+
+# -- what a grid refuses -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float32])
+def test_tensors_read_as_arrays_do(dtype: torch.dtype) -> None:
+    tensor = torch.from_numpy(_stream({(2, "post_last"): 2})).to(dtype)
+    grid = ProbeGrid.held_out([_contrast()], Cs=CS)
+    pairs = zip(_cells(grid, tensor.requires_grad_()), _cells(grid, tensor.detach().float().numpy()), strict=True)
+    assert all(_same(a.scores[kind], b.scores[kind]) for a, b in pairs for kind in KINDS)
+
+
+@pytest.mark.parametrize(
+    ("layers", "positions", "said"),
+    [
+        ((2,), POSITIONS, r"1 layers and 2 positions were named; .* have shape \(4, 2, 240, 8\)"),
+        (LAYERS, ("post_last",), "4 layers and 1 positions were named"),
+    ],
+)
+def test_names_for_a_part_of_the_axes_are_refused(layers: Any, positions: Any, said: str) -> None:
+    """Else layer 0 would be read and called layer 2."""
+    with pytest.raises(ValueError, match=said):
+        next(ProbeGrid.held_out([_contrast()]).cells(_stream({}), layers, positions))
+
+
+def test_shapes_and_numbers_that_will_not_do_are_refused() -> None:
+    grid = ProbeGrid.held_out([_contrast()])
+    with pytest.raises(ValueError, match=r"\(n_layers, n_positions, n_samples, d_model\) and have shape \(4, 240, 8\)"):
+        next(grid.cells(_stream({})[:, 0], LAYERS, POSITIONS))
+    with pytest.raises(ValueError, match=r"layer 0, inst_last: .* real numbers; got shape \(240, 8\) of <U"):
+        next(grid.cells(_stream({}).astype(str), LAYERS, POSITIONS))
+    with pytest.raises(
+        ValueError, match=r"present is \(n_positions, n_samples\), with 2 positions; got shape \(240,\)"
+    ):
+        next(grid.cells(_stream({}), LAYERS, POSITIONS, present=np.ones(N)))
+    with pytest.raises(KeyError, match="no contrast 'harm', only normative"):
+        grid.fit(_stream({})[0, 0], "harm")
+
+
+def test_names_that_would_be_taken_for_another_are_refused() -> None:
+    with pytest.raises(ValueError, match="contrasts in one grid must have different names, got normative, normative"):
+        ProbeGrid.held_out([_contrast(), _contrast(~Y)])
+    with pytest.raises(ValueError, match="'logistic' is a probe of every grid; give the estimator another name"):
+        ProbeGrid.held_out([_contrast()], estimators={LOGISTIC: MassMean()})
+    with pytest.raises(ValueError, match="3 names, but a contrast has row 239"):
+        ProbeGrid.held_out([_contrast()], names=["a", "b", "c"])
+
+
+def test_candidates_in_any_order_are_chosen_alike() -> None:
+    X = _stream({(2, "post_last"): 2})
+    sorted_, shuffled = (ProbeGrid.held_out([_contrast()], Cs=cs) for cs in (CS, (CS[2], CS[0], CS[1])))
+    assert all(_same(a.scores[LOGISTIC], b.scores[LOGISTIC])
+               for a, b in zip(_cells(sorted_, X), _cells(shuffled, X), strict=True))  # fmt: skip
+
+
+@pytest.mark.parametrize("way", [choose, selected])
+def test_a_locus_is_chosen_for_one_contrast(way: Callable[[list[Cell]], object]) -> None:
+    grid = ProbeGrid.held_out([_contrast(), _contrast(~Y, name="epistemic")], Cs=CS)
+    with pytest.raises(ValueError, match="for one contrast; the cells are of epistemic, normative"):
+        way(_cells(grid, _stream({})))
+    with pytest.raises(ValueError, match="the cells are of none"):
+        way([])

@@ -140,3 +140,9 @@ def test_d_prime_without_spread() -> None:
     assert d_prime(y, y.astype(float)) == np.inf
     assert d_prime(y, -y.astype(float)) == -np.inf
     assert d_prime(y, np.ones(4)) == 0.0
+
+
+@pytest.mark.parametrize("value", [2.710505431213761e-17, 0.1, -1e4 / 3])
+def test_equal_scores_are_no_distance_apart_whatever_rounding_makes_of_their_mean(value: float) -> None:
+    for n in range(3, 100):
+        assert d_prime(np.arange(n) % 3 == 0, np.full(n, value)) == 0.0

@@ -1,0 +1,60 @@
+"""A contrast takes what a person has at hand, and says what is wrong with it before anything is fitted."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from probes.contrast import Contrast
+from probes.folds import cross_validation
+
+N = 12
+GIVEN: dict[str, Any] = {
+    "rows": np.arange(N),
+    "y": np.arange(N) % 2 == 1,
+    "groups": np.arange(N) // 2,
+    "part": np.full(N, "train"),
+}
+
+
+def _contrast(**changed: Any) -> Contrast:
+    return Contrast("normative", **(GIVEN | changed))
+
+
+@pytest.mark.parametrize("kind", [int, float, np.int8, object, list])
+def test_labels_of_0_and_1_are_booleans(kind: Any) -> None:
+    y = GIVEN["y"].tolist() if kind is list else GIVEN["y"].astype(kind)
+    assert _contrast(y=y).y.dtype == bool
+    np.testing.assert_array_equal(_contrast(y=y).y, GIVEN["y"])
+
+
+def test_lists_make_the_folds_that_arrays_do() -> None:
+    names = [f"pair {group}" for group in GIVEN["groups"]]
+    lists = _contrast(**{name: column.tolist() for name, column in GIVEN.items()} | {"groups": names})
+    for one, other in zip(cross_validation(lists, 2, 2), cross_validation(_contrast(groups=np.array(names)), 2, 2),
+                          strict=True):  # fmt: skip
+        np.testing.assert_array_equal(one.test, other.test)
+
+
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [
+        ({"y": GIVEN["y"][:9]}, r"columns of one length; got rows \(12,\), y \(9,\)"),
+        ({"part": GIVEN["part"][:9]}, r"part \(9,\)"),
+        ({"y": GIVEN["y"][:, None]}, r"one-dimensional .* y \(12, 1\)"),
+        ({"groups": None}, r"groups \(\)"),
+        ({"y": np.where(GIVEN["y"], 1, -1)}, "booleans or 0 and 1; got -1"),
+        ({"y": np.where(GIVEN["y"], "harmful", "benign")}, "booleans or 0 and 1; got 'benign'"),
+        ({"rows": np.ones(N, dtype=bool)}, "integers; got bool .np.flatnonzero makes them of a mask"),
+        ({"rows": np.arange(N) - 2}, "rows count from 0; got -2"),
+        ({"rows": np.maximum(np.arange(N), 2)}, "each row stands once, .* row 2 stands 3 times"),
+        ({"groups": np.where(np.arange(N) < 2, None, "pair")}, "2 samples have no group, the first is row 0"),
+        ({"groups": np.where(np.arange(N) > 9, np.nan, 1.0)}, "2 samples have no group, the first is row 10"),
+        ({"groups": np.array([1] * 6 + ["pair"] * 6, dtype=object)}, "all text or all numbers; got 1 among others"),
+    ],
+)
+def test_what_is_wrong_is_said(changed: dict[str, Any], said: str) -> None:
+    with pytest.raises(ValueError, match=f"contrast 'normative'.*{said}"):
+        _contrast(**changed)
