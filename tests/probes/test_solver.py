@@ -14,7 +14,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from probes import solver
+from probes import newton
 from probes.nulls import aurocs
 from probes.solver import Fits, fit_logistic_batch
 
@@ -315,7 +315,7 @@ def test_the_error_is_a_bound(name: str) -> None:
 @pytest.mark.parametrize("shape", [WIDE, TALL])
 def test_stopping_short_of_the_tolerance_warns(shape: tuple[int, int], monkeypatch: pytest.MonkeyPatch) -> None:
     X, y = _plain(*shape)
-    monkeypatch.setattr(solver, "MAX_NEWTON", 2)
+    monkeypatch.setattr(newton, "MAX_NEWTON", 2)
     with pytest.warns(
         ConvergenceWarning, match=r"[12] of 2 logistic fits stopped with a relative error bound of up to "
     ):

@@ -1,0 +1,123 @@
+"""What the logistic fits of one locus share, the activations, and what each of them minimises."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import torch
+from torch import Tensor
+
+
+@dataclass(frozen=True)
+class Design:
+    """The activations, centred and scaled by all training sets: exact in float64, and rounded for the inner products.
+
+    A sample counts as often as it is in a training set, so that one in none, however far out, costs no accuracy, and
+    the scales of a single training set are its own.
+    """
+
+    X: Tensor  # (n_samples, d_model) float64
+    rounded: Tensor  # the same, float32
+    gram: Tensor | None  # rounded @ rounded.T, float32, where there are not many more samples than dimensions
+    mean: Tensor
+    scale: Tensor
+    inverse_scale: Tensor  # (sets, d_model): 1 / standard deviation over each training set; 0 where constant
+
+    @classmethod
+    def of(cls, X: np.ndarray, train: np.ndarray, device: str | torch.device) -> Design:
+        wide = torch.as_tensor(np.require(X, requirements=("C", "W"))).to(device, torch.float64, copy=True)
+        inside = _double(train, device)
+        used = inside.sum(dim=0) / inside.sum()
+        mean = used @ wide
+        wide -= mean
+        square = wide.square()
+        variance = used @ square
+        scale = torch.where(_constant(variance, mean, len(wide)), torch.ones_like(variance), variance.sqrt())
+        square = inside @ square / scale**2
+        wide /= scale
+        rounded = wide.float()
+        gram = _gram(rounded) if len(wide) <= 1.5 * wide.shape[1] else None
+        return cls(wide, rounded, gram, mean, scale, _inverse_scales(wide, inside, square, mean / scale))
+
+    @cached_property
+    def transposed(self) -> Tensor:
+        """The transpose, contiguous: products with few rows are several times faster so."""
+        return self.rounded.T.contiguous()
+
+
+def _gram(X: Tensor, blocks: int = 4) -> Tensor:
+    """Return X X', a block row at a time up to the diagonal: torch has no product that knows it is symmetric.
+
+    (numpy has one, but its threads and torch's then wait for each other, which costs more than is saved.)
+    """
+    gram = X.new_empty(len(X), len(X))
+    edges = [len(X) * i // blocks for i in range(blocks + 1)]
+    for start, stop in itertools.pairwise(edges):
+        gram[start:stop, :stop] = X[start:stop] @ X[:stop].T
+        gram[:start, start:stop] = gram[start:stop, :start].T
+    return gram
+
+
+def _constant(variance: Tensor, mean: Tensor, n: Tensor | int) -> Tensor:
+    """Say which variances are rounding errors of a constant (the bound of scikit-learn's StandardScaler)."""
+    eps = torch.finfo(torch.float64).eps
+    return variance <= n * eps * variance + (n * mean * eps) ** 2
+
+
+@dataclass
+class Problem:
+    """Row by row, what each fit minimises; rows are (set, C) pairs, C fastest."""
+
+    inverse_scale: Tensor  # (fits, d_model): 1 / standard deviation of the training samples; 0 where constant
+    cost: Tensor  # (fits, n_samples): C times the sample's weight; 0 off the training set
+    target: Tensor  # (fits, n_samples): 1 for positive samples
+
+    def rows(self, keep: Tensor) -> Problem:
+    """Make the problem of every training set and C; both classes count the same where samples have no weight."""
+        return Problem(self.inverse_scale[keep], self.cost[keep], self.target[keep])
+
+    def rounded(self) -> Problem:
+    """Make the problem of every training set and C; both classes count the same where samples have no weight."""
+        return Problem(self.inverse_scale.float(), self.cost.float(), self.target.float())
+
+
+def make_problem(
+    design: Design, train: np.ndarray, y: np.ndarray, Cs: Sequence[float], sample_weight: np.ndarray | None
+) -> Problem:
+    """Make the problem of every training set and C; both classes count the same where samples have no weight."""
+    device = design.X.device
+    inside, target = _double(train, device), _double(train & y, device)
+    if sample_weight is None:
+        n, positive = (side.sum(dim=1, keepdim=True) for side in (inside, target))
+        weight = torch.where(target > 0, n / (2 * positive), n / (2 * (n - positive)))
+    else:
+        weight = _double(sample_weight, device)
+    penalty = torch.tensor(list(Cs), dtype=torch.float64, device=device).repeat(len(train))[:, None]
+    return Problem(
+        inverse_scale=design.inverse_scale.repeat_interleave(len(Cs), dim=0),
+        cost=(inside * weight).repeat_interleave(len(Cs), dim=0) * penalty,
+        target=target.repeat_interleave(len(Cs), dim=0),
+    )
+
+
+def _double(values: np.ndarray, device: str | torch.device) -> Tensor:
+    return torch.tensor(values, dtype=torch.float64, device=device)
+
+
+def _inverse_scales(X: Tensor, inside: Tensor, square: Tensor, offset: Tensor) -> Tensor:
+    """Return 1 / standard deviation of each feature over each training set, (sets, d_model); 0 where constant.
+
+    `offset` is what X was before it was centred; what is a rounding error of a constant depends on that.
+    """
+    n = inside.sum(dim=1, keepdim=True)
+    mean = inside @ X / n
+    variance = square / n - mean**2
+    for i, j in enumerate(variance < 1e-6):  # far below the variance of all sets: cancelled, so again in two passes
+        if j.any():
+            some = X[inside[i] > 0][:, j]
+            variance[i, j] = (some - some.mean(dim=0)).square().mean(dim=0)
+    return torch.where(_constant(variance, mean.abs() + offset.abs(), n), torch.zeros_like(variance), variance.rsqrt())
