@@ -77,11 +77,9 @@ class Problem:
     target: Tensor  # (fits, n_samples): 1 for positive samples
 
     def rows(self, keep: Tensor) -> Problem:
-    """Make the problem of every training set and C; both classes count the same where samples have no weight."""
         return Problem(self.inverse_scale[keep], self.cost[keep], self.target[keep])
 
     def rounded(self) -> Problem:
-    """Make the problem of every training set and C; both classes count the same where samples have no weight."""
         return Problem(self.inverse_scale.float(), self.cost.float(), self.target.float())
 
 
