@@ -11,13 +11,12 @@ from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
 from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
-from probes.covariance import shrunk_covariance
-from probes.estimators.labelled import fit_labelled, read_samples
+from probes.estimators.labelled import Labelled, fit_labelled, read_samples
 from probes.estimators.linear import DirectionMixin
 
 
 class LeaceEraser(DirectionMixin, OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
-    """Least-squares concept erasure of two classes (Belrose et al., arXiv 2306.03819), as the concept-erasure package.
+    """Least-squares concept erasure of two classes, by the package concept-erasure (Belrose et al., arXiv 2306.03819).
 
     `x - removed_ (read_ @ (x - mean_))`: on the training samples both classes then have the same mean, so that no
     linear probe fitted there beats chance, and no other affine map that does this moves samples less. Of held-out
@@ -25,7 +24,7 @@ class LeaceEraser(DirectionMixin, OneToOneFeatureMixin, TransformerMixin, BaseEs
     longer read the label in held-out erased ones, but a probe fitted on many new erased samples may: check there.
 
     `direction` is what is removed, which is parallel to the difference of the class means; what is read is `read_`.
-    One label needs no decomposition: its covariance with the samples is `removed_`, up to scale.
+    The fit takes O(d_model^3).
 
     Args:
         shrinkage: shrink the covariance (optimal linear shrinkage, arXiv 1308.2608); needed where n_samples < d_model,
@@ -49,13 +48,7 @@ class LeaceEraser(DirectionMixin, OneToOneFeatureMixin, TransformerMixin, BaseEs
         """
         data = fit_labelled(self, X, y)
         self.mean_ = data.centre
-        covariance = shrunk_covariance(data.X) if self.shrinkage else None
-        self.shrinkage_ = covariance.shrinkage if covariance else 0.0
-        if covariance:
-            read = covariance.solve(data.theta)
-        else:  # the pseudo-inverse of the covariance, times theta
-            read = np.linalg.lstsq(data.X, data.positive - data.positive.mean(), rcond=None)[0]
-        self.removed_, self.read_ = data.theta, read / (data.theta @ read)
+        self.removed_, self.read_, self.shrinkage_ = _leace(data, self.shrinkage)
         return self
 
     def transform(self, X: ArrayLike) -> Float[np.ndarray, "n_samples d_model"]:
@@ -75,3 +68,28 @@ class LeaceEraser(DirectionMixin, OneToOneFeatureMixin, TransformerMixin, BaseEs
         tags = super().__sklearn_tags__()
         tags.transformer_tags.preserves_dtype = ["float64", "float32"]
         return tags
+
+
+def _leace(data: Labelled, shrinkage: bool) -> tuple[np.ndarray, np.ndarray, float]:
+    """Return what is removed, what is read, and the shrinkage used.
+
+    The label enters with unit variance and the package's threshold is lowered: it compares a correlation, and below
+    its default of 0.01 (a weak concept, a rare class) it would leave all of it, without a word.
+    """
+    import torch
+    from concept_erasure import LeaceFitter
+
+    label = data.positive - data.positive.mean()
+    X, z = torch.from_numpy(data.X), torch.from_numpy(label / label.std())
+    fitter = LeaceFitter.fit(X, z, shrinkage=shrinkage, svd_tol=1e-12)
+    left, right = fitter.eraser.proj_left[:, 0].numpy(), fitter.eraser.proj_right[0].numpy()
+    sign = np.sign(left @ data.theta)
+    return sign * left, sign * right, _shrinkage_used(fitter) if shrinkage else 0.0
+
+
+def _shrinkage_used(fitter: Any) -> float:
+    """Return the a of (1 - a) S + a (tr S / d) I; the package does not tell."""
+    S, shrunk = (fitter.sigma_xx_ / fitter.n).clone(), fitter.sigma_xx
+    for matrix in (S, shrunk):
+        matrix.diagonal().sub_(matrix.diagonal().mean())
+    return 1 - float((S * shrunk).sum() / (S * S).sum()) if S.any() else 1.0
