@@ -19,12 +19,11 @@ X, A, B = Planted(n=200, d=12, cosine=0.6, split=True).draw(0)
 NOISE = Planted(n=200, d=12, strength_a=0, strength_b=0, split=True).draw(1)[0]
 
 
-def _read(layer: int, position: str) -> np.ndarray:
-    return (X if (layer, position) == (1, "post_last") else NOISE).astype(np.float32)
+LOCI = np.stack([[NOISE, NOISE], [NOISE, X]]).astype(np.float32)  # layers 0 and 1, inst_last and post_last
 
 
 def _grid(contrasts: list[Contrast], n: int = 39) -> list[LocusGeometry]:
-    return list(geometry_grid(_read, [0, 1], ["inst_last", "post_last"], contrasts, n=n))
+    return list(geometry_grid(LOCI, [0, 1], ["inst_last", "post_last"], contrasts, n=n))
 
 
 def test_the_planted_locus_stands_out() -> None:
@@ -54,13 +53,13 @@ def test_rows_are_flat_and_go_into_json_and_parquet() -> None:
 def test_a_locus_is_measured_as_its_parts_are_and_rows_of_no_contrast_are_not_read() -> None:
     some = replace(B, rows=B.rows[:150], y=B.y[:150], groups=B.groups[:150], part=B.part[:150])
     absent = np.where(np.arange(400)[:, None] >= 350, np.nan, X)
-    (found,) = geometry_grid(lambda layer, position: absent, [0], ["inst_last"], [A, some], n=19)
+    (found,) = geometry_grid(absent[None, None], [0], ["inst_last"], [A, some], n=19)
     assert found.cosines[0] == compare_directions(*(fit_with_null(X, c, n=19) for c in (A, some)))
 
 
 def test_three_contrasts_give_every_pair() -> None:
     third = replace(A, name="trigger", y=np.roll(A.y, 1))
-    (found,) = geometry_grid(_read, [1], ["post_last"], [A, B, third], n=19)
+    (found,) = geometry_grid(LOCI[1:, 1:], [1], ["post_last"], [A, B, third], n=19)
     assert [(c.a, c.b) for c in found.cosines] == [(A.name, B.name), (A.name, "trigger"), (B.name, "trigger")]
     assert [c.n_shared for c in found.cosines] == [0, len(A.within("train")), 0]
     assert len(found.transfers) == len(found.erasures) == 9
@@ -71,6 +70,4 @@ def test_mistakes_name_the_locus() -> None:
     with pytest.raises(ValueError, match="layer 0, inst_last: contrasts need different names"):
         _grid([A, A])
     with pytest.raises(ValueError, match="layer 1, post_last: the rows of contrast 'normative' hold NaN"):
-        list(
-            geometry_grid(lambda layer, position: X if layer == 0 else X * np.nan, [0, 1], ["post_last"], [A, B], n=19)
-        )
+        list(geometry_grid(np.stack([X, X * np.nan])[:, None], [0, 1], ["post_last"], [A, B], n=19))
