@@ -20,7 +20,7 @@ PARTS = ("train", "validation", "calibration", "test")
 
 @dataclass(frozen=True)
 class Corpus:
-    """Labelled prompts, divided so that no pair, twin, entity or text stands on two sides."""
+    """Labelled prompts, divided so that no pair, twin, entity, template or text stands on two sides."""
 
     prompts: tuple[Prompt, ...]
     groups: np.ndarray  # (n,) int
@@ -106,7 +106,9 @@ def divide(prompts: Sequence[Prompt], config: PromptsConfig, seed: int) -> Corpu
     if all(split in PARTS for split in given):
         part = np.array(given, dtype=object)
         if len({(g, p) for g, p in zip(groups, given, strict=True)}) > len(set(groups.tolist())):
-            raise UserError(f"{config.described()}: field 'split' separates prompts of one pair, entity or text")
+            raise UserError(
+                f"{config.described()}: field 'split' separates prompts of one pair, entity, template or text"
+            )
     else:
         shares = {name: getattr(config, name) for name in PARTS}
         part = group_split(groups, [f"{p.label}/{p.category or ''}" for p in prompts], shares, seed)

@@ -32,9 +32,9 @@ def read_prompts(config: PromptsConfig, seed: int) -> list[Prompt]:
 
 
 def groups_of(prompts: Sequence[Prompt]) -> np.ndarray:
-    """Number the groups of prompts that share a pair, an entity or all their words; (n_prompts,) int."""
+    """Number the groups of prompts that share a pair, an entity, a template or all their words; (n_prompts,) int."""
     words = ["\n".join(message["content"] for message in prompt.messages) for prompt in prompts]
-    return linked_groups([p.pair for p in prompts], [p.entity for p in prompts], words)
+    return linked_groups([p.pair for p in prompts], [p.entity for p in prompts], [p.template for p in prompts], words)
 
 
 def draw(prompts: list[Prompt], limit: int, seed: int) -> list[Prompt]:

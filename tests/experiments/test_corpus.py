@@ -25,7 +25,7 @@ def many() -> list[Prompt]:
 
 def test_no_pair_or_entity_stands_on_two_sides() -> None:
     corpus = make_corpus(many(), CONFIG, seed=0)
-    for field in ("pair", "entity"):
+    for field in ("pair", "entity", "template"):
         sides: dict[str, set[str]] = {}
         for row, part in zip(corpus.prompts, corpus.part, strict=True):
             if getattr(row, field):
