@@ -16,20 +16,23 @@ def prompt(i: int, label: str, **more: str) -> Prompt:
 
 
 def many() -> list[Prompt]:
-    rows = [prompt(i, ("benign", "harmful")[i % 2], pair=f"pair{i // 2}") for i in range(200)]
+    rows = [
+        prompt(i, ("benign", "harmful")[i % 2], pair=f"pair{i // 2}", template=f"form{i // 2 % 25}") for i in range(200)
+    ]
     rows += [
         prompt(200 + i, ("benign", "uncertain")[i % 2], pair=f"twin{i // 2}", entity=f"who{i // 8}") for i in range(200)
     ]
     return rows
 
 
-def test_no_pair_or_entity_stands_on_two_sides() -> None:
+def test_no_pair_entity_or_template_stands_on_two_sides() -> None:
     corpus = make_corpus(many(), CONFIG, seed=0)
     for field in ("pair", "entity", "template"):
         sides: dict[str, set[str]] = {}
         for row, part in zip(corpus.prompts, corpus.part, strict=True):
             if getattr(row, field):
                 sides.setdefault(getattr(row, field), set()).add(part)
+        assert sides
         assert all(len(parts) == 1 for parts in sides.values())
 
 
