@@ -20,7 +20,7 @@ PARTS = ("train", "validation", "calibration", "test")
 
 @dataclass(frozen=True)
 class Corpus:
-    """Labelled prompts, divided so that no pair, twin, entity or text stands on two sides."""
+    """Labelled prompts, divided so that no pair, twin, entity, template or text stands on two sides."""
 
     prompts: tuple[Prompt, ...]
     groups: np.ndarray  # (n,) int

@@ -8,17 +8,22 @@ from typing import Any
 
 def print_probe(directory: Path, record: dict[str, Any]) -> None:
     """Print the ten loci that tell most on validation prompts, the chosen ones, and the files written."""
+    from rich.box import SIMPLE
     from rich.console import Console
+    from rich.markup import escape
     from rich.table import Table
 
     console = Console(highlight=False)
-    table = Table(title="Where labels are read best: ranked on validation, AUROC on test (95 %)")
+    table = Table(
+        title="Where labels are read best: ranked on validation, AUROC on test (95 %)",
+        box=SIMPLE, padding=(0, 1, 0, 0), pad_edge=False,  # 80 columns hold it
+    )  # fmt: skip
     for column in ("contrast", "layer", "position", "validation", "d'", "test AUROC", "n"):
-        table.add_column(column)
+        table.add_column(column, no_wrap=column == "test AUROC")
     for row in record["best_loci"]:
         table.add_row(
             row["contrast"], str(row["layer"]), row["position"],
-            f"{row['validation_auroc']:.3f}", f"{row['validation_d_prime']:.1f}",
+            f"{row['validation_auroc']:.3f}", _d_prime(row["validation_d_prime"]),
             f"{row['test_auroc']:.3f} [{row['test_auroc_low']:.3f}, {row['test_auroc_high']:.3f}]",
             f"{row['n_positive']} + {row['n_negative']}",
         )  # fmt: skip
@@ -28,6 +33,11 @@ def print_probe(directory: Path, record: dict[str, Any]) -> None:
         console.print(f"[bold]{name}[/]: layer {site['layer']}, {site['position']}, test AUROC {site['auroc']:.3f} "
                       f"\\[{low:.3f}, {high:.3f}]; a bag of words reaches {site['bag_of_words_auroc']:.3f}, "
                       f"length {site['length_auroc']:.3f}; p {site['p_permutation']:.3f}", soft_wrap=True)  # fmt: skip
+    if "intent" not in record["sites"]:
+        console.print("[bold]intent[/]: left out; it takes 3 benign requests with a trigger word in every part but "
+                      "calibration", soft_wrap=True)  # fmt: skip
+    for kind, write in record["writes"].items():
+        console.print(f"[bold]{kind} write direction[/]: " + escape(_written(write)), soft_wrap=True)
     written = (
         "probes.parquet",
         "directions.safetensors",
@@ -36,3 +46,15 @@ def print_probe(directory: Path, record: dict[str, Any]) -> None:
         "figures/grid_*.png",
     )
     console.print("Written: " + ", ".join(str(directory / name) for name in written), soft_wrap=True)
+
+
+def _d_prime(value: float | None) -> str:
+    return "inf" if value is None else f"{value:.1f}"
+
+
+def _written(write: dict[str, Any]) -> str:
+    """Say where a write direction lies, or why there is none and what is therefore left out."""
+    if not write["available"]:
+        return f"none, {write['reason']}; what needs it (its cosines, independence, ablation) is left out"
+    short = "" if write["meets_selection_rules"] else "; no locus met the selection rules, this one is the nearest"
+    return f"layer {write['locus']['layer']}, {write['locus']['position']}{short}"

@@ -49,7 +49,7 @@ def probe(context: Context) -> None:
     directions += [written.chosen for written in writes.values() if written.chosen is not None]
     rows = grid_rows(readings, site)
     write_parquet(rows, context.file("probes.parquet"))
-    save_directions(directions, context.file("directions.safetensors"))
+    save_directions([_traced(context, d) for d in directions], context.file("directions.safetensors"))
     draw_grids(rows, list(readings), context.directory)
     tables = geometry_tables(context, readings, {kind: written.chosen for kind, written in writes.items()})
     tables["read_against_write"] = read_against_write(context, readings, {k: w.beside() for k, w in writes.items()})
@@ -67,6 +67,13 @@ def probe(context: Context) -> None:
             "planted": _planted(context),
         },
     )
+
+
+def _traced(context: Context, direction: Direction) -> Direction:
+    """Say in a direction's provenance which model and prompts it is of; the rest of it stands."""
+    of = context.store.identity
+    whence = {name: getattr(of, name) for name in ("model", "revision", "weights", "tokenizer", "template", "prompts")}
+    return replace(direction, provenance=whence | {"seed": context.config.seed} | dict(direction.provenance))
 
 
 def _between_reads(normative: Reading, tables: dict[str, Table]) -> dict[str, Any]:

@@ -17,13 +17,18 @@ from probes.baselines import bag_of_words_auroc, length_auroc
 from probes.contrast import Contrast
 from probes.direction import Direction, Locus
 from probes.grid import LOGISTIC, Cell, ProbeGrid, choose
-from probes.logistic import LinearProbe
+from probes.logistic import LinearProbe, fit_platt
 from probes.means import difference_in_means, unit
-from probes.metrics import Discrimination
+from probes.metrics import Discrimination, brier, expected_calibration_error
 from probes.nulls import NullAUROC, label_permutation_p, logistic_null, null_auroc
 from probes.selectivity import control_auroc
 
 INTENT = "intent"  # harmful against benign requests that carry a trigger word: what no word list can tell
+CLASSES = {  # of each contrast: the declining one first
+    "normative": ("harmful", "benign"),
+    "epistemic": ("uncertain", "known twin"),
+    INTENT: ("harmful", "benign with a trigger word"),
+}
 
 
 @dataclass(frozen=True)
@@ -38,6 +43,8 @@ class Reading:
     length: float
     p_permutation: float  # of the chosen logistic probe, test labels permuted within groups
     control: float  # AUROC of probes on control tasks, a label by chance for each category; NaN without categories
+    ece: float | None  # of its probabilities on test, Platt-scaled on calibration prompts; None without these
+    brier: float | None
     refitted: NullAUROC  # of the logistic probe, fitted again on permuted labels
     null: NullAUROC  # of the difference in means at the chosen locus, fitted without information
 
@@ -132,6 +139,8 @@ def _reading(context: Context, grid: ProbeGrid, contrast: Contrast, cells: Seque
     probe = grid.fit(activations, contrast.name, C=C)
     X, y, groups = activations[contrast.rows], contrast.y, contrast.groups
     train, test = contrast.within("train"), contrast.within("test")
+    score = probe.decision_function(X)
+    ece, squared = _calibrated(score, y, contrast.within("calibration"), test)
     fitted = (X[train], y[train], X[test], y[test])
     categories = np.array([context.prompts[row].category or "" for row in contrast.rows])
     texts = [" ".join(m["content"] for m in context.prompts[row].messages) for row in contrast.rows]
@@ -142,11 +151,23 @@ def _reading(context: Context, grid: ProbeGrid, contrast: Contrast, cells: Seque
         probe=probe,
         bag_of_words=bag_of_words_auroc(texts, y, train, test),
         length=length_auroc(texts, y, train, test),
-        p_permutation=label_permutation_p(y[test], probe.decision_function(X)[test], groups[test], seed=seed),
+        p_permutation=label_permutation_p(y[test], score[test], groups[test], seed=seed),
         control=control_auroc(X[train], categories[train], X[test], categories[test], C=C, seed=seed),
+        ece=ece,
+        brier=squared,
         refitted=logistic_null(*fitted, C=C, groups=groups[train], test_groups=groups[test], seed=seed),
         null=null_auroc(*fitted, groups=groups[train], test_groups=groups[test], seed=seed),
     )
+
+
+def _calibrated(
+    score: np.ndarray, y: np.ndarray, calibration: np.ndarray, test: np.ndarray
+) -> tuple[float | None, float | None]:
+    """Return calibration error and Brier score on test of a score that calibration prompts make a probability."""
+    if y[calibration].all() or not y[calibration].any():
+        return None, None
+    probability = fit_platt(score[calibration], y[calibration]).probability(score[test])
+    return expected_calibration_error(y[test], probability), brier(y[test], probability)
 
 
 def read_direction(reading: Reading, site: str, activations: np.ndarray) -> Direction:
@@ -156,13 +177,22 @@ def read_direction(reading: Reading, site: str, activations: np.ndarray) -> Dire
     X, y = activations[contrast.rows][train], contrast.y[train]
     vector = unit(difference_in_means(X, y))
     along = X.astype(np.float64) @ vector
+    positive, negative = CLASSES[contrast.name]
     return Direction(
         name=f"{contrast.name}_read",
         vector=vector,
         locus=Locus(site, chosen.layer, chosen.position),
         mean_positive=float(along[y].mean()),
         mean_negative=float(along[~y].mean()),
-        provenance={"fitted_on": "labels", "n": len(train)},
+        provenance={
+            "fitted_on": "labels",
+            "estimator": "difference in means",
+            "positive_class": positive,
+            "negative_class": negative,
+            "n": len(train),
+            "n_positive": int(y.sum()),
+            "n_negative": int((~y).sum()),
+        },
     )
 
 
@@ -180,6 +210,8 @@ def site_record(reading: Reading, site: str) -> dict[str, object]:
         "C": float(score.C[0]),
         "balanced_accuracy": test.balanced_accuracy,
         "recall_at_1pct_fpr": test.recall_at_1pct_fpr,
+        "ece": reading.ece,
+        "brier": reading.brier,
         "n_test": test.n_positive + test.n_negative,
         "bag_of_words_auroc": reading.bag_of_words,
         "length_auroc": reading.length,
@@ -213,9 +245,17 @@ def grid_rows(readings: Mapping[str, Reading], site: str) -> list[dict[str, obje
 
 
 def best_loci(rows: Sequence[Mapping[str, object]], n: int = 10) -> list[Mapping[str, object]]:
-    """Return the n loci whose logistic probe tells most on validation prompts, ties by d'; test ranks nothing."""
+    """Return the n loci whose logistic probe tells most on validation prompts, ties by d'; test ranks nothing.
+
+    A d' without bound (classes apart, each without spread: a validation prompt of each, at the least) is None.
+    """
     logistic = [row for row in rows if row["probe"] == LOGISTIC]
-    return sorted(logistic, key=lambda row: (row["validation_auroc"], row["validation_d_prime"]), reverse=True)[:n]
+    best = sorted(logistic, key=lambda row: (row["validation_auroc"], row["validation_d_prime"]), reverse=True)[:n]
+    return [{**row, "validation_d_prime": _finite(row["validation_d_prime"])} for row in best]
+
+
+def _finite(value: object) -> object:
+    return value if np.isfinite(value) else None  # type: ignore[call-overload]
 
 
 def write_parquet(rows: Sequence[dict[str, object]], path: Path) -> None:

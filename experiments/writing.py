@@ -70,6 +70,9 @@ class WriteFitter:
             mean_negative=float(along[~declined].mean()),
             provenance={
                 "fitted_on": "behaviour",
+                "estimator": "difference in means",
+                "positive_class": "declined",
+                "negative_class": "answered",
                 "within_label": samples.within_label,
                 "n": len(samples.rows),
                 "written_from": POSITION,

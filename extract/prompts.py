@@ -33,7 +33,7 @@ class Prompt:
     intent: str | None = None
     pair: str | None = None  # group of minimal pairs: never separated by a split
     entity: str | None = None  # who or what the prompt asks about: never separated by a split either
-    template: str | None = None  # the form it was written from, where many prompts share one: nor is this
+    template: str | None = None  # the form its words fill in: never separated by a split either
     persona: str | None = None
     answer: str | None = None
     split: str | None = None

@@ -59,12 +59,19 @@ def save_directions(directions: Sequence[Direction], path: str | Path) -> None:
     if len(set(names)) < len(names):
         raise ValueError(f"directions in one file must have different names, got {', '.join(names)}")
     tensors = {d.name: np.ascontiguousarray(d.vector, dtype=np.float32) for d in directions}
-    metadata = {d.name: json.dumps({k: v for k, v in asdict(d).items() if k not in ("name", "vector")})
-                for d in directions}  # fmt: skip
+    metadata = {d.name: json.dumps({k: v for k, v in asdict(d).items() if k not in ("name", "vector")},
+                                    default=_plain) for d in directions}  # fmt: skip
     path = Path(path)
     partial = path.with_name(path.name + ".partial")
     save_file(tensors, partial, metadata=metadata)
     partial.replace(path)
+
+
+def _plain(value: object) -> object:
+    """Return a NumPy number or array as JSON can hold it: a layer of `np.arange`, a mean."""
+    if isinstance(value, np.generic | np.ndarray):
+        return value.tolist()
+    raise TypeError(f"a direction's provenance must be what JSON can hold; got {type(value).__name__}")
 
 
 def load_directions(path: str | Path) -> dict[str, Direction]:

@@ -124,9 +124,6 @@ def leakage(a: Contrast, b: Contrast, part: str = "test") -> None:
 def _check(X: np.ndarray, contrast: Contrast, n: int) -> None:
     if X.ndim != 2:
         raise ValueError(f"X must be (n_samples, d_model); got shape {X.shape}")
-    lengths = {len(contrast.rows), len(contrast.y), len(contrast.groups), len(contrast.part)}
-    if len(lengths) > 1:
-        raise ValueError(f"rows, y, groups and part of contrast {contrast.name!r} differ in length: {sorted(lengths)}")
     if len(contrast.rows) and not 0 <= contrast.rows.min() <= contrast.rows.max() < len(X):
         raise ValueError(f"contrast {contrast.name!r} names rows outside the {len(X)} samples of X")
     if n < 19:

@@ -10,6 +10,7 @@ import pytest
 
 from experiments.config import ROOT, load_config
 from experiments.probe_text import print_probe
+from experiments.reading import best_loci
 from probes.direction import load_directions
 
 ROWS = [json.loads(line) for line in (ROOT / "organisms/zoo/two-knobs/prompts.jsonl").read_text().splitlines()]
@@ -60,6 +61,27 @@ def test_a_label_column_that_does_not_exist(cli, tmp_path: Path) -> None:  # typ
     assert code == 2
     assert "line 2: there is no field 'label', only id, text, class; rename the one" in err
     assert not (tmp_path / "r").exists()
+
+
+def test_a_gap_without_bound_and_what_is_absent_are_printed_and_are_json(tmp_path: Path, capsys) -> None:  # type: ignore[no-untyped-def]
+    """One validation prompt of a class has no spread, so that d' is infinite; JSON knows no such number."""
+    row = {
+        "contrast": "epistemic", "layer": 0, "position": "trigger_last", "probe": "logistic", "validation_auroc": 1.0,
+        "validation_d_prime": float("inf"), "test_auroc": 0.5, "test_auroc_low": 0.1, "test_auroc_high": 0.9,
+        "n_positive": 100, "n_negative": 100,
+    }  # fmt: skip
+    site = {"layer": 0, "position": "post_last", "auroc": 0.5, "auroc_ci": [0.1, 0.9], "bag_of_words_auroc": 0.5,
+            "length_auroc": 0.5, "p_permutation": 0.5}  # fmt: skip
+    reason = "the model does not refuse often enough (0 times)"
+    there = {"available": True, "meets_selection_rules": False, "locus": {"layer": 3, "position": "post_1"}}
+    writes = {"normative": {"available": False, "reason": reason}, "epistemic": there}
+    record = {"best_loci": best_loci([row]), "sites": {"normative": site, "epistemic": site}, "writes": writes}
+    print_probe(tmp_path, json.loads(json.dumps(record, allow_nan=False)))
+    printed = capsys.readouterr().out
+    assert " inf  0.500 [0.100, 0.900]" in printed
+    assert "intent: left out; it takes 3 benign requests with a trigger word" in printed
+    assert f"normative write direction: none, {reason}; what needs it" in printed
+    assert "epistemic write direction: layer 3, post_1; no locus met the selection rules" in printed
 
 
 @pytest.mark.slow
@@ -122,10 +144,16 @@ def test_a_probe_owes_its_auroc_to_the_labels(quickstart: Path) -> None:
     for site in sites.values():
         assert site["refitted_on_permuted_labels"]["n"] == 199
         assert site["p_permutation"] <= 0.01
+        assert 0 <= site["ece"] < 0.2
+        assert 0 <= site["brier"] < 0.2
     assert sites["epistemic"]["refitted_on_permuted_labels"]["p_permutation"] <= 0.05
     assert sites["normative"]["selectivity"] == pytest.approx(
         sites["normative"]["auroc"] - sites["normative"]["control_auroc"]
     )
     directions = load_directions(quickstart / "directions.safetensors")
+    for name, direction in directions.items():
+        assert direction.provenance["model"] == "organisms/zoo/two-knobs"
+        assert {"weights", "prompts", "seed", "estimator", "positive_class"} <= set(direction.provenance), name
+    assert directions["epistemic_read"].provenance["negative_class"] == "known twin"
     assert {"normative_read", "epistemic_read", "intent_read"} <= set(directions)
     assert load_config(quickstart / "config.yaml").name == "quickstart"

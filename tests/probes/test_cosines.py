@@ -173,7 +173,7 @@ def test_mistakes_are_named() -> None:
         fit_with_null(X, a, n=10)
     with pytest.raises(ValueError, match="rows outside the 100 samples"):
         fit_with_null(X[:100], a)
-    with pytest.raises(ValueError, match="differ in length"):
+    with pytest.raises(ValueError, match="columns of one length"):
         fit_with_null(X, replace(a, groups=a.groups[:5]))
     with pytest.raises(ValueError, match="zero or not finite"):
         fit_with_null(np.ones_like(X), a)

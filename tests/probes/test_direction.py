@@ -87,3 +87,14 @@ def test_a_safetensors_file_of_something_else_is_named(tmp_path: Path) -> None:
     save_file({"weight": np.zeros((2, 2), dtype=np.float32)}, path)
     with pytest.raises(ValueError, match=r"model\.safetensors was not written by save_directions"):
         load_directions(path)
+
+
+def test_numpy_numbers_in_locus_and_provenance_are_saved_as_numbers(tmp_path: Path) -> None:
+    locus = Locus("resid_post", np.int64(4), "post_last")  # type: ignore[arg-type]
+    vector = np.eye(3, dtype=np.float32)[0]
+    direction = Direction("a", vector, locus, np.float32(0.5), 0.0, {"n": np.int64(7)})  # type: ignore[arg-type]
+    save_directions([direction], tmp_path / "d.safetensors")
+    loaded = load_directions(tmp_path / "d.safetensors")["a"]
+    assert (loaded.locus.layer, loaded.mean_positive, loaded.provenance) == (4, 0.5, {"n": 7})
+    with pytest.raises(TypeError, match="must be what JSON can hold; got set"):
+        save_directions([Direction("a", vector, locus, 0.5, 0.0, {"n": {7}})], tmp_path / "d.safetensors")

@@ -19,11 +19,11 @@ X, A, B = Planted(n=200, d=12, cosine=0.6, split=True).draw(0)
 NOISE = Planted(n=200, d=12, strength_a=0, strength_b=0, split=True).draw(1)[0]
 
 
-ACTIVATIONS = np.array([[NOISE, NOISE], [NOISE, X]], dtype=np.float32)  # layers 0, 1; inst_last, post_last
+LOCI = np.stack([[NOISE, NOISE], [NOISE, X]]).astype(np.float32)  # layers 0 and 1, inst_last and post_last
 
 
 def _grid(contrasts: list[Contrast], n: int = 39) -> list[LocusGeometry]:
-    return list(geometry_grid(ACTIVATIONS, [0, 1], ["inst_last", "post_last"], contrasts, n=n))
+    return list(geometry_grid(LOCI, [0, 1], ["inst_last", "post_last"], contrasts, n=n))
 
 
 def test_the_planted_locus_stands_out() -> None:
@@ -59,7 +59,7 @@ def test_a_locus_is_measured_as_its_parts_are_and_rows_of_no_contrast_are_not_re
 
 def test_three_contrasts_give_every_pair() -> None:
     third = replace(A, name="trigger", y=np.roll(A.y, 1))
-    (found,) = geometry_grid(ACTIVATIONS[1:, 1:], [1], ["post_last"], [A, B, third], n=19)
+    (found,) = geometry_grid(LOCI[1:, 1:], [1], ["post_last"], [A, B, third], n=19)
     assert [(c.a, c.b) for c in found.cosines] == [(A.name, B.name), (A.name, "trigger"), (B.name, "trigger")]
     assert [c.n_shared for c in found.cosines] == [0, len(A.within("train")), 0]
     assert len(found.transfers) == len(found.erasures) == 9
@@ -70,4 +70,4 @@ def test_mistakes_name_the_locus() -> None:
     with pytest.raises(ValueError, match="layer 0, inst_last: contrasts need different names"):
         _grid([A, A])
     with pytest.raises(ValueError, match="layer 1, post_last: the rows of contrast 'normative' hold NaN"):
-        list(geometry_grid(np.array([[X], [X * np.nan]]), [0, 1], ["post_last"], [A, B], n=19))
+        list(geometry_grid(np.stack([X, X * np.nan])[:, None], [0, 1], ["post_last"], [A, B], n=19))
