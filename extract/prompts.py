@@ -57,6 +57,11 @@ def load_prompts(path: Path) -> list[Prompt]:
     prompts: list[Prompt] = []
     first: dict[str, int] = {}
     for line, row in read_rows(path, "prompts"):
+        if "label" not in row:
+            held = ", ".join(map(str, row))
+            raise UserError(f"{place(path, line)}: there is no field 'label', only {held}; rename the one that says "
+                            "benign, harmful or uncertain, or map it with a file like configs/datasets/xstest.yaml "
+                            "(prompts.datasets)")  # fmt: skip
         prompt = make_prompt(row, place(path, line))
         if prompt.id in first:
             earlier = place(path, first[prompt.id]).removeprefix(f"{path}, ")
@@ -88,10 +93,6 @@ def make_prompt(given: dict[str, Any], where: str) -> Prompt:
     """
     row = {name: value for name, value in given.items() if not _is_nothing(name, value)}
     _refuse_broken_unicode(row, where)
-    if "label" not in given:
-        raise UserError(f"{where}: there is no field 'label', only {', '.join(map(str, given))}; rename the one that "
-                        "says benign, harmful or uncertain, or map it with a file like configs/datasets/xstest.yaml "
-                        "(prompts.datasets)")  # fmt: skip
     label = _one_of(row, "label", LABELS, where)
     right = USUAL_ACTION[label] if row.get("right_action") is None else None
     right = right or _one_of(row, "right_action", RIGHT_ACTIONS, where)
