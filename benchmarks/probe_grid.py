@@ -8,12 +8,12 @@ one locus at a time, which is not timed. Everyone runs with the threads they tak
 just worked spin for a while and slow the next, so half a second's pause and an unmeasured fit stand before each timing.
 
 Two kinds of synthetic activations: `activation_like` (decaying spectrum, offsets, unequal scales, a few massive
-dimensions) and `isotropic`, which flatters us least, as L-BFGS needs few steps there. `ratio_vs_…` is of the first, which
-is what a grid is fitted on; `ratio_isotropic` stands beside it. `…_same_loci` compares at the sampled loci only, a check
-on the scaling. Differences are the largest over
-folds, Cs and sampled loci from scikit-learn converged: in float64 at tol 1e-10. A decision function's is relative to
-its root mean square over the held-out fold. Beside these, one locus of a large grid (10,000 prompts x 4096): seconds,
-memory, and the hours that its 32 layers x 8 positions would take.
+dimensions) and `isotropic`, which flatters us least, as L-BFGS needs few steps there. `ratio_vs_…` is of the first,
+which is what a grid is fitted on; `ratio_isotropic` stands beside it. `…_same_loci` compares at the sampled loci only,
+a check on the scaling. Differences are the largest over folds, Cs and sampled loci from scikit-learn converged: in
+float64 at tol 1e-10. A decision function's is relative to its root mean square over the held-out fold. Beside these,
+one locus of a large grid (10,000 prompts x 4096): seconds, memory, and the hours that its 32 layers x 8 positions
+would take.
 """
 
 from __future__ import annotations
