@@ -27,7 +27,7 @@ from experiments.behaviour import Kind, WriteSamples
 from extract.edit import Edit, Site
 from extract.store import ActivationStore
 from probes.direction import Direction, Locus
-from probes.means import difference_in_means, unit
+from probes.means import ALIKE, difference_in_means, unit
 from steering.interventions import add, affine, place
 
 Read = Callable[[int, str], np.ndarray]  # layer, position -> (n_prompts, d_model)
@@ -78,9 +78,6 @@ class WriteFitter:
                 "written_from": POSITION,
             },
         )
-
-
-ALIKE = 1e-6  # of the largest activation: class means that differ by less differ by rounding
 
 
 def fit_write(read: Read, locus: Locus, kind: Kind, samples: WriteSamples) -> Direction | None:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 from jaxtyping import Bool, Float
 
-ALIKE = 1e-6  # of the largest activation
+ALIKE = 1e-6  # of the largest activation: class means that differ by less differ by rounding
 
 
 def difference_in_means(
