@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from probes.geometry import cosine
-from probes.means import difference_in_means, unit, usable_strata
+from probes.means import difference_in_means, same_means, unit, usable_strata
 
 
 def _planted(rng: np.random.Generator, n: int = 400, d: int = 24) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -104,3 +104,12 @@ def test_unit_norm_in_float32() -> None:
 def test_nothing_to_normalise_is_an_error(vector: np.ndarray) -> None:
     with pytest.raises(ValueError, match="the two classes have the same mean"):
         unit(vector)
+
+
+def test_means_that_differ_by_rounding_only_are_the_same() -> None:
+    rng = np.random.default_rng(0)
+    y, token = np.arange(40) % 2 == 1, rng.standard_normal(8)
+    X = np.tile(token, (40, 1)).astype(np.float32)
+    assert same_means(X, y)
+    assert same_means(X + (1e-8 * y[:, None]), y)
+    assert not same_means(X + (1e-3 * y[:, None]), y)
