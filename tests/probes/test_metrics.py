@@ -7,7 +7,7 @@ import pytest
 from sklearn.metrics import balanced_accuracy_score, brier_score_loss, roc_auc_score, roc_curve
 
 from probes.intervals import auroc_interval
-from probes.metrics import brier, d_prime, discrimination, expected_calibration_error
+from probes.metrics import average, brier, d_prime, discrimination, expected_calibration_error
 
 
 def _scored(n: int = 60, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
@@ -146,3 +146,15 @@ def test_d_prime_without_spread() -> None:
 def test_equal_scores_are_no_distance_apart_whatever_rounding_makes_of_their_mean(value: float) -> None:
     for n in range(3, 100):
         assert d_prime(np.arange(n) % 3 == 0, np.full(n, value)) == 0.0
+
+
+def test_the_interval_of_a_mean_over_folds_knows_that_folds_share_training_samples() -> None:
+    """Five folds of 45 groups a class are worth 225 / 2.25 = 100 of each, not 225 (Nadeau & Bengio 2003)."""
+    rng = np.random.default_rng(0)
+    y = np.arange(90) % 2 == 0
+    fold = discrimination(y, y + rng.standard_normal(90), np.arange(90))
+    mean = average([fold] * 5)
+    wide = auroc_interval(fold.auroc.estimate, 100, 100)
+    assert (mean.auroc.low, mean.auroc.high) == pytest.approx((wide.low, wide.high))
+    naive = auroc_interval(fold.auroc.estimate, 225, 225)
+    assert mean.auroc.low < naive.low < naive.high < mean.auroc.high
