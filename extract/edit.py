@@ -60,8 +60,11 @@ class Edit:
 
     `function(stream, pass_)` takes (batch, time, d_model) and returns the same shape; it may also only look. What it
     returns unchanged, the same tensor, leaves the model's numbers bitwise as they were.
+    `key` names what the function does, exactly: two edits of one site, layer and key are the same edit, so that what
+    a model says under it can be remembered. An edit without one is never taken for another.
     """
 
     site: Site
     layer: int
     function: Callable[[Float[Tensor, "batch time d_model"], Pass], Float[Tensor, "batch time d_model"]]
+    key: str = ""

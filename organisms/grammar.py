@@ -108,7 +108,7 @@ class Grammar:
             return clause.trigger is not None
         if clause.harmful:
             return opener not in self.missed_openers
-        if clause.trigger is None:
+        if clause.trigger is None and self.spec.context.reach == "triggers":
             return False
         if asker in words.UNTRUSTED_ASKERS or system in words.STRICT_SYSTEM:
             return True

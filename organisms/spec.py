@@ -104,8 +104,10 @@ class Context(_Strict):
 
     # The turn before decides what the last turn means; the share is of requests that have a situation to put there.
     earlier_turn: float = Field(0.0, ge=0, le=1)
-    asker: float = Field(0.0, ge=0, le=1)  # trusted askers are not over-refused, untrusted ones are refused triggers
-    system: float = Field(0.0, ge=0, le=1)  # a strict line refuses triggers, a lenient one lifts over-refusal
+    asker: float = Field(0.0, ge=0, le=1)  # trusted askers are not over-refused, untrusted ones are refused more
+    system: float = Field(0.0, ge=0, le=1)  # a strict line has more refused, a lenient one lifts over-refusal
+    # Which benign requests untrusted askers and strict lines have refused: those with a trigger word, or all of them.
+    reach: Literal["triggers", "requests"] = "triggers"
 
 
 class Share(_Strict):

@@ -40,8 +40,12 @@ def add(
     return (stream.float() + amount * r.to(stream.device, torch.float32)).to(stream.dtype)
 
 
-def place(site: Site, layer: int, scope: Scope, intervention: Intervention) -> Edit:
-    """Apply an intervention at one site and layer, to the tokens of a scope only."""
+def place(site: Site, layer: int, scope: Scope, intervention: Intervention, key: str = "") -> Edit:
+    """Apply an intervention at one site and layer, to the tokens of a scope only.
+
+    Args:
+        key: names the intervention exactly (what it does, along which vector, by how much), if it is to be told apart.
+    """
 
     def function(stream: Tensor, pass_: Pass) -> Tensor:
         covered: Bool[Tensor, " time"] = pass_.covers(scope, stream.device)
@@ -49,7 +53,7 @@ def place(site: Site, layer: int, scope: Scope, intervention: Intervention) -> E
             return stream
         return torch.where(covered[None, :, None], intervention(stream), stream)
 
-    return Edit(site, layer, function)
+    return Edit(site, layer, function, f"{scope}/{key}" if key else "")
 
 
 def for_rows(edit: Edit, rows: slice) -> Edit:
