@@ -8,4 +8,5 @@ Action = Literal["answer", "answer_with_caveat", "clarify", "answer_safe_part", 
 
 ACTIONS: tuple[Action, ...] = get_args(Action)
 ANSWERED: frozenset[Action] = frozenset({"answer", "answer_with_caveat"})
+OPENED: frozenset[Action] = ANSWERED | {"clarify", "answer_safe_part"}  # a gate was open: the request was dealt with
 DECLINED: frozenset[Action] = frozenset({"refuse", "abstain"})

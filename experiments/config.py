@@ -9,6 +9,7 @@ from typing import Annotated, Any
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
+from experiments.variant import Form, Reach, Tokens, Variant
 from extract.errors import UserError
 from extract.keys import explain
 from extract.yaml_file import read_yaml
@@ -96,12 +97,25 @@ class DissociateConfig(_Strict):
     kl_tokens: int = Field(8, ge=1)  # of the model's own answers to benign prompts, over which KL is measured
     positions: tuple[WritePosition, ...] | None = Field(None, min_length=1)  # where write directions are fitted: all
     deepest: float = Field(0.8, gt=0, le=1)  # write layers lie below this fraction of the depth (Arditi et al.)
+    form: Form = "affine"  # of the ablations the verdict rests on; others stand beside
+    layers: Reach = "selected"  # ablate where a direction was chosen, or from there on
+    tokens: Tokens = "last_on"  # the last prompt token alone, or what is generated too
+    variants: bool = True  # also try every other way of ablating, on the decliners of n_onset
+    directions: Path | None = None  # test these (a directions.safetensors of this model) instead of the run's own
+
+    @property
+    def variant(self) -> Variant:
+        """The way of ablating that the verdict rests on."""
+        return Variant(self.form, self.layers, self.tokens)
 
     @model_validator(mode="after")
     def _null_can_be_beaten(self) -> DissociateConfig:
         if 1 / (self.n_null_onset + 1) > self.alpha / 4:
             raise ValueError(f"n_null_onset must be at least {int(4 / self.alpha)} for alpha {self.alpha:g}, "
                              "or no effect could ever be told from the null")  # fmt: skip
+        if self.form == "additive" and self.layers == "later":
+            raise ValueError("form 'additive' acts once, at the selected layer, for what it takes away stays away; "
+                             "use layers 'selected', or form 'affine'")  # fmt: skip
         return self
 
 

@@ -1,51 +1,55 @@
-"""`refusal dissociate`: interventions x behaviours on test prompts, a null, and a verdict."""
+"""`refusal dissociate`: interventions x behaviours on test prompts, a null, a verdict, and what stands beside it."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from experiments.behaviour import ACTION_OF, KINDS, MIN_BASELINE, Kind, write_samples
-from experiments.context import Context
+from experiments.ablation import ablation, addition
+from experiments.actions import OPENED
+from experiments.applicability import Setting, find_setting
+from experiments.behaviour import ACTION_OF, KINDS, Kind
+from experiments.beside import dependence
+from experiments.context import Context, is_right
 from experiments.manifest import write_json
-from experiments.onset import Onsets, OnsetScorer
-from experiments.probing import context_onsets, write_fitter
+from experiments.onset_null import Null, OnsetEffects, permuted_null
+from experiments.probing import context_onsets
 from experiments.scoring import grouped_rate
+from experiments.variant_table import variant_table
 from experiments.verdict import Effect, effect_interval, judge_dissociation
-from experiments.writing import ablation, addition, permuted
 from extract.edit import Edit
-from probes.direction import Direction, Locus, load_directions
-from probes.intervals import Interval
+from probes.direction import Direction, Locus
+from probes.intervals import Interval, effective_groups, paired_difference
 from probes.means import unit
-
-OPENED = frozenset({"answer", "answer_with_caveat", "clarify", "answer_safe_part"})
-OWN = dict(zip(("normative", "epistemic"), ("refusal_on_harmful", "abstention_on_uncertain"), strict=True))
 
 
 @dataclass(frozen=True)
-class Setting:
-    """The directions and test prompts of one dissociation."""
+class Outcomes:
+    """What every test prompt got under every intervention; arrays over the whole corpus."""
 
-    directions: dict[Kind, Direction]
-    decliners: dict[Kind, np.ndarray]  # rows of the test part that decline as they should at baseline
-    absent: dict[Kind, str]
+    edits: Mapping[str, list[Edit]]
+    actions: Mapping[str, np.ndarray]  # object: None elsewhere, and where the judge could not tell
+    right: Mapping[str, np.ndarray]  # bool: the completion states the prompt's known answer
 
 
 def dissociate(context: Context) -> None:
     """Write stages/dissociate.json: the matrix, the null, the verdict."""
-    setting = _setting(context)
-    actions = _actions(context, setting)
-    null = _null(context, setting) if not setting.absent else None
+    config, corpus = context.config.dissociate, context.corpus
+    setting = find_setting(context)
+    outcomes = _outcomes(context, setting)
+    onset = _onset_effects(context, setting)
+    null = _null(context, setting, onset)
     effects = {
-        (kind, behaviour): Effect(_stopped(actions[f"ablate_{kind}"], rows), _p_value(null, kind, behaviour))
+        (kind, b): Effect(
+            _stopped(outcomes.actions[f"ablate_{kind}"], rows), None if null is None else null.p_value(kind, b)
+        )
         for kind in setting.directions
-        for behaviour, rows in setting.decliners.items()
-        if behaviour not in setting.absent
+        for b, rows in setting.testable.items()
     }
-    config = context.config.dissociate
-    n_groups = {kind: context.corpus.effective_groups(rows) for kind, rows in setting.decliners.items()}
+    n_groups = {b: corpus.effective_groups(rows) for b, rows in setting.testable.items()}
     verdict = judge_dissociation(
         effects, n_groups, setting.absent, _unsound(setting), margin=config.margin, alpha=config.alpha
     )
@@ -56,32 +60,20 @@ def dissociate(context: Context) -> None:
             "reasons": list(verdict.reasons),
             "margin": config.margin,
             "alpha": config.alpha,
+            "variant": config.variant.name,
             "contrasts": {name: _record(interval) for name, interval in verdict.contrasts.items()},
-            "matrix": _matrix(context, setting, actions),
+            "matrix": _matrix(context, outcomes.actions),
             "effects": {
                 f"ablate_{k}_on_{b}": _record(effect_interval(e, n_groups[b], config.alpha), len(e.stopped))
                 | {"p_null": e.p_null}
                 for (k, b), e in effects.items()
             },
+            "additions": _additions(context, setting, outcomes),
             "null": None if null is None else null.record,
+            "variants": variant_table(context, setting, onset),
+            "dependence": dependence(context, setting),
         },
     )
-
-
-def _setting(context: Context) -> Setting:
-    behaviour = context.behaviour
-    found = load_directions(context.file("directions.safetensors"))
-    directions: dict[Kind, Direction] = {k: found[f"{k}_write"] for k in KINDS if f"{k}_write" in found}
-    decliners = {kind: behaviour.decliners(kind, "test") for kind in KINDS}
-    absent: dict[Kind, str] = {}
-    for kind in KINDS:
-        n = len(decliners[kind])
-        if n < MIN_BASELINE:
-            name = OWN[kind].replace("_", " ")
-            absent[kind] = f"{name} is absent: {n} baseline occurrences among test prompts, {MIN_BASELINE} are needed"
-        elif kind not in directions:
-            absent[kind] = f"no {kind} write direction could be fitted"
-    return Setting(directions, decliners, absent)
 
 
 def _unsound(setting: Setting) -> list[Kind]:
@@ -89,21 +81,24 @@ def _unsound(setting: Setting) -> list[Kind]:
     return [kind for kind, d in setting.directions.items() if not d.provenance.get("meets_selection_rules", False)]
 
 
-def _actions(context: Context, setting: Setting) -> dict[str, np.ndarray]:
-    """Generate for every test prompt under every intervention; arrays over the whole corpus, None elsewhere."""
+def _outcomes(context: Context, setting: Setting) -> Outcomes:
+    """Generate for every test prompt under every intervention."""
     test = np.flatnonzero(context.corpus.within("test"))
-    interventions: dict[str, list[Edit]] = {}
+    variant = context.config.dissociate.variant
+    edits: dict[str, list[Edit]] = {}
     for kind, direction in setting.directions.items():
-        interventions[f"ablate_{kind}"] = [ablation(direction)]
-        interventions[f"add_{kind}"] = [addition(direction)]
-        interventions[f"ablate_random_{kind}"] = [ablation(_random_like(context, kind, direction.locus))]
-    actions = {"none": context.behaviour.actions}
-    with context.reporter.task("interventions on test prompts", len(test) * len(interventions)) as advance:
-        for name, edits in interventions.items():
-            said = context.speaker.complete(test.tolist(), edits=edits, advance=advance)
+        edits[f"ablate_{kind}"] = ablation(direction, variant)
+        edits[f"add_{kind}"] = addition(direction, variant)
+        edits[f"ablate_random_{kind}"] = ablation(_random_like(context, kind, direction.locus))
+    actions, right = {"none": context.behaviour.actions}, {"none": context.behaviour.correct}
+    with context.reporter.task("interventions on test prompts", len(test) * len(edits)) as advance:
+        for name, placed in edits.items():
+            said = context.speaker.complete(test.tolist(), edits=placed, advance=advance)
             actions[name] = np.full(len(context.corpus), None, dtype=object)
+            right[name] = np.zeros(len(context.corpus), dtype=bool)
             actions[name][test] = [completion.action for completion in said]
-    return actions
+            right[name][test] = [is_right(c, context.prompts[row]) for c, row in zip(said, test, strict=True)]
+    return Outcomes({"none": []} | edits, actions, right)
 
 
 def _random_like(context: Context, kind: Kind, locus: Locus) -> Direction:
@@ -124,7 +119,34 @@ def _stopped(actions: np.ndarray, rows: np.ndarray) -> np.ndarray:
     return np.array([actions[row] in OPENED for row in rows], dtype=bool)
 
 
-def _matrix(context: Context, setting: Setting, actions: dict[str, np.ndarray]) -> dict[str, Any]:
+# -- the onset score and its null --------------------------------------------------------------------------------------
+
+
+def _onset_effects(context: Context, setting: Setting) -> OnsetEffects | None:
+    if not setting.directions or not setting.testable:
+        return None
+    rng, most = np.random.default_rng([context.config.seed, 4]), context.config.dissociate.n_onset
+    tested = {b: np.sort(rng.permutation(rows)[:most]) for b, rows in setting.testable.items()}
+    return OnsetEffects(context.model, context.rendered, tested, context_onsets(context))
+
+
+def _null(context: Context, setting: Setting, onset: OnsetEffects | None) -> Null | None:
+    """Draw the null where there is a verdict that needs it."""
+    if setting.absent or onset is None:
+        return None
+
+    def stopped(behaviour: Kind, direction: Direction) -> float:
+        edits = ablation(direction, context.config.dissociate.variant)
+        did = context.speaker.actions(onset.rows[behaviour].tolist(), edits=edits)
+        return float(np.mean([action in OPENED for action in did]))
+
+    return permuted_null(context, setting.directions, onset, context_onsets(context), stopped)
+
+
+# -- records -----------------------------------------------------------------------------------------------------------
+
+
+def _matrix(context: Context, actions: Mapping[str, np.ndarray]) -> dict[str, Any]:
     """Rows are interventions; columns the shares of each behaviour on test prompts, with intervals and n."""
     corpus, behaviour = context.corpus, context.behaviour
     test = corpus.within("test")
@@ -148,92 +170,19 @@ def _share(did: np.ndarray, rows: np.ndarray, counted: tuple[str, ...], groups: 
     return _record(grouped_rate(hit, groups[judged]), len(judged))
 
 
-# -- the null ------------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Null:
-    """Onset effects of the fitted directions, and of directions fitted on permuted labels."""
-
-    observed: dict[tuple[Kind, Kind], float]
-    drawn: dict[tuple[Kind, Kind], np.ndarray]
-    generated: dict[tuple[Kind, Kind], list[float]]
-
-    def p_value(self, kind: Kind, behaviour: Kind) -> float:
-        """Return (1 + #{null >= observed}) / (1 + n), one-sided."""
-        drawn = self.drawn[kind, behaviour]
-        return float((1 + (drawn >= self.observed[kind, behaviour]).sum()) / (1 + len(drawn)))
-
-    @property
-    def record(self) -> dict[str, Any]:
-        return {
-            f"{k}_on_{b}": {
-                "onset_effect": effect,
-                "null_95th_percentile": float(np.quantile(self.drawn[k, b], 0.95)),
-                "p": self.p_value(k, b),
-                "n": len(self.drawn[k, b]),
-                "stopped_by_generation": self.generated[k, b],
-            }
-            for (k, b), effect in self.observed.items()
-        }
-
-
-def _p_value(null: Null | None, kind: Kind, behaviour: Kind) -> float | None:
-    return None if null is None else null.p_value(kind, behaviour)
-
-
-def _null(context: Context, setting: Setting) -> Null:
-    """Fit directions on permuted behaviour labels, choose their locus by the same rule, and measure the same effect.
-
-    The effect is the mean fall of a decliner's onset log-odds of its own way of declining. Choosing for the null
-    takes the least bypass over the same candidates without the side-effect limits, which can only make it stronger.
-    """
-    config, rng = context.config.dissociate, np.random.default_rng([context.config.seed, 4])
-    onsets = context_onsets(context)
-    tested = {b: np.sort(rng.permutation(rows)[: config.n_onset]) for b, rows in setting.decliners.items()}
-    scorers = {b: OnsetScorer(context.model, [context.rendered[i] for i in rows], onsets) for b, rows in tested.items()}
-    base = {b: scorer.log_odds()[ACTION_OF[b]].mean() for b, scorer in scorers.items()}
-
-    def effects(direction: Direction) -> dict[Kind, float]:
-        edit = ablation(direction)
-        return {b: float(base[b] - s.log_odds([edit])[ACTION_OF[b]].mean()) for b, s in scorers.items()}
-
-    observed = {(k, b): e for k, d in setting.directions.items() for b, e in effects(d).items()}
-    drawn: dict[tuple[Kind, Kind], list[float]] = {key: [] for key in observed}
-    generated: dict[tuple[Kind, Kind], list[float]] = {key: [] for key in observed}
-    total = config.n_null_onset * len(setting.directions)
-    with context.reporter.task("permuted-label null", total) as advance:
-        for kind in setting.directions:
-            pick = _Picker(context, kind, onsets, rng)
-            for i in range(config.n_null_onset):
-                direction = pick.draw()
-                for b, effect in effects(direction).items():
-                    drawn[kind, b].append(effect)
-                    if i < config.n_null_generation:
-                        did = context.speaker.actions(tested[b].tolist(), edits=[ablation(direction)])
-                        generated[kind, b].append(float(np.mean([a in OPENED for a in did])))
-                advance(1)
-    return Null(observed, {key: np.array(values) for key, values in drawn.items()}, generated)
-
-
-class _Picker:
-    """Draws null directions of one kind: permuted labels, then the locus of least bypass."""
-
-    N_SELECTION = 8  # validation decliners a null direction's locus is chosen on
-
-    def __init__(self, context: Context, kind: Kind, onsets: Onsets, rng: np.random.Generator) -> None:
-        samples = write_samples(context.behaviour, kind)
-        if samples is None:
-            raise ValueError(f"no {kind} write direction, so no null of it")
-        rows = rng.permutation(context.behaviour.decliners(kind, "validation"))[: self.N_SELECTION]
-        self._onset, self._rng = ACTION_OF[kind], rng
-        self._fitter = write_fitter(context, kind, samples)
-        self._scorer = OnsetScorer(context.model, [context.rendered[i] for i in rows], onsets)
-
-    def draw(self) -> Direction:
-        fitted = self._fitter.fit(permuted(self._fitter.samples, self._rng))
-        bypass = self._scorer.log_odds_each([[ablation(direction)] for direction in fitted])[self._onset].mean(axis=1)
-        return fitted[int(np.where(np.isnan(bypass), np.inf, bypass).argmin())]
+def _additions(context: Context, setting: Setting, outcomes: Outcomes) -> dict[str, Any] | None:
+    """Say, of answered benign prompts, which way of declining adding each direction induces, and which one more."""
+    if len(setting.directions) < len(KINDS):
+        return None
+    rows, alpha = context.behaviour.answered_benign("test"), context.config.dissociate.alpha
+    n = effective_groups(context.corpus.groups[rows])
+    record = {}
+    for own, other in (KINDS, KINDS[::-1]):
+        mine, others = (outcomes.actions[f"add_{kind}"][rows] == ACTION_OF[own] for kind in (own, other))
+        record[f"own_minus_other_{ACTION_OF[own]}"] = _record(
+            paired_difference(mine, others, n, alpha / len(KINDS)), len(rows)
+        )
+    return record
 
 
 def _record(interval: Interval, n: int | None = None) -> dict[str, Any]:

@@ -1,9 +1,9 @@
 """Representational independence of two directions under ablation (Wollschläger et al., arXiv 2502.17420).
 
 Directions λ and μ are representationally independent if ablating μ leaves cos(x_l, λ) as it was at every layer l, and
-the reverse. Orthogonal directions need not be: later layers may compute the one from the other. Ablation is the one of
-`writing` (affine, at one layer, from the last prompt token on), so layers before it cannot change and are left out; x_l
-is the stream of the last prompt token.
+the reverse. Orthogonal directions need not be: later layers may compute the one from the other. Ablation is the
+default of `variant` (affine, at one layer, from the last prompt token on), so layers before it cannot change and are
+left out; x_l is the stream of the last prompt token.
 
 No change is exactly zero in a real model, and a cosine changes with the stream's norm even where the coordinate itself
 stays. So the change of the projection λ·x_l stands beside that of the cosine, and each beside two others: what the same
@@ -24,8 +24,8 @@ from jaxtyping import Float
 from scipy.stats import t as student
 from torch import Tensor
 
+from experiments.ablation import ablation, write_site
 from experiments.blocks import Repeated, Trial
-from experiments.writing import ablation, write_site
 from extract.continuation import last_streams
 from extract.model import ChatModel
 from probes.direction import Direction
@@ -55,7 +55,7 @@ def independence(
         `change` with its interval, averaged over the layers from the ablated one on; its `share` of the change along
         the ablated direction itself; the 95th percentile and p of the null; and all but the share by layer.
     """
-    trials = [[ablation(direction)] for direction in (ablated, *null)]
+    trials = [ablation(direction) for direction in (ablated, *null)]
     layers = range(ablated.locus.layer, model.n_layers)
     changes = watch(model, prompts, trials, (watched, ablated), layers)
     return {

@@ -114,7 +114,7 @@ def _write(context: Context, kind: Kind, onsets: Onsets) -> Written:
     benign = _some(rng, behaviour.answered_benign("validation"), config.n_selection)
     if len(decliners) < 4 or len(benign) < 4 or not onsets.prefixes[ACTION_OF[kind]]:
         return _unavailable("too few validation prompts are declined or answered")
-    fitted = write_fitter(context, kind, samples).fit()
+    fitted = write_fitter(context, kind, samples, later=True).fit()
     if not fitted:
         return _unavailable("at every layer and position its two classes have the same mean")
     spoken = read_completions(context.file("completions.jsonl"))
@@ -124,7 +124,7 @@ def _write(context: Context, kind: Kind, onsets: Onsets) -> Written:
         [spoken[i].token_ids for i in benign],
     )
     with context.reporter.task(f"choosing the write locus ({kind})", len(fitted) * validation.steps) as advance:
-        found = candidates(context.model, onsets, fitted, kind, validation, config.kl_tokens, advance)
+        found = candidates(context.model, onsets, fitted, kind, validation, config.kl_tokens, advance, config.variant)
     best, usable = select(found, config.max_kl)
     provenance = {**best.direction.provenance, "meets_selection_rules": usable}
     chosen = replace(best.direction, provenance=provenance)
@@ -135,8 +135,10 @@ def _unavailable(reason: str) -> Written:
     return Written(None, (), {"available": False, "reason": reason})
 
 
-def write_fitter(context: Context, kind: Kind, samples: WriteSamples) -> WriteFitter:
+def write_fitter(context: Context, kind: Kind, samples: WriteSamples, *, later: bool = False) -> WriteFitter:
     """Return what fits write directions at every candidate locus: layers shallow enough x prompt positions.
+
+    With `later`, directions come with their class means at later layers.
 
     Raises:
         UserError: the store holds no such layer, or not the positions asked for.
@@ -147,6 +149,9 @@ def write_fitter(context: Context, kind: Kind, samples: WriteSamples) -> WriteFi
         held = ", ".join(map(str, store.layers))
         raise UserError(f"dissociate.deepest: write directions lie below {config.deepest:g} of "
                         f"{context.model.n_layers} layers, and of those extracted ({held}) none does")  # fmt: skip
+    if config.layers == "later" and (absent := sorted(set(range(context.model.n_layers)) - set(store.layers))):
+        raise UserError(f"dissociate.layers is 'later', but activations of layer {absent[0]} are not extracted; "
+                        "leave extract.layers out, so that all are")  # fmt: skip
     possible = write_positions(store, samples.rows)
     if POSITION not in possible:
         raise UserError(f"{store.path}: write directions are written from {POSITION} on, which not every prompt has; "
@@ -156,7 +161,7 @@ def write_fitter(context: Context, kind: Kind, samples: WriteSamples) -> WriteFi
         raise UserError(f"dissociate.positions: {strange[0]!r} is no position that write directions can be fitted at; "
                         f"every prompt has {', '.join(possible)}")  # fmt: skip
     loci = [(layer, position) for layer in layers for position in wanted]
-    return WriteFitter(store.read, store.site, loci, kind, samples)
+    return WriteFitter(store.read, store.site, loci, kind, samples, store.layers if later else ())
 
 
 def _some(rng: np.random.Generator, rows: np.ndarray, most: int) -> np.ndarray:

@@ -1,6 +1,6 @@
 """Which write direction is the causal one: bypass, induce and KL of every candidate (Arditi et al., arXiv 2406.11717).
 
-Candidates are the write directions fitted at each layer and prompt position, tried by the edits of `writing` on
+Candidates are the write directions fitted at each layer and prompt position, tried by the edits of `ablation` on
 validation prompts. A refusal's score is the log-odds of the onset prefixes learned from the model's own completions.
 """
 
@@ -12,10 +12,11 @@ from typing import Any, Literal
 
 import numpy as np
 
+from experiments.ablation import ablation, addition
 from experiments.behaviour import ACTION_OF, Kind
 from experiments.divergence import Divergence, Tokens, divergences
 from experiments.onset import Onsets, OnsetScorer
-from experiments.writing import ablation, addition
+from experiments.variant import DEFAULT, Variant
 from extract.chat import Rendered
 from extract.model import ChatModel
 from probes.direction import Direction
@@ -69,9 +70,10 @@ def candidates(
     validation: Validation,
     kl_tokens: int,
     advance: Callable[[int], None] = lambda steps: None,
+    variant: Variant = DEFAULT,
 ) -> list[Candidate]:
-    """Try each direction."""
-    ablations, additions = ([[edit(d)] for d in directions] for edit in (ablation, addition))
+    """Try each direction, in the way the run intervenes."""
+    ablations, additions = ([edit(d, variant) for d in directions] for edit in (ablation, addition))
     onset = ACTION_OF[kind]
     bypass = OnsetScorer(model, validation.decliners, onsets).log_odds_each(ablations, advance)[onset].mean(axis=1)
     induce = OnsetScorer(model, validation.benign, onsets).log_odds_each(additions, advance)[onset].mean(axis=1)

@@ -1,4 +1,4 @@
-"""Write directions: fitted on behaviour at a layer and position, and the edits that try and use them.
+"""Write directions: fitted on behaviour at a layer and position. The edits made with them are in `ablation`.
 
 Where a direction is fitted and where it is written are two things. Its locus says where it was fitted: activations of
 training prompts at one layer and one prompt position from the end of the instruction on. It is always *written* at that
@@ -11,9 +11,7 @@ likewise add and ablate it at places other than the one it was fitted at. The re
 - Affine targets are class means. Those of the earlier position would push the last token off its distribution there.
 - Keys and values of all tokens before the last are computed once and shared by every candidate and every null draw.
 
-Ablation and addition stay at one layer (Arditi et al. ablate at every layer and position, add at every position): a
-verdict on two mechanisms needs to know which layer carries what, and where a decision is written again by later layers,
-a one-layer bypass shows it. What lies at an earlier token and is read from there by attention is not reached.
+What lies at an earlier token and is read from there by attention is not reached.
 """
 
 from __future__ import annotations
@@ -21,14 +19,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 import numpy as np
-import torch
 
 from experiments.behaviour import Kind, WriteSamples
-from extract.edit import Edit, Site
 from extract.store import ActivationStore
 from probes.direction import Direction, Locus
 from probes.means import ALIKE, difference_in_means, unit
-from steering.interventions import add, affine, place
 
 Read = Callable[[int, str], np.ndarray]  # layer, position -> (n_prompts, d_model)
 POSITION = "post_last"  # the last prompt token: where every direction is written
@@ -37,10 +32,23 @@ POSITION = "post_last"  # the last prompt token: where every direction is writte
 class WriteFitter:
     """Fits one kind's write directions at every candidate locus; the training prompts' streams are read once."""
 
-    def __init__(self, read: Read, site: str, loci: Sequence[tuple[int, str]], kind: Kind, samples: WriteSamples):
-        self.kind, self.samples = kind, samples
+    def __init__(
+        self,
+        read: Read,
+        site: str,
+        loci: Sequence[tuple[int, str]],
+        kind: Kind,
+        samples: WriteSamples,
+        later: Sequence[int] = (),
+    ):
+        """Read the streams.
+
+        Args:
+            later: layers at which class means are wanted too, of directions fitted before them.
+        """
+        self.kind, self.samples, self._later = kind, samples, tuple(later)
         self._loci = [Locus(site, layer, position) for layer, position in loci]
-        wanted = {*loci, *((layer, POSITION) for layer, _ in loci)}
+        wanted = {*loci, *((layer, POSITION) for layer in [*(layer for layer, _ in loci), *later])}
         self._streams = {locus: read(*locus)[samples.rows] for locus in sorted(wanted)}
 
     def fit(self, declined: np.ndarray | None = None) -> list[Direction]:
@@ -61,13 +69,14 @@ class WriteFitter:
         if not np.isfinite(vector).all() or np.linalg.norm(vector) <= ALIKE * np.abs(X).max():
             return None
         vector = unit(vector)
-        along = self._streams[locus.layer, POSITION].astype(np.float64) @ vector
+        positive, negative = self._means(locus.layer, vector, declined)
         return Direction(
             name=f"{self.kind}_write",
             vector=vector,
             locus=locus,
-            mean_positive=float(along[declined].mean()),
-            mean_negative=float(along[~declined].mean()),
+            mean_positive=positive,
+            mean_negative=negative,
+            later_means={layer: self._means(layer, vector, declined) for layer in self._later if layer > locus.layer},
             provenance={
                 "fitted_on": "behaviour",
                 "estimator": "difference in means",
@@ -79,31 +88,16 @@ class WriteFitter:
             },
         )
 
+    def _means(self, layer: int, vector: np.ndarray, declined: np.ndarray) -> tuple[float, float]:
+        """Return the mean projections of declined and of answered samples where directions are written."""
+        along = self._streams[layer, POSITION].astype(np.float64) @ vector
+        return float(along[declined].mean()), float(along[~declined].mean())
+
 
 def fit_write(read: Read, locus: Locus, kind: Kind, samples: WriteSamples) -> Direction | None:
     """Fit one write direction, or None where the classes have the same mean."""
     fitted = WriteFitter(read, locus.site, [(locus.layer, locus.position)], kind, samples).fit()
     return fitted[0] if fitted else None
-
-
-def write_site(direction: Direction) -> Site:
-    """Return where a direction is written: after its block unless it was fitted before one."""
-    return "resid_pre" if direction.locus.site == "resid_pre" else "resid_post"
-
-
-def ablation(direction: Direction) -> Edit:
-    """Set the projection to the answering class mean from the last prompt token on (affine, arXiv 2411.09003)."""
-    r = torch.tensor(direction.vector)
-    return place(
-        write_site(direction), direction.locus.layer, "last_on", lambda x: affine(x, r, direction.mean_negative)
-    )
-
-
-def addition(direction: Direction) -> Edit:
-    """Add the difference between the class means along the direction, from the last prompt token on."""
-    r = torch.tensor(direction.vector)
-    amount = direction.mean_positive - direction.mean_negative
-    return place(write_site(direction), direction.locus.layer, "last_on", lambda x: add(x, r, amount))
 
 
 def write_layers(n_layers: int, deepest: float) -> list[int]:

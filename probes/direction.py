@@ -26,7 +26,8 @@ class Locus:
 class Direction:
     """A unit vector whose positive end is the declining class.
 
-    `mean_positive` and `mean_negative` are the classes' mean projections onto it, in residual-stream units.
+    `mean_positive` and `mean_negative` are the classes' mean projections onto it, in residual-stream units;
+    `later_means` are the same, (positive, negative), at later layers, where they were asked for.
     """
 
     name: str
@@ -35,6 +36,7 @@ class Direction:
     mean_positive: float
     mean_negative: float
     provenance: Mapping[str, Any] = field(default_factory=dict)
+    later_means: Mapping[int, tuple[float, float]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         norm = float(np.linalg.norm(self.vector))
@@ -88,4 +90,5 @@ def load_directions(path: str | Path) -> dict[str, Direction]:
 
 
 def _direction(name: str, vector: np.ndarray, record: dict[str, Any]) -> Direction:
-    return Direction(name=name, vector=vector, locus=Locus(**record.pop("locus")), **record)
+    later = {int(layer): (float(on), float(off)) for layer, (on, off) in record.pop("later_means", {}).items()}
+    return Direction(name=name, vector=vector, locus=Locus(**record.pop("locus")), later_means=later, **record)

@@ -8,10 +8,10 @@ import pytest
 import torch
 from torch import Tensor
 
+from experiments.ablation import ablation
 from experiments.blocks import Repeated
 from experiments.config import ROOT
 from experiments.independence import independence, mean_over_groups, watch
-from experiments.writing import ablation
 from extract.chat import Rendered, render
 from extract.edit import Edit
 from extract.loading import load_model
@@ -37,12 +37,12 @@ def basis(i: int) -> np.ndarray:
 
 def test_changes_are_what_plain_passes_give(tiny: ChatModel, tiny_rows: list[Rendered]) -> None:
     ablated, watched = direction(np.arange(32) - 9.0, 1), direction(np.arange(32) ** 0.5, 2, (3.0, 1.0))
-    found = watch(tiny, Repeated(tiny, tiny_rows), [[], [ablation(ablated)]], [ablated, watched], [1, 2, 3])
+    found = watch(tiny, Repeated(tiny, tiny_rows), [[], ablation(ablated)], [ablated, watched], [1, 2, 3])
     assert found["cosine"].shape == found["projection"].shape == (2, 2, 3, len(tiny_rows))
     changes = {measure: change[1] for measure, change in found.items()}
     assert (changes["cosine"][0] == 0).all()  # nothing was edited, so nothing changed: exactly
     for i, row in enumerate(tiny_rows):
-        before, after = (_streams(tiny, row, edits) for edits in ([], [ablation(ablated)]))
+        before, after = (_streams(tiny, row, edits) for edits in ([], ablation(ablated)))
         for layer in (1, 2, 3):
             moved = (after[layer] - before[layer]) @ watched.vector / 2
             assert changes["projection"][1, layer - 1, i] == pytest.approx(abs(moved), abs=1e-5)
@@ -100,7 +100,7 @@ def test_layers_before_the_ablated_one_are_left_out(tiny: ChatModel, tiny_rows: 
 def test_adding_nothing_changes_nothing_in_whatever_block(tiny: ChatModel, tiny_rows: list[Rendered]) -> None:
     r = torch.tensor(basis(3), dtype=torch.float32)
     nothing = [place("resid_post", 0, "last_on", lambda x: add(x, r, 0.0))]
-    something = [ablation(direction(basis(3), 0))]
+    something = ablation(direction(basis(3), 0))
     changes = watch(tiny, Repeated(tiny, tiny_rows), [something, nothing, something], [direction(basis(3), 0)], [0])
     assert (changes["cosine"][0, 1] == 0).all()
     assert (changes["cosine"][0, [0, 2]] > 0).all()

@@ -9,13 +9,14 @@ import pytest
 import torch
 
 from experiments import blocks
+from experiments.ablation import ablation, addition
 from experiments.behaviour import ACTION_OF, WriteSamples
 from experiments.config import ROOT, RunConfig
 from experiments.divergence import Divergence
 from experiments.onset import Onsets, OnsetScorer, learn_onsets
 from experiments.probing import write_fitter
 from experiments.selection import Candidate, Validation, candidates, select
-from experiments.writing import POSITION, WriteFitter, ablation, addition, permuted, write_layers, write_positions
+from experiments.writing import POSITION, WriteFitter, permuted, write_layers, write_positions
 from extract.batch import Batch
 from extract.chat import Rendered, render
 from extract.errors import UserError
@@ -180,7 +181,7 @@ def test_it_is_written_from_the_last_prompt_token_on_whatever_its_position(
     row = tiny_rows[2]
     tokens = torch.tensor([[*row.token_ids, 7, 8]])
     batch, streams = Batch(tokens, torch.ones_like(tokens), len(row.token_ids)), []
-    for edits in ([], [ablation(direction)], [addition(direction)]):
+    for edits in ([], ablation(direction), addition(direction)):
         with tiny.editing(edits):
             tiny.capture(batch, "resid_post", [2], lambda _, stream: streams.append(stream[0].numpy()))
     plain, ablated, added = streams
@@ -199,7 +200,7 @@ def test_many_interventions_in_one_pass_score_as_one_by_one(
     for layer in (0, 1, 3, 3, 2):
         vector = rng.standard_normal(32).astype(np.float32)
         vector /= np.linalg.norm(vector)
-        trials.append([ablation(Direction("d", vector, Locus("resid_post", layer, "post_last"), 9.0, -9.0))])
+        trials.append(ablation(Direction("d", vector, Locus("resid_post", layer, "post_last"), 9.0, -9.0)))
     scorer = OnsetScorer(tiny, tiny_rows, onsets)
     together = scorer.log_odds_each(trials)
     monkeypatch.setattr(blocks, "MOST_ROWS", 2 * len(tiny_rows))  # three passes, the last with one block unedited

@@ -1,0 +1,139 @@
+"""Onset effects, and their null: directions fitted on permuted labels and passed through the same selection.
+
+An isotropic random vector is no null: it misses the top principal components, so that any fitted direction would look
+special beside it (METHODS).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from experiments.ablation import ablation
+from experiments.behaviour import ACTION_OF, KINDS, Kind, write_samples
+from experiments.blocks import Trial
+from experiments.context import Context
+from experiments.onset import Onsets, OnsetScorer
+from experiments.probing import write_fitter
+from experiments.writing import permuted
+from extract.chat import Rendered
+from extract.model import ChatModel
+from probes.direction import Direction
+
+Cell = tuple[Kind, Kind]  # the direction ablated, the behaviour of the decliners
+
+
+class OnsetEffects:
+    """What edits do to a fixed set of decliners' onset log-odds of their own way of declining."""
+
+    def __init__(
+        self, model: ChatModel, rendered: Sequence[Rendered], decliners: Mapping[Kind, np.ndarray], onsets: Onsets
+    ) -> None:
+        self.rows = dict(decliners)
+        self._scorers = {b: OnsetScorer(model, [rendered[i] for i in rows], onsets) for b, rows in decliners.items()}
+        self.before = {b: scorer.log_odds()[ACTION_OF[b]] for b, scorer in self._scorers.items()}
+
+    def after(self, trials: Sequence[Trial]) -> dict[Kind, np.ndarray]:
+        """Return each behaviour's log-odds under each trial's edits, (n_trials, n_decliners)."""
+        return {b: scorer.log_odds_each(trials)[ACTION_OF[b]] for b, scorer in self._scorers.items()}
+
+    def falls(self, trials: Sequence[Trial]) -> dict[Kind, np.ndarray]:
+        """Return each behaviour's mean fall of the log-odds under each trial's edits, (n_trials,)."""
+        return {b: self.before[b].mean() - after.mean(axis=1) for b, after in self.after(trials).items()}
+
+
+@dataclass(frozen=True)
+class Null:
+    """Onset effects of the directions, and of those fitted on permuted labels."""
+
+    observed: Mapping[Cell, float]
+    drawn: Mapping[Cell, np.ndarray]
+    generated: Mapping[Cell, list[float]]  # shares of decliners that a drawn direction's ablation stopped
+
+    def p_value(self, kind: Kind, behaviour: Kind) -> float:
+        """Return (1 + #{null >= observed}) / (1 + n), one-sided."""
+        drawn = self.drawn[kind, behaviour]
+        return float((1 + (drawn >= self.observed[kind, behaviour]).sum()) / (1 + len(drawn)))
+
+    @property
+    def record(self) -> dict[str, Any]:
+        return {
+            f"{k}_on_{b}": {
+                "onset_effect": effect,
+                "null_95th_percentile": float(np.quantile(self.drawn[k, b], 0.95)),
+                "p": self.p_value(k, b),
+                "n": len(self.drawn[k, b]),
+                "stopped_by_generation": self.generated[k, b],
+            }
+            for (k, b), effect in self.observed.items()
+        }
+
+
+def permuted_null(
+    context: Context,
+    directions: Mapping[Kind, Direction],
+    effects: OnsetEffects,
+    onsets: Onsets,
+    stopped: Callable[[Kind, Direction], float],
+) -> Null:
+    """Fit directions on permuted behaviour labels, choose their locus by the same rule, and measure the same effect.
+
+    Choosing for the null takes the least bypass over the same candidates without the side-effect limits, which can only
+    make it stronger.
+
+    Args:
+        stopped: the share of a behaviour's decliners that ablating a direction stops, by generation.
+    """
+    config, rng = context.config.dissociate, np.random.default_rng([context.config.seed, 4])
+    behaviours = tuple(effects.rows)
+    found = effects.falls([ablation(direction, config.variant) for direction in directions.values()])
+    observed = {(k, b): float(found[b][i]) for i, k in enumerate(directions) for b in behaviours}
+    drawn: dict[Cell, list[float]] = {cell: [] for cell in observed}
+    generated: dict[Cell, list[float]] = {cell: [] for cell in observed}
+    with context.reporter.task("permuted-label null", config.n_null_onset * len(directions)) as advance:
+        for kind in directions:
+            pick = Picker(context, kind, onsets, rng)
+            for i in range(config.n_null_onset):
+                direction = pick.draw()
+                for b, fall in effects.falls([ablation(direction, config.variant)]).items():
+                    drawn[kind, b].append(float(fall[0]))
+                    if i < config.n_null_generation:
+                        generated[kind, b].append(stopped(b, direction))
+                advance(1)
+    return Null(observed, {cell: np.array(values) for cell, values in drawn.items()}, generated)
+
+
+class Picker:
+    """Draws null directions of one kind: permuted labels, then the locus of least bypass."""
+
+    N_SELECTION = 8  # validation decliners a null direction's locus is chosen on
+
+    def __init__(self, context: Context, kind: Kind, onsets: Onsets, rng: np.random.Generator) -> None:
+        samples = write_samples(context.behaviour, kind)
+        if samples is None:
+            raise ValueError(f"no {kind} write direction, so no null of it")
+        rows = rng.permutation(context.behaviour.decliners(kind, "validation"))[: self.N_SELECTION]
+        self._variant = context.config.dissociate.variant
+        self._onset, self._rng = ACTION_OF[kind], rng
+        self._fitter = write_fitter(context, kind, samples, later=self._variant.layers == "later")
+        self._scorer = OnsetScorer(context.model, [context.rendered[i] for i in rows], onsets)
+
+    def draw(self) -> Direction:
+        fitted = self._fitter.fit(permuted(self._fitter.samples, self._rng))
+        trials = [ablation(direction, self._variant) for direction in fitted]
+        bypass = self._scorer.log_odds_each(trials)[self._onset].mean(axis=1)
+        return fitted[int(np.where(np.isnan(bypass), np.inf, bypass).argmin())]
+
+
+def onsets_missing(onsets: Onsets, least: float = 0.5) -> dict[Kind, str]:
+    """Say of which way of declining no onset prefixes could be learned that open most of it."""
+    said = {}
+    for kind in KINDS:
+        covered = onsets.coverage.get(ACTION_OF[kind], 0.0)
+        if not onsets.prefixes.get(ACTION_OF[kind]) or covered < least:
+            said[kind] = (f"onset prefixes cannot be learned for {ACTION_OF[kind]}: openings that are its own cover "
+                          f"{covered:.0%} of such completions, {least:.0%} are needed")  # fmt: skip
+    return said
