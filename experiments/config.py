@@ -96,6 +96,9 @@ class DissociateConfig(_Strict):
     kl_tokens: int = Field(8, ge=1)  # of the model's own answers to benign prompts, over which KL is measured
     positions: tuple[WritePosition, ...] | None = Field(None, min_length=1)  # where write directions are fitted: all
     deepest: float = Field(0.8, gt=0, le=1)  # write layers lie below this fraction of the depth (Arditi et al.)
+    n_side_effects: int = Field(48, ge=2)  # most prompts (or passages) of each kind that side effects are measured on
+    plain_text: Path | None = None  # harmless prose, a passage a paragraph; the shipped configs/plain_text.txt
+    wraps: Path | None = None  # role-plays and euphemisms for harmful prompts; the shipped configs/wraps.yaml
 
     @model_validator(mode="after")
     def _null_can_be_beaten(self) -> DissociateConfig:
