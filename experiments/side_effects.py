@@ -12,12 +12,14 @@ from typing import Any
 
 import numpy as np
 
+from experiments import plain_text, wraps
 from experiments.actions import ANSWERED
 from experiments.completions import read_completions
-from experiments.config import DissociateConfig, RunConfig
+from experiments.config import DissociateConfig, RunConfig, beside_packages
 from experiments.context import Context
 from experiments.divergence import summary, token_divergences
 from experiments.estimates import Outcome, mean, outcome, rate
+from experiments.manifest import file_hash
 from experiments.plain_text import cross_entropies, encode, load_passages
 from experiments.robustness import robustness
 from experiments.wraps import load_wraps
@@ -50,14 +52,16 @@ def side_effects(
     return {name: {what: each[name] for what, each in told.items()} for name in interventions}
 
 
-def check_texts(config: DissociateConfig) -> None:
-    """Read the files that side effects need, before a long run does.
+def texts(config: DissociateConfig) -> dict[str, str | None]:
+    """Read the files that side effects need, before a long run does, and return the SHA-256 of what they say.
 
     Raises:
         UserError: one of them is missing or malformed.
     """
     load_wraps(config.wraps)
     load_passages(config.plain_text)
+    given = {"wraps": config.wraps or wraps.SHIPPED, "plain_text": config.plain_text or plain_text.SHIPPED}
+    return {name: file_hash(beside_packages(path)) for name, path in given.items()}
 
 
 @dataclass(frozen=True)
@@ -129,12 +133,17 @@ def _told(nats: np.ndarray, there: np.ndarray, groups: np.ndarray) -> dict[str, 
 
 
 def _plain_text(context: Context, interventions: Interventions) -> dict[str, Any]:
-    """Measure cross-entropy; every passage is a group of its own."""
+    """Measure cross-entropy; every passage is a group of its own.
+
+    Beside it `uniform`, the nats of knowing nothing: a model whose own are near or above cannot read such text at all
+    (an organism cannot, of English), and what changes there says nothing.
+    """
     passages = load_passages(context.config.dissociate.plain_text)
     rows = _drawn(context, np.arange(len(passages)))
     tokens = encode(context.model, [passages[row] for row in rows])
     nats = {name: cross_entropies(context.model, tokens, edits) for name, edits in interventions.items()}
-    return {name: mean(now, rows, None if name == "none" else nats["none"]) for name, now in nats.items()}
+    uniform = {"uniform": float(np.log(context.model.model.config.get_text_config().vocab_size))}
+    return {name: mean(now, rows, None if name == "none" else nats["none"]) | uniform for name, now in nats.items()}
 
 
 def _drawn(context: Context, rows: np.ndarray) -> np.ndarray:
