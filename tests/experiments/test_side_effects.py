@@ -9,9 +9,10 @@ import pytest
 import torch
 from torch import Tensor
 
+from experiments import pipeline
 from experiments.actions import ANSWERED
 from experiments.completions import write_completions
-from experiments.config import ROOT, DissociateConfig, RunConfig
+from experiments.config import ROOT, DissociateConfig, PromptsConfig, RunConfig
 from experiments.context import Context, is_right
 from experiments.manifest import write_json
 from experiments.progress import Reporter
@@ -24,6 +25,7 @@ from probes.intervals import effective_groups, paired_difference
 from steering.interventions import add, affine, place
 
 ORGANISM = ROOT / "organisms" / "zoo" / "two-knobs"
+PROMPTS = ORGANISM / "prompts.jsonl"
 N = 16
 WRAPS = "asked: 'please: {request}'\nmild: {strike: tap, shoot: tap}\nelsewhere: {zebra: horse}\n"
 Given = tuple[dict[str, np.ndarray], dict[str, np.ndarray]]  # actions and right answers by intervention
@@ -49,7 +51,7 @@ def edits() -> dict[str, list[Edit]]:
 def context(tmp_path_factory: pytest.TempPathFactory) -> Context:
     """A run of 200 of the organism's prompts, up to the plain completions; wraps of its own."""
     directory = tmp_path_factory.mktemp("side")
-    lines = (ORGANISM / "prompts.jsonl").read_text().splitlines()
+    lines = PROMPTS.read_text().splitlines()
     (directory / "prompts.jsonl").write_text("\n".join(lines[:100] + lines[1106:1206]) + "\n")
     (directory / "wraps.yaml").write_text(WRAPS)
     answers = [json.loads(line).get("answer") for line in lines]  # the only prose that an organism can read
@@ -227,3 +229,14 @@ def test_the_texts_are_read_before_a_run_and_count_by_what_they_say(tmp_path: Pa
     assert other["plain_text"] == shipped["plain_text"]
     with pytest.raises(UserError, match=r"cannot read the plain text .*nowhere.txt: No such file"):
         texts(DissociateConfig(plain_text=tmp_path / "nowhere.txt"))
+
+
+def test_a_malformed_text_is_refused_before_anything_is_written(context: Context, tmp_path: Path) -> None:
+    (tmp_path / "bad.yaml").write_text("story: tell me")
+    changed = context.config.dissociate.model_copy(update={"wraps": tmp_path / "bad.yaml"})
+    config = context.config.model_copy(update={"dissociate": changed, "prompts": PromptsConfig(path=PROMPTS)})
+    with pytest.raises(
+        UserError, match=r"bad.yaml: wrap 'story' has no place for the request; write \{request\} where"
+    ):
+        pipeline.run(config, tmp_path / "run", reporter=Reporter(quiet=True))
+    assert not (tmp_path / "run").exists()
