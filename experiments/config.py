@@ -107,6 +107,9 @@ class DissociateConfig(_Strict):
     def variant(self) -> Variant:
         """The way of ablating that the verdict rests on."""
         return Variant(self.form, self.layers, self.tokens)
+    n_side_effects: int = Field(48, ge=2)  # most prompts (or passages) of each kind that side effects are measured on
+    plain_text: Path | None = None  # harmless prose, a passage a paragraph; the shipped configs/plain_text.txt
+    wraps: Path | None = None  # role-plays and euphemisms for harmful prompts; the shipped configs/wraps.yaml
 
     @model_validator(mode="after")
     def _null_can_be_beaten(self) -> DissociateConfig:

@@ -48,6 +48,23 @@ def divergences(
     `MOST_LOGITS` numbers whatever the vocabulary; the unedited pass has the same shape as the edited ones and so an
     edit that changes nothing diverges by exactly 0.
     """
+    nats, there = token_divergences(model, rows, responses, trials, k, advance)
+    return [summary(each, there) for each in nats]
+
+
+def token_divergences(
+    model: ChatModel,
+    rows: Sequence[Rendered],
+    responses: Sequence[Tokens],
+    trials: Sequence[Trial],
+    k: int,
+    advance: Callable[[int], None] = lambda steps: None,
+) -> tuple[np.ndarray, np.ndarray]:
+    """Measure the same token by token.
+
+    Returns:
+        The nats, (n_trials, n_rows, k), and which steps each response has, (n_rows, k) bool; the others mean nothing.
+    """
     vocabulary = int(model.model.config.get_text_config().vocab_size)
     n_rows = max(1, MOST_LOGITS // (k * vocabulary))
     found = []
@@ -55,7 +72,7 @@ def divergences(
         part = slice(start, start + n_rows)
         found.append(_of_rows(model, Repeated(model, rows[part]), responses[part], trials, k, advance))
     steps = np.array([min(k, len(response) + 1) for response in responses])
-    return [_summary(nats, np.arange(k) < steps[:, None]) for nats in np.concatenate(found, axis=1)]
+    return np.concatenate(found, axis=1), np.arange(k) < steps[:, None]
 
 
 def _of_rows(
@@ -99,7 +116,7 @@ def _first(response: Tokens, n: int) -> list[int]:
     return [*response[:n], *[0] * (n - len(response))]
 
 
-def _summary(nats: np.ndarray, there: np.ndarray) -> Divergence:
+def summary(nats: np.ndarray, there: np.ndarray) -> Divergence:
     """Sum up (n_rows, k) nats over the steps that are there; what is not finite stays so."""
     by_step = [float(nats[there[:, t], t].mean()) for t in range(nats.shape[1]) if there[:, t].any()]
     return Divergence(float(nats[there].mean()), float(nats[there].max()), by_step[0], float(np.max(by_step)))

@@ -120,17 +120,20 @@ def _against_null(change: np.ndarray, groups: np.ndarray, alpha: float) -> dict[
     }
 
 
-def mean_over_groups(values: np.ndarray, groups: np.ndarray, alpha: float = 0.05) -> Interval:
-    """Return the mean of non-negative values with a t interval whose standard error is over groups (cluster-robust).
+def mean_over_groups(values: np.ndarray, groups: np.ndarray, alpha: float = 0.05, least: float = 0.0) -> Interval:
+    """Return the mean of values with a t interval whose standard error is over groups (cluster-robust).
 
-    A single group has no spread to judge by: its interval has no upper end.
+    Args:
+        least: what a value may be at least; the interval ends there. Minus infinity where there is no such.
+
+    A single group has no spread to judge by: its interval is all that is possible.
     """
     mean = float(values.mean())
     _, code = np.unique(groups, return_inverse=True)
     n_groups = int(code.max()) + 1
     if n_groups < 2:
-        return Interval(mean, 0.0, float("inf"))
+        return Interval(mean, least, float("inf"))
     off = np.bincount(code, weights=values - mean)
     error = float(np.sqrt((off**2).sum() * n_groups / (n_groups - 1))) / len(values)
     half = error * float(student.ppf(1 - alpha / 2, max(1.0, effective_groups(groups) - 1)))
-    return Interval(mean, max(0.0, mean - half), mean + half)
+    return Interval(mean, max(least, mean - half), mean + half)

@@ -23,6 +23,7 @@ from experiments.progress import Reporter
 from experiments.reading import check_folds
 from experiments.report import report
 from experiments.results import write_results
+from experiments.side_effects import texts
 from experiments.steer import steer
 from experiments.trigger_stage import triggers
 from extract.edit import site
@@ -110,6 +111,7 @@ def run(
     if until != "extract":
         check_folds(context.corpus, config.seed)
     _section(config, "judge")  # and so is what judges
+    _section(config, "dissociate")  # the texts beside it too
     source = model_source(config)
     _prepare(directory, config)
     manifest = Manifest(directory / "manifest.json")
@@ -160,6 +162,8 @@ def _section(config: RunConfig, name: str) -> Any:
     value = getattr(config, name)
     if name == "judge" and value != "rules":  # what its file says counts, not where it lies
         value = load_judge(value)
+    if name == "dissociate":
+        return value.model_dump(mode="json") | texts(value)
     return value.model_dump(mode="json") if hasattr(value, "model_dump") else value
 
 

@@ -34,6 +34,8 @@ def test_the_shipped_organism_and_configurations_are_in(wheel: list[str]) -> Non
     )}  # fmt: skip
     assert wanted | {
         "configs/quickstart.yaml",
+        "configs/plain_text.txt",
+        "configs/wraps.yaml",
         "configs/datasets/xstest.yaml",
         "configs/judges/endpoint.yaml",
         "configs/judges/rubric.md",

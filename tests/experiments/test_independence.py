@@ -157,3 +157,13 @@ def test_the_interval_covers_the_mean_of_grouped_values() -> None:
 def test_one_group_says_nothing_of_how_much_it_varies() -> None:
     interval = mean_over_groups(np.array([0.2, 0.4]), np.array([7, 7]))
     assert (interval.estimate, interval.low, interval.high) == (pytest.approx(0.3), 0.0, math.inf)
+
+
+def test_changes_may_be_negative_and_so_may_their_interval() -> None:
+    values, groups = np.array([-0.3, -0.1, 0.1, -0.2]), np.arange(4)
+    assert mean_over_groups(values, groups).low == 0.0  # of values that are never negative
+    change = mean_over_groups(values, groups, least=-math.inf)
+    assert change.estimate == pytest.approx(-0.125)
+    assert change.low < change.estimate < 0 < change.high
+    assert change.high - change.estimate == pytest.approx(change.estimate - change.low)
+    assert mean_over_groups(values, np.zeros(4), least=-math.inf).low == -math.inf
