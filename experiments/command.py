@@ -28,21 +28,39 @@ def run_command(
     """Run stages up to `until` and print what came out."""
     config = load_config(path, overrides)
     directory = out or Path("runs") / run_name(config, overrides)
+    quiet_libraries()
     if dry_run:
+        from experiments.cost import estimate
+
         show(estimate(config, directory, until), as_json)
         return
-    quiet_libraries()
     from experiments.pipeline import run
 
     run(config, directory, until=until, shared=shared)
     if until == "report":
         summary(directory, as_json)
+    elif until == "dissociate":
+        _dissociation(directory, as_json)
     elif until == "probe" and not as_json:
         print_probe(directory, json.loads((directory / "stages" / "probe.json").read_text(encoding="utf-8")))
     else:
         stage = directory / "stages" / f"{until}.json"
         record = json.loads(stage.read_text()) if stage.is_file() else {"written": str(directory / "activations.h5")}
         show(record, as_json)
+
+
+def _dissociation(directory: Path, as_json: bool) -> None:
+    """Print what was found; where nothing could be tested, end as at a user's mistake."""
+    from experiments.dissociation_text import print_dissociation
+    from extract.errors import UserError
+
+    record = json.loads((directory / "stages" / "dissociate.json").read_text(encoding="utf-8"))
+    if as_json:
+        show(record, as_json)
+    else:
+        print_dissociation(directory, record)
+    if record["verdict"] == "not_applicable":
+        raise UserError(f"the dissociation cannot be tested: {'; '.join(record['reasons'])}")
 
 
 def quiet_libraries() -> None:
@@ -65,49 +83,6 @@ def run_name(config: RunConfig, overrides: Sequence[str]) -> str:
     parts += [config.prompts.path.stem] if "prompts.path" in keys and config.prompts.path else []
     parts += [Path(given.name).stem for given in config.prompts.datasets] if "prompts.datasets" in keys else []
     return "-".join(parts)
-
-
-def estimate(config: RunConfig, directory: Path, until: str) -> dict[str, Any]:
-    """Say what a run would do: tokens, bytes, and a rough time from the model's size."""
-    import torch
-    from transformers import AutoModelForCausalLM
-
-    from experiments.sources import read_prompts
-    from extract.chat import position_names, render
-    from extract.loading import load_tokenizer
-
-    quiet_libraries()
-    prompts = read_prompts(config.prompts, config.seed)
-    wanted = config.model
-    shape, tokenizer = load_tokenizer(wanted.name, revision=wanted.revision, template=wanted.template)
-    rendered = [render(tokenizer, prompt) for prompt in prompts]
-    with torch.device("meta"):
-        n_parameters = sum(p.numel() for p in AutoModelForCausalLM.from_config(shape).parameters())
-    tokens = sum(len(row.token_ids) for row in rendered)
-    text = shape.get_text_config()
-    wanted_here = config.extract
-    n_layers = len(wanted_here.layers or range(text.num_hidden_layers))
-    names = wanted_here.positions or position_names(rendered, trigger=any(p.trigger for p in prompts))
-    chosen = wanted_here.store_dtype if wanted_here.store_dtype != "auto" else wanted.dtype
-    width = 4 if chosen == "float32" or (chosen == "auto" and not torch.cuda.is_available()) else 2
-    stored = n_layers * (len(names) + wanted_here.response_tokens) * len(prompts) * text.hidden_size * width
-    # Every intervention generates for the test prompts again; nulls add about as much.
-    passes = 1 if until == "extract" else 2 + 14 * config.prompts.test
-    generated = int(len(prompts) * passes * config.generate.max_new_tokens) if until != "extract" else 0
-    generated += len(prompts) * wanted_here.response_tokens
-    rate = 2e14 if torch.cuda.is_available() else 5e10  # sustained FLOP/s assumed
-    seconds = 2 * n_parameters * (tokens * passes + generated) / rate
-    return {
-        "would run": f"stages up to {until}",
-        "model": config.model.name,
-        "parameters": n_parameters,
-        "prompts": len(prompts),
-        "prompt tokens": tokens,
-        "generated tokens, at most": generated,
-        "activations on disk, bytes": stored,
-        "rough time": f"{seconds / 60:.1f} minutes (compute alone, at {rate:.0e} FLOP/s)",
-        "directory": str(directory),
-    }
 
 
 def show(record: dict[str, Any], as_json: bool) -> None:

@@ -102,14 +102,14 @@ class DissociateConfig(_Strict):
     tokens: Tokens = "last_on"  # the last prompt token alone, or what is generated too
     variants: bool = True  # also try every other way of ablating, on the decliners of n_onset
     directions: Path | None = None  # test these (a directions.safetensors of this model) instead of the run's own
+    n_side_effects: int = Field(48, ge=2)  # most prompts (or passages) of each kind that side effects are measured on
+    plain_text: Path | None = None  # harmless prose, a passage a paragraph; the shipped configs/plain_text.txt
+    wraps: Path | None = None  # role-plays and euphemisms for harmful prompts; the shipped configs/wraps.yaml
 
     @property
     def variant(self) -> Variant:
         """The way of ablating that the verdict rests on."""
         return Variant(self.form, self.layers, self.tokens)
-    n_side_effects: int = Field(48, ge=2)  # most prompts (or passages) of each kind that side effects are measured on
-    plain_text: Path | None = None  # harmless prose, a passage a paragraph; the shipped configs/plain_text.txt
-    wraps: Path | None = None  # role-plays and euphemisms for harmful prompts; the shipped configs/wraps.yaml
 
     @model_validator(mode="after")
     def _null_can_be_beaten(self) -> DissociateConfig:

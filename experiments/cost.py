@@ -75,14 +75,15 @@ def _dissociate(config: RunConfig, size: Size) -> list[Step]:
     given = config.dissociate
     draws, onset = len(KINDS) * given.n_null_onset, len(KINDS) * given.n_onset
     generated = len(KINDS) * min(given.n_null_generation, given.n_null_onset) * onset
-    ways = len(VARIANTS) + 1 if given.variants else 0
+    tried = draws * _candidates(config, size) * Picker.N_SELECTION
+    ways = len(KINDS) * (len(VARIANTS) + 1) if given.variants else 0
     besides = side_effects.cost(config, size.harmful_test, 1 + len(KINDS))
     return [
         Step("interventions on test prompts", completions=len(KINDS) * KINDS_OF_EDIT * size.test),
-        Step("permuted-label null: its selection", draws * _candidates(config, size) * Picker.N_SELECTION, ONSET_TOKENS),
+        Step("permuted-label null: its selection", tried, ONSET_TOKENS),
         Step("permuted-label null: onset effects", draws * onset, ONSET_TOKENS),
         Step("permuted-label null: completions", completions=generated),
-        Step("other ways of ablating", ways * len(KINDS) * onset, ONSET_TOKENS, ways * len(KINDS) * (onset + given.n_onset)),
+        Step("other ways of ablating", ways * onset, ONSET_TOKENS, ways * (onset + given.n_onset)),
         Step("side effects", besides.texts_read, size.prompt_tokens + given.kl_tokens, besides.generations),
     ]  # fmt: skip
 

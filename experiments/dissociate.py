@@ -18,6 +18,7 @@ from experiments.manifest import write_json
 from experiments.onset_null import Null, OnsetEffects, permuted_null
 from experiments.probing import context_onsets
 from experiments.scoring import grouped_rate
+from experiments.side_effects import side_effects
 from experiments.variant_table import variant_table
 from experiments.verdict import Effect, effect_interval, judge_dissociation
 from extract.edit import Edit
@@ -72,6 +73,7 @@ def dissociate(context: Context) -> None:
             "null": None if null is None else null.record,
             "variants": variant_table(context, setting, onset),
             "dependence": dependence(context, setting),
+            "side_effects": _side_effects(context, outcomes),
         },
     )
 
@@ -168,6 +170,17 @@ def _share(did: np.ndarray, rows: np.ndarray, counted: tuple[str, ...], groups: 
     judged = np.array([row for row in rows if did[row] is not None], dtype=int)
     hit = np.array([did[row] in counted for row in judged], dtype=bool)
     return _record(grouped_rate(hit, groups[judged]), len(judged))
+
+
+def _side_effects(context: Context, outcomes: Outcomes) -> dict[str, Any]:
+    """Measure what the ablations do besides."""
+    names = ["none", *(f"ablate_{kind}" for kind in KINDS if f"ablate_{kind}" in outcomes.edits)]
+    return side_effects(
+        context,
+        {name: outcomes.edits[name] for name in names},
+        {name: outcomes.actions[name] for name in names},
+        {name: outcomes.right[name] for name in names},
+    )
 
 
 def _additions(context: Context, setting: Setting, outcomes: Outcomes) -> dict[str, Any] | None:

@@ -9,6 +9,7 @@ from typing import Any
 
 from experiments.context import Context
 from experiments.manifest import read_json
+from experiments.report_dissociation import dissociation_section
 from experiments.wording import RATE_MEANING, caveats, independence_lines, percent, verdict_sentence
 
 STYLE = """
@@ -55,7 +56,7 @@ def page(results: dict[str, Any], figures: dict[str, Path]) -> str:
 {_figure(figures, "rates", "Bars are rates on test prompts; whiskers are 95 % intervals over independent groups.")}
 <h2>Interventions and behaviours</h2>
 {_figure(figures, "matrix", "Ablation sets the projection to the answering class mean; random ones are controls.")}
-{_effects_table(results)}
+{dissociation_section(results["dissociation"], table)}
 <h2>Where each label can be read</h2>
 {_sites_table(results)}
 {_figure(figures, "grid_normative", "Harmful against benign requests, logistic probe, test prompts.")}
@@ -99,20 +100,6 @@ def _rates_table(results: dict[str, Any]) -> str:
         for name, meaning in RATE_MEANING.items()
     ]
     return table(["rate on test prompts", "before", "with dials", "n"], rows)
-
-
-def _effects_table(results: dict[str, Any]) -> str:
-    rows = [
-        [
-            name.replace("_", " "),
-            f"{e['estimate']:.1%} [{e['low']:.1%}, {e['high']:.1%}]",
-            str(e["n"]),
-            "not tested" if e["p_null"] is None else f"{e['p_null']:.3f}",
-        ]
-        for name, e in results["dissociation"]["effects"].items()
-    ]
-    head = ["ablation", "baseline decliners that stop", "n", "p against permuted-label directions"]
-    return table(head, rows) if rows else ""
 
 
 def _sites_table(results: dict[str, Any]) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 RATE_MEANING = {
@@ -86,3 +87,16 @@ def caveats(results: dict[str, Any]) -> list[str]:
                 f"No locus met the selection rules for the {kind} write direction; the least bad one is shown."
             )
     return lines
+
+
+def dependence_lines(dissociation: Mapping[str, Any]) -> list[str]:
+    """Say whether the two write directions are independent, which is another question than the verdict's."""
+    found = dissociation.get("dependence")
+    if found is None:
+        return []
+    low, high = found["cosine_ci"]
+    said = f"Beside the verdict: the two write directions lie at cosine {found['cosine']:.2f} [{low:.2f}, {high:.2f}]"
+    moved = [name.removeprefix("ablate_").replace("_watch_", " moves the ") for name in found["moved_under_ablation"]]
+    if moved:
+        said += f"; ablating the {', and the '.join(moved)} one more than permuted-label directions do"
+    return [said + ("; so they are not independent." if found["dependent"] else ", and neither moves the other.")]
