@@ -19,6 +19,7 @@ from pathlib import Path
 
 from experiments.keyed_file import KeyedFile, content_key
 from extract.edit import Edit
+from extract.fingerprint import checksum
 from extract.model import ChatModel
 
 Tokens = Sequence[int]
@@ -29,7 +30,7 @@ _NAMES = ("_name_or_path", "transformers_version")  # of a configuration: where 
 class Generations:
     """Responses of one model in a file, for several processes; one batch at a time is written, whole or not at all.
 
-    The weights are fingerprinted here, once: they must not change while this is in use.
+    The weights are looked at here, once, every one of them: they must not change while this is in use.
 
     Raises:
         UserError: the file cannot be opened or written, is damaged, or is something else.
@@ -88,7 +89,7 @@ def _checksum(key: str, text: str) -> str:
 def _described(model: ChatModel) -> dict[str, object]:
     configuration = json.loads(model.model.config.to_json_string(use_diff=False))
     return {
-        "weights": model.fingerprint(),
+        "weights": [model.fingerprint(), checksum(model.model)],
         "configuration": {name: value for name, value in configuration.items() if name not in _NAMES},
         "dtype": str(model.dtype),
         "device": model.device.type,
