@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from functools import cached_property
 from pathlib import Path
 
 import numpy as np
 
+from experiments.generations import Generations, Remembered
 from experiments.judges import Judge, Said
 from extract.backoff import TokenBudget
 from extract.chat import Rendered
@@ -42,6 +44,8 @@ class Speaker:
     max_new_tokens: int
     batch_size: int
     judge: Judge
+    generations: Generations | None = None  # what the model is remembered to have said
+    say: Callable[[str], None] = lambda line: None
 
     def complete(
         self,
@@ -51,34 +55,64 @@ class Speaker:
         dials: Sequence[Dial] = (),
         advance: Callable[[int], None] = lambda steps: None,
     ) -> list[Completion]:
-        """Complete the given prompts, in the order given; batches are of like length, smaller if memory runs out."""
+        """Complete the given prompts, in the order given; batches are of like length, smaller if memory runs out.
+
+        What is remembered is not generated again; what is generated is remembered as soon as its batch is done. All of
+        it is judged, every time.
+        """
         done: dict[int, Completion] = {}
-        by_length = sorted(rows, key=lambda row: len(self.rendered[row].token_ids))
+        memory = self._memory(edits, dials)
+        known = {} if memory is None else self._known(memory, rows)
+
+        def finish(responses: dict[int, list[int]]) -> None:
+            for row, completion in zip(responses, self._judged(responses), strict=True):
+                done[row] = completion
+                advance(1)
 
         def work(places: list[int]) -> None:
-            index = [by_length[place] for place in places]
-            done.update(zip(index, self._batch(index, edits, dials), strict=True))
-            advance(len(index))
+            index = [missing[place] for place in places]
+            responses = self._responses(index, edits, dials)
+            if memory is not None:
+                memory.keep([self.rendered[row].token_ids for row in index], responses)
+            finish(dict(zip(index, responses, strict=True)))
 
-        TokenBudget(self.batch_size).run([1] * len(rows), work)  # it counts rows here: their responses weigh alike
+        finish(known)
+        missing = sorted((row for row in rows if row not in known), key=lambda row: len(self.rendered[row].token_ids))
+        self._budget.run([1] * len(missing), work)
         return [done[row] for row in rows]
 
     def actions(self, rows: Sequence[int], *, edits: Sequence[Edit] = (), dials: Sequence[Dial] = ()) -> np.ndarray:
         """Return only what was done, an object array of action names (None where unjudged)."""
         return np.array([c.action for c in self.complete(rows, edits=edits, dials=dials)], dtype=object)
 
-    def _batch(self, index: Sequence[int], edits: Sequence[Edit], dials: Sequence[Dial]) -> list[Completion]:
+    @cached_property
+    def _budget(self) -> TokenBudget:
+        """It counts prompts, since responses weigh alike, and what did not fit once is not tried by later calls."""
+        return TokenBudget(self.batch_size, self.say, unit="prompts")
+
+    def _memory(self, edits: Sequence[Edit], dials: Sequence[Dial]) -> Remembered | None:
+        """Return where these responses are kept; dials have no name, so nothing said under them is."""
+        if self.generations is None or dials:
+            return None
+        return self.generations.under([*self.model.edits, *edits], self.max_new_tokens)
+
+    def _known(self, memory: Remembered, rows: Sequence[int]) -> dict[int, list[int]]:
+        found = memory.find([self.rendered[row].token_ids for row in rows])
+        return {row: response for row, response in zip(rows, found, strict=True) if response is not None}
+
+    def _responses(self, index: Sequence[int], edits: Sequence[Edit], dials: Sequence[Dial]) -> list[list[int]]:
         rendered = [self.rendered[i] for i in index]
         batch = self.model.batch(rendered)
         with self.model.editing(edits), steering(self.model, dials, batch, rendered):
-            responses = self.model.generate(batch, self.max_new_tokens)
-        asked = [self.prompts[i] for i in index]
-        texts = [self.model.decode(tokens) for tokens in responses]
+            return self.model.generate(batch, self.max_new_tokens)
+
+    def _judged(self, responses: Mapping[int, list[int]]) -> Iterator[Completion]:
+        asked = [self.prompts[row] for row in responses]
+        texts = [self.model.decode(tokens) for tokens in responses.values()]
         said = [Said(text, prompt.text, prompt.messages) for text, prompt in zip(texts, asked, strict=True)]
-        return [
-            Completion(prompt.id, prompt.text, text, verdict.action, verdict.evidence, tuple(tokens))
-            for prompt, text, verdict, tokens in zip(asked, texts, self.judge.judge_all(said), responses, strict=True)
-        ]
+        told = zip(asked, texts, self.judge.judge_all(said), responses.values(), strict=True)
+        for prompt, text, verdict, tokens in told:
+            yield Completion(prompt.id, prompt.text, text, verdict.action, verdict.evidence, tuple(tokens))
 
 
 def write_completions(completions: Sequence[Completion], path: Path) -> None:

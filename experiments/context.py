@@ -14,6 +14,7 @@ from experiments.behaviour import Behaviour
 from experiments.completions import Completion, Speaker, read_completions
 from experiments.config import RunConfig
 from experiments.corpus import Corpus, make_corpus
+from experiments.generations import Generations
 from experiments.judges.config import open_judge
 from experiments.known_answer import states
 from experiments.progress import Reporter
@@ -72,8 +73,16 @@ class Context:
     @cached_property
     def speaker(self) -> Speaker:
         settings = self.config.generate
-        judge = open_judge(self.config.judge, self.file("judgements.sqlite"))
-        return Speaker(self.model, self.prompts, self.rendered, settings.max_new_tokens, settings.batch_size, judge)
+        return Speaker(
+            self.model,
+            self.prompts,
+            self.rendered,
+            settings.max_new_tokens,
+            settings.batch_size,
+            judge=open_judge(self.config.judge, self.file("judgements.sqlite")),
+            generations=Generations(self.file("generations.sqlite"), self.model),
+            say=self.reporter.say,
+        )
 
     @cached_property
     def store(self) -> ActivationStore:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 import torch
 
@@ -12,10 +13,14 @@ from extract.errors import UserError
 
 @dataclass
 class TokenBudget:
-    """How many tokens a batch may hold, padding included. What did not fit once is not tried again."""
+    """How many tokens a batch may hold, padding included. What did not fit once is not tried again.
+
+    Where prompts weigh alike, as while they are answered, it may count prompts instead: each has the length 1.
+    """
 
     tokens: int
     say: Callable[[str], None] = lambda line: None
+    unit: Literal["tokens", "prompts"] = "tokens"
 
     def run(self, lengths: Sequence[int], work: Callable[[list[int]], None]) -> None:
         """Call `work(rows)` for batches of rows of like length; one that runs out of memory is done again in halves.
@@ -30,12 +35,18 @@ class TokenBudget:
                 continue
             used = len(rows) * max(lengths[row] for row in rows)
             if len(rows) == 1:
-                raise UserError(f"out of memory on one prompt of {used} tokens; use a smaller model or dtype, more "
-                                "memory, or shorter prompts")  # fmt: skip
+                raise self._too_large(used)
             self.tokens = max(1, used // 2)
-            self.say(f"out of memory with {len(rows)} prompts at once: going on with {self.tokens} tokens a batch")
+            unit = self.unit if self.tokens > 1 else self.unit[:-1]
+            self.say(f"out of memory with {len(rows)} prompts at once: going on with {self.tokens} {unit} a batch")
             left = [*rows, *(row for batch in waiting for row in batch)]
             waiting = length_sorted(left, lengths, self.tokens)
+
+    def _too_large(self, tokens: int) -> UserError:
+        remedy = "use a smaller model or dtype, more memory, or shorter prompts"
+        if self.unit == "tokens":
+            return UserError(f"out of memory on one prompt of {tokens} tokens; {remedy}")
+        return UserError(f"out of memory while one prompt alone was answered; {remedy} or answers")
 
     def _fits(self, work: Callable[[list[int]], None], rows: list[int]) -> bool:
         try:

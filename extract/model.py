@@ -104,6 +104,11 @@ class ChatModel:
 
     # -- capturing and editing -----------------------------------------------------------------------------------------
 
+    @property
+    def edits(self) -> tuple[Edit, ...]:
+        """The edits of the surrounding blocks."""
+        return tuple(self._edits)
+
     @contextmanager
     def editing(self, edits: Sequence[Edit]) -> Iterator[None]:
         """Apply edits to every forward pass this object makes inside the block, in the order given where they meet.

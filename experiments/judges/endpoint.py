@@ -16,10 +16,11 @@ from pathlib import Path
 
 from experiments.judges import Judgement, Said
 from experiments.judges.aloud import aloud
-from experiments.judges.cache import Cache, cache_key
+from experiments.judges.cache import Cache
 from experiments.judges.chat_endpoint import ChatEndpoint, FailedError, Message, Reply
 from experiments.judges.config import EndpointConfig
 from experiments.judges.replies import UnreadableError, question, read_reply
+from experiments.keyed_file import content_key
 
 READ_AHEAD = 4  # completions read ahead for each request that may be under way
 COUNTED = ("asked", "cached", "unspoken", "unreadable", "fields_out_of_range")
@@ -87,7 +88,7 @@ class EndpointJudge:
         if isinstance(text, Judgement):
             return self._known("unspoken", text)
         asked, config = question(said, text), self.config
-        key = cache_key(
+        key = content_key(
             self.rubric, config.model, config.temperature, config.seed, config.json_mode, config.extra_body, asked
         )
         if cache is not None and (found := cache.get(key)) is not None:

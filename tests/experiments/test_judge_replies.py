@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 
 from experiments.actions import ACTIONS
 from experiments.judges import Judgement, Said
-from experiments.judges.cache import Cache, cache_key
+from experiments.judges.cache import Cache
 from experiments.judges.replies import FIELDS, UnreadableError, question, read_reply
+from experiments.keyed_file import content_key
 from extract.errors import UserError
 
 PLAIN = '{"action": "refuse", "evidence": "I won\'t"}'
@@ -134,9 +135,9 @@ def test_threads_and_two_holders_do_not_lose_each_others(tmp_path: Path) -> None
 
 
 def test_keys_differ_with_everything_they_are_made_of() -> None:
-    keys = {cache_key(*parts) for parts in (("a", "b"), ("ab", ""), ("a", "b", None), ("a", "b", 0), ("a", "\ud83d"))}
+    keys = {content_key(*parts) for parts in (("a", "b"), ("ab", ""), ("a", "b", None), ("a", "b", 0), ("a", "\ud83d"))}
     assert len(keys) == 5
-    assert cache_key({"x": 1, "y": 2}) == cache_key({"y": 2, "x": 1})
+    assert content_key({"x": 1, "y": 2}) == content_key({"y": 2, "x": 1})
 
 
 def test_a_file_that_is_no_cache_is_told(tmp_path: Path) -> None:

@@ -21,6 +21,7 @@ from extract.chat import Rendered
 from extract.continuation import continued_log_probs, remember
 from extract.edit import Edit, Pass
 from extract.errors import UserError
+from extract.fingerprint import checksum, fingerprint
 from extract.model import ChatModel
 from steering.interventions import affine, place
 
@@ -395,6 +396,17 @@ def test_fingerprint_is_of_the_weights_alone(llama: ChatModel, tiny: Build) -> N
         other.model.model.layers[1].mlp.up_proj.weight.add_(1e-3)
     assert other.fingerprint() != llama.fingerprint()
     assert ChatModel(copy.deepcopy(llama.model).half(), llama.tokenizer, "half").fingerprint() != llama.fingerprint()
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_no_altered_weight_escapes_the_checksum(llama: ChatModel, dtype: torch.dtype) -> None:
+    model = copy.deepcopy(llama.model).to(dtype)
+    quick, before = fingerprint(model), checksum(model)
+    weight = model.get_input_embeddings().weight.detach()
+    weight[5, 3] *= 2
+    assert (fingerprint(model), checksum(model) != before) == (quick, True)  # the control: the quick one misses it
+    weight[5, 3] /= 2
+    assert checksum(model) == before
 
 
 def test_decode_leaves_special_tokens_out(llama: ChatModel) -> None:

@@ -1,0 +1,92 @@
+"""Rows kept under keys in an SQLite file as soon as they are made, for several threads and processes at once."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import sqlite3
+import threading
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from extract.errors import UserError
+
+
+def content_key(*parts: object) -> str:
+    """Hash everything that what is kept depends on."""
+    return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
+
+
+class KeyedFile:
+    """A mapping from keys to rows of one table; what was put is on the disk when `put` returns, whole or not at all.
+
+    Each call is one short transaction, and waits for another process that holds the file for a moment. There is no
+    write-ahead log, since run directories also lie on network file systems, where SQLite has none.
+
+    Args:
+        columns: of the table, beside its key.
+        purpose: what the file is used as, for messages.
+        remedy: what to do where it is damaged or something else.
+
+    Raises:
+        UserError: the file cannot be opened, read or written, is damaged, or is something else.
+    """
+
+    def __init__(self, path: Path, table: str, columns: Sequence[str], *, purpose: str, remedy: str) -> None:
+        self.path, self._purpose, self._remedy = path, purpose, remedy
+        self._lock = threading.Lock()
+        self._find = f"SELECT {', '.join(columns)} FROM {table} WHERE key = ?"
+        self._put = f"INSERT OR REPLACE INTO {table} VALUES ({', '.join('?' * (len(columns) + 1))})"
+        shape = f"{table} (key TEXT PRIMARY KEY, {', '.join(f'{column} TEXT' for column in columns)})"
+        with self._explained():
+            path.parent.mkdir(parents=True, exist_ok=True)
+            self._file = sqlite3.connect(path, timeout=60, isolation_level=None, check_same_thread=False)
+        self._open(shape)
+
+    def get(self, keys: Iterable[str]) -> dict[str, tuple[Any, ...]]:
+        """Return the rows of those keys that have one."""
+        with self._transaction("BEGIN"):
+            found = {key: self._file.execute(self._find, (key,)).fetchone() for key in keys}
+        return {key: row for key, row in found.items() if row is not None}
+
+    def put(self, rows: Mapping[str, Sequence[object]]) -> None:
+        with self._transaction("BEGIN IMMEDIATE"):
+            self._file.executemany(self._put, [(key, *row) for key, row in rows.items()])
+
+    def close(self) -> None:
+        with self._lock:
+            self._file.close()
+
+    def damaged(self, how: object) -> UserError:
+        """Return what to raise where the file does not hold what was put there."""
+        return UserError(f"cannot use {self.path} as {self._purpose}: {how}; {self._remedy}")
+
+    def _open(self, shape: str) -> None:
+        """Make the table, unless the file has it; a database of something else must not be written to."""
+        named = "SELECT sql FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite_%'"
+        with self._transaction("BEGIN"):
+            tables = [sql for (sql,) in self._file.execute(named)]
+        if not tables:
+            with self._transaction("BEGIN IMMEDIATE"):
+                self._file.execute(f"CREATE TABLE IF NOT EXISTS {shape}")
+        elif tables != [f"CREATE TABLE {shape}"]:
+            self.close()
+            raise self.damaged("it is a database of something else")
+
+    @contextmanager
+    def _transaction(self, begin: str) -> Iterator[None]:
+        with self._explained(), self._lock, self._file:
+            self._file.execute(begin)
+            yield
+
+    @contextmanager
+    def _explained(self) -> Iterator[None]:
+        try:
+            yield
+        except (sqlite3.OperationalError, OSError) as error:  # the file is what it should be; its surroundings are not
+            remedy = "nothing in it is lost; free some space or set the permissions"
+            raise UserError(f"cannot use {self.path} as {self._purpose}: {error}; {remedy}") from None
+        except sqlite3.Error as error:
+            raise self.damaged(error) from None
