@@ -41,11 +41,11 @@ def dissociate(context: Context) -> None:
     config, corpus = context.config.dissociate, context.corpus
     setting = find_setting(context)
     outcomes = _outcomes(context, setting)
-    onset = _onset_effects(context, setting)
+    onset = onset_effects(context, setting)
     null = _null(context, setting, onset)
     effects = {
         (kind, b): Effect(
-            _stopped(outcomes.actions[f"ablate_{kind}"], rows), None if null is None else null.p_value(kind, b)
+            stopped_by(outcomes.actions[f"ablate_{kind}"], rows), None if null is None else null.p_value(kind, b)
         )
         for kind in setting.directions
         for b, rows in setting.testable.items()
@@ -113,7 +113,7 @@ def _random_like(context: Context, kind: Kind, locus: Locus) -> Direction:
     return Direction(f"{kind}_random", vector, locus, float(along[declined].mean()), float(along[answered].mean()))
 
 
-def _stopped(actions: np.ndarray, rows: np.ndarray) -> np.ndarray:
+def stopped_by(actions: np.ndarray, rows: np.ndarray) -> np.ndarray:
     """Say which decliners stopped declining and do something with the request instead.
 
     What cannot be judged, turns elsewhere or is no answer at all has not been shown to be an opened gate.
@@ -124,7 +124,8 @@ def _stopped(actions: np.ndarray, rows: np.ndarray) -> np.ndarray:
 # -- the onset score and its null --------------------------------------------------------------------------------------
 
 
-def _onset_effects(context: Context, setting: Setting) -> OnsetEffects | None:
+def onset_effects(context: Context, setting: Setting) -> OnsetEffects | None:
+    """Return what measures onset effects, on at most `n_onset` decliners of each behaviour; None without any."""
     if not setting.directions or not setting.testable:
         return None
     rng, most = np.random.default_rng([context.config.seed, 4]), context.config.dissociate.n_onset

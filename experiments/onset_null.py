@@ -66,6 +66,7 @@ class Null:
                 "null_95th_percentile": float(np.quantile(self.drawn[k, b], 0.95)),
                 "p": self.p_value(k, b),
                 "n": len(self.drawn[k, b]),
+                "drawn": [round(float(value), 4) for value in self.drawn[k, b]],
                 "stopped_by_generation": self.generated[k, b],
             }
             for (k, b), effect in self.observed.items()

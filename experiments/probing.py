@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import itertools
-import json
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -30,9 +28,8 @@ from experiments.reading import (
     write_parquet,
 )
 from experiments.selection import Candidate, Validation, candidates, select
-from experiments.writing import POSITION, WriteFitter, fit_write, permuted, write_layers, write_positions
+from experiments.writing import POSITION, WriteFitter, permuted, write_layers, write_positions
 from extract.errors import UserError
-from extract.loading import resolve
 from probes.direction import Direction, Locus, save_directions
 from probes.geometry import cosine
 
@@ -64,7 +61,6 @@ def probe(context: Context) -> None:
             | {"independence": _independence(context, writes)}
             | _between_reads(readings["normative"], tables),
             "onsets": _onset_record(context, onsets),
-            "planted": _planted(context),
         },
     )
 
@@ -109,26 +105,33 @@ def _write(context: Context, kind: Kind, onsets: Onsets) -> Written:
     n = int(behaviour.did(ACTION_OF[kind]).sum())
     if samples is None:
         return _unavailable(f"the model does not {ACTION_OF[kind]} often enough ({n} times)")
-    rng = np.random.default_rng([context.config.seed, 2])
-    decliners = _some(rng, behaviour.decliners(kind, "validation"), config.n_selection)
-    benign = _some(rng, behaviour.answered_benign("validation"), config.n_selection)
-    if len(decliners) < 4 or len(benign) < 4 or not onsets.prefixes[ACTION_OF[kind]]:
+    validation = validation_of(context, kind)
+    if validation is None or not onsets.prefixes[ACTION_OF[kind]]:
         return _unavailable("too few validation prompts are declined or answered")
     fitted = write_fitter(context, kind, samples, later=True).fit()
     if not fitted:
         return _unavailable("at every layer and position its two classes have the same mean")
-    spoken = read_completions(context.file("completions.jsonl"))
-    validation = Validation(
-        [context.rendered[i] for i in decliners],
-        [context.rendered[i] for i in benign],
-        [spoken[i].token_ids for i in benign],
-    )
     with context.reporter.task(f"choosing the write locus ({kind})", len(fitted) * validation.steps) as advance:
         found = candidates(context.model, onsets, fitted, kind, validation, config.kl_tokens, advance, config.variant)
     best, usable = select(found, config.max_kl)
     provenance = {**best.direction.provenance, "meets_selection_rules": usable}
     chosen = replace(best.direction, provenance=provenance)
     return Written(chosen, tuple(fitted), _write_record(best, usable, found, samples, config))
+
+
+def validation_of(context: Context, kind: Kind) -> Validation | None:
+    """Return the prompts one kind's candidates are tried on, None where there are too few."""
+    rng, most = np.random.default_rng([context.config.seed, 2]), context.config.dissociate.n_selection
+    decliners = _some(rng, context.behaviour.decliners(kind, "validation"), most)
+    benign = _some(rng, context.behaviour.answered_benign("validation"), most)
+    if len(decliners) < 4 or len(benign) < 4:
+        return None
+    spoken = read_completions(context.file("completions.jsonl"))
+    return Validation(
+        [context.rendered[i] for i in decliners],
+        [context.rendered[i] for i in benign],
+        [spoken[i].token_ids for i in benign],
+    )
 
 
 def _unavailable(reason: str) -> Written:
@@ -237,28 +240,3 @@ def _onset_record(context: Context, onsets: Onsets) -> dict[str, Any]:
     decode = context.model.decode
     return {kind: {"prefixes": [decode(p) for p in prefixes], "coverage": onsets.coverage[kind]}
             for kind, prefixes in onsets.prefixes.items()}  # fmt: skip
-
-
-def _planted(context: Context) -> dict[str, Any] | None:
-    """Grade write directions at the planted locus against truth.json, where the model directory holds one.
-
-    The truth is read here, after everything above has been fitted and chosen without it.
-    """
-    try:
-        path = Path(resolve(context.config.model.name)) / "truth.json"
-    except ValueError:
-        return None
-    if not path.is_file():
-        return None
-    truth = json.loads(path.read_text(encoding="utf-8"))
-    record: dict[str, Any] = {f"{kind}_cosine": None for kind in KINDS}
-
-    for kind in KINDS:
-        samples = write_samples(context.behaviour, kind)
-        planted = [v for v in truth["variables"] if ACTION_OF[kind] in v["decides"]]
-        if samples is None or not planted or truth["site"] != context.store.site:
-            continue
-        fitted = fit_write(context.store.read, Locus(truth["site"], truth["layer"], truth["position"]), kind, samples)
-        if fitted is not None:
-            record[f"{kind}_cosine"] = abs(cosine(fitted.vector, np.array(planted[0]["direction"])))
-    return record | {"site": truth["site"], "layer": truth["layer"], "position": truth["position"]}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from experiments.context import Context
 from experiments.manifest import Manifest, read_json, write_json
+from experiments.planted import planted
 
 
 def write_results(context: Context) -> None:
@@ -13,7 +14,7 @@ def write_results(context: Context) -> None:
     )
     manifest = Manifest(context.file("manifest.json")).read()
     corpus = context.corpus
-    planted = probe["planted"]
+    graded = planted(context)
     write_json(
         context.file("results.json"),
         {
@@ -37,7 +38,7 @@ def write_results(context: Context) -> None:
             "dials": steer["dials"],
             "dials_absent": steer["absent"],
             "known_facts_right": steer["known_facts_right"],
-            **({} if planted is None else {"planted": planted}),
-            "organism": planted is not None,
+            **({} if graded is None else {"planted": graded}),
+            "organism": graded is not None,
         },
     )

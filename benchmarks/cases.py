@@ -1,0 +1,71 @@
+"""The models a verdict is graded on: the zoo, small variants with other seeds, and two nulls that deserve none."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from organisms.build import ZOO
+
+VARIANTS = Path(__file__).resolve().parent / "variants"
+POSITIVE = frozenset(
+    {"double_dissociation", "single_dissociation_normative", "single_dissociation_epistemic", "shared_knob"}
+)
+NONE_FOUND = frozenset({"not_applicable", "no_effect", "inconclusive"})
+
+
+@dataclass(frozen=True)
+class Case:
+    """A model directory with its prompts. `deserves` is set for nulls; a model's own truth is in its directory."""
+
+    name: str
+    model: Path
+    prompts: Path
+    deserves: frozenset[str] | None = None
+
+
+def cases(folder: Path, quick: bool) -> list[Case]:
+    """List the cases; the nulls are written into `folder`."""
+    built = [path.parent for path in sorted([*ZOO.glob("*/truth.json"), *VARIANTS.glob("*/truth.json")])]
+    base = next(path for path in built if path.name == ("two-knobs-s11" if quick else "two-knobs"))
+    chosen = [base] if quick else built
+    listed = [Case(path.name, path, path / "prompts.jsonl") for path in chosen]
+    return [*listed, shuffled_labels(base, folder / "shuffled.jsonl"), random_model(base, folder / "random-model")]
+
+
+def truth(case: Case) -> frozenset[str]:
+    """Say which verdicts are right. Called after the verdict is written: it alone reads truth.json."""
+    if case.deserves is not None:
+        return case.deserves
+    variables = json.loads((case.model / "truth.json").read_text())["variables"]
+    decided = sorted(tuple(sorted(variable["decides"])) for variable in variables)
+    match decided:
+        case [("abstain",), ("refuse",)]:
+            return frozenset({"double_dissociation"})
+        case [("abstain", "refuse")]:
+            return frozenset({"shared_knob"})
+        case [("refuse",)]:
+            return frozenset({"not_applicable"})
+    raise ValueError(f"{case.name}: no verdict is known for a model whose variables decide {decided}")
+
+
+def shuffled_labels(base: Path, out: Path, seed: int = 0) -> Case:
+    """Give each prompt the label (and right action) of another."""
+    rows = [json.loads(line) for line in (base / "prompts.jsonl").read_text().splitlines()]
+    order = np.random.default_rng(seed).permutation(len(rows))
+    moved = [row | {key: rows[i][key] for key in ("label", "right_action")} for row, i in zip(rows, order, strict=True)]
+    out.write_text("\n".join(json.dumps(row) for row in moved) + "\n")
+    return Case(f"{base.name}, labels shuffled", base, out, NONE_FOUND)
+
+
+def random_model(base: Path, out: Path, seed: int = 0) -> Case:
+    """Initialise a model of the same shape at random."""
+    from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, set_seed
+
+    set_seed(seed)
+    AutoModelForCausalLM.from_config(AutoConfig.from_pretrained(base)).save_pretrained(out)
+    AutoTokenizer.from_pretrained(base).save_pretrained(out)
+    return Case("random model", out, base / "prompts.jsonl", frozenset({"not_applicable"}))

@@ -1,0 +1,116 @@
+"""How often the verdict claims a mechanism where there is none: behaviour labels shuffled before fitting.
+
+The model is a real one with real mechanisms; only which completion counts as declined is shuffled, within strata,
+before write directions are fitted. These go through selection, ablation, generation, the null and the rules as any
+others do.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+
+from experiments.ablation import ablation
+from experiments.applicability import Setting, find_setting
+from experiments.behaviour import KINDS, Behaviour, Kind, write_samples
+from experiments.config import load_config
+from experiments.context import Context
+from experiments.corpus import Corpus
+from experiments.dissociate import onset_effects, stopped_by
+from experiments.manifest import read_json
+from experiments.onset_null import Null, OnsetEffects
+from experiments.probing import context_onsets, validation_of, write_fitter
+from experiments.progress import Reporter
+from experiments.selection import candidates, select
+from experiments.verdict import Effect, judge_dissociation
+from experiments.writing import permuted
+from extract.prompts import Prompt
+from probes.direction import Direction
+
+LIGHTER = ("dissociate.n_selection=12", "dissociate.positions=[post_last]")
+MOST = 60  # decliners of each behaviour that generate
+
+
+@dataclass(frozen=True)
+class Shuffler:
+    """A finished run to shuffle the labels of."""
+
+    context: Context
+    setting: Setting
+    effects: OnsetEffects
+    drawn: dict[tuple[Kind, Kind], np.ndarray]
+
+    def verdict(self, seed: int) -> str:
+        """Shuffle, fit, select, ablate, judge."""
+        rng, context = np.random.default_rng([seed, 11]), self.context
+        config = context.config.dissociate
+        found = {kind: self._direction(kind, rng) for kind in KINDS}
+        directions = {kind: direction for kind, direction in found.items() if direction is not None}
+        trials = [ablation(direction, config.variant) for direction in directions.values()]
+        falls = self.effects.falls(trials)
+        observed = {(k, b): float(falls[b][i]) for i, k in enumerate(directions) for b in KINDS}
+        null = Null(observed, self.drawn, {})
+        effects = {
+            (k, b): Effect(self._stopped(directions[k], rows), null.p_value(k, b))
+            for k in directions
+            for b, rows in self.setting.decliners.items()
+        }
+        n_groups = {b: context.corpus.effective_groups(rows) for b, rows in self.setting.decliners.items()}
+        unsound = [k for k, d in directions.items() if not d.provenance["meets_selection_rules"]]
+        absent = {kind: "no direction" for kind in KINDS if kind not in directions}
+        return judge_dissociation(effects, n_groups, absent, unsound, margin=config.margin, alpha=config.alpha).verdict
+
+    def _direction(self, kind: Kind, rng: np.random.Generator) -> Direction | None:
+        context, samples = self.context, write_samples(self.context.behaviour, kind)
+        validation = validation_of(context, kind)
+        if samples is None or validation is None:
+            return None
+        config = context.config.dissociate
+        fitted = write_fitter(context, kind, samples).fit(permuted(samples, rng))
+        tried = candidates(context.model, context_onsets(context), fitted, kind, validation, config.kl_tokens)
+        best, usable = select(tried, config.max_kl)
+        return replace(best.direction, provenance={"meets_selection_rules": usable})
+
+    def _stopped(self, direction: Direction, rows: np.ndarray) -> np.ndarray:
+        actions = np.full(len(self.context.corpus), None, dtype=object)
+        edits = ablation(direction, self.context.config.dissociate.variant)
+        actions[rows] = self.context.speaker.actions(rows.tolist(), edits=edits)
+        return stopped_by(actions, rows)
+
+
+def open_run(directory: Path) -> Shuffler:
+    """Open a finished run, to be shuffled with lighter settings."""
+    config = load_config(directory / "config.yaml", LIGHTER)
+    context = Context(config, directory, Reporter(quiet=True))
+    setting = find_setting(context)
+    effects = onset_effects(context, setting)
+    if effects is None or setting.absent:
+        raise ValueError(f"{directory} has nothing to shuffle: {dict(setting.absent)}")
+    null = read_json(directory / "stages" / "dissociate.json")["null"]
+    drawn = {(k, b): np.array(null[f"{k}_on_{b}"]["drawn"]) for k in KINDS for b in KINDS}
+    few = {kind: rows[:MOST] for kind, rows in setting.decliners.items()}
+    return Shuffler(context, replace(setting, decliners=few), effects, drawn)
+
+
+def passes_with_shuffled_prompt_labels(directory: Path, seeds: range) -> int:
+    """Count the shuffles of the prompts' labels under which a dissociation would be tested at all.
+
+    Behaviours that are not tied to their labels are not; so this bounds the false positive verdicts from above.
+    """
+    context = Context(load_config(directory / "config.yaml"), directory, Reporter(quiet=True))
+    behaviour = context.behaviour
+    passed = 0
+    for seed in seeds:
+        order = np.random.default_rng([seed, 12]).permutation(len(context.prompts))
+        moved = tuple(_relabelled(p, context.prompts[i]) for p, i in zip(context.prompts, order, strict=True))
+        corpus = Corpus(moved, context.corpus.groups, context.corpus.part)
+        context.__dict__["corpus"] = corpus
+        context.__dict__["behaviour"] = Behaviour(corpus, behaviour.actions, behaviour.correct)
+        passed += not find_setting(context).absent
+    return passed
+
+
+def _relabelled(prompt: Prompt, other: Prompt) -> Prompt:
+    return replace(prompt, label=other.label, right_action=other.right_action)

@@ -1,0 +1,117 @@
+"""Verdict against truth: the zoo, small variants, two nulls; and how often shuffled labels are taken for a mechanism.
+
+A case goes the way `refusal dissociate` goes, one process each, two at a time on a CPU; truth.json is read afterwards.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import tempfile
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass
+from multiprocessing import get_context
+from pathlib import Path
+
+from benchmarks.cases import POSITIVE, Case, cases, truth
+from benchmarks.table import main
+from probes.intervals import clopper_pearson
+
+SHUFFLED = ("two-knobs", "shared-knob")  # the models whose behaviour labels are shuffled
+N_SHUFFLES = 60  # of each
+SETTINGS = ("dissociate.variants=false", "dissociate.n_side_effects=8", "dissociate.n_null_generation=0")
+QUICK = ("dissociate.n_null_onset=79", "dissociate.n_onset=8", "dissociate.n_selection=8",
+         "dissociate.positions=[post_last]")  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Graded:
+    """One case's verdict beside its truth."""
+
+    name: str
+    verdict: str
+    right: frozenset[str]
+    cosines: dict[str, float | None]
+    reason: str
+
+
+def measure(quick: bool) -> dict[str, float]:
+    """Print the table; return the figures."""
+    os.environ["OMP_NUM_THREADS"] = os.environ["OPENBLAS_NUM_THREADS"] = "1"  # of the workers, who start afresh
+    folder = Path(tempfile.mkdtemp())
+    listed = cases(folder, quick)
+    try:
+        with ProcessPoolExecutor(2, mp_context=get_context("spawn")) as pool:
+            graded = list(pool.map(run_case, listed, [folder] * len(listed), [quick] * len(listed)))
+            shown(graded)
+            names = [case.name for case in listed[:1]] if quick else list(SHUFFLED)
+            n = 2 if quick else N_SHUFFLES
+            halves = [(folder / name, range(half, n, 2)) for name in names for half in range(2)]
+            verdicts = [v for found in pool.map(run_shuffles, *zip(*halves, strict=True)) for v in found]
+            passed = sum(pool.map(run_prompt_shuffles, [folder / name for name in names], [range(n)] * len(names)))
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+    positive = sum(verdict in POSITIVE for verdict in verdicts)
+    rate = clopper_pearson(positive, len(verdicts))
+    print(f"shuffled behaviour: {positive} of {len(verdicts)} positive, 95 % [{rate.low:.3f}, {rate.high:.3f}]; "
+          f"shuffled prompt labels: {passed} of {n * len(names)} tested at all")  # fmt: skip
+    least = [cosine for case in graded for cosine in case.cosines.values() if cosine is not None]
+    return {
+        "verdicts_right": sum(case.verdict in case.right for case in graded),
+        "verdicts_total": len(graded),
+        "false_positive_rate": rate.estimate,
+        "false_positive_rate_low": rate.low,
+        "false_positive_rate_high": rate.high,
+        "shuffles": len(verdicts),
+        "prompt_label_shuffles_tested": passed,
+        "least_planted_cosine": min(least),
+    }
+
+
+def shown(graded: list[Graded]) -> None:
+    """Print a line a case."""
+    print(f"{'case':<30} {'verdict':<24} {'right':<6} |cos| normative, epistemic")
+    for case in graded:
+        said = ", ".join("-" if c is None else f"{c:.3f}" for c in case.cosines.values())
+        print(f"{case.name:<30} {case.verdict:<24} {'yes' if case.verdict in case.right else 'NO':<6} {said}")
+        if case.verdict not in case.right or case.verdict in ("not_applicable", "inconclusive"):
+            print(f"{'':<30} {case.reason}")
+
+
+def run_case(case: Case, folder: Path, quick: bool) -> Graded:
+    """Run one case as the command does, and grade it when its verdict is written."""
+    from experiments.command import quiet_libraries
+    from experiments.config import load_config
+    from experiments.context import Context
+    from experiments.pipeline import run
+    from experiments.planted import planted
+    from experiments.progress import Reporter
+
+    quiet_libraries()
+    settings = [*SETTINGS, *(QUICK if quick else ()), f"model.name={case.model}", f"prompts.path={case.prompts}"]
+    config, directory = load_config(Path("configs/quickstart.yaml"), settings), folder / case.name
+    run(config, directory, until="dissociate", reporter=Reporter(quiet=True))
+    record = json.loads((directory / "stages" / "dissociate.json").read_text(encoding="utf-8"))
+    graded = (planted(Context(config, directory)) if case.deserves is None else None) or {}
+    cosines = {kind: graded.get(f"{kind}_cosine") for kind in ("normative", "epistemic")}
+    return Graded(case.name, record["verdict"], truth(case), cosines, "; ".join(record["reasons"]))
+
+
+def run_shuffles(directory: Path, seeds: range) -> list[str]:
+    """Return the verdict under each shuffle of the behaviour labels."""
+    from benchmarks.shuffles import open_run
+
+    shuffler = open_run(directory)
+    return [shuffler.verdict(seed) for seed in seeds]
+
+
+def run_prompt_shuffles(directory: Path, seeds: range) -> int:
+    """Count the shuffles of prompt labels that would be tested."""
+    from benchmarks.shuffles import passes_with_shuffled_prompt_labels
+
+    return passes_with_shuffled_prompt_labels(directory, seeds)
+
+
+if __name__ == "__main__":
+    main("validity", measure)
