@@ -12,7 +12,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from experiments.behaviour import KINDS, Kind
-from probes.intervals import Interval, clopper_pearson, grouped_mean, paired_difference
+from probes.intervals import Interval, clopper_pearson, grouped_mean
+from probes.tango import tango
 
 Cell = tuple[Kind, Kind]  # (ablated direction, behaviour of the decliners)
 CELLS: tuple[Cell, ...] = tuple((direction, behaviour) for direction in KINDS for behaviour in KINDS)
@@ -37,7 +38,7 @@ def own_minus_other(
 ) -> Interval:
     """Return the paired interval of (own direction's effect - the other's) on one behaviour's decliners."""
     own_stopped, other_stopped = stopped_by(effects, behaviour)
-    return paired_difference(own_stopped, other_stopped, n_groups[behaviour], alpha)
+    return tango(own_stopped, other_stopped, n_groups[behaviour], alpha)
 
 
 def stopped_by(effects: Mapping[Cell, Effect], behaviour: Kind) -> tuple[np.ndarray, np.ndarray]:

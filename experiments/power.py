@@ -15,10 +15,12 @@ from math import ceil
 from typing import Literal
 
 import numpy as np
-from scipy.stats import binom, norm
+from scipy.special import ndtri
+from scipy.stats import binom
 
-from experiments.verdict_rules import Range, lies_inside
-from probes.intervals import Interval, clopper_pearson, paired_difference_of_counts
+from experiments.verdict_rules import ROUNDING, Range, lies_inside
+from probes.intervals import clopper_pearson
+from probes.tango import shown_between
 
 POWER = 0.8
 MOST = 100_000  # no one has more than this
@@ -47,8 +49,8 @@ class Need:
 def contrast_need(cell: str, question: str, a: np.ndarray, b: np.ndarray, n: float, where: Range, alpha: float) -> Need:
     """Say how many groups would show mean(a) - mean(b) of paired outcomes to lie in a range; n groups were seen."""
     a, b = np.asarray(a, dtype=bool), np.asarray(b, dtype=bool)
-    shares = np.array([np.mean(x) if len(x) else np.nan for x in (a & b, a & ~b, ~a & b, ~a & ~b)])
-    return _need(cell, question, shares[1] - shares[2], n, where, lambda n: contrast_power(shares, n, where, alpha))
+    x, y = (float(np.mean(only)) if len(only) else float("nan") for only in (a & ~b, ~a & b))
+    return _need(cell, question, x - y, n, where, lambda n: contrast_power(x, y, n, where, alpha))
 
 
 def rate_need(cell: str, question: str, rate: float, n: float, where: Range, alpha: float) -> Need:
@@ -67,23 +69,24 @@ def null_need(cell: str, question: str, p: float | None, n: int | None, alpha: f
     return _found(cell, question, unit, n, fewest(lambda n: null_power(share, n, alpha), n))
 
 
-def contrast_power(shares: np.ndarray, n: int, where: Range, alpha: float) -> float:
+def contrast_power(only_a: float, only_b: float, n: int, where: Range, alpha: float) -> float:
     """Return how often n groups show a paired difference to lie in a range.
 
     Args:
-        shares: of the pairs, (both, only the first, only the second, neither).
+        only_a, only_b: the shares of pairs in which only the first, and only the second, holds.
     """
-    sign = np.array([0, 1, -1, 0])
-    difference = float(shares @ sign)
-    spread = np.sqrt(max(0.0, shares[1] + shares[2] - difference**2) / n)
-    lean = shares * (sign - difference) / (n * spread) if spread > 0 else np.zeros(4)  # of the table on its difference
-    tables = np.maximum(0.0, shares + norm.ppf(QUANTILES)[:, None] * lean)
-    return _share_inside([paired_difference_of_counts(*table, n, alpha) for table in tables], where)
+    difference = only_a - only_b
+    spread = np.sqrt(max(ROUNDING, only_a + only_b - difference**2) / n)
+    away = ndtri(QUANTILES) / spread / n  # in units in which each share's mean moves by its covariance
+    more_a = np.clip(only_a + away * only_a * (1 - difference), 0, 1)
+    more_b = np.clip(only_b - away * only_b * (1 + difference), 0, 1)
+    return float(shown_between(more_a, more_b, n, where, alpha).mean())
 
 
 def rate_power(rate: float, n: int, where: Range, alpha: float) -> float:
     """Return how often n groups show a rate to lie in a range."""
-    return _share_inside([clopper_pearson(hits, n, alpha) for hits in binom.ppf(QUANTILES, n, rate)], where)
+    found = [clopper_pearson(hits, n, alpha) for hits in binom.ppf(QUANTILES, n, rate)]
+    return float(np.mean([where[0] < interval.low and interval.high < where[1] for interval in found]))
 
 
 def null_power(share: float, n: int, alpha: float) -> float:
@@ -109,7 +112,7 @@ def _need(cell: str, question: str, estimate: float, n: float, where: Range, pow
     if np.isnan(estimate):
         return Need(cell, question, unit, n, None, None, "nothing was measured")
     if not lies_inside(estimate, where):
-        on = any(abs(estimate - edge) <= 1e-9 for edge in where)
+        on = any(abs(estimate - edge) <= ROUNDING for edge in where)
         why = "no number would settle it: the estimate lies " + ("on the margin" if on else "on the other side")
         return Need(cell, question, unit, n, None, None, why)
     return _found(cell, question, unit, n, fewest(power, n))
@@ -119,7 +122,3 @@ def _found(cell: str, question: str, unit: Unit, now: float, needed: int | None)
     if needed is None:
         return Need(cell, question, unit, now, None, None, f"more than {MOST} {unit} would be needed to settle it")
     return Need(cell, question, unit, now, needed, ceil(needed - now))
-
-
-def _share_inside(intervals: list[Interval], where: Range) -> float:
-    return float(np.mean([where[0] < i.low and i.high < where[1] for i in intervals]))
