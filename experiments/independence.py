@@ -21,7 +21,6 @@ import einops
 import numpy as np
 import torch
 from jaxtyping import Float
-from scipy.stats import t as student
 from torch import Tensor
 
 from experiments.ablation import ablation, write_site
@@ -29,7 +28,7 @@ from experiments.blocks import Repeated, Trial
 from extract.continuation import last_streams
 from extract.model import ChatModel
 from probes.direction import Direction
-from probes.intervals import Interval, effective_groups
+from probes.intervals import Interval, grouped_mean
 
 N_NULL = 49  # permuted-label directions an ablated one is compared with
 N_A_LABEL = 24  # held-out prompts of each label
@@ -121,19 +120,6 @@ def _against_null(change: np.ndarray, groups: np.ndarray, alpha: float) -> dict[
 
 
 def mean_over_groups(values: np.ndarray, groups: np.ndarray, alpha: float = 0.05, least: float = 0.0) -> Interval:
-    """Return the mean of values with a t interval whose standard error is over groups (cluster-robust).
-
-    Args:
-        least: what a value may be at least; the interval ends there. Minus infinity where there is no such.
-
-    A single group has no spread to judge by: its interval is all that is possible.
-    """
-    mean = float(values.mean())
-    _, code = np.unique(groups, return_inverse=True)
-    n_groups = int(code.max()) + 1
-    if n_groups < 2:
-        return Interval(mean, least, float("inf"))
-    off = np.bincount(code, weights=values - mean)
-    error = float(np.sqrt((off**2).sum() * n_groups / (n_groups - 1))) / len(values)
-    half = error * float(student.ppf(1 - alpha / 2, max(1.0, effective_groups(groups) - 1)))
-    return Interval(mean, max(least, mean - half), mean + half)
+    """Return the mean of values with an interval over groups that ends at `least`, what a value may be at least."""
+    interval = grouped_mean(values, groups, alpha)
+    return Interval(interval.estimate, max(least, interval.low), interval.high)

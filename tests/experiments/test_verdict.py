@@ -4,7 +4,10 @@ import numpy as np
 import pytest
 
 from experiments.behaviour import KINDS
-from experiments.verdict import Effect, Verdict, judge_dissociation
+from experiments.effects import CELLS
+from experiments.verdict import Effect, Verdict, judge_dissociation, measure, rule_shown
+from experiments.verdict_rules import contrast_name, effect_name, rules
+from probes.intervals import Interval
 
 N, E = KINDS
 
@@ -64,10 +67,46 @@ def test_nothing_moves_is_no_effect() -> None:
     assert judged(none, none, none, none).verdict == "no_effect"
 
 
+def test_what_moves_log_odds_and_stops_nothing_is_no_shared_knob() -> None:
+    """However far beyond the null its onset effect lies, an ablation that opens no gate turns no knob."""
+    silent = effect(0.0, p=0.005)
+    assert judged(silent, silent, silent, silent).verdict == "no_effect"
+
+
+def test_a_knob_that_turns_one_behaviour_only_is_not_shared() -> None:
+    full, silent = effect(1.0), effect(0.0, p=0.005)
+    verdict = judged(full, silent, full, silent)
+    assert verdict.verdict == "inconclusive"
+    assert verdict.reasons == ("the effects fit none of the rules: see the matrix",)
+    assert verdict.power == ()
+
+
+def test_no_two_rules_can_hold_at_once() -> None:
+    """Whatever the intervals: rules require disjoint things of one quantity at least."""
+    rng, names = np.random.default_rng(0), [*map(contrast_name, KINDS), *map(effect_name, CELLS)]
+    seen = set()
+    for _ in range(2000):
+        ends = np.sort(rng.choice([0.0, 0.05, 0.2, 0.25], (6, 2)), axis=1)
+        intervals = {name: Interval((a + b) / 2, a, b) for name, (a, b) in zip(names, ends, strict=True)}
+        # effects that contradict the contrasts cannot be measured
+        for b, other in (KINDS, KINDS[::-1]):
+            own, off = intervals[effect_name((b, b))], intervals[effect_name((other, b))]
+            intervals[contrast_name(b)] = Interval(own.estimate - off.estimate, own.low - off.high, own.high - off.low)
+        holding = [rule.verdict for rule in rules(0.15) if rule.holds(intervals, CELLS)]
+        assert len(holding) <= 1
+        seen.update(holding)
+    assert seen == {rule.verdict for rule in rules(0.15)}
+
+
 def test_few_groups_are_inconclusive_and_say_how_many_would_do() -> None:
     verdict = judged(effect(0.5, 20), effect(0.3, 20, 0.5), effect(0.3, 20, 0.5), effect(0.5, 20), n_groups=5)
     assert verdict.verdict == "inconclusive"
     assert "independent decliners would settle it (now 5)" in " ".join(verdict.reasons)
+    assert [need.cell for need in verdict.power] == ["own_minus_other_on_normative", "own_minus_other_on_epistemic"]
+    for need in verdict.power:
+        assert need.question == "does it lie above 0.15?"
+        assert need.needed is not None
+        assert need.more == need.needed - 5
 
 
 def test_the_same_rows_from_fewer_groups_say_less() -> None:
@@ -102,6 +141,7 @@ def test_independent_noise_is_rarely_called_a_dissociation() -> None:
     wrong = 0
     for _ in range(300):
         rate = rng.uniform(0, 1)
-        draws = [Effect(rng.random(60) < rate, 0.005) for _ in range(4)]
-        wrong += "dissociation" in judged(*draws, n_groups=60).verdict
+        effects = {cell: Effect(rng.random(60) < rate, 0.005) for cell in CELLS}
+        rule = rule_shown(*measure(effects, {N: 60, E: 60}, 0.05), 0.15)
+        wrong += rule is not None and "dissociation" in rule.verdict
     assert wrong / 300 <= 0.05

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
-from scipy.stats import binom, binomtest, norm
+from scipy.stats import binom, binomtest, norm, ttest_1samp
 
 from probes.intervals import (
     NOTHING,
@@ -15,6 +15,7 @@ from probes.intervals import (
     clopper_pearson,
     combination,
     effective_number,
+    grouped_mean,
     paired_difference,
     wilson,
 )
@@ -176,6 +177,26 @@ def test_no_pairs_say_nothing() -> None:
     interval = paired_difference(np.array([]), np.array([]))
     assert np.isnan(interval.estimate)
     assert (interval.low, interval.high) == (-1.0, 1.0)
+
+
+# -- means over groups -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("sizes", [[15, 15] + [1] * 30, [1, 1, 2, 2, 3, 3, 5, 8, 13, 20], [5] * 20])
+def test_grouped_means_cover_whatever_the_groups_sizes(sizes: list[int]) -> None:
+    """Two large groups beside many small ones are the worst: residuals that are not jackknifed cover 89 % there."""
+    rng, groups = np.random.default_rng(0), np.repeat(np.arange(len(sizes)), sizes)
+    drawn = rng.standard_normal((1000, len(sizes)))[:, groups]
+    assert np.mean([_covers(grouped_mean(values, groups), 0.0) for values in drawn]) >= 0.93
+    assert (
+        np.mean([_covers(grouped_mean(values, np.arange(len(values))), 0.0) for values in drawn]) < 0.75
+    )  # the control
+
+
+def test_one_value_a_group_gives_students_interval() -> None:
+    values = np.random.default_rng(1).exponential(size=9)
+    limits, interval = ttest_1samp(values, 0).confidence_interval(0.9), grouped_mean(values, np.arange(9), 0.1)
+    assert (interval.estimate, interval.low, interval.high) == pytest.approx((values.mean(), limits.low, limits.high))
 
 
 # -- linear combinations -----------------------------------------------------------------------------------------------
