@@ -21,6 +21,9 @@ def triggers(context: Context) -> None:
             "reason": found.reason,
             "trigger_share": found.share.estimate if known else None,
             "trigger_share_ci": [found.share.low, found.share.high],
+            "effects": {
+                name: {"estimate": e.estimate, "low": e.low, "high": e.high} for name, e in found.effects.items()
+            },
             "refused": {
                 name: {"estimate": rate.estimate, "low": rate.low, "high": rate.high, "n": found.n[name]}
                 for name, rate in found.refused.items()
