@@ -104,9 +104,9 @@ def _tested(found: list[tuple[Effect, Units]], seed: int) -> tuple[Effect, ...]:
 def holm(ps: Sequence[float]) -> list[float]:
     """Correct p-values for their number (Holm 1979)."""
     order = np.argsort(ps, kind="stable")
-    stepped = np.maximum.accumulate([ps[i] * (len(ps) - rank) for rank, i in enumerate(order)]) if ps else []
+    stepped = np.array([ps[i] * (len(ps) - rank) for rank, i in enumerate(order)])
     adjusted = np.empty(len(ps))
-    adjusted[order] = np.minimum(stepped, 1)
+    adjusted[order] = np.minimum(np.maximum.accumulate(stepped), 1)
     return [float(p) for p in adjusted]
 
 
