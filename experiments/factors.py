@@ -7,6 +7,7 @@ values over whole groups of minimal pairs (within a group where it holds several
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
@@ -17,6 +18,7 @@ from experiments.permutation import Units, permuted_p
 from extract.prompts import Prompt
 from probes.intervals import Interval, combination, wilson
 
+NO_VALUE = ""
 MIN_GROUPS = 5  # independent groups with a value, and as many without, before it is tested
 PERMUTATIONS = 1999  # at the least: more where many values are tested, so that the smallest p survives the correction
 
@@ -79,13 +81,21 @@ def observe(corpus: Corpus, refused: np.ndarray, rows: np.ndarray, seed: int) ->
     untested: dict[str, dict[str, int]] = {name: {} for name in FACTORS}
     requests = {"benign": rows[corpus.requests[rows]], "harmful": rows[corpus.harmful[rows]]}
     for name, read in FACTORS.items():
-        values = np.array([read(prompt) for prompt in corpus.prompts], dtype=object)
-        for value in sorted({v for of_label in requests.values() for v in values[of_label] if v is not None}):
-            tested = [_compare(corpus, refused, of, values, (name, value, label)) for label, of in requests.items()]
+        values = np.array([read(prompt) or NO_VALUE for prompt in corpus.prompts])
+        for value, n_groups in _groups_by_value(corpus, values, np.concatenate(list(requests.values()))).items():
+            of_labels = requests.items() if n_groups >= MIN_GROUPS else ()
+            tested = [_compare(corpus, refused, of, values, (name, value, label)) for label, of in of_labels]
             found += [effect for effect in tested if effect is not None]
-            if tested == [None, None]:
-                untested[name][value] = corpus.n_groups(rows[values[rows] == value])
+            if not any(tested):
+                untested[name][value] = n_groups
     return Observed(_tested(found, seed), untested)
+
+
+def _groups_by_value(corpus: Corpus, values: np.ndarray, rows: np.ndarray) -> dict[str, int]:
+    groups: dict[str, set[int]] = defaultdict(set)
+    for value, group in zip(values[rows].tolist(), corpus.groups[rows].tolist(), strict=True):
+        groups[value].add(group)
+    return {value: len(groups[value]) for value in sorted(groups) if value != NO_VALUE}
 
 
 def _tested(found: list[tuple[Effect, Units]], seed: int) -> tuple[Effect, ...]:
@@ -93,12 +103,10 @@ def _tested(found: list[tuple[Effect, Units]], seed: int) -> tuple[Effect, ...]:
     varied = [i for i, (_, units) in enumerate(found) if 0 < units.hits.sum() < units.n.sum()]
     times = max(PERMUTATIONS, 100 * len(varied))
     ps = [permuted_p(found[i][1], times, np.random.default_rng([seed, 7, i])) for i in varied]
-    corrected = {i: (p, adjusted) for i, p, adjusted in zip(varied, ps, holm(ps), strict=True)}
-    none = (1.0, 1.0)
-    return tuple(
-        replace(effect, p=corrected.get(i, none)[0], p_adjusted=corrected.get(i, none)[1])
-        for i, (effect, _) in enumerate(found)
-    )
+    effects = [replace(effect, p=1.0, p_adjusted=1.0) for effect, _ in found]
+    for i, p, adjusted in zip(varied, ps, holm(ps), strict=True):
+        effects[i] = replace(effects[i], p=p, p_adjusted=adjusted)
+    return tuple(effects)
 
 
 def holm(ps: Sequence[float]) -> list[float]:
@@ -115,7 +123,7 @@ def _compare(
 ) -> tuple[Effect, Units] | None:
     """Compare one value within one label with requests without any, or, where these are too few, with all others."""
     for compared_with in ("none", "others"):
-        kept = rows if compared_with == "others" else rows[[v in (name[1], None) for v in values[rows]]]
+        kept = rows if compared_with == "others" else rows[np.isin(values[rows], [name[1], NO_VALUE])]
         category = np.array([corpus.prompts[row].category or "" for row in kept])
         has = values[kept] == name[1]
         shared = np.isin(category, list(set(category[has]) & set(category[~has])))
