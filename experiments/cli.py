@@ -96,7 +96,11 @@ _staged(
     "Test by ablation and addition whether the two refusals are two mechanisms or one.",
     "configs/quickstart.yaml --set dissociate.margin=0.2",
 )
-_staged("triggers", "Say whether refusing follows the trigger word or the intent.", "configs/quickstart.yaml")
+_staged(
+    "triggers",
+    "Say whether refusing follows the trigger word or the intent, and what beside the request moves it.",
+    "configs/quickstart.yaml",
+)
 _staged(
     "steer",
     "Calibrate the two dials and measure the joint rates before and after.",

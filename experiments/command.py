@@ -12,7 +12,8 @@ from typing import Any
 
 from experiments.config import RunConfig, load_config
 from experiments.probe_text import print_probe
-from experiments.wording import RATE_MEANING, caveats, percent, verdict_sentence
+from experiments.trigger_text import print_triggers
+from experiments.wording import RATE_MEANING, caveats, factor_lines, percent, verdict_sentence
 
 
 def run_command(
@@ -43,6 +44,8 @@ def run_command(
         _dissociation(directory, as_json)
     elif until == "probe" and not as_json:
         print_probe(directory, json.loads((directory / "stages" / "probe.json").read_text(encoding="utf-8")))
+    elif until == "triggers" and not as_json:
+        print_triggers(directory, json.loads((directory / "stages" / "triggers.json").read_text(encoding="utf-8")))
     else:
         stage = directory / "stages" / f"{until}.json"
         record = json.loads(stage.read_text()) if stage.is_file() else {"written": str(directory / "activations.h5")}
@@ -119,6 +122,8 @@ def summary(directory: Path, as_json: bool) -> None:
     console.print(table)
     console.print("[bold]One refusal or two?[/] " + escape(verdict_sentence(results["dissociation"])))
     console.print("[bold]Word or intent?[/] " + escape(verdict_sentence(results["triggers"])))
+    for line in factor_lines(results["triggers"], notable=True):
+        console.print("[bold]Beside the request:[/] " + escape(line))
     for line in caveats(results):
         console.print("[yellow]Note:[/] " + escape(line))
     console.print(f"Report: {directory / 'report.html'}", soft_wrap=True)

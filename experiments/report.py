@@ -10,7 +10,15 @@ from typing import Any
 from experiments.context import Context
 from experiments.manifest import read_json
 from experiments.report_dissociation import dissociation_section
-from experiments.wording import RATE_MEANING, caveats, independence_lines, percent, verdict_sentence
+from experiments.trigger_text import factor_rows
+from experiments.wording import (
+    RATE_MEANING,
+    caveats,
+    factor_lines,
+    independence_lines,
+    percent,
+    verdict_sentence,
+)
 
 STYLE = """
 :root { color-scheme: light dark; --ink: #1a1a1a; --paper: #fff; --line: #8886; --soft: #8881; }
@@ -65,6 +73,8 @@ def page(results: dict[str, Any], figures: dict[str, Path]) -> str:
 <h2>The two directions</h2>
 {_figure(figures, "scatter", "Every prompt, by its projection onto the two write directions.")}
 {_geometry(results)}
+<h2>Beside the request: who asks, the system line, earlier turns</h2>
+{_factors(results["triggers"])}
 <h2>Dials</h2>
 {_dials_table(results)}
 </main></body></html>
@@ -125,6 +135,13 @@ def _geometry(results: dict[str, Any]) -> str:
         if planted and planted[f"{kind}_cosine"] is not None:
             lines.append(f"Recovered {kind} direction against the planted one: |cos| {planted[f'{kind}_cosine']:.2f}.")
     return "".join(f"<p>{escape(line)}</p>" for line in lines)
+
+
+def _factors(triggers: dict[str, Any]) -> str:
+    lines = "".join(f"<p>{escape(line)}</p>" for line in factor_lines(triggers))
+    head = ["beside the request", "label", "refused with it", "refused without", "told by (* moves refusing)"]
+    rows = factor_rows(triggers)
+    return lines + (table(head, rows) if rows else "")
 
 
 def _dials_table(results: dict[str, Any]) -> str:

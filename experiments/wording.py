@@ -36,6 +36,28 @@ def verdict_sentence(record: dict[str, Any]) -> str:
     return text
 
 
+FACTORS = {"asker": "Who asks", "system": "The system line", "earlier_turns": "What was said before the last turn"}
+MOVES = {True: "moves refusing", False: "does not move refusing", None: "is not known to move refusing"}
+
+
+def factor_lines(triggers: dict[str, Any], *, notable: bool = False) -> list[str]:
+    """Say of each factor whether it moves refusing, and whether the last turn alone suffices to tell harm.
+
+    Args:
+        notable: only what a reader of the verdict alone would miss.
+    """
+    lines = [
+        f"{FACTORS[name]} {MOVES[record['moves']]}: {record['reason']}."
+        for name, record in triggers.get("factors", {}).items()
+        if record["moves"] or not notable
+    ]
+    alone = triggers.get("last_turn_alone")
+    if alone and (alone["sufficient"] is False or not notable):
+        judged = {True: "suffices", False: "is insufficient", None: "was not judged"}[alone["sufficient"]]
+        lines.append(f"Reading the last turn alone {judged}: {alone['reason']}.")
+    return lines
+
+
 def percent(rates: dict[str, Any], name: str) -> str:
     """Return one rate with its interval."""
     value, (low, high) = rates[name], rates[f"{name}_ci"]

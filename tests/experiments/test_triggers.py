@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from experiments.corpus import Corpus
-from experiments.triggers import TriggerShare, trigger_share
+from experiments.triggers import CELLS, TriggerShare, compatible, share_interval, trigger_share
 from extract.prompts import Prompt
 
 
@@ -76,3 +76,64 @@ def test_the_interval_covers_the_true_share(over_refusal: float) -> None:
         share = share_of({TT: 1, TF: over_refusal, FT: 1, FF: 0}, n=60, seed=seed).share
         covered += share.low - 1e-9 <= true <= share.high + 1e-9
     assert covered >= 36  # 95 % nominal
+
+
+PATTERNS = np.array(list(product((0.0, 1.0), repeat=4)))
+
+
+def at_the_edge(share: float) -> np.ndarray:
+    """Rates in CELLS with the given share, harmful requests with the word always refused, innocent ones never."""
+    return np.array([1, min(1, 2 * share), min(1, 2 - 2 * share), 0])
+
+
+def in_the_middle(share: float) -> np.ndarray:
+    """Rates near a half."""
+    return np.array([0.5 + 0.3 * (share * (t - 0.5) + (1 - share) * (i - 0.5)) * 2 for t, i in np.array(CELLS) * 1.0])
+
+
+def drawn(rng: np.random.Generator, rates: np.ndarray, alike: float, n_groups: int) -> np.ndarray:
+    """Draw groups of one prompt a cell, 2,000 times; a share of them decides all four by one common draw."""
+    each, common = rng.random((2000, n_groups, 4)), rng.random((2000, n_groups, 1))
+    hit = np.where(rng.random((2000, n_groups, 1)) < alike, common, each) < rates
+    return np.stack([(hit @ [8, 4, 2, 1] == k).sum(1) for k in range(16)], axis=1)
+
+
+@pytest.mark.parametrize("population", [at_the_edge, in_the_middle])
+@pytest.mark.parametrize("share", [0.0, 0.05, 0.1, 0.27, 0.5, 0.9, 1.0])
+def test_the_interval_covers_whatever_the_correlation_within_groups(population, share: float) -> None:  # type: ignore[no-untyped-def]
+    rng = np.random.default_rng(round(100 * share))
+    for n_groups, alike in product((20, 60, 140), (0.0, 0.5, 1.0)):
+        counts = drawn(rng, population(share), alike, n_groups)
+        covered = compatible(PATTERNS, counts, np.full(len(counts), share)).mean()
+        assert covered >= 0.93, (n_groups, alike)  # 95 % nominal; the standard error is 0.5 %
+        some = np.repeat(PATTERNS, counts[0], axis=0)
+        found = share_interval(some)
+        assert not compatible(PATTERNS, counts[:1], np.array([share]))[0] or found.low <= share <= found.high
+
+
+def test_half_refused_whatever_is_asked_leaves_a_narrow_interval() -> None:
+    """Whoever asks has a third of the groups refused whole: no group shows an effect of the word."""
+    asked, corpus = np.repeat(np.arange(150) % 3 == 0, 4), corpus_of(150)
+    harmful = np.array([p.intent == "harmful" for p in corpus.prompts])
+    found = trigger_share(corpus, asked | harmful, np.arange(len(corpus)))
+    assert found.verdict == "intent_driven"
+    assert found.share.high < 0.05  # 0.09 if the cells were taken as independent
+    assert found.effects["trigger"].low < 0 < found.effects["trigger"].high
+
+
+def test_a_word_that_lessens_refusing_moves_it() -> None:
+    found = share_of({TT: 0.5, TF: 0, FT: 1, FF: 0.5})
+    assert found.verdict == "mixed"
+    assert found.share.low < 0.5 < found.share.high
+    assert found.reason.endswith("the word lessens refusing")
+    assert "benign requests are refused more" in share_of({TT: 0, TF: 1, FT: 0, FF: 1}).reason
+    slight = share_of({TT: 0.9, TF: 0, FT: 1, FF: 0}, n=60).share  # T = -0.05
+    assert slight.low < slight.estimate < slight.high  # never a point, as where the limits of a negative effect are cut
+
+
+def test_a_group_of_many_pairs_counts_once() -> None:
+    corpus = corpus_of(40)
+    one = Corpus(corpus.prompts, np.where(np.arange(160) < 4, 0, 1), corpus.part)
+    refused = np.array([p.intent == "harmful" for p in corpus.prompts])
+    assert trigger_share(corpus, refused, np.arange(160)).verdict == "intent_driven"
+    assert trigger_share(one, refused, np.arange(160)).verdict == "inconclusive"

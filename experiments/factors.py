@@ -1,0 +1,154 @@
+"""What stands beside the request itself: who asks, the system line, earlier turns. Do they go with refusing?
+
+Observed only: the requests that carry a value are compared with those that do not, within categories, by permuting
+values over whole groups of minimal pairs (within a group where it holds several). What removing one changes is told by
+`experiments.removal`.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from experiments.corpus import Corpus
+from experiments.permutation import Units, permuted_p
+from extract.prompts import Prompt
+from probes.intervals import Interval, combination, wilson
+
+NO_VALUE = ""
+MIN_GROUPS = 5  # independent groups with a value, and as many without, before it is tested
+PERMUTATIONS = 1999  # at the least: more where many values are tested, so that the smallest p survives the correction
+
+
+def asker(prompt: Prompt) -> str | None:
+    """Return who is said to ask."""
+    return prompt.persona
+
+
+def system_line(prompt: Prompt) -> str | None:
+    """Return the text of the system messages."""
+    return " ".join(m["content"] for m in prompt.messages if m["role"] == "system") or None
+
+
+def earlier_turns(prompt: Prompt) -> str | None:
+    """Say whether something was said before the last turn."""
+    return "an earlier turn" if any(m["role"] != "system" for m in prompt.messages[:-1]) else None
+
+
+FACTORS: dict[str, Callable[[Prompt], str | None]] = {
+    "asker": asker,
+    "system": system_line,
+    "earlier_turns": earlier_turns,
+}
+
+
+@dataclass(frozen=True)
+class Effect:
+    """Refusal rates of the requests of one label with a value and without it, which is counted in like categories."""
+
+    factor: str
+    value: str
+    label: str
+    compared_with: str  # "none": requests without any value of this factor; "others": all without this one
+    with_value: Interval
+    without: Interval
+    difference: Interval
+    n: tuple[int, int]  # prompts with and without
+    n_groups: tuple[int, int]
+    p: float = float("nan")
+    p_adjusted: float = float("nan")  # over everything tested here (Holm 1979)
+
+
+@dataclass(frozen=True)
+class Observed:
+    """All effects that could be tested, and the number of groups of each value that could not, by factor."""
+
+    effects: tuple[Effect, ...]
+    untested: dict[str, dict[str, int]]
+
+
+def observe(corpus: Corpus, refused: np.ndarray, rows: np.ndarray, seed: int) -> Observed:
+    """Compare benign and harmful requests with each value of each factor with those without it.
+
+    Args:
+        refused: (n,) bool over the corpus.
+        rows: the prompts to count.
+    """
+    found: list[tuple[Effect, Units]] = []
+    untested: dict[str, dict[str, int]] = {name: {} for name in FACTORS}
+    requests = {"benign": rows[corpus.requests[rows]], "harmful": rows[corpus.harmful[rows]]}
+    for name, read in FACTORS.items():
+        values = np.array([read(prompt) or NO_VALUE for prompt in corpus.prompts])
+        for value, n_groups in _groups_by_value(corpus, values, np.concatenate(list(requests.values()))).items():
+            of_labels = requests.items() if n_groups >= MIN_GROUPS else ()
+            tested = [_compare(corpus, refused, of, values, (name, value, label)) for label, of in of_labels]
+            found += [effect for effect in tested if effect is not None]
+            if not any(tested):
+                untested[name][value] = n_groups
+    return Observed(_tested(found, seed), untested)
+
+
+def _groups_by_value(corpus: Corpus, values: np.ndarray, rows: np.ndarray) -> dict[str, int]:
+    groups: dict[str, set[int]] = defaultdict(set)
+    for value, group in zip(values[rows].tolist(), corpus.groups[rows].tolist(), strict=True):
+        groups[value].add(group)
+    return {value: len(groups[value]) for value in sorted(groups) if value != NO_VALUE}
+
+
+def _tested(found: list[tuple[Effect, Units]], seed: int) -> tuple[Effect, ...]:
+    """Give each effect its p-value, corrected for those whose outcome varies: no other could ever be told."""
+    varied = [i for i, (_, units) in enumerate(found) if 0 < units.hits.sum() < units.n.sum()]
+    times = max(PERMUTATIONS, 100 * len(varied))
+    ps = [permuted_p(found[i][1], times, np.random.default_rng([seed, 7, i])) for i in varied]
+    effects = [replace(effect, p=1.0, p_adjusted=1.0) for effect, _ in found]
+    for i, p, adjusted in zip(varied, ps, holm(ps), strict=True):
+        effects[i] = replace(effects[i], p=p, p_adjusted=adjusted)
+    return tuple(effects)
+
+
+def holm(ps: Sequence[float]) -> list[float]:
+    """Correct p-values for their number (Holm 1979)."""
+    order = np.argsort(ps, kind="stable")
+    stepped = np.array([ps[i] * (len(ps) - rank) for rank, i in enumerate(order)])
+    adjusted = np.empty(len(ps))
+    adjusted[order] = np.minimum(np.maximum.accumulate(stepped), 1)
+    return [float(p) for p in adjusted]
+
+
+def _compare(
+    corpus: Corpus, refused: np.ndarray, rows: np.ndarray, values: np.ndarray, name: tuple[str, str, str]
+) -> tuple[Effect, Units] | None:
+    """Compare one value within one label with requests without any, or, where these are too few, with all others."""
+    for compared_with in ("none", "others"):
+        kept = rows if compared_with == "others" else rows[np.isin(values[rows], [name[1], NO_VALUE])]
+        category = np.array([corpus.prompts[row].category or "" for row in kept])
+        has = values[kept] == name[1]
+        shared = np.isin(category, list(set(category[has]) & set(category[~has])))
+        kept, category, has = kept[shared], category[shared], has[shared]
+        n_groups = corpus.n_groups(kept[has]), corpus.n_groups(kept[~has])
+        if min(n_groups) >= MIN_GROUPS:
+            rates = _standardised(corpus, refused, kept, category, has)
+            effect = Effect(*name, compared_with, *rates, (int(has.sum()), int((~has).sum())), n_groups)
+            return effect, Units.of(corpus.groups[kept], category, has, refused[kept])
+    return None
+
+
+def _standardised(
+    corpus: Corpus, refused: np.ndarray, rows: np.ndarray, category: np.ndarray, has: np.ndarray
+) -> tuple[Interval, Interval, Interval]:
+    """Return the rates with and without and their difference, both weighted by the categories of those with it."""
+    names = np.unique(category)
+    weights = [float((category[has] == name).mean()) for name in names]
+    with_value, without = (
+        [_rate(corpus, refused, rows[(category == name) & side]) for name in names] for side in (has, ~has)
+    )
+    difference = combination([*weights, *(-w for w in weights)], [*with_value, *without])
+    return combination(weights, with_value), combination(weights, without), difference
+
+
+def _rate(corpus: Corpus, refused: np.ndarray, rows: np.ndarray) -> Interval:
+    n = corpus.effective_groups(rows)
+    return wilson(float(refused[rows].mean()) * n, n)
