@@ -1,6 +1,7 @@
 # make demo: install and run the whole way.   make test: the test suite.   make check: lint, types, import contract.
 PYTHON ?= python3.11
 BIN := .venv/bin
+WORKERS ?= 2
 export HF_HUB_OFFLINE ?= 1
 export TOKENIZERS_PARALLELISM ?= false
 
@@ -10,7 +11,7 @@ demo: .venv/installed
 	$(BIN)/refusal run configs/quickstart.yaml
 
 test: .venv/installed
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 
 check: .venv/installed
 	$(BIN)/ruff check .

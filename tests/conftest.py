@@ -1,17 +1,43 @@
-"""Shared fixtures: the shipped organism, and one whole quickstart run through the command line."""
+"""Shared fixtures: the shipped organism, and one whole quickstart run through the command line.
+
+`make test` divides the files among processes (pytest-xdist); these make the quickstart run once between them.
+"""
 
 import os
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
 
 import pytest
+from filelock import FileLock
+from hypothesis import settings
+from threadpoolctl import threadpool_limits
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+settings.register_profile("patient", deadline=None)  # how long an example takes depends on what else the machine does
+settings.load_profile("patient")
+WORKER = "PYTEST_XDIST_WORKER" in os.environ  # one of several processes that run tests
+if WORKER:  # a thread each, before torch is imported and for what tests start: several on a core wait for one another
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
+    threadpool_limits(int(os.environ["OMP_NUM_THREADS"]))  # numpy is imported already, by jaxtyping's plugin
 
 ROOT = Path(__file__).resolve().parent.parent
 ORGANISM = ROOT / "organisms" / "zoo" / "two-knobs"
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Let several processes begin with the longest files, so that all end at about the same time.
+
+    The file with most tests of the quickstart run makes it, and the others wait their turn until it is there.
+    """
+    if not WORKER:
+        return
+    slow = {item.path for item in items if item.get_closest_marker("slow")}
+    made = Counter(item.path for item in items if "quickstart" in getattr(item, "fixturenames", ()))
+    makes = made.most_common(1)[0][0] if made else None
+    items.sort(key=lambda i: 0 if i.path == makes else 3 if i.path in made else 1 if i.path in slow else 2)
 
 
 def refusal(*arguments: str, cwd: Path = ROOT) -> subprocess.CompletedProcess[str]:
@@ -23,9 +49,13 @@ def refusal(*arguments: str, cwd: Path = ROOT) -> subprocess.CompletedProcess[st
 
 @pytest.fixture(scope="session")
 def quickstart(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The run directory of the quickstart configuration, exactly as `make demo` makes it."""
-    directory = tmp_path_factory.mktemp("runs") / "quickstart"
-    done = refusal("run", "configs/quickstart.yaml", "--out", str(directory))
-    assert done.returncode == 0, done.stderr[-3000:]
-    (directory / "stdout.txt").write_text(done.stdout, encoding="utf-8")
+    """The run directory of the quickstart configuration, exactly as `make demo` makes it. Leave it as it was."""
+    own = tmp_path_factory.getbasetemp()
+    directory = (own.parent if WORKER else own) / "runs" / "quickstart"
+    directory.parent.mkdir(exist_ok=True)
+    with FileLock(directory.with_suffix(".lock")):
+        if not (directory / "stdout.txt").exists():
+            done = refusal("run", "configs/quickstart.yaml", "--out", str(directory))
+            assert done.returncode == 0, done.stderr[-3000:]
+            (directory / "stdout.txt").write_text(done.stdout, encoding="utf-8")
     return directory
