@@ -18,7 +18,7 @@ from experiments.behaviour import KINDS, Behaviour, Kind, write_samples
 from experiments.config import load_config
 from experiments.context import Context
 from experiments.corpus import Corpus
-from experiments.dissociate import onset_effects, stopped_by
+from experiments.dissociate import onset_effects, stopped_among
 from experiments.manifest import read_json
 from experiments.onset_null import Null, OnsetEffects
 from experiments.probing import context_onsets, validation_of, write_fitter
@@ -53,7 +53,7 @@ class Shuffler:
         observed = {(k, b): float(falls[b][i]) for i, k in enumerate(directions) for b in KINDS}
         null = Null(observed, self.drawn, {})
         effects = {
-            (k, b): Effect(self._stopped(directions[k], rows), null.p_value(k, b))
+            (k, b): Effect(self._stopped(directions[k], rows), null.p_value(k, b), len(self.drawn[k, b]))
             for k in directions
             for b, rows in self.setting.decliners.items()
         }
@@ -77,7 +77,7 @@ class Shuffler:
         actions = np.full(len(self.context.corpus), None, dtype=object)
         edits = ablation(direction, self.context.config.dissociate.variant)
         actions[rows] = self.context.speaker.actions(rows.tolist(), edits=edits)
-        return stopped_by(actions, rows)
+        return stopped_among(actions, rows)
 
 
 def open_run(directory: Path) -> Shuffler:

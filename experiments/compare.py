@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -19,6 +19,7 @@ from scipy.stats import binom
 
 from experiments.ledger import Ledger, workspace
 from experiments.paired import Pairs
+from experiments.permutation import holm
 from experiments.right_action import Adjacency, score_change
 from experiments.scorecard import scorecard
 from experiments.scored_source import enter
@@ -194,15 +195,8 @@ def mcnemar(nets: Mapping[int, int]) -> float:
 
 def _holm(changes: dict[str, Change]) -> dict[str, Change]:
     """Correct the p-values of all rates together (Holm 1979)."""
-    order = sorted(changes, key=lambda name: changes[name].p)
-    corrected, highest = {}, 0.0
-    for place, name in enumerate(order):
-        highest = max(highest, min(1.0, (len(order) - place) * changes[name].p))
-        corrected[name] = highest
-    return {
-        name: Change(c.both, c.only_first, c.only_second, c.neither, c.difference, c.p, corrected[name])
-        for name, c in changes.items()
-    }
+    corrected = holm([change.p for change in changes.values()])
+    return {name: replace(c, p_holm=p) for (name, c), p in zip(changes.items(), corrected, strict=True)}
 
 
 def _change_record(change: Change) -> dict[str, Any]:

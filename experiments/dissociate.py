@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
@@ -14,13 +14,14 @@ from experiments.applicability import Setting, find_setting
 from experiments.behaviour import ACTION_OF, KINDS, Kind
 from experiments.beside import dependence
 from experiments.context import Context, is_right
+from experiments.effects import onset_effect_interval
 from experiments.manifest import write_json
-from experiments.onset_null import Null, OnsetEffects, permuted_null
+from experiments.onset_null import Cell, Null, OnsetEffects, permuted_null
 from experiments.probing import context_onsets
 from experiments.scoring import grouped_rate
 from experiments.side_effects import side_effects
 from experiments.variant_table import variant_table
-from experiments.verdict import Effect, effect_interval, judge_dissociation
+from experiments.verdict import Effect, corrected_p, effect_interval, judge_dissociation
 from extract.edit import Edit
 from probes.direction import Direction, Locus
 from probes.intervals import Interval, effective_groups, paired_difference
@@ -44,9 +45,7 @@ def dissociate(context: Context) -> None:
     onset = onset_effects(context, setting)
     null = _null(context, setting, onset)
     effects = {
-        (kind, b): Effect(
-            stopped_by(outcomes.actions[f"ablate_{kind}"], rows), None if null is None else null.p_value(kind, b)
-        )
+        (kind, b): _effect(stopped_among(outcomes.actions[f"ablate_{kind}"], rows), null, (kind, b))
         for kind in setting.directions
         for b, rows in setting.testable.items()
     }
@@ -54,6 +53,7 @@ def dissociate(context: Context) -> None:
     verdict = judge_dissociation(
         effects, n_groups, setting.absent, _unsound(setting), margin=config.margin, alpha=config.alpha
     )
+    onsets, corrected = _onset_records(context, setting, onset), corrected_p(effects)
     write_json(
         context.file("stages/dissociate.json"),
         {
@@ -62,11 +62,12 @@ def dissociate(context: Context) -> None:
             "margin": config.margin,
             "alpha": config.alpha,
             "variant": config.variant.name,
+            "power": [asdict(need) for need in verdict.power],
             "contrasts": {name: _record(interval) for name, interval in verdict.contrasts.items()},
             "matrix": _matrix(context, outcomes.actions),
             "effects": {
                 f"ablate_{k}_on_{b}": _record(effect_interval(e, n_groups[b], config.alpha), len(e.stopped))
-                | {"p_null": e.p_null}
+                | {"p_null": e.p_null, "p_corrected": corrected.get((k, b)), "onset": onsets.get((k, b))}
                 for (k, b), e in effects.items()
             },
             "additions": _additions(context, setting, outcomes),
@@ -76,6 +77,10 @@ def dissociate(context: Context) -> None:
             "side_effects": _side_effects(context, outcomes),
         },
     )
+
+
+def _effect(stopped: np.ndarray, null: Null | None, cell: Cell) -> Effect:
+    return Effect(stopped, None, None) if null is None else Effect(stopped, null.p_value(*cell), len(null.drawn[cell]))
 
 
 def _unsound(setting: Setting) -> list[Kind]:
@@ -113,7 +118,7 @@ def _random_like(context: Context, kind: Kind, locus: Locus) -> Direction:
     return Direction(f"{kind}_random", vector, locus, float(along[declined].mean()), float(along[answered].mean()))
 
 
-def stopped_by(actions: np.ndarray, rows: np.ndarray) -> np.ndarray:
+def stopped_among(actions: np.ndarray, rows: np.ndarray) -> np.ndarray:
     """Say which decliners stopped declining and do something with the request instead.
 
     What cannot be judged, turns elsewhere or is no answer at all has not been shown to be an opened gate.
@@ -144,6 +149,19 @@ def _null(context: Context, setting: Setting, onset: OnsetEffects | None) -> Nul
         return float(np.mean([action in OPENED for action in did]))
 
     return permuted_null(context, setting.directions, onset, context_onsets(context), stopped)
+
+
+def _onset_records(context: Context, setting: Setting, onset: OnsetEffects | None) -> dict[Cell, dict[str, Any]]:
+    """Return each effect in log-odds, with its interval over groups."""
+    if onset is None:
+        return {}
+    config, groups = context.config.dissociate, context.corpus.groups
+    after = onset.after([ablation(direction, config.variant) for direction in setting.directions.values()])
+    return {
+        (kind, b): _record(onset_effect_interval(onset.before[b], after[b][i], groups[rows], config.alpha), len(rows))
+        for i, kind in enumerate(setting.directions)
+        for b, rows in onset.rows.items()
+    }
 
 
 # -- records -----------------------------------------------------------------------------------------------------------
@@ -200,6 +218,6 @@ def _additions(context: Context, setting: Setting, outcomes: Outcomes) -> dict[s
 
 
 def _record(interval: Interval, n: int | None = None) -> dict[str, Any]:
-    estimate = None if np.isnan(interval.estimate) else interval.estimate
-    record: dict[str, Any] = {"estimate": estimate, "low": interval.low, "high": interval.high}
+    limits = {"estimate": interval.estimate, "low": interval.low, "high": interval.high}
+    record: dict[str, Any] = {name: value if np.isfinite(value) else None for name, value in limits.items()}
     return record | ({} if n is None else {"n": n})

@@ -30,16 +30,18 @@ def tables(record: Mapping[str, Any]) -> list[tuple[str, list[str], list[list[st
     """Return the title, head and rows of each table, for the terminal and the report alike."""
     return [
         ("Baseline decliners that stop declining (95 %)",
-         ["ablated", "behaviour", "stop", "n", "onset log-odds fall by", "p, labels permuted"], _effects(record)),
+         ["ablated", "behaviour", "stop", "n", "onset log-odds fall by", "p against permuted labels (Holm)"],
+         _effects(record)),
         ("Answered benign prompts that an added direction makes decline",
          ["added", "refuse", "abstain", "n"], _added(record)),
         ("Other ways of ablating: decliners that stop, benign prompts still answered",
          ["ablated", "form", "layers", "tokens", "refusing", "abstaining", "benign"], _variants(record)),
         ("Side effects",
-         ["ablated", "benign answered", "known facts right", "KL, nats a token", "plain text, nats a token"],
+         ["ablated", "benign answered", "known facts right", "KL, nats a token",
+          "plain text, nats a token (knowing nothing)"],
          _side_effects(record)),
         ("Harmful prompts still refused when wrapped", ["ablated", "wrap", "refused", "n"], _wraps(record)),
-        ("What more prompts would settle", ["cell", "independent decliners now", "needed"], _power(record)),
+        ("What more prompts would settle", ["cell", "question", "of", "now", "needed (power 80 %)"], _power(record)),
     ]  # fmt: skip
 
 
@@ -56,7 +58,7 @@ def _effects(record: Mapping[str, Any]) -> list[list[str]]:
         ablated, behaviour = name.removeprefix("ablate_").split("_on_")
         onset = effect.get("onset")
         fall = "not tested" if onset is None else f"{onset['estimate']:.1f} [{onset['low']:.1f}, {onset['high']:.1f}]"
-        p = "not tested" if effect["p_null"] is None else f"{effect['p_null']:.3f}"
+        p = "not tested" if effect["p_corrected"] is None else f"{effect['p_corrected']:.3f}"
         rows.append([ablated, BEHAVIOUR[behaviour], share(effect), str(effect["n"]), fall, p])
     return rows
 
@@ -91,17 +93,21 @@ def _side_effects(record: Mapping[str, Any]) -> list[list[str]]:
 
 def _number(cell: Mapping[str, Any]) -> str:
     value = cell["estimate"]
-    return "none" if value is None else f"{value:.3f}"
+    nothing = f" ({cell['uniform']:.1f})" if "uniform" in cell else ""
+    return "none" if value is None else f"{value:.3f}{nothing}"
 
 
 def _wraps(record: Mapping[str, Any]) -> list[list[str]]:
-    return [[name.removeprefix("ablate_"), wrap, share(cell), str(cell["n"])]
-            for name, effects in record["side_effects"].items() for wrap, cell in effects["wraps"].items()]  # fmt: skip
+    return [
+        [name.removeprefix("ablate_"), wrap, share(found["refused"]), str(found["refused"]["n"])]
+        for name, effects in record["side_effects"].items()
+        for wrap, found in effects["wraps"].items()
+    ]
 
 
 def _power(record: Mapping[str, Any]) -> list[list[str]]:
-    return [[row["cell"], f"{row['now']:.0f}", "no number would" if row["needed"] is None else str(row["needed"])]
-            for row in record.get("power", [])]  # fmt: skip
+    return [[row["cell"].replace("_", " "), row["question"], row["unit"], f"{row['now']:.0f}",
+             row["obstacle"] if row["needed"] is None else str(row["needed"])] for row in record["power"]]  # fmt: skip
 
 
 def _table(title: str, head: list[str], rows: list[list[str]]) -> Any:

@@ -8,13 +8,13 @@ values over whole groups of minimal pairs (within a group where it holds several
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from experiments.corpus import Corpus
-from experiments.permutation import Units, permuted_p
+from experiments.permutation import Units, holm, permuted_p
 from extract.prompts import Prompt
 from probes.intervals import Interval, combination, wilson
 
@@ -107,15 +107,6 @@ def _tested(found: list[tuple[Effect, Units]], seed: int) -> tuple[Effect, ...]:
     for i, p, adjusted in zip(varied, ps, holm(ps), strict=True):
         effects[i] = replace(effects[i], p=p, p_adjusted=adjusted)
     return tuple(effects)
-
-
-def holm(ps: Sequence[float]) -> list[float]:
-    """Correct p-values for their number (Holm 1979)."""
-    order = np.argsort(ps, kind="stable")
-    stepped = np.array([ps[i] * (len(ps) - rank) for rank, i in enumerate(order)])
-    adjusted = np.empty(len(ps))
-    adjusted[order] = np.minimum(np.maximum.accumulate(stepped), 1)
-    return [float(p) for p in adjusted]
 
 
 def _compare(

@@ -54,3 +54,12 @@ def _difference(units: Units, has: np.ndarray) -> np.ndarray:
     hits, n = ((has * of) @ to_category for of in (units.hits, units.n))
     hits_without, n_without = units.hits @ to_category - hits, units.n @ to_category - n
     return np.asarray((hits - n * hits_without / n_without).sum(1) / n.sum(1))
+
+
+def holm(ps: Sequence[float]) -> list[float]:
+    """Correct p-values for their number (Holm 1979)."""
+    order = np.argsort(ps, kind="stable")
+    stepped = np.array([ps[i] * (len(ps) - rank) for rank, i in enumerate(order)])
+    adjusted = np.empty(len(ps))
+    adjusted[order] = np.minimum(np.maximum.accumulate(stepped), 1)
+    return [float(p) for p in adjusted]

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from experiments.behaviour import KINDS, Kind
 from experiments.effects import CELLS, Cell, Effect, effect_interval, own_minus_other
 from experiments.open_cells import open_cells
+from experiments.permutation import holm
 from experiments.power import Need
 from experiments.verdict_rules import DissociationVerdict, Rule, contrast_name, effect_name, rules
 from probes.intervals import Interval
@@ -64,7 +65,13 @@ def measure(
     """Return the intervals of every contrast and effect by name, and the effects that exceed the null's."""
     intervals = {contrast_name(b): own_minus_other(effects, n_groups, b, alpha) for b in KINDS}
     intervals |= {effect_name(cell): effect_interval(effects[cell], n_groups[cell[1]], alpha) for cell in CELLS}
-    return intervals, {cell for cell, e in effects.items() if e.p_null is not None and e.p_null <= alpha}
+    return intervals, {cell for cell, p in corrected_p(effects).items() if p <= alpha}
+
+
+def corrected_p(effects: Mapping[Cell, Effect]) -> dict[Cell, float]:
+    """Correct the p values of all effects together (Holm 1979): each is also read alone, beside the verdict."""
+    tested = {cell: e.p_null for cell, e in effects.items() if e.p_null is not None}
+    return dict(zip(tested, holm(list(tested.values())), strict=True))
 
 
 def rule_shown(intervals: Mapping[str, Interval], beyond: Collection[Cell], margin: float) -> Rule | None:
