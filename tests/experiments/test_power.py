@@ -134,7 +134,7 @@ def test_too_few_null_draws_are_an_open_cell() -> None:
     assert [(need.cell, need.more) for need in verdict.power] == [
         ("null_normative_on_normative", 70), ("null_epistemic_on_epistemic", 70),
     ]  # fmt: skip
-    assert verdict.reasons[0].endswith("(p = 0.1); about 19 permuted-label directions would settle it (now 9) with a "
+    assert verdict.reasons[0].endswith("(p = 0.1); about 79 permuted-label directions would settle it (now 9) with a "
                                        "power of 80%")  # fmt: skip
 
 
