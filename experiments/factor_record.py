@@ -27,6 +27,7 @@ def factor_records(observed: Observed, removals: dict[str, Removal | None]) -> d
         told = removal.moves if removal is not None else None
         untested = observed.untested[name]
         records[name] = {
+            "applicable": bool(effects or untested),
             "moves": seen if told is None else told,
             "reason": _reason(name, effects, untested, removal),
             "removable": name in REMOVALS,

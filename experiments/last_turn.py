@@ -23,8 +23,8 @@ NEAR = 0.1  # the last turn suffices where its AUROC surely comes this near to t
 def last_turn_alone(context: Context, removal: Removal | None) -> dict[str, Any]:
     """Score how near each request is to being refused, whole and by its last turn alone (onset log-odds)."""
     if removal is None:
-        return {"sufficient": None, "reason": ABSENT["earlier_turns"]}
-    record: dict[str, Any] = {"n": len(removal.rows), "texts": ambiguous_texts(context.corpus)}
+        return {"applicable": False, "sufficient": None, "reason": ABSENT["earlier_turns"]}
+    record: dict[str, Any] = {"applicable": True, "n": len(removal.rows), "texts": ambiguous_texts(context.corpus)}
     harmful, onsets = context.corpus.harmful[removal.rows], context_onsets(context)
     if not onsets.prefixes["refuse"] or harmful.all() or not harmful.any():
         what = "nothing is refused" if not onsets.prefixes["refuse"] else "harmful or benign ones are missing"

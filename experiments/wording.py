@@ -48,11 +48,13 @@ def factor_lines(triggers: dict[str, Any], *, notable: bool = False) -> list[str
     """
     lines = [
         f"{FACTORS[name]} {MOVES[record['moves']]}: {record['reason']}."
+        if record["applicable"]
+        else f"{record['reason'].capitalize()}."
         for name, record in triggers.get("factors", {}).items()
         if record["moves"] or not notable
     ]
     alone = triggers.get("last_turn_alone")
-    if alone and (alone["sufficient"] is False or not notable):
+    if alone and alone["applicable"] and (alone["sufficient"] is False or not notable):
         judged = {True: "suffices", False: "is insufficient", None: "was not judged"}[alone["sufficient"]]
         lines.append(f"Reading the last turn alone {judged}: {alone['reason']}.")
     return lines

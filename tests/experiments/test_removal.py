@@ -120,7 +120,7 @@ def test_last_turns_of_both_intents_are_counted() -> None:
 
 def test_without_earlier_turns_the_question_does_not_arise() -> None:
     found = last_turn_alone(context_of([prompt(0, False)], lambda p: False), None)  # type: ignore[arg-type]
-    assert found == {"sufficient": None, "reason": "no request has earlier turns"}
+    assert found == {"applicable": False, "sufficient": None, "reason": "no request has earlier turns"}
 
 
 @pytest.mark.parametrize("unjudged", [0, 30])

@@ -83,13 +83,16 @@ def test_the_page_has_a_row_for_each_value_and_each_removal(record: dict[str, An
 
 
 def test_only_what_moves_is_notable() -> None:
-    quiet = {"moves": False, "reason": "none"}
-    moving = {"moves": True, "reason": "benign ones more"}
-    alone = {"sufficient": False, "reason": "AUROC 0.50 against 1.00"}
+    quiet = {"applicable": True, "moves": False, "reason": "none"}
+    moving = {"applicable": True, "moves": True, "reason": "benign ones more"}
+    alone = {"applicable": True, "sufficient": False, "reason": "AUROC 0.50 against 1.00"}
     told = {"factors": {"asker": quiet, "system": moving}, "last_turn_alone": alone}
     assert factor_lines(told, notable=True) == [
         "The system line moves refusing: benign ones more.",
         "Reading the last turn alone is insufficient: AUROC 0.50 against 1.00.",
     ]
     assert len(factor_lines(told)) == 3
+    absent = {"applicable": False, "moves": None, "reason": "no request names who asks"}
+    nothing = {"applicable": False, "sufficient": None, "reason": "no request has earlier turns"}
+    assert factor_lines({"factors": {"asker": absent}, "last_turn_alone": nothing}) == ["No request names who asks."]
     assert factor_lines({"verdict": "mixed"}) == []  # of a run before factors were measured
