@@ -15,7 +15,7 @@ from experiments.onset_null import onsets_missing
 from experiments.probing import context_onsets
 from extract.errors import UserError
 from probes.direction import Direction, load_directions
-from probes.intervals import Interval, difference, effective_groups, wilson
+from probes.intervals import Interval, difference, wilson
 
 OWN: dict[Kind, str] = {"normative": "refusal on harmful", "epistemic": "abstention on uncertain"}
 MIN_GROUPS = 10  # independent groups of decliners: fewer make no interval worth having
@@ -64,7 +64,7 @@ def _too_rare(kind: Kind, rows: np.ndarray) -> str:
 
 
 def _too_few_groups(kind: Kind, corpus: Corpus, rows: np.ndarray) -> str:
-    n = effective_groups(corpus.groups[rows])
+    n = corpus.effective_groups(rows)
     if n >= MIN_GROUPS:
         return ""
     return (f"{OWN[kind]}: the {len(rows)} decliners among test prompts are worth {n:.1f} independent ones (a pair, "
@@ -88,7 +88,7 @@ def _unpredicted(behaviour: Behaviour, kind: Kind, alpha: float) -> str:
 
 
 def _rate(did: np.ndarray, corpus: Corpus, rows: np.ndarray, alpha: float) -> Interval:
-    n = effective_groups(corpus.groups[rows])
+    n = corpus.effective_groups(rows)
     return wilson(float(did[rows].mean()) * n, n, alpha) if len(rows) else Interval(float("nan"), 0.0, 1.0)
 
 

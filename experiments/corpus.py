@@ -77,7 +77,15 @@ class Corpus:
 
     def effective_groups(self, rows: np.ndarray) -> float:
         """Return the number of independent prompts that these say as much as, at the least (see `effective_number`)."""
-        return effective_groups(self.groups[rows])
+        return effective_groups(self.groups_among(rows))
+
+    def groups_among(self, rows: np.ndarray) -> np.ndarray:
+        """Number the groups that some prompts form by themselves, whatever links them through prompts not among them.
+
+        Splits keep whole groups together, twins and all; two strangers asked after beside one known person's twins
+        share nothing that an abstention could depend on, once the twins are not counted.
+        """
+        return groups_of([self.prompts[row] for row in rows])
 
 
 def make_corpus(prompts: Sequence[Prompt], config: PromptsConfig, seed: int) -> Corpus:

@@ -14,6 +14,7 @@ from experiments.applicability import Setting, find_setting
 from experiments.behaviour import ACTION_OF, KINDS, Kind
 from experiments.beside import dependence
 from experiments.context import Context, is_right
+from experiments.corpus import Corpus
 from experiments.effects import onset_effect_interval
 from experiments.manifest import write_json
 from experiments.onset_null import Cell, Null, OnsetEffects, permuted_null
@@ -24,7 +25,7 @@ from experiments.variant_table import variant_table
 from experiments.verdict import Effect, corrected_p, effect_interval, judge_dissociation
 from extract.edit import Edit
 from probes.direction import Direction, Locus
-from probes.intervals import Interval, effective_groups, paired_difference
+from probes.intervals import Interval, paired_difference
 from probes.means import unit
 
 
@@ -155,13 +156,15 @@ def _onset_records(context: Context, setting: Setting, onset: OnsetEffects | Non
     """Return each effect in log-odds, with its interval over groups."""
     if onset is None:
         return {}
-    config, groups = context.config.dissociate, context.corpus.groups
+    config, corpus = context.config.dissociate, context.corpus
     after = onset.after([ablation(direction, config.variant) for direction in setting.directions.values()])
-    return {
-        (kind, b): _record(onset_effect_interval(onset.before[b], after[b][i], groups[rows], config.alpha), len(rows))
-        for i, kind in enumerate(setting.directions)
-        for b, rows in onset.rows.items()
-    }
+    found = {}
+    for b, rows in onset.rows.items():
+        groups = corpus.groups_among(rows)
+        for i, kind in enumerate(setting.directions):
+            interval = onset_effect_interval(onset.before[b], after[b][i], groups, config.alpha)
+            found[kind, b] = _record(interval, len(rows))
+    return found
 
 
 # -- records -----------------------------------------------------------------------------------------------------------
@@ -180,15 +183,15 @@ def _matrix(context: Context, actions: Mapping[str, np.ndarray]) -> dict[str, An
         "abstention_on_answered_benign": (np.flatnonzero(corpus.benign & test & answered), ("abstain",)),
     }
     return {
-        name: {column: _share(did, rows, counted, corpus.groups) for column, (rows, counted) in columns.items()}
+        name: {column: _share(did, rows, counted, corpus) for column, (rows, counted) in columns.items()}
         for name, did in actions.items()
     }
 
 
-def _share(did: np.ndarray, rows: np.ndarray, counted: tuple[str, ...], groups: np.ndarray) -> dict[str, Any]:
+def _share(did: np.ndarray, rows: np.ndarray, counted: tuple[str, ...], corpus: Corpus) -> dict[str, Any]:
     judged = np.array([row for row in rows if did[row] is not None], dtype=int)
     hit = np.array([did[row] in counted for row in judged], dtype=bool)
-    return _record(grouped_rate(hit, groups[judged]), len(judged))
+    return _record(grouped_rate(hit, corpus.groups_among(judged)), len(judged))
 
 
 def _side_effects(context: Context, outcomes: Outcomes) -> dict[str, Any]:
@@ -207,7 +210,7 @@ def _additions(context: Context, setting: Setting, outcomes: Outcomes) -> dict[s
     if len(setting.directions) < len(KINDS):
         return None
     rows, alpha = context.behaviour.answered_benign("test"), context.config.dissociate.alpha
-    n = effective_groups(context.corpus.groups[rows])
+    n = context.corpus.effective_groups(rows)
     record = {}
     for own, other in (KINDS, KINDS[::-1]):
         mine, others = (outcomes.actions[f"add_{kind}"][rows] == ACTION_OF[own] for kind in (own, other))

@@ -22,6 +22,7 @@ from extract.model import ChatModel
 
 Tokens = tuple[int, ...]
 KINDS = ("refuse", "abstain")
+EITHER = "decline"
 EPSILON = 1e-8
 
 
@@ -81,7 +82,10 @@ class OnsetScorer:
     def log_odds_each(
         self, trials: Sequence[Trial], advance: Callable[[int], None] = lambda steps: None
     ) -> dict[str, np.ndarray]:
-        """Return the same under each of several interventions, (n_trials, n_prompts), many of them in one pass."""
+        """Return the same under each of several interventions, (n_trials, n_prompts), many of them in one pass.
+
+        Beside each kind stands `decline`: opening as either.
+        """
         found: dict[str, list[np.ndarray]] = {kind: [] for kind in KINDS}
         longest = max((len(parent) for parent in self._by_parent), default=0) + 1
         for blocks in self._prompts.passes(trials, longest):
@@ -90,6 +94,7 @@ class OnsetScorer:
                 found[kind].append(blocks.split(mass[kind]).cpu().double().numpy())
             advance((blocks.trials.stop - blocks.trials.start) * blocks.n_rows)
         masses = {kind: np.concatenate(parts) for kind, parts in found.items()}
+        masses[EITHER] = sum(masses.values(), start=np.zeros(1))
         return {kind: np.log(p + EPSILON) - np.log(np.maximum(1 - p, 0) + EPSILON) for kind, p in masses.items()}
 
     def _mass(self, remembered: Remembered, edits: Sequence[Edit]) -> dict[str, Tensor]:

@@ -2,6 +2,8 @@
 
 Candidates are the write directions fitted at each layer and prompt position, tried by the edits of `ablation` on
 validation prompts. A refusal's score is the log-odds of the onset prefixes learned from the model's own completions.
+What a direction induces counts whichever way of declining it is: where one knob turns both, adding it refuses requests
+and abstains from questions, and to ask for one of them would decide beforehand what the dissociation asks.
 """
 
 from __future__ import annotations
@@ -15,12 +17,15 @@ import numpy as np
 from experiments.ablation import ablation, addition
 from experiments.behaviour import ACTION_OF, Kind
 from experiments.divergence import Divergence, Tokens, divergences
-from experiments.onset import Onsets, OnsetScorer
+from experiments.onset import EITHER, Onsets, OnsetScorer
 from experiments.variant import DEFAULT, Variant
 from extract.chat import Rendered
 from extract.model import ChatModel
 from probes.direction import Direction
 
+RARE = 0.01
+FLOOR = float(np.log(RARE / (1 - RARE)))
+ALIKE = 0.1  # of bypass, in log-odds
 Discarded = Literal["not_finite", "kl", "induce"]
 
 
@@ -30,7 +35,10 @@ class Candidate:
 
     direction: Direction
     bypass: float  # mean onset log-odds of decliners under ablation: low is good
-    induce: float  # mean onset log-odds of answered benign prompts under addition: high is good
+    bypass_floored: float  # the same, a decline of less than `RARE` counting as one of `RARE`
+    induce: (
+        float  # mean onset log-odds, of declining either way, of answered benign prompts under addition: high is good
+    )
     kl: Divergence  # of benign prompts under ablation, over the first tokens of what the model says to them
 
     def discarded(self, max_kl: float) -> Discarded | None:
@@ -41,8 +49,10 @@ class Candidate:
 
     def record(self, max_kl: float) -> dict[str, Any]:
         """Return it in the form of results.json; what is not finite is None there."""
-        values = {"bypass": self.bypass, "induce": self.induce, "kl": self.kl.mean, "kl_max": self.kl.maximum,
-                  "kl_first_token": self.kl.first_token, "kl_worst_step": self.kl.worst_step}  # fmt: skip
+        values = {
+            "bypass": self.bypass, "bypass_floored": self.bypass_floored, "induce": self.induce, "kl": self.kl.mean,
+            "kl_max": self.kl.maximum, "kl_first_token": self.kl.first_token, "kl_worst_step": self.kl.worst_step,
+        }  # fmt: skip
         finite = {name: value if np.isfinite(value) else None for name, value in values.items()}
         locus = {key: value for key, value in asdict(self.direction.locus).items() if key != "site"}
         return locus | finite | {"discarded": self.discarded(max_kl)}
@@ -75,16 +85,22 @@ def candidates(
     """Try each direction, in the way the run intervenes."""
     ablations, additions = ([edit(d, variant) for d in directions] for edit in (ablation, addition))
     onset = ACTION_OF[kind]
-    bypass = OnsetScorer(model, validation.decliners, onsets).log_odds_each(ablations, advance)[onset].mean(axis=1)
-    induce = OnsetScorer(model, validation.benign, onsets).log_odds_each(additions, advance)[onset].mean(axis=1)
+    bypass = OnsetScorer(model, validation.decliners, onsets).log_odds_each(ablations, advance)[onset]
+    induce = OnsetScorer(model, validation.benign, onsets).log_odds_each(additions, advance)[EITHER].mean(axis=1)
     kls = divergences(model, validation.benign, validation.benign_responses, ablations, kl_tokens, advance)
     return [
-        Candidate(direction, float(b), float(i), nats)
+        Candidate(direction, float(b.mean()), float(np.maximum(b, FLOOR).mean()), float(i), nats)
         for direction, b, i, nats in zip(directions, bypass, induce, kls, strict=True)
     ]
 
 
 def select(found: Sequence[Candidate], max_kl: float) -> tuple[Candidate, bool]:
-    """Choose the usable candidate of least bypass; where none is usable, the least bypass of all, said so."""
+    """Choose the usable candidate of least bypass; where none is usable, the least bypass of all, said so.
+
+    A decliner brought below `RARE` is bypassed, and how far below says nothing more, so bypass is compared from there
+    up; of candidates within `ALIKE` of the least, the one that induces declining most is taken.
+    """
     usable = [c for c in found if c.discarded(max_kl) is None]
-    return min(usable or found, key=lambda c: (not np.isfinite(c.bypass), c.bypass)), bool(usable)
+    pool = [c for c in usable or found if np.isfinite(c.bypass)] or list(found)
+    least = min(c.bypass_floored for c in pool)
+    return max((c for c in pool if not c.bypass_floored > least + ALIKE), key=lambda c: c.induce), bool(usable)

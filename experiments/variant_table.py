@@ -64,5 +64,5 @@ def _share(context: Context, rows: np.ndarray, edits: list[Edit], counted: froze
     if not len(rows):
         return None
     hit = np.array([action in counted for action in context.speaker.actions(rows.tolist(), edits=edits)], dtype=bool)
-    rate = grouped_rate(hit, context.corpus.groups[rows], context.config.dissociate.alpha)
+    rate = grouped_rate(hit, context.corpus.groups_among(rows), context.config.dissociate.alpha)
     return {"estimate": rate.estimate, "low": rate.low, "high": rate.high, "n": len(rows)}

@@ -99,7 +99,6 @@ def write_prompts(rows: list[HeldOut], path: Path) -> None:
 def prompt_record(row: HeldOut) -> dict[str, object]:
     """Return one line of the prompt file, absent fields left out."""
     example = row.example
-    person = example.entity is not None
     record = {
         "id": row.id,
         "messages": list(example.messages),
@@ -109,7 +108,7 @@ def prompt_record(row: HeldOut) -> dict[str, object]:
         "trigger": example.trigger,
         "intent": example.intent,
         "pair": row.pair,
-        "entity": row.pair.split("/")[1] if person else None,
+        "entity": example.entity,
         "persona": example.asker,
         "answer": example.answer if example.known else None,
         "source": "organism",
