@@ -23,6 +23,10 @@ KEYS = {
         "sklearn_loop_auroc_difference", "sklearn_loop_decision_difference", "peak_mb_beyond_locus",
         "large_seconds_per_locus", "large_peak_mb_beyond_locus", "large_hours_scaled",
     },
+    "validity": {
+        "verdicts_right", "verdicts_total", "false_positive_rate", "false_positive_rate_low",
+        "false_positive_rate_high", "shuffles", "prompt_label_shuffles_tested", "least_planted_cosine",
+    },
     "steering": {"overhead_batch1", "overhead_batch8"},
     "extraction": {
         "tokens_per_s", "ratio_vs_bare_forward", "ratio_vs_hidden_states", "ratio_vs_transformer_lens",
@@ -48,7 +52,11 @@ def test_quick_run(name: str, tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr[-2000:]
     record = json.loads(out.read_text())
     assert set(record["figures"]) - IF_INSTALLED == KEYS[name]
-    assert all(value > 0 or key.endswith("_difference") for key, value in record["figures"].items())
+    if name != "validity":
+        assert all(value > 0 or key.endswith("_difference") for key, value in record["figures"].items())
+    else:
+        assert record["figures"]["verdicts_right"] == record["figures"]["verdicts_total"] == 3
+        assert record["figures"]["false_positive_rate_low"] <= 0.05
     if name == "probe_grid":
         assert record["figures"]["max_auroc_difference"] <= 1e-3
         assert record["figures"]["max_decision_difference"] <= 1e-3
@@ -57,5 +65,5 @@ def test_quick_run(name: str, tmp_path: Path) -> None:
 
 
 def test_every_benchmark_is_tested() -> None:
-    shown = {path.stem for path in (ROOT / "benchmarks").glob("*.py")} - {"__init__", "memory", "table"}
-    assert shown == set(KEYS)
+    parts = {"__init__", "memory", "table", "cases", "shuffles"}
+    assert {path.stem for path in (ROOT / "benchmarks").glob("*.py")} - parts == set(KEYS)

@@ -22,12 +22,13 @@ def random_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     AutoTokenizer.from_pretrained(ORGANISM).save_pretrained(folder / "model")
     lines = (ORGANISM / "prompts.jsonl").read_text().splitlines()
     (folder / "prompts.jsonl").write_text("\n".join(lines[::6]) + "\n")
-    config = load_config(
-        Path("configs/quickstart.yaml"),
-        [f"model.name={folder / 'model'}", f"prompts.path={folder / 'prompts.jsonl'}", "generate.max_new_tokens=8"],
-    )
+    config = load_config(Path("configs/quickstart.yaml"), overrides(folder))
     run(config, folder / "run", reporter=Reporter(quiet=True))
     return folder / "run"
+
+
+def overrides(folder: Path) -> list[str]:
+    return [f"model.name={folder / 'model'}", f"prompts.path={folder / 'prompts.jsonl'}", "generate.max_new_tokens=8"]
 
 
 def test_it_finishes_and_says_what_is_absent(random_run: Path) -> None:
@@ -44,3 +45,25 @@ def test_it_still_reports(random_run: Path) -> None:
     page = (random_run / "report.html").read_text()
     assert "Not applicable" in page
     assert "No normative and no epistemic dial could be built" in page
+
+
+def test_the_command_alone_ends_as_at_a_mistake(random_run: Path, cli) -> None:  # type: ignore[no-untyped-def]
+    """What `run` records and reports, `dissociate` also says in one line, with exit code 2; nothing is lost."""
+    given = [part for each in overrides(random_run.parent) for part in ("--set", each)]
+    before = (random_run / "stages" / "dissociate.json").read_text()
+    code, out, err = cli("dissociate", "configs/quickstart.yaml", *given, "--out", str(random_run))
+    assert code == 2
+    assert "Not applicable" in out
+    lines = [line for line in err.splitlines() if line.startswith("refusal: ")]
+    assert len(lines) == 1
+    assert "the dissociation cannot be tested: refusal on harmful is absent: 0 baseline occurrences" in lines[0]
+    assert "Traceback" not in err
+    assert (random_run / "stages" / "dissociate.json").read_text() == before
+
+
+def test_side_effects_are_told_even_so(random_run: Path) -> None:
+    record = json.loads((random_run / "results.json").read_text())["dissociation"]
+    assert list(record["side_effects"]) == ["none"]
+    assert record["variants"] == []
+    assert record["power"] == []
+    assert record["dependence"] is None

@@ -54,7 +54,8 @@ def test_log_odds_equal_those_of_a_plain_forward_pass(model: ChatModel) -> None:
     r = torch.nn.functional.normalize(torch.randn(model.d_model), dim=0)
     for edits in ([], [place("resid_post", 3, "last_on", lambda x: affine(x, r, 4.0))]):
         found = OnsetScorer(model, rendered, onsets).log_odds(edits)
-        for kind, prefixes in onsets.prefixes.items():
+        of_kinds = onsets.prefixes | {"decline": [p for prefixes in onsets.prefixes.values() for p in prefixes]}
+        for kind, prefixes in of_kinds.items():
             expected = [sum(_probability(model, row.token_ids, p, edits) for p in prefixes) for row in rendered]
             odds = np.log(np.array(expected) + 1e-8) - np.log(1 - np.array(expected) + 1e-8)
             np.testing.assert_allclose(found[kind], odds, atol=2e-3)

@@ -51,7 +51,10 @@ def test_the_planted_locus_is_chosen_among_every_layer_and_position(results: dic
         assert write["meets_selection_rules"]
         chosen = next(c for c in write["candidates"] if (c["layer"], c["position"]) == (4, "post_last"))
         assert chosen["discarded"] is None
-        assert chosen["bypass"] == min(c["bypass"] for c in write["candidates"] if c["discarded"] is None)
+        usable = [c for c in write["candidates"] if c["discarded"] is None]
+        least = min(c["bypass_floored"] for c in usable)
+        assert chosen["bypass_floored"] <= least + 0.1
+        assert chosen["induce"] == max(c["induce"] for c in usable if c["bypass_floored"] <= least + 0.1)
         assert max(chosen["kl"], chosen["kl_first_token"]) <= chosen["kl_worst_step"] <= chosen["kl_max"]
 
 

@@ -15,7 +15,7 @@ from experiments.config import ROOT, RunConfig
 from experiments.divergence import Divergence
 from experiments.onset import Onsets, OnsetScorer, learn_onsets
 from experiments.probing import write_fitter
-from experiments.selection import Candidate, Validation, candidates, select
+from experiments.selection import FLOOR, Candidate, Validation, candidates, select
 from experiments.writing import POSITION, WriteFitter, permuted, write_layers, write_positions
 from extract.batch import Batch
 from extract.chat import Rendered, render
@@ -143,7 +143,7 @@ def test_what_cannot_be_fitted_is_said(held: SimpleNamespace, dissociate: dict[s
 def candidate(bypass: float, induce: float = 1.0, kl: float = 0.01, first_token: float = 0.0) -> Candidate:
     vector = np.eye(4, dtype=np.float32)[0]
     direction = Direction("normative_write", vector, Locus("resid_post", 1, "post_last"), 1.0, -1.0)
-    return Candidate(direction, bypass, induce, Divergence(kl, kl, first_token, kl))
+    return Candidate(direction, bypass, max(bypass, FLOOR), induce, Divergence(kl, kl, first_token, kl))
 
 
 def test_the_least_bypass_that_breaks_no_rule_is_chosen() -> None:
@@ -153,6 +153,14 @@ def test_the_least_bypass_that_breaks_no_rule_is_chosen() -> None:
     assert [c.discarded(0.1) for c in broken] == ["induce", "kl", "not_finite", "not_finite", "not_finite"]
     assert select([*broken, *good], max_kl=0.1) == (good[1], True)
     assert select([*broken, *good], max_kl=0.3)[0] is broken[1]  # the control: it is the rule that kept it out
+
+
+def test_of_those_that_bypass_alike_the_one_that_induces_most_is_chosen() -> None:
+    """Far below one in a hundred, how far says nothing: there the log-odds are noise."""
+    saturated = [candidate(-12, induce=2.0), candidate(-9, induce=8.0), candidate(-11, induce=5.0)]
+    assert select(saturated, max_kl=0.1)[0] is saturated[1]
+    told_apart = [candidate(-3, induce=2.0), candidate(-2.5, induce=8.0), candidate(-2.95, induce=3.0)]
+    assert select(told_apart, max_kl=0.1)[0] is told_apart[2]
 
 
 def test_where_none_is_usable_the_least_bypass_is_shown_and_said_so() -> None:
