@@ -76,7 +76,8 @@ class Speaker:
                 memory.keep([self.rendered[row].token_ids for row in index], responses)
             finish(dict(zip(index, responses, strict=True)))
 
-        finish(known)
+        if known:
+            finish(known)
         missing = sorted((row for row in rows if row not in known), key=lambda row: len(self.rendered[row].token_ids))
         self._budget.run([1] * len(missing), work)
         return [done[row] for row in rows]

@@ -237,6 +237,7 @@ def test_a_batch_is_on_the_disk_before_it_is_judged(
 
     with pytest.raises(UserError, match="no endpoint"):
         speaker(tiny, tiny_rows, tmp_path / "g.sqlite", judge=Broken()).complete(ALL)
+    assert generated == [3]
     speaker(tiny, tiny_rows, tmp_path / "g.sqlite").complete(ALL)
     assert generated == [3, 2]
 
