@@ -78,10 +78,11 @@ def _respond(context: Context) -> None:
     write_completions(said, context.file("completions.jsonl"))
 
 
+SELECTION = ("n_selection", "max_kl", "kl_tokens", "positions", "deepest", "form", "layers", "tokens")  # of dissociate
 STAGES = (
     Stage("extract", _extract, ("model", "extract"), ("activations.h5",)),
     Stage("respond", _respond, ("model", "generate", "judge"), ("completions.jsonl",)),
-    Stage("probe", probe, ("seed", "prompts", "dissociate"), ("probes.parquet", "directions.safetensors",
+    Stage("probe", probe, ("seed", "prompts", "selection"), ("probes.parquet", "directions.safetensors",
                                                               "stages/geometry.json", "stages/probe.json")),
     Stage("dissociate", dissociate, ("seed", "dissociate"), ("stages/dissociate.json",)),
     Stage("triggers", triggers, (), ("stages/triggers.json",)),
@@ -159,6 +160,8 @@ def _prepare(directory: Path, config: RunConfig) -> None:
 
 
 def _section(config: RunConfig, name: str) -> Any:
+    if name == "selection":
+        return config.dissociate.model_dump(mode="json", include=set(SELECTION))
     value = getattr(config, name)
     if name == "judge" and value != "rules":  # what its file says counts, not where it lies
         value = load_judge(value)
