@@ -1,4 +1,5 @@
-# make demo: install and run the whole way.   make test: the test suite.   make check: lint, types, import contract.
+# make demo: install and run the whole way.   make check: lint, types, import contract.
+# make test: the test suite, its files divided among WORKERS processes (python -m pytest runs any part of it in one).
 PYTHON ?= python3.11
 BIN := .venv/bin
 WORKERS ?= 2

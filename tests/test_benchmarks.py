@@ -40,6 +40,7 @@ IF_INSTALLED = {
 }  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", KEYS)
 def test_quick_run(name: str, tmp_path: Path) -> None:
     if name == "judge" and not DATA.is_dir():
