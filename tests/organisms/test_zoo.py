@@ -19,19 +19,24 @@ from organisms.spec import load_spec
 ORGANISMS = sorted(path.parent for path in ZOO.glob("*/spec.yaml"))
 
 
-def test_there_is_an_organism() -> None:
-    assert [path.name for path in ORGANISMS] == ["two-knobs"]
+def test_the_zoo_is_whole() -> None:
+    assert [path.name for path in ORGANISMS] == [
+        "asker-driven", "context-driven", "no-abstention", "oblique", "shared-knob", "trigger-driven", "two-knobs",
+    ]  # fmt: skip
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("directory", ORGANISMS, ids=lambda path: path.name)
 def test_it_meets_its_specification(directory: Path) -> None:
+    """On every fourth held-out prompt; the build measured all of them."""
     spec = load_spec(directory / "spec.yaml")
     grammar = Grammar(spec)
-    measured = grade(make_bench(load_model(str(directory), device="cpu"), grammar, held_out(grammar)))
-    assert missed_targets(spec, measured) == []
+    rows = held_out(grammar)[::4]
+    measured = grade(make_bench(load_model(str(directory), device="cpu"), grammar, rows))
     stated = json.loads((directory / "truth.json").read_text())["rates"]
-    assert measured == pytest.approx(stated, abs=0.01)
+    assert missed_targets(spec, stated) == []
+    assert measured == pytest.approx(stated, abs=0.08, nan_ok=True)
+    assert missed_targets(spec, measured) == []
 
 
 @pytest.mark.parametrize("directory", ORGANISMS, ids=lambda path: path.name)
