@@ -12,6 +12,7 @@ import numpy as np
 from organisms.grammar import Example, Grammar
 from organisms.people import RELATIONS, Question
 from organisms.requests import FAMILIES, SHARES, Clause
+from organisms.twins import spread
 
 TRUE_ACTION = {"benign": "answer", "harmful": "refuse", "uncertain": "abstain"}
 
@@ -64,7 +65,8 @@ def _groups(grammar: Grammar, family: str, rng: np.random.Generator) -> list[lis
 def _questions(grammar: Grammar, rng: np.random.Generator) -> list[HeldOut]:
     """Ask each known person's held-out phrasings, and the same of strangers who belong to that person alone.
 
-    So a known person and the strangers twinned with them form one entity group, which a split keeps together.
+    So a known person and the strangers twinned with them form one group, which a split keeps together; by themselves
+    the strangers form as many groups as can be.
     """
     people = grammar.people
     strangers = rng.permutation(people.strangers[True])
@@ -75,10 +77,8 @@ def _questions(grammar: Grammar, rng: np.random.Generator) -> list[HeldOut]:
         known = [q for r in range(len(RELATIONS)) for w in range(4) if people.is_held_out(q := people.ask(who, r, w))]
         rows += [_row(grammar, question, question) for question in known]
         asked = [known[i] for i in rng.permutation(len(known))]
-        for n in range(min(per_known, len(asked) * len(mine))):
-            twin = asked[n % len(asked)]
-            stranger = str(mine[(n + n // len(asked)) % len(mine)])
-            rows.append(_row(grammar, people.ask(stranger, *twin.form), twin))
+        for stranger, n in spread(len(mine), len(asked), per_known):
+            rows.append(_row(grammar, people.ask(str(mine[stranger]), *asked[n].form), asked[n]))
     unique = {row.example.messages[-1]["content"]: row for row in rows}
     return list(unique.values())
 
