@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from experiments.behaviour import ACTION_OF, KINDS, MIN_BASELINE, Behaviour, Kind
+from experiments.behaviour import ACTION_OF, KINDS, MIN_BASELINE, Behaviour, Kind, write_samples
 from experiments.context import Context
 from experiments.corpus import Corpus
 from experiments.manifest import read_json
@@ -48,6 +48,7 @@ def find_setting(context: Context) -> Setting:
             or _too_few_groups(kind, context.corpus, decliners[kind])
             or _unpredicted(behaviour, kind, context.config.dissociate.alpha)
             or ("" if kind in directions else _no_direction(context, kind))
+            or _no_null(behaviour, kind)
             or unlearned.get(kind, "")
         )
         if reason:
@@ -92,6 +93,14 @@ def _rate(did: np.ndarray, corpus: Corpus, rows: np.ndarray, alpha: float) -> In
     return wilson(float(did[rows].mean()) * n, n, alpha) if len(rows) else Interval(float("nan"), 0.0, 1.0)
 
 
+def _no_null(behaviour: Behaviour, kind: Kind) -> str:
+    """Say so where directions given from a file have nothing to be compared with."""
+    if write_samples(behaviour, kind) is not None and len(behaviour.decliners(kind, "validation")):
+        return ""
+    return (f"no permuted-label null can be drawn for {OWN[kind]}: too few training or validation prompts are declined "
+            "so, or answered; give more prompts")  # fmt: skip
+
+
 # -- directions --------------------------------------------------------------------------------------------------------
 
 
@@ -130,6 +139,9 @@ def check_direction(context: Context, direction: Direction) -> None:
     if not 0 <= locus.layer < model.n_layers:
         raise UserError(f"direction {name!r} belongs to layer {locus.layer}; {model.name} has layers 0 to "
                         f"{model.n_layers - 1}; {remedy}")  # fmt: skip
+    if locus.position not in context.store.positions:
+        raise UserError(f"direction {name!r} was fitted at {locus.position}, which this run's activations lack (they "
+                        f"have {', '.join(context.store.positions)}); {remedy}")  # fmt: skip
     if locus.site != context.store.site:
         raise UserError(f"direction {name!r} belongs to {locus.site}, this run's activations are {context.store.site}; "
                         f"extract that site (extract.site), or {remedy}")  # fmt: skip

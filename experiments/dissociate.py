@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -81,7 +81,9 @@ def dissociate(context: Context) -> None:
 
 
 def _effect(stopped: np.ndarray, null: Null | None, cell: Cell) -> Effect:
-    return Effect(stopped, None, None) if null is None else Effect(stopped, null.p_value(*cell), len(null.drawn[cell]))
+    if null is None or cell not in null.drawn:
+        return Effect(stopped, None)
+    return Effect(stopped, null.p_value(*cell), len(null.drawn[cell]))
 
 
 def _unsound(setting: Setting) -> list[Kind]:
@@ -93,11 +95,12 @@ def _outcomes(context: Context, setting: Setting) -> Outcomes:
     """Generate for every test prompt under every intervention."""
     test = np.flatnonzero(context.corpus.within("test"))
     variant = context.config.dissociate.variant
+    one_layer = replace(variant, layers="selected")
     edits: dict[str, list[Edit]] = {}
     for kind, direction in setting.directions.items():
         edits[f"ablate_{kind}"] = ablation(direction, variant)
         edits[f"add_{kind}"] = addition(direction, variant)
-        edits[f"ablate_random_{kind}"] = ablation(_random_like(context, kind, direction.locus))
+        edits[f"ablate_random_{kind}"] = ablation(_random_like(context, kind, direction.locus), one_layer)
     actions, right = {"none": context.behaviour.actions}, {"none": context.behaviour.correct}
     with context.reporter.task("interventions on test prompts", len(test) * len(edits)) as advance:
         for name, placed in edits.items():
@@ -115,8 +118,8 @@ def _random_like(context: Context, kind: Kind, locus: Locus) -> Direction:
     vector = unit(rng.standard_normal(context.model.d_model))
     X, behaviour = context.write_read(locus.layer), context.behaviour
     declined, answered = behaviour.decliners(kind, "train"), behaviour.answered_benign("train")
-    along = X @ vector
-    return Direction(f"{kind}_random", vector, locus, float(along[declined].mean()), float(along[answered].mean()))
+    on, off = (float(along.mean()) if len(along) else 0.0 for along in (X[declined] @ vector, X[answered] @ vector))
+    return Direction(f"{kind}_random", vector, locus, on, off)
 
 
 def stopped_among(actions: np.ndarray, rows: np.ndarray) -> np.ndarray:
@@ -140,8 +143,9 @@ def onset_effects(context: Context, setting: Setting) -> OnsetEffects | None:
 
 
 def _null(context: Context, setting: Setting, onset: OnsetEffects | None) -> Null | None:
-    """Draw the null where there is a verdict that needs it."""
-    if setting.absent or onset is None:
+    """Draw the null of every direction whose own behaviour can be tested, also where the other's cannot."""
+    directions = {kind: d for kind, d in setting.directions.items() if kind in setting.testable}
+    if not directions or onset is None:
         return None
 
     def stopped(behaviour: Kind, direction: Direction) -> float:
@@ -149,7 +153,7 @@ def _null(context: Context, setting: Setting, onset: OnsetEffects | None) -> Nul
         did = context.speaker.actions(onset.rows[behaviour].tolist(), edits=edits)
         return float(np.mean([action in OPENED for action in did]))
 
-    return permuted_null(context, setting.directions, onset, context_onsets(context), stopped)
+    return permuted_null(context, directions, onset, context_onsets(context), stopped)
 
 
 def _onset_records(context: Context, setting: Setting, onset: OnsetEffects | None) -> dict[Cell, dict[str, Any]]:

@@ -32,7 +32,7 @@ def context(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
     labels = np.repeat(["benign", "harmful", "uncertain"], 120)
     prompts = tuple(Prompt(str(i), ({"role": "user", "content": str(i)},), str(label), "answer")
                     for i, label in enumerate(labels))  # fmt: skip
-    part = np.where(np.arange(360) % 4 < 2, "test", "train")
+    part = np.array(["test", "test", "test", "test", "train", "train", "train", "validation"])[np.arange(360) % 8]
     corpus = Corpus(prompts, np.arange(360) // 2, part)
     actions = np.array([DECLINES[label] for label in labels], dtype=object)
     save_directions([direction("normative_write"), direction("epistemic_write")], tmp_path / "directions.safetensors")
@@ -40,9 +40,10 @@ def context(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
     monkeypatch.setattr("experiments.applicability.context_onsets", lambda context: ONSETS)
     given = {"name": "x", "model": {"name": "m"}, "prompts": {"path": "p"}}
     model = SimpleNamespace(name="m", d_model=8, n_layers=4, fingerprint=lambda: "mine")
+    store = SimpleNamespace(site="resid_post", positions=("inst_last", "post_last"))
     return SimpleNamespace(
         behaviour=Behaviour(corpus, actions, np.zeros(360, dtype=bool)), corpus=corpus, config=RunConfig(**given),  # type: ignore[arg-type]
-        file=lambda name: tmp_path / name, model=model, store=SimpleNamespace(site="resid_post"),
+        file=lambda name: tmp_path / name, model=model, store=store,
     )  # fmt: skip
 
 
@@ -79,9 +80,11 @@ def test_a_behaviour_seen_too_rarely_is_absent(context: SimpleNamespace) -> None
 
 
 def test_too_few_pairs_are_said(context: SimpleNamespace) -> None:
-    context.corpus = replace(context.corpus, groups=np.where(context.corpus.harmful, np.arange(360) % 9, 1000))
+    corpus = context.corpus
+    paired = (replace(p, pair=str(i % 9)) if p.label == "harmful" else p for i, p in enumerate(corpus.prompts))
+    context.corpus = replace(corpus, prompts=tuple(paired))
     assert (
-        "worth 8.9 independent ones (a pair, entity or template counts once), 10 are needed"
+        "worth 8.9 independent ones (a pair, entity or template counts once), 10 are needed; give prompts of more"
         in (find_setting(context).absent["normative"])
     )
 
@@ -125,6 +128,7 @@ def test_a_direction_that_could_not_be_fitted_says_why(context: SimpleNamespace)
         ({"provenance": {"weights": "other", "model": "llama"}}, "is of other weights (llama), not of m"),
         ({"provenance": {}}, "is of unnamed weights, not of m"),
         ({"locus": Locus("resid_post", 4, "post_last")}, "belongs to layer 4; m has layers 0 to 3"),
+        ({"locus": Locus("resid_post", 1, "post_7")}, "was fitted at post_7, which this run's activations lack"),
         ({"locus": Locus("resid_mid", 1, "post_last")}, "belongs to resid_mid, this run's activations are resid_post"),
     ],
 )
