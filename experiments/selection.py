@@ -25,7 +25,7 @@ from probes.direction import Direction
 
 RARE = 0.01
 FLOOR = float(np.log(RARE / (1 - RARE)))
-ALIKE = 0.1  # of bypass, in log-odds
+ALIKE = 0.25  # of bypass, in log-odds
 Discarded = Literal["not_finite", "kl", "induce"]
 
 

@@ -11,6 +11,7 @@ import pytest
 from experiments.config import ROOT, load_config
 from experiments.pipeline import run
 from experiments.progress import Reporter
+from experiments.selection import ALIKE
 from extract.store import ActivationStore
 from probes.direction import load_directions
 
@@ -53,8 +54,8 @@ def test_the_planted_locus_is_chosen_among_every_layer_and_position(results: dic
         assert chosen["discarded"] is None
         usable = [c for c in write["candidates"] if c["discarded"] is None]
         least = min(c["bypass_floored"] for c in usable)
-        assert chosen["bypass_floored"] <= least + 0.1
-        assert chosen["induce"] == max(c["induce"] for c in usable if c["bypass_floored"] <= least + 0.1)
+        assert chosen["bypass_floored"] <= least + ALIKE
+        assert chosen["induce"] == max(c["induce"] for c in usable if c["bypass_floored"] <= least + ALIKE)
         assert max(chosen["kl"], chosen["kl_first_token"]) <= chosen["kl_worst_step"] <= chosen["kl_max"]
 
 
