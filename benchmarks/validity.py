@@ -19,7 +19,7 @@ from benchmarks.table import main
 from probes.intervals import clopper_pearson
 
 SHUFFLED = ("two-knobs", "shared-knob")  # the models whose behaviour labels are shuffled
-N_SHUFFLES = 60  # of each
+N_SHUFFLES = 100  # of each
 SETTINGS = ("dissociate.variants=false", "dissociate.n_side_effects=8", "dissociate.n_null_generation=0")
 QUICK = ("dissociate.n_null_onset=79", "dissociate.n_onset=8", "dissociate.n_selection=8",
          "dissociate.positions=[post_last]")  # fmt: skip
