@@ -38,8 +38,11 @@ class Setting:
 def find_setting(context: Context) -> Setting:
     """Find what there is to test."""
     behaviour = context.behaviour
-    directions = _directions(context)
     decliners = {kind: behaviour.decliners(kind, "test") for kind in KINDS}
+    try:
+        directions = _directions(context)
+    except UserError as error:  # directions from elsewhere: nothing can be tested with them
+        return Setting({}, decliners, dict.fromkeys(KINDS, str(error)))
     unlearned = onsets_missing(context_onsets(context))
     absent: dict[Kind, str] = {}
     for kind in KINDS:

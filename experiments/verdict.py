@@ -45,7 +45,7 @@ def judge_dissociation(
         unsound: directions that met no selection rule, so that what they stop may be the model and not the declining.
     """
     if absent:
-        return Verdict("not_applicable", tuple(absent.values()) + _lone_effect(effects, n_groups, alpha))
+        return Verdict("not_applicable", tuple(dict.fromkeys(absent.values())) + _lone_effect(effects, n_groups, alpha))
     intervals, beyond = measure(effects, n_groups, alpha)
     contrasts = {name: intervals[name] for name in map(contrast_name, KINDS)}
     rule = rule_shown(intervals, beyond, margin)

@@ -13,7 +13,6 @@ from experiments.config import RunConfig
 from experiments.corpus import Corpus
 from experiments.manifest import write_json
 from experiments.onset import Onsets
-from extract.errors import UserError
 from extract.prompts import Prompt
 from probes.direction import Direction, Locus, save_directions
 
@@ -138,13 +137,16 @@ def test_a_direction_from_elsewhere_is_refused(
     check_direction(context, direction("normative_write"))
     given = tmp_path / "theirs.safetensors"
     save_directions([direction("normative_write", **changes)], given)
-    with pytest.raises(UserError) as raised:
-        find_setting(configured(context, directions=given))
-    assert said in str(raised.value)
-    assert "refusal probe" in str(raised.value)
+    setting = find_setting(configured(context, directions=given))
+    assert set(setting.absent) == {"normative", "epistemic"}
+    assert said in setting.absent["normative"]
+    assert "refusal probe" in setting.absent["normative"]
+    assert setting.directions == setting.testable == {}
 
 
 def test_a_file_that_holds_no_directions_is_refused(context: SimpleNamespace, tmp_path: Path) -> None:
     (tmp_path / "theirs.safetensors").write_text("nothing")
-    with pytest.raises(UserError, match="cannot be read as directions"):
-        find_setting(configured(context, directions=tmp_path / "theirs.safetensors"))
+    absent = find_setting(configured(context, directions=tmp_path / "theirs.safetensors")).absent
+    assert "cannot be read as directions" in absent["normative"]
+    missing = find_setting(configured(context, directions=tmp_path / "none.safetensors")).absent
+    assert "none.safetensors cannot be read as directions" in missing["normative"]
