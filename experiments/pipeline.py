@@ -166,7 +166,8 @@ def _section(config: RunConfig, name: str) -> Any:
     if name == "judge" and value != "rules":  # what its file says counts, not where it lies
         value = load_judge(value)
     if name == "dissociate":
-        return value.model_dump(mode="json") | texts(value)
+        given = value.directions
+        return value.model_dump(mode="json") | texts(value) | {"directions": file_hash(given) if given else None}
     return value.model_dump(mode="json") if hasattr(value, "model_dump") else value
 
 
