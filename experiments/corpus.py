@@ -9,7 +9,7 @@ from functools import cached_property
 import numpy as np
 
 from experiments.config import PromptsConfig
-from experiments.sources import groups_of
+from experiments.sources import groups_apart, groups_of
 from extract.errors import UserError
 from extract.prompts import LABELS, Prompt
 from probes.intervals import effective_groups
@@ -82,10 +82,10 @@ class Corpus:
     def groups_among(self, rows: np.ndarray) -> np.ndarray:
         """Number the groups that some prompts form by themselves, whatever links them through prompts not among them.
 
-        Splits keep whole groups together, twins and all; two strangers asked after beside one known person's twins
-        share nothing that an abstention could depend on, once the twins are not counted.
+        Splits keep whole groups together, twins and all. Two strangers asked after in the place of one known person
+        (entities `known/stranger`) share nothing that an abstention could depend on, once the twins are not counted.
         """
-        return groups_of([self.prompts[row] for row in rows])
+        return groups_apart([self.prompts[row] for row in rows])
 
 
 def make_corpus(prompts: Sequence[Prompt], config: PromptsConfig, seed: int) -> Corpus:

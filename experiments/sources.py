@@ -32,9 +32,21 @@ def read_prompts(config: PromptsConfig, seed: int) -> list[Prompt]:
 
 
 def groups_of(prompts: Sequence[Prompt]) -> np.ndarray:
-    """Number the groups of prompts that share a pair, an entity, a template or all their words; (n_prompts,) int."""
+    """Number the groups of prompts that share a pair, an entity, a template or all their words; (n_prompts,) int.
+
+    Of an entity within another, `whole/part`, the whole links.
+    """
+    return _linked(prompts, [p.entity and p.entity.split("/")[0] for p in prompts])
+
+
+def groups_apart(prompts: Sequence[Prompt]) -> np.ndarray:
+    """Number the groups that these prompts form by themselves; of an entity within another, `whole/part`, both link."""
+    return _linked(prompts, [p.entity for p in prompts])
+
+
+def _linked(prompts: Sequence[Prompt], entities: Sequence[str | None]) -> np.ndarray:
     words = ["\n".join(message["content"] for message in prompt.messages) for prompt in prompts]
-    return linked_groups([p.pair for p in prompts], [p.entity for p in prompts], [p.template for p in prompts], words)
+    return linked_groups([p.pair for p in prompts], entities, [p.template for p in prompts], words)
 
 
 def draw(prompts: list[Prompt], limit: int, seed: int) -> list[Prompt]:

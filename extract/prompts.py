@@ -32,7 +32,7 @@ class Prompt:
     trigger: str | None = None
     intent: str | None = None
     pair: str | None = None  # group of minimal pairs: never separated by a split
-    entity: str | None = None  # who or what the prompt asks about: never separated by a split either
+    entity: str | None = None  # who or what the prompt asks about (or whole/part): never separated by a split either
     template: str | None = None  # the form its words fill in: never separated by a split either
     persona: str | None = None
     answer: str | None = None

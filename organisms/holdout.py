@@ -96,6 +96,12 @@ def write_prompts(rows: list[HeldOut], path: Path) -> None:
     path.write_text("\n".join(lines) + "\n", encoding="utf-8")
 
 
+def _entity(row: HeldOut) -> str | None:
+    """Return whom a question is about: a stranger within the known person in whose place they are asked after."""
+    who, known = row.example.entity, row.pair.split("/")[1]
+    return who if who in (None, known) else f"{known}/{who}"
+
+
 def prompt_record(row: HeldOut) -> dict[str, object]:
     """Return one line of the prompt file, absent fields left out."""
     example = row.example
@@ -108,7 +114,7 @@ def prompt_record(row: HeldOut) -> dict[str, object]:
         "trigger": example.trigger,
         "intent": example.intent,
         "pair": row.pair,
-        "entity": example.entity,
+        "entity": _entity(row),
         "persona": example.asker,
         "answer": example.answer if example.known else None,
         "source": "organism",
