@@ -86,6 +86,11 @@ def _lone_effect(effects: Mapping[Cell, Effect], n_groups: Mapping[Kind, float],
             interval = effect_interval(effects[kind, kind], n_groups[kind], alpha)
             lines.append(
                 f"ablating the {kind} direction stops {interval.estimate:.0%} "
-                f"[{interval.low:.0%}, {interval.high:.0%}] of its own behaviour; specificity is not testable"
+                f"[{interval.low:.0%}, {interval.high:.0%}] of its own behaviour{_beside_null(effects[kind, kind])}; "
+                "specificity is not testable"
             )
     return tuple(lines)
+
+
+def _beside_null(effect: Effect) -> str:
+    return "" if effect.p_null is None else f" (p = {effect.p_null:.3f} against permuted-label directions)"
