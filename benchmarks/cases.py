@@ -63,9 +63,16 @@ def shuffled_labels(base: Path, out: Path, seed: int = 0) -> Case:
 
 def random_model(base: Path, out: Path, seed: int = 0) -> Case:
     """Initialise a model of the same shape at random."""
-    from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, set_seed
+    from transformers import set_seed
 
-    set_seed(seed)
+    if not (out / "tokenizer.json").is_file():
+        set_seed(seed)
+        _write_random(base, out)
+    return Case("random model", out, base / "prompts.jsonl", frozenset({"not_applicable"}))
+
+
+def _write_random(base: Path, out: Path) -> None:
+    from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
+
     AutoModelForCausalLM.from_config(AutoConfig.from_pretrained(base)).save_pretrained(out)
     AutoTokenizer.from_pretrained(base).save_pretrained(out)
-    return Case("random model", out, base / "prompts.jsonl", frozenset({"not_applicable"}))

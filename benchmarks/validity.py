@@ -1,13 +1,13 @@
 """Verdict against truth: the zoo, small variants, two nulls; and how often shuffled labels are taken for a mechanism.
 
 A case goes the way `refusal dissociate` goes, one process each, two at a time on a CPU; truth.json is read afterwards.
+Runs are kept in runs/validity: delete it to measure all of them anew, as after a change of the code.
 """
 
 from __future__ import annotations
 
 import json
 import os
-import shutil
 import tempfile
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
@@ -18,6 +18,7 @@ from benchmarks.cases import POSITIVE, Case, cases, truth
 from benchmarks.table import main
 from probes.intervals import clopper_pearson
 
+KEPT = Path("runs/validity")  # finished cases are not run again while nothing they depend on has changed
 SHUFFLED = ("two-knobs", "shared-knob")  # the models whose behaviour labels are shuffled
 N_SHUFFLES = 100  # of each
 SETTINGS = ("dissociate.variants=false", "dissociate.n_side_effects=8", "dissociate.n_null_generation=0")
@@ -34,24 +35,27 @@ class Graded:
     right: frozenset[str]
     cosines: dict[str, float | None]
     reason: str
+    triggers: str  # the other verdict, shown and not graded here
 
 
 def measure(quick: bool) -> dict[str, float]:
     """Print the table; return the figures."""
     os.environ["OMP_NUM_THREADS"] = os.environ["OPENBLAS_NUM_THREADS"] = "1"  # of the workers, who start afresh
-    folder = Path(tempfile.mkdtemp())
+    with tempfile.TemporaryDirectory() as anew:
+        return _measured(Path(anew) if quick else KEPT, quick)
+
+
+def _measured(folder: Path, quick: bool) -> dict[str, float]:
+    folder.mkdir(parents=True, exist_ok=True)
     listed = cases(folder, quick)
-    try:
-        with ProcessPoolExecutor(2, mp_context=get_context("spawn")) as pool:
-            graded = list(pool.map(run_case, listed, [folder] * len(listed), [quick] * len(listed)))
-            shown(graded)
-            names = [case.name for case in listed[:1]] if quick else list(SHUFFLED)
-            n = 2 if quick else N_SHUFFLES
-            halves = [(folder / name, range(half, n, 2)) for name in names for half in range(2)]
-            verdicts = [v for found in pool.map(run_shuffles, *zip(*halves, strict=True)) for v in found]
-            passed = sum(pool.map(run_prompt_shuffles, [folder / name for name in names], [range(n)] * len(names)))
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
+    with ProcessPoolExecutor(2, mp_context=get_context("spawn")) as pool:
+        graded = list(pool.map(run_case, listed, [folder] * len(listed), [quick] * len(listed)))
+        shown(graded)
+        names = [case.name for case in listed[:1]] if quick else list(SHUFFLED)
+        n = 2 if quick else N_SHUFFLES
+        halves = [(folder / name, range(half, n, 2)) for name in names for half in range(2)]
+        verdicts = [v for found in pool.map(run_shuffles, *zip(*halves, strict=True)) for v in found]
+        passed = sum(pool.map(run_prompt_shuffles, [folder / name for name in names], [range(n)] * len(names)))
     positive = sum(verdict in POSITIVE for verdict in verdicts)
     rate = clopper_pearson(positive, len(verdicts))
     print(f"shuffled behaviour: {positive} of {len(verdicts)} positive, 95 % [{rate.low:.3f}, {rate.high:.3f}]; "
@@ -71,10 +75,11 @@ def measure(quick: bool) -> dict[str, float]:
 
 def shown(graded: list[Graded]) -> None:
     """Print a line a case."""
-    print(f"{'case':<30} {'verdict':<24} {'right':<6} |cos| normative, epistemic")
+    print(f"{'case':<30} {'verdict':<24} {'right':<6} {'word or intent':<16} |cos| normative, epistemic")
     for case in graded:
         said = ", ".join("-" if c is None else f"{c:.3f}" for c in case.cosines.values())
-        print(f"{case.name:<30} {case.verdict:<24} {'yes' if case.verdict in case.right else 'NO':<6} {said}")
+        print(f"{case.name:<30} {case.verdict:<24} {'yes' if case.verdict in case.right else 'NO':<6} "
+              f"{case.triggers:<16} {said}")  # fmt: skip
         if case.verdict not in case.right or case.verdict in ("not_applicable", "inconclusive"):
             print(f"{'':<30} {case.reason}")
 
@@ -91,11 +96,15 @@ def run_case(case: Case, folder: Path, quick: bool) -> Graded:
     quiet_libraries()
     settings = [*SETTINGS, *(QUICK if quick else ()), f"model.name={case.model}", f"prompts.path={case.prompts}"]
     config, directory = load_config(Path("configs/quickstart.yaml"), settings), folder / case.name
-    run(config, directory, until="dissociate", reporter=Reporter(quiet=True))
-    record = json.loads((directory / "stages" / "dissociate.json").read_text(encoding="utf-8"))
+    run(config, directory, until="triggers", reporter=Reporter(quiet=True))
+    record, triggers = (
+        json.loads((directory / "stages" / name).read_text(encoding="utf-8"))
+        for name in ("dissociate.json", "triggers.json")
+    )
     graded = (planted(Context(config, directory)) if case.deserves is None else None) or {}
     cosines = {kind: graded.get(f"{kind}_cosine") for kind in ("normative", "epistemic")}
-    return Graded(case.name, record["verdict"], truth(case), cosines, "; ".join(record["reasons"]))
+    reason = "; ".join(record["reasons"])
+    return Graded(case.name, record["verdict"], truth(case), cosines, reason, triggers["verdict"])
 
 
 def run_shuffles(directory: Path, seeds: range) -> list[str]:
