@@ -96,7 +96,7 @@ def run_case(case: Case, folder: Path, quick: bool) -> Graded:
     quiet_libraries()
     settings = [*SETTINGS, *(QUICK if quick else ()), f"model.name={case.model}", f"prompts.path={case.prompts}"]
     config, directory = load_config(Path("configs/quickstart.yaml"), settings), folder / case.name
-    run(config, directory, until="triggers", reporter=Reporter(quiet=True))
+    run(config, directory, until="dissociate", reporter=Reporter(quiet=True))
     record, triggers = (
         json.loads((directory / "stages" / name).read_text(encoding="utf-8"))
         for name in ("dissociate.json", "triggers.json")

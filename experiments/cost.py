@@ -42,7 +42,7 @@ class Size:
 
 def steps(config: RunConfig, size: Size, until: str) -> list[Step]:
     """List the steps up to a stage, each at its most: as if every prompt that may decline did."""
-    names = ("extract", "respond", "probe", "dissociate", "triggers", "steer")
+    names = ("extract", "respond", "triggers", "probe", "dissociate", "steer")
     wanted = names[: names.index(until) + 1] if until in names else names
     listed: dict[str, Callable[[RunConfig, Size], list[Step]]] = {
         "extract": lambda c, s: [Step("activations", s.prompts, s.prompt_tokens)],

@@ -82,10 +82,10 @@ SELECTION = ("n_selection", "max_kl", "kl_tokens", "positions", "deepest", "form
 STAGES = (
     Stage("extract", _extract, ("model", "extract"), ("activations.h5",)),
     Stage("respond", _respond, ("model", "generate", "judge"), ("completions.jsonl",)),
+    Stage("triggers", triggers, (), ("stages/triggers.json",)),
     Stage("probe", probe, ("seed", "prompts", "selection"), ("probes.parquet", "directions.safetensors",
                                                               "stages/geometry.json", "stages/probe.json")),
     Stage("dissociate", dissociate, ("seed", "dissociate"), ("stages/dissociate.json",)),
-    Stage("triggers", triggers, (), ("stages/triggers.json",)),
     Stage("steer", steer, ("steer",), ("dials.safetensors", "completions_steered.jsonl", "stages/steer.json")),
     Stage("results", write_results, (), ("results.json",)),
     Stage("report", report, (), ("report.html",)),
