@@ -12,12 +12,15 @@ from typing import Any
 
 import numpy as np
 
-from experiments.ablation import ablation
+from experiments.ablation import ablation, addition
 from experiments.behaviour import ACTION_OF, KINDS, Kind, write_samples
 from experiments.blocks import Trial
+from experiments.completions import read_completions
 from experiments.context import Context
-from experiments.onset import Onsets, OnsetScorer
+from experiments.divergence import divergences
+from experiments.onset import EITHER, Onsets, OnsetScorer
 from experiments.probing import write_fitter
+from experiments.selection import ALIKE, FLOOR
 from experiments.writing import permuted
 from extract.chat import Rendered
 from extract.model import ChatModel
@@ -82,8 +85,8 @@ def permuted_null(
 ) -> Null:
     """Fit directions on permuted behaviour labels, choose their locus by the same rule, and measure the same effect.
 
-    Choosing for the null takes the least bypass over the same candidates without the side-effect limits, which can only
-    make it stronger.
+    Choosing for the null is by the same bypass, induce and limit on KL over the same candidates; what it induces may be
+    little, which can only make the null stronger.
 
     Args:
         stopped: the share of a behaviour's decliners that ablating a direction stops, by generation.
@@ -108,25 +111,54 @@ def permuted_null(
 
 
 class Picker:
-    """Draws null directions of one kind: permuted labels, then the locus of least bypass."""
+    """Draws null directions of one kind: permuted labels, then the locus chosen much as `selection.select` chooses."""
 
-    N_SELECTION = 8  # validation decliners a null direction's locus is chosen on
+    N_SELECTION = 8  # validation prompts of each kind that a null direction's locus is chosen on
 
     def __init__(self, context: Context, kind: Kind, onsets: Onsets, rng: np.random.Generator) -> None:
         samples = write_samples(context.behaviour, kind)
         if samples is None:
             raise ValueError(f"no {kind} write direction, so no null of it")
-        rows = rng.permutation(context.behaviour.decliners(kind, "validation"))[: self.N_SELECTION]
-        self._variant = context.config.dissociate.variant
+        self._model, self._config = context.model, context.config.dissociate
         self._onset, self._rng = ACTION_OF[kind], rng
-        self._fitter = write_fitter(context, kind, samples, later=self._variant.layers == "later")
-        self._scorer = OnsetScorer(context.model, [context.rendered[i] for i in rows], onsets)
+        self._fitter = write_fitter(context, kind, samples, later=self._config.layers == "later")
+        decliners, benign = (
+            rng.permutation(rows)[: self.N_SELECTION]
+            for rows in (
+                context.behaviour.decliners(kind, "validation"),
+                context.behaviour.answered_benign("validation"),
+            )
+        )
+        spoken = read_completions(context.file("completions.jsonl"))
+        self._responses = [spoken[i].token_ids for i in benign]
+        self._prompts = [context.rendered[i] for i in benign]
+        self._benign = OnsetScorer(context.model, self._prompts, onsets)
+        self._decliners = OnsetScorer(context.model, [context.rendered[i] for i in decliners], onsets)
 
     def draw(self) -> Direction:
-        fitted = self._fitter.fit(permuted(self._fitter.samples, self._rng))
-        trials = [ablation(direction, self._variant) for direction in fitted]
-        bypass = self._scorer.log_odds_each(trials)[self._onset].mean(axis=1)
-        return fitted[int(np.where(np.isnan(bypass), np.inf, bypass).argmin())]
+        """Return the preferred direction whose ablation does not break the model, if there is one.
+
+        One that does break it opens as nothing that is known, and so stops whatever there is to be stopped.
+        """
+        ranked = self._ranked(self._fitter.fit(permuted(self._fitter.samples, self._rng)))
+        return next((direction for direction in ranked if self._harmless(direction)), ranked[0])
+
+    def _ranked(self, fitted: Sequence[Direction]) -> list[Direction]:
+        """Order directions by bypass, those that bypass alike by what they induce."""
+        scores = self._decliners.log_odds_each([ablation(direction, self._config.variant) for direction in fitted])
+        bypass = np.nan_to_num(np.maximum(scores[self._onset], FLOOR).mean(axis=1), nan=np.inf)
+        order = np.argsort(bypass, kind="stable")
+        n_alike = int((bypass <= bypass.min() + ALIKE).sum())
+        if n_alike > 1:
+            added = [addition(fitted[i], self._config.variant) for i in order[:n_alike]]
+            induced = np.nan_to_num(self._benign.log_odds_each(added)[EITHER].mean(axis=1), nan=-np.inf)
+            order[:n_alike] = order[:n_alike][np.argsort(-induced, kind="stable")]
+        return [fitted[i] for i in order]
+
+    def _harmless(self, direction: Direction) -> bool:
+        trial = [ablation(direction, self._config.variant)]
+        (found,) = divergences(self._model, self._prompts, self._responses, trial, self._config.kl_tokens)
+        return found.mean <= self._config.max_kl
 
 
 def onsets_missing(onsets: Onsets, least: float = 0.5) -> dict[Kind, str]:
