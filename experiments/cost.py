@@ -80,7 +80,8 @@ def _dissociate(config: RunConfig, size: Size) -> list[Step]:
     besides = side_effects.cost(config, size.harmful_test, 1 + len(KINDS))
     return [
         Step("interventions on test prompts", completions=len(KINDS) * KINDS_OF_EDIT * size.test),
-        Step("permuted-label null: its selection", tried, ONSET_TOKENS),
+        Step("permuted-label null: bypass and induce", 2 * tried, ONSET_TOKENS),
+        Step("permuted-label null: KL", tried, given.kl_tokens),
         Step("permuted-label null: onset effects", draws * onset, ONSET_TOKENS),
         Step("permuted-label null: completions", completions=generated),
         Step("other ways of ablating", ways * onset, ONSET_TOKENS, ways * (onset + given.n_onset)),

@@ -122,13 +122,8 @@ class Picker:
         self._model, self._config = context.model, context.config.dissociate
         self._onset, self._rng = ACTION_OF[kind], rng
         self._fitter = write_fitter(context, kind, samples, later=self._config.layers == "later")
-        decliners, benign = (
-            rng.permutation(rows)[: self.N_SELECTION]
-            for rows in (
-                context.behaviour.decliners(kind, "validation"),
-                context.behaviour.answered_benign("validation"),
-            )
-        )
+        rows = context.behaviour.decliners(kind, "validation"), context.behaviour.answered_benign("validation")
+        decliners, benign = (rng.permutation(of_kind)[: self.N_SELECTION] for of_kind in rows)
         spoken = read_completions(context.file("completions.jsonl"))
         self._responses = [spoken[i].token_ids for i in benign]
         self._prompts = [context.rendered[i] for i in benign]
