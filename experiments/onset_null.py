@@ -153,7 +153,7 @@ class Picker:
     def _harmless(self, direction: Direction) -> bool:
         trial = [ablation(direction, self._config.variant)]
         (found,) = divergences(self._model, self._prompts, self._responses, trial, self._config.kl_tokens)
-        return found.mean <= self._config.max_kl
+        return found.worst_step <= self._config.max_kl
 
 
 def onsets_missing(onsets: Onsets, least: float = 0.5) -> dict[Kind, str]:

@@ -76,6 +76,6 @@ def _null(cell: Cell, effect: Effect, alpha: float) -> tuple[str, Need]:
     direction, behaviour = cell
     whose = "its effect" if direction == behaviour else f"the effect of ablating {direction}"
     need = null_need(f"null_{direction}_on_{behaviour}", "does it exceed that of permuted-label directions?",
-                     effect.p_null, effect.n_null, alpha / len(CELLS))  # fmt: skip
+                     effect.p_null, effect.n_null, alpha)  # fmt: skip
     reason = f"{behaviour}: {whose} is not beyond that of permuted-label directions (p = {effect.p_null})"
     return reason + (f"; {need}" if effect.n_null is not None else ""), need

@@ -43,9 +43,9 @@ class Candidate:
 
     def discarded(self, max_kl: float) -> Discarded | None:
         """Return the rule that a candidate breaks, or None. (Layers too deep are no candidates in the first place.)"""
-        if not np.isfinite([self.bypass, self.induce, self.kl.mean]).all():
+        if not np.isfinite([self.bypass, self.induce, self.kl.worst_step]).all():
             return "not_finite"
-        return "kl" if self.kl.mean > max_kl else "induce" if self.induce < 0 else None
+        return "kl" if self.kl.worst_step > max_kl else "induce" if self.induce < 0 else None
 
     def record(self, max_kl: float) -> dict[str, Any]:
         """Return it in the form of results.json; what is not finite is None there."""

@@ -65,11 +65,14 @@ def measure(
     """Return the intervals of every contrast and effect by name, and the effects that exceed the null's."""
     intervals = {contrast_name(b): own_minus_other(effects, n_groups, b, alpha) for b in KINDS}
     intervals |= {effect_name(cell): effect_interval(effects[cell], n_groups[cell[1]], alpha) for cell in CELLS}
-    return intervals, {cell for cell, p in corrected_p(effects).items() if p <= alpha}
+    return intervals, {cell for cell, e in effects.items() if e.p_null is not None and e.p_null <= alpha}
 
 
 def corrected_p(effects: Mapping[Cell, Effect]) -> dict[Cell, float]:
-    """Correct the p values of all effects together (Holm 1979): each is also read alone, beside the verdict."""
+    """Correct the p values of all effects together (Holm 1979), for reading one of them alone.
+
+    A verdict needs no correction: all that it requires must hold at once (see `verdict_rules`).
+    """
     tested = {cell: e.p_null for cell, e in effects.items() if e.p_null is not None}
     return dict(zip(tested, holm(list(tested.values())), strict=True))
 

@@ -132,9 +132,9 @@ def test_an_effect_not_shown_to_be_none_says_so() -> None:
 def test_too_few_null_draws_are_an_open_cell() -> None:
     verdict = judged({(N, N): 1.0, (E, N): 0.0, (E, E): 1.0, (N, E): 0.0}, p=0.1, n_null=9)
     assert [(need.cell, need.more) for need in verdict.power] == [
-        ("null_normative_on_normative", 70), ("null_epistemic_on_epistemic", 70),
+        ("null_normative_on_normative", 10), ("null_epistemic_on_epistemic", 10),
     ]  # fmt: skip
-    assert verdict.reasons[0].endswith("(p = 0.1); about 79 permuted-label directions would settle it (now 9) with a "
+    assert verdict.reasons[0].endswith("(p = 0.1); about 19 permuted-label directions would settle it (now 9) with a "
                                        "power of 80%")  # fmt: skip
 
 
