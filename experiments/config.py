@@ -93,9 +93,7 @@ class DissociateConfig(_Strict):
     n_null_generation: int = Field(20, ge=0)
     n_selection: int = Field(48, ge=4)  # validation prompts a class on which the write layer is chosen
     n_onset: int = Field(40, ge=4)  # decliners a behaviour on which onset effects and their null are measured
-    max_kl: float = Field(
-        0.1, gt=0
-    )  # nats under ablation, at the worst of kl_tokens steps (Arditi et al.: the first)
+    max_kl: float = Field(0.1, gt=0)  # nats under ablation, at the worst of kl_tokens steps (Arditi et al.: the first)
     kl_tokens: int = Field(8, ge=1)  # of the model's own answers to benign prompts, over which KL is measured
     positions: tuple[WritePosition, ...] | None = Field(None, min_length=1)  # where write directions are fitted: all
     deepest: float = Field(0.8, gt=0, le=1)  # write layers lie below this fraction of the depth (Arditi et al.)

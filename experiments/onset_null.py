@@ -131,12 +131,17 @@ class Picker:
         self._decliners = OnsetScorer(context.model, [context.rendered[i] for i in decliners], onsets)
 
     def draw(self) -> Direction:
-        """Return the preferred direction whose ablation does not break the model, if there is one.
+        """Return the preferred direction whose ablation does not break the model, else the one that breaks it least.
 
         One that does break it opens as nothing that is known, and so stops whatever there is to be stopped.
         """
+        harm: list[tuple[float, int]] = []
         ranked = self._ranked(self._fitter.fit(permuted(self._fitter.samples, self._rng)))
-        return next((direction for direction in ranked if self._harmless(direction)), ranked[0])
+        for place, direction in enumerate(ranked):
+            harm.append((self._harm(direction), place))
+            if harm[-1][0] <= self._config.max_kl:
+                return direction
+        return ranked[min(harm)[1]]
 
     def _ranked(self, fitted: Sequence[Direction]) -> list[Direction]:
         """Order directions by bypass, those that bypass alike by what they induce."""
@@ -150,10 +155,11 @@ class Picker:
             order[:n_alike] = order[:n_alike][np.argsort(-induced, kind="stable")]
         return [fitted[i] for i in order]
 
-    def _harmless(self, direction: Direction) -> bool:
+    def _harm(self, direction: Direction) -> float:
+        """Return the KL of benign answers under ablation, at the worst step; infinite where it is no number."""
         trial = [ablation(direction, self._config.variant)]
         (found,) = divergences(self._model, self._prompts, self._responses, trial, self._config.kl_tokens)
-        return found.worst_step <= self._config.max_kl
+        return found.worst_step if np.isfinite(found.worst_step) else float("inf")
 
 
 def onsets_missing(onsets: Onsets, least: float = 0.5) -> dict[Kind, str]:
