@@ -100,7 +100,7 @@ def estimate(config: RunConfig, directory: Path, until: str) -> dict[str, Any]:
     import torch
     from transformers import AutoModelForCausalLM
 
-    from experiments.corpus import make_corpus
+    from experiments.corpus import divide
     from experiments.sources import read_prompts
     from extract.chat import position_names, render
     from extract.loading import load_tokenizer
@@ -112,7 +112,7 @@ def estimate(config: RunConfig, directory: Path, until: str) -> dict[str, Any]:
         n_parameters = sum(p.numel() for p in AutoModelForCausalLM.from_config(shape).parameters())
     text = shape.get_text_config()
     roles = position_names(rendered, trigger=any(p.trigger for p in prompts))
-    corpus = make_corpus(prompts, config.prompts, config.seed)
+    corpus = divide(prompts, config.prompts, config.seed)
     test = corpus.within("test")
     size = Size(
         len(prompts), int(test.sum()), int((corpus.harmful & test).sum()),
@@ -124,7 +124,8 @@ def estimate(config: RunConfig, directory: Path, until: str) -> dict[str, Any]:
     names = here.positions or roles
     stored = len(here.layers or range(text.num_hidden_layers)) * (len(names) + here.response_tokens)
     listed = steps(config, size, until)
-    total = tokens(listed, size, config.generate.max_new_tokens) + len(prompts) * here.response_tokens
+    n_completions, responses = sum(step.completions for step in listed), len(prompts) * here.response_tokens
+    total = tokens(listed, size, config.generate.max_new_tokens) + responses
     rate = 2e14 if torch.cuda.is_available() else 5e10  # sustained FLOP/s assumed
     return {
         "would run": f"stages up to {until}; what {directory} already holds unchanged is skipped",
@@ -133,7 +134,8 @@ def estimate(config: RunConfig, directory: Path, until: str) -> dict[str, Any]:
         "prompts": len(prompts),
         "prompt tokens": int(size.prompts * size.prompt_tokens),
         "steps, at most": {s.name: _described(s) for s in listed},
-        "completions, at most": sum(step.completions for step in listed),
+        "completions, at most": n_completions,
+        "generated tokens, at most": n_completions * config.generate.max_new_tokens + responses,
         "tokens, at most": total,
         "activations on disk, bytes": stored * len(prompts) * text.hidden_size * width,
         "rough time": f"{2 * n_parameters * total / rate / 60:.1f} minutes (compute alone, at {rate:.0e} FLOP/s)",

@@ -25,7 +25,7 @@ from probes.direction import Direction
 
 RARE = 0.01
 FLOOR = float(np.log(RARE / (1 - RARE)))
-ALIKE = 0.25  # of bypass, in log-odds
+ALIKE = 0.15  # of bypass and of what is induced, in log-odds
 Discarded = Literal["not_finite", "kl", "induce"]
 
 
@@ -98,9 +98,13 @@ def select(found: Sequence[Candidate], max_kl: float) -> tuple[Candidate, bool]:
     """Choose the usable candidate of least bypass; where none is usable, the least bypass of all, said so.
 
     A decliner brought below `RARE` is bypassed, and how far below says nothing more, so bypass is compared from there
-    up; of candidates within `ALIKE` of the least, the one that induces declining most is taken.
+    up. Of candidates within `ALIKE` of the least, and of these of the most induced, the earliest layer is taken: where
+    the decision is first written, and what is written there lasts.
     """
     usable = [c for c in found if c.discarded(max_kl) is None]
     pool = [c for c in usable or found if np.isfinite(c.bypass)] or list(found)
     least = min(c.bypass_floored for c in pool)
-    return max((c for c in pool if not c.bypass_floored > least + ALIKE), key=lambda c: c.induce), bool(usable)
+    pool = [c for c in pool if not c.bypass_floored > least + ALIKE]
+    most = max(c.induce for c in pool)
+    pool = [c for c in pool if not c.induce < most - ALIKE]
+    return min(pool, key=lambda c: (c.direction.locus.layer, -c.induce)), bool(usable)

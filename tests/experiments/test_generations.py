@@ -342,7 +342,6 @@ def test_a_run_with_one_more_control_generates_only_that_control(  # type: ignor
 
 
 def test_a_run_says_what_to_do_about_a_damaged_file(cli, few: Path, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
-    few.write_text("".join(few.read_text().splitlines(keepends=True)[::4]))
     (tmp_path / "run").mkdir()
     (tmp_path / "run/generations.sqlite").write_bytes(b"cut short " * 200)
     code, _, err = cli("run", "configs/quickstart.yaml", "--set", f"prompts.path={few}", "--out", str(tmp_path / "run"))

@@ -1,5 +1,6 @@
 """Write directions: what is fitted where, where it is written, and which of them is chosen."""
 
+import dataclasses
 import json
 from pathlib import Path
 from types import SimpleNamespace
@@ -161,6 +162,14 @@ def test_of_those_that_bypass_alike_the_one_that_induces_most_is_chosen() -> Non
     assert select(saturated, max_kl=0.1)[0] is saturated[1]
     told_apart = [candidate(-3, induce=2.0), candidate(-2.5, induce=8.0), candidate(-2.95, induce=3.0)]
     assert select(told_apart, max_kl=0.1)[0] is told_apart[2]
+
+
+def test_of_those_alike_in_both_the_earliest_layer_is_chosen() -> None:
+    later, earlier = candidate(-12, induce=8.1), candidate(-11, induce=8.0)
+    locus = Locus("resid_post", 0, "post_last")
+    earlier = dataclasses.replace(earlier, direction=dataclasses.replace(earlier.direction, locus=locus))
+    assert select([later, earlier], max_kl=0.1)[0] is earlier
+    assert select([dataclasses.replace(later, induce=8.3), earlier], max_kl=0.1)[0].induce == 8.3
 
 
 def test_where_none_is_usable_the_least_bypass_is_shown_and_said_so() -> None:
