@@ -36,7 +36,8 @@ def dependence(context: Context, setting: Setting) -> dict[str, Any] | None:
     locus = setting.directions["normative"].locus
     cosines = _cosines(context, locus)
     low, high = (float(q) for q in np.quantile(cosines[1:], [0.025, 0.975]))
-    under_ablation = read_json(context.file("stages/probe.json"))["geometry"]["independence"] or {}
+    own = context.config.dissociate.directions is None  # what probing measured is of the run's own directions
+    under_ablation = read_json(context.file("stages/probe.json"))["geometry"]["independence"] or {} if own else {}
     moved = [name for name, record in under_ablation.items() if (record["projection"]["p_null"] or 1.0) <= LEVEL]
     oblique = low > NEAR or high < -NEAR
     return {

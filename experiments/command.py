@@ -16,6 +16,10 @@ from experiments.trigger_text import print_triggers
 from experiments.wording import RATE_MEANING, caveats, factor_lines, percent, verdict_sentence
 
 
+class Listed(dict[str, Any]):
+    """A part of a record that is printed whole, a line an entry."""
+
+
 def run_command(
     path: Path,
     overrides: Sequence[str],
@@ -33,7 +37,8 @@ def run_command(
     if dry_run:
         from experiments.cost import estimate
 
-        show(estimate(config, directory, until), as_json)
+        found = estimate(config, directory, until)
+        show(found | {key: Listed(value) for key, value in found.items() if isinstance(value, dict)}, as_json)
         return
     from experiments.pipeline import run
 
@@ -94,8 +99,11 @@ def show(record: dict[str, Any], as_json: bool) -> None:
         print(json.dumps(record, indent=1, default=str))
         return
     for key, value in record.items():
-        shown = f"({len(value)} entries; see --json)" if isinstance(value, dict) and len(value) > 6 else value
-        print(f"{key:<28} {shown}")
+        if isinstance(value, Listed):
+            print("\n".join([key, *(f"  {name:<44} {of_it}" for name, of_it in value.items())]))
+        else:
+            shown = f"({len(value)} entries; see --json)" if isinstance(value, dict) and len(value) > 6 else value
+            print(f"{key:<28} {shown}")
 
 
 def summary(directory: Path, as_json: bool) -> None:

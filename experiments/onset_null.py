@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from experiments.ablation import ablation, addition
-from experiments.behaviour import ACTION_OF, KINDS, Kind, write_samples
+from experiments.behaviour import ACTION_OF, Kind, write_samples
 from experiments.blocks import Trial
 from experiments.completions import read_completions
 from experiments.context import Context
@@ -160,14 +160,3 @@ class Picker:
         trial = [ablation(direction, self._config.variant)]
         (found,) = divergences(self._model, self._prompts, self._responses, trial, self._config.kl_tokens)
         return found.worst_step if np.isfinite(found.worst_step) else float("inf")
-
-
-def onsets_missing(onsets: Onsets, least: float = 0.5) -> dict[Kind, str]:
-    """Say of which way of declining no onset prefixes could be learned that open most of it."""
-    said = {}
-    for kind in KINDS:
-        covered = onsets.coverage.get(ACTION_OF[kind], 0.0)
-        if not onsets.prefixes.get(ACTION_OF[kind]) or covered < least:
-            said[kind] = (f"onset prefixes cannot be learned for {ACTION_OF[kind]}: openings that are its own cover "
-                          f"{covered:.0%} of such completions, {least:.0%} are needed")  # fmt: skip
-    return said
