@@ -85,6 +85,27 @@ def test_random_directions_do_nothing(results: dict) -> None:  # type: ignore[ty
             assert abs(cell["estimate"] - matrix["none"][column]["estimate"]) <= 0.1
 
 
+def test_every_way_of_ablating_is_tried(results: dict) -> None:  # type: ignore[type-arg]
+    rows = {(row["ablated"], row["variant"]): row for row in results["dissociation"]["variants"]}
+    assert len(rows) == len(results["dissociation"]["variants"]) == 2 * 11
+    for own, other in (("normative", "epistemic"), ("epistemic", "normative")):
+        own_way = rows[own, "affine/selected/last_on"]
+        assert own_way["stopped"][own]["estimate"] >= 0.9
+        assert own_way["stopped"][other]["estimate"] <= 0.1
+        assert own_way["onset_effect"][own] > 10
+        assert own_way["benign_answered"]["estimate"] >= 0.95
+        assert rows[own, "zero/selected/last_on"]["benign_answered"]["estimate"] < 0.5  # the trap of METHODS
+        assert rows[own, "zero/every/all"]["onset_effect"] == {"normative": None, "epistemic": None}
+
+
+def test_the_planted_directions_are_said_to_be_independent(results: dict) -> None:  # type: ignore[type-arg]
+    found = results["dissociation"]["dependence"]
+    assert abs(found["cosine"]) < 0.1
+    assert not found["dependent"]
+    added = results["dissociation"]["additions"]
+    assert min(added[f"own_minus_other_{action}"]["low"] for action in ("refuse", "abstain")) > 0.15
+
+
 def test_permuted_directions_do_less(results: dict) -> None:  # type: ignore[type-arg]
     for kind in ("normative", "epistemic"):
         null = results["dissociation"]["null"][f"{kind}_on_{kind}"]

@@ -1,0 +1,40 @@
+"""What the benchmark of verdicts takes for right, and the nulls it makes."""
+
+import json
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from benchmarks.cases import NONE_FOUND, POSITIVE, VARIANTS, Case, shuffled_labels, truth
+from organisms.build import ZOO
+
+RIGHT = {
+    "two-knobs": "double_dissociation", "oblique": "double_dissociation", "trigger-driven": "double_dissociation",
+    "context-driven": "double_dissociation", "shared-knob": "shared_knob", "no-abstention": "not_applicable",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", RIGHT)
+def test_the_right_verdict_follows_from_what_is_planted(name: str) -> None:
+    assert truth(Case(name, ZOO / name, ZOO / name / "prompts.jsonl")) == {RIGHT[name]}
+
+
+def test_a_null_deserves_no_mechanism() -> None:
+    assert not NONE_FOUND & POSITIVE
+    assert truth(Case("null", Path("none"), Path("none"), NONE_FOUND)) == NONE_FOUND
+
+
+def test_shuffling_moves_labels_with_their_right_actions_and_nothing_else(tmp_path: Path) -> None:
+    base = VARIANTS / "two-knobs-s11"
+    before = [json.loads(line) for line in (base / "prompts.jsonl").read_text().splitlines()]
+    shuffled = shuffled_labels(base, tmp_path / "shuffled.jsonl")
+    after = [json.loads(line) for line in shuffled.prompts.read_text().splitlines()]
+    moved = ("label", "right_action")
+    assert Counter(tuple(row[key] for key in moved) for row in before) == Counter(
+        tuple(row[key] for key in moved) for row in after
+    )
+    assert 0.3 < sum(a["label"] != b["label"] for a, b in zip(before, after, strict=True)) / len(before) < 0.8
+    assert [{k: v for k, v in row.items() if k not in moved} for row in before] == [
+        {k: v for k, v in row.items() if k not in moved} for row in after
+    ]
