@@ -14,6 +14,7 @@ from experiments.probing import context_onsets
 from experiments.removal import choose
 from probes.bounded import mean_interval
 
+SHOWN = 8  # examples that stand in the record
 MOST = 24  # refused requests of each label; over-refused ones first, being what is asked after
 
 
@@ -73,7 +74,9 @@ def attribution_record(context: Context, kept: list[Attributed]) -> dict[str, An
             "fired_by_trigger": {"estimate": interval.estimate, "low": interval.low, "high": interval.high},
             "by_chance": float(chance.mean()), "n": len(own), "n_groups": len(size),
         }  # fmt: skip
-    return {"n": len(kept), "by_label": record}
+    ordered = [one for mask in (corpus.requests, corpus.harmful) for one in kept if mask[one.row]]
+    shown = ordered[:: max(1, len(kept) // SHOWN)][:SHOWN]
+    return {"n": len(kept), "by_label": record, "examples": [line(context, one) for one in shown]}
 
 
 def _fired(context: Context, row: int, one: Attribution) -> bool | None:

@@ -36,19 +36,26 @@ def triggers(context: Context) -> None:
     write_json(context.file("stages/trigger_projection.json"), {"rows": rows, "reason": why})
     factors = factor_records(observed, removals)
     add_shifts(factors, shifts(context.corpus, refused, observed.effects, best, seed))
-    write_json(
-        context.file("stages/triggers.json"),
-        _share_record(found)
-        | {
-            "factors": factors,
-            "last_turn_alone": last_turn_alone(context, removals["earlier_turns"]),
-            "projection": _projection_record(rows, best, why),
-            "transfer": transfer_record(context),
-            "patching": patching_record(context),
-            "erasure": erasure_record(context),
-            "attribution": attribution_record(context, attributed(context)),
-        },
-    )
+    beside = {
+        "factors": factors,
+        "last_turn_alone": last_turn_alone(context, removals["earlier_turns"]),
+        "projection": _projection_record(rows, best, why),
+        "transfer": transfer_record(context),
+        "patching": patching_record(context),
+        "erasure": erasure_record(context),
+        "attribution": attribution_record(context, attributed(context)),
+    }
+    _draw(context, rows, beside["patching"])
+    write_json(context.file("stages/triggers.json"), _share_record(found) | beside)
+
+
+def _draw(context: Context, rows: list[dict[str, Any]], patched: dict[str, Any]) -> None:
+    from experiments import figures, trigger_figures
+
+    for direction in dict.fromkeys(row["direction"] for row in rows):
+        figures.save(trigger_figures.eta(rows, direction), context.file(f"figures/trigger_eta_{direction}.png"))
+    if patched["applicable"]:
+        figures.save(trigger_figures.patching(patched), context.file("figures/trigger_patching.png"))
 
 
 def _share_record(found: TriggerShare) -> dict[str, Any]:
