@@ -113,14 +113,23 @@ def divide(prompts: Sequence[Prompt], config: PromptsConfig, seed: int) -> Corpu
     given = [prompt.split for prompt in prompts]
     if all(split in PARTS for split in given):
         part = np.array(given, dtype=object)
-        if len({(g, p) for g, p in zip(groups, given, strict=True)}) > len(set(groups.tolist())):
-            raise UserError(
-                f"{config.described()}: field 'split' separates prompts of one pair, entity, template or text"
-            )
+        if torn := _torn(groups, part):
+            ids = " and ".join(repr(prompts[row].id) for row in torn)
+            raise UserError(f"{config.described()}: field 'split' separates prompts of one pair, entity, template or "
+                            f"text, such as {ids}; give such prompts one split, or none of them any")  # fmt: skip
     else:
         shares = {name: getattr(config, name) for name in PARTS}
         part = group_split(groups, [f"{p.label}/{p.category or ''}" for p in prompts], shares, seed)
     return Corpus(tuple(prompts), groups, part)
+
+
+def _torn(groups: np.ndarray, part: np.ndarray) -> tuple[int, int] | None:
+    """Return two rows of one group that stand in different parts."""
+    first: dict[int, int] = {}
+    for row, group in enumerate(groups.tolist()):
+        if part[row] != part[first.setdefault(group, row)]:
+            return first[group], row
+    return None
 
 
 def _refuse_empty_parts(corpus: Corpus, config: PromptsConfig) -> None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from experiments import side_effects
+from experiments import attribution_record, patching_record, removal, side_effects, trigger_erasure
 from experiments.behaviour import KINDS
 from experiments.config import RunConfig
 from experiments.onset_null import Picker
@@ -49,10 +49,22 @@ def steps(config: RunConfig, size: Size, until: str) -> list[Step]:
         "respond": lambda c, s: [Step("plain completions", completions=s.prompts)],
         "probe": _probe,
         "dissociate": _dissociate,
-        "triggers": lambda c, s: [Step("the last turn alone, no system line", completions=min(200, s.prompts))],
+        "triggers": lambda c, s: _triggers(s),
         "steer": lambda c, s: [Step("completions with the dials", completions=s.test)],
     }
     return [step for name in wanted for step in listed[name](config, size)]
+
+
+def _triggers(size: Size) -> list[Step]:
+    attributed = min(2 * attribution_record.MOST, size.prompts)
+    patched = min(2 * patching_record.MOST, size.prompts) * (2 * size.n_layers + 1)
+    erased = min(2 * trigger_erasure.MOST, size.prompts) * (size.n_layers + 1)
+    return [
+        Step("the last turn alone, no system line", completions=min(2 * removal.MOST, size.prompts)),
+        Step("the trigger's residual patched", patched, size.prompt_tokens + ONSET_TOKENS),
+        Step("the trigger erased", erased, ONSET_TOKENS, min(2 * removal.MOST, 2 * size.test)),
+        Step("each word left out", int(attributed * size.prompt_tokens), size.prompt_tokens + ONSET_TOKENS),
+    ]
 
 
 def _candidates(config: RunConfig, size: Size) -> int:
