@@ -22,6 +22,7 @@ from probes.contrast import Contrast
 from probes.grid import LOGISTIC, Cell, choose
 from probes.nulls import label_permutation_p
 
+POSITIONS = ("inst_last", "post_last")  # where harm and refusing are read (arXiv 2507.11878); all would cost much more
 WITH = {False: "without", True: "with"}  # a trigger word
 
 
@@ -41,7 +42,7 @@ def transfer_contrasts(corpus: Corpus) -> list[Contrast]:
 def transfer_record(context: Context) -> dict[str, Any]:
     """Return the AUROC of each probe at its chosen locus, beside a bag of words of the same prompts."""
     contrasts, store = transfer_contrasts(context.corpus), context.store
-    positions = [p for p in store.positions if not p.startswith("response_") and p != "trigger_last"]
+    positions = [p for p in store.positions if p in POSITIONS]
     try:
         grid, cells = fit_grid(context, contrasts, store.layers, positions, "probing intent across trigger words")
     except UserError as error:
