@@ -39,10 +39,9 @@ def test_no_onset_is_learned_from_thoughts() -> None:
 
 @pytest.mark.parametrize("opening", [(), EMPTY_BLOCK, EMPTY_BLOCK * 5])
 def test_an_opening_that_all_share_counts_for_nothing_in_a_prefix_length(opening: tuple[int, ...]) -> None:
-    said = [(*opening, 1, 2, 5), (*opening, 1, 3, 5)]
-    onsets = learn_onsets(said, ["refuse", "answer"], max_length=2)
-    assert onsets.prefixes["refuse"] == ((*opening, 1, 2),)
-    assert learn_onsets(said, ["refuse", "answer"], max_length=1).prefixes["refuse"] == ()
+    said, actions = [(*opening, 1, 2, 5), (*opening, 1, 3, 5), (*opening, 4, 5)], ["refuse", "answer", "answer"]
+    assert learn_onsets(said, actions, max_length=2).prefixes["refuse"] == ((*opening, 1, 2),)
+    assert learn_onsets(said, actions, max_length=1).prefixes["refuse"] == ()
 
 
 def spoken(

@@ -26,9 +26,8 @@ def test_a_completion_is_parted(completion: str, parted: Parted) -> None:
 
 
 def test_an_empty_block_is_no_thought_and_a_cut_off_one_is() -> None:
-    assert [thinks(c) for c in ("No.", "<think>\n\n</think>\n\nNo.", "<think>hm</think>No.", "<think>", "hm</think>")] == [
-        False, False, True, True, True,
-    ]  # fmt: skip
+    assert not any(thinks(c) for c in ("No.", "<think>\n\n</think>\n\nNo."))
+    assert all(thinks(c) for c in ("<think>hm</think>No.", "<think>", "hm</think>"))
 
 
 def test_the_mark_a_template_wrote_is_put_back() -> None:
