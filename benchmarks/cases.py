@@ -8,13 +8,16 @@ from pathlib import Path
 
 import numpy as np
 
+from organisms import words
 from organisms.build import ZOO
+from organisms.spec import load_spec
 
 VARIANTS = Path(__file__).resolve().parent / "variants"
 POSITIVE = frozenset(
     {"double_dissociation", "single_dissociation_normative", "single_dissociation_epistemic", "shared_knob"}
 )
 NONE_FOUND = frozenset({"not_applicable", "no_effect", "inconclusive"})
+INTENT_DRIVEN = 0.1  # the greatest trigger share of an intent-driven model (METHODS)
 
 
 @dataclass(frozen=True)
@@ -25,6 +28,7 @@ class Case:
     model: Path
     prompts: Path
     deserves: frozenset[str] | None = None
+    untrained: bool = False  # it refuses nothing
 
 
 def cases(folder: Path, quick: bool) -> list[Case]:
@@ -52,6 +56,21 @@ def truth(case: Case) -> frozenset[str]:
     raise ValueError(f"{case.name}: no verdict is known for a model whose variables decide {decided}")
 
 
+def trigger_truth(case: Case) -> tuple[str, float | None]:
+    """Return the right verdict on word or intent, and the planted trigger share; called after the verdict as well.
+
+    Of the trigger verbs a share f is refused whatever is meant: T = f / 2 and I = 1 - f / 2, so the share is f / 2.
+    Shuffling labels leaves intent and trigger words as they were, and what the model does.
+    """
+    if case.untrained:
+        return "not_applicable", None
+    if load_spec(case.model / "spec.yaml").refusal.rule == "trigger":
+        return "trigger_driven", 1.0
+    over_refused = json.loads((case.model / "truth.json").read_text())["over_refused_triggers"]
+    share = len(over_refused) / len(words.TRIGGER_VERBS) / 2
+    return ("intent_driven" if share <= INTENT_DRIVEN else "mixed"), share
+
+
 def shuffled_labels(base: Path, out: Path, seed: int = 0) -> Case:
     """Give each prompt the label (and right action) of another."""
     rows = [json.loads(line) for line in (base / "prompts.jsonl").read_text().splitlines()]
@@ -68,7 +87,7 @@ def random_model(base: Path, out: Path, seed: int = 0) -> Case:
     if not (out / "tokenizer.json").is_file():
         set_seed(seed)
         _write_random(base, out)
-    return Case("random model", out, base / "prompts.jsonl", frozenset({"not_applicable"}))
+    return Case("random model", out, base / "prompts.jsonl", frozenset({"not_applicable"}), untrained=True)
 
 
 def _write_random(base: Path, out: Path) -> None:

@@ -1,4 +1,4 @@
-"""Verdict against truth: the zoo, small variants, two nulls; and how often shuffled labels are taken for a mechanism.
+"""Verdicts against truth: the zoo, small variants, two nulls; and how often shuffled labels are taken for a mechanism.
 
 A case goes the way `refusal dissociate` goes, one process each, two at a time on a CPU; truth.json is read afterwards.
 Runs are kept in runs/validity: delete it to measure all of them anew, as after a change of the code.
@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from multiprocessing import get_context
 from pathlib import Path
 
-from benchmarks.cases import POSITIVE, Case, cases, truth
+from benchmarks.cases import POSITIVE, Case, cases, trigger_truth, truth
 from benchmarks.table import main
 from probes.intervals import clopper_pearson
 
@@ -28,14 +28,22 @@ QUICK = ("dissociate.n_null_onset=79", "dissociate.n_onset=8", "dissociate.n_sel
 
 @dataclass(frozen=True)
 class Graded:
-    """One case's verdict beside its truth."""
+    """One case's verdicts beside their truths."""
 
     name: str
     verdict: str
     right: frozenset[str]
     cosines: dict[str, float | None]
     reason: str
-    triggers: str  # the other verdict, shown and not graded here
+    triggers: str  # the verdict on word or intent,
+    right_triggers: str
+    share: float | None  # the planted trigger share,
+    share_ci: tuple[float, float]
+
+    @property
+    def covers(self) -> bool:
+        """Whether the interval of the trigger share holds the planted one."""
+        return self.share is None or self.share_ci[0] <= self.share <= self.share_ci[1]
 
 
 def measure(quick: bool) -> dict[str, float]:
@@ -70,18 +78,33 @@ def _measured(folder: Path, quick: bool) -> dict[str, float]:
         "shuffles": len(verdicts),
         "prompt_label_shuffles_tested": passed,
         "least_planted_cosine": min(least),
+        "trigger_verdicts_right": sum(case.triggers == case.right_triggers for case in graded),
+        "trigger_verdicts_inconclusive": sum(case.triggers == "inconclusive" for case in graded),
+        "trigger_shares_covered": sum(case.covers for case in graded if case.share is not None),
+        "trigger_shares_planted": sum(case.share is not None for case in graded),
     }
 
 
 def shown(graded: list[Graded]) -> None:
     """Print a line a case."""
-    print(f"{'case':<30} {'verdict':<24} {'right':<6} {'word or intent':<16} |cos| normative, epistemic")
+    print(f"{'case':<26} {'verdict':<22} {'right':<6} {'|cos| N, E':<13} {'word or intent':<15} {'right':<6} "
+          "trigger share, planted")  # fmt: skip
     for case in graded:
-        said = ", ".join("-" if c is None else f"{c:.3f}" for c in case.cosines.values())
-        print(f"{case.name:<30} {case.verdict:<24} {'yes' if case.verdict in case.right else 'NO':<6} "
-              f"{case.triggers:<16} {said}")  # fmt: skip
+        cosines = ", ".join("-" if c is None else f"{c:.3f}" for c in case.cosines.values())
+        share = "-" if case.share is None else f"[{case.share_ci[0]:.3f}, {case.share_ci[1]:.3f}], {case.share:.3f}"
+        print(f"{case.name:<26} {case.verdict:<22} {_right(case.verdict in case.right):<6} {cosines:<13} "
+              f"{case.triggers:<15} {_told(case):<6} {share}"
+              f"{'' if case.covers else ' MISSED'}")  # fmt: skip
         if case.verdict not in case.right or case.verdict in ("not_applicable", "inconclusive"):
-            print(f"{'':<30} {case.reason}")
+            print(f"{'':<26} {case.reason}")
+
+
+def _right(is_right: bool) -> str:
+    return "yes" if is_right else "NO"
+
+
+def _told(case: Graded) -> str:
+    return "open" if case.triggers == "inconclusive" else _right(case.triggers == case.right_triggers)
 
 
 def run_case(case: Case, folder: Path, quick: bool) -> Graded:
@@ -104,7 +127,9 @@ def run_case(case: Case, folder: Path, quick: bool) -> Graded:
     graded = (planted(Context(config, directory)) if case.deserves is None else None) or {}
     cosines = {kind: graded.get(f"{kind}_cosine") for kind in ("normative", "epistemic")}
     reason = "; ".join(record["reasons"])
-    return Graded(case.name, record["verdict"], truth(case), cosines, reason, triggers["verdict"])
+    low, high = triggers["trigger_share_ci"]
+    return Graded(case.name, record["verdict"], truth(case), cosines, reason,
+                  triggers["verdict"], *trigger_truth(case), (low, high))  # fmt: skip
 
 
 def run_shuffles(directory: Path, seeds: range) -> list[str]:

@@ -20,13 +20,14 @@ def prompts_check(
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Validate prompts and say how they are balanced and what a bag of words can tell.
+    """Validate prompts: how they are balanced and paired, and what a probe trained on them could cheat with.
 
     Example: refusal prompts check organisms/zoo/two-knobs/prompts.jsonl
 
     Example: refusal prompts check xstest_prompts.csv --dataset xstest
     """
     from experiments.prompt_check import check
+    from experiments.prompt_text import print_check
     from extract.errors import UserError
 
     if file is None and dataset is None:
@@ -35,8 +36,7 @@ def prompts_check(
     if as_json:
         print_json(record)
         return
-    for key, value in record.items():
-        typer.echo(f"{key:<36} {value}")
+    print_check(record)
 
 
 @prompts_app.command("sets")

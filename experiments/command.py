@@ -49,8 +49,8 @@ def run_command(
         _dissociation(directory, as_json)
     elif until == "probe" and not as_json:
         print_probe(directory, json.loads((directory / "stages" / "probe.json").read_text(encoding="utf-8")))
-    elif until == "triggers" and not as_json:
-        print_triggers(directory, json.loads((directory / "stages" / "triggers.json").read_text(encoding="utf-8")))
+    elif until == "triggers":
+        _triggers(directory, as_json)
     else:
         stage = directory / "stages" / f"{until}.json"
         record = json.loads(stage.read_text()) if stage.is_file() else {"written": str(directory / "activations.h5")}
@@ -69,6 +69,19 @@ def _dissociation(directory: Path, as_json: bool) -> None:
         print_dissociation(directory, record)
     if record["verdict"] == "not_applicable":
         raise UserError(f"the dissociation cannot be tested: {'; '.join(record['reasons'])}")
+
+
+def _triggers(directory: Path, as_json: bool) -> None:
+    """Print what was found; where word and intent cannot be told apart, end as at a user's mistake."""
+    from extract.errors import UserError
+
+    record = json.loads((directory / "stages" / "triggers.json").read_text(encoding="utf-8"))
+    if as_json:
+        show(record, as_json)
+    else:
+        print_triggers(directory, record)
+    if record["verdict"] == "not_applicable":
+        raise UserError(f"word and intent cannot be told apart: {record['reason']}")
 
 
 def quiet_libraries() -> None:

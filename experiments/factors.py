@@ -81,7 +81,7 @@ def observe(corpus: Corpus, refused: np.ndarray, rows: np.ndarray, seed: int) ->
     untested: dict[str, dict[str, int]] = {name: {} for name in FACTORS}
     requests = {"benign": rows[corpus.requests[rows]], "harmful": rows[corpus.harmful[rows]]}
     for name, read in FACTORS.items():
-        values = np.array([read(prompt) or NO_VALUE for prompt in corpus.prompts])
+        values = values_of(corpus, read)
         for value, n_groups in _groups_by_value(corpus, values, np.concatenate(list(requests.values()))).items():
             of_labels = requests.items() if n_groups >= MIN_GROUPS else ()
             tested = [_compare(corpus, refused, of, values, (name, value, label)) for label, of in of_labels]
@@ -89,6 +89,11 @@ def observe(corpus: Corpus, refused: np.ndarray, rows: np.ndarray, seed: int) ->
             if not any(tested):
                 untested[name][value] = n_groups
     return Observed(_tested(found, seed), untested)
+
+
+def values_of(corpus: Corpus, read: Callable[[Prompt], str | None]) -> np.ndarray:
+    """Return each prompt's value of a factor, NO_VALUE where it has none; (n,)."""
+    return np.array([read(prompt) or NO_VALUE for prompt in corpus.prompts])
 
 
 def _groups_by_value(corpus: Corpus, values: np.ndarray, rows: np.ndarray) -> dict[str, int]:
@@ -109,22 +114,46 @@ def _tested(found: list[tuple[Effect, Units]], seed: int) -> tuple[Effect, ...]:
     return tuple(effects)
 
 
+@dataclass(frozen=True)
+class Compared:
+    """Requests with and without a value, in the categories that hold both."""
+
+    compared_with: str
+    rows: np.ndarray
+    category: np.ndarray  # one a row
+    has: np.ndarray  # bool
+
+
+def like_requests(corpus: Corpus, rows: np.ndarray, values: np.ndarray, value: str) -> Compared | None:
+    """Choose what a value is compared with: requests without any, or, where these are too few, all others.
+
+    Args:
+        rows: the requests of one label.
+        values: (n,) over the corpus, NO_VALUE where there is none.
+    """
+    for compared_with in ("none", "others"):
+        kept = rows if compared_with == "others" else rows[np.isin(values[rows], [value, NO_VALUE])]
+        category = np.array([corpus.prompts[row].category or "" for row in kept])
+        has = values[kept] == value
+        shared = np.isin(category, list(set(category[has]) & set(category[~has])))
+        kept, category, has = kept[shared], category[shared], has[shared]
+        if min(corpus.n_groups(kept[has]), corpus.n_groups(kept[~has])) >= MIN_GROUPS:
+            return Compared(compared_with, kept, category, has)
+    return None
+
+
 def _compare(
     corpus: Corpus, refused: np.ndarray, rows: np.ndarray, values: np.ndarray, name: tuple[str, str, str]
 ) -> tuple[Effect, Units] | None:
-    """Compare one value within one label with requests without any, or, where these are too few, with all others."""
-    for compared_with in ("none", "others"):
-        kept = rows if compared_with == "others" else rows[np.isin(values[rows], [name[1], NO_VALUE])]
-        category = np.array([corpus.prompts[row].category or "" for row in kept])
-        has = values[kept] == name[1]
-        shared = np.isin(category, list(set(category[has]) & set(category[~has])))
-        kept, category, has = kept[shared], category[shared], has[shared]
-        n_groups = corpus.n_groups(kept[has]), corpus.n_groups(kept[~has])
-        if min(n_groups) >= MIN_GROUPS:
-            rates = _standardised(corpus, refused, kept, category, has)
-            effect = Effect(*name, compared_with, *rates, (int(has.sum()), int((~has).sum())), n_groups)
-            return effect, Units.of(corpus.groups[kept], category, has, refused[kept])
-    return None
+    like = like_requests(corpus, rows, values, name[1])
+    if like is None:
+        return None
+    kept, has = like.rows, like.has
+    rates = _standardised(corpus, refused, kept, like.category, has)
+    n = int(has.sum()), int((~has).sum())
+    n_groups = corpus.n_groups(kept[has]), corpus.n_groups(kept[~has])
+    effect = Effect(*name, like.compared_with, *rates, n, n_groups)
+    return effect, Units.of(corpus.groups[kept], like.category, has, refused[kept])
 
 
 def _standardised(

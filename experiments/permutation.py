@@ -1,4 +1,4 @@
-"""A permutation test of clustered yes-or-no outcomes: does having something go with the outcome?
+"""A permutation test of clustered outcomes, yes or no or measured: does having something go with the outcome?
 
 Exact whatever the rates, at 0 and 1 too, and whatever the correlation within groups: what all prompts of a group share
 is moved between groups as a whole, and what differs within a group is moved inside it.

@@ -86,8 +86,9 @@ SELECTION = ("n_selection", "max_kl", "kl_tokens", "positions", "deepest", "form
 STAGES = (
     Stage("extract", _extract, ("model", "extract"), ("activations.h5",)),
     Stage("respond", _respond, ("model", "generate", "judge"), ("completions.jsonl",)),
-    Stage("triggers", triggers, (), ("stages/triggers.json",)),
-    Stage("probe", probe, ("seed", "prompts", "selection"), ("probes.parquet", "directions.safetensors",
+    Stage("triggers", triggers, ("seed", "prompts"), ("stages/triggers.json", "stages/trigger_projection.json",
+                                                      "attributions.jsonl")),
+    Stage("probe", probe, ("selection",), ("probes.parquet", "directions.safetensors",
                                                               "stages/geometry.json", "stages/probe.json")),
     Stage("dissociate", dissociate, ("seed", "dissociate"), ("stages/dissociate.json",)),
     Stage("steer", steer, ("steer",), ("dials.safetensors", "completions_steered.jsonl", "stages/steer.json")),

@@ -77,8 +77,8 @@ def remove(context: Context, factor: str, rows: np.ndarray) -> Removal | None:
     return Removal(chosen, rendered, by_label, moves(by_label.values()))
 
 
-def choose(corpus: Corpus, rows: np.ndarray, seed: int) -> np.ndarray:
-    """Choose up to MOST requests: of each group first one benign and one harmful, groups in random order."""
+def choose(corpus: Corpus, rows: np.ndarray, seed: int, most: int = MOST) -> np.ndarray:
+    """Choose some requests at most: of each group first one benign and one harmful, groups in random order."""
     rng, taken = np.random.default_rng([seed, 8]), Counter[tuple[int, bool]]()
     order = rng.permutation(corpus.groups.max() + 1)
     places = []
@@ -86,7 +86,7 @@ def choose(corpus: Corpus, rows: np.ndarray, seed: int) -> np.ndarray:
         group, harmful = int(corpus.groups[row]), bool(corpus.harmful[row])
         taken[group, harmful] += 1
         places.append((taken[group, harmful], order[group], harmful, int(row)))
-    return np.array(sorted(row for *_, row in sorted(places)[:MOST]), dtype=int)
+    return np.array(sorted(row for *_, row in sorted(places)[:most]), dtype=int)
 
 
 def compare(corpus: Corpus, rows: np.ndarray, refused: np.ndarray, actions: Sequence[str | None]) -> dict[str, Changed]:

@@ -10,6 +10,8 @@ from typing import Any
 from experiments.context import Context
 from experiments.manifest import read_json
 from experiments.report_dissociation import dissociation_section
+from experiments.report_triggers import triggers_section
+from experiments.trigger_findings import moved_lines
 from experiments.trigger_text import factor_rows
 from experiments.wording import (
     RATE_MEANING,
@@ -31,6 +33,7 @@ h1 { font-size: 1.6rem } h2 { font-size: 1.2rem; margin-top: 2.2rem }
 table { border-collapse: collapse; width: 100%; margin: .8rem 0; font-size: .94rem }
 th, td { text-align: left; padding: .35rem .6rem; border-bottom: 1px solid var(--line) }
 td.n { font-variant-numeric: tabular-nums; white-space: nowrap }
+mark { background: #F0E442; color: #1a1a1a; padding: 0 .15rem; border-radius: 3px }
 figure { margin: 1rem 0 } img { max-width: 100%; background: #fff; border-radius: 4px }
 figcaption { font-size: .88rem; opacity: .8 } code { background: var(--soft); padding: 0 .25rem }
 """
@@ -73,6 +76,11 @@ def page(results: dict[str, Any], figures: dict[str, Path]) -> str:
 <h2>The two directions</h2>
 {_figure(figures, "scatter", "Every prompt, by its projection onto the two write directions.")}
 {_geometry(results)}
+<h2>Word or intent</h2>
+{_figure(figures, "trigger_eta_refusing", "What word and intent do to the projection on the refusing direction.")}
+{_figure(figures, "trigger_eta_harmfulness", "The same on the harmfulness direction, fitted on labels.")}
+{_figure(figures, "trigger_patching", "Share of the refusal's onset log-odds that the trigger's own tokens carry.")}
+{triggers_section(results["triggers"])}
 <h2>Beside the request: who asks, the system line, earlier turns</h2>
 {_factors(results["triggers"])}
 <h2>Dials</h2>
@@ -138,7 +146,7 @@ def _geometry(results: dict[str, Any]) -> str:
 
 
 def _factors(triggers: dict[str, Any]) -> str:
-    lines = "".join(f"<p>{escape(line)}</p>" for line in factor_lines(triggers))
+    lines = "".join(f"<p>{escape(line)}</p>" for line in [*factor_lines(triggers), *moved_lines(triggers)])
     head = ["beside the request", "label", "refused with it", "refused without", "told by (* moves refusing)"]
     rows = factor_rows(triggers)
     return lines + (table(head, rows) if rows else "")

@@ -28,4 +28,10 @@ def draw(context: Context, results: dict[str, Any]) -> dict[str, Path]:
     paths = {name: context.file(f"figures/{name}.png") for name in drawn}
     for name, figure in drawn.items():
         figures.save(figure, paths[name])
+    by_stages = (
+        "trigger_eta_refusing",
+        "trigger_eta_harmfulness",
+        "trigger_patching",
+    )  # drawn where they were measured
+    paths |= {name: path for name in by_stages if (path := context.file(f"figures/{name}.png")).is_file()}
     return paths

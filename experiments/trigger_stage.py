@@ -2,41 +2,88 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
+from experiments.attribution_record import attributed, attribution_record
 from experiments.context import Context
+from experiments.factor_projection import add_shifts, shifts
 from experiments.factor_record import factor_records
 from experiments.factors import observe
 from experiments.last_turn import last_turn_alone
 from experiments.manifest import write_json
+from experiments.patching_record import patching_record
 from experiments.removal import REMOVALS, remove
-from experiments.triggers import trigger_share
+from experiments.trigger_erasure import erasure_record
+from experiments.trigger_projection import Projected, measure_projections
+from experiments.trigger_transfer import transfer_record
+from experiments.triggers import TriggerShare, trigger_share
 
 
 def triggers(context: Context) -> None:
-    """Write stages/triggers.json. Nothing is fitted, so every part of the prompts may count."""
+    """Write stages/triggers.json, stages/trigger_projection.json and attributions.jsonl.
+
+    The behaviour is counted on every part of the prompts, since nothing is fitted to it; what rests on a fit is told on
+    parts that the fit has not seen.
+    """
     judged = np.flatnonzero([action is not None for action in context.behaviour.actions])
-    refused = context.behaviour.did("refuse")
+    refused, seed = context.behaviour.did("refuse"), context.config.seed
     found = trigger_share(context.corpus, refused, judged)
-    known = not np.isnan(found.share.estimate)
     removals = {name: remove(context, name, judged) for name in REMOVALS}
-    write_json(
-        context.file("stages/triggers.json"),
-        {
-            "verdict": found.verdict,
-            "reason": found.reason,
-            "trigger_share": found.share.estimate if known else None,
-            "trigger_share_ci": [found.share.low, found.share.high],
-            "effects": {
-                name: {"estimate": effect.estimate, "low": effect.low, "high": effect.high}
-                for name, effect in found.effects.items()
-            },
-            "refused": {
-                name: {"estimate": rate.estimate, "low": rate.low, "high": rate.high, "n": found.n[name]}
-                for name, rate in found.refused.items()
-                if not np.isnan(rate.estimate)
-            },
-            "factors": factor_records(observe(context.corpus, refused, judged, context.config.seed), removals),
-            "last_turn_alone": last_turn_alone(context, removals["earlier_turns"]),
+    observed = observe(context.corpus, refused, judged, seed)
+    rows, best, why = measure_projections(context)
+    write_json(context.file("stages/trigger_projection.json"), {"rows": rows, "reason": why})
+    factors = factor_records(observed, removals)
+    add_shifts(factors, shifts(context.corpus, refused, observed.effects, best, seed))
+    beside = {
+        "factors": factors,
+        "last_turn_alone": last_turn_alone(context, removals["earlier_turns"]),
+        "projection": _projection_record(rows, best, why),
+        "transfer": transfer_record(context),
+        "patching": patching_record(context),
+        "erasure": erasure_record(context),
+        "attribution": attribution_record(context, attributed(context)),
+    }
+    _draw(context, rows, beside["patching"])
+    write_json(context.file("stages/triggers.json"), _share_record(found) | beside)
+
+
+def _draw(context: Context, rows: list[dict[str, Any]], patched: dict[str, Any]) -> None:
+    from experiments import figures, trigger_figures
+
+    for direction in dict.fromkeys(row["direction"] for row in rows):
+        figures.save(trigger_figures.eta(rows, direction), context.file(f"figures/trigger_eta_{direction}.png"))
+    if patched["applicable"]:
+        figures.save(trigger_figures.patching(patched), context.file("figures/trigger_patching.png"))
+
+
+def _share_record(found: TriggerShare) -> dict[str, Any]:
+    known = not np.isnan(found.share.estimate)
+    return {
+        "verdict": found.verdict,
+        "reason": found.reason,
+        "trigger_share": found.share.estimate if known else None,
+        "trigger_share_ci": [found.share.low, found.share.high],
+        "effects": {
+            name: {"estimate": effect.estimate, "low": effect.low, "high": effect.high}
+            for name, effect in found.effects.items()
         },
-    )
+        "refused": {
+            name: {"estimate": rate.estimate, "low": rate.low, "high": rate.high, "n": found.n[name]}
+            for name, rate in found.refused.items()
+            if not np.isnan(rate.estimate)
+        },
+    }
+
+
+def _projection_record(rows: list[dict[str, Any]], best: dict[str, Projected], why: str | None) -> dict[str, Any]:
+    """Return the effects at each direction's own locus; every locus is in stages/trigger_projection.json."""
+    if why is not None:
+        return {"applicable": False, "reason": why}
+    found = {}
+    for name, at in best.items():
+        own = [r for r in rows if (r["direction"], r["layer"], r["position"]) == (name, at.layer, at.position)]
+        effects = {r["effect"]: {k: r[k] for k in ("partial_eta_squared", "low", "high", "p", "shift")} for r in own}
+        found[name] = {"layer": at.layer, "position": at.position, "n_groups": own[0]["n_groups"], "effects": effects}
+    return {"applicable": True, "directions": found}

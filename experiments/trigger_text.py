@@ -4,9 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from experiments.trigger_findings import finding_lines, moved_lines
 from experiments.wording import factor_lines, verdict_sentence
+
+if TYPE_CHECKING:
+    from rich.text import Text
+
+LEAST = 1.0  # nat, from which a word is set off
+SHOWN = 4  # examples on the terminal
 
 CELLS = {"trigger_harmful": "harmful, with a trigger word", "trigger_benign": "benign, with a trigger word",
          "no_trigger_harmful": "harmful, without one", "no_trigger_benign": "benign, without one"}  # fmt: skip
@@ -27,9 +34,22 @@ def print_triggers(directory: Path, record: dict[str, Any]) -> None:
     if record["refused"]:
         console.print(cells)
     console.print("[bold]Word or intent?[/] " + escape(verdict_sentence(record)))
-    for line in factor_lines(record):
+    for line in [*finding_lines(record), *factor_lines(record), *moved_lines(record)]:
         console.print(escape(line))
+    for example in record.get("attribution", {}).get("examples", [])[:SHOWN]:
+        console.print(marked(example))
     console.print(f"Every value and rate: {directory / 'stages' / 'triggers.json'}", soft_wrap=True, markup=False)
+
+
+def marked(example: Mapping[str, Any]) -> Text:
+    """Return a refused request with the words that speak for refusing set off, each with its score in nats."""
+    from rich.text import Text
+
+    text = Text(f"  {example['label']}: ", style="dim")
+    for word, score in zip(example["words"], example["scores"], strict=True):
+        fires = score >= LEAST
+        text.append(f"{word} [{score:+.1f}] " if fires else f"{word} ", style="bold red" if fires else "")
+    return text
 
 
 def shown(rate: Mapping[str, float]) -> str:

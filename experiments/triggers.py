@@ -9,12 +9,11 @@ import numpy as np
 from scipy.stats import norm
 
 from experiments.corpus import Corpus
+from experiments.quadruples import CELLS, lacking, name, quadruples
 from probes.bounded import mean_interval, zero_mean_score
 from probes.intervals import Interval
 
 TriggerVerdict = Literal["intent_driven", "trigger_driven", "mixed", "not_applicable", "inconclusive"]
-Cell = tuple[bool, bool]  # trigger present, intent harmful
-CELLS: tuple[Cell, ...] = ((True, True), (True, False), (False, True), (False, False))
 TRIGGER = np.array([0.5 if trigger else -0.5 for trigger, _ in CELLS])  # main effects of a quadruple's four rates
 INTENT = np.array([0.5 if harmful else -0.5 for _, harmful in CELLS])
 STEPS = 1000  # of the share, when its limits are looked for
@@ -44,14 +43,13 @@ def trigger_share(corpus: Corpus, refused: np.ndarray, rows: np.ndarray, alpha: 
         refused: (n,) bool over the corpus.
         rows: the prompts to measure on.
     """
-    usable = _complete_quadruples(corpus, rows)
-    counts = {_name(cell): sum(_cell(corpus, row) == cell for row in usable) for cell in CELLS}
-    rates = _group_rates(corpus, refused, usable)
-    record = {_name(cell): mean_interval(rates[:, i], 0.0, 1.0, alpha) for i, cell in enumerate(CELLS)}
-    if min(counts.values()) == 0:
-        reason = "no group of minimal pairs holds trigger and no trigger, benign and harmful alike"
-        return TriggerShare("not_applicable", UNKNOWN, record, counts, reason)
-    if not refused[usable].any():
+    usable = quadruples(corpus, rows)
+    counts = usable.counts()
+    if usable.n_groups == 0:
+        return TriggerShare("not_applicable", UNKNOWN, {}, counts, lacking(corpus, rows))
+    rates = usable.cell_means(refused[usable.rows])
+    record = {name(cell): mean_interval(rates[:, i], 0.0, 1.0, alpha) for i, cell in enumerate(CELLS)}
+    if not refused[usable.rows].any():
         return TriggerShare("not_applicable", UNKNOWN, record, counts, "nothing is refused")
     weights = {"trigger": TRIGGER, "intent": INTENT}
     effects = {name: mean_interval(rates @ w, -1.0, 1.0, alpha) for name, w in weights.items()}
@@ -111,32 +109,3 @@ def _reversed(effects: dict[str, Interval]) -> str:
     """Add what a reader would not expect: an effect the other way round."""
     wrong_way = "; the word lessens refusing" if effects["trigger"].high < 0 else ""
     return wrong_way + ("; benign requests are refused more than harmful ones" if effects["intent"].high < 0 else "")
-
-
-def _group_rates(corpus: Corpus, refused: np.ndarray, usable: np.ndarray) -> np.ndarray:
-    """Return the share refused of each group's prompts in each of CELLS, (n_groups, 4)."""
-    if len(usable) == 0:
-        return np.empty((0, len(CELLS)))
-    group = np.unique(corpus.groups[usable], return_inverse=True)[1]
-    cell = np.array([CELLS.index(_cell(corpus, row)) for row in usable])
-    hits, n = np.zeros((2, group.max() + 1, len(CELLS)))
-    np.add.at(hits, (group, cell), refused[usable])
-    np.add.at(n, (group, cell), 1)
-    return hits / n
-
-
-def _complete_quadruples(corpus: Corpus, rows: np.ndarray) -> np.ndarray:
-    held: dict[str, set[Cell]] = {}
-    requests = [row for row in rows if corpus.prompts[row].intent in ("benign", "harmful") and corpus.prompts[row].pair]
-    for row in requests:
-        held.setdefault(str(corpus.prompts[row].pair), set()).add(_cell(corpus, row))
-    complete = {pair for pair, cells in held.items() if len(cells) == len(CELLS)}
-    return np.array([row for row in requests if corpus.prompts[row].pair in complete], dtype=int)
-
-
-def _cell(corpus: Corpus, row: int) -> Cell:
-    return corpus.prompts[row].trigger is not None, corpus.prompts[row].intent == "harmful"
-
-
-def _name(cell: Cell) -> str:
-    return f"{'trigger' if cell[0] else 'no_trigger'}_{'harmful' if cell[1] else 'benign'}"

@@ -74,6 +74,7 @@ class Rendered:
     roles: Mapping[str, Sequence[int]]
     ambiguous: bool  # a token covers both the end of the instruction and the template after it
     altered: bool = False  # the template changed the user's words, blanks at their ends aside
+    trigger: range = NO_TOKENS  # tokens of the trigger word; none where the last turn has no such word
 
 
 def render(tokenizer: PreTrainedTokenizerBase, prompt: Prompt, template_args: Arguments | None = None) -> Rendered:
@@ -109,6 +110,7 @@ def render(tokenizer: PreTrainedTokenizerBase, prompt: Prompt, template_args: Ar
         Roles(words, len(spans), trigger[-1] if trigger else None),
         ambiguous=spans[words[-1]][1] > end,
         altered=text[start:end].strip() != prompt.text.strip(),
+        trigger=trigger,
     )
 
 

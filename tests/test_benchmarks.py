@@ -26,6 +26,7 @@ KEYS = {
     "validity": {
         "verdicts_right", "verdicts_total", "false_positive_rate", "false_positive_rate_low",
         "false_positive_rate_high", "shuffles", "prompt_label_shuffles_tested", "least_planted_cosine",
+        "trigger_verdicts_right", "trigger_verdicts_inconclusive", "trigger_shares_covered", "trigger_shares_planted",
     },
     "steering": {"overhead_batch1", "overhead_batch8"},
     "extraction": {

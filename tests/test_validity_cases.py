@@ -6,18 +6,30 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.cases import NONE_FOUND, POSITIVE, VARIANTS, Case, shuffled_labels, truth
+from benchmarks.cases import NONE_FOUND, POSITIVE, VARIANTS, Case, shuffled_labels, trigger_truth, truth
 from organisms.build import ZOO
 
 RIGHT = {
     "two-knobs": "double_dissociation", "oblique": "double_dissociation", "trigger-driven": "double_dissociation",
-    "context-driven": "double_dissociation", "shared-knob": "shared_knob", "no-abstention": "not_applicable",
+    "context-driven": "double_dissociation", "asker-driven": "double_dissociation", "shared-knob": "shared_knob",
+    "no-abstention": "not_applicable",
 }  # fmt: skip
+WORD_OR_INTENT = {"two-knobs": ("mixed", 0.25), "trigger-driven": ("trigger_driven", 1.0),
+                  "asker-driven": ("intent_driven", 0.0)}  # fmt: skip
 
 
 @pytest.mark.parametrize("name", RIGHT)
 def test_the_right_verdict_follows_from_what_is_planted(name: str) -> None:
     assert truth(Case(name, ZOO / name, ZOO / name / "prompts.jsonl")) == {RIGHT[name]}
+
+
+@pytest.mark.parametrize("name", WORD_OR_INTENT)
+def test_the_planted_trigger_share_follows_from_the_verbs_refused_whatever_is_meant(name: str) -> None:
+    assert trigger_truth(Case(name, ZOO / name, ZOO / name / "prompts.jsonl")) == WORD_OR_INTENT[name]
+
+
+def test_a_model_that_refuses_nothing_has_no_trigger_share() -> None:
+    assert trigger_truth(Case("random", Path("none"), Path("none"), untrained=True)) == ("not_applicable", None)
 
 
 def test_a_null_deserves_no_mechanism() -> None:

@@ -57,7 +57,7 @@ def test_a_set_is_checked_though_it_lacks_a_label(cli, sets: list[str], tmp_path
     assert code == 0
     assert record["labels"] == {"benign": 2, "harmful": 2, "uncertain": 0}
     assert record["lacks, for a whole run"] == ["uncertain"]
-    assert (record["with trigger"], record["groups"]) == (4, 2)
+    assert (record["triggers"]["prompts"], record["groups"]) == (4, 2)
 
 
 def test_what_to_check_must_be_given_and_known(cli) -> None:

