@@ -28,14 +28,18 @@ class Attributed:
 
 
 def attributed(context: Context) -> list[Attributed]:
-    """Attribute refused requests, benign and harmful, and keep them in attributions.jsonl."""
-    corpus, refused = context.corpus, context.behaviour.did("refuse")
+    """Attribute refused requests, benign and harmful, and keep them in attributions.jsonl.
+
+    None are where refusals have no onset to score, as with a model that thinks first.
+    """
+    corpus, onsets = context.corpus, context_onsets(context)
+    refused = context.behaviour.did("refuse") & bool(onsets.prefixes["refuse"])
     asked = [np.flatnonzero(label & refused) for label in (corpus.requests, corpus.harmful)]
     rows = [int(row) for some in asked for row in choose(corpus, some, context.config.seed, MOST)]
     rendered = [context.rendered[row] for row in rows]
     if rows:
         with context.reporter.task("attributing refusals to words", len(rows)) as advance:
-            found = attribute(context.model, rendered, context_onsets(context), advance)
+            found = attribute(context.model, rendered, onsets, advance)
     else:
         found = []
     kept = [Attributed(row, one, _fired(context, row, one)) for row, one in zip(rows, found, strict=True)]

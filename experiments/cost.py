@@ -7,13 +7,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from experiments import side_effects
+from experiments import attribution_record, patching_record, removal, side_effects, trigger_erasure
 from experiments.behaviour import KINDS
 from experiments.config import RunConfig
 from experiments.duration import Batches, Step, assumptions, minutes
 from experiments.footprint import Footprint, fits, footprint, need
 from experiments.machine import A100, Machine, here
 from experiments.onset_null import Picker
+from experiments.removal import LABELS, REMOVALS
 from experiments.variant import VARIANTS
 from experiments.writing import write_layers
 from extract.extraction import TOKENS_ON_CPU, TOKENS_ON_GPU
@@ -45,10 +46,21 @@ def steps(config: RunConfig, size: Size, until: str) -> list[Step]:
         "respond": lambda c, s: [Step("plain completions", completions=s.prompts)],
         "probe": _probe,
         "dissociate": _dissociate,
-        "triggers": lambda c, s: [Step("the last turn alone, no system line", completions=min(200, s.prompts))],
+        "triggers": _triggers,
         "steer": lambda c, s: [Step("completions with the dials", completions=s.test)],
     }
     return [step for name in wanted for step in listed[name](config, size)]
+
+
+def _triggers(config: RunConfig, size: Size) -> list[Step]:
+    layers, looked_at = len(config.extract.layers or range(size.n_layers)), len(LABELS) * attribution_record.MOST
+    scored = 2 * 2 * trigger_erasure.MOST * (layers + 1)  # two kinds of requests in two parts, at every layer
+    return [
+        Step("the last turn alone, no system line", completions=min(len(REMOVALS) * removal.MOST, size.prompts)),
+        Step("pairs with the trigger word patched", 4 * patching_record.MOST * size.n_layers, size.prompt_tokens),
+        _onsets("the trigger word erased", scored, 2 * min(removal.MOST, size.test)),
+        Step("each word left out in turn", int(looked_at * size.prompt_tokens), size.prompt_tokens),
+    ]
 
 
 def _candidates(config: RunConfig, size: Size) -> int:

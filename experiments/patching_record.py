@@ -25,10 +25,11 @@ def patching_record(context: Context) -> dict[str, Any]:
                               "n": len(pairs), "n_groups": len(set(groups.tolist()))}  # fmt: skip
     if record["n_groups"] < MIN_GROUPS:
         return record | {"applicable": False, "reason": _why(record)}
-    if not context_onsets(context).prefixes["refuse"]:
-        return record | {"applicable": False, "reason": "no onset prefix of a refusal could be learned"}
+    onsets = context_onsets(context)
+    if not onsets.prefixes["refuse"]:
+        return record | {"applicable": False, "reason": onsets.lacking("refuse")}
     layers = range(context.model.n_layers)
-    shares = patching_share(context.model, context.rendered, pairs, groups, context_onsets(context), layers)
+    shares = patching_share(context.model, context.rendered, pairs, groups, onsets, layers)
     return record | {"applicable": True, "site": "resid_post", "layers": [_layer(share) for share in shares]}
 
 

@@ -86,6 +86,8 @@ def erasure_record(context: Context) -> dict[str, Any]:
         for kind, found in kinds.items():
             if len(found) < MIN_ROWS:
                 return _absent(f"only {len(found)} {kind} requests in the part it is {name}; {MIN_ROWS} are needed")
+    if not (onsets := context_onsets(context)).prefixes["refuse"]:
+        return _absent(onsets.lacking("refuse"))
     y, where = corpus.trigger[train], context.store.site
     erasers = [fit_eraser(context.store.read(layer, POSITION)[train], y, layer) for layer in context.store.layers]
     curves = {name: _curves(context, erasers, kinds) for name, kinds in rows.items()}
