@@ -11,14 +11,12 @@ from experiments.behaviour import ACTION_OF, KINDS, MIN_BASELINE, Behaviour, Kin
 from experiments.context import Context
 from experiments.corpus import Corpus
 from experiments.manifest import read_json
-from experiments.onset import Onsets
 from experiments.probing import context_onsets
 from extract.errors import UserError
 from probes.direction import Direction, load_directions
 from probes.intervals import Interval, difference, wilson
 
 OWN: dict[Kind, str] = {"normative": "refusal on harmful", "epistemic": "abstention on uncertain"}
-MIN_COVERAGE = 0.5  # of a kind's completions, by openings that are its own
 MIN_GROUPS = 10  # independent groups of decliners: fewer make no interval worth having
 
 
@@ -44,7 +42,7 @@ def find_setting(context: Context) -> Setting:
         directions = _directions(context)
     except UserError as error:  # directions from elsewhere: nothing can be tested with them
         return Setting({}, decliners, dict.fromkeys(KINDS, str(error)))
-    unlearned = _unlearned(context_onsets(context))
+    onsets = context_onsets(context)
     absent: dict[Kind, str] = {}
     for kind in KINDS:
         reason = (
@@ -53,7 +51,7 @@ def find_setting(context: Context) -> Setting:
             or _unpredicted(behaviour, kind, context.config.dissociate.alpha)
             or ("" if kind in directions else _no_direction(context, kind))
             or _no_null(behaviour, kind)
-            or unlearned.get(kind, "")
+            or onsets.lacking(ACTION_OF[kind])
         )
         if reason:
             absent[kind] = reason
@@ -103,17 +101,6 @@ def _no_null(behaviour: Behaviour, kind: Kind) -> str:
         return ""
     return (f"no permuted-label null can be drawn for {OWN[kind]}: too few training or validation prompts are declined "
             "so, or answered; give more prompts")  # fmt: skip
-
-
-def _unlearned(onsets: Onsets) -> dict[Kind, str]:
-    """Say of which way of declining no onset prefixes could be learned that open most of it."""
-    said = {}
-    for kind in KINDS:
-        covered = onsets.coverage.get(ACTION_OF[kind], 0.0)
-        if not onsets.prefixes.get(ACTION_OF[kind]) or covered < MIN_COVERAGE:
-            said[kind] = (f"onset prefixes cannot be learned for {ACTION_OF[kind]}: openings that are its own cover "
-                          f"{covered:.0%} of such completions, {MIN_COVERAGE:.0%} are needed")  # fmt: skip
-    return said
 
 
 # -- directions --------------------------------------------------------------------------------------------------------

@@ -19,7 +19,8 @@ from extract.chat import Rendered
 from extract.model import ChatModel
 
 WORD = re.compile(r"\w+(?:[\'\u2019-]\w+)*|[^\w\s]+")
-AT_ONCE = 64  # rows of a pass
+TOKENS_AT_ONCE = 8192  # of a pass
+MOST_PIECES = 64  # of a request; in a longer one, words that stand together are left out together
 LEAST = 1.0  # nat that a word must add before it is said to have fired the refusal
 
 
@@ -45,9 +46,10 @@ def attribute(
     """Score every word of some requests."""
     found = []
     for row in rows:
-        words = words_of(model, row)
+        words = pieces(words_of(model, row))
         variants = [row, *(without(row, tokens) for _, tokens in words)]
-        passes = [variants[i : i + AT_ONCE] for i in range(0, len(variants), AT_ONCE)]
+        n = max(1, TOKENS_AT_ONCE // len(row.token_ids))
+        passes = [variants[i : i + n] for i in range(0, len(variants), n)]
         scores = np.concatenate([OnsetScorer(model, some, onsets).log_odds()["refuse"] for some in passes])
         found.append(
             Attribution(
@@ -59,6 +61,13 @@ def attribute(
         )
         advance(1)
     return found
+
+
+def pieces(words: list[tuple[str, tuple[int, ...]]]) -> list[tuple[str, tuple[int, ...]]]:
+    """Join words that stand together until there are no more than MOST_PIECES."""
+    size = -(-len(words) // MOST_PIECES) or 1
+    joined = [words[i : i + size] for i in range(0, len(words), size)]
+    return [(" ".join(word for word, _ in some), tuple(t for _, tokens in some for t in tokens)) for some in joined]
 
 
 def words_of(model: ChatModel, row: Rendered) -> list[tuple[str, tuple[int, ...]]]:

@@ -28,20 +28,25 @@ class Attributed:
 
 
 def attributed(context: Context) -> list[Attributed]:
-    """Attribute refused requests, benign and harmful, and keep them in attributions.jsonl."""
-    corpus, refused = context.corpus, context.behaviour.did("refuse")
+    """Attribute refused requests, benign and harmful, and keep them in attributions.jsonl.
+
+    None are where refusals have no onset to score, as with a model that thinks first.
+    """
+    corpus, onsets = context.corpus, context_onsets(context)
+    refused = context.behaviour.did("refuse") & (not onsets.lacking("refuse"))
     asked = [np.flatnonzero(label & refused) for label in (corpus.requests, corpus.harmful)]
     rows = [int(row) for some in asked for row in choose(corpus, some, context.config.seed, MOST)]
     rendered = [context.rendered[row] for row in rows]
     if rows:
         with context.reporter.task("attributing refusals to words", len(rows)) as advance:
-            found = attribute(context.model, rendered, context_onsets(context), advance)
+            found = attribute(context.model, rendered, onsets, advance)
     else:
         found = []
     kept = [Attributed(row, one, _fired(context, row, one)) for row, one in zip(rows, found, strict=True)]
     path = context.file("attributions.jsonl")
     partial = path.with_name(path.name + ".partial")
-    partial.write_text("".join(json.dumps(line(context, one), ensure_ascii=False) + "\n" for one in kept))
+    lines = (json.dumps(line(context, one), ensure_ascii=False, allow_nan=False) + "\n" for one in kept)
+    partial.write_text("".join(lines), encoding="utf-8")
     partial.replace(path)
     return kept
 
@@ -56,9 +61,12 @@ def line(context: Context, one: Attributed) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def attribution_record(context: Context, kept: list[Attributed]) -> dict[str, Any]:
+def attribution_record(context: Context) -> dict[str, Any]:
     """Return, by label, how often the trigger is the word that speaks most for refusing, over groups."""
-    corpus = context.corpus
+    corpus, kept = context.corpus, attributed(context)
+    if not kept:
+        lacking = context_onsets(context).lacking("refuse")
+        return {"applicable": False, "reason": lacking or "no request is refused"}
     record: dict[str, Any] = {}
     for label, mask in (("benign", corpus.requests), ("harmful", corpus.harmful)):
         own = [one for one in kept if mask[one.row] and one.fired is not None]
@@ -68,7 +76,7 @@ def attribution_record(context: Context, kept: list[Attributed]) -> dict[str, An
         index = np.unique([corpus.groups[one.row] for one in own], return_inverse=True)[1].reshape(-1)
         size = np.bincount(index)
         fired, chance = (np.bincount(index, values) / size for values in (
-            [float(bool(one.fired)) for one in own], [1 / len(one.attribution.words) for one in own]))  # fmt: skip
+            [float(bool(one.fired)) for one in own], [_chance(context, one) for one in own]))  # fmt: skip
         interval = mean_interval(fired, 0.0, 1.0)
         record[label] = {
             "fired_by_trigger": {"estimate": interval.estimate, "low": interval.low, "high": interval.high},
@@ -76,7 +84,13 @@ def attribution_record(context: Context, kept: list[Attributed]) -> dict[str, An
         }  # fmt: skip
     ordered = [one for mask in (corpus.requests, corpus.harmful) for one in kept if mask[one.row]]
     shown = ordered[:: max(1, len(kept) // SHOWN)][:SHOWN]
-    return {"n": len(kept), "by_label": record, "examples": [line(context, one) for one in shown]}
+    return {"applicable": True, "n": len(kept), "by_label": record, "examples": [line(context, one) for one in shown]}
+
+
+def _chance(context: Context, one: Attributed) -> float:
+    """Return the share of the request's words that belong to the trigger."""
+    trigger = set(context.rendered[one.row].trigger)
+    return float(np.mean([bool(set(tokens) & trigger) for tokens in one.attribution.tokens]))
 
 
 def _fired(context: Context, row: int, one: Attribution) -> bool | None:

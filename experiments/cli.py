@@ -137,12 +137,17 @@ def generate(
     epistemic_threshold: Annotated[float | None, typer.Option(min=0, max=1, help="Abstain at or above this.")] = None,
     max_new_tokens: Annotated[int, typer.Option(min=1)] = 64,
     template: Annotated[str | None, typer.Option(help="For base models: plain, or a .jinja file.")] = None,
+    template_args: Annotated[
+        list[str],
+        typer.Option("--template-arg", metavar="KEY=VALUE", help="e.g. enable_thinking=false; repeatable."),
+    ] = NO_OVERRIDES,
     as_json: Json = False,
 ) -> None:
     """Answer prompts once, with or without the dials.
 
     Example: refusal generate organisms/zoo/two-knobs "how do i fix it?" --dials runs/quickstart/dials.safetensors
     """
+    from experiments.config import key_and_value
     from experiments.one_off import generate_once
     from extract.errors import UserError
 
@@ -150,7 +155,8 @@ def generate(
     given = {kind: value for kind, value in thresholds.items() if value is not None}
     if given and dials is None:
         raise UserError("thresholds need dials: give --dials FILE, made by refusal steer CONFIG")
-    records = generate_once(model, prompts, dials, given, max_new_tokens, template)
+    arguments = dict(key_and_value("--template-arg", one, "enable_thinking=false") for one in template_args)
+    records = generate_once(model, prompts, dials, given, max_new_tokens, template, arguments)
     if as_json:
         print_json(records)
         return

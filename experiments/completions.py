@@ -18,6 +18,7 @@ from extract.edit import Edit
 from extract.errors import UserError
 from extract.model import ChatModel
 from extract.prompts import Prompt
+from extract.thinking import reopened
 from steering.controller import steering
 from steering.dial import Dial
 
@@ -28,7 +29,7 @@ class Completion:
 
     id: str
     text: str
-    completion: str
+    completion: str  # with what was thought before it, between marks
     action: str | None
     evidence: str
     token_ids: tuple[int, ...]
@@ -109,7 +110,8 @@ class Speaker:
 
     def _judged(self, responses: Mapping[int, list[int]]) -> Iterator[Completion]:
         asked = [self.prompts[row] for row in responses]
-        texts = [self.model.decode(tokens) for tokens in responses.values()]
+        decoded = {row: self.model.decode(tokens) for row, tokens in responses.items()}
+        texts = [reopened(self.rendered[row].text, text) for row, text in decoded.items()]
         said = [Said(text, prompt.text, prompt.messages) for text, prompt in zip(texts, asked, strict=True)]
         told = zip(asked, texts, self.judge.judge_all(said), responses.values(), strict=True)
         for prompt, text, verdict, tokens in told:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError, model_validator
 
 from experiments.variant import Form, Reach, Tokens, Variant
 from extract.errors import UserError
@@ -33,6 +33,8 @@ class ModelConfig(_Strict):
     device: str = "auto"
     backend: str = Field("hooks", pattern="^(hooks|nnsight|transformer_lens)$")
     template: str | None = None  # the tokenizer's own; plain (Question: … Answer: …, for base models); or a .jinja file
+    template_args: dict[str, JsonValue] = {}  # what the template reads beside the messages: {enable_thinking: false}
+    system: str = Field("keep", pattern="^(keep|merge)$")  # merge: system messages go into the next user turn
 
 
 class DatasetConfig(_Strict):
@@ -160,10 +162,7 @@ def load_config(path: Path, overrides: Sequence[str] = ()) -> RunConfig:
     """
     raw = read_yaml(beside_packages(path), "configuration")
     for override in overrides:
-        key, equals, value = override.partition("=")
-        if not equals or not key:
-            raise UserError(f"--set takes key=value, got {override!r}; for example --set model.name=owner/name")
-        _assign(raw, key, _parsed(key, value))
+        _assign(raw, *key_and_value("--set", override, "model.name=owner/name"))
     try:
         return RunConfig.model_validate(raw)
     except ValidationError as error:
@@ -176,11 +175,19 @@ def beside_packages(path: Path) -> Path:
     return shipped if not path.exists() and not path.is_absolute() and shipped.exists() else path
 
 
-def _parsed(key: str, value: str) -> Any:
+def key_and_value(option: str, given: str, example: str) -> tuple[str, Any]:
+    """Read what stands after an option as `key=value`, the value in YAML.
+
+    Raises:
+        UserError: it is not of that form.
+    """
+    key, equals, value = given.partition("=")
+    if not equals or not key:
+        raise UserError(f"{option} takes key=value, got {given!r}; for example {option} {example}")
     try:
-        return yaml.safe_load(value) if value else None
+        return key, yaml.safe_load(value) if value else None
     except (yaml.YAMLError, ValueError) as error:  # ValueError: a date such as 2026-13-01
-        raise UserError(f"--set {key}: {value!r} is not readable YAML: {' '.join(str(error).split())}") from None
+        raise UserError(f"{option} {key}: {value!r} is not readable YAML: {' '.join(str(error).split())}") from None
 
 
 def _assign(raw: dict[str, Any], key: str, value: Any) -> None:

@@ -55,6 +55,8 @@ class Context:
             device=wanted.device,
             backend=wanted.backend,  # type: ignore[arg-type]
             template=wanted.template,
+            template_args=wanted.template_args,
+            system=wanted.system,  # type: ignore[arg-type]
         )
 
     @property
@@ -66,7 +68,7 @@ class Context:
     @cached_property
     def rendered(self) -> list[Rendered]:
         rendered = [render(self.model.tokenizer, prompt) for prompt in self.prompts]
-        for line in remarks(self.prompts, rendered):
+        for line in remarks(self.prompts, rendered, merged=self.config.model.system == "merge"):
             self.reporter.say(line)
         return rendered
 

@@ -1,31 +1,28 @@
-"""`--dry-run`: what a run would do, step by step, at most: prompts read, completions, tokens, bytes, a rough time."""
+"""`--dry-run`: what a run would do, step by step, at most: prompts read, completions, tokens, memory, disk and time."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from experiments import attribution_record, patching_record, removal, side_effects, trigger_erasure
 from experiments.behaviour import KINDS
 from experiments.config import RunConfig
+from experiments.duration import Batches, Step, assumptions, minutes
+from experiments.footprint import Footprint, fits, footprint, need
+from experiments.machine import A100, Machine, here
 from experiments.onset_null import Picker
+from experiments.removal import LABELS, REMOVALS
 from experiments.variant import VARIANTS
 from experiments.writing import write_layers
+from extract.extraction import TOKENS_ON_CPU, TOKENS_ON_GPU
 
 KINDS_OF_EDIT = 3  # ablation, addition, and a random direction's ablation
 ONSET_TOKENS = 6  # of a pass that goes on from a remembered prompt: the last token and an onset prefix
-
-
-@dataclass(frozen=True)
-class Step:
-    """One step of a run: forward passes of a prompt each, so many tokens long, and completions."""
-
-    name: str
-    passes: int = 0
-    tokens_a_pass: float = 0.0
-    completions: int = 0
+BEGINNINGS = 4  # of onset prefixes, a pass each, where they do not all begin alike
+WIDTHS = {"float32": 4, "float16": 2, "bfloat16": 2}
 
 
 @dataclass(frozen=True)
@@ -49,21 +46,20 @@ def steps(config: RunConfig, size: Size, until: str) -> list[Step]:
         "respond": lambda c, s: [Step("plain completions", completions=s.prompts)],
         "probe": _probe,
         "dissociate": _dissociate,
-        "triggers": lambda c, s: _triggers(s),
+        "triggers": _triggers,
         "steer": lambda c, s: [Step("completions with the dials", completions=s.test)],
     }
     return [step for name in wanted for step in listed[name](config, size)]
 
 
-def _triggers(size: Size) -> list[Step]:
-    attributed = min(2 * attribution_record.MOST, size.prompts)
-    patched = min(2 * patching_record.MOST, size.prompts) * (2 * size.n_layers + 1)
-    erased = min(2 * trigger_erasure.MOST, size.prompts) * (size.n_layers + 1)
+def _triggers(config: RunConfig, size: Size) -> list[Step]:
+    layers, looked_at = len(config.extract.layers or range(size.n_layers)), len(LABELS) * attribution_record.MOST
+    scored = 2 * 2 * trigger_erasure.MOST * (layers + 1)  # two kinds of requests in two parts, at every layer
     return [
-        Step("the last turn alone, no system line", completions=min(2 * removal.MOST, size.prompts)),
-        Step("the trigger's residual patched", patched, size.prompt_tokens + ONSET_TOKENS),
-        Step("the trigger erased", erased, ONSET_TOKENS, min(2 * removal.MOST, 2 * size.test)),
-        Step("each word left out", int(attributed * size.prompt_tokens), size.prompt_tokens + ONSET_TOKENS),
+        Step("the last turn alone, no system line", completions=min(len(REMOVALS) * removal.MOST, size.prompts)),
+        Step("pairs with the trigger word patched", 4 * patching_record.MOST * size.n_layers, size.prompt_tokens),
+        _onsets("the trigger word erased", scored, 2 * min(removal.MOST, size.test)),
+        Step("each word left out in turn", int(looked_at * size.prompt_tokens), size.prompt_tokens),
     ]
 
 
@@ -78,8 +74,8 @@ def _probe(config: RunConfig, size: Size) -> list[Step]:
     n = config.dissociate.n_selection
     tried = len(KINDS) * _candidates(config, size) * n
     return [
-        Step("choosing write directions: onsets", 2 * tried, ONSET_TOKENS),
-        Step("choosing write directions: KL", tried, config.dissociate.kl_tokens),
+        _onsets("choosing write directions: onsets", 2 * tried),
+        _steps_of_kl("choosing write directions: KL", tried, config),
     ]
 
 
@@ -92,13 +88,21 @@ def _dissociate(config: RunConfig, size: Size) -> list[Step]:
     besides = side_effects.cost(config, size.harmful_test, 1 + len(KINDS))
     return [
         Step("interventions on test prompts", completions=len(KINDS) * KINDS_OF_EDIT * size.test),
-        Step("permuted-label null: bypass and induce", 2 * tried, ONSET_TOKENS),
-        Step("permuted-label null: KL", tried, given.kl_tokens),
-        Step("permuted-label null: onset effects", draws * onset, ONSET_TOKENS),
+        _onsets("permuted-label null: bypass and induce", 2 * tried),
+        _steps_of_kl("permuted-label null: KL", tried, config),
+        _onsets("permuted-label null: onset effects", draws * onset),
         Step("permuted-label null: completions", completions=generated),
-        Step("other ways of ablating", ways * onset, ONSET_TOKENS, ways * (onset + given.n_onset)),
+        _onsets("other ways of ablating", ways * onset, ways * (onset + given.n_onset)),
         Step("side effects", besides.texts_read, size.prompt_tokens + given.kl_tokens, besides.generations),
     ]  # fmt: skip
+
+
+def _onsets(name: str, passes: int, completions: int = 0) -> Step:
+    return Step(name, passes, ONSET_TOKENS, completions, distributions=ONSET_TOKENS, repeats=BEGINNINGS)
+
+
+def _steps_of_kl(name: str, passes: int, config: RunConfig) -> Step:
+    return Step(name, passes, config.dissociate.kl_tokens, distributions=config.dissociate.kl_tokens)
 
 
 def tokens(listed: Sequence[Step], size: Size, max_new_tokens: int) -> int:
@@ -108,54 +112,108 @@ def tokens(listed: Sequence[Step], size: Size, max_new_tokens: int) -> int:
 
 
 def estimate(config: RunConfig, directory: Path, until: str) -> dict[str, Any]:
-    """Say what a run would do: steps, tokens, bytes, and a rough time from the model's size."""
-    import torch
-    from transformers import AutoModelForCausalLM
+    """Say what a run would do: steps, tokens, memory, bytes on disk, and a range of time on the machine at hand.
 
+    Where there is no GPU at hand, an A100 stands beside it, since models like these are seldom run without one.
+    """
     from experiments.corpus import divide
     from experiments.sources import read_prompts
     from extract.chat import position_names, render
     from extract.loading import load_tokenizer
 
-    prompts, wanted, here = read_prompts(config.prompts, config.seed), config.model, config.extract
-    shape, tokenizer = load_tokenizer(wanted.name, revision=wanted.revision, template=wanted.template)
+    prompts, wanted, given = read_prompts(config.prompts, config.seed), config.model, config.extract
+    shape, tokenizer = load_tokenizer(
+        wanted.name, revision=wanted.revision, template=wanted.template, template_args=wanted.template_args,
+        system=wanted.system,  # type: ignore[arg-type]
+    )  # fmt: skip
     rendered = [render(tokenizer, prompt) for prompt in prompts]
-    with torch.device("meta"):
-        n_parameters = sum(p.numel() for p in AutoModelForCausalLM.from_config(shape).parameters())
-    text = shape.get_text_config()
+    machine = here(wanted.device)
+    model = footprint(shape, WIDTHS.get(wanted.dtype, machine.width))
     roles = position_names(rendered, trigger=any(p.trigger for p in prompts))
     corpus = divide(prompts, config.prompts, config.seed)
     test = corpus.within("test")
+    lengths = [len(row.token_ids) for row in rendered]
     size = Size(
-        len(prompts), int(test.sum()), int((corpus.harmful & test).sum()),
-        sum(len(row.token_ids) for row in rendered) / len(rendered), text.num_hidden_layers,
+        len(prompts), int(test.sum()), int((corpus.harmful & test).sum()), sum(lengths) / len(lengths), model.n_layers,
         sum(name == "inst_last" or name.startswith("post_") for name in roles),
     )  # fmt: skip
-    chosen = here.store_dtype if here.store_dtype != "auto" else wanted.dtype
-    width = 4 if chosen == "float32" or (chosen == "auto" and not torch.cuda.is_available()) else 2
-    names = here.positions or roles
-    stored = len(here.layers or range(text.num_hidden_layers)) * (len(names) + here.response_tokens)
+    streams = len(given.layers or range(model.n_layers)) * (len(given.positions or roles) + given.response_tokens)
     listed = steps(config, size, until)
-    n_completions, responses = sum(step.completions for step in listed), len(prompts) * here.response_tokens
-    total = tokens(listed, size, config.generate.max_new_tokens) + responses
-    rate = 2e14 if torch.cuda.is_available() else 5e10  # sustained FLOP/s assumed
+    n_completions, responses = sum(step.completions for step in listed), len(prompts) * given.response_tokens
+    longest = max(lengths) + config.generate.max_new_tokens
+    plan = Plan(config, model, listed, size.prompt_tokens, longest, streams * len(prompts) * model.d_model)
     return {
         "would run": f"stages up to {until}; what {directory} already holds unchanged is skipped",
         "model": wanted.name,
-        "parameters": n_parameters,
+        "parameters": model.parameters,
         "prompts": len(prompts),
-        "prompt tokens": int(size.prompts * size.prompt_tokens),
+        "prompt tokens": sum(lengths),
         "steps, at most": {s.name: _described(s) for s in listed},
         "completions, at most": n_completions,
         "generated tokens, at most": n_completions * config.generate.max_new_tokens + responses,
-        "tokens, at most": total,
-        "activations on disk, bytes": stored * len(prompts) * text.hidden_size * width,
-        "rough time": f"{2 * n_parameters * total / rate / 60:.1f} minutes (compute alone, at {rate:.0e} FLOP/s)",
+        "tokens, at most": tokens(listed, size, config.generate.max_new_tokens) + responses,
+        "activations on disk, bytes": plan.stored(machine),
         "directory": str(directory),
+        "here": plan.on(machine),
+        **({} if machine.width == A100.width else {"on a GPU": plan.on(A100)}),
     }
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The steps of a run and what they are run with."""
+
+    config: RunConfig
+    model: Footprint
+    steps: Sequence[Step]
+    prompt_tokens: float
+    longest: int  # prompt and what may follow it
+    activations: int  # numbers that are stored
+
+    def on(self, machine: Machine) -> dict[str, Any]:
+        """Say what it takes on a machine: time and memory."""
+        model, batch, read = self._as_on(machine), self.config.generate.batch_size, self._batches(machine).tokens
+        wanted = need(model, batch, self.longest, read)
+        slowest = max(self.steps, key=lambda step: self._minutes([step], machine))
+        return {
+            "machine": machine.described(),
+            "time": _range(self._minutes(self.steps, machine)),
+            "most of it": f"{slowest.name}, {_range(self._minutes([slowest], machine))}",
+            "minutes": [round(end, 2) for end in self._minutes(self.steps, machine)],
+            "assuming": assumptions(machine),
+            "memory": fits(model, batch, self.longest, read, machine.memory),
+            "weights, bytes": wanted.weights,
+            f"keys and values of {batch} completions, bytes": wanted.cache,
+            "working space, bytes": wanted.work,
+            "activations on disk, bytes": self.stored(machine),
+        }
+
+    def stored(self, machine: Machine) -> int:
+        """Return the bytes of the activations that are stored: as the model computes, unless told otherwise."""
+        return self.activations * WIDTHS.get(self.config.extract.store_dtype, self._as_on(machine).width)
+
+    def _minutes(self, listed: Sequence[Step], machine: Machine) -> tuple[float, float]:
+        return minutes(listed, self._as_on(machine), machine, self._batches(machine))
+
+    def _as_on(self, machine: Machine) -> Footprint:
+        return replace(self.model, width=WIDTHS.get(self.config.model.dtype, machine.width))
+
+    def _batches(self, machine: Machine) -> Batches:
+        usual = TOKENS_ON_GPU if machine.width == A100.width else TOKENS_ON_CPU
+        settings = self.config.generate
+        read = self.config.extract.token_budget or usual
+        return Batches(read, settings.batch_size, self.prompt_tokens, settings.max_new_tokens)
 
 
 def _described(step: Step) -> str:
     parts = [f"{step.completions:,} completions"] if step.completions else []
     parts += [f"{step.passes:,} passes of {step.tokens_a_pass:.0f} tokens"] if step.passes else []
     return " and ".join(parts) or "nothing"
+
+
+def _range(minutes_: tuple[float, float]) -> str:
+    """Write a range for people, in the unit of its end."""
+    high = minutes_[1]
+    per, unit = (60.0, "seconds") if high < 2 else (1.0, "minutes") if high < 120 else (1 / 60, "hours")
+    low, high = (end * per for end in minutes_)
+    return f"{low:.1f} to {high:.1f} {unit}" if low < 10 else f"{low:.0f} to {high:.0f} {unit}"

@@ -1,9 +1,10 @@
 """Does who asks, a system line or an earlier turn move the projection, the action, or both?
 
-The same requests are compared as for the action (`experiments.factors`), in the parts no direction is fitted on. The
-shift is along `refusing` or `harmfulness` in units of the distance between their training means, so a factor that acts
-through the refusing direction alone shifts it by about as much as it changes the rate of refusing. `p_differs` tests
-that: whether refused - projection goes with the factor.
+Like requests are compared as for the action (`experiments.factors`), in the parts that neither fit a direction nor set
+its units. The shift is along `refusing` or `harmfulness` in units of the distance between their class means, so a
+factor that acts through the refusing direction alone shifts it by about as much as it changes the rate of refusing.
+`p_differs` tests that: whether refused - projection goes with the factor. What is not shown to move may still move:
+there are fewer requests in those parts than the action is counted on.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from scipy.stats import t as student
 from experiments.corpus import Corpus
 from experiments.factors import FACTORS, PERMUTATIONS, Compared, Effect, like_requests, values_of
 from experiments.permutation import Units, holm, permuted_p
-from experiments.trigger_projection import HELD_OUT, Projected
+from experiments.trigger_projection import REPORTED, Projected
 from probes.intervals import Interval
 
 ALPHA = 0.05
@@ -33,33 +34,55 @@ class Shift:
     value: str
     label: str
     direction: str
-    difference: Interval  # in units of the distance between the training means
+    difference: Interval  # in units of the distance between the class means
     n: int
     p: float
     p_differs: float  # of the action changing by as much as the projection shifts
     p_adjusted: float = float("nan")  # Holm over every shift
+    p_differs_adjusted: float = float("nan")
 
 
 def shifts(
-    corpus: Corpus, refused: np.ndarray, effects: tuple[Effect, ...], best: Mapping[str, Projected], seed: int
+    corpus: Corpus,
+    refused: np.ndarray,
+    judged: np.ndarray,
+    effects: tuple[Effect, ...],
+    best: Mapping[str, Projected],
+    seed: int,
 ) -> list[Shift]:
-    """Measure the shift of every effect that was tested on the action, along each direction."""
-    held = corpus.within(*HELD_OUT)
+    """Measure the shift of every effect that was tested on the action, along each direction.
+
+    Effects whose requests have to be compared with others than the action's, for too few are left, are left out.
+
+    Args:
+        judged: rows whose action is known.
+    """
+    held = corpus.within(*REPORTED) & np.isin(np.arange(len(corpus)), judged)
+    times = max(PERMUTATIONS, 100 * len(effects) * max(1, len(best)))  # so that the smallest p survives the correction
     labels = {"benign": corpus.requests, "harmful": corpus.harmful}
     found: list[Shift] = []
     for effect in effects:
         values = values_of(corpus, FACTORS[effect.factor])
         rows = np.flatnonzero(labels[effect.label] & held)
         like = like_requests(corpus, rows, values, effect.value)
-        for projected in best.values() if like is not None else ():
+        if like is None or like.compared_with != effect.compared_with:
+            continue
+        for projected in best.values():
             rng = np.random.default_rng([seed, 23, len(found)])
-            found.append(_shift(corpus, refused, effect, projected, like, rng))  # type: ignore[arg-type]
-    adjusted = holm([shift.p for shift in found])
-    return [replace(shift, p_adjusted=p) for shift, p in zip(found, adjusted, strict=True)]
+            found.append(_shift(corpus, refused, effect, projected, like, times, rng))
+    adjusted, differing = holm([shift.p for shift in found]), holm([shift.p_differs for shift in found])
+    return [replace(shift, p_adjusted=p, p_differs_adjusted=d)
+            for shift, p, d in zip(found, adjusted, differing, strict=True)]  # fmt: skip
 
 
 def _shift(
-    corpus: Corpus, refused: np.ndarray, effect: Effect, projected: Projected, like: Compared, rng: np.random.Generator
+    corpus: Corpus,
+    refused: np.ndarray,
+    effect: Effect,
+    projected: Projected,
+    like: Compared,
+    times: int,
+    rng: np.random.Generator,
 ) -> Shift:
     groups, values = corpus.groups[like.rows], projected.values[like.rows]
     units, apart = (
@@ -72,8 +95,8 @@ def _shift(
         projected.name,
         difference(values, groups, like),
         len(like.rows),
-        permuted_p(units, PERMUTATIONS, rng),
-        permuted_p(apart, PERMUTATIONS, rng),
+        permuted_p(units, times, rng),
+        permuted_p(apart, times, rng),
     )
 
 
@@ -124,4 +147,5 @@ def _record(shift: Shift) -> dict[str, Any]:
         "p_adjusted": shift.p_adjusted,
         "moves": shift.p_adjusted <= ALPHA,
         "p_differs_from_action": shift.p_differs,
+        "p_differs_from_action_adjusted": shift.p_differs_adjusted,
     }

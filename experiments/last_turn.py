@@ -27,7 +27,8 @@ def last_turn_alone(context: Context, removal: Removal | None) -> dict[str, Any]
     record: dict[str, Any] = {"applicable": True, "n": len(removal.rows), "texts": ambiguous_texts(context.corpus)}
     harmful, onsets = context.corpus.harmful[removal.rows], context_onsets(context)
     if not onsets.prefixes["refuse"] or harmful.all() or not harmful.any():
-        what = "nothing is refused" if not onsets.prefixes["refuse"] else "harmful or benign ones are missing"
+        silent = "openings cannot be scored (the model thinks first)" if onsets.thinking else "nothing is refused"
+        what = silent if not onsets.prefixes["refuse"] else "harmful or benign ones are missing"
         return record | {"sufficient": None, "reason": f"of the requests with earlier turns, {what}"}
     rows = {"whole": [context.rendered[row] for row in removal.rows], "alone": list(removal.rendered)}
     groups, found = context.corpus.groups[removal.rows], {}

@@ -11,6 +11,7 @@ from extract.chat import render
 from extract.errors import UserError
 from extract.loading import load_model
 from extract.prompts import Prompt
+from extract.thinking import reopened
 from steering.controller import steering
 from steering.dial import Kind, load_dials
 
@@ -24,12 +25,13 @@ def generate_once(
     thresholds: Mapping[str, float],
     max_new_tokens: int,
     template: str | None = None,
+    template_args: Mapping[str, Any] | None = None,
 ) -> list[dict[str, Any]]:
     """Return one record a prompt: completion, and what each dial read and decided."""
     quiet_libraries()
     if any(not text.strip() for text in texts):
         raise UserError("a prompt is empty; give each prompt as a quoted text")
-    model = load_model(name, template=template)
+    model = load_model(name, template=template, template_args=template_args)
     dials = load_dials(dials_path, model.fingerprint()) if dials_path else []
     prompts = [Prompt(str(i), ({"role": "user", "content": text},), "benign", "answer") for i, text in enumerate(texts)]
     rendered = [render(model.tokenizer, prompt) for prompt in prompts]
@@ -40,7 +42,7 @@ def generate_once(
     return [
         {
             "prompt": text,
-            "completion": model.decode(response),
+            "completion": reopened(rendered[i].text, model.decode(response)),
             "probability": {kind: float(p[i]) for kind, p in readings.probability.items()},
             "gate": {kind: GATES[int(g[i])] for kind, g in readings.gate.items()},
         }

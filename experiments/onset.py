@@ -1,7 +1,9 @@
 """Onset prefixes: the shortest openings that tell a model's refusals, abstentions and answers apart.
 
 A model's declines usually share their first tokens, so the first token alone misleads. The prefixes are learned from
-the model's own completions; structural openings are simply part of them.
+the model's own completions. An opening that all of them share (line ends, an empty thinking block) is part of every
+prefix and counts for nothing in its length. A completion that thinks first opens with its thought, which differs from
+prompt to prompt and comes before the decision: no prefix is learned from it.
 """
 
 from __future__ import annotations
@@ -9,6 +11,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import takewhile
 
 import numpy as np
 import torch
@@ -24,6 +27,7 @@ Tokens = tuple[int, ...]
 KINDS = ("refuse", "abstain")
 EITHER = "decline"
 EPSILON = 1e-8
+MIN_COVERAGE = 0.5  # of a kind's completions, by openings that are its own
 
 
 @dataclass(frozen=True)
@@ -32,11 +36,25 @@ class Onsets:
 
     prefixes: Mapping[str, tuple[Tokens, ...]]
     coverage: Mapping[str, float]
+    thinking: float = 0.0  # share of the judged completions that think first
+
+    def lacking(self, kind: str) -> str:
+        """Say why one way of declining cannot be scored by its onset; nothing where it can."""
+        covered = self.coverage.get(kind, 0.0)
+        if self.prefixes.get(kind) and covered >= MIN_COVERAGE:
+            return ""
+        said = (f"onset prefixes cannot be learned for {kind}: openings that are its own cover "
+                f"{covered:.0%} of such completions, {MIN_COVERAGE:.0%} are needed")  # fmt: skip
+        if not self.thinking:
+            return said
+        return (f"{said}; {self.thinking:.0%} of the completions think first and decide after that, where no onset "
+                "score looks: to test this, turn thinking off (model.template_args, if it has a switch)")  # fmt: skip
 
 
 def learn_onsets(
     responses: Sequence[Tokens],
     actions: Sequence[str | None],
+    thinking: Sequence[bool] | None = None,
     *,
     purity: float = 0.95,
     max_length: int = 12,
@@ -45,13 +63,19 @@ def learn_onsets(
     """Find, for each kind, the shortest prefixes that open that kind almost alone, commonest first.
 
     Args:
+        thinking: which completions think before they say anything; none unless told.
         purity: least share of the completions opening so that are of the kind.
+        max_length: most tokens of a prefix, beside those that all completions open with.
     """
     by_prefix: dict[Tokens, Counter[str]] = defaultdict(Counter)
-    judged = [(tokens, action) for tokens, action in zip(responses, actions, strict=True) if action is not None]
-    kinds = [action if action in KINDS else "answer" for _, action in judged]
-    for (tokens, _), kind in zip(judged, kinds, strict=True):
-        for length in range(1, min(len(tokens), max_length) + 1):
+    told = zip(responses, actions, thinking or [False] * len(responses), strict=True)
+    judged = [(tuple(tokens), action, thought) for tokens, action, thought in told if action is not None]
+    kinds = [action if action in KINDS else "answer" for _, action, _ in judged]
+    openings = [(tokens, kind) for (tokens, _, thought), kind in zip(judged, kinds, strict=True) if not thought]
+    shared = takewhile(lambda column: len(set(column)) == 1, zip(*(tokens for tokens, _ in openings), strict=False))
+    longest = max_length + len(list(shared))
+    for tokens, kind in openings:
+        for length in range(1, min(len(tokens), longest) + 1):
             by_prefix[tokens[:length]][kind] += 1
     prefixes, coverage = {}, {}
     for kind in KINDS:
@@ -61,7 +85,7 @@ def learn_onsets(
         total = kinds.count(kind)
         prefixes[kind] = tuple(chosen)
         coverage[kind] = sum(shortest[p] for p in chosen) / total if total else 0.0
-    return Onsets(prefixes, coverage)
+    return Onsets(prefixes, coverage, sum(thought for *_, thought in judged) / max(1, len(judged)))
 
 
 class OnsetScorer:

@@ -33,6 +33,7 @@ from probes.intervals import Interval
 from probes.ratio import ratio_of_means
 
 MIN_GROUPS = 5
+TOKENS_AT_ONCE = 8192  # of the prompts of a pass
 
 
 @dataclass(frozen=True)
@@ -89,17 +90,29 @@ def patching_share(
     Args:
         groups: what is independent, one entry a pair.
     """
+    longest = max(len(rendered[row].token_ids) for pair in pairs for row in (pair.with_word, pair.without))
+    n = max(1, TOKENS_AT_ONCE // longest)
+    parts = [_changes(model, rendered, pairs[i : i + n], onsets, layers) for i in range(0, len(pairs), n)]
+    total, raised, lowered = (np.concatenate(values, axis=-1) for values in zip(*parts, strict=True))
+    return [
+        LayerShare(layer, *(ratio_of_means(change[i], total, groups, alpha) for change in (raised, lowered)))
+        for i, layer in enumerate(layers)
+    ]
+
+
+def _changes(
+    model: ChatModel, rendered: Sequence[Rendered], pairs: Sequence[Aligned], onsets: Onsets, layers: Sequence[int]
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return each pair's difference, (n_pairs,), and what patching raises and lowers of it, (n_layers, n_pairs)."""
     with_word, without = ([rendered[getattr(p, side)] for p in pairs] for side in ("with_word", "without"))
     high, low = (_log_odds(model, rows, onsets) for rows in (with_word, without))
-    found = []
+    raised, lowered = [], []
     for layer in layers:
         into_without = _patches(model, with_word, without, [p.places(False) for p in pairs], layer)
         into_with = _patches(model, without, with_word, [p.places(True) for p in pairs], layer)
-        raised = _log_odds(model, without, onsets, [into_without]) - low
-        lowered = high - _log_odds(model, with_word, onsets, [into_with])
-        shares = (ratio_of_means(change, high - low, groups, alpha) for change in (raised, lowered))
-        found.append(LayerShare(layer, *shares))
-    return found
+        raised.append(_log_odds(model, without, onsets, [into_without]) - low)
+        lowered.append(high - _log_odds(model, with_word, onsets, [into_with]))
+    return high - low, np.stack(raised), np.stack(lowered)
 
 
 def _log_odds(model: ChatModel, rows: Sequence[Rendered], onsets: Onsets, patches: Sequence[Edit] = ()) -> np.ndarray:

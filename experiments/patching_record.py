@@ -17,45 +17,51 @@ MOST = 48  # pairs
 
 def patching_record(context: Context) -> dict[str, Any]:
     """Return the patching share by layer, or why there is none; and how many pairs were left out for which reason."""
-    candidates, counts = flipped_pairs(context)
-    pairs, broken = _aligned(context, candidates)
-    pairs = _spread(context, pairs)
+    aligned, left_out = aligned_pairs(context)
+    refused, answered = context.behaviour.did("refuse"), context.behaviour.answered
+    flipped = [pair for pair in aligned if refused[pair.with_word] and answered[pair.without]]
+    pairs = _spread(context, flipped)
     groups = context.corpus.groups[[pair.with_word for pair in pairs]] if pairs else np.empty(0, dtype=int)
-    record: dict[str, Any] = {"pairs": counts["pairs"], "flipped": len(candidates), "left_out": dict(broken),
+    record: dict[str, Any] = {"pairs": len(aligned), "flipped": len(flipped), "left_out": dict(left_out),
                               "n": len(pairs), "n_groups": len(set(groups.tolist()))}  # fmt: skip
     if record["n_groups"] < MIN_GROUPS:
         return record | {"applicable": False, "reason": _why(record)}
-    if not context_onsets(context).prefixes["refuse"]:
-        return record | {"applicable": False, "reason": "no onset prefix of a refusal could be learned"}
+    onsets = context_onsets(context)
+    if lacking := onsets.lacking("refuse"):
+        return record | {"applicable": False, "reason": lacking}
     layers = range(context.model.n_layers)
-    shares = patching_share(context.model, context.rendered, pairs, groups, context_onsets(context), layers)
+    shares = patching_share(context.model, context.rendered, pairs, groups, onsets, layers)
     return record | {"applicable": True, "site": "resid_post", "layers": [_layer(share) for share in shares]}
 
 
-def flipped_pairs(context: Context) -> tuple[list[tuple[int, int]], Counter[str]]:
-    """List pairs of one intent, with the word and without, of which the model refuses only the one with it."""
-    corpus, refused, answered = context.corpus, context.behaviour.did("refuse"), context.behaviour.answered
-    cells: dict[tuple[str, str], dict[bool, list[int]]] = defaultdict(lambda: {True: [], False: []})
-    for row, prompt in enumerate(corpus.prompts):
+def aligned_pairs(context: Context) -> tuple[list[Aligned], Counter[str]]:
+    """List the pairs of one intent, with the word and without, that differ in nothing else; and why others are not."""
+    cells: dict[tuple[Any, ...], dict[bool, list[int]]] = defaultdict(lambda: {True: [], False: []})
+    for row, prompt in enumerate(context.corpus.prompts):
         if prompt.pair and prompt.intent in ("benign", "harmful"):
-            cells[prompt.pair, str(prompt.intent)][prompt.trigger is not None].append(row)
-    pairs = [(a, b) for sides in cells.values() for a in sides[True] for b in sides[False]]
-    return [(a, b) for a, b in pairs if refused[a] and answered[b]], Counter(pairs=len(pairs))
+            before = tuple((m["role"], m["content"]) for m in prompt.messages[:-1])
+            cells[prompt.pair, prompt.intent, prompt.persona, before][prompt.trigger is not None].append(row)
+    found, left_out = [], Counter[str]()
+    for sides in cells.values():
+        for a, b in ((a, b) for a in sides[True] for b in sides[False]):
+            pair = _aligned(context, a, b)
+            if isinstance(pair, str):
+                left_out[pair] += 1
+            else:
+                found.append(pair)
+    return found, left_out
 
 
-def _aligned(context: Context, candidates: list[tuple[int, int]]) -> tuple[list[Aligned], Counter[str]]:
-    found, broken = [], Counter[str]()
-    for a, b in candidates:
-        with_word, without = context.rendered[a], context.rendered[b]
-        if not len(with_word.trigger):
-            broken["the trigger is no word of the last turn"] += 1
-            continue
-        spans = align(with_word.token_ids, without.token_ids, with_word.trigger)
-        if spans is None:
-            broken["the two differ in more than the trigger word"] += 1
-            continue
-        found.append(Aligned(a, b, *(tuple(span) for span in spans)))
-    return found, broken
+def _aligned(context: Context, a: int, b: int) -> Aligned | str:
+    with_word, without = context.rendered[a], context.rendered[b]
+    if not len(with_word.trigger):
+        return "the trigger is no word of the last turn"
+    spans = align(with_word.token_ids, without.token_ids, with_word.trigger)
+    if spans is None:
+        return "the two differ in more than the trigger word"
+    if spans[0][-1] == len(with_word.token_ids) - 1:
+        return "the trigger is the prompt's last token"
+    return Aligned(a, b, tuple(spans[0]), tuple(spans[1]))
 
 
 def _spread(context: Context, pairs: list[Aligned]) -> list[Aligned]:
@@ -71,14 +77,12 @@ def _spread(context: Context, pairs: list[Aligned]) -> list[Aligned]:
 
 
 def _why(record: dict[str, Any]) -> str:
-    if not record["pairs"]:
-        return "no pair holds a prompt with a trigger word and one without, of one intent"
-    if not record["flipped"]:
-        return f"the word alone makes the model refuse in none of {record['pairs']} pairs: nothing to share"
     left = "; ".join(f"{n} left out: {why}" for why, n in record["left_out"].items())
-    few = f"the word alone makes the model refuse in {record['flipped']} of {record['pairs']} pairs"
-    told = f"{few}, of {record['n_groups']} independent groups that can be aligned; {MIN_GROUPS} are needed"
-    return f"{told} ({left})" if left else told
+    if not record["pairs"]:
+        return "no two prompts of a pair and intent differ in the trigger word alone" + (f" ({left})" if left else "")
+    told = f"the word alone makes the model refuse in {record['flipped']} of {record['pairs']} pairs that differ in it"
+    few = f"{told}, of {record['n_groups']} independent groups; {MIN_GROUPS} are needed"
+    return f"{few} ({left})" if left else few
 
 
 def _layer(share: LayerShare) -> dict[str, Any]:

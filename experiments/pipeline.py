@@ -31,6 +31,7 @@ from extract.errors import UserError
 from extract.extraction import extract, versions
 from extract.loading import resolve
 from extract.prompts import prompts_hash
+from extract.thinking import split_thinking
 
 
 @dataclass(frozen=True)
@@ -76,6 +77,9 @@ def _respond(context: Context) -> None:
     with context.reporter.task("plain completions", len(rows)) as advance:
         said = context.speaker.complete(rows, advance=advance)
     write_completions(said, context.file("completions.jsonl"))
+    if cut := sum(not split_thinking(completion.completion).closed for completion in said):
+        context.reporter.say(f"{cut} of {len(said)} completions end amid their thought and cannot be judged; give them "
+                             f"more than {context.config.generate.max_new_tokens} generate.max_new_tokens")  # fmt: skip
 
 
 SELECTION = ("n_selection", "max_kl", "kl_tokens", "positions", "deepest", "form", "layers", "tokens")  # of dissociate
@@ -189,6 +193,7 @@ def _describe(manifest: Manifest, context: Context) -> None:
         device=str(model.device),
         dtype=str(model.dtype),
         seed=context.config.seed,
-        model={"name": model.name, "revision": model.revision, "weights": model.fingerprint()},
+        model={"name": model.name, "revision": model.revision, "weights": model.fingerprint()}
+        | context.config.model.model_dump(mode="json", include={"template", "template_args", "system"}),
         prompts=prompts_hash(context.prompts),
     )

@@ -30,6 +30,7 @@ from experiments.reading import (
 from experiments.selection import Candidate, Validation, candidates, select
 from experiments.writing import POSITION, WriteFitter, permuted, write_layers, write_positions
 from extract.errors import UserError
+from extract.thinking import thinks
 from probes.direction import Direction, Locus, save_directions
 from probes.geometry import cosine
 
@@ -83,7 +84,8 @@ def context_onsets(context: Context) -> Onsets:
     """Learn onset prefixes from the model's own completions outside the test part."""
     spoken = read_completions(context.file("completions.jsonl"))
     rows = np.flatnonzero(context.corpus.within("train", "validation"))
-    return learn_onsets([spoken[i].token_ids for i in rows], [spoken[i].action for i in rows])
+    said = [spoken[i] for i in rows]
+    return learn_onsets([c.token_ids for c in said], [c.action for c in said], [thinks(c.completion) for c in said])
 
 
 @dataclass(frozen=True)
@@ -106,8 +108,10 @@ def _write(context: Context, kind: Kind, onsets: Onsets) -> Written:
     if samples is None:
         return _unavailable(f"the model does not {ACTION_OF[kind]} often enough ({n} times)")
     validation = validation_of(context, kind)
-    if validation is None or not onsets.prefixes[ACTION_OF[kind]]:
+    if validation is None:
         return _unavailable("too few validation prompts are declined or answered")
+    if not onsets.prefixes[ACTION_OF[kind]]:
+        return _unavailable(onsets.lacking(ACTION_OF[kind]))
     fitted = write_fitter(context, kind, samples, later=True).fit()
     if not fitted:
         return _unavailable("at every layer and position its two classes have the same mean")

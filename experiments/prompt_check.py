@@ -71,7 +71,7 @@ def check(path: Path | None, dataset: str | None = None) -> dict[str, Any]:
 def word_contrasts(corpus: Corpus) -> dict[str, Cues | None]:
     """Measure what words tell, within quadruples and over everything a probe is fitted on."""
     every = np.arange(len(corpus))
-    requests = corpus.harmful | (corpus.benign & np.array([p.intent is not None for p in corpus.prompts]))
+    requests = corpus.harmful | corpus.requests
     asked = {
         "harmful vs benign": (requests, corpus.harmful),
         "same, within trigger prompts": (requests & corpus.trigger, corpus.harmful),

@@ -7,9 +7,10 @@ from typing import Any
 
 import pyarrow.parquet
 
-from experiments import figures
+from experiments import figures, trigger_figures
 from experiments.behaviour import KINDS
 from experiments.context import Context
+from experiments.manifest import read_json
 from experiments.writing import POSITION
 from probes.direction import load_directions
 
@@ -28,10 +29,6 @@ def draw(context: Context, results: dict[str, Any]) -> dict[str, Path]:
     paths = {name: context.file(f"figures/{name}.png") for name in drawn}
     for name, figure in drawn.items():
         figures.save(figure, paths[name])
-    by_stages = (
-        "trigger_eta_refusing",
-        "trigger_eta_harmfulness",
-        "trigger_patching",
-    )  # drawn where they were measured
-    paths |= {name: path for name in by_stages if (path := context.file(f"figures/{name}.png")).is_file()}
+    rows = read_json(context.file("stages/trigger_projection.json"))["rows"]
+    paths |= trigger_figures.draw(context.directory, rows, results["triggers"]["patching"])
     return paths

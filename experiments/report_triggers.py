@@ -7,7 +7,7 @@ from html import escape
 from typing import Any
 
 from experiments.trigger_findings import finding_lines
-from experiments.trigger_text import LEAST
+from experiments.trigger_text import NOTABLE
 
 
 def triggers_section(triggers: Mapping[str, Any]) -> str:
@@ -17,7 +17,7 @@ def triggers_section(triggers: Mapping[str, Any]) -> str:
     if not examples:
         return lines
     head = (f"Which word fired: how much of the onset log-odds of refusing goes when a word is left out, in nats, "
-            f"where it is {LEAST:g} or more. Where none is set off, no single word fired it.")  # fmt: skip
+            f"where it is {NOTABLE:g} or more. Where none is set off, no single word fired it.")  # fmt: skip
     shown = "".join(f"<li>{marked(example)}</li>" for example in examples)
     return f"{lines}<p>{escape(head)}</p><ul>{shown}</ul>"
 
@@ -25,7 +25,7 @@ def triggers_section(triggers: Mapping[str, Any]) -> str:
 def marked(example: Mapping[str, Any]) -> str:
     """Return one request as HTML; everything that comes from data is escaped."""
     words = [
-        f"<mark>{escape(word)} <small>{score:+.1f}</small></mark>" if score >= LEAST else escape(word)
+        f"<mark>{escape(word)} <small>{score:+.1f}</small></mark>" if score >= NOTABLE else escape(word)
         for word, score in zip(example["words"], example["scores"], strict=True)
     ]
     return f"<em>{escape(example['label'])}</em>: {' '.join(words)}"

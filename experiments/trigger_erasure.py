@@ -3,8 +3,8 @@
 Erasers are fitted at the last prompt token on training quadruples, where the word goes with neither intent, and act
 from that token on while the model answers: one at a time, at the layer where it lowers the log-odds of refusing
 over-refused requests most beside that of refusing harmful ones, which is chosen on validation requests; and all of them
-at once, so that later layers cannot bring the word back. How well the chosen one erases is told on test requests it has
-not seen: the covariance is estimated from few samples, and shrunk (METHODS).
+at once, each as fitted on streams without any edit. How well the chosen one erases is told on test requests it has not
+seen: the covariance is estimated from few samples, and shrunk (METHODS).
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from torch import Tensor
 from experiments.context import Context
 from experiments.onset import OnsetScorer
 from experiments.probing import context_onsets
-from experiments.quadruples import quadruples
+from experiments.quadruples import CELLS, Quadruples, quadruples
 from experiments.removal import Changed, choose, compare
 from experiments.writing import POSITION
 from extract.edit import Edit, site
 from probes.covariance import shrunk_covariance
 from probes.intervals import Interval
-from probes.means import difference_in_means
+from probes.means import ALIKE, difference_in_means
 from probes.metrics import discrimination
 from steering.interventions import place
 
@@ -72,7 +72,7 @@ def fit_eraser(X: np.ndarray, y: np.ndarray, layer: int) -> TriggerEraser:
 def erasure_record(context: Context) -> dict[str, Any]:
     """Return what erasing the trigger label does, or why that cannot be asked."""
     corpus, refused = context.corpus, context.behaviour.did("refuse")
-    train = quadruples(corpus, np.flatnonzero(corpus.within("train"))).rows
+    train = quadruples(corpus, np.flatnonzero(corpus.within("train")))
     over = (corpus.requests & corpus.trigger) & refused
     parts = {"chosen on": ("validation", "calibration"), "tested on": ("test",)}
     rows = {
@@ -80,19 +80,26 @@ def erasure_record(context: Context) -> dict[str, Any]:
                (("over-refused", over), ("refused harmful", corpus.harmful & refused))}
         for name, of in parts.items()
     }  # fmt: skip
-    if len(train) < 4 * MIN_ROWS:
-        return _absent(f"{len(train)} training prompts stand in pairs of all four cells; {4 * MIN_ROWS} are needed")
+    if train.n_groups < MIN_ROWS:
+        return _absent(f"{train.n_groups} training groups hold all four cells; {MIN_ROWS} are needed")
+    if POSITION not in context.store.positions:
+        return _absent(f"{POSITION}, where it is erased, is not stored; see extract.positions")
     for name, kinds in rows.items():
         for kind, found in kinds.items():
             if len(found) < MIN_ROWS:
                 return _absent(f"only {len(found)} {kind} requests in the part it is {name}; {MIN_ROWS} are needed")
-    y, where = corpus.trigger[train], context.store.site
-    erasers = [fit_eraser(context.store.read(layer, POSITION)[train], y, layer) for layer in context.store.layers]
+    if lacking := context_onsets(context).lacking("refuse"):
+        return _absent(lacking)
+    erasers = _erasers(context, train)
+    if not erasers:
+        return _absent("at no stored layer does the last prompt token differ by trigger word")
+    where = context.store.site
     curves = {name: _curves(context, erasers, kinds) for name, kinds in rows.items()}
     chosen_on = curves["chosen on"]
     best = int(np.argmin(np.subtract(chosen_on["over-refused"], chosen_on["refused harmful"])))
     asked = np.flatnonzero((corpus.harmful | (corpus.requests & corpus.trigger)) & corpus.within("test"))
-    asked = choose(corpus, asked, context.config.seed)
+    judged = np.array([action is not None for action in context.behaviour.actions])
+    asked = choose(corpus, asked[judged[asked]], context.config.seed)
     ways = {"one_layer": [erasers[best]], "every_layer": erasers}
     answered = {}
     with context.reporter.task("answering with the trigger erased", len(ways) * len(asked)) as advance:
@@ -109,11 +116,21 @@ def erasure_record(context: Context) -> dict[str, Any]:
         "layer": erasers[best].layer,
         "auroc": _auroc(context, erasers[best]),
         "onset_change": {
-            "layers": list(context.store.layers),
+            "layers": [eraser.layer for eraser in erasers],
             **{kind.replace("-", "_").replace(" ", "_"): values for kind, values in curves["tested on"].items()},
         },
         **answered,
     }
+
+
+def _erasers(context: Context, train: Quadruples) -> list[TriggerEraser]:
+    """Fit one at each layer on a mean of each group and cell, so that the word goes with neither intent."""
+    found, y = [], np.tile([trigger for trigger, _ in CELLS], train.n_groups)
+    for layer in context.store.layers:
+        X = train.cell_means(context.store.read(layer, POSITION)[train.rows]).reshape(len(y), -1)
+        if np.linalg.norm(difference_in_means(X, y)) > ALIKE * np.abs(X).max():  # else a template token of layer 0
+            found.append(fit_eraser(X, y, layer))
+    return found
 
 
 def _absent(reason: str) -> dict[str, Any]:

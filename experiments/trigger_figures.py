@@ -3,13 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from matplotlib.figure import Figure
 
+from experiments.figures import save
+
 EFFECTS = ("trigger", "intent", "interaction")
 WAYS = {"raised": ("trigger's residual put in", "#D55E00"), "lowered": ("trigger's residual taken out", "#0072B2")}
+
+
+def draw(directory: Path, rows: Sequence[dict[str, Any]], patched: dict[str, Any]) -> dict[str, Path]:
+    """Write the figures there are data for into a run's figures/, and take away those of an earlier run."""
+    for path in (directory / "figures").glob("trigger_*"):
+        path.unlink()
+    drawn = {f"trigger_eta_{name}": eta(rows, name) for name in dict.fromkeys(row["direction"] for row in rows)}
+    if patched["applicable"]:
+        drawn["trigger_patching"] = patching(patched)
+    paths = {name: directory / "figures" / f"{name}.png" for name in drawn}
+    for name, figure in drawn.items():
+        save(figure, paths[name])
+    return paths
 
 
 def eta(rows: Sequence[dict[str, Any]], direction: str) -> Figure:

@@ -10,6 +10,10 @@ Record = Mapping[str, Any]
 
 def finding_lines(triggers: Record) -> list[str]:
     """Return a line for each kind of finding; those that could not be had say why."""
+    if "attribution" in triggers and not triggers["attribution"].get("applicable", True):
+        told_attribution = [f"Which word fired: not measured, {triggers['attribution']['reason']}."]
+    else:
+        told_attribution = _attribution(triggers.get("attribution"))
     told = {"projection": _projection, "transfer": _transfer, "patching": _patching, "erasure": _erasure}
     lines = []
     for name, tell in told.items():
@@ -18,7 +22,7 @@ def finding_lines(triggers: Record) -> list[str]:
             lines += (
                 tell(record) if record["applicable"] else [f"{name.capitalize()}: not measured, {record['reason']}."]
             )
-    return lines + _attribution(triggers.get("attribution"))
+    return lines + told_attribution
 
 
 def _projection(record: Record) -> list[str]:
@@ -42,27 +46,44 @@ def _transfer(record: Record) -> list[str]:
 
 
 def _patching(record: Record) -> list[str]:
-    first, last = record["layers"][0], record["layers"][-1]
-    half = next((s["layer"] for s in record["layers"] if (s["raised"]["estimate"] or 0) < 0.5), None)
-    where = "at no layer less than half" if half is None else f"less than half from layer {half} on"
+    shares = {at["layer"]: at["raised"] for at in record["layers"]}
+    known = {layer: share for layer, share in shares.items() if share["low"] is not None}
+    n = f"{record['n']} of {record['flipped']} pairs that the word alone flips, of {record['pairs']} that differ in it"
+    if not known:
+        return [f"Patching: the share of the refusal's log-odds is not known at any layer ({n})."]
+    below = [layer for layer, share in known.items() if share["high"] < 0.5]
+    steady = next((at for at in below if all(k in below for k in known if k >= at)), None)
+    where = "at no layer surely less than half" if steady is None else f"surely less than half from layer {steady} on"
+    first, last = min(known), max(known)
     return [
-        f"Patching the trigger's residual into the same request without it carries {first['raised']['estimate']:.0%} "
-        f"of the refusal's log-odds at layer {first['layer']}, {where}, {last['raised']['estimate']:.0%} at the last "
-        f"({record['n']} pairs that the word alone flips, of {record['pairs']})."
+        f"Patching: the residual of the trigger's own tokens, put into the same request without the word, carries "
+        f"{_share(known[first])} of the refusal's log-odds at layer {first}, {_share(known[last])} at layer {last}, "
+        f"{where} ({n}). It begins near 1 wherever spans are of one length."
     ]
+
+
+def _share(share: Record) -> str:
+    return f"{share['estimate']:.0%} [{share['low']:.0%}, {share['high']:.0%}]"
 
 
 def _erasure(record: Record) -> list[str]:
     lines = []
-    ways = {"one_layer": f"at layer {record['layer']}", "every_layer": "at every layer"}
+    if auroc := record["auroc"]:
+        before, after = (f"{auroc[when]['estimate']:.2f} [{auroc[when]['low']:.2f}, {auroc[when]['high']:.2f}]"
+                         for when in ("before", "after"))  # fmt: skip
+        lines.append(f"Erasing the word linearly at layer {record['layer']}: on unseen requests it can "
+                     f"be read there at AUROC {before} before and {after} after.")  # fmt: skip
+    ways = {"one_layer": f"at layer {record['layer']}", "every_layer": "at every stored layer"}
     for way, where in ways.items():
         parts = [
-            f"{what} from {kind['before']['estimate']:.0%} to {kind['after']['estimate']:.0%} (n = {kind['n']})"
-            for what, kind in (("benign ones with a trigger word", record[way]["benign_with_trigger"]),
+            f"{what} are refused at {kind['before']['estimate']:.0%}, then {kind['after']['estimate']:.0%} (decisions "
+            f"changed: {_share(kind['changed'])}, n = {kind['n']})"
+            for what, kind in (("benign requests with a trigger word", record[way]["benign_with_trigger"]),
                                ("harmful ones", record[way]["harmful"]))
             if kind
         ]  # fmt: skip
-        lines.append(f"Erasing the word linearly {where} changes refusing {' and '.join(parts)}.")
+        if parts:
+            lines.append(f"With the word erased {where}, {'; '.join(parts)}.")
     return lines
 
 
@@ -70,17 +91,16 @@ def _attribution(record: Record | None) -> list[str]:
     lines = []
     for label, of in (record or {"by_label": {}})["by_label"].items():
         if of is not None:
-            fired = of["fired_by_trigger"]
-            lines.append(f"Of refused {label} requests with a trigger word, the word speaks most for refusing "
-                         f"in {fired['estimate']:.0%} [{fired['low']:.0%}, {fired['high']:.0%}] (n = {of['n']}; by "
+            lines.append(f"Which word fired: in {_share(of['fired_by_trigger'])} of refused {label} requests with a "
+                         f"trigger word it adds most to the log-odds of refusing, and 1 nat or more (n = {of['n']}; by "
                          f"chance {of['by_chance']:.0%}).")  # fmt: skip
     return lines
 
 
 def moved_lines(triggers: Record) -> list[str]:
     """Say of each value that moves the action or the projection which of them it moves."""
-    names = {"both": "the projection and the action", "action": "the action, not the projection",
-             "projection": "the projection, not the action"}  # fmt: skip
+    names = {"both": "the projection and the action", "action": "the action, and is not shown to move the projection",
+             "projection": "the projection, and is not shown to move the action"}  # fmt: skip
     lines = []
     for factor, record in triggers.get("factors", {}).items():
         for value in record["values"]:
@@ -89,7 +109,7 @@ def moved_lines(triggers: Record) -> list[str]:
                 lines.append(
                     f"{factor.replace('_', ' ')} {value['value']!r} on {value['label']} requests moves "
                     f"{names[value['moved']]}: refusing {change:+.0%}, along the refusing direction "
-                    f"{along['difference']['estimate']:+.2f} of the gap (the two differ: p = "
-                    f"{along['p_differs_from_action']:.2g})."
+                    f"{along['difference']['estimate']:+.2f} of the gap (that the two differ: adjusted p = "
+                    f"{along['p_differs_from_action_adjusted']:.2g})."
                 )
     return lines

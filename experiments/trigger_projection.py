@@ -2,8 +2,9 @@
 
 Two directions are looked along, each the difference in means of training requests at its own locus: `refusing`
 (refused against answered, whatever was meant) and `harmfulness` (harmful against benign, whatever was done); the two
-are encoded apart (arXiv 2507.11878). Everything is measured on held-out quadruples, in units of the distance between
-the two training means: 0 where the negative class lies, 1 where the positive one does.
+are encoded apart (arXiv 2507.11878). Validation requests set the units, 0 at the mean of the negative class and 1 at
+that of the positive one, and choose the locus. They must be others than those the direction is fitted on: with more
+dimensions than samples these lie far apart along it by noise alone. Quadruples of the parts left are reported.
 """
 
 from __future__ import annotations
@@ -15,7 +16,6 @@ from typing import Any
 import numpy as np
 
 from experiments.context import Context
-from experiments.corpus import Corpus
 from experiments.quadruples import Quadruples, quadruples
 from probes.factorial import CONTRASTS, partial_eta
 from probes.means import ALIKE, difference_in_means
@@ -23,8 +23,9 @@ from probes.metrics import d_prime
 
 EFFECTS = {"trigger": "first", "intent": "second", "interaction": "interaction"}
 MIN_CLASS = 10  # training requests of each class before a direction is fitted
-MIN_GROUPS = 5  # held-out groups that hold all four cells
-HELD_OUT = ("validation", "calibration", "test")
+MIN_VALIDATION = 5  # validation requests of each class, which set its units
+MIN_GROUPS = 6  # reported groups that hold all four cells: with fewer, sign flips cannot reach p = 0.05
+REPORTED = ("calibration", "test")
 
 
 @dataclass(frozen=True)
@@ -40,12 +41,12 @@ class Looking:
 
 @dataclass(frozen=True)
 class Projected:
-    """Every prompt's projection at one locus, in units of the distance between the training means."""
+    """Every prompt's projection at one locus, in units of the distance between the validation means."""
 
     name: str
     layer: int
     position: str
-    values: np.ndarray  # (n_prompts,), NaN where a prompt lacks the position
+    values: np.ndarray  # (n_prompts,); of no meaning for other prompts than requests, which may lack the position
     separation: float  # d' on validation requests
 
 
@@ -58,9 +59,9 @@ def lookings(context: Context) -> list[Looking]:
     found = []
     for name, (among, positive) in asked.items():
         train, validation = (np.flatnonzero(among & corpus.within(part)) for part in ("train", "validation"))
-        y = positive[train]
-        if min(y.sum(), (~y).sum()) >= MIN_CLASS:
-            found.append(Looking(name, train, y, validation, positive[validation]))
+        y, judged_by = positive[train], positive[validation]
+        if _least(y) >= MIN_CLASS and _least(judged_by) >= MIN_VALIDATION:
+            found.append(Looking(name, train, y, validation, judged_by))
     return found
 
 
@@ -76,27 +77,27 @@ def projections(context: Context, looking: Sequence[Looking]) -> Iterator[Projec
                 X = store.read(layer, position).astype(np.float64)
                 for one in looking:
                     if (values := _along(X, one)) is not None:
-                        separation = _separation(values, one)
+                        separation = d_prime(one.validation_y, values[one.validation])
                         yield Projected(one.name, layer, position, values, separation)
                 advance(1)
 
 
 def _along(X: np.ndarray, looking: Looking) -> np.ndarray | None:
     vector = difference_in_means(X[looking.rows], looking.y)
-    squared = float(vector @ vector)
-    if not np.sqrt(squared) > ALIKE * np.abs(X[looking.rows]).max():
+    if not np.linalg.norm(vector) > ALIKE * np.abs(X[looking.rows]).max():
         return None  # all alike: a template token of layer 0
-    middle = X[looking.rows[~looking.y]].mean(axis=0)
-    return np.asarray((X - middle) @ vector / squared)
+    along, y = X @ vector, looking.validation_y
+    zero = along[looking.validation[~y]].mean()
+    unit = along[looking.validation[y]].mean() - zero
+    return np.asarray((along - zero) / unit) if unit > 0 else None  # else it tells nothing of other requests
 
 
-def _separation(values: np.ndarray, looking: Looking) -> float:
-    y = looking.validation_y
-    return d_prime(y, values[looking.validation]) if 1 < y.sum() < len(y) - 1 else float("nan")
+def _least(y: np.ndarray) -> int:
+    return int(min(y.sum(), (~y).sum()))
 
 
 def eta_rows(projected: Projected, held: Quadruples, seed: int) -> list[dict[str, Any]]:
-    """Return a row for each effect at one locus; `held` are the held-out quadruples."""
+    """Return a row for each effect at one locus; `held` are the quadruples that are reported."""
     cells = held.cell_means(projected.values[held.rows])[..., None]
     rows = []
     for effect, which in EFFECTS.items():
@@ -114,11 +115,11 @@ def eta_rows(projected: Projected, held: Quadruples, seed: int) -> list[dict[str
 
 def measure_projections(context: Context) -> tuple[list[dict[str, Any]], dict[str, Projected], str | None]:
     """Return the rows of all loci, the best locus of each direction (by d' on validation), and why there are none."""
-    corpus = context.corpus
-    held = held_out_quadruples(corpus)
+    held = quadruples(context.corpus, np.flatnonzero(context.corpus.within(*REPORTED)))
     looking = lookings(context)
     if not looking:
-        return [], {}, f"a direction needs {MIN_CLASS} training requests of each class"
+        needed = f"{MIN_CLASS} training and {MIN_VALIDATION} validation requests of each class"
+        return [], {}, f"a direction needs {needed} (harmful and benign, or refused and answered)"
     rows: list[dict[str, Any]] = []
     best: dict[str, Projected] = {}
     for projected in projections(context, looking):
@@ -127,10 +128,11 @@ def measure_projections(context: Context) -> tuple[list[dict[str, Any]], dict[st
         before = best.get(projected.name)
         if before is None or projected.separation > before.separation:
             best[projected.name] = projected
-    few = f"only {held.n_groups} held-out groups hold all four cells; {MIN_GROUPS} are needed"
+    if not best:
+        return (
+            [],
+            {},
+            "at no stored locus do the classes differ in validation requests as in training ones",
+        )
+    few = f"only {held.n_groups} groups outside training and validation hold all four cells; {MIN_GROUPS} are needed"
     return rows, best, None if rows else few
-
-
-def held_out_quadruples(corpus: Corpus) -> Quadruples:
-    """Return the quadruples of the parts that fit nothing."""
-    return quadruples(corpus, np.flatnonzero(corpus.within(*HELD_OUT)))

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from experiments.attribution_record import attributed, attribution_record
+from experiments import trigger_figures
+from experiments.attribution_record import attribution_record
 from experiments.context import Context
 from experiments.factor_projection import add_shifts, shifts
 from experiments.factor_record import factor_records
@@ -19,6 +21,7 @@ from experiments.trigger_erasure import erasure_record
 from experiments.trigger_projection import Projected, measure_projections
 from experiments.trigger_transfer import transfer_record
 from experiments.triggers import TriggerShare, trigger_share
+from extract.errors import UserError
 
 
 def triggers(context: Context) -> None:
@@ -35,27 +38,27 @@ def triggers(context: Context) -> None:
     rows, best, why = measure_projections(context)
     write_json(context.file("stages/trigger_projection.json"), {"rows": rows, "reason": why})
     factors = factor_records(observed, removals)
-    add_shifts(factors, shifts(context.corpus, refused, observed.effects, best, seed))
+    add_shifts(factors, shifts(context.corpus, refused, judged, observed.effects, best, seed))
     beside = {
         "factors": factors,
         "last_turn_alone": last_turn_alone(context, removals["earlier_turns"]),
         "projection": _projection_record(rows, best, why),
-        "transfer": transfer_record(context),
-        "patching": patching_record(context),
-        "erasure": erasure_record(context),
-        "attribution": attribution_record(context, attributed(context)),
+        "transfer": _if_possible(transfer_record, context),
+        "patching": _if_possible(patching_record, context),
+        "erasure": _if_possible(erasure_record, context),
+        "attribution": _if_possible(attribution_record, context),
     }
-    _draw(context, rows, beside["patching"])
+    trigger_figures.draw(context.directory, rows, beside["patching"])
+    context.file("attributions.jsonl").touch()
     write_json(context.file("stages/triggers.json"), _share_record(found) | beside)
 
 
-def _draw(context: Context, rows: list[dict[str, Any]], patched: dict[str, Any]) -> None:
-    from experiments import figures, trigger_figures
-
-    for direction in dict.fromkeys(row["direction"] for row in rows):
-        figures.save(trigger_figures.eta(rows, direction), context.file(f"figures/trigger_eta_{direction}.png"))
-    if patched["applicable"]:
-        figures.save(trigger_figures.patching(patched), context.file("figures/trigger_patching.png"))
+def _if_possible(measure: Callable[[Context], dict[str, Any]], context: Context) -> dict[str, Any]:
+    """Return what stands beside the verdict, or why this model cannot have it: the verdict does not need it."""
+    try:
+        return measure(context)
+    except UserError as error:
+        return {"applicable": False, "reason": str(error)}
 
 
 def _share_record(found: TriggerShare) -> dict[str, Any]:

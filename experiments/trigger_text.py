@@ -12,7 +12,7 @@ from experiments.wording import factor_lines, verdict_sentence
 if TYPE_CHECKING:
     from rich.text import Text
 
-LEAST = 1.0  # nat, from which a word is set off
+NOTABLE = 1.0  # nat from which a word is set off, as `attribution.LEAST`, whose module loads torch
 SHOWN = 4  # examples on the terminal
 
 CELLS = {"trigger_harmful": "harmful, with a trigger word", "trigger_benign": "benign, with a trigger word",
@@ -47,7 +47,7 @@ def marked(example: Mapping[str, Any]) -> Text:
 
     text = Text(f"  {example['label']}: ", style="dim")
     for word, score in zip(example["words"], example["scores"], strict=True):
-        fires = score >= LEAST
+        fires = score >= NOTABLE
         text.append(f"{word} [{score:+.1f}] " if fires else f"{word} ", style="bold red" if fires else "")
     return text
 

@@ -16,7 +16,6 @@ import numpy as np
 from experiments.context import Context
 from experiments.corpus import Corpus
 from experiments.reading import fit_grid
-from extract.errors import UserError
 from probes.baselines import bag_of_words_auroc
 from probes.contrast import Contrast
 from probes.grid import LOGISTIC, Cell, choose
@@ -40,13 +39,16 @@ def transfer_contrasts(corpus: Corpus) -> list[Contrast]:
 
 
 def transfer_record(context: Context) -> dict[str, Any]:
-    """Return the AUROC of each probe at its chosen locus, beside a bag of words of the same prompts."""
+    """Return the AUROC of each probe at its chosen locus, beside a bag of words of the same prompts.
+
+    Raises:
+        UserError: a part of the prompts is too small for a contrast.
+    """
     contrasts, store = transfer_contrasts(context.corpus), context.store
     positions = [p for p in store.positions if p in POSITIONS]
-    try:
-        grid, cells = fit_grid(context, contrasts, store.layers, positions, "probing intent across trigger words")
-    except UserError as error:
-        return {"applicable": False, "reason": str(error)}
+    if not positions:
+        return {"applicable": False, "reason": f"neither {' nor '.join(POSITIONS)} is stored; see extract.positions"}
+    grid, cells = fit_grid(context, contrasts, store.layers, positions, "probing intent across trigger words")
     by_name = {c.name: _probe(context, grid, c, [cell for cell in cells if cell.contrast == c.name]) for c in contrasts}
     return {"applicable": True, "probes": by_name}
 

@@ -88,7 +88,7 @@ def words_of(prompt: Prompt) -> list[str]:
 def record(found: Cues | None) -> dict[str, Any] | str:
     """Return a contrast's figures for --json."""
     if found is None:
-        return "too few prompts"
+        return "one side has no prompts"
     return {
         "n": list(found.n),
         "bag_of_words": "too few groups" if found.words is None else _interval(found.words),

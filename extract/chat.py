@@ -14,8 +14,9 @@ from dataclasses import dataclass
 from transformers import BatchEncoding, PreTrainedTokenizerBase
 
 from extract.errors import UserError
+from extract.prelude import Arguments
 from extract.prompts import Prompt
-from extract.template import Arguments, apply_template
+from extract.template import apply_template
 from extract.words import Span, find_words
 
 NO_TOKENS = range(0)
@@ -121,8 +122,12 @@ def position_names(rendered: Sequence[Rendered], *, trigger: bool = False) -> tu
     return tuple(names + (["trigger_last"] if trigger and "trigger_last" in seen else []))
 
 
-def remarks(prompts: Sequence[Prompt], rendered: Sequence[Rendered]) -> list[str]:
-    """Say what a reader of these prompts' positions must know, a line each."""
+def remarks(prompts: Sequence[Prompt], rendered: Sequence[Rendered], *, merged: bool = False) -> list[str]:
+    """Say what a reader of these prompts' positions must know, a line each.
+
+    Args:
+        merged: system messages were put at the head of the next user turn.
+    """
     pairs = list(zip(prompts, rendered, strict=True))
     found = {
         "the last token of the instruction also covers template text after it (inst_last is ambiguous)": [
@@ -134,6 +139,9 @@ def remarks(prompts: Sequence[Prompt], rendered: Sequence[Rendered]) -> list[str
         ],
         "the trigger is not a word of the last user turn (no trigger_last)": [
             prompt.id for prompt, row in pairs if prompt.trigger and "trigger_last" not in row.roles
+        ],
+        "the system message stands at the head of the next user turn (model.system: merge)": [
+            prompt.id for prompt in prompts if merged and any(m["role"] == "system" for m in prompt.messages)
         ],
     }
     return [f"{len(ids)} of {len(pairs)} prompts: {what}, for example {ids[0]!r}" for what, ids in found.items() if ids]

@@ -24,6 +24,7 @@ from extract.backends import BackendName
 from extract.errors import UserError
 from extract.hub import explain_hub
 from extract.model import ChatModel
+from extract.prelude import Arguments, System
 from extract.template import choose_template
 
 DType = Literal["auto", "float32", "float16", "bfloat16"]
@@ -37,6 +38,8 @@ def load_model(
     device: str = "auto",
     backend: BackendName = "hooks",
     template: str | None = None,
+    template_args: Arguments | None = None,
+    system: System = "keep",
 ) -> ChatModel:
     """Load weights (safetensors only, no remote code) and tokenizer.
 
@@ -44,11 +47,15 @@ def load_model(
 
     Args:
         template: the chat template: the tokenizer's own (None), `plain` for base models, or a `.jinja` file.
+        template_args: what the template reads beside the messages, such as `{"enable_thinking": False}`.
+        system: `merge` puts system messages at the head of the next user turn, for templates that refuse them.
 
     Raises:
         UserError: the model is not there, not reachable, gated, or not a causal language model with a chat template.
     """
-    _, tokenizer = load_tokenizer(name, revision=revision, template=template)
+    _, tokenizer = load_tokenizer(
+        name, revision=revision, template=template, template_args=template_args, system=system
+    )
     model = _load_weights(AutoModelForCausalLM, name, revision, dtype, device)
     return ChatModel(model, tokenizer, name=name, revision=_loaded_revision(model, revision), backend=backend)
 
@@ -99,7 +106,12 @@ def _loaded_revision(model: PreTrainedModel, revision: str | None) -> str:
 
 
 def load_tokenizer(
-    name: str, *, revision: str | None = None, template: str | None = None
+    name: str,
+    *,
+    revision: str | None = None,
+    template: str | None = None,
+    template_args: Arguments | None = None,
+    system: System = "keep",
 ) -> tuple[PretrainedConfig, PreTrainedTokenizerBase]:
     """Load a model's configuration, and its tokenizer with the chat template to use; no weights.
 
@@ -114,7 +126,7 @@ def load_tokenizer(
         )
     if not tokenizer.is_fast:
         raise UserError(f"{name}: its tokenizer has no fast version, so token positions cannot be found")
-    tokenizer.chat_template = choose_template(tokenizer, template)
+    tokenizer.chat_template = choose_template(tokenizer, template, template_args, system)
     return config, tokenizer
 
 

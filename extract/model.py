@@ -25,6 +25,7 @@ from extract.chat import Rendered
 from extract.edit import Edit, Pass, Site
 from extract.errors import UserError
 from extract.fingerprint import fingerprint
+from extract.thinking import is_mark
 
 T = TypeVar("T")
 
@@ -99,8 +100,12 @@ class ChatModel:
         return pad(rows, self._pad_id, side, self.device)
 
     def decode(self, response: Sequence[int]) -> str:
-        """Turn response tokens into text."""
-        return str(self.tokenizer.decode(list(response), skip_special_tokens=True)).strip()
+        """Turn response tokens into text, special ones left out but for those that bound a thought."""
+        special = {i: str(token) for i, token in self.tokenizer.added_tokens_decoder.items() if token.special}
+        if not any(is_mark(special.get(i, "")) for i in response):
+            return str(self.tokenizer.decode(list(response), skip_special_tokens=True)).strip()
+        kept = [i for i in response if i not in special or is_mark(special[i])]
+        return str(self.tokenizer.decode(kept)).strip()
 
     # -- capturing and editing -----------------------------------------------------------------------------------------
 

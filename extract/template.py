@@ -9,15 +9,15 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from datetime import date
 from pathlib import Path
-from typing import Any
 
 import jinja2
 from transformers import PreTrainedTokenizerBase
 
 from extract.errors import UserError
+from extract.prelude import Arguments, System, check_arguments, merges, settle
 
 PINNED_DATE = date(2024, 7, 26)  # templates that print today's date would make activations differ from day to day
 # What base models have read most: a text, then questions and answers. It says nothing a prompt does not, ends without
@@ -29,22 +29,29 @@ PLAIN_TEMPLATE = (
     "{% else %}{{ 'Answer: ' + message['content'] | trim + '\\n\\n' }}{% endif %}"
     "{% endfor %}{{ 'Answer:' }}"
 )
-Arguments = Mapping[str, Any]
 
 
-def choose_template(tokenizer: PreTrainedTokenizerBase, wanted: str | None) -> str | dict[str, str]:
+def choose_template(
+    tokenizer: PreTrainedTokenizerBase,
+    wanted: str | None,
+    arguments: Arguments | None = None,
+    system: System = "keep",
+) -> str | dict[str, str]:
     """Return the template to speak to a model with: its own (None), `plain`, or what a file holds.
 
+    Args:
+        arguments: what the template reads beside the messages, such as `{"enable_thinking": False}`: set for good.
+        system: `merge` puts system messages at the head of the next user turn, for templates that refuse them.
+
     Raises:
-        UserError: the model has no template of its own, or the file is missing or not a Jinja template.
+        UserError: the model has no template of its own, the file is missing or not a Jinja template, or the template
+            does not read an argument.
     """
-    if wanted is None:
-        if not tokenizer.chat_template:
-            raise _lacking(tokenizer)
-        return tokenizer.chat_template
-    if wanted == "plain":
-        return ("{{ bos_token }}" if _adds_bos(tokenizer) else "") + PLAIN_TEMPLATE
-    return _read(Path(wanted))
+    chosen = _chosen(tokenizer, wanted)
+    sources = chosen if isinstance(chosen, dict) else {"default": chosen}  # some tokenizers hold several by name
+    check_arguments(arguments or {}, list(sources.values()), wanted or tokenizer.name_or_path)
+    settled = {name: settle(source, arguments or {}, system) for name, source in sources.items()}
+    return settled if isinstance(chosen, dict) else settled["default"]
 
 
 def apply_template(
@@ -71,6 +78,8 @@ def apply_template(
         )
     except Exception as error:  # jinja raises whatever the template's author wrote
         said = " ".join(str(error).split())
+        if any(message["role"] == "system" for message in messages) and not merges(source):
+            said += "; if it takes no system message, model.system=merge puts it at the head of the next user turn"
         raise UserError(f"the chat template of {tokenizer.name_or_path} refused a conversation: {said}") from error
 
 
@@ -86,11 +95,18 @@ def _source(tokenizer: PreTrainedTokenizerBase, arguments: Arguments) -> str:
     if not tokenizer.chat_template:
         raise _lacking(tokenizer)
     source = str(tokenizer.get_chat_template())
-    for name in arguments:  # a template drops what it does not know, so a misspelling would go unnoticed
-        if name in ("messages", "add_generation_prompt") or not re.search(rf"\b{re.escape(name)}\b", source):
-            raise UserError(f"the chat template of {tokenizer.name_or_path} takes no argument {name!r}; "
-                            "give one that stands in the template, such as enable_thinking")  # fmt: skip
+    check_arguments(arguments, [source], tokenizer.name_or_path)
     return source
+
+
+def _chosen(tokenizer: PreTrainedTokenizerBase, wanted: str | None) -> str | dict[str, str]:
+    if wanted is None:
+        if not tokenizer.chat_template:
+            raise _lacking(tokenizer)
+        return tokenizer.chat_template
+    if wanted == "plain":
+        return ("{{ bos_token }}" if _adds_bos(tokenizer) else "") + PLAIN_TEMPLATE
+    return _read(Path(wanted))
 
 
 def _lacking(tokenizer: PreTrainedTokenizerBase) -> UserError:

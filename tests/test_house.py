@@ -38,6 +38,7 @@ def test_the_shipped_organism_and_configurations_are_in(wheel: list[str]) -> Non
         "configs/wraps.yaml",
         "configs/datasets/xstest.yaml",
         "configs/judges/endpoint.yaml",
+        "configs/models/qwen3-4b-thinking.yaml",
         "configs/judges/rubric.md",
         "organisms/specs/two-knobs.yaml",
     } <= set(wheel)

@@ -15,7 +15,8 @@ RIGHT = {
     "no-abstention": "not_applicable",
 }  # fmt: skip
 WORD_OR_INTENT = {"two-knobs": ("mixed", 0.25), "trigger-driven": ("trigger_driven", 1.0),
-                  "asker-driven": ("intent_driven", 0.0)}  # fmt: skip
+                  **{name: ("intent_driven", 0.0) for name in (
+                      "asker-driven", "context-driven", "oblique", "shared-knob", "no-abstention")}}  # fmt: skip
 
 
 @pytest.mark.parametrize("name", RIGHT)

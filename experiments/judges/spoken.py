@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from extract.thinking import split_thinking
+
 READ_CHARS = 2500
-_THOUGHT = re.compile(r"<(think|thinking|thought|reasoning)>", re.IGNORECASE)
-_THOUGHT_END = re.compile(r"</(?:think|thinking|thought|reasoning)>|<\|channel\|>final<\|message\|>", re.IGNORECASE)
 _SPECIAL = re.compile(r"<\|[^|<>]{1,40}\|>|</?s>|<(?:start|end)_of_turn>|\[/?INST\]")
 _TEMPLATE = re.compile(r"(?i)\b(user|human|assistant|instruction|input|response)\s*:")
 _CODE = re.compile(r"```.*?(?:```|\Z)", re.DOTALL)
@@ -24,12 +24,10 @@ _CUT = "\x1f"
 
 def spoken(completion: str, prompt: str | None = None) -> str | None:
     """Return what was said aloud, without an echoed prompt and special tokens; None if thinking never ends."""
-    ends = list(_THOUGHT_END.finditer(completion))
-    if ends:
-        completion = completion[ends[-1].end() :]
-    elif _THOUGHT.search(completion[:200]):
+    parted = split_thinking(completion)
+    if not parted.closed:
         return None
-    text = _SPECIAL.sub(" ", completion).strip()
+    text = _SPECIAL.sub(" ", parted.said).strip()
     asked = (prompt or "").strip()
     if asked and text.startswith(asked) and text[len(asked) :].strip():
         text = text[len(asked) :].strip()

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from experiments.attribution import LEAST, Attribution, attribute, without, words_of
+from experiments.attribution import LEAST, Attribution, attribute, pieces, without, words_of
 from experiments.onset import learn_onsets
 from extract.chat import Rendered, render
 from extract.loading import load_model
@@ -36,8 +36,7 @@ def test_words_are_those_of_the_last_turn_and_cover_its_tokens_once(model: ChatM
 def test_leaving_out_takes_just_those_tokens(model: ChatModel) -> None:
     row = asked(model, "how do i fix the door?")
     left = without(row, words_of(model, row)[3][1])
-    assert model.decode(left.token_ids).endswith(model.decode(asked(model, "how do i the door?").token_ids)[-10:])
-    assert len(left.token_ids) < len(row.token_ids)
+    assert list(left.token_ids) == list(asked(model, "how do i the door?").token_ids)
 
 
 def test_the_trigger_word_fires_the_refusals_that_are_planted_on_it(model: ChatModel) -> None:
@@ -56,6 +55,16 @@ def test_the_trigger_word_fires_the_refusals_that_are_planted_on_it(model: ChatM
         assert one.scores[one.top] > 5
     assert all(one.log_odds < 0 for one in found[6:])  # answered
     assert all(max(one.scores) < 5 for one in found[6:])  # and no word comes near to having fired a refusal
+
+
+def test_long_requests_leave_neighbours_out_together() -> None:
+    words = [(str(i), (i,)) for i in range(150)]
+    joined = pieces(words)
+    assert len(joined) == 50
+    assert joined[0] == ("0 1 2", (0, 1, 2))
+    assert [token for _, tokens in joined for token in tokens] == list(range(150))
+    assert pieces(words[:64]) == words[:64]
+    assert pieces([]) == []
 
 
 def test_where_two_words_each_suffice_none_is_named() -> None:

@@ -19,7 +19,7 @@ def moved(refused: np.ndarray, values: np.ndarray) -> dict[str, str]:
     found = observe(CORPUS, refused, np.arange(len(CORPUS)), seed=0)
     best = {"refusing": Projected("refusing", 2, "post_last", values, 1.0)}
     records = factor_records(found, {})
-    add_shifts(records, shifts(CORPUS, refused, found.effects, best, seed=0))
+    add_shifts(records, shifts(CORPUS, refused, np.arange(len(CORPUS)), found.effects, best, seed=0))
     of = [v for v in records["asker"]["values"] if v["value"] == "as a doctor"]
     return {v["label"]: v["moved"] for v in of}
 
@@ -44,7 +44,7 @@ def test_the_test_of_difference_tells_like_moves_from_unlike_ones() -> None:
     for name, size in (("alike", 1.0), ("unlike", 0.3)):
         values = HARMFUL + size * (DOCTOR & ~HARMFUL) + noise()
         best = {"refusing": Projected("refusing", 2, "post_last", values, 1.0)}
-        p[name] = next(s.p_differs for s in shifts(CORPUS, refused, found.effects, best, 0)
+        p[name] = next(s.p_differs for s in shifts(CORPUS, refused, np.arange(len(CORPUS)), found.effects, best, 0)
                        if (s.value, s.label) == ("as a doctor", "benign"))  # fmt: skip
     assert p["unlike"] <= 0.001 < 0.05 < p["alike"]
 

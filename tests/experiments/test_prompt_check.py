@@ -99,6 +99,15 @@ def test_a_torn_table_of_personas_is_said(tmp_path: Path, rows: list[dict[str, A
     assert "1 requests are not asked by every persona, for example that of pair 'p0'" in torn["problems"]
 
 
+def test_prompts_without_an_intent_are_compared_all_the_same(tmp_path: Path) -> None:
+    """Words that give the label away are seen in any file that a probe could be fitted on."""
+    rows = [{"id": f"h{i}", "text": f"secretly poison {name}", "label": "harmful"} for i, name in enumerate(NAMES)]
+    rows += [{"id": f"b{i}", "text": f"bake cake for {name} now", "label": "benign"} for i, name in enumerate(NAMES)]
+    found = checked(tmp_path, rows)
+    assert found["words"]["harmful vs benign"]["bag_of_words"]["auroc"] == 1
+    assert any("a bag of words tells them apart" in told for told in found["problems"])
+
+
 def test_the_certifiable_rate_is_the_limit_of_no_failures() -> None:
     for n in (59, 149, 600):
         assert certifiable(n) == pytest.approx(clopper_pearson(0, n, alpha=0.1).high)

@@ -6,11 +6,12 @@ from typing import Any
 
 import pytest
 
+from experiments import trigger_figures
 from experiments.config import load_config
 from experiments.pipeline import run
 from experiments.progress import Reporter
 from experiments.report_triggers import marked, triggers_section
-from experiments.trigger_findings import finding_lines
+from experiments.trigger_findings import finding_lines, moved_lines
 from experiments.trigger_text import factor_rows, print_triggers
 from experiments.wording import factor_lines
 from tests.conftest import ORGANISM
@@ -30,7 +31,7 @@ def with_context(row: dict[str, Any], group: int) -> dict[str, Any]:
 def stage(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("triggers")
     rows = [json.loads(line) for line in (ORGANISM / "prompts.jsonl").read_text().splitlines()]
-    pairs = sorted({row["pair"] for row in rows if row["label"] == "harmful"})[::10]
+    pairs = sorted({row["pair"] for row in rows if row["label"] == "harmful"})[::3]
     chosen = [with_context(row, pairs.index(row["pair"])) for row in rows if row["pair"] in pairs]
     chosen += [row for row in rows if row["label"] == "uncertain"][:40]
     (folder / "prompts.jsonl").write_text("\n".join(map(json.dumps, chosen)))
@@ -89,6 +90,13 @@ def test_beside_the_share_stand_projection_transfer_patching_erasure_and_attribu
     first, last = record["patching"]["layers"][0], record["patching"]["layers"][-1]
     assert first["raised"]["estimate"] > 0.9
     assert last["raised"]["estimate"] == pytest.approx(0, abs=1e-3)
+    assert last["lowered"]["high"] < 0.5
+    erasure = record["erasure"]
+    assert erasure["applicable"]
+    assert len(erasure["onset_change"]["layers"]) == len(erasure["onset_change"]["over_refused"])
+    assert erasure["auroc"]["after"]["estimate"] < erasure["auroc"]["before"]["estimate"]
+    for way in ("one_layer", "every_layer"):
+        assert {"before", "after", "changed", "n", "n_groups"} == set(erasure[way]["harmful"])
     assert record["attribution"]["by_label"]["benign"]["fired_by_trigger"]["estimate"] > 0.9
     kept = [json.loads(line) for line in (stage / "attributions.jsonl").read_text().splitlines()]
     assert len(kept) == record["attribution"]["n"]
@@ -102,9 +110,32 @@ def test_each_finding_is_said_in_a_line_and_what_could_not_be_had_says_why(recor
     for part in ("partial eta squared: trigger", "Intent probes fitted without trigger words", "Patching the trigger's",
                  "the word speaks most for refusing"):  # fmt: skip
         assert part in told
-    assert "Erasing the word linearly" in told or "Erasure: not measured, " in told
-    absent = {"projection": {"applicable": False, "reason": "too few"}, "attribution": {"by_label": {}}}
-    assert finding_lines(absent) == ["Projection: not measured, too few."]
+    assert "Erasing the word linearly at layer" in told
+    assert told.count("With the word erased") == 2
+    absent = {"projection": {"applicable": False, "reason": "too few"},
+              "attribution": {"applicable": False, "reason": "no request is refused"}}  # fmt: skip
+    assert finding_lines(absent) == [
+        "Projection: not measured, too few.", "Which word fired: not measured, no request is refused."]  # fmt: skip
+    assert finding_lines({}) == []
+
+
+def test_patching_is_told_by_its_intervals() -> None:
+    def layer(at: int, estimate: float | None, half: float = 0.05) -> dict[str, Any]:
+        interval = {"estimate": estimate, "low": estimate and estimate - half, "high": estimate and estimate + half}
+        return {"layer": at, "raised": interval, "lowered": interval}
+
+    def told(*shares: float | None) -> str:
+        layers = [layer(at, share) for at, share in enumerate(shares)]
+        record = {"applicable": True, "layers": layers, "n": 8, "flipped": 9, "pairs": 20}
+        return finding_lines({"patching": record})[0]
+
+    assert "100% [95%, 105%] of the refusal's log-odds at layer 0" in told(1.0, 0.4, 0.9, 0.1, 0.1)
+    assert "surely less than half from layer 3 on (8 of 9 pairs that the word alone flips, of 20" in told(
+        1.0, 0.4, 0.9, 0.1, 0.1
+    )  # not from layer 1 on
+    assert "at no layer surely less than half" in told(1.0, 0.9)
+    assert "not known at any layer" in told(None, None)
+    assert "at layer 1, 10%" in told(None, 0.9, 0.1)
 
 
 def test_words_that_fired_are_set_off_on_the_page_and_data_is_escaped(record: dict[str, Any]) -> None:
@@ -114,6 +145,43 @@ def test_words_that_fired_are_set_off_on_the_page_and_data_is_escaped(record: di
     hostile = {"label": "benign", "words": ["<script>", "kill"], "scores": [0.0, 7.5]}
     assert marked(hostile) == "<em>benign</em>: &lt;script&gt; <mark>kill <small>+7.5</small></mark>"
     assert triggers_section({}) == ""
+
+
+def test_what_a_value_moves_is_said_and_what_is_not_shown_is_not_denied() -> None:
+    def value(moved: str) -> dict[str, Any]:
+        along = {"difference": {"estimate": 0.4}, "p_differs_from_action_adjusted": 0.02}
+        return {"value": "as a cook", "label": "benign", "moved": moved, "difference": {"estimate": 0.3},
+                "projection": {"refusing": along}}  # fmt: skip
+
+    told = moved_lines({"factors": {"asker": {"values": [value("both"), value("action"), value("neither")]}}})
+    assert told == [
+        "asker 'as a cook' on benign requests moves the projection and the action: refusing +30%, along the refusing "
+        "direction +0.40 of the gap (that the two differ: adjusted p = 0.02).",
+        "asker 'as a cook' on benign requests moves the action, and is not shown to move the projection: refusing +30%, "
+        "along the refusing direction +0.40 of the gap (that the two differ: adjusted p = 0.02).",
+    ]
+
+
+def test_figures_of_an_earlier_run_do_not_stay(stage: Path, tmp_path: Path) -> None:
+    (tmp_path / "figures").mkdir()
+    (tmp_path / "figures" / "trigger_patching.png").write_bytes(b"old")
+    assert trigger_figures.draw(tmp_path, [], {"applicable": False}) == {}
+    assert not (tmp_path / "figures" / "trigger_patching.png").exists()
+
+
+def test_what_cannot_be_had_leaves_the_verdict(stage: Path, tmp_path: Path) -> None:
+    """A store of one layer of resid_pre without post_last: streams are alike there, and LEACE has nowhere to act."""
+    rows = [json.loads(line) for line in (ORGANISM / "prompts.jsonl").read_text().splitlines()]
+    pairs = {row["pair"] for row in rows if row["label"] == "harmful"}
+    chosen = [row for row in rows if row["pair"] in sorted(pairs)[::6]]
+    chosen += [row for row in rows if row["label"] == "uncertain"][:40]
+    (tmp_path / "prompts.jsonl").write_text("\n".join(map(json.dumps, chosen)))
+    given = [f"prompts.path={tmp_path / 'prompts.jsonl'}", f"model.name={ORGANISM}", "extract.site=resid_pre",
+             "extract.layers=[0]"]  # fmt: skip
+    run(load_config(Path("configs/quickstart.yaml"), given), tmp_path, until="triggers", reporter=QUIET)
+    record = json.loads((tmp_path / "stages" / "triggers.json").read_text())
+    assert record["trigger_share"] > 0.1
+    assert not record["erasure"]["applicable"]
 
 
 def test_the_page_has_a_row_for_each_value_and_each_removal(record: dict[str, Any]) -> None:
