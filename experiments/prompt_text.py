@@ -26,7 +26,9 @@ def print_check(record: Mapping[str, Any]) -> None:
         if not isinstance(found, str):
             console.print(escape(f"{name}, prompts of either side with a word that leans: {_leaning(found)}"))
     if not record["problems"]:
-        console.print("[green]Nothing wrong found.[/] Content that words do not show is not checked.")
+        unmeasured = any(isinstance(found, str) for found in record["words"].values())
+        where = " where there was anything to compare" if unmeasured else ""
+        console.print(f"[green]Nothing wrong found[/]{where}. Content that words do not show is not checked.")
     for problem in record["problems"]:
         console.print(f"[yellow]Mind:[/] {escape(problem)}.", soft_wrap=True)
 

@@ -107,8 +107,8 @@ def test_beside_the_share_stand_projection_transfer_patching_erasure_and_attribu
 
 def test_each_finding_is_said_in_a_line_and_what_could_not_be_had_says_why(record: dict[str, Any]) -> None:
     told = "\n".join(finding_lines(record))
-    for part in ("partial eta squared: trigger", "Intent probes fitted without trigger words", "Patching the trigger's",
-                 "the word speaks most for refusing"):  # fmt: skip
+    for part in ("partial eta squared: trigger", "Intent probes fitted without trigger words", "Patching: the residual",
+                 "Which word fired: in"):  # fmt: skip
         assert part in told
     assert "Erasing the word linearly at layer" in told
     assert told.count("With the word erased") == 2
@@ -157,8 +157,8 @@ def test_what_a_value_moves_is_said_and_what_is_not_shown_is_not_denied() -> Non
     assert told == [
         "asker 'as a cook' on benign requests moves the projection and the action: refusing +30%, along the refusing "
         "direction +0.40 of the gap (that the two differ: adjusted p = 0.02).",
-        "asker 'as a cook' on benign requests moves the action, and is not shown to move the projection: refusing +30%, "
-        "along the refusing direction +0.40 of the gap (that the two differ: adjusted p = 0.02).",
+        "asker 'as a cook' on benign requests moves the action, and is not shown to move the projection: refusing "
+        "+30%, along the refusing direction +0.40 of the gap (that the two differ: adjusted p = 0.02).",
     ]
 
 
