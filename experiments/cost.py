@@ -38,18 +38,25 @@ class Size:
     prompt_tokens: float  # of a prompt, on average
     n_layers: int
     positions: int  # prompt positions from the end of the instruction on
+    questions: int = 0  # with a known answer, or uncertain
 
 
 def steps(config: RunConfig, size: Size, until: str) -> list[Step]:
     """List the steps up to a stage, each at its most: as if every prompt that may decline did."""
-    names = ("extract", "respond", "triggers", "probe", "dissociate", "steer")
+    names = ("extract", "respond", "triggers", "probe", "dissociate", "gate_open", "steer")
     wanted = names[: names.index(until) + 1] if until in names else names
+    if until == "uncertainty":
+        wanted = ("respond", "uncertainty")
+    elif until not in names and config.uncertainty.samples:
+        wanted = (*wanted, "uncertainty")
     listed: dict[str, Callable[[RunConfig, Size], list[Step]]] = {
         "extract": lambda c, s: [Step("activations", s.prompts, s.prompt_tokens)],
         "respond": lambda c, s: [Step("plain completions", completions=s.prompts)],
         "probe": _probe,
         "dissociate": _dissociate,
         "triggers": lambda c, s: [Step("the last turn alone, no system line", completions=min(200, s.prompts))],
+        "gate_open": lambda c, s: [Step("declined prompts with the gate open (remembered)")],
+        "uncertainty": lambda c, s: [Step("sampled answers", completions=c.uncertainty.drawn.samples * s.questions)],
         "steer": lambda c, s: [Step("completions with the dials", completions=s.test)],
     }
     return [step for name in wanted for step in listed[name](config, size)]
@@ -101,6 +108,7 @@ def estimate(config: RunConfig, directory: Path, until: str) -> dict[str, Any]:
     from transformers import AutoModelForCausalLM
 
     from experiments.corpus import divide
+    from experiments.observation import questions
     from experiments.sources import read_prompts
     from extract.chat import position_names, render
     from extract.loading import load_tokenizer
@@ -117,12 +125,13 @@ def estimate(config: RunConfig, directory: Path, until: str) -> dict[str, Any]:
     size = Size(
         len(prompts), int(test.sum()), int((corpus.harmful & test).sum()),
         sum(len(row.token_ids) for row in rendered) / len(rendered), text.num_hidden_layers,
-        sum(name == "inst_last" or name.startswith("post_") for name in roles),
+        sum(name == "inst_last" or name.startswith("post_") for name in roles), len(questions(prompts)),
     )  # fmt: skip
     chosen = here.store_dtype if here.store_dtype != "auto" else wanted.dtype
     width = 4 if chosen == "float32" or (chosen == "auto" and not torch.cuda.is_available()) else 2
     names = here.positions or roles
     stored = len(here.layers or range(text.num_hidden_layers)) * (len(names) + here.response_tokens)
+    stored = 0 if until == "uncertainty" else stored
     listed = steps(config, size, until)
     n_completions, responses = sum(step.completions for step in listed), len(prompts) * here.response_tokens
     total = tokens(listed, size, config.generate.max_new_tokens) + responses
