@@ -10,6 +10,7 @@ from typing import Any
 from experiments.context import Context
 from experiments.manifest import read_json
 from experiments.report_dissociation import dissociation_section
+from experiments.report_uncertainty import uncertainty_section
 from experiments.trigger_text import factor_rows
 from experiments.wording import (
     RATE_MEANING,
@@ -20,6 +21,7 @@ from experiments.wording import (
     verdict_sentence,
 )
 
+RELIABILITY = "How often completions are right by how many samples agree with them; 95 % intervals over groups; n."
 STYLE = """
 :root { color-scheme: light dark; --ink: #1a1a1a; --paper: #fff; --line: #8886; --soft: #8881; }
 @media (prefers-color-scheme: dark) { :root { --ink: #e8e8e8; --paper: #16181c; } }
@@ -75,6 +77,7 @@ def page(results: dict[str, Any], figures: dict[str, Path]) -> str:
 {_geometry(results)}
 <h2>Beside the request: who asks, the system line, earlier turns</h2>
 {_factors(results["triggers"])}
+{uncertainty_section(results, table, _figure(figures, "reliability", RELIABILITY))}
 <h2>Dials</h2>
 {_dials_table(results)}
 </main></body></html>

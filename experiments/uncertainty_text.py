@@ -31,8 +31,8 @@ def print_uncertainty(directory: Path, record: dict[str, Any]) -> None:
         of = record["populations"][name]
         table.add_column(f"{heading}\n{of['wrong_or_unknowable']} + {of['right']}", no_wrap=True)
     for measure in record["populations"]["all"]["measures"]:
-        cells = (_auroc(record["populations"][name]["measures"][measure]) for name in HEADINGS)
-        table.add_row(SHOWN.get(measure, measure.replace("_", " ")), *cells)
+        cells = (auroc_cell(record["populations"][name]["measures"][measure]) for name in HEADINGS)
+        table.add_row(measure_name(measure), *cells)
     console.print(table)
     console.print("n: wrong or unknowable + right; *: not 0.5, p ≤ 0.05 by permutation, corrected for the measures")
     for line in lines(record):
@@ -59,7 +59,13 @@ def lines(record: Mapping[str, Any]) -> list[str]:
     return told + [f"Note: {remark}." for remark in record["remarks"]]
 
 
-def _auroc(cell: Mapping[str, Any]) -> str:
+def measure_name(measure: str) -> str:
+    """Return a measure's short name."""
+    return SHOWN.get(measure, measure.replace("_", " "))
+
+
+def auroc_cell(cell: Mapping[str, Any]) -> str:
+    """Return an AUROC with its interval and a star where it is not 1/2."""
     if cell["auroc"] is None:
         return "none"
     low, high = cell["auroc_ci"]
