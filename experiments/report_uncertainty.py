@@ -14,7 +14,8 @@ HtmlTable = Callable[[list[str], list[list[str]]], str]
 
 def uncertainty_section(results: Mapping[str, Any], table: HtmlTable, figure: str) -> str:
     """Return the sentence on opened gates and, where answers were sampled, the AUROCs, the lines and the figure."""
-    opened = f"<h2>Could it have answered?</h2><p>{escape(gate_sentence(results['could_have_answered']))}</p>"
+    gates = results.get("could_have_answered")  # runs made before it was asked have none
+    opened = f"<h2>Could it have answered?</h2><p>{escape(gate_sentence(gates))}</p>" if gates else ""
     record = results.get("uncertainty")
     if record is None:
         return opened
@@ -27,5 +28,5 @@ def uncertainty_section(results: Mapping[str, Any], table: HtmlTable, figure: st
     ]
     rows = [[measure_name(measure), *(auroc_cell(of[name]["measures"][measure]) for name in HEADINGS)]
             for measure in of["all"]["measures"]]  # fmt: skip
-    said = "".join(f"<p>{escape(line)}</p>" for line in lines(record))
-    return opened + head + table(["AUROC: wrong or unknowable against right", *columns], rows) + said + figure
+    told = "".join(f"<p>{escape(line)}</p>" for line in lines(record))
+    return opened + head + table(["AUROC: wrong or unknowable against right", *columns], rows) + told + figure

@@ -35,9 +35,7 @@ def test_the_label_is_found_by_its_name(labels: tuple[str, ...], found: int) -> 
 
 
 def test_labels_that_do_not_say_are_told() -> None:
-    with pytest.raises(
-        UserError, match=r"m does not say which label means entailment \(its labels are LABEL_0, LABEL_1\)"
-    ):
+    with pytest.raises(UserError, match=r"which label means entailment \(its labels are LABEL_0, LABEL_1\); give an"):
         entailing("m", {0: "LABEL_0", 1: "LABEL_1"})
 
 

@@ -74,6 +74,16 @@ def test_log_probabilities_are_those_of_a_whole_pass(name: str, tiny: Build, row
         torch.testing.assert_close(torch.tensor(one.log_probs), forced(model, row, one), atol=2e-4, rtol=1e-4)
 
 
+def test_all_backends_draw_the_same(tiny: Callable[..., ChatModel], rows: Rows) -> None:
+    ours = sampled(tiny("organism"), rows(tiny("organism")), [1, 2, 3, 4])
+    for backend in ("nnsight", "transformer_lens"):
+        model = tiny("organism", backend)
+        theirs = sampled(model, rows(model), [1, 2, 3, 4])
+        assert [one.token_ids for one in theirs] == [one.token_ids for one in ours]
+        for one, other in zip(ours, theirs, strict=True):
+            assert one.log_probs == pytest.approx(other.log_probs, abs=1e-4)
+
+
 def test_under_edits_they_are_those_of_the_edited_model(tiny: Build, rows: Rows) -> None:
     model = tiny("llama")
     prompts, r = rows(model), torch.nn.functional.normalize(torch.arange(32.0) - 9.0, dim=0)
