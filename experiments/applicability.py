@@ -49,7 +49,7 @@ def find_setting(context: Context) -> Setting:
             _too_rare(kind, decliners[kind])
             or _too_few_groups(kind, context.corpus, decliners[kind])
             or _unpredicted(behaviour, kind, context.config.dissociate.alpha)
-            or ("" if kind in directions else _no_direction(context, kind))
+            or ("" if kind in directions else missing_direction(context, kind))
             or _no_null(behaviour, kind)
             or onsets.lacking(ACTION_OF[kind])
         )
@@ -149,7 +149,8 @@ def check_direction(context: Context, direction: Direction) -> None:
                         f"extract that site (extract.site), or {remedy}")  # fmt: skip
 
 
-def _no_direction(context: Context, kind: Kind) -> str:
+def missing_direction(context: Context, kind: Kind) -> str:
+    """Say why there is no write direction of a kind."""
     if context.config.dissociate.directions is not None:
         return f"{context.config.dissociate.directions} holds no direction named {kind}_write"
     reason = read_json(context.file("stages/probe.json"))["writes"][kind].get("reason", "")

@@ -102,6 +102,11 @@ _staged(
     "configs/quickstart.yaml",
 )
 _staged(
+    "uncertainty",
+    "Sample answers to every question: does the model say the same again, does it hedge, and is it right?",
+    "configs/quickstart.yaml --set uncertainty.samples=20 --set uncertainty.meaning=OWNER/NLI-MODEL",
+)
+_staged(
     "steer",
     "Calibrate the two dials and measure the joint rates before and after.",
     "configs/quickstart.yaml --set steer.epistemic_threshold=0.3",

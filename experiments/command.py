@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from experiments.config import RunConfig, load_config
+from experiments.gate_text import gate_sentence
 from experiments.probe_text import print_probe
 from experiments.trigger_text import print_triggers
 from experiments.wording import RATE_MEANING, caveats, factor_lines, percent, verdict_sentence
@@ -51,6 +52,8 @@ def run_command(
         print_probe(directory, json.loads((directory / "stages" / "probe.json").read_text(encoding="utf-8")))
     elif until == "triggers":
         _triggers(directory, as_json)
+    elif until == "uncertainty":
+        _uncertainty(directory, as_json)
     else:
         stage = directory / "stages" / f"{until}.json"
         record = json.loads(stage.read_text()) if stage.is_file() else {"written": str(directory / "activations.h5")}
@@ -82,6 +85,20 @@ def _triggers(directory: Path, as_json: bool) -> None:
         print_triggers(directory, record)
     if record["verdict"] == "not_applicable":
         raise UserError(f"word and intent cannot be told apart: {record['reason']}")
+
+
+def _uncertainty(directory: Path, as_json: bool) -> None:
+    """Print what was found; where there was no question, end as at a user's mistake."""
+    from experiments.uncertainty_text import print_uncertainty
+    from extract.errors import UserError
+
+    record = json.loads((directory / "stages" / "uncertainty.json").read_text(encoding="utf-8"))
+    if as_json:
+        show(record, as_json)
+    elif record["applicable"]:
+        print_uncertainty(directory, record)
+    if not record["applicable"]:
+        raise UserError(f"uncertainty cannot be measured: {record['reason']}")
 
 
 def quiet_libraries() -> None:
@@ -145,6 +162,7 @@ def summary(directory: Path, as_json: bool) -> None:
     console.print("[bold]Word or intent?[/] " + escape(verdict_sentence(results["triggers"])))
     for line in factor_lines(results["triggers"], notable=True):
         console.print("[bold]Beside the request:[/] " + escape(line))
+    console.print("[bold]Could it have answered?[/] " + escape(gate_sentence(results["could_have_answered"])))
     for line in caveats(results):
         console.print("[yellow]Note:[/] " + escape(line))
     console.print(f"Report: {directory / 'report.html'}", soft_wrap=True)

@@ -80,7 +80,7 @@ class Speaker:
         if known:
             finish(known)
         missing = sorted((row for row in rows if row not in known), key=lambda row: len(self.rendered[row].token_ids))
-        self._budget.run([1] * len(missing), work)
+        self.budget.run([1] * len(missing), work)
         return [done[row] for row in rows]
 
     def actions(self, rows: Sequence[int], *, edits: Sequence[Edit] = (), dials: Sequence[Dial] = ()) -> np.ndarray:
@@ -88,7 +88,7 @@ class Speaker:
         return np.array([c.action for c in self.complete(rows, edits=edits, dials=dials)], dtype=object)
 
     @cached_property
-    def _budget(self) -> TokenBudget:
+    def budget(self) -> TokenBudget:
         """It counts prompts, since responses weigh alike, and what did not fit once is not tried by later calls."""
         return TokenBudget(self.batch_size, self.say, unit="prompts")
 

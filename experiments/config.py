@@ -132,6 +132,32 @@ class SteerConfig(_Strict):
     epistemic_threshold: float = Field(0.5, ge=0, le=1)
 
 
+FEW_SAMPLES = 5  # below, most of what samples could tell is lost (docs/uncertainty.md)
+
+
+class UncertaintyConfig(_Strict):
+    """How the model's own uncertainty is sampled: whether it says the same when it is asked again."""
+
+    samples: int = Field(
+        0, ge=0
+    )  # answers drawn to each question; 0: `refusal run` leaves it out, the command draws 10
+    temperature: float = Field(1.0, gt=0)  # at 1 (and top_p 1) the samples are the model's own distribution
+    top_p: float = Field(1.0, gt=0, le=1)  # draw from the fewest tokens that together are so probable
+    meaning: str = Field("exact", min_length=1)  # or an NLI model, a hub id or a directory: entailment both ways
+
+    @model_validator(mode="after")
+    def _samples_can_disagree(self) -> UncertaintyConfig:
+        if self.samples == 1:
+            raise ValueError("samples is 1, and one sample cannot disagree with itself; give at least 2, better 10 "
+                             "(0 leaves the stage out of refusal run)")  # fmt: skip
+        return self
+
+    @property
+    def drawn(self) -> UncertaintyConfig:
+        """What is done where it is asked for by command, with no number given."""
+        return self if self.samples else self.model_copy(update={"samples": 10})
+
+
 class RunConfig(_Strict):
     """A whole run."""
 
@@ -144,6 +170,7 @@ class RunConfig(_Strict):
     judge: str = "rules"  # or a YAML file such as configs/judges/endpoint.yaml
     dissociate: DissociateConfig = DissociateConfig()
     steer: SteerConfig = SteerConfig()
+    uncertainty: UncertaintyConfig = UncertaintyConfig()
 
     @model_validator(mode="after")
     def _write_positions_are_extracted(self) -> RunConfig:

@@ -35,18 +35,25 @@ class Size:
     prompt_tokens: float  # of a prompt, on average
     n_layers: int
     positions: int  # prompt positions from the end of the instruction on
+    questions: int = 0  # with a known answer, or uncertain
 
 
 def steps(config: RunConfig, size: Size, until: str) -> list[Step]:
     """List the steps up to a stage, each at its most: as if every prompt that may decline did."""
-    names = ("extract", "respond", "triggers", "probe", "dissociate", "steer")
+    names = ("extract", "respond", "triggers", "probe", "dissociate", "gate_open", "steer")
     wanted = names[: names.index(until) + 1] if until in names else names
+    if until == "uncertainty":
+        wanted = ("respond", "uncertainty")
+    elif until not in names and config.uncertainty.samples:
+        wanted = (*wanted, "uncertainty")
     listed: dict[str, Callable[[RunConfig, Size], list[Step]]] = {
         "extract": lambda c, s: [Step("activations", s.prompts, s.prompt_tokens)],
         "respond": lambda c, s: [Step("plain completions", completions=s.prompts)],
         "probe": _probe,
         "dissociate": _dissociate,
         "triggers": _triggers,
+        "gate_open": lambda c, s: [Step("declined prompts with the gate open (remembered)")],
+        "uncertainty": lambda c, s: [Step("sampled answers", completions=c.uncertainty.drawn.samples * s.questions)],
         "steer": lambda c, s: [Step("completions with the dials", completions=s.test)],
     }
     return [step for name in wanted for step in listed[name](config, size)]
@@ -117,6 +124,7 @@ def estimate(config: RunConfig, directory: Path, until: str) -> dict[str, Any]:
     Where there is no GPU at hand, an A100 stands beside it, since models like these are seldom run without one.
     """
     from experiments.corpus import divide
+    from experiments.observation import questions
     from experiments.sources import read_prompts
     from extract.chat import position_names, render
     from extract.loading import load_tokenizer
@@ -135,9 +143,10 @@ def estimate(config: RunConfig, directory: Path, until: str) -> dict[str, Any]:
     lengths = [len(row.token_ids) for row in rendered]
     size = Size(
         len(prompts), int(test.sum()), int((corpus.harmful & test).sum()), sum(lengths) / len(lengths), model.n_layers,
-        sum(name == "inst_last" or name.startswith("post_") for name in roles),
+        sum(name == "inst_last" or name.startswith("post_") for name in roles), len(questions(prompts)),
     )  # fmt: skip
     streams = len(given.layers or range(model.n_layers)) * (len(given.positions or roles) + given.response_tokens)
+    streams = 0 if until == "uncertainty" else streams
     listed = steps(config, size, until)
     n_completions, responses = sum(step.completions for step in listed), len(prompts) * given.response_tokens
     longest = max(lengths) + config.generate.max_new_tokens

@@ -16,6 +16,7 @@ import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from experiments.keyed_file import KeyedFile, content_key
 from extract.edit import Edit
@@ -42,28 +43,34 @@ class Generations:
         self._file = KeyedFile(path, "generations", ("tokens", "checksum"), purpose=purpose, remedy=remedy)
         self._model = _described(model)
 
-    def under(self, edits: Sequence[Edit], max_new_tokens: int) -> Remembered | None:
-        """Return what is remembered under these edits; None where one of them has no key, so nothing may be."""
+    def under(self, edits: Sequence[Edit], max_new_tokens: int, drawn: Sequence[object] = ()) -> Remembered | None:
+        """Return what is remembered under these edits; None where one of them has no key, so nothing may be.
+
+        Args:
+            drawn: all that a sampled response follows from besides, its random numbers too; nothing of greedy ones.
+        """
         if not all(edit.key for edit in edits):
             return None
         named = [(edit.site, edit.layer, edit.key) for edit in edits]
-        return Remembered(self._file, content_key(self._model, max_new_tokens, named))
+        return Remembered(
+            self._file, content_key(self._model, max_new_tokens, named, *([list(drawn)] if drawn else []))
+        )
 
 
 @dataclass(frozen=True)
 class Remembered:
-    """Responses of one model under given edits, by prompt."""
+    """Responses of one model under given edits, by prompt: greedy ones are tokens, sampled ones more than that."""
 
     file: KeyedFile
     setting: str
 
-    def find(self, prompts: Sequence[Tokens]) -> list[list[int] | None]:
+    def find(self, prompts: Sequence[Tokens]) -> list[list[Any] | None]:
         """Return the response to each prompt, None where it is not known."""
         keys = [self._key(prompt) for prompt in prompts]
         found = self.file.get(keys)
         return [self._read(key, *found[key]) if key in found else None for key in keys]
 
-    def keep(self, prompts: Sequence[Tokens], responses: Sequence[Tokens]) -> None:
+    def keep(self, prompts: Sequence[Tokens], responses: Sequence[Sequence[Any]]) -> None:
         """Put responses on the disk, all of them or none."""
         rows = {}
         for prompt, response in zip(prompts, responses, strict=True):
@@ -74,10 +81,10 @@ class Remembered:
     def _key(self, prompt: Tokens) -> str:
         return content_key(self.setting, list(prompt))
 
-    def _read(self, key: str, text: str, checksum: str) -> list[int]:
+    def _read(self, key: str, text: str, checksum: str) -> list[Any]:
         if checksum != _checksum(key, text):
             raise self.file.damaged("a response in it is not the one that was put there")
-        response: list[int] = json.loads(text)
+        response: list[Any] = json.loads(text)
         return response
 
 

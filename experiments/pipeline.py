@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib.metadata
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,6 +16,7 @@ from experiments.completions import write_completions
 from experiments.config import RunConfig
 from experiments.context import Context
 from experiments.dissociate import dissociate
+from experiments.gate_open import gate_open
 from experiments.judges.config import load_judge
 from experiments.manifest import Manifest, file_hash, inputs_hash
 from experiments.probing import probe
@@ -26,6 +27,7 @@ from experiments.results import write_results
 from experiments.side_effects import texts
 from experiments.steer import steer
 from experiments.trigger_stage import triggers
+from experiments.uncertainty import uncertainty
 from extract.edit import site
 from extract.errors import UserError
 from extract.extraction import extract, versions
@@ -36,12 +38,17 @@ from extract.thinking import split_thinking
 
 @dataclass(frozen=True)
 class Stage:
-    """One step: what it does, which parts of the configuration it reads, and the files that prove it done."""
+    """One step: what it does, which parts of the configuration it reads, and the files that prove it done.
+
+    A stage that `needs` others by name stands beside the rest: it is run where it is asked for, after those alone, and
+    none of the others follows from it.
+    """
 
     name: str
     run: Callable[[Context], None]
     sections: tuple[str, ...]
     outputs: tuple[str, ...]
+    needs: tuple[str, ...] = ()
 
 
 def _extract(context: Context) -> None:
@@ -82,17 +89,21 @@ def _respond(context: Context) -> None:
                              f"more than {context.config.generate.max_new_tokens} generate.max_new_tokens")  # fmt: skip
 
 
+SAID = ("respond", "uncertainty")  # they follow from the model and the prompts, not from activations
 SELECTION = ("n_selection", "max_kl", "kl_tokens", "positions", "deepest", "form", "layers", "tokens")  # of dissociate
 STAGES = (
     Stage("extract", _extract, ("model", "extract"), ("activations.h5",)),
     Stage("respond", _respond, ("model", "generate", "judge"), ("completions.jsonl",)),
+    Stage("uncertainty", uncertainty, ("seed", "sampling"), ("uncertainty.jsonl", "prompts_by_model.jsonl",
+                                                              "stages/uncertainty.json"), needs=("respond",)),
     Stage("triggers", triggers, ("seed", "prompts"), ("stages/triggers.json", "stages/trigger_projection.json",
                                                       "attributions.jsonl")),
     Stage("probe", probe, ("selection",), ("probes.parquet", "directions.safetensors",
                                                               "stages/geometry.json", "stages/probe.json")),
     Stage("dissociate", dissociate, ("seed", "dissociate"), ("stages/dissociate.json",)),
+    Stage("gate_open", gate_open, (), ("stages/gate_open.json",)),
     Stage("steer", steer, ("steer",), ("dials.safetensors", "completions_steered.jsonl", "stages/steer.json")),
-    Stage("results", write_results, (), ("results.json",)),
+    Stage("results", write_results, ("uncertainty",), ("results.json",)),
     Stage("report", report, (), ("report.html",)),
 )  # fmt: skip
 
@@ -114,26 +125,43 @@ def run(
     """
     context = Context(config, directory, reporter or Reporter(), shared)
     _ = context.prompts  # checked before anything is written
-    if until != "extract":
+    stages = _stages(config, until)
+    if until not in ("extract", "uncertainty"):  # these two take any labels
         check_folds(context.corpus, config.seed)
     _section(config, "judge")  # and so is what judges
     _section(config, "dissociate")  # the texts beside it too
     source = model_source(config)
     _prepare(directory, config)
     manifest = Manifest(directory / "manifest.json")
-    worked, inputs = [], inputs_hash(prompts_hash(context.prompts), source, version())
-    for stage in STAGES:
-        inputs = inputs_hash(inputs, {name: _section(config, name) for name in stage.sections})
-        if not manifest.is_done(stage.name, inputs, stage.outputs):
+    worked, inputs = [], _inputs(config, prompts_hash(context.prompts), source, version())
+    for stage in stages:
+        if not manifest.is_done(stage.name, inputs[stage.name], stage.outputs):
             started = time.monotonic()
-            _invalidate(context, stage)
+            standing = [s for s in STAGES if s.name in SAID and manifest.is_done(s.name, inputs[s.name], s.outputs)]
+            _invalidate(context, stage, standing if stage.name == "extract" else [])
             _describe(manifest, context)
             stage.run(context)
-            manifest.mark(stage.name, inputs, stage.outputs, time.monotonic() - started)
+            manifest.mark(stage.name, inputs[stage.name], stage.outputs, time.monotonic() - started)
             worked.append(stage.name)
-        if stage.name == until:
-            break
     return worked
+
+
+def _inputs(config: RunConfig, *source: Any) -> dict[str, str]:
+    """Hash what each stage depends on: the source, its own sections, and what those before it depend on."""
+    hashed, before = {}, inputs_hash(*source)
+    for stage in STAGES:
+        hashed[stage.name] = inputs_hash(before, {name: _section(config, name) for name in stage.sections})
+        before = before if stage.needs else hashed[stage.name]
+    return hashed
+
+
+def _stages(config: RunConfig, until: str) -> list[Stage]:
+    """List what is to be done up to and with a stage; one that stands beside the others, only if it is asked for."""
+    last = next(stage for stage in STAGES if stage.name == until)
+    if last.needs:
+        return [stage for stage in STAGES if stage.name in last.needs or stage is last]
+    asked = {"uncertainty": config.uncertainty.samples > 0 and until in ("results", "report")}
+    return [stage for stage in STAGES[: STAGES.index(last) + 1] if not stage.needs or asked[stage.name]]
 
 
 def version() -> str:
@@ -167,6 +195,8 @@ def _prepare(directory: Path, config: RunConfig) -> None:
 def _section(config: RunConfig, name: str) -> Any:
     if name == "selection":
         return config.dissociate.model_dump(mode="json", include=set(SELECTION))
+    if name == "sampling":
+        return config.uncertainty.drawn.model_dump(mode="json")
     value = getattr(config, name)
     if name == "judge" and value != "rules":  # what its file says counts, not where it lies
         value = load_judge(value)
@@ -176,10 +206,14 @@ def _section(config: RunConfig, name: str) -> Any:
     return value.model_dump(mode="json") if hasattr(value, "model_dump") else value
 
 
-def _invalidate(context: Context, stage: Stage) -> None:
-    """Drop what earlier, different runs of this stage and of those after it left, on disk and in this context."""
-    for later in STAGES[STAGES.index(stage) :]:
-        for name in later.outputs:
+def _invalidate(context: Context, stage: Stage, standing: Sequence[Stage] = ()) -> None:
+    """Drop what earlier, different runs of this stage and of those after it left, on disk and in this context.
+
+    Args:
+        standing: later stages that are done and do not come from what this one writes.
+    """
+    for later in [stage] if stage.needs else STAGES[STAGES.index(stage) :]:
+        for name in later.outputs if later not in standing else ():
             if name != "activations.h5":
                 context.file(name).unlink(missing_ok=True)
     if stage.name == "respond":

@@ -11,6 +11,7 @@ from experiments.context import Context
 from experiments.manifest import read_json
 from experiments.report_dissociation import dissociation_section
 from experiments.report_triggers import triggers_section
+from experiments.report_uncertainty import uncertainty_section
 from experiments.trigger_findings import moved_lines
 from experiments.trigger_text import factor_rows
 from experiments.wording import (
@@ -22,6 +23,7 @@ from experiments.wording import (
     verdict_sentence,
 )
 
+RELIABILITY = "How often completions are right by how many samples agree with them; 95 % intervals over groups; n."
 STYLE = """
 :root { color-scheme: light dark; --ink: #1a1a1a; --paper: #fff; --line: #8886; --soft: #8881; }
 @media (prefers-color-scheme: dark) { :root { --ink: #e8e8e8; --paper: #16181c; } }
@@ -83,6 +85,7 @@ def page(results: dict[str, Any], figures: dict[str, Path]) -> str:
 {triggers_section(results["triggers"])}
 <h2>Beside the request: who asks, the system line, earlier turns</h2>
 {_factors(results["triggers"])}
+{uncertainty_section(results, table, _figure(figures, "reliability", RELIABILITY))}
 <h2>Dials</h2>
 {_dials_table(results)}
 </main></body></html>

@@ -11,6 +11,7 @@ from experiments import figures, trigger_figures
 from experiments.behaviour import KINDS
 from experiments.context import Context
 from experiments.manifest import read_json
+from experiments.reliability_figure import reliability_diagram
 from experiments.writing import POSITION
 from probes.direction import load_directions
 
@@ -20,6 +21,8 @@ def draw(context: Context, results: dict[str, Any]) -> dict[str, Path]:
     cells = pyarrow.parquet.read_table(context.file("probes.parquet")).to_pylist()
     drawn = {"rates": figures.rates(results), "matrix": figures.matrix(results["dissociation"])}
     drawn |= {f"grid_{name}": figures.grid(cells, name) for name in results["sites"]}
+    if results.get("uncertainty", {}).get("applicable"):
+        drawn["reliability"] = reliability_diagram(results["uncertainty"]["reliability"])
     directions = load_directions(context.file("directions.safetensors"))
     writes = {name: d for name, d in directions.items() if name.endswith("_write")}
     if len(writes) == len(KINDS):

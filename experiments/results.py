@@ -9,9 +9,11 @@ from experiments.planted import planted
 
 def write_results(context: Context) -> None:
     """Merge the stages' files into results.json."""
-    probe, dissociation, triggers, steer = (
-        read_json(context.file(f"stages/{name}.json")) for name in ("probe", "dissociate", "triggers", "steer")
+    probe, dissociation, triggers, gates, steer = (
+        read_json(context.file(f"stages/{name}.json"))
+        for name in ("probe", "dissociate", "triggers", "gate_open", "steer")
     )
+    asked = context.config.uncertainty.samples > 0
     manifest = Manifest(context.file("manifest.json")).read()
     corpus = context.corpus
     graded = planted(context)
@@ -34,6 +36,8 @@ def write_results(context: Context) -> None:
             "onsets": probe["onsets"],
             "dissociation": dissociation,
             "triggers": triggers,
+            "could_have_answered": gates,
+            **({"uncertainty": read_json(context.file("stages/uncertainty.json"))} if asked else {}),
             "rates": {"before": steer["before"], "after": steer["after"]},
             "dials": steer["dials"],
             "dials_absent": steer["absent"],

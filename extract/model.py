@@ -1,4 +1,4 @@
-"""An open-weight chat model behind one interface: encode, capture, edit, generate.
+"""An open-weight chat model behind one interface: encode, capture, edit, generate, sample.
 
 How the residual stream is reached is the backend's (extract.backends); everything else is here, once. The model is
 bitwise the same after use, whatever happens. Left padding with explicit positions wherever a pass may go on generating;
@@ -16,7 +16,13 @@ from typing import Any, TypeVar
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
-from transformers import GenerationConfig, PreTrainedModel, PreTrainedTokenizerBase
+from transformers import (
+    GenerationConfig,
+    LogitsProcessor,
+    LogitsProcessorList,
+    PreTrainedModel,
+    PreTrainedTokenizerBase,
+)
 
 from extract.backends import BackendName, Placed, open_backend
 from extract.batch import Batch, Side, pad
@@ -25,6 +31,7 @@ from extract.chat import Rendered
 from extract.edit import Edit, Pass, Site
 from extract.errors import UserError
 from extract.fingerprint import fingerprint
+from extract.sampling import Drawing, Sampled
 from extract.thinking import is_mark
 
 T = TypeVar("T")
@@ -180,15 +187,50 @@ class ChatModel:
             eos_token_id=self.eos_ids or None,
             pad_token_id=self._pad_id,
         )
+        return [_until(response, set(self.eos_ids)) for response in self._decode(batch, config)]
+
+    @torch.inference_mode()
+    def sample(
+        self, batch: Batch, max_new_tokens: int, seeds: Sequence[int], temperature: float = 1.0, top_p: float = 1.0
+    ) -> list[Sampled]:
+        """Draw one response a row; the same seed gives the same one, whatever else is in the batch.
+
+        Known limit: the batch changes floating-point sums a little, and with them, rarely, a token drawn at an edge.
+
+        Args:
+            seeds: one a row, not negative; rows of one prompt with different seeds are independent samples.
+            temperature: divides the logits before a token is drawn; above 0.
+            top_p: tokens are drawn from the fewest that together are at least so probable (arXiv 1904.09751).
+
+        Raises:
+            UserError: temperature or top_p is out of range.
+        """
+        drawing = Drawing(seeds, max_new_tokens, temperature, top_p)
+        config = GenerationConfig(
+            do_sample=False,  # the processor leaves one token to choose: the one it drew
+            num_beams=1,
+            max_new_tokens=max_new_tokens,
+            eos_token_id=self.eos_ids or None,
+            pad_token_id=self._pad_id,
+        )
+        return drawing.sampled(self._decode(batch, config, [drawing]), self.eos_ids)
+
+    def _decode(
+        self, batch: Batch, config: GenerationConfig, processors: Sequence[LogitsProcessor] = ()
+    ) -> list[list[int]]:
+        """Return what follows the prompts, up to the longest response; what follows an end in a row is filled up."""
         with self._without_own_generation_config():
             out = self._call(
                 lambda: self.model.generate(
-                    batch.tokens, attention_mask=batch.attention_mask, generation_config=config
+                    batch.tokens,
+                    attention_mask=batch.attention_mask,
+                    generation_config=config,
+                    logits_processor=LogitsProcessorList(processors),
                 ),
                 batch.prompt_length,
             )
-        responses = out[:, batch.tokens.shape[1] :].tolist()
-        return [_until(response, set(self.eos_ids)) for response in responses]
+        responses: list[list[int]] = out[:, batch.tokens.shape[1] :].tolist()
+        return responses
 
     def run(self, module: nn.Module, batch: Batch, **extra: Any) -> Any:
         """Make one forward pass of the model, or of its decoder alone, under the edits of the surrounding blocks."""

@@ -45,7 +45,8 @@ def mean_interval(values: np.ndarray, low: float, high: float, alpha: float = 0.
     if len(values) == 0:
         return Interval(float("nan"), low, high)
     seen, counts = np.unique(values, return_counts=True)
-    z2, mean, near = float(norm.ppf(1 - alpha / 2)) ** 2, float(values.mean()), 1e-9 * (high - low)
+    mean = float(seen[0] if len(seen) == 1 else values.mean())  # of equal numbers it is off by rounding
+    z2, near = float(norm.ppf(1 - alpha / 2)) ** 2, 1e-9 * (high - low)
 
     def gap(m: float) -> float:
         bounds = np.array(low - m), np.array(high - m)

@@ -37,6 +37,9 @@ def test_it_finishes_and_says_what_is_absent(random_run: Path) -> None:
     assert "refusal on harmful is absent" in results["dissociation"]["reasons"][0]
     assert results["triggers"]["verdict"] == "not_applicable"
     assert results["dials_absent"] == ["normative", "epistemic"]
+    for kind, gate in results["could_have_answered"].items():
+        assert not gate["applicable"]
+        assert f"no {kind} write direction: " in gate["reason"]
     assert "planted" not in results
     assert results["rates"]["before"] == results["rates"]["after"]
 

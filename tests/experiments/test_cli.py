@@ -194,8 +194,8 @@ def test_help_imports_nothing_heavy() -> None:
     assert done.stdout.strip().endswith("[]"), done.stdout[-300:]
 
 
-@pytest.mark.parametrize("command", ["run", "extract", "probe", "dissociate", "triggers", "steer", "report", "generate",
-                                     "score", "organism build"])  # fmt: skip
+@pytest.mark.parametrize("command", ["run", "extract", "probe", "dissociate", "triggers", "uncertainty", "steer",
+                                     "report", "generate", "score", "organism build"])  # fmt: skip
 def test_every_command_explains_itself_with_an_example(cli, command: str) -> None:
     code, text, _ = cli(*command.split(), "--help")
     assert code == 0

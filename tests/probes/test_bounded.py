@@ -50,3 +50,9 @@ def test_coverage(p: list[float], n: int) -> None:
     low, high = np.full(4000, -1 - mean), np.full(4000, 1 - mean)
     score = n * zero_mean_score(np.broadcast_to(values - mean, counts.shape), counts / n, low, high)
     assert (score <= 3.8415).mean() >= 0.93
+
+
+@pytest.mark.parametrize(("value", "n"), [(-0.8, 6), (0.1, 3), (1 / 3, 7)])
+def test_equal_values_have_an_interval_though_their_mean_is_off_by_rounding(value: float, n: int) -> None:
+    found = mean_interval(np.full(n, value), -1.0, 1.0)
+    assert found.low < found.estimate == value < found.high

@@ -1,0 +1,97 @@
+"""Drawing tokens at random, a stream of random numbers a row, and what the plain model thinks of each token drawn."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+from transformers import LogitsProcessor
+
+from extract.errors import UserError
+
+
+@dataclass(frozen=True)
+class Sampled:
+    """One sampled response.
+
+    `log_probs` are in nats, under the plain model (temperature 1, nothing cut off), one a token and, where the model
+    ended the response itself (`ended`), one more: the end's own.
+    """
+
+    token_ids: tuple[int, ...]  # the end excluded
+    log_probs: tuple[float, ...]
+    ended: bool
+
+    @property
+    def log_prob(self) -> float:
+        """Of the whole response (of what there is of it, where it did not end)."""
+        return float(sum(self.log_probs))
+
+
+class Drawing(LogitsProcessor):
+    """Draws the next token of every row and leaves it the only one that greedy decoding can take.
+
+    So sampling runs through the very loop, caches and edits that greedy decoding does. A row's random numbers follow
+    from its seed alone, one a step; a token is found by inverting the distribution function over the vocabulary in its
+    own order, where a small change of the logits moves only the edges between neighbours.
+
+    Raises:
+        UserError: temperature or top_p is out of range.
+    """
+
+    def __init__(self, seeds: Sequence[int], steps: int, temperature: float = 1.0, top_p: float = 1.0) -> None:
+        if not temperature > 0:
+            raise UserError(f"temperature is {temperature:g}; sampling needs one above 0 (at 0 all samples are alike)")
+        if not 0 < top_p <= 1:
+            raise UserError(f"top_p is {top_p:g}; it is a share of probability, above 0 and at most 1")
+        self._uniform = np.stack([np.random.default_rng(seed).random(steps, dtype=np.float32) for seed in seeds])
+        self._temperature, self._top_p = temperature, top_p
+        self._log_probs: list[Float[Tensor, " batch"]] = []
+
+    def __call__(
+        self, input_ids: Int[Tensor, "batch time"], scores: Float[Tensor, "batch vocabulary"]
+    ) -> Float[Tensor, "batch vocabulary"]:
+        """Return scores of 0 for the token drawn and minus infinity for all others."""
+        logits = scores.float()
+        uniform = torch.from_numpy(self._uniform[:, len(self._log_probs)]).to(logits.device)
+        drawn = draw((logits / self._temperature).softmax(dim=-1), uniform, self._top_p)[:, None]
+        self._log_probs.append((logits.gather(1, drawn) - logits.logsumexp(dim=-1, keepdim=True))[:, 0])
+        return torch.full_like(scores, -torch.inf).scatter(1, drawn, 0.0)
+
+    def sampled(self, responses: Sequence[Sequence[int]], ends: Collection[int]) -> list[Sampled]:
+        """Return the responses as drawn, cut where each first ended; (batch, steps) tokens."""
+        log_probs = torch.stack(self._log_probs, dim=1).tolist()
+        found = []
+        for tokens, of_tokens in zip(responses, log_probs, strict=True):
+            end = next((i for i, token in enumerate(tokens) if token in ends), None)
+            said = len(tokens) if end is None else end
+            found.append(Sampled(tuple(tokens[:said]), tuple(of_tokens[: said + (end is not None)]), end is not None))
+        return found
+
+
+def draw(
+    probability: Float[Tensor, "batch vocabulary"], uniform: Float[Tensor, " batch"], top_p: float = 1.0
+) -> Int[Tensor, " batch"]:
+    """Return the token at which the distribution function passes `uniform`, each row's number in [0, 1).
+
+    Args:
+        top_p: as `nucleus`.
+    """
+    kept = nucleus(probability, top_p)
+    total = kept.cumsum(dim=-1)
+    below = torch.nextafter(total[:, -1:], torch.zeros_like(total[:, -1:]))  # or rounding up could pass the end
+    passed = (total > torch.minimum(uniform[:, None] * total[:, -1:], below)) & (kept > 0)
+    return passed.int().argmax(dim=-1)
+
+
+def nucleus(probability: Float[Tensor, "batch vocabulary"], top_p: float) -> Float[Tensor, "batch vocabulary"]:
+    """Set to zero all but the fewest tokens that together reach `top_p` (arXiv 1904.09751); not renormalised."""
+    if top_p >= 1:
+        return probability
+    ranked, order = probability.sort(dim=-1, descending=True, stable=True)
+    before = ranked.cumsum(dim=-1) - ranked
+    return torch.zeros_like(probability).scatter(1, order, ranked.where(before < top_p, torch.zeros_like(ranked)))
