@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import re
 from bisect import bisect_left
 from collections.abc import Callable, Sequence
 
-_OPENS = re.compile(r"<(?:think|thinking|thought|reasoning)>", re.IGNORECASE)
-_CLOSES = re.compile(r"</(?:think|thinking|thought|reasoning)>", re.IGNORECASE)
+from extract.thinking import CLOSING, OPENING
 
 
 def thinking_tokens(decode: Callable[[Sequence[int]], str], prompt: str, response: Sequence[int]) -> int:
@@ -21,8 +19,8 @@ def thinking_tokens(decode: Callable[[Sequence[int]], str], prompt: str, respons
         prompt: as the model read it.
     """
     text = decode(response)
-    opened, closed = _OPENS.search(text), _CLOSES.search(text)
-    within = len(_OPENS.findall(prompt)) > len(_CLOSES.findall(prompt))
+    opened, closed = OPENING.search(text), CLOSING.search(text)
+    within = len(OPENING.findall(prompt)) > len(CLOSING.findall(prompt))
     if opened is None and not within:
         return 0
     start = 0 if within or opened is None else _first(decode, response, opened.end())

@@ -16,7 +16,7 @@ from typing import Protocol
 SEAL_SIZE = 512  # the smallest user block of HDF5
 STEP = 1 << 22
 SIGNATURE = b"\x89HDF\r\n\x1a\n"
-FORM = re.compile(rb"refusal-probes store of (\d+) bytes\nwith checksums of their own: ([\d, -]*)\n"
+FORM = re.compile(rb"refusal-probes store of (\d+) bytes\nwith checksums of their own: ((?:\d+-\d+(?:, \d+-\d+)*)?)\n"
                   rb"sha256 of the others after this block: ([0-9a-f]{64})\n")  # fmt: skip
 
 
@@ -44,7 +44,7 @@ def broken_seal(path: Path) -> str | None:
         size, actual = int(found[1]), file.seek(0, 2)
         if actual != size:
             return f"is not a readable HDF5 file (cut short?): it has {actual} bytes, not {size}"
-        unread = [range(*map(int, part.split(b"-"))) for part in found[2].split(b", ") if part.count(b"-") == 1]
+        unread = [range(*map(int, part.split(b"-"))) for part in found[2].split(b", ") if part]
         if block != _block(size, unread, _digest(file, size, unread)):
             return "is damaged: its bytes are not those it was finished with"
     return None

@@ -9,9 +9,9 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-_OPENING = re.compile(r"<(?:think|thinking|thought|reasoning)>", re.IGNORECASE)
-_CLOSING = re.compile(r"</(?:think|thinking|thought|reasoning)>|<\|channel\|>final<\|message\|>", re.IGNORECASE)
-_OPENED = re.compile(rf"({_OPENING.pattern})\s*\Z", re.IGNORECASE)
+OPENING = re.compile(r"<(?:think|thinking|thought|reasoning)>", re.IGNORECASE)
+CLOSING = re.compile(r"</(?:think|thinking|thought|reasoning)>|<\|channel\|>final<\|message\|>", re.IGNORECASE)
+_OPENED = re.compile(rf"({OPENING.pattern})\s*\Z", re.IGNORECASE)
 _BEGINS = 200  # characters in which a thought must open; further on, an answer may be about such marks
 
 
@@ -26,10 +26,10 @@ class Parted:
 
 def split_thinking(completion: str) -> Parted:
     """Part a completion into its thought and what was said after it; one without a thought was all said."""
-    ends = list(_CLOSING.finditer(completion))
+    ends = list(CLOSING.finditer(completion))
     if ends:
         return Parted(_bare(completion[: ends[-1].start()]), completion[ends[-1].end() :])
-    if _OPENING.search(completion[:_BEGINS]):
+    if OPENING.search(completion[:_BEGINS]):
         return Parted(_bare(completion), "", closed=False)
     return Parted("", completion)
 
@@ -48,8 +48,8 @@ def reopened(prompt: str, completion: str) -> str:
 
 def is_mark(token: str) -> bool:
     """Say whether a token opens or closes a thought."""
-    return bool(_OPENING.fullmatch(token) or _CLOSING.fullmatch(token))
+    return bool(OPENING.fullmatch(token) or CLOSING.fullmatch(token))
 
 
 def _bare(text: str) -> str:
-    return _CLOSING.sub(" ", _OPENING.sub(" ", text)).strip()
+    return CLOSING.sub(" ", OPENING.sub(" ", text)).strip()

@@ -231,7 +231,8 @@ def test_a_model_that_thinks_first_is_judged_by_what_it_says_and_has_no_onset(
     assert "100% of the completions think first" in thinking["writes"]["normative"]["reason"]
     assert plain["dissociation"]["matrix"].keys() > {"none", "ablate_normative", "add_normative"}
     assert thinking["dissociation"]["verdict"] == "not_applicable"
-    assert thinking["triggers"]["attribution"]["n"] == 0 < plain["triggers"]["attribution"]["n"]
+    assert plain["triggers"]["attribution"]["n"] > 0
+    assert "think first" in thinking["triggers"]["attribution"]["reason"]
 
 
 def test_thoughts_that_are_cut_off_are_counted_and_said(

@@ -118,6 +118,23 @@ def test_a_changed_byte_anywhere_is_said_or_changes_nothing(tmp_path: Path, part
     assert verify(path).findings == sound
 
 
+def test_a_seal_whose_list_of_parts_is_garbled_is_damage_and_no_traceback(path: Path, tmp_path: Path) -> None:
+    flat = tmp_path / "flat.h5"
+    export(path, flat)
+    whole = flat.read_bytes()
+    begins = whole.index(b"of their own: ") + len(b"of their own: ")
+    ends = whole.index(b"\n", begins)
+    assert ends > begins
+    for at in range(begins, ends):
+        for other in b"-, 0x":
+            if whole[at] != other:
+                flat.write_bytes(whole[:at] + bytes([other]) + whole[at + 1 :])
+                with pytest.raises(UserError, match=r"flat\.h5 is (damaged|not a readable HDF5 file)"):
+                    everything(flat)
+    flat.write_bytes(whole)
+    everything(flat)
+
+
 def test_every_fault_has_a_line(path: Path) -> None:
     files = shards(path)
     files[0].unlink()
