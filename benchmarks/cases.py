@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -37,7 +37,19 @@ def cases(folder: Path, quick: bool) -> list[Case]:
     base = next(path for path in built if path.name == ("two-knobs-s11" if quick else "two-knobs"))
     chosen = [base] if quick else built
     listed = [Case(path.name, path, path / "prompts.jsonl") for path in chosen]
-    return [*listed, shuffled_labels(base, folder / "shuffled.jsonl"), random_model(base, folder / "random-model")]
+    if quick:
+        listed = [replace(case, prompts=thinned(case.prompts, folder / "few.jsonl")) for case in listed]
+    own = next(case.prompts for case in listed if case.model == base)
+    return [*listed, shuffled_labels(base, own, folder / "shuffled.jsonl"),
+            random_model(base, own, folder / "random-model")]  # fmt: skip
+
+
+def thinned(prompts: Path, out: Path, every: int = 2) -> Path:
+    """Keep every second pair."""
+    rows = [json.loads(line) for line in prompts.read_text().splitlines()]
+    kept = set(list(dict.fromkeys(row["pair"] for row in rows))[::every])
+    out.write_text("\n".join(json.dumps(row) for row in rows if row["pair"] in kept) + "\n")
+    return out
 
 
 def truth(case: Case) -> frozenset[str]:
@@ -74,23 +86,23 @@ def trigger_truth(case: Case) -> tuple[str, float | None]:
     return ("intent_driven" if share <= INTENT_DRIVEN else "mixed"), share
 
 
-def shuffled_labels(base: Path, out: Path, seed: int = 0) -> Case:
+def shuffled_labels(base: Path, prompts: Path, out: Path, seed: int = 0) -> Case:
     """Give each prompt the label (and right action) of another."""
-    rows = [json.loads(line) for line in (base / "prompts.jsonl").read_text().splitlines()]
+    rows = [json.loads(line) for line in prompts.read_text().splitlines()]
     order = np.random.default_rng(seed).permutation(len(rows))
     moved = [row | {key: rows[i][key] for key in ("label", "right_action")} for row, i in zip(rows, order, strict=True)]
     out.write_text("\n".join(json.dumps(row) for row in moved) + "\n")
     return Case(f"{base.name}, labels shuffled", base, out, NONE_FOUND)
 
 
-def random_model(base: Path, out: Path, seed: int = 0) -> Case:
+def random_model(base: Path, prompts: Path, out: Path, seed: int = 0) -> Case:
     """Initialise a model of the same shape at random."""
     from transformers import set_seed
 
     if not (out / "tokenizer.json").is_file():
         set_seed(seed)
         _write_random(base, out)
-    return Case("random model", out, base / "prompts.jsonl", frozenset({"not_applicable"}), untrained=True)
+    return Case("random model", out, prompts, frozenset({"not_applicable"}), untrained=True)
 
 
 def _write_random(base: Path, out: Path) -> None:

@@ -41,7 +41,7 @@ def test_a_null_deserves_no_mechanism() -> None:
 def test_shuffling_moves_labels_with_their_right_actions_and_nothing_else(tmp_path: Path) -> None:
     base = VARIANTS / "two-knobs-s11"
     before = [json.loads(line) for line in (base / "prompts.jsonl").read_text().splitlines()]
-    shuffled = shuffled_labels(base, tmp_path / "shuffled.jsonl")
+    shuffled = shuffled_labels(base, base / "prompts.jsonl", tmp_path / "shuffled.jsonl")
     after = [json.loads(line) for line in shuffled.prompts.read_text().splitlines()]
     moved = ("label", "right_action")
     assert Counter(tuple(row[key] for key in moved) for row in before) == Counter(
