@@ -65,37 +65,45 @@ def token_divergences(
     Returns:
         The nats, (n_trials, n_rows, k), and which steps each response has, (n_rows, k) bool; the others mean nothing.
     """
-    vocabulary = int(model.model.config.get_text_config().vocab_size)
-    n_rows = max(1, MOST_LOGITS // (k * vocabulary))
-    found = []
-    for start in range(0, len(rows), n_rows):
-        part = slice(start, start + n_rows)
-        found.append(_of_rows(model, Repeated(model, rows[part]), responses[part], trials, k, advance))
-    steps = np.array([min(k, len(response) + 1) for response in responses])
-    return np.concatenate(found, axis=1), np.arange(k) < steps[:, None]
+    return Forced(model, rows, responses, k).divergences(trials, advance)
 
 
-def _of_rows(
-    model: ChatModel,
-    prompts: Repeated,
-    responses: Sequence[Tokens],
-    trials: Sequence[Trial],
-    k: int,
-    advance: Callable[[int], None],
-) -> np.ndarray:
-    """Return (n_trials, n_rows, k) nats; those at steps that a response does not have mean nothing."""
-    n = prompts.n_rows
-    forced = torch.tensor([_first(response, k - 1) for response in responses], dtype=torch.long, device=model.device)
-    reference: Tensor | None = None
-    found = []
-    for blocks in prompts.passes(trials, k):
-        suffix = forced.reshape(n, k - 1).repeat(len(blocks.remembered.batch.tokens) // n, 1)
-        if reference is None:
-            reference = _log_probs(model, blocks.remembered, suffix, [])
-        nats = kl(reference, _log_probs(model, blocks.remembered, suffix, blocks.edits))
-        found.append(blocks.split(nats).cpu().double().numpy())
-        advance(len(found[-1]) * n)
-    return np.concatenate(found)
+class Forced:
+    """Responses fed as they stand after their prompts, under one set of edits after another.
+
+    Keys and values of the prompts and what the plain model predicts are computed once: a null tries hundreds of edits.
+    """
+
+    def __init__(self, model: ChatModel, rows: Sequence[Rendered], responses: Sequence[Tokens], k: int) -> None:
+        self._model, self._responses, self._k = model, responses, k
+        n_rows = max(1, MOST_LOGITS // (k * int(model.model.config.get_text_config().vocab_size)))
+        self._parts = [slice(start, start + n_rows) for start in range(0, len(rows), n_rows)]
+        self._prompts = [Repeated(model, rows[part]) for part in self._parts]
+        self._plain: dict[tuple[int, int], Tensor] = {}
+
+    def divergences(
+        self, trials: Sequence[Trial], advance: Callable[[int], None] = lambda steps: None
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Return what `token_divergences` does."""
+        found = [self._of_part(part, trials, advance) for part in range(len(self._parts))]
+        steps = np.array([min(self._k, len(response) + 1) for response in self._responses])
+        return np.concatenate(found, axis=1), np.arange(self._k) < steps[:, None]
+
+    def _of_part(self, part: int, trials: Sequence[Trial], advance: Callable[[int], None]) -> np.ndarray:
+        """Return (n_trials, n_rows, k) nats; those at steps that a response does not have mean nothing."""
+        prompts, responses = self._prompts[part], self._responses[self._parts[part]]
+        n, fed = prompts.n_rows, [_first(response, self._k - 1) for response in responses]
+        forced = torch.tensor(fed, dtype=torch.long, device=self._model.device).reshape(n, self._k - 1)
+        found = []
+        for blocks in prompts.passes(trials, self._k):
+            size = len(blocks.remembered.batch.tokens)
+            suffix = forced.repeat(size // n, 1)
+            if (part, size) not in self._plain:  # of the same shape, so that an edit that changes nothing gives 0
+                self._plain[part, size] = _log_probs(self._model, blocks.remembered, suffix, [])
+            nats = kl(self._plain[part, size], _log_probs(self._model, blocks.remembered, suffix, blocks.edits))
+            found.append(blocks.split(nats).cpu().double().numpy())
+            advance(len(found[-1]) * n)
+        return np.concatenate(found)
 
 
 def _log_probs(model: ChatModel, remembered: Remembered, suffix: Tensor, edits: Trial) -> Tensor:

@@ -17,7 +17,7 @@ from experiments.behaviour import ACTION_OF, Kind, write_samples
 from experiments.blocks import Trial
 from experiments.completions import read_completions
 from experiments.context import Context
-from experiments.divergence import divergences
+from experiments.divergence import Forced, summary
 from experiments.onset import EITHER, Onsets, OnsetScorer
 from experiments.probing import write_fitter
 from experiments.selection import ALIKE, FLOOR
@@ -119,15 +119,15 @@ class Picker:
         samples = write_samples(context.behaviour, kind)
         if samples is None:
             raise ValueError(f"no {kind} write direction, so no null of it")
-        self._model, self._config = context.model, context.config.dissociate
+        self._config = context.config.dissociate
         self._onset, self._rng = ACTION_OF[kind], rng
         self._fitter = write_fitter(context, kind, samples, later=self._config.layers == "later")
         rows = context.behaviour.decliners(kind, "validation"), context.behaviour.answered_benign("validation")
         decliners, benign = (rng.permutation(of_kind)[: self.N_SELECTION] for of_kind in rows)
         spoken = read_completions(context.file("completions.jsonl"))
-        self._responses = [spoken[i].token_ids for i in benign]
-        self._prompts = [context.rendered[i] for i in benign]
-        self._benign = OnsetScorer(context.model, self._prompts, onsets)
+        prompts, responses = [context.rendered[i] for i in benign], [spoken[i].token_ids for i in benign]
+        self._answers = Forced(context.model, prompts, responses, self._config.kl_tokens)
+        self._benign = OnsetScorer(context.model, prompts, onsets)
         self._decliners = OnsetScorer(context.model, [context.rendered[i] for i in decliners], onsets)
 
     def draw(self) -> Direction:
@@ -157,6 +157,6 @@ class Picker:
 
     def _harm(self, direction: Direction) -> float:
         """Return the KL of benign answers under ablation, at the worst step; infinite where it is no number."""
-        trial = [ablation(direction, self._config.variant)]
-        (found,) = divergences(self._model, self._prompts, self._responses, trial, self._config.kl_tokens)
+        (nats,), there = self._answers.divergences([ablation(direction, self._config.variant)])
+        found = summary(nats, there)
         return found.worst_step if np.isfinite(found.worst_step) else float("inf")
