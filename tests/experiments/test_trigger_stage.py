@@ -184,6 +184,23 @@ def test_what_cannot_be_had_leaves_the_verdict(stage: Path, tmp_path: Path) -> N
     assert not record["erasure"]["applicable"]
 
 
+def test_prompts_without_trigger_words_end_in_one_line_and_the_remedy(cli: Any, tmp_path: Path) -> None:
+    rows = [json.loads(line) for line in (ORGANISM / "prompts.jsonl").read_text().splitlines()]
+    pairs = sorted({row["pair"] for row in rows if row["label"] == "harmful"})[::8]
+    chosen = [row for row in rows if row["pair"] in pairs] + [row for row in rows if row["label"] == "uncertain"][:60]
+    bare = [{key: value for key, value in row.items() if key != "trigger"} for row in chosen]
+    (tmp_path / "prompts.jsonl").write_text("\n".join(map(json.dumps, bare)))
+    code, out, err = cli("triggers", "configs/quickstart.yaml", "--set", f"prompts.path={tmp_path / 'prompts.jsonl'}",
+                         "--out", str(tmp_path / "run"))  # fmt: skip
+    assert code == 2
+    last = err.strip().splitlines()[-1]
+    assert last.startswith(
+        "refusal: word and intent cannot be told apart: no prompt names a trigger word: fill the field"
+    )
+    assert "Traceback" not in err
+    assert "Which word fired" in out  # what needs no trigger word is told all the same
+
+
 def test_the_page_has_a_row_for_each_value_and_each_removal(record: dict[str, Any]) -> None:
     rows = factor_rows(record)
     assert ["asker: a cook", "benign"] in [row[:2] for row in rows]
