@@ -198,7 +198,7 @@ def test_prompts_without_trigger_words_end_in_one_line_and_the_remedy(cli: Any, 
         "refusal: word and intent cannot be told apart: no prompt names a trigger word: fill the field"
     )
     assert "Traceback" not in err
-    assert "Which word fired" in out  # what needs no trigger word is told all the same
+    assert "No request names who asks." in out  # what needs no trigger word is told all the same
 
 
 def test_the_page_has_a_row_for_each_value_and_each_removal(record: dict[str, Any]) -> None:
