@@ -22,12 +22,13 @@ def test_every_backend_gives_the_same_verdict_and_effects(tmp_path: Path) -> Non
     pairs = list(dict.fromkeys(row["pair"] for row in rows))[::3]
     kept = [json.dumps(row) for row in rows if row["pair"] in set(pairs)]
     (tmp_path / "prompts.jsonl").write_text("\n".join(kept) + "\n")
-    found = {}
+    found, words = {}, {}
     for backend in ("hooks", "nnsight", "transformer_lens"):
         settings = [*LIGHT, f"prompts.path={tmp_path / 'prompts.jsonl'}", f"model.backend={backend}"]
         run(load_config(Path("configs/quickstart.yaml"), settings), tmp_path / backend, until="dissociate",
             reporter=Reporter(quiet=True))  # fmt: skip
         found[backend] = json.loads((tmp_path / backend / "stages" / "dissociate.json").read_text())
+        words[backend] = json.loads((tmp_path / backend / "stages" / "triggers.json").read_text())
     assert {record["verdict"] for record in found.values()} == {"double_dissociation"}
     expected = found["hooks"]
     for record in found.values():
@@ -36,3 +37,12 @@ def test_every_backend_gives_the_same_verdict_and_effects(tmp_path: Path) -> Non
             assert effect["p_null"] == pytest.approx(expected["effects"][name]["p_null"], abs=0.05)
             onset = expected["effects"][name]["onset"]["estimate"]
             assert effect["onset"]["estimate"] == pytest.approx(onset, abs=0.05)
+    for record in words.values():
+        assert (record["verdict"], record["trigger_share"]) == (
+            words["hooks"]["verdict"],
+            words["hooks"]["trigger_share"],
+        )
+        assert record["patching"]["n"] >= 10
+        for share, same in zip(record["patching"]["layers"], words["hooks"]["patching"]["layers"], strict=True):
+            assert share["raised"]["estimate"] == pytest.approx(same["raised"]["estimate"], abs=0.01)
+        assert record["attribution"]["by_label"] == words["hooks"]["attribution"]["by_label"]
