@@ -102,10 +102,10 @@ def _dials(conversation: Conversation, console: Console) -> None:
 
 def _about(dial: Dial) -> str:
     """Say where a dial reads and what it writes."""
-    read = f"reads {dial.read.site} {dial.read.layer} at {dial.read.position}" if dial.read else "reads its onset"
+    read = f"reads {dial.read.site} {dial.read.layer} at {dial.read.position}" if dial.read else "reads how it opens"
     how = type(dial.actuator).__name__.lower()
     if isinstance(dial.actuator, OnsetBias):
-        write = f"biases {len(dial.actuator.prefixes)} onsets"
+        write = f"biases it (prefixes: {len(dial.actuator.prefixes)})"
     else:
         where = f" {dial.write.locus.site} {dial.write.locus.layer}" if dial.write else ""
         write = f"writes{where} ({how}, {'every step' if dial.steps is None else f'steps: {dial.steps}'})"
