@@ -117,6 +117,11 @@ class ChatModel:
         """The edits of the surrounding blocks."""
         return tuple(self._edits)
 
+    @property
+    def processors(self) -> tuple[LogitsProcessor, ...]:
+        """What changes the next token's scores in the surrounding blocks."""
+        return tuple(self._processors)
+
     @contextmanager
     def editing(self, edits: Sequence[Edit], processors: Sequence[LogitsProcessor] = ()) -> Iterator[None]:
         """Apply edits to every forward pass this object makes inside the block, in the order given where they meet.

@@ -280,10 +280,10 @@ def test_in_a_terminal_ctrl_c_stops_an_answer_and_ctrl_d_ends(
 def test_onset_dials_are_described(model: ChatModel) -> None:
     dial = Dial("normative", None, None, None, 0.5, 0.1, None, OnsetBias(((345, 692),), 9.0))
     shown = io.StringIO()
-    monkey = Conversation(model, [dial], 4)
+    talking = Conversation(model, [dial], 4)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(sys, "stdin", io.StringIO(BENIGN))
-        chat(monkey, Console(file=shown, width=200))
+        chat(talking, Console(file=shown, width=200))
     assert (
         "normative dial: threshold 0.50, dead band 0.10; reads how it opens, biases it (prefixes: 1)"
         in shown.getvalue()

@@ -11,8 +11,10 @@ from torch import Tensor
 from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
 
 from extract.chat import Rendered, render
+from extract.continuation import continued_log_probs, remember
 from extract.edit import Edit
 from extract.errors import UserError
+from extract.loading import load_model
 from extract.model import ChatModel
 from extract.prompts import Prompt
 from extract.streaming import Pieces, stream
@@ -232,6 +234,21 @@ def test_what_does_not_fit_the_batch_or_the_model_is_refused(
         run(model, rows, [dial(write=short)])
 
 
+def test_prompts_that_are_not_run_whole_cannot_be_read(model: ChatModel, rows: list[Rendered], dial: Make) -> None:
+    batch = model.batch(rows)
+    remembered = remember(model, batch)
+    early = dial(read=Locus("resid_post", 0, "inst_mean"))
+    with (
+        pytest.raises(UserError, match="the dials read whole prompts, and these were not run from their beginning"),
+        steering(model, [early], batch, rows),
+    ):
+        continued_log_probs(model, remembered, [3])
+    made = dial(threshold=-1.0)
+    with steering(model, [made], batch, rows):
+        found, whole = continued_log_probs(model, remembered, [])[:, 0], model.logits(batch)[:, -1]
+    torch.testing.assert_close(found, whole.log_softmax(dim=-1), atol=1e-3, rtol=1e-3)
+
+
 # -- where and how often it writes -------------------------------------------------------------------------------------
 
 
@@ -353,6 +370,24 @@ def test_a_stream_under_dials_is_what_is_generated_under_them(organism: ChatMode
     assert organism.decode(said[0]) != organism.decode(organism.generate(organism.batch(rows[:1]), 32)[0])
 
 
+@pytest.mark.parametrize("way", [{}, {"reread": True, "steps": 4}])
+@pytest.mark.parametrize("backend", ["nnsight", "transformer_lens"])
+def test_every_backend_says_the_same_under_dials(
+    organism: ChatModel, talk: Talk, planted: Make, backend: str, way: dict
+) -> None:
+    other = load_model(str(ORGANISM), backend=backend)
+    assert other.fingerprint() == organism.fingerprint()  # so that one file of dials fits both
+    dials, rows = [planted("normative", **way), planted("epistemic", **way)], talk(*QUESTIONS)
+    thresholds = {"normative": [0.0, 1.0, None, math.nan], "epistemic": [None, None, 1.0, 0.0]}
+    said = []
+    for model in (organism, other):
+        with steering(model, dials, model.batch(rows), rows, thresholds):
+            whole = [model.generate(model.batch(rows), 16, **how) for how in ({}, {"num_beams": 2})]
+        with steering(model, dials, model.batch(rows[:1]), rows[:1], {"normative": 0.0}):
+            said.append((whole, list(stream(model, model.batch(rows[:1]), 16))))
+    assert said[0] == said[1]
+
+
 # -- afterwards --------------------------------------------------------------------------------------------------------
 
 
@@ -370,7 +405,7 @@ def test_the_model_is_as_before_after_a_watcher_failed(
     with pytest.raises(RuntimeError, match="the connection was lost"), steering(model, dials, batch, rows):
         model.generate(batch, STEPS, STEPS, watch=fail)
     assert model.edits == ()
-    assert model._processors == []
+    assert model.processors == ()
     assert model.model.generation_config is own
     assert all(torch.equal(value, before[name]) for name, value in model.model.state_dict().items())
     assert sum(len(m._forward_hooks) + len(m._forward_pre_hooks) for m in model.model.modules()) == 0
