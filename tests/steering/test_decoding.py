@@ -294,9 +294,13 @@ def test_dials_may_be_read_again_one_without_the_other(model: ChatModel, rows: l
     normative, epistemic = dials_for(model, rows)
     again = dials_for(model, rows, reread=True)
     for dials in ([again[0], epistemic], [normative, again[1]]):
-        together, _ = run(model, rows, dials)
-        assert together == run(model, rows, dials, use_cache=False)[0]
-        assert together[1] == run(model, rows[1:2], dials)[0][0]
+        taus = {"normative": [0.4, 0.6, 0.5, 0.5, 0.2, 0.8], "epistemic": [0.5, 0.1, 0.9, 0.3, 0.5, 0.7]}
+        for beams in (1, 3):
+            together, _ = run(model, rows, dials, taus, num_beams=beams)
+            assert together == run(model, rows, dials, taus, use_cache=False, num_beams=beams)[0]
+            for i in range(len(rows)):
+                own = {kind: [values[i]] for kind, values in taus.items()}
+                assert run(model, rows[i : i + 1], dials, own, num_beams=beams)[0] == [together[i]]
 
 
 def test_a_block_may_decode_twice(model: ChatModel, rows: list[Rendered]) -> None:
