@@ -243,12 +243,13 @@ class ChatModel:
         """Return what follows the prompts, up to the longest response; what follows an end in a row is filled up."""
         if watch is not None and decoding.num_beams > 1:
             raise UserError("beam search settles what it says only at the end: watch greedy decoding, or use one beam")
+        config = decoding.config(self.eos_ids, self._pad_id)  # some ends are known to the model's own settings only
         with own_config_aside(self.model):
             out = self._call(
                 lambda: self.model.generate(
                     batch.tokens,
                     attention_mask=batch.attention_mask,
-                    generation_config=decoding.config(self.eos_ids, self._pad_id),
+                    generation_config=config,
                     logits_processor=LogitsProcessorList([*self._processors, *processors]),
                     streamer=None if watch is None else Watching(watch),
                 ),
