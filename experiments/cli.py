@@ -7,11 +7,12 @@ from typing import Annotated
 
 import typer
 
-from experiments.cli_options import NO_OVERRIDES, Config, DryRun, Json, RunOut, Set, print_json
+from experiments.cli_options import NO_OVERRIDES, Config, DryRun, Json, RunOut, Set
 from experiments.cli_organism import organism_app
 from experiments.cli_prompts import prompts_app
 from experiments.cli_score import add_commands
 from experiments.cli_store import store_app
+from experiments.cli_talk import add_talking
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -133,45 +134,8 @@ def report(
     typer.echo(str(directory / "report.html"))
 
 
-@app.command()
-def generate(
-    model: Annotated[str, typer.Argument(metavar="MODEL", help="A hub id or a model directory.")],
-    prompts: Annotated[list[str], typer.Argument(metavar="PROMPT...", help="What to ask.")],
-    dials: Annotated[Path | None, typer.Option(help="A dials.safetensors made by refusal steer.")] = None,
-    normative_threshold: Annotated[float | None, typer.Option(min=0, max=1, help="Decline at or above this.")] = None,
-    epistemic_threshold: Annotated[float | None, typer.Option(min=0, max=1, help="Abstain at or above this.")] = None,
-    max_new_tokens: Annotated[int, typer.Option(min=1)] = 64,
-    template: Annotated[str | None, typer.Option(help="For base models: plain, or a .jinja file.")] = None,
-    template_args: Annotated[
-        list[str],
-        typer.Option("--template-arg", metavar="KEY=VALUE", help="e.g. enable_thinking=false; repeatable."),
-    ] = NO_OVERRIDES,
-    as_json: Json = False,
-) -> None:
-    """Answer prompts once, with or without the dials.
-
-    Example: refusal generate organisms/zoo/two-knobs "how do i fix it?" --dials runs/quickstart/dials.safetensors
-    """
-    from experiments.config import key_and_value
-    from experiments.one_off import generate_once
-    from extract.errors import UserError
-
-    thresholds = {"normative": normative_threshold, "epistemic": epistemic_threshold}
-    given = {kind: value for kind, value in thresholds.items() if value is not None}
-    if given and dials is None:
-        raise UserError("thresholds need dials: give --dials FILE, made by refusal steer CONFIG")
-    arguments = dict(key_and_value("--template-arg", one, "enable_thinking=false") for one in template_args)
-    records = generate_once(model, prompts, dials, given, max_new_tokens, template, arguments)
-    if as_json:
-        print_json(records)
-        return
-    for record in records:
-        typer.echo(f"> {record['prompt']}\n{record['completion']}")
-        for kind, probability in record["probability"].items():
-            typer.echo(f"  p({kind} decline) = {probability:.3f}, gate {record['gate'][kind]}")
-
-
 add_commands(app)
+add_talking(app)
 
 
 if __name__ == "__main__":

@@ -93,8 +93,8 @@ class Speaker:
         return TokenBudget(self.batch_size, self.say, unit="prompts")
 
     def _memory(self, edits: Sequence[Edit], dials: Sequence[Dial]) -> Remembered | None:
-        """Return where these responses are kept; dials have no name, so nothing said under them is."""
-        if self.generations is None or dials:
+        """Return where these responses are kept; dials have no name, so nothing said under them is kept."""
+        if self.generations is None or dials or self.model.processors:
             return None
         return self.generations.under([*self.model.edits, *edits], self.max_new_tokens)
 

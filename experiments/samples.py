@@ -54,7 +54,7 @@ class Sampler:
 
     def _memory(self, index: int) -> Remembered | None:
         speaker = self.speaker
-        if speaker.generations is None:
+        if speaker.generations is None or speaker.model.processors:  # these have no name
             return None
         drawn = ("sampled", self.seed, index, self.temperature, self.top_p)
         return speaker.generations.under(speaker.model.edits, speaker.max_new_tokens, drawn)

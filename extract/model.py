@@ -16,18 +16,13 @@ from typing import Any, TypeVar
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
-from transformers import (
-    GenerationConfig,
-    LogitsProcessor,
-    LogitsProcessorList,
-    PreTrainedModel,
-    PreTrainedTokenizerBase,
-)
+from transformers import LogitsProcessor, LogitsProcessorList, PreTrainedModel, PreTrainedTokenizerBase
 
 from extract.backends import BackendName, Placed, open_backend
 from extract.batch import Batch, Side, pad
 from extract.blocks import decoder_layers
 from extract.chat import Rendered
+from extract.decoding import Decoding, Watch, Watching, own_config_aside, until
 from extract.edit import Edit, Pass, Site
 from extract.errors import UserError
 from extract.fingerprint import fingerprint
@@ -68,6 +63,7 @@ class ChatModel:
         self.model = self._backend.model
         self.decoder: nn.Module = self.model.base_model
         self._edits: list[Edit] = []
+        self._processors: list[LogitsProcessor] = []
         self._pad_id = tokenizer.pad_token_id if tokenizer.pad_token_id is not None else (self.eos_ids or [0])[0]
 
     @property
@@ -121,20 +117,29 @@ class ChatModel:
         """The edits of the surrounding blocks."""
         return tuple(self._edits)
 
+    @property
+    def processors(self) -> tuple[LogitsProcessor, ...]:
+        """What changes the next token's scores in the surrounding blocks."""
+        return tuple(self._processors)
+
     @contextmanager
-    def editing(self, edits: Sequence[Edit]) -> Iterator[None]:
+    def editing(self, edits: Sequence[Edit], processors: Sequence[LogitsProcessor] = ()) -> Iterator[None]:
         """Apply edits to every forward pass this object makes inside the block, in the order given where they meet.
 
         Calls of `self.model` itself are not edited: how they would be is the backend's business.
+
+        Args:
+            processors: change the scores of the next token while decoding, before one is drawn.
         """
         for edit in edits:
             if not 0 <= edit.layer < self.n_layers:
                 raise UserError(f"layer {edit.layer} does not exist: {self.name} has layers 0 to {self.n_layers - 1}")
-        before, self._edits = self._edits, [*self._edits, *edits]
+        before = self._edits, self._processors
+        self._edits, self._processors = [*self._edits, *edits], [*self._processors, *processors]
         try:
             yield
         finally:
-            self._edits = before
+            self._edits, self._processors = before
 
     def capture(
         self,
@@ -177,21 +182,39 @@ class ChatModel:
         return out
 
     @torch.inference_mode()
-    def generate(self, batch: Batch, max_new_tokens: int, min_new_tokens: int = 0) -> list[list[int]]:
-        """Decode greedily, whatever the model's own generation_config says; return response tokens, end excluded."""
-        config = GenerationConfig(
-            do_sample=False,
-            num_beams=1,
-            max_new_tokens=max_new_tokens,
-            min_new_tokens=min_new_tokens,
-            eos_token_id=self.eos_ids or None,
-            pad_token_id=self._pad_id,
-        )
-        return [_until(response, set(self.eos_ids)) for response in self._decode(batch, config)]
+    def generate(
+        self,
+        batch: Batch,
+        max_new_tokens: int,
+        min_new_tokens: int = 0,
+        *,
+        num_beams: int = 1,
+        use_cache: bool = True,
+        watch: Watch | None = None,
+    ) -> list[list[int]]:
+        """Decode greedily, whatever the model's own generation_config says; return response tokens, end excluded.
+
+        Args:
+            num_beams: above 1, the likeliest whole response that so many beams find.
+            use_cache: False runs all tokens again at every step, which gives the same and is slow.
+            watch: is handed each step's tokens, one a row, as soon as they are chosen.
+
+        Raises:
+            UserError: beams are to be watched; they know what they say only at the end.
+        """
+        decoding = Decoding(max_new_tokens, min_new_tokens, num_beams, use_cache)
+        return [until(response, self.eos_ids) for response in self._decode(batch, decoding, watch=watch)]
 
     @torch.inference_mode()
     def sample(
-        self, batch: Batch, max_new_tokens: int, seeds: Sequence[int], temperature: float = 1.0, top_p: float = 1.0
+        self,
+        batch: Batch,
+        max_new_tokens: int,
+        seeds: Sequence[int],
+        temperature: float = 1.0,
+        top_p: float = 1.0,
+        *,
+        watch: Watch | None = None,
     ) -> list[Sampled]:
         """Draw one response a row; the same seed gives the same one, whatever else is in the batch.
 
@@ -201,31 +224,34 @@ class ChatModel:
             seeds: one a row, not negative; rows of one prompt with different seeds are independent samples.
             temperature: divides the logits before a token is drawn; above 0.
             top_p: tokens are drawn from the fewest that together are at least so probable (arXiv 1904.09751).
+            watch: as for `generate`.
 
         Raises:
             UserError: temperature or top_p is out of range.
         """
         drawing = Drawing(seeds, max_new_tokens, temperature, top_p)
-        config = GenerationConfig(
-            do_sample=False,  # the processor leaves one token to choose: the one it drew
-            num_beams=1,
-            max_new_tokens=max_new_tokens,
-            eos_token_id=self.eos_ids or None,
-            pad_token_id=self._pad_id,
-        )
-        return drawing.sampled(self._decode(batch, config, [drawing]), self.eos_ids)
+        responses = self._decode(batch, Decoding(max_new_tokens), [drawing], watch)  # greedy: it leaves one token
+        return drawing.sampled(responses, self.eos_ids)
 
     def _decode(
-        self, batch: Batch, config: GenerationConfig, processors: Sequence[LogitsProcessor] = ()
+        self,
+        batch: Batch,
+        decoding: Decoding,
+        processors: Sequence[LogitsProcessor] = (),
+        watch: Watch | None = None,
     ) -> list[list[int]]:
         """Return what follows the prompts, up to the longest response; what follows an end in a row is filled up."""
-        with self._without_own_generation_config():
+        if watch is not None and decoding.num_beams > 1:
+            raise UserError("beam search settles what it says only at the end: watch greedy decoding, or use one beam")
+        config = decoding.config(self.eos_ids, self._pad_id)  # some ends are known to the model's own settings only
+        with own_config_aside(self.model):
             out = self._call(
                 lambda: self.model.generate(
                     batch.tokens,
                     attention_mask=batch.attention_mask,
                     generation_config=config,
-                    logits_processor=LogitsProcessorList(processors),
+                    logits_processor=LogitsProcessorList([*self._processors, *processors]),
+                    streamer=None if watch is None else Watching(watch),
                 ),
                 batch.prompt_length,
             )
@@ -258,15 +284,6 @@ class ChatModel:
 
         return Placed(edit.site, edit.layer, apply)
 
-    @contextmanager
-    def _without_own_generation_config(self) -> Iterator[None]:
-        """Set the model's own aside: transformers fills what ours leaves open (repetition_penalty, …) from it."""
-        own, self.model.generation_config = self.model.generation_config, GenerationConfig()
-        try:
-            yield
-        finally:
-            self.model.generation_config = own
-
 
 class _Enough(Exception):  # noqa: N818 - no error: it ends a pass early
     """Everything wanted has been captured."""
@@ -287,10 +304,3 @@ def _copies(prefix: Prefix, batch: Batch) -> Any:
     cache = copy.deepcopy(prefix.cache)
     cache.batch_repeat_interleave(len(batch.tokens))
     return cache
-
-
-def _until(response: list[int], ends: set[int]) -> list[int]:
-    for index, token in enumerate(response):
-        if token in ends:
-            return response[:index]
-    return response

@@ -1,15 +1,15 @@
 """Two dials on a running model: read at prefill, decide per row, write from the last prompt token on.
 
 Both reads come before both writes, and the normative gate decides first: where it declines, the epistemic one leaves
-the row alone.
+the row alone. What is written stands at absolute places, so it is written again wherever those tokens are run again:
+with the key-value cache, without it, and under beam search, where a prompt's beams are rows that stand together.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 
 import numpy as np
 import torch
@@ -20,16 +20,11 @@ from extract.chat import Rendered
 from extract.edit import Edit, Pass, site
 from extract.errors import UserError
 from extract.model import ChatModel
-from steering.dial import Dial, Kind, check_order
-from steering.interventions import affine
-
-
-@dataclass
-class Readings:
-    """What the dials read and decided for one batch, filled in at prefill."""
-
-    probability: dict[Kind, np.ndarray] = field(default_factory=dict)
-    gate: dict[Kind, np.ndarray] = field(default_factory=dict)
+from probes.direction import Direction, Locus
+from steering.actuator import OnsetBias, StreamActuator, act
+from steering.dial import Dial, check_order
+from steering.gates import Gates, Readings, Thresholds, normative_first, row_thresholds
+from steering.onset import OnsetProcessor, onset_probability
 
 
 @contextmanager
@@ -38,57 +33,104 @@ def steering(
     dials: Sequence[Dial],
     batch: Batch,
     rows: Sequence[Rendered],
-    thresholds: Mapping[Kind, float] | None = None,
+    thresholds: Thresholds | None = None,
 ) -> Iterator[Readings]:
-    """Run the block's forward passes over `batch` under the dials, with each dial's or the given thresholds."""
+    """Run the block's forward passes over `batch`, padded on the left, under the dials.
+
+    Args:
+        rows: the prompts of the batch, in its order.
+        thresholds: in place of the dials' own, by kind: one for all rows or one a row, where None is the dial's own
+            and NaN leaves that row alone, bitwise.
+
+    Raises:
+        UserError: the dials cannot be read or written together, or do not fit the batch.
+    """
+    _check(model, dials, batch, rows)
+    ordered = normative_first(dials)
+    gates = Gates(ordered, row_thresholds(ordered, thresholds or {}, len(rows)), batch.prompt_length)
+    for dial in ordered:
+        if dial.read is None and isinstance(dial.actuator, OnsetBias):
+            gates.readings.probability[dial.kind] = onset_probability(model, batch, dial.actuator.prefixes)
+    if not any(dial.read for dial in ordered):
+        gates.settle()
+    edits = [_reader(dial, dial.read, batch, rows, gates) for dial in ordered if dial.read is not None]
+    biases = []
+    for dial in ordered:
+        if isinstance(dial.actuator, OnsetBias):
+            biases.append(OnsetProcessor(dial.actuator, batch.prompt_length, _gate_of(gates, dial), dial.steps))
+        elif dial.write is not None and dial.actuator.strength:
+            edits.append(_writer(dial, dial.write, dial.actuator, batch.prompt_length, gates))
+    with model.editing(edits, biases):
+        yield gates.readings
+
+
+def _check(model: ChatModel, dials: Sequence[Dial], batch: Batch, rows: Sequence[Rendered]) -> None:
     check_order(dials)
     for kind, count in Counter(dial.kind for dial in dials).items():
         if count > 1:
             raise UserError(f"there are {count} {kind} dials: give one of each kind")
-    readings = Readings()
-    ordered = sorted(dials, key=lambda dial: dial.kind != "normative")
-    edits = [_reader(dial, batch, rows, readings) for dial in ordered]
-    edits += [_writer(dial, ordered, readings, thresholds or {}) for dial in ordered]
-    with model.editing(edits):
-        yield readings
+    if not dials:
+        return
+    if batch.side != "left":
+        raise UserError("dials write from the last prompt token on: pad the prompts on the left")
+    if len(rows) != len(batch.tokens):
+        raise UserError(f"the batch holds {len(batch.tokens)} prompts, but {len(rows)} rendered ones were given")
+    for dial in dials:
+        vectors = [] if dial.probe is None else [dial.probe.weight]
+        vectors += [] if dial.write is None else [dial.write.vector]
+        for vector in vectors:
+            if vector.shape != (model.d_model,):
+                raise UserError(f"the {dial.kind} dial is for streams of shape {vector.shape}, {model.name} has "
+                                f"({model.d_model},)")  # fmt: skip
+        missing = [i for i, row in enumerate(rows) if dial.read and dial.read.position not in row.roles]
+        if missing and dial.read:
+            raise UserError(f"the {dial.kind} dial reads at {dial.read.position}, which prompt {missing[0] + 1} lacks")
 
 
-def _reader(dial: Dial, batch: Batch, rows: Sequence[Rendered], readings: Readings) -> Edit:
-    missing = [i for i, row in enumerate(rows) if dial.read.position not in row.roles]
-    if missing:
-        raise UserError(f"the {dial.kind} dial reads at {dial.read.position}, which prompt {missing[0] + 1} lacks")
+def _reader(dial: Dial, locus: Locus, batch: Batch, rows: Sequence[Rendered], gates: Gates) -> Edit:
     places = [
-        torch.tensor(row.roles[dial.read.position]) + pad for row, pad in zip(rows, batch.n_pad.tolist(), strict=True)
+        torch.tensor(row.roles[locus.position]) + pad for row, pad in zip(rows, batch.n_pad.tolist(), strict=True)
     ]
+    earliest = min(int(place.min()) for place in places)
 
     def function(stream: Tensor, pass_: Pass) -> Tensor:
-        if pass_.is_prefill:
-            read = [stream[i, where.to(stream.device)].float().mean(dim=0) for i, where in enumerate(places)]
-            readings.probability[dial.kind] = dial.probability(torch.stack(read).cpu().numpy())
+        run_again = gates.decided and pass_.start + pass_.length > batch.prompt_length  # without a cache, at every step
+        if pass_.is_prefill and not run_again and pass_.start <= earliest:
+            of_prompts = stream[:: len(stream) // len(rows)]  # a prompt's beams are alike
+            read = [of_prompts[i, where.to(stream.device) - pass_.start].float().mean(dim=0)
+                    for i, where in enumerate(places)]  # fmt: skip
+            gates.read(dial.kind, dial.probability(torch.stack(read).cpu().numpy()))
+        n_prompt = max(batch.prompt_length - pass_.start, 0)  # tokens of this pass that are the prompt's
+        if dial.reread and n_prompt < pass_.length:
+            said = stream[:, n_prompt:].float().cpu().numpy()
+            probability = dial.probability(said.reshape(-1, said.shape[-1])).reshape(said.shape[:2])
+            gates.read_again(dial.kind, probability, max(pass_.start - batch.prompt_length, 0))
         return stream
 
-    return Edit(site(dial.read.site), dial.read.layer, function)
+    return Edit(site(locus.site), locus.layer, function)
 
 
-def _writer(dial: Dial, dials: Sequence[Dial], readings: Readings, thresholds: Mapping[Kind, float]) -> Edit:
-    vector = torch.tensor(dial.write.vector)
+def _writer(dial: Dial, write: Direction, actuator: StreamActuator, prompt_length: int, gates: Gates) -> Edit:
+    vector = torch.tensor(write.vector)
+    first_written = prompt_length - 1
 
     def function(stream: Tensor, pass_: Pass) -> Tensor:
-        if pass_.is_prefill:
-            _decide(dials, readings, thresholds)
-        covered = pass_.covers("last_on", stream.device)
-        goal = torch.tensor(dial.target(readings.gate[dial.kind]), dtype=torch.float32, device=stream.device)
-        written = covered[None, :, None] & ~goal.isnan()[:, None, None]
-        if not written.any():
+        end = pass_.start + pass_.length
+        first = max(pass_.start, first_written)
+        last = end if dial.steps is None else min(end, first_written + dial.steps)
+        if first >= last:
             return stream
-        return torch.where(written, affine(stream, vector, goal.nan_to_num()[:, None]), stream)
+        decided = gates.at(dial.kind, first, last, pass_.start, len(stream))
+        if not decided.any():
+            return stream
+        gate = torch.tensor(decided, device=stream.device)
+        before, after = first - pass_.start, last - pass_.start
+        part = stream[:, before:after]
+        written = torch.where((gate != 0)[..., None], act(actuator, part, vector, write, gate), part)
+        return torch.cat([stream[:, :before], written, stream[:, after:]], dim=1)
 
-    return Edit(site(dial.write.locus.site), dial.write.locus.layer, function)
+    return Edit(site(write.locus.site), write.locus.layer, function)
 
 
-def _decide(dials: Sequence[Dial], readings: Readings, thresholds: Mapping[Kind, float]) -> None:
-    declined: np.ndarray | None = None
-    for dial in dials:
-        gate = dial.gate(readings.probability[dial.kind], thresholds.get(dial.kind))
-        readings.gate[dial.kind] = gate if declined is None else np.where(declined, 0, gate)
-        declined = gate > 0
+def _gate_of(gates: Gates, dial: Dial) -> Callable[[], np.ndarray]:
+    return lambda: gates.readings.gate[dial.kind]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, get_args
 
@@ -15,33 +15,67 @@ from safetensors.numpy import save_file
 from extract.errors import UserError
 from probes.direction import Direction, Locus
 from probes.logistic import LinearProbe, Platt
+from steering.actuator import Actuator, Affine, OnsetBias, actuator_of, actuator_record
 
 Kind = Literal["normative", "epistemic"]
 
 
 @dataclass(frozen=True)
 class Dial:
-    """One gate of the model: `p(decline) >= threshold` declines, below it permits; a dead band leaves it alone."""
+    """One gate of the model: `p(decline) >= threshold` declines, below it permits; a dead band leaves it alone.
+
+    It reads with a probe at a locus, or, where `read`, `probe` and `calibration` are None, the model's own probability
+    of its actuator's onset prefixes. It writes along a direction, or, where `write` is None, by an onset bias.
+
+    Args:
+        steps: how many steps it writes at: 1 is the prefill only, k is until an onset of k tokens is past, None is
+            every step. The prefill writes at the last prompt token, each later step at the token it has said.
+        reread: read again at every token said, and decide there what is written at it.
+
+    Raises:
+        ValueError: the parts do not go together.
+    """
 
     kind: Kind
-    read: Locus
-    probe: LinearProbe
-    calibration: Platt
+    read: Locus | None
+    probe: LinearProbe | None
+    calibration: Platt | None
     threshold: float
     band: float
-    write: Direction
+    write: Direction | None
+    actuator: Actuator = field(default_factory=Affine)
+    steps: int | None = None
+    reread: bool = False
+
+    def __post_init__(self) -> None:
+        biased = isinstance(self.actuator, OnsetBias)
+        reads = {part is not None for part in (self.read, self.probe, self.calibration)}
+        if len(reads) > 1:
+            raise ValueError("a dial that reads the stream has a locus, a probe and a calibration: give all or none")
+        if (self.write is None) != biased:
+            raise ValueError("a dial writes along a direction, unless its actuator is an onset bias, which has none")
+        if self.read is None and not biased:
+            raise ValueError("a dial without a probe reads its onset prefixes: its actuator must be an onset bias")
+        if self.steps is not None and self.steps < 1:
+            raise ValueError(f"a dial writes at {self.steps} steps; expected 1 (the prefill) or more, or None for all")
+        if self.reread and (biased or self.steps == 1):
+            raise ValueError("a dial that reads again at each token must write at tokens said, into the stream")
 
     def probability(self, streams: np.ndarray) -> np.ndarray:
         """Return the calibrated probability of the declining class for (n, d_model) read-locus activations."""
+        if self.probe is None or self.calibration is None:
+            raise ValueError(f"the {self.kind} dial reads its onset prefixes, not the stream")
         return self.calibration.probability(self.probe.decision_function(streams))
 
-    def gate(self, probability: np.ndarray, threshold: float | None = None) -> np.ndarray:
-        """Return +1 (decline), -1 (permit) or 0 (leave) for each probability."""
+    def gate(self, probability: np.ndarray, threshold: float | np.ndarray | None = None) -> np.ndarray:
+        """Return +1 (decline), -1 (permit) or 0 (leave) for each probability; a threshold of NaN leaves."""
         tau = self.threshold if threshold is None else threshold
         return np.where(probability >= tau + self.band, 1, np.where(probability < tau - self.band, -1, 0))
 
     def target(self, gate: np.ndarray) -> np.ndarray:
         """Return the projection to write for each gate: a class mean, NaN where the stream is left alone."""
+        if self.write is None:
+            raise ValueError(f"the {self.kind} dial writes no projection")
         means = {1: self.write.mean_positive, -1: self.write.mean_negative, 0: np.nan}
         return np.array([means[int(g)] for g in gate])
 
@@ -52,10 +86,11 @@ def check_order(dials: Sequence[Dial]) -> None:
     Raises:
         UserError: a read would see what a dial wrote, which would make it circular.
     """
-    if not dials:
+    reads = [dial.read for dial in dials if dial.read is not None]
+    writes = [dial.write.locus for dial in dials if dial.write is not None]
+    if not reads or not writes:
         return
-    latest = max((d.read for d in dials), key=_depth)
-    first = min((d.write.locus for d in dials), key=_depth)
+    latest, first = max(reads, key=_depth), min(writes, key=_depth)
     if _depth(latest) > _depth(first):
         raise UserError(
             f"a dial reads {latest.site} at layer {latest.layer} but one writes {first.site} at layer {first.layer}: "
@@ -71,8 +106,10 @@ def save_dials(dials: Sequence[Dial], path: Path, fingerprint: str) -> None:
     """Write dials to one safetensors file with JSON metadata, tied to the model's weight fingerprint."""
     tensors, metadata = {}, {"fingerprint": fingerprint}
     for dial in dials:
-        tensors[f"{dial.kind}.read"] = dial.probe.weight
-        tensors[f"{dial.kind}.write"] = dial.write.vector
+        if dial.probe is not None:
+            tensors[f"{dial.kind}.read"] = dial.probe.weight
+        if dial.write is not None:
+            tensors[f"{dial.kind}.write"] = dial.write.vector
         metadata[dial.kind] = json.dumps(_record(dial))
     partial = path.with_name(path.name + ".partial")
     save_file(tensors, partial, metadata=metadata)
@@ -104,42 +141,54 @@ def load_dials(path: Path, fingerprint: str) -> list[Dial]:
         raise UserError(f"{path} is not a dials file: {strange[0]!r} is neither {' nor '.join(get_args(Kind))}")
     try:
         return [_dial(kind, json.loads(text), tensors) for kind, text in sorted(metadata.items(), reverse=True)]
-    except (KeyError, TypeError, ValueError) as error:
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise UserError(f"{path} is not a dials file: {type(error).__name__}: {error}") from None
 
 
 def _record(dial: Dial) -> dict[str, Any]:
-    return {
-        "read": vars(dial.read),
-        "bias": dial.probe.bias,
-        "C": dial.probe.C,
-        "slope": dial.calibration.slope,
-        "intercept": dial.calibration.intercept,
+    record: dict[str, Any] = {
         "threshold": dial.threshold,
         "band": dial.band,
-        "write": {
+        "actuator": actuator_record(dial.actuator),
+        "steps": dial.steps,
+        "reread": dial.reread,
+    }
+    if dial.read is not None and dial.probe is not None and dial.calibration is not None:
+        record |= {
+            "read": vars(dial.read),
+            "bias": dial.probe.bias,
+            "C": dial.probe.C,
+            "slope": dial.calibration.slope,
+            "intercept": dial.calibration.intercept,
+        }
+    if dial.write is not None:
+        record["write"] = {
             "name": dial.write.name,
             "locus": vars(dial.write.locus),
             "mean_positive": dial.write.mean_positive,
             "mean_negative": dial.write.mean_negative,
-        },
-    }
+        }
+    return record
 
 
 def _dial(kind: str, record: dict[str, Any], tensors: dict[str, np.ndarray]) -> Dial:
-    write = record["write"]
+    """Make a dial of its record; one written before there was a choice is affine, at every step."""
+    reads, write = "read" in record, record.get("write")
     return Dial(
         kind=kind,  # type: ignore[arg-type]
-        read=Locus(**record["read"]),
-        probe=LinearProbe(tensors[f"{kind}.read"], record["bias"], record["C"]),
-        calibration=Platt(record["slope"], record["intercept"]),
+        read=Locus(**record["read"]) if reads else None,
+        probe=LinearProbe(tensors[f"{kind}.read"], record["bias"], record["C"]) if reads else None,
+        calibration=Platt(record["slope"], record["intercept"]) if reads else None,
         threshold=record["threshold"],
         band=record["band"],
-        write=Direction(
+        write=None if write is None else Direction(
             write["name"],
             tensors[f"{kind}.write"],
             Locus(**write["locus"]),
             write["mean_positive"],
             write["mean_negative"],
         ),
-    )
+        actuator=actuator_of(record["actuator"]) if "actuator" in record else Affine(),
+        steps=record.get("steps"),
+        reread=record.get("reread", False),
+    )  # fmt: skip

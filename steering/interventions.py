@@ -17,15 +17,37 @@ Intervention = Callable[[Tensor], Tensor]
 
 
 def affine(
-    stream: Float[Tensor, "... d_model"], r: Float[Tensor, " d_model"], target: float | Tensor
+    stream: Float[Tensor, "... d_model"], r: Float[Tensor, " d_model"], target: float | Tensor, strength: float = 1.0
 ) -> Float[Tensor, "... d_model"]:
     """Set the projection on r to `target`: x - r (r·x) + r target (Marshall et al., arXiv 2411.09003).
 
     All is computed in float32 and rounded to the stream's dtype once. A tensor `target` has the leading shape.
+
+    Args:
+        strength: the share of the way to the target that is gone.
     """
     wide, r32 = stream.float(), r.to(stream.device, torch.float32)
-    change = torch.as_tensor(target, device=stream.device, dtype=torch.float32) - wide @ r32
-    return (wide + change[..., None] * r32).to(stream.dtype)
+    change = _numbers(target, stream) - wide @ r32
+    return (wide + (strength * change)[..., None] * r32).to(stream.dtype)
+
+
+def clamp(
+    stream: Float[Tensor, "... d_model"],
+    r: Float[Tensor, " d_model"],
+    least: float | Tensor,
+    most: float | Tensor,
+    strength: float = 1.0,
+) -> Float[Tensor, "... d_model"]:
+    """Move the projection on r to the nearest number from `least` to `most`; within them x is left bitwise.
+
+    Args:
+        least, most: of the leading shape where they are tensors; an infinity leaves that side open.
+        strength: the share of the way that is gone.
+    """
+    wide, r32 = stream.float(), r.to(stream.device, torch.float32)
+    projection = wide @ r32
+    change = torch.minimum(torch.maximum(projection, _numbers(least, stream)), _numbers(most, stream)) - projection
+    return (wide + (strength * change)[..., None] * r32).to(stream.dtype)
 
 
 def zero(stream: Float[Tensor, "... d_model"], r: Float[Tensor, " d_model"]) -> Float[Tensor, "... d_model"]:
@@ -34,10 +56,13 @@ def zero(stream: Float[Tensor, "... d_model"], r: Float[Tensor, " d_model"]) -> 
 
 
 def add(
-    stream: Float[Tensor, "... d_model"], r: Float[Tensor, " d_model"], amount: float
+    stream: Float[Tensor, "... d_model"], r: Float[Tensor, " d_model"], amount: float | Tensor
 ) -> Float[Tensor, "... d_model"]:
-    """Add `amount` times r, in residual-stream units (Arditi et al., arXiv 2406.11717)."""
-    return (stream.float() + amount * r.to(stream.device, torch.float32)).to(stream.dtype)
+    """Add `amount` times r, in residual-stream units (Arditi et al., arXiv 2406.11717).
+
+    A tensor `amount` has the leading shape.
+    """
+    return (stream.float() + _numbers(amount, stream)[..., None] * r.to(stream.device, torch.float32)).to(stream.dtype)
 
 
 def place(site: Site, layer: int, scope: Scope, intervention: Intervention, key: str = "") -> Edit:
@@ -64,3 +89,7 @@ def for_rows(edit: Edit, rows: slice) -> Edit:
         return torch.cat([stream[:start], edit.function(stream[start:stop], pass_), stream[stop:]])
 
     return Edit(edit.site, edit.layer, function)
+
+
+def _numbers(given: float | Tensor, stream: Tensor) -> Tensor:
+    return torch.as_tensor(given, device=stream.device, dtype=torch.float32)

@@ -195,7 +195,7 @@ def test_help_imports_nothing_heavy() -> None:
 
 
 @pytest.mark.parametrize("command", ["run", "extract", "probe", "dissociate", "triggers", "uncertainty", "steer",
-                                     "report", "generate", "score", "organism build"])  # fmt: skip
+                                     "report", "generate", "chat", "score", "organism build"])  # fmt: skip
 def test_every_command_explains_itself_with_an_example(cli, command: str) -> None:
     code, text, _ = cli(*command.split(), "--help")
     assert code == 0

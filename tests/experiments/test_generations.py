@@ -28,8 +28,10 @@ from extract.model import ChatModel
 from extract.prompts import Prompt
 from probes.direction import Direction, Locus
 from probes.logistic import LinearProbe, Platt
+from steering.actuator import OnsetBias
 from steering.dial import Dial
 from steering.interventions import add, for_rows, place
+from steering.onset import OnsetProcessor
 
 ALL = list(range(5))
 R = torch.nn.functional.normalize(torch.arange(32.0) - 9.0, dim=0)
@@ -191,6 +193,9 @@ def test_what_an_edit_without_a_name_or_a_dial_did_is_never_written_or_read(
     here.complete(ALL, dials=[dial])
     here.complete(ALL, dials=[dial], edits=[named])
     assert sum(generated) == 30
+    with tiny.editing([], [OnsetProcessor(OnsetBias(((3,),)), 1, lambda: np.ones(1, dtype=int))]):
+        here.complete(ALL)
+    assert sum(generated) == 35
     with sqlite3.connect(tmp_path / "g.sqlite") as plain:
         assert plain.execute("SELECT count(*) FROM generations").fetchone() == (0,)
 

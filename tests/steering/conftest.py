@@ -1,5 +1,6 @@
 """A tiny randomly initialised Llama with the organism's tokenizer, and dials along made-up directions for it."""
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 
@@ -9,6 +10,7 @@ import torch
 from transformers import AutoTokenizer, LlamaConfig, LlamaForCausalLM
 
 from extract.chat import Rendered, render
+from extract.loading import load_model
 from extract.model import ChatModel
 from extract.prompts import Prompt
 from probes.direction import Direction, Locus
@@ -71,3 +73,41 @@ def dial(streams: np.ndarray) -> Callable[..., Dial]:
         return Dial(**{"kind": kind, **made, **changes})
 
     return build
+
+
+@pytest.fixture(scope="session")
+def organism() -> ChatModel:
+    """The shipped model, whose answers end by themselves. Leave it as it was."""
+    return load_model(str(ORGANISM))
+
+
+@pytest.fixture(scope="session")
+def planted() -> Callable[..., Dial]:
+    """Make a dial along one of the organism's planted directions, read where it is written."""
+    truth = json.loads((ORGANISM / "truth.json").read_text())
+    variables = {variable["name"]: variable for variable in truth["variables"]}
+
+    def build(kind: str = "normative", **changes: object) -> Dial:
+        variable = variables[kind]
+        on, off, vector = variable["mean_on"], variable["mean_off"], np.array(variable["direction"], dtype=np.float32)
+        vector /= np.linalg.norm(vector)
+        locus = Locus(truth["site"], truth["layer"], truth["position"])
+        made = {
+            "read": locus, "probe": LinearProbe(vector.astype(np.float64), -(on + off) / 2, 1.0),
+            "calibration": Platt(0.5, 0.0), "threshold": 0.5, "band": 0.0,
+            "write": Direction(f"{kind} write", vector, locus, on, off),
+        }  # fmt: skip
+        return Dial(**{"kind": kind, **made, **changes})
+
+    return build
+
+
+@pytest.fixture(scope="session")
+def talk(organism: ChatModel) -> Callable[..., list[Rendered]]:
+    """Render texts for the organism."""
+
+    def rendered(*texts: str) -> list[Rendered]:
+        turns = [({"role": "user", "content": text},) for text in texts]
+        return [render(organism.tokenizer, Prompt(str(i), turn, "benign", "answer")) for i, turn in enumerate(turns)]
+
+    return rendered

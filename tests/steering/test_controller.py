@@ -12,7 +12,7 @@ from extract.chat import Rendered
 from extract.edit import Edit, Pass
 from extract.errors import UserError
 from extract.model import ChatModel
-from probes.direction import Direction, Locus
+from probes.direction import Locus
 from probes.logistic import LinearProbe, Platt
 from steering.controller import Readings, steering
 from steering.dial import Dial
@@ -202,10 +202,16 @@ def test_the_model_is_bitwise_the_same_after_an_exception(model: ChatModel, rows
         model.generate(batch, 2)
         raise RuntimeError("the caller failed")
 
-    broken = dial(write=Direction("w", np.eye(7, dtype=np.float32)[0], Locus("resid_post", 1, "post_last"), 1.0, 0.0))
+    def break_off(stream: Tensor, _: Pass) -> Tensor:
+        raise RuntimeError("a layer failed")
+
     with pytest.raises(RuntimeError, match="the caller failed"), steering(model, [dial()], batch, rows):
         fail()
-    with pytest.raises(RuntimeError), steering(model, [broken], batch, rows):
+    with (
+        pytest.raises(RuntimeError, match="a layer failed"),
+        steering(model, [dial()], batch, rows),
+        model.editing([Edit("resid_post", 2, break_off)]),
+    ):
         model.generate(batch, 2)
     assert hooks() == count
     assert all(torch.equal(value, before[name]) for name, value in model.model.state_dict().items())

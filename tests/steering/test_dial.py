@@ -13,6 +13,7 @@ from safetensors.numpy import save_file
 from extract.errors import UserError
 from probes.direction import Direction, Locus, save_directions
 from probes.logistic import Platt
+from steering.actuator import Addition, Affine, Clamp, OnsetBias
 from steering.dial import Dial, check_order, load_dials, save_dials
 
 Make = Callable[..., Dial]
@@ -44,6 +45,7 @@ def test_the_gate_declines_from_the_upper_edge_on_and_permits_below_the_lower(
 
 def test_what_could_not_be_read_is_left_alone(dial: Make) -> None:
     assert dial().gate(np.array([np.nan])).tolist() == [0]
+    assert dial().gate(np.array([0.0, 1.0]), np.array([np.nan, np.nan])).tolist() == [0, 0]
 
 
 def test_the_gate_never_falls_as_the_probability_rises(dial: Make) -> None:
@@ -119,6 +121,38 @@ def test_saved_dials_load_as_they_were(dial: Make, streams: np.ndarray, tmp_path
     assert [d.kind for d in load_dials(tmp_path / "dials.safetensors", "abc")] == ["epistemic"]
 
 
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"actuator": Clamp(0.5), "steps": 4},
+        {"actuator": Addition(2.0), "reread": True},
+        {"actuator": OnsetBias(((3, 4), (5,)), 12.0), "write": None},
+        {"actuator": OnsetBias(((3,),)), "write": None, "read": None, "probe": None, "calibration": None, "steps": 2},
+    ],
+)
+def test_every_way_of_writing_is_kept(dial: Make, tmp_path: Path, changes: dict) -> None:
+    made = dial(**changes)
+    save_dials([made], tmp_path / "dials.safetensors", "abc")
+    (loaded,) = load_dials(tmp_path / "dials.safetensors", "abc")
+    assert (loaded.actuator, loaded.steps, loaded.reread) == (made.actuator, made.steps, made.reread)
+    assert (loaded.read, loaded.calibration, loaded.threshold) == (made.read, made.calibration, made.threshold)
+    assert (loaded.write is None, loaded.probe is None) == (made.write is None, made.probe is None)
+
+
+def test_a_file_from_before_there_was_a_choice_is_affine_at_every_step(dial: Make, tmp_path: Path) -> None:
+    path, made = tmp_path / "dials.safetensors", dial(threshold=0.3, band=0.02)
+    record = {
+        "read": vars(made.read), "bias": made.probe.bias, "C": 0.1, "slope": 3.0, "intercept": 0.0, "threshold": 0.3,
+        "band": 0.02, "write": {"name": made.write.name, "locus": vars(made.write.locus), "mean_positive": 9.0,
+                                "mean_negative": -7.0},
+    }  # fmt: skip
+    tensors = {"normative.read": made.probe.weight, "normative.write": made.write.vector}
+    save_file(tensors, path, metadata={"fingerprint": "abc", "normative": json.dumps(record)})
+    (loaded,) = load_dials(path, "abc")
+    assert same(loaded, made)
+    assert (loaded.actuator, loaded.steps, loaded.reread) == (Affine(), None, False)
+
+
 def test_any_safetensors_reader_opens_a_dials_file(dial: Make, tmp_path: Path) -> None:
     save_dials([dial()], tmp_path / "dials.safetensors", "abc")
     with safe_open(tmp_path / "dials.safetensors", framework="numpy") as file:
@@ -179,7 +213,7 @@ def test_a_record_that_is_no_dial_is_refused(tmp_path: Path, broken: str) -> Non
     malformed(path)
 
 
-@pytest.mark.parametrize("change", ["tensor lost", "not a unit vector", "another kind"])
+@pytest.mark.parametrize("change", ["tensor lost", "not a unit vector", "another kind", "no actuator", "a bare name"])
 def test_a_dial_of_broken_parts_is_refused(dial: Make, tmp_path: Path, change: str) -> None:
     path = tmp_path / "dials.safetensors"
     save_dials([dial()], path, "abc")
@@ -187,6 +221,10 @@ def test_a_dial_of_broken_parts_is_refused(dial: Make, tmp_path: Path, change: s
         metadata, tensors = file.metadata(), {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
     if change == "tensor lost":
         del tensors["normative.write"]
+    elif change in ("no actuator", "a bare name"):
+        record = json.loads(metadata["normative"])
+        record["actuator"] = {"name": "push"} if change == "no actuator" else "affine"
+        metadata["normative"] = json.dumps(record)
     elif change == "not a unit vector":
         tensors["normative.write"] = tensors["normative.write"] * 2
     else:

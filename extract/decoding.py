@@ -1,0 +1,67 @@
+"""How responses are decoded: the settings, the model's own ones set aside, and each step's tokens as they come."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from torch import Tensor
+from transformers import GenerationConfig, PreTrainedModel
+from transformers.generation.streamers import BaseStreamer
+
+Watch = Callable[[list[int]], None]
+
+
+@dataclass(frozen=True)
+class Decoding:
+    """What is asked of one call; nothing is drawn at random here (`sampling.Drawing` does that)."""
+
+    max_new_tokens: int
+    min_new_tokens: int = 0
+    num_beams: int = 1
+    use_cache: bool = True
+
+    def config(self, eos_ids: Sequence[int], pad_id: int) -> GenerationConfig:
+        """Return this as transformers takes it."""
+        return GenerationConfig(
+            do_sample=False,
+            num_beams=self.num_beams,
+            max_new_tokens=self.max_new_tokens,
+            min_new_tokens=self.min_new_tokens,
+            use_cache=self.use_cache,
+            eos_token_id=list(eos_ids) or None,
+            pad_token_id=pad_id,
+        )
+
+
+class Watching(BaseStreamer):
+    """Hands each step's tokens, one a row, to a function; what that raises ends the decoding."""
+
+    def __init__(self, watch: Watch) -> None:
+        self._watch = watch
+        self._prompt_came = False
+
+    def put(self, value: Tensor) -> None:
+        if self._prompt_came:
+            self._watch(value.tolist())
+        self._prompt_came = True  # transformers hands over the prompts first
+
+    def end(self) -> None:
+        pass
+
+
+@contextmanager
+def own_config_aside(model: PreTrainedModel) -> Iterator[None]:
+    """Set a model's own settings aside: transformers fills what ours leave open (repetition_penalty, …) from them."""
+    own, model.generation_config = model.generation_config, GenerationConfig()
+    try:
+        yield
+    finally:
+        model.generation_config = own
+
+
+def until(response: Sequence[int], ends: Collection[int]) -> list[int]:
+    """Return a response up to the first token that ends it."""
+    end = next((index for index, token in enumerate(response) if token in ends), len(response))
+    return list(response[:end])

@@ -1,0 +1,126 @@
+"""The four ways a dial writes, as values, and what those that write into the residual stream do to it.
+
+For how long a dial writes is no value of its own: it is a number of steps (`Dial.steps`), the first being the prefill,
+so that `1` is the prefill only, a few are until the onset is past, and None is every step.
+
+A `strength` of 0 writes nothing, bitwise.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from probes.direction import Direction
+from steering.interventions import add, affine, clamp
+
+
+@dataclass(frozen=True)
+class Affine:
+    """Set the projection to the mean of the class the gate chose (arXiv 2411.09003); `strength` is the share of it."""
+
+    strength: float = 1.0
+
+    def __post_init__(self) -> None:
+        _check(self.strength)
+
+
+@dataclass(frozen=True)
+class Addition:
+    """Add (decline) or take away (permit) `strength` times the gap between the class means."""
+
+    strength: float = 1.0
+
+    def __post_init__(self) -> None:
+        _check(self.strength)
+
+
+@dataclass(frozen=True)
+class Clamp:
+    """As affine, but only where the projection falls short: what lies beyond the class mean already is left there."""
+
+    strength: float = 1.0
+
+    def __post_init__(self) -> None:
+        _check(self.strength)
+
+
+@dataclass(frozen=True)
+class OnsetBias:
+    """Make declining openings likelier or less likely, by `strength` nats; needs no direction (arXiv 2412.06748).
+
+    Args:
+        prefixes: token sequences that open this kind of declining and nothing else, none of which begins another.
+    """
+
+    prefixes: tuple[tuple[int, ...], ...]
+    strength: float = 20.0  # all but forces, and all but forbids
+
+    def __post_init__(self) -> None:
+        _check(self.strength)
+        if not self.prefixes or not all(self.prefixes):
+            raise ValueError("an onset bias needs prefixes of at least one token each")
+        for prefix in self.prefixes:
+            if any(other != prefix and other[: len(prefix)] == prefix for other in self.prefixes):
+                raise ValueError(f"onset prefix {list(prefix)} begins another one; keep the shorter of the two")
+
+
+StreamActuator = Affine | Addition | Clamp
+Actuator = StreamActuator | OnsetBias
+_BY_NAME: dict[str, type] = {"affine": Affine, "addition": Addition, "clamp": Clamp, "onset_bias": OnsetBias}
+
+
+def act(
+    actuator: StreamActuator,
+    stream: Float[Tensor, "batch time d_model"],
+    r: Float[Tensor, " d_model"],
+    direction: Direction,
+    gate: Int[Tensor, "batch time"],
+) -> Float[Tensor, "batch time d_model"]:
+    """Write along r = `direction.vector` for gates +1 (decline) and -1 (permit); for 0 the result means nothing.
+
+    Args:
+        gate: its time axis may be 1, for all tokens alike.
+    """
+    declines = gate > 0
+    mean = torch.where(declines, direction.mean_positive, direction.mean_negative)
+    match actuator:
+        case Affine(strength):
+            return affine(stream, r, mean, strength)
+        case Addition(strength):
+            return add(stream, r, gate * (strength * (direction.mean_positive - direction.mean_negative)))
+        case Clamp(strength):
+            least, most = mean.where(declines, -math.inf), mean.where(~declines, math.inf)
+            return clamp(stream, r, least, most, strength)
+
+
+def actuator_record(actuator: Actuator) -> dict[str, Any]:
+    """Return an actuator as JSON can hold it."""
+    name = next(name for name, kind in _BY_NAME.items() if type(actuator) is kind)
+    return {"name": name} | asdict(actuator)
+
+
+def actuator_of(record: dict[str, Any]) -> Actuator:
+    """Return the actuator of a record.
+
+    Raises:
+        ValueError, TypeError: it is no actuator's.
+    """
+    name = record.get("name")
+    if name not in _BY_NAME:
+        raise ValueError(f"no such actuator: {name!r}; expected one of {', '.join(_BY_NAME)}")
+    values = {key: value for key, value in record.items() if key != "name"}
+    if "prefixes" in values:
+        values["prefixes"] = tuple(tuple(int(token) for token in prefix) for prefix in values["prefixes"])
+    made: Actuator = _BY_NAME[name](**values)
+    return made
+
+
+def _check(strength: float) -> None:
+    if not (math.isfinite(strength) and strength >= 0):
+        raise ValueError(f"an actuator's strength is {strength:g}; expected a finite number, 0 or above")

@@ -1,0 +1,142 @@
+"""What the dials of one batch read, and what they decided: the normative gate first, then the epistemic one.
+
+A gate is decided at prefill and kept. Where a dial reads again at each token said, what is written at a token follows
+from that token's own stream, at or below every write: so the same holds whether keys and values are kept or all is run
+again, and however beams are shuffled.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from extract.errors import UserError
+from steering.dial import Dial, Kind
+
+Thresholds = Mapping[Kind, float | Sequence[float | None]]
+
+
+@dataclass
+class Readings:
+    """What the dials read and decided for one batch, filled in at prefill; each array has one entry a prompt.
+
+    `later_probability` and `later_gate` are lists over the tokens said, where a dial reads again at each; their arrays
+    have an entry a row that is decoded (a prompt's beams stand together), also after a row's response has ended.
+    """
+
+    probability: dict[Kind, np.ndarray] = field(default_factory=dict)
+    gate: dict[Kind, np.ndarray] = field(default_factory=dict)
+    threshold: dict[Kind, np.ndarray] = field(default_factory=dict)
+    later_probability: dict[Kind, list[np.ndarray]] = field(default_factory=dict)
+    later_gate: dict[Kind, list[np.ndarray]] = field(default_factory=dict)
+
+
+def decide(
+    dials: Sequence[Dial], probability: Mapping[Kind, np.ndarray], thresholds: Mapping[Kind, np.ndarray]
+) -> dict[Kind, np.ndarray]:
+    """Return each dial's gates; an epistemic dial leaves alone what the normative one declines.
+
+    Args:
+        probability, thresholds: by kind, of shapes that broadcast together.
+    """
+    gates: dict[Kind, np.ndarray] = {}
+    for dial in normative_first(dials):
+        gate = dial.gate(probability[dial.kind], thresholds[dial.kind])
+        gates[dial.kind] = np.where(gates["normative"] > 0, 0, gate) if "normative" in gates else gate
+    return gates
+
+
+def normative_first(dials: Sequence[Dial]) -> list[Dial]:
+    """Return dials in the order they decide in."""
+    return sorted(dials, key=lambda dial: dial.kind != "normative")
+
+
+def row_thresholds(dials: Sequence[Dial], given: Thresholds, n_prompts: int) -> dict[Kind, np.ndarray]:
+    """Return each dial's threshold for every prompt; its own where none is given (or None, for one prompt).
+
+    Raises:
+        UserError: there is no such dial, or not one threshold a prompt.
+    """
+    if absent := sorted(set(given) - {dial.kind for dial in dials}):
+        raise UserError(f"a threshold is given for the {absent[0]} dial, but there is no {absent[0]} dial")
+    return {dial.kind: _of_rows(dial, given.get(dial.kind), n_prompts) for dial in dials}
+
+
+def _of_rows(dial: Dial, given: float | Sequence[float | None] | None, n_prompts: int) -> np.ndarray:
+    if given is None or isinstance(given, float | int):
+        return np.full(n_prompts, dial.threshold if given is None else given, dtype=np.float64)
+    if len(given) != n_prompts:
+        raise UserError(f"there are {len(given)} {dial.kind} thresholds for {n_prompts} prompts: give one a prompt")
+    return np.array([dial.threshold if tau is None else tau for tau in given], dtype=np.float64)
+
+
+class Gates:
+    """Collects what the dials read, pass by pass, and decides as soon as the last one has read."""
+
+    def __init__(self, dials: Sequence[Dial], thresholds: dict[Kind, np.ndarray], prompt_length: int) -> None:
+        self.readings = Readings(threshold=thresholds)
+        self.decided = False
+        self._dials, self._prompt_length = dials, prompt_length
+        self._reading = {dial.kind for dial in dials if dial.read is not None}
+        self._rereading = {dial.kind for dial in dials if dial.reread}
+        self._seen: set[Kind] = set()
+        self._said: dict[Kind, np.ndarray] = {}  # of one pass: probabilities at tokens said, (rows, tokens)
+        self._said_gate: dict[Kind, np.ndarray] = {}
+
+    def read(self, kind: Kind, probability: np.ndarray) -> None:
+        """Take what a dial read at prefill, (n_prompts,)."""
+        self._seen = {kind} if self.decided else self._seen | {kind}
+        self.readings.probability[kind] = probability
+        self.decided = False
+        if self._seen >= self._reading:
+            self.settle()
+
+    def settle(self) -> None:
+        """Decide for every prompt."""
+        self.readings.gate.update(decide(self._dials, self.readings.probability, self.readings.threshold))
+        for kind in self._rereading:
+            self.readings.later_probability[kind] = []
+        self.readings.later_gate = {dial.kind: [] for dial in self._dials} if self._rereading else {}
+        self.decided = True
+
+    def read_again(self, kind: Kind, probability: np.ndarray, start: int) -> None:
+        """Take what a dial read at the tokens said in a pass, (rows, tokens).
+
+        Args:
+            start: how many tokens were said before them.
+        """
+        if not self.decided:
+            return  # `at` tells whoever wants to write
+        self._said = {kind: probability} if self._said.keys() >= self._rereading else self._said | {kind: probability}
+        later = self.readings.later_probability[kind]
+        later += list(probability.T[max(len(later) - start, 0) :])
+        if not self._said.keys() >= self._rereading:
+            return
+        beams = len(probability) // len(self.readings.gate[kind])
+        at_prefill = {k: p.repeat(beams)[:, None] for k, p in self.readings.probability.items()}
+        thresholds = {k: tau.repeat(beams)[:, None] for k, tau in self.readings.threshold.items()}
+        found = decide(self._dials, at_prefill | self._said, thresholds)
+        self._said_gate = {k: np.broadcast_to(gate, probability.shape) for k, gate in found.items()}
+        for k, gate in self._said_gate.items():
+            gates = self.readings.later_gate[k]
+            gates += list(gate.T[max(len(gates) - start, 0) :])
+
+    def at(self, kind: Kind, first: int, last: int, start: int, rows: int) -> np.ndarray:
+        """Return the gates of the tokens `first` to before `last`, (rows, tokens), or (rows, 1) where all are alike.
+
+        Args:
+            first, last, start: absolute places of tokens, the last prompt token or later ones; `start` is the pass's.
+
+        Raises:
+            UserError: the prompts were not read.
+        """
+        if not self.decided:
+            raise UserError("the dials read whole prompts, and these were not run from their beginning")
+        prefill = self.readings.gate[kind].repeat(rows // len(self.readings.gate[kind]))[:, None]
+        if not self._rereading or last <= self._prompt_length:
+            return prefill
+        before = max(start, self._prompt_length)  # the first token said in this pass
+        said = self._said_gate[kind][:, max(first - before, 0) : last - before]
+        return said if first >= self._prompt_length else np.concatenate([prefill, said], axis=1)

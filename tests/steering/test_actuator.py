@@ -1,0 +1,120 @@
+"""What each actuator does to the projection for each gate, and that a strength of zero does nothing."""
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from probes.direction import Direction, Locus
+from steering.actuator import (
+    Addition,
+    Affine,
+    Clamp,
+    OnsetBias,
+    StreamActuator,
+    act,
+    actuator_of,
+    actuator_record,
+)
+from steering.interventions import clamp
+
+D = 24
+ON, OFF = 6.0, -4.0
+STREAM = [Affine, Addition, Clamp]
+
+
+def direction() -> Direction:
+    drawn = np.random.default_rng(0).normal(size=D)
+    return Direction(
+        "d", (drawn / np.linalg.norm(drawn)).astype(np.float32), Locus("resid_post", 0, "post_last"), ON, OFF
+    )
+
+
+@pytest.fixture
+def stream() -> Tensor:
+    torch.manual_seed(0)
+    return torch.randn(3, 4, D) * 10
+
+
+def project(stream: Tensor) -> Tensor:
+    return stream @ torch.tensor(direction().vector)
+
+
+def write(actuator: StreamActuator, stream: Tensor, gate: Tensor) -> Tensor:
+    return act(actuator, stream, torch.tensor(direction().vector), direction(), gate)
+
+
+GATE = torch.tensor([[1], [-1], [1]])
+
+
+def expected(actuator: StreamActuator, before: Tensor, gate: Tensor) -> Tensor:
+    """Say what the projection is to be, from the definitions."""
+    mean = torch.where(gate > 0, ON, OFF).expand_as(before)
+    match actuator:
+        case Affine(strength):
+            return before + strength * (mean - before)
+        case Addition(strength):
+            return before + gate * strength * (ON - OFF)
+        case Clamp(strength):
+            short = torch.where(gate > 0, before < ON, before > OFF)
+            return torch.where(short, before + strength * (mean - before), before)
+
+
+@pytest.mark.parametrize("kind", STREAM)
+@pytest.mark.parametrize("strength", [0.5, 1.0, 2.0])
+def test_the_projection_moves_as_defined_and_nothing_else(stream: Tensor, kind: type, strength: float) -> None:
+    out, before = write(kind(strength), stream, GATE), project(stream)
+    assert (before > ON).any()  # control: some lie beyond the means, where a clamp leaves them
+    assert (before < OFF).any()
+    torch.testing.assert_close(project(out), expected(kind(strength), before, GATE), atol=1e-4, rtol=0)
+    r = torch.tensor(direction().vector)
+    across = out - stream - (project(out) - before)[..., None] * r
+    assert across.abs().max() < 1e-4
+
+
+@pytest.mark.parametrize("kind", STREAM)
+def test_a_gate_a_token_is_each_token_alone(stream: Tensor, kind: type) -> None:
+    gates = torch.tensor([[1, -1, 1, 1], [-1, -1, 1, -1], [1, 1, 1, -1]])
+    out = write(kind(), stream, gates)
+    for t in range(4):
+        torch.testing.assert_close(out[:, t], write(kind(), stream, gates[:, t : t + 1])[:, t])
+
+
+@pytest.mark.parametrize("kind", STREAM)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_zero_strength_is_bitwise_nothing(stream: Tensor, kind: type, dtype: torch.dtype) -> None:
+    assert torch.equal(write(kind(0.0), stream.to(dtype), GATE), stream.to(dtype))
+    assert not torch.equal(write(kind(0.1), stream, GATE), stream)
+
+
+def test_clamp_moves_to_the_nearest_end_and_leaves_what_lies_between_bitwise(stream: Tensor) -> None:
+    r = torch.tensor(direction().vector)
+    out, before = clamp(stream, r, -3.0, 5.0), project(stream)
+    torch.testing.assert_close(project(out), before.clamp(-3.0, 5.0), atol=1e-4, rtol=0)
+    inside = (before >= -3.0) & (before <= 5.0)
+    assert inside.any()
+    assert not inside.all()
+    assert torch.equal(out[inside], stream[inside])
+    torch.testing.assert_close(clamp(out, r, -3.0, 5.0), out, atol=1e-4, rtol=0)
+
+
+@pytest.mark.parametrize("made", [Affine(0.5), Addition(2.0), Clamp(), OnsetBias(((1, 2), (3,)), 4.0)])
+def test_a_record_gives_the_actuator_back(made: Affine) -> None:
+    assert actuator_of(actuator_record(made)) == made
+
+
+def test_what_is_no_actuator_is_refused() -> None:
+    with pytest.raises(
+        ValueError, match="no such actuator: 'push'; expected one of affine, addition, clamp, onset_bias"
+    ):
+        actuator_of({"name": "push"})
+    for strength in (-1.0, float("nan"), float("inf")):
+        for kind in STREAM:
+            with pytest.raises(ValueError, match=r"an actuator's strength is .*; expected a finite number, 0 or above"):
+                kind(strength)
+    with pytest.raises(ValueError, match="an onset bias needs prefixes of at least one token each"):
+        OnsetBias(())
+    with pytest.raises(ValueError, match="an onset bias needs prefixes"):
+        OnsetBias(((1,), ()))
+    with pytest.raises(ValueError, match=r"onset prefix \[1, 2\] begins another one; keep the shorter of the two"):
+        OnsetBias(((1, 2, 3), (1, 2)))

@@ -1,0 +1,416 @@
+"""Dials hold under every way of decoding: cache or none, beams, samples, histories, rows that end early, streaming."""
+
+import math
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
+
+from extract.chat import Rendered, render
+from extract.continuation import continued_log_probs, remember
+from extract.edit import Edit
+from extract.errors import UserError
+from extract.loading import load_model
+from extract.model import ChatModel
+from extract.prompts import Prompt
+from extract.streaming import Pieces, stream
+from probes.direction import Direction, Locus
+from probes.logistic import LinearProbe, Platt
+from steering.actuator import Addition, Affine, Clamp, OnsetBias
+from steering.controller import steering
+from steering.dial import Dial
+from steering.gates import Readings
+
+Make = Callable[..., Dial]
+Talk = Callable[..., list[Rendered]]
+STEPS = 8
+D_MODEL = 32  # as `model` has it
+ORGANISM = Path(__file__).resolve().parents[2] / "organisms" / "zoo" / "two-knobs"
+READ = Locus("resid_post", 0, "post_last")
+TEXTS = ("how do i kill the process?", "tell me.", "who is anna novak, and where does she live?",
+         "what is the best way to fix the door so that everybody stays safe at home?", "stop it.")  # fmt: skip
+SMALL = {"hidden_size": D_MODEL, "intermediate_size": 64, "num_hidden_layers": 4, "num_attention_heads": 4,
+         "num_key_value_heads": 2, "head_dim": 8, "max_position_embeddings": 256, "initializer_range": 0.2}  # fmt: skip
+ARCHITECTURES = {
+    "llama": SMALL,
+    "qwen3": SMALL,
+    "gemma2": SMALL | {"sliding_window": 6},
+    "gpt2": {"n_embd": D_MODEL, "n_layer": 4, "n_head": 4, "n_positions": 256, "initializer_range": 0.2},
+    "gpt_neox": {k: v for k, v in SMALL.items() if k not in ("num_key_value_heads", "head_dim")},
+}  # fmt: skip
+ACTUATORS = {"affine": Affine(), "addition": Addition(0.5), "clamp": Clamp(), "onset": OnsetBias(((3,), (5, 6)), 9.0)}
+
+
+def unit(seed: int) -> np.ndarray:
+    drawn = np.random.default_rng(seed).normal(size=D_MODEL)
+    return (drawn / np.linalg.norm(drawn)).astype(np.float32)
+
+
+def chat_model(architecture: str) -> ChatModel:
+    tokenizer = AutoTokenizer.from_pretrained(ORGANISM, padding_side="left")
+    torch.manual_seed(1)
+    ids = {"pad_token_id": tokenizer.pad_token_id, "bos_token_id": tokenizer.bos_token_id,
+           "eos_token_id": tokenizer.eos_token_id}  # fmt: skip
+    config = AutoConfig.for_model(architecture, vocab_size=len(tokenizer), **ids, **ARCHITECTURES[architecture])
+    return ChatModel(AutoModelForCausalLM.from_config(config).float(), tokenizer, architecture)
+
+
+def read_at(model: ChatModel, rows: list[Rendered], locus: Locus) -> np.ndarray:
+    kept: list[np.ndarray] = []
+    for row in rows:
+        look = lambda _, s: kept.append(s[0, -1].numpy().copy())  # noqa: E731
+        model.capture(model.batch([row]), "resid_post", [locus.layer], look)
+    return np.stack(kept)
+
+
+def dials_for(model: ChatModel, rows: list[Rendered], **changes: object) -> list[Dial]:
+    """Make two dials whose probabilities lie on both sides of one half among the rows."""
+    streams, made = read_at(model, rows, READ), []
+    for seed, kind in ((1, "normative"), (2, "epistemic")):
+        weight = unit(seed).astype(np.float64)
+        score = streams @ weight
+        probe = LinearProbe(weight, -float(np.median(score)), 0.1)
+        size = float(np.linalg.norm(streams, axis=1).mean())
+        write = Direction(f"{kind} write", unit(seed + 10), Locus("resid_post", 1, "post_last"), size, -size)
+        if isinstance(changes.get("actuator"), OnsetBias):
+            write = None
+        calibration = Platt(3.0 / float(score.std()), 0.0)
+        made.append(Dial(kind, READ, probe, calibration, 0.5, 0.05, write, **changes))
+    return made
+
+
+def run(model: ChatModel, rows: list[Rendered], dials: list[Dial], thresholds: dict | None = None,
+        **how: object) -> tuple[list[list[int]], Readings]:  # fmt: skip
+    batch = model.batch(rows)
+    with steering(model, dials, batch, rows, thresholds) as readings:
+        return model.generate(batch, STEPS, STEPS, **how), readings
+
+
+WAYS = [
+    pytest.param({"actuator": Affine()}, id="affine"),
+    pytest.param({"actuator": Addition(0.5)}, id="addition"),
+    pytest.param({"actuator": Clamp()}, id="clamp"),
+    pytest.param({"actuator": OnsetBias(((3,), (5, 6)), 9.0)}, id="onset"),
+    pytest.param({"steps": 1}, id="prefill only"),
+    pytest.param({"steps": 3}, id="until the onset is past"),
+    pytest.param({"reread": True}, id="reread"),
+    pytest.param({"reread": True, "steps": 4, "actuator": Addition(0.5)}, id="reread, some steps"),
+]
+
+
+@pytest.fixture(scope="module", params=list(ARCHITECTURES))
+def other(request: pytest.FixtureRequest) -> tuple[ChatModel, list[Rendered]]:
+    model = chat_model(request.param)
+    turns = [({"role": "user", "content": text},) for text in TEXTS]
+    return model, [render(model.tokenizer, Prompt(str(i), turn, "benign", "answer")) for i, turn in enumerate(turns)]
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_with_and_without_the_cache_in_a_batch_and_alone_the_same_is_said(
+    other: tuple[ChatModel, list[Rendered]], way: dict
+) -> None:
+    model, rows = other
+    dials = dials_for(model, rows, **way)
+    together, readings = run(model, rows, dials)
+    assert set(readings.gate["normative"]) >= {-1, 1}
+    assert together != run(model, rows, [])[0]  # control: the dials do something
+    uncached, again = run(model, rows, dials, use_cache=False)
+    assert uncached == together
+    for kind in ("normative", "epistemic"):
+        np.testing.assert_array_equal(again.gate[kind], readings.gate[kind])
+    for i in (0, 1, 4):
+        alone, own = run(model, [rows[i]], dials)
+        assert alone == [together[i]]
+        assert own.gate["normative"][0] == readings.gate["normative"][i]
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_beams_of_a_mixed_batch_are_those_of_its_rows(model: ChatModel, rows: list[Rendered], way: dict) -> None:
+    dials = dials_for(model, rows, **way)
+    together, readings = run(model, rows, dials, num_beams=3)
+    assert len(together) == len(rows)
+    assert set(readings.gate["normative"]) >= {-1, 1}
+    assert together != run(model, rows, [], num_beams=3)[0]
+    assert together != run(model, rows, dials)[0]  # control: more than one beam is another search
+    assert run(model, rows, dials, num_beams=3, use_cache=False)[0] == together
+    for i, row in enumerate(rows):
+        assert run(model, [row], dials, num_beams=3)[0] == [together[i]]
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_samples_follow_from_the_seed_and_neutral_rows_are_the_plain_ones(
+    model: ChatModel, rows: list[Rendered], way: dict
+) -> None:
+    dials, batch, seeds = dials_for(model, rows, **way), model.batch(rows), list(range(len(rows)))
+    plain = [one.token_ids for one in model.sample(batch, STEPS, seeds)]
+
+    def sampled(thresholds: dict | None = None) -> list[tuple[int, ...]]:
+        with steering(model, dials, batch, rows, thresholds):
+            return [one.token_ids for one in model.sample(batch, STEPS, seeds)]
+
+    first = sampled()
+    assert first == sampled()
+    assert first != plain
+    assert sampled({"normative": math.nan, "epistemic": math.nan}) == plain
+    with steering(model, dials, model.batch(rows[2:3]), rows[2:3]):
+        assert [one.token_ids for one in model.sample(model.batch(rows[2:3]), STEPS, [2])] == [first[2]]
+
+
+# -- thresholds a row --------------------------------------------------------------------------------------------------
+
+
+def test_each_row_has_its_own_thresholds(model: ChatModel, rows: list[Rendered], dial: Make) -> None:
+    dials = [dial("normative"), dial("epistemic")]
+    normative, epistemic = [0.0, 1.0, None, 0.9, 0.1, math.nan], [0.5, 0.0, 1.0, None, math.nan, 0.0]
+    together, readings = run(model, rows, dials, {"normative": normative, "epistemic": epistemic})
+    assert readings.threshold["normative"][:2].tolist() == [0.0, 1.0]
+    assert readings.threshold["normative"][2] == dials[0].threshold
+    assert readings.gate["normative"][[0, 1, 5]].tolist() == [1, -1, 0]
+    for i, (row, n, e) in enumerate(zip(rows, normative, epistemic, strict=True)):
+        alone, own = run(model, [row], dials, {"normative": [n], "epistemic": [e]})
+        assert alone == [together[i]]
+        assert own.gate["epistemic"][0] == readings.gate["epistemic"][i]
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_rows_left_alone_are_bitwise_the_plain_model(model: ChatModel, rows: list[Rendered], way: dict) -> None:
+    dials, batch = dials_for(model, rows, **way), model.batch(rows)
+    apart = {kind: [math.nan, 0.0, math.nan, 1.0, math.nan, math.nan] for kind in ("normative", "epistemic")}
+    kept: dict[str, list[Tensor]] = {"plain": [], "under": []}
+
+    def logits(name: str) -> list[list[int]]:
+        look = Edit("resid_post", 3, lambda s, _: kept[name].append(s.clone()) or s)
+        with model.editing([look]):
+            return model.generate(batch, STEPS, STEPS)
+
+    plain = logits("plain")
+    with steering(model, dials, batch, rows, apart):
+        under = logits("under")
+    for i in range(len(rows)):
+        assert (under[i] == plain[i]) or i in (1, 3)
+        same = all(torch.equal(a[i], b[i]) for a, b in zip(kept["plain"], kept["under"], strict=True))
+        assert same or i in (1, 3)
+    assert under != plain  # control
+
+
+@pytest.mark.parametrize("actuator", [Affine(0.0), Addition(0.0), Clamp(0.0), OnsetBias(((3,),), 0.0)])
+def test_strength_zero_is_bitwise_the_plain_model(model: ChatModel, rows: list[Rendered], actuator: Affine) -> None:
+    dials, batch = dials_for(model, rows, actuator=actuator), model.batch(rows)
+    plain, plainly_said = model.logits(batch), model.generate(batch, STEPS, STEPS)
+    with steering(model, dials, batch, rows) as readings:
+        assert torch.equal(model.logits(batch), plain)
+        assert model.generate(batch, STEPS, STEPS) == plainly_said
+    assert readings.gate["normative"].any()
+
+
+def test_thresholds_that_fit_no_dial_or_not_the_rows_are_refused(
+    model: ChatModel, rows: list[Rendered], dial: Make
+) -> None:
+    with pytest.raises(UserError, match="a threshold is given for the epistemic dial, but there is no epistemic dial"):
+        run(model, rows, [dial()], {"epistemic": 0.5})
+    with pytest.raises(UserError, match="there are 2 normative thresholds for 6 prompts: give one a prompt"):
+        run(model, rows, [dial()], {"normative": [0.5, 0.5]})
+
+
+def test_what_does_not_fit_the_batch_or_the_model_is_refused(
+    model: ChatModel, rows: list[Rendered], dial: Make
+) -> None:
+    with (
+        pytest.raises(UserError, match="pad the prompts on the left"),
+        steering(model, [dial()], model.batch(rows, "right"), rows),
+    ):
+        pass
+    with (
+        pytest.raises(UserError, match="the batch holds 6 prompts, but 2 rendered ones were given"),
+        steering(model, [dial()], model.batch(rows), rows[:2]),
+    ):
+        pass
+    short = Direction("w", np.eye(7, dtype=np.float32)[0], Locus("resid_post", 1, "post_last"), 1.0, 0.0)
+    with pytest.raises(UserError, match=r"the normative dial is for streams of shape \(7,\), tiny has \(32,\)"):
+        run(model, rows, [dial(write=short)])
+
+
+def test_prompts_that_are_not_run_whole_cannot_be_read(model: ChatModel, rows: list[Rendered], dial: Make) -> None:
+    batch = model.batch(rows)
+    remembered = remember(model, batch)
+    early = dial(read=Locus("resid_post", 0, "inst_mean"))
+    with (
+        pytest.raises(UserError, match="the dials read whole prompts, and these were not run from their beginning"),
+        steering(model, [early], batch, rows),
+    ):
+        continued_log_probs(model, remembered, [3])
+    made = dial(threshold=-1.0)
+    with steering(model, [made], batch, rows):
+        found, whole = continued_log_probs(model, remembered, [])[:, 0], model.logits(batch)[:, -1]
+    torch.testing.assert_close(found, whole.log_softmax(dim=-1), atol=1e-3, rtol=1e-3)
+
+
+# -- where and how often it writes -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("steps", "written"), [(1, [0]), (3, [0, 1, 2]), (None, list(range(STEPS)))])
+@pytest.mark.parametrize("use_cache", [True, False])
+def test_it_writes_at_so_many_steps(
+    model: ChatModel, rows: list[Rendered], dial: Make, steps: int | None, written: list[int], use_cache: bool
+) -> None:
+    made, batch = dial(threshold=-1.0, steps=steps), model.batch(rows)
+    r, goal = torch.tensor(made.write.vector), made.write.mean_positive
+    seen: list[Tensor] = []
+    look = Edit("resid_post", made.write.locus.layer, lambda s, _: seen.append(s.clone()) or s)
+    with steering(model, [made], batch, rows), model.editing([look]):
+        model.generate(batch, STEPS, STEPS, use_cache=use_cache)
+    whole = torch.cat(seen, dim=1) if use_cache else seen[-1]  # every token's stream: prompts, then what was said
+    at_goal = ((whole @ r - goal).abs() < 1e-3).all(dim=0)
+    first = batch.prompt_length - 1
+    assert (at_goal.nonzero()[:, 0] - first).tolist() == written
+
+
+def test_reading_again_is_reading_what_was_said_so_far(model: ChatModel, rows: list[Rendered]) -> None:
+    dials = dials_for(model, rows, reread=True)
+    said, readings = run(model, rows, dials)
+    assert len(readings.later_probability["normative"]) == STEPS - 1  # the last token is never run
+    gates = np.stack(readings.later_gate["normative"])
+    assert len({tuple(gate) for gate in gates.T}) > 1
+    assert (gates != readings.gate["normative"]).any()  # control: some gates change while talking
+    assert not (np.stack(readings.later_gate["epistemic"])[gates > 0]).any()
+    for i, row in enumerate(rows):
+        kept: list[Tensor] = []
+        whole = model.pad([[*row.token_ids, *said[i][:-1]]], "left")
+        model.capture(whole, "resid_post", [READ.layer], lambda _, s: kept.append(s[0].clone()))  # noqa: B023
+        later = kept[0][len(row.token_ids) :].numpy()
+        for made in dials:
+            found = np.array([p[i] for p in readings.later_probability[made.kind]])
+            np.testing.assert_allclose(found, made.probability(later), atol=1e-4)
+    uncached = run(model, rows, dials, use_cache=False)[1]
+    assert len(uncached.later_gate["epistemic"]) == STEPS - 1
+    np.testing.assert_array_equal(np.stack(uncached.later_gate["normative"]), gates)
+
+
+def test_dials_may_be_read_again_one_without_the_other(model: ChatModel, rows: list[Rendered]) -> None:
+    normative, epistemic = dials_for(model, rows)
+    again = dials_for(model, rows, reread=True)
+    for dials in ([again[0], epistemic], [normative, again[1]]):
+        taus = {"normative": [0.4, 0.6, 0.5, 0.5, 0.2, 0.8], "epistemic": [0.5, 0.1, 0.9, 0.3, 0.5, 0.7]}
+        for beams in (1, 3):
+            together, _ = run(model, rows, dials, taus, num_beams=beams)
+            assert together == run(model, rows, dials, taus, use_cache=False, num_beams=beams)[0]
+            for i in range(len(rows)):
+                own = {kind: [values[i]] for kind, values in taus.items()}
+                assert run(model, rows[i : i + 1], dials, own, num_beams=beams)[0] == [together[i]]
+
+
+def test_a_block_may_decode_twice(model: ChatModel, rows: list[Rendered]) -> None:
+    for way in ({}, {"reread": True}):
+        dials, batch = dials_for(model, rows, **way), model.batch(rows)
+        with steering(model, dials, batch, rows):
+            first = model.generate(batch, STEPS, STEPS)
+            assert model.generate(batch, STEPS, STEPS, use_cache=False) == first
+            beams = model.generate(batch, STEPS, STEPS, num_beams=2)
+            assert model.generate(batch, STEPS, STEPS) == first
+        assert beams == run(model, rows, dials, num_beams=2)[0]
+
+
+# -- real endings, histories, streaming --------------------------------------------------------------------------------
+
+
+QUESTIONS = ("how do i fix the engine at home?", "tell me how to strike the process beside my sister.",
+             "who is anna novak, and where does she live?", "please fix it for my sister.")  # fmt: skip
+
+
+@pytest.mark.parametrize("way", [{}, {"reread": True}, {"steps": 2}])
+def test_rows_that_end_early_are_as_alone(organism: ChatModel, talk: Talk, planted: Make, way: dict) -> None:
+    dials, rows = [planted("normative", **way), planted("epistemic", **way)], talk(*QUESTIONS)
+    thresholds = {"normative": [1.0, 0.0, None, None], "epistemic": [0.0, None, 1.0, None]}
+    batch = organism.batch(rows)
+    with steering(organism, dials, batch, rows, thresholds):
+        together = organism.generate(batch, 32)
+    assert len({len(response) for response in together}) > 1  # control: they end at different steps
+    for i, row in enumerate(rows):
+        own = {kind: [values[i]] for kind, values in thresholds.items()}
+        with steering(organism, dials, organism.batch([row]), [row], own):
+            assert organism.generate(organism.batch([row]), 32) == [together[i]]
+
+
+def test_what_was_said_before_counts_and_only_the_last_turn_is_read_at(organism: ChatModel, planted: Make) -> None:
+    turns = []
+    for text in QUESTIONS:
+        turns += [{"role": "user", "content": text}, {"role": "assistant", "content": "sure."}]
+    histories = [tuple(turns[: 2 * n + 1]) for n in range(4)]
+    rows = [render(organism.tokenizer, Prompt(str(n), turn, "benign", "answer")) for n, turn in enumerate(histories)]
+    dials = [planted("normative"), planted("epistemic")]
+    batch = organism.batch(rows)
+    with steering(organism, dials, batch, rows) as readings:
+        together = organism.generate(batch, 16)
+    for i, row in enumerate(rows):
+        with steering(organism, dials, organism.batch([row]), [row]) as own:
+            assert organism.generate(organism.batch([row]), 16) == [together[i]]
+        np.testing.assert_allclose(own.probability["normative"], readings.probability["normative"][i], atol=1e-4)
+        streams = read_at(organism, [row], dials[0].read)
+        np.testing.assert_allclose(own.probability["normative"], dials[0].probability(streams), atol=1e-4)
+
+
+def test_a_stream_under_dials_is_what_is_generated_under_them(organism: ChatModel, talk: Talk, planted: Make) -> None:
+    dials, rows = [planted("normative"), planted("epistemic")], talk(*QUESTIONS)
+    with steering(organism, dials, organism.batch(rows), rows, {"normative": 0.0}):
+        watched = [Pieces(organism) for _ in rows]
+        texts = ["" for _ in rows]
+
+        def watch(tokens: list[int]) -> None:
+            for i, token in enumerate(tokens):
+                texts[i] += watched[i].push(token)
+
+        said = organism.generate(organism.batch(rows), 32, watch=watch)
+    assert [text + pieces.rest() for text, pieces in zip(texts, watched, strict=True)] == list(
+        map(organism.decode, said)
+    )
+    with steering(organism, dials, organism.batch(rows[:1]), rows[:1], {"normative": 0.0}):
+        pieces = list(stream(organism, organism.batch(rows[:1]), 32))
+    assert len(pieces) > 3
+    assert "".join(pieces) == organism.decode(said[0])
+    assert organism.decode(said[0]) != organism.decode(organism.generate(organism.batch(rows[:1]), 32)[0])
+
+
+@pytest.mark.parametrize("way", [{}, {"reread": True, "steps": 4}])
+@pytest.mark.parametrize("backend", ["nnsight", "transformer_lens"])
+def test_every_backend_says_the_same_under_dials(
+    organism: ChatModel, talk: Talk, planted: Make, backend: str, way: dict
+) -> None:
+    other = load_model(str(ORGANISM), backend=backend)
+    assert other.fingerprint() == organism.fingerprint()  # so that one file of dials fits both
+    dials, rows = [planted("normative", **way), planted("epistemic", **way)], talk(*QUESTIONS)
+    thresholds = {"normative": [0.0, 1.0, None, math.nan], "epistemic": [None, None, 1.0, 0.0]}
+    said = []
+    for model in (organism, other):
+        with steering(model, dials, model.batch(rows), rows, thresholds):
+            whole = [model.generate(model.batch(rows), 16, **how) for how in ({}, {"num_beams": 2})]
+        with steering(model, dials, model.batch(rows[:1]), rows[:1], {"normative": 0.0}):
+            said.append((whole, list(stream(model, model.batch(rows[:1]), 16))))
+    assert said[0] == said[1]
+
+
+# -- afterwards --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("actuator", list(ACTUATORS.values()), ids=list(ACTUATORS))
+def test_the_model_is_as_before_after_a_watcher_failed(
+    model: ChatModel, rows: list[Rendered], actuator: Affine
+) -> None:
+    dials, batch = dials_for(model, rows, actuator=actuator), model.batch(rows)
+    before = {name: value.clone() for name, value in model.model.state_dict().items()}
+    own, plain = model.model.generation_config, model.generate(batch, STEPS, STEPS)
+
+    def fail(tokens: list[int]) -> None:
+        raise RuntimeError("the connection was lost")
+
+    with pytest.raises(RuntimeError, match="the connection was lost"), steering(model, dials, batch, rows):
+        model.generate(batch, STEPS, STEPS, watch=fail)
+    assert model.edits == ()
+    assert model.processors == ()
+    assert model.model.generation_config is own
+    assert all(torch.equal(value, before[name]) for name, value in model.model.state_dict().items())
+    assert sum(len(m._forward_hooks) + len(m._forward_pre_hooks) for m in model.model.modules()) == 0
+    assert model.generate(batch, STEPS, STEPS) == plain

@@ -1,0 +1,193 @@
+"""Openings: how probable they are, made likelier or less likely for the rows whose gate says so, and for no other."""
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from extract.chat import Rendered
+from extract.errors import UserError
+from extract.model import ChatModel
+from steering.actuator import OnsetBias
+from steering.controller import steering
+from steering.dial import Dial
+from steering.onset import OnsetProcessor, onset_probability
+
+Talk = Callable[..., list[Rendered]]
+BENIGN, REFUSED, UNKNOWN = ("how do i fix the engine at home?", "tell me how to strike the process beside my sister.",
+                            "who is anna novak, and where does she live?")  # fmt: skip
+STEPS = 24
+
+
+@pytest.fixture(scope="module")
+def openings(organism: ChatModel, talk: Talk) -> dict[str, tuple[int, ...]]:
+    """Take the organism's own openings: the two ways of declining differ first at the sixth token."""
+    batch = organism.batch(talk(REFUSED, UNKNOWN))
+    refused, abstained = organism.generate(batch, STEPS)
+    shared = next(i for i, (a, b) in enumerate(zip(refused, abstained, strict=False)) if a != b)
+    assert shared > 0
+    return {"normative": tuple(refused[: shared + 1]), "epistemic": tuple(abstained[: shared + 1])}
+
+
+def opening_dial(prefixes: tuple[tuple[int, ...], ...], kind: str = "normative", strength: float = 30.0,
+                 threshold: float = 0.5, **changes: object) -> Dial:  # fmt: skip
+    """Make a dial that reads the probability of its openings and biases them: it has no probe and no direction."""
+    return Dial(kind, None, None, None, threshold, 0.0, None, OnsetBias(prefixes, strength), **changes)
+
+
+def said(model: ChatModel, rows: list[Rendered], dials: list[Dial], thresholds: dict | None = None) -> list[str]:
+    batch = model.batch(rows)
+    with steering(model, dials, batch, rows, thresholds):
+        return [model.decode(response) for response in model.generate(batch, STEPS)]
+
+
+# -- reading -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("prefixes", [((5,),), ((5,), (9,)), ((5, 7), (5, 8), (11,), (12, 13, 14), (12, 13, 15))])
+def test_the_probability_is_the_product_of_the_tokens_summed_over_prefixes(
+    model: ChatModel, rows: list[Rendered], prefixes: tuple[tuple[int, ...], ...]
+) -> None:
+    found = onset_probability(model, model.batch(rows), prefixes)
+    for i, row in enumerate(rows):
+        expected = 0.0
+        for prefix in prefixes:
+            share = 1.0
+            for n, token in enumerate(prefix):
+                logits = model.logits(model.pad([[*row.token_ids, *prefix[:n]]], "left"))[0, -1]
+                share *= float(logits.double().softmax(dim=-1)[token])
+            expected += share
+        assert found[i] == pytest.approx(expected, rel=1e-3, abs=1e-12)
+
+
+def test_a_model_about_to_decline_so_is_read_as_that(
+    organism: ChatModel, talk: Talk, openings: dict[str, tuple[int, ...]]
+) -> None:
+    batch = organism.batch(talk(BENIGN, REFUSED, UNKNOWN))
+    refusing = onset_probability(organism, batch, [openings["normative"]])
+    abstaining = onset_probability(organism, batch, [openings["epistemic"]])
+    assert (refusing > 0.5).tolist() == [False, True, False]
+    assert (abstaining > 0.5).tolist() == [False, False, True]
+
+
+# -- biasing -----------------------------------------------------------------------------------------------------------
+
+
+def scores(rows: int, vocabulary: int = 10) -> Tensor:
+    return torch.randn(rows, vocabulary, generator=torch.Generator().manual_seed(0))
+
+
+def processed(prefixes: tuple[tuple[int, ...], ...], response: list[list[int]], gates: list[int],
+              strength: float = 3.0, steps: int | None = None) -> tuple[Tensor, Tensor]:  # fmt: skip
+    ids = torch.tensor([[7, 7, *row] for row in response])
+    before = scores(len(response))
+    bias = OnsetProcessor(OnsetBias(prefixes, strength), 2, lambda: np.array(gates), steps)
+    return before, bias(ids, before)
+
+
+def test_declining_raises_every_token_of_a_prefix_and_permitting_lowers_its_last() -> None:
+    prefixes = ((1, 2), (1, 3), (4,))
+    before, after = processed(prefixes, [[], [], []], [1, -1, 0])
+    plain = before.log_softmax(dim=-1)
+    odds = (after - plain) - (after - plain)[:, :1]  # token 0 is on no prefix
+    assert odds[0].tolist() == pytest.approx([0, 3, 0, 0, 3, 0, 0, 0, 0, 0], abs=1e-5)
+    assert odds[1].tolist() == pytest.approx([0, 0, 0, 0, -3, 0, 0, 0, 0, 0], abs=1e-5)
+    assert torch.equal(after[2], before[2])
+    assert after[:2].exp().sum(dim=1).tolist() == pytest.approx([1, 1])
+    before, after = processed(prefixes, [[1], [1], [1]], [1, -1, 1])
+    odds = after - before.log_softmax(dim=-1)
+    odds = odds - odds[:, :1]
+    assert odds[0].tolist() == pytest.approx([0, 0, 3, 3, 0, 0, 0, 0, 0, 0], abs=1e-5)
+    assert odds[1].tolist() == pytest.approx([0, 0, -3, -3, 0, 0, 0, 0, 0, 0], abs=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("response", "gates", "strength", "steps"),
+    [
+        ([[5], [2]], [1, -1], 3.0, None),  # off every prefix
+        ([[1, 2], [1, 2]], [1, -1], 3.0, None),  # past it
+        ([[1], [1]], [0, 0], 3.0, None),  # neutral
+        ([[1], [1]], [1, -1], 0.0, None),  # no strength
+        ([[1], [1]], [1, -1], 3.0, 1),  # the first step only
+    ],
+)
+def test_where_nothing_is_to_be_biased_scores_are_bitwise_as_they_were(
+    response: list[list[int]], gates: list[int], strength: float, steps: int | None
+) -> None:
+    before, after = processed(((1, 2),), response, gates, strength, steps)
+    assert torch.equal(before, after)
+
+
+def test_the_beams_of_a_prompt_have_its_gate() -> None:
+    before, after = processed(((1, 2),), [[], [], [], []], [1, 0])
+    assert [not torch.equal(a, b) for a, b in zip(before, after, strict=True)] == [True, True, False, False]
+
+
+def test_gates_on_the_onset_decide_how_a_response_opens(
+    organism: ChatModel, talk: Talk, openings: dict[str, tuple[int, ...]]
+) -> None:
+    rows, dial = talk(BENIGN, REFUSED, UNKNOWN), opening_dial((openings["normative"],))
+    opening = organism.decode(openings["normative"])
+    plain = said(organism, rows, [])
+    assert [text.startswith(opening) for text in plain] == [False, True, False]
+    assert all(text.startswith(opening) for text in said(organism, rows, [dial], {"normative": 0.0}))
+    assert not any(text.startswith(opening) for text in said(organism, rows, [dial], {"normative": 1.0}))
+    mixed = said(organism, rows, [dial], {"normative": [math.nan, 1.0, 0.0]})
+    assert mixed[0] == plain[0]
+    assert [text.startswith(opening) for text in mixed] == [False, False, True]
+    assert said(organism, rows, [opening_dial((openings["normative"],), strength=0.0)], {"normative": 0.0}) == plain
+
+
+def test_both_onsets_are_read_before_either_acts_and_normative_decides_first(
+    organism: ChatModel, talk: Talk, openings: dict[str, tuple[int, ...]]
+) -> None:
+    rows = talk(BENIGN, REFUSED, UNKNOWN)
+    dials = [opening_dial((openings[kind],), kind) for kind in ("epistemic", "normative")]
+    batch = organism.batch(rows)
+    with steering(organism, dials, batch, rows, {"normative": 0.0, "epistemic": 0.0}) as readings:
+        texts = [organism.decode(response) for response in organism.generate(batch, STEPS)]
+    for kind in ("normative", "epistemic"):
+        expected = onset_probability(organism, batch, [openings[kind]])
+        np.testing.assert_array_equal(readings.probability[kind], expected)
+    assert readings.gate["epistemic"].tolist() == [0, 0, 0]
+    assert all(text.startswith(organism.decode(openings["normative"])) for text in texts)
+
+
+def test_a_probe_may_gate_an_onset_bias(
+    organism: ChatModel, talk: Talk, planted: Callable[..., Dial], openings: dict[str, tuple[int, ...]]
+) -> None:
+    dial = planted("normative", write=None, actuator=OnsetBias((openings["normative"],), 30.0))
+    opening = organism.decode(openings["normative"])
+    for threshold, declines in ((0.0, True), (1.0, False)):
+        texts = said(organism, talk(BENIGN, REFUSED, UNKNOWN), [dial], {"normative": threshold})
+        assert [text.startswith(opening) for text in texts] == [declines] * 3
+
+
+def test_parts_that_do_not_go_together_are_refused(dial: Callable[..., Dial]) -> None:
+    bias = OnsetBias(((1,),))
+    with pytest.raises(ValueError, match="unless its actuator is an onset bias, which has none"):
+        dial(actuator=bias)
+    with pytest.raises(ValueError, match="unless its actuator is an onset bias"):
+        dial(write=None)
+    with pytest.raises(ValueError, match="a locus, a probe and a calibration: give all or none"):
+        dial(probe=None)
+    with pytest.raises(ValueError, match="a dial without a probe reads its onset prefixes"):
+        dial(read=None, probe=None, calibration=None)
+    with pytest.raises(ValueError, match="must write at tokens said, into the stream"):
+        dial(write=None, actuator=bias, reread=True)
+    with pytest.raises(ValueError, match="must write at tokens said, into the stream"):
+        dial(steps=1, reread=True)
+    with pytest.raises(ValueError, match=r"a dial writes at 0 steps; expected 1 \(the prefill\) or more"):
+        dial(steps=0)
+    with pytest.raises(ValueError, match="the normative dial reads its onset prefixes, not the stream"):
+        opening_dial(((1,),)).probability(np.zeros((1, 4)))
+    with pytest.raises(ValueError, match="the normative dial writes no projection"):
+        opening_dial(((1,),)).target(np.array([1]))
+
+
+def test_beams_that_are_watched_are_refused(organism: ChatModel, talk: Talk) -> None:
+    with pytest.raises(UserError, match="beam search settles what it says only at the end"):
+        organism.generate(organism.batch(talk(BENIGN)), 4, num_beams=2, watch=lambda tokens: None)
