@@ -33,6 +33,23 @@ def n_needed(limit: float, confidence: float) -> int:
     return ceil(log(1 - confidence) / log(1 - limit) - 1e-9)
 
 
+def n_at_rate(rate: float, limit: float, confidence: float, most: int = 100_000) -> int | None:
+    """Return about how many draws certify a limit, if they fail as often as this; None where no number does."""
+
+    def stands(n: int) -> bool:
+        return upper_limit(ceil(rate * n - 1e-9), n, confidence) <= limit
+
+    low, high = 0, n_needed(limit, confidence)
+    if rate >= limit or not stands(most):
+        return None
+    while not stands(high):
+        low, high = high, min(most, 2 * high)
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if stands(middle) else (middle, high)
+    return high
+
+
 def best_reachable(n: int, confidence: float) -> float:
     """Return the least limit that n draws can certify, if none of them fails; 1 without any."""
     return upper_limit(0, n, confidence)

@@ -18,8 +18,12 @@ def front(points: np.ndarray) -> np.ndarray:
     _, first = np.unique(points[usable], axis=0, return_index=True)
     kept = usable[np.sort(first)]
     P = points[kept]
-    beaten = np.array([((P <= p).all(axis=1) & (P < p).any(axis=1)).any() for p in P])
+    beaten = np.array([_beaten(P, own) for own in P])
     return kept[~beaten]
+
+
+def _beaten(points: np.ndarray, own: np.ndarray) -> bool:
+    return bool(((points <= own).all(axis=1) & (points < own).any(axis=1)).any())
 
 
 def hypervolume(points: np.ndarray, reference: tuple[float, float, float] = (1.0, 1.0, 1.0)) -> float:

@@ -3,7 +3,15 @@
 import numpy as np
 import pytest
 
-from probes.certify import allowed, best_reachable, certified_prefix, n_needed, one_per_group, upper_limit
+from probes.certify import (
+    allowed,
+    best_reachable,
+    certified_prefix,
+    n_at_rate,
+    n_needed,
+    one_per_group,
+    upper_limit,
+)
 
 DELTA, LIMIT, N = 0.05, 0.1, 80
 RATES = np.linspace(0.02, 0.3, 40)  # of settings along a path: each a little worse than the one before
@@ -27,10 +35,19 @@ def test_what_is_allowed_is_the_last_that_stands() -> None:
     assert (allowed(59, 0.05, 0.95), allowed(58, 0.05, 0.95)) == (0, -1)
 
 
+def test_more_failures_take_more_draws() -> None:
+    for rate in (0.0, 0.01, 0.03):
+        n = n_at_rate(rate, 0.05, 0.95)
+        assert n is not None
+        assert upper_limit(np.ceil(rate * n), n, 0.95) <= 0.05
+    assert n_at_rate(0.0, 0.05, 0.95) == 59
+    assert n_at_rate(0.05, 0.05, 0.95) is None  # no number shows a rate to be below itself
+
+
 def test_a_limit_that_is_none_is_refused() -> None:
-    with pytest.raises(ValueError, match="lie between 0 and 1; got 0 and 0.95"):
+    with pytest.raises(ValueError, match=r"lie between 0 and 1; got 0 and 0\.95"):
         n_needed(0, 0.95)
-    with pytest.raises(ValueError, match="got \\(4,\\) with 1 sample sizes"):
+    with pytest.raises(ValueError, match=r"got \(4,\) with 1 sample sizes"):
         certified_prefix(np.zeros(4), [3], [0.1], 0.95)
 
 
