@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -104,7 +105,7 @@ def gate(probability: np.ndarray, threshold: float, band: float) -> np.ndarray:
 
 
 def tabulate(
-    context: Context, writes: Mapping[str, Direction], probability: Mapping[str, np.ndarray], *, leaves: bool
+    context: Context, writes: Mapping[Any, Direction], probability: Mapping[Any, np.ndarray], *, leaves: bool
 ) -> Counterfactuals:
     """Generate every outcome of every prompt of the run.
 

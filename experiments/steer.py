@@ -108,7 +108,7 @@ def _placed(context: Context, whole: Counted, kinds: list[Kind]) -> tuple[Surfac
     return surface, place(surface, whole.choice, whole.held, context.corpus, wanted, context.config.seed)
 
 
-def _surface_rows(whole: Counted) -> list[dict[str, object]]:
+def _surface_rows(whole: Counted) -> list[dict[str, Any]]:
     """Flatten the surface: thresholds, and every rate on the prompts that choose and on test."""
     rates = {part: rates_of(whole.surface, risks) for part, risks in (("choice", whole.choice), ("test", whole.test))}
     return [

@@ -52,7 +52,9 @@ class Surface:
     outcome: np.ndarray  # (n_settings, n_prompts) int8, into the table's outcomes
 
     @classmethod
-    def over(cls, table: Counterfactuals, thresholds: Sequence[Sequence[float]], band: float = 0.0) -> Surface:
+    def over(
+        cls, table: Counterfactuals, thresholds: Sequence[Sequence[float] | np.ndarray], band: float = 0.0
+    ) -> Surface:
         """Look up every combination of the thresholds of each dial."""
         settings = list(product(*thresholds))
         found = np.stack([table.look_up(setting, band) for setting in settings]).astype(np.int8)

@@ -72,8 +72,8 @@ def certified_prefix(failures: np.ndarray, n: Sequence[int], limits: Sequence[fl
         raise ValueError(f"failures are (n_settings, n_risks); got {failures.shape} with {len(n)} sample sizes and "
                          f"{len(limits)} limits")  # fmt: skip
     most = [allowed(size, limit, confidence) for size, limit in zip(n, limits, strict=True)]
-    passes = (failures <= np.array(most)).all(axis=1)
-    return len(passes) if passes.all() else int(np.argmin(passes))
+    fails = np.flatnonzero((failures > np.array(most)).any(axis=1))
+    return int(fails[0]) if len(fails) else len(failures)
 
 
 def allowed(n: int, limit: float, confidence: float) -> int:
