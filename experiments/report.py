@@ -90,7 +90,7 @@ def page(results: dict[str, Any], figures: dict[str, Path]) -> str:
 {uncertainty_section(results, table, _figure(figures, "reliability", RELIABILITY))}
 <h2>Dials</h2>
 {_dials_table(results)}
-{steer_section(results["steer"], table, _figure(figures, "pareto", PARETO))}
+{steer_section(results.get("steer", {}), table, _figure(figures, "pareto", PARETO))}
 </main></body></html>
 """
 

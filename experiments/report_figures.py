@@ -24,7 +24,7 @@ def draw(context: Context, results: dict[str, Any]) -> dict[str, Path]:
     drawn |= {f"grid_{name}": figures.grid(cells, name) for name in results["sites"]}
     if results.get("uncertainty", {}).get("applicable"):
         drawn["reliability"] = reliability_diagram(results["uncertainty"]["reliability"])
-    if results["steer"].get("frontier"):
+    if results.get("steer", {}).get("frontier"):
         drawn["pareto"] = pareto(results)
     directions = load_directions(context.file("directions.safetensors"))
     writes = {name: d for name, d in directions.items() if name.endswith("_write")}
