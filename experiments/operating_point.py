@@ -1,12 +1,14 @@
 """At which thresholds the dials stand: chosen on some prompts, certified on others, neither of them test.
 
-Every pair of thresholds is put in an order on the choice prompts (train, whose reads are cross-fitted, and validation):
-the most comfortable first, the one whose worst rate is the smallest share of its limit. That order is the path along
-which certification prompts are asked (`probes.certify`); since they had no say in it, and end it at the first
-failure, what is certified holds with the stated confidence. Without costs the dials stand at the head of the path;
-with costs, at the cheapest certified pair, the cost being estimated on the choice prompts. A limit that so few prompts
-could not certify even if none failed is left out of the path, and said. Where the head itself fails, it stays, and each
-limit is told by itself: the pair was fixed beforehand, so each certificate alone holds with the stated confidence.
+Every pair of thresholds is put in an order on the choice prompts (train, whose reads are cross-fitted, and
+validation): the most comfortable first, the one whose worst rate is the smallest share of its limit. Rates are taken
+at their upper confidence limits over groups, since a rate of zero among few people is less of a comfort than among
+many. That order is the path along which certification prompts are asked (`probes.certify`); since they had no say in
+it, and end it at the first failure, what is certified holds with the stated confidence. Without costs the dials stand
+at the head of the path; with costs, at the cheapest certified pair, the cost being estimated on the choice prompts. A
+limit that so few prompts could not certify even if none failed is left out of the path, and said. Where the head
+itself fails, it stays, and each limit is told by itself: the pair was fixed beforehand, so each certificate alone
+holds with the stated confidence.
 """
 
 from __future__ import annotations
@@ -28,6 +30,7 @@ from probes.certify import (
     one_per_group,
     upper_limit,
 )
+from probes.intervals import effective_groups
 
 CERTIFIED_ON = "calibration"
 
@@ -55,13 +58,27 @@ def cost(rates: Mapping[str, np.ndarray], costs: Mapping[str, float]) -> np.ndar
     return np.asarray(sum(costs[name] * np.nan_to_num(rates[name]) for name in AXES))
 
 
-def path(surface: Surface, rates: Mapping[str, np.ndarray], wanted: Wanted) -> np.ndarray:
-    """Order the settings, the most comfortable first; ties by the sum of the shares, then by nearness to 0.5."""
+def path(
+    surface: Surface, rates: Mapping[str, np.ndarray], n_groups: Mapping[str, float], wanted: Wanted
+) -> np.ndarray:
+    """Order the settings, the most comfortable first; ties by the sum of the shares, then by nearness to 0.5.
+
+    Args:
+        rates: of each risk on the prompts that choose, (n_settings,).
+        n_groups: how many independent groups each is counted on.
+    """
     off = np.abs(surface.settings - 0.5).sum(axis=1)
     if not wanted.limits:
         return np.lexsort((off, cost(rates, wanted.costs or dict.fromkeys(AXES, 1.0))))
-    shares = np.stack([np.nan_to_num(rates[name]) / limit for name, limit in wanted.limits.items()])
+    shares = np.stack([_at_most(rates[name], n_groups[name], wanted.confidence) / limit
+                       for name, limit in wanted.limits.items()])  # fmt: skip
     return np.lexsort((off, shares.sum(axis=0).round(9), shares.max(axis=0).round(9)))
+
+
+def _at_most(rates: np.ndarray, n_groups: float, confidence: float) -> np.ndarray:
+    """Return the upper limit of each rate over so many groups, (n_settings,)."""
+    distinct, inverse = np.unique(np.nan_to_num(rates), return_inverse=True)
+    return np.array([upper_limit(rate * n_groups, n_groups, confidence) for rate in distinct])[inverse]
 
 
 def place(
@@ -73,7 +90,8 @@ def place(
         choice, held: every risk, counted on the prompts that choose and on those that certify.
     """
     rates = rates_of(surface, choice)
-    order = path(surface, rates, wanted)
+    independent = {name: effective_groups(corpus.groups_among(risk.rows)) for name, risk in choice.items()}
+    order = path(surface, rates, independent, wanted)
     drawn = {name: one_per_group(r.rows, corpus.groups_among(r.rows), seed) if len(r.rows) else r.rows
              for name, r in held.items()}  # fmt: skip
     n = {name: len(rows) for name, rows in drawn.items()}
