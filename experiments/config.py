@@ -52,7 +52,7 @@ class PromptsConfig(_Strict):
     datasets: tuple[DatasetConfig, ...] = ()  # their own splits count only where every prompt of the run has one
     train: float = Field(0.35, gt=0)  # fits directions and probes
     validation: float = Field(0.15, gt=0)  # chooses loci and layers
-    calibration: float = Field(0.15, gt=0)  # calibrates the dials' probabilities
+    calibration: float = Field(0.15, gt=0)  # certifies what the dials' thresholds do; used for nothing else of theirs
     test: float = Field(0.35, gt=0)  # reported; used for nothing else
 
     @model_validator(mode="after")

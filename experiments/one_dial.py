@@ -1,5 +1,7 @@
-"""The baseline of one dial: one read of what should be declined for either reason, one write of declining either way.
+"""The baseline of one dial: one threshold on both reads, and one write of declining either way.
 
+It reads the greater of the two dials' probabilities, so that it knows all that they know and the comparison is of
+knobs, not of probes: one linear probe of "harmful or uncertain" would do worse, and two dials would seem to buy more.
 The write direction is fitted on declined against answered, whichever way it was declined, within the strata that the
 two dials' own writes are fitted in, and stands where one of these stands. On a model with one shared knob it is that
 knob; on a model with two it points between them.

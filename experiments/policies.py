@@ -12,7 +12,7 @@ import numpy as np
 from experiments.behaviour import Kind
 from experiments.context import Context
 from experiments.counterfactuals import Counterfactuals, tabulate
-from experiments.dial_read import CHOICE, DialRead, fit_read
+from experiments.dial_read import CHOICE
 from experiments.one_dial import NAME, either_writes
 from experiments.operating_point import CERTIFIED_ON
 from experiments.surface import RISKS, Risk, Surface, axes_of, rates_of, risk_of
@@ -59,25 +59,33 @@ class Counted:
         return hypervolume(axes_of(rates_of(self.surface.at(self.front), self.choice)), REFERENCE)
 
 
-def counted(context: Context, table: Counterfactuals, reads: Sequence[DialRead]) -> Counted:
-    """Lay the surface of a table over the thresholds worth trying, as the prompts that choose tell them."""
+def counted(context: Context, table: Counterfactuals, declining: Sequence[np.ndarray]) -> Counted:
+    """Lay the surface of a table over the thresholds worth trying, as the prompts that choose tell them.
+
+    Args:
+        declining: the prompts that each dial should decline, (n_prompts,) bool.
+    """
     chosen = context.corpus.within(*CHOICE)
-    thresholds = [cuts(read.probability[chosen], read.declining[chosen]) for read in reads]
+    thresholds = [cuts(p[chosen], y[chosen]) for p, y in zip(table.probability, declining, strict=True)]
     surface = Surface.over(table, thresholds, context.config.steer.band)
     return Counted(table, surface, context.behaviour.correct, context)
 
 
-def one_dial(context: Context, writes: Mapping[Kind, Direction]) -> tuple[Counted, Locus] | None:
-    """Build the baseline of one dial, of several places the one that does best on the prompts that choose."""
+def one_dial(
+    context: Context, writes: Mapping[Kind, Direction], probability: np.ndarray
+) -> tuple[Counted, Locus] | None:
+    """Build the baseline of one dial, of several places the one that does best on the prompts that choose.
+
+    Args:
+        probability: what it reads, (n_prompts,).
+    """
     candidates = either_writes(context, writes)
     if not candidates:
         return None
-    corpus, leaves = context.corpus, context.config.steer.band > 0
-    read = fit_read(context, NAME, corpus.harmful | corpus.uncertain, min(d.locus.layer for d in candidates))
     made = []
     for write in candidates:
-        table = tabulate(context, {NAME: write}, {NAME: read.probability}, leaves=leaves)
-        made.append((counted(context, table, [read]), write.locus))
+        table = tabulate(context, {NAME: write}, {NAME: probability}, leaves=context.config.steer.band > 0)
+        made.append((counted(context, table, [~context.corpus.benign]), write.locus))
     return max(made, key=lambda each: each[0].chosen_volume())
 
 

@@ -60,7 +60,7 @@ def _set(
     """Generate every outcome and set the dials; returns them, the record, and every prompt's action by look-up."""
     band = context.config.steer.band
     table = tabulate(context, writes, {k: read.probability for k, read in reads.items()}, leaves=band > 0)
-    whole = counted(context, table, list(reads.values()))
+    whole = counted(context, table, [read.declining for read in reads.values()])
     surface, point = _placed(context, whole, list(reads))
     thresholds = surface.settings[point.index].tolist()
     dials = [

@@ -24,6 +24,8 @@ POLICIES = {
     "plain": "no change",
 }
 
+WORTH = 0.02  # of the cube: a difference that does not surely exceed it is called nothing
+
 
 def steer_lines(record: Mapping[str, Any]) -> list[str]:
     """Return every line on thresholds, certificates and what two dials buy; none without dials."""
@@ -77,11 +79,11 @@ def volume_lines(record: Mapping[str, Any]) -> list[str]:
 
 def against_one(difference: Mapping[str, float]) -> str:
     """Say whether two dials buy anything over one."""
-    if difference["low"] > 0:
+    if difference["low"] > WORTH:
         return f"Two dials buy more than one: {signed(difference)} of the cube."
-    if difference["high"] < 0:
+    if difference["high"] < -WORTH:
         return f"One dial does better than two here: {signed(difference)} of the cube."
-    return f"Two dials buy nothing over one that these prompts show: {signed(difference)} of the cube."
+    return f"Two dials buy nothing over one, or less than {WORTH:g} of the cube: {signed(difference)}."
 
 
 def regret_line(record: Mapping[str, Any]) -> str:

@@ -30,7 +30,7 @@ def tradeoff(context: Context, dials: Counted, writes: Mapping[Kind, Direction],
     weights[test] = draw_groups(context.corpus.groups[test], N_DRAWS, context.config.seed)
     plain = _policy("plain", fixed(context, [context.behaviour.actions[test]], [context.behaviour.correct[test]], test),
                     None, weights)  # fmt: skip
-    single = one_dial(context, writes)
+    single = one_dial(context, writes, dials.table.probability.max(axis=0))
     lines, reason = under_lines(context, context.config.steer.system_lines, test)
     shown = {"two_dials": dials} | ({"one_dial": single[0]} if single else {})
     policies = {name: _policy(name, counted, counted.front, weights).beside(plain) for name, counted in shown.items()}

@@ -44,7 +44,7 @@ def test_two_dials_that_do_what_one_does_buy_nothing() -> None:
     difference = compare(measured(corpus, table, surface_of(table, corpus), "two"), single(corpus, table, mixes=False))
     assert difference["low"] <= 0 <= difference["high"]
     assert abs(difference["estimate"]) < 0.02
-    assert "buy nothing over one that these prompts show" in against_one(difference)
+    assert "Two dials buy nothing over one" in against_one(difference)
 
 
 def test_two_dials_that_do_more_are_found_out() -> None:
