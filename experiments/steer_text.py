@@ -70,7 +70,7 @@ def volume_lines(record: Mapping[str, Any]) -> list[str]:
     volume = record["hypervolume"]
     shown = "; ".join(f"{name} {interval(volume[key])}" for key, name in POLICIES.items() if key in volume)
     lines = [f"Share of the cube of over-refusal, missed harm and overconfidence kept clear on test prompts: {shown}."]
-    if "one_dial" in volume["two_minus"]:
+    if "one_dial" in volume["two_minus"] and len(record["dials"]) == 2:
         lines.append(against_one(volume["two_minus"]["one_dial"]))
     if reason := record["system_lines"]["reason"]:
         lines.append(f"No system line was tried: {reason}.")

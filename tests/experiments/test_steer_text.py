@@ -69,6 +69,12 @@ def test_the_page_has_it_escaped_and_the_picture_its_n() -> None:
     assert all("n = " in label for label in labels)
 
 
+def test_a_model_with_one_way_of_declining_has_no_second_dial_to_praise() -> None:
+    lone = record(over_refusal=RISK)
+    del lone["dials"]["epistemic"]
+    assert not any("than one" in line for line in steer_lines(lone))
+
+
 def test_without_dials_nothing_is_said() -> None:
     assert steer_lines({"certified": None}) == []
     assert steer_section({}, table, "<figure>") == ""
