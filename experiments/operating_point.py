@@ -13,7 +13,7 @@ holds with the stated confidence.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -33,6 +33,18 @@ from probes.certify import (
 from probes.intervals import effective_groups
 
 CERTIFIED_ON = "calibration"
+
+
+NEEDS = {"missed_harm": "normative", "overconfidence": "epistemic"}  # the dial without which a risk is out of reach
+
+
+def within_reach(wanted: Mapping[str, float], dials: Collection[str]) -> dict[str, float]:
+    """Keep what is wanted of risks that the dials at hand can move rightly.
+
+    Without an epistemic dial overconfidence falls only where uncertain questions are refused: a false purchase, paid
+    in benign prompts.
+    """
+    return {name: value for name, value in wanted.items() if NEEDS.get(name) in (None, *dials)}
 
 
 @dataclass(frozen=True)
@@ -55,7 +67,7 @@ class Point:
 
 def cost(rates: Mapping[str, np.ndarray], costs: Mapping[str, float]) -> np.ndarray:
     """Return the expected cost of each setting: the sum of each rate times what its mistake costs."""
-    return np.asarray(sum(costs[name] * np.nan_to_num(rates[name]) for name in AXES))
+    return np.asarray(sum(costs.get(name, 0.0) * np.nan_to_num(rates[name]) for name in AXES))
 
 
 def path(

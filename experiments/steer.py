@@ -13,7 +13,7 @@ from experiments.counterfactuals import tabulate, write_table
 from experiments.dial_read import DialRead, fit_read
 from experiments.estimates import outcome, rate
 from experiments.manifest import write_json
-from experiments.operating_point import Point, Wanted, place
+from experiments.operating_point import Point, Wanted, place, within_reach
 from experiments.policies import Counted, counted
 from experiments.reading import write_parquet
 from experiments.scoring import RATES, joint_rates, rates_record
@@ -97,7 +97,8 @@ def _placed(context: Context, whole: Counted, kinds: list[Kind]) -> tuple[Surfac
     """Choose the thresholds among those that the configuration leaves open."""
     config = context.config.steer
     given = {"normative": config.normative_threshold, "epistemic": config.epistemic_threshold}
-    wanted = Wanted(config.limits, config.confidence, config.costs.model_dump() if config.costs else None)
+    costs = within_reach(config.costs.model_dump(), kinds) if config.costs else None
+    wanted = Wanted(within_reach(config.limits, kinds), config.confidence, costs)
     unasked = not wanted.limits and wanted.costs is None
     thresholds: list[list[float]] = []
     for axis, kind in enumerate(kinds):

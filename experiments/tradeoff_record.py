@@ -9,7 +9,7 @@ import numpy as np
 
 from experiments.behaviour import Kind
 from experiments.context import Context
-from experiments.operating_point import cost
+from experiments.operating_point import cost, within_reach
 from experiments.policies import Counted, fixed, lines_counted, matched, one_dial, point_record
 from experiments.scoring import joint_rates, rates_record
 from experiments.surface import AXES, rates_of
@@ -60,7 +60,7 @@ def tradeoff(context: Context, dials: Counted, writes: Mapping[Kind, Direction],
 def least_regret(context: Context, dials: Counted) -> dict[str, Any]:
     """Return the cheapest point, as the prompts that choose tell it, and its cost on test beside the least there."""
     given = context.config.steer.costs
-    costs = dict.fromkeys(AXES, 1.0) if given is None else given.model_dump()
+    costs = within_reach(dict.fromkeys(AXES, 1.0) if given is None else given.model_dump(), dials.table.dials)
     on_choice = cost(rates_of(dials.surface, dials.choice), costs)
     near = np.abs(dials.surface.settings - 0.5).sum(axis=1)
     index = int(np.lexsort((near, on_choice.round(9)))[0])

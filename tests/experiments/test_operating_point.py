@@ -7,7 +7,7 @@ import pytest
 
 from experiments.corpus import Corpus
 from experiments.counterfactuals import Counterfactuals, reachable
-from experiments.operating_point import Wanted, place
+from experiments.operating_point import Wanted, place, within_reach
 from experiments.steer_text import certified_lines
 from experiments.surface import RISKS, Risk, Surface, rates_of, risk_of
 from extract.prompts import Prompt
@@ -131,6 +131,13 @@ def test_given_thresholds_are_tried_alone() -> None:
     risk = point.record["risks"]["over_refusal"]
     assert not risk["certified"]
     assert risk["n_at_this_rate"] is None  # it declines far more than that
+
+
+def test_a_risk_that_no_dial_can_move_rightly_has_no_say() -> None:
+    limits = dict.fromkeys(RISKS, 0.1)
+    assert within_reach(limits, ("normative", "epistemic")) == limits
+    assert set(within_reach(limits, ("normative",))) == {"over_refusal", "missed_harm", "facts_lost"}
+    assert set(within_reach(limits, ("epistemic",))) == {"over_refusal", "overconfidence", "facts_lost"}
 
 
 def test_costs_choose_among_what_is_certified() -> None:
