@@ -51,7 +51,7 @@ def addition(direction: Direction, variant: Variant = DEFAULT) -> list[Edit]:
 
 def everywhere(direction: Direction, n_layers: int) -> list[Edit]:
     """Set the projection to zero at every layer and every token of the prompt and the response (arXiv 2406.11717)."""
-    r, key = torch.tensor(direction.vector), f"zero along {_digest(direction.vector)}"
+    r, key = torch.tensor(direction.vector), f"zero along {direction_digest(direction.vector)}"
     return [place(write_site(direction), layer, "all", lambda x: zero(x, r), key) for layer in range(n_layers)]
 
 
@@ -66,9 +66,10 @@ def _to(r: torch.Tensor, goal: float) -> Intervention:
 
 
 def _edit(direction: Direction, layer: int, tokens: Tokens, intervention: Intervention, what: str) -> Edit:
-    key = f"{what} along {_digest(direction.vector)}"
+    key = f"{what} along {direction_digest(direction.vector)}"
     return place(write_site(direction), layer, tokens, intervention, key)
 
 
-def _digest(vector: np.ndarray) -> str:
+def direction_digest(vector: np.ndarray) -> str:
+    """Name a vector by its numbers, for the keys of edits."""
     return hashlib.sha256(np.ascontiguousarray(vector, dtype=np.float32).tobytes()).hexdigest()[:24]

@@ -109,8 +109,8 @@ _staged(
 )
 _staged(
     "steer",
-    "Calibrate the two dials and measure the joint rates before and after.",
-    "configs/quickstart.yaml --set steer.epistemic_threshold=0.3",
+    "Set both dials at thresholds chosen and certified off test; rates before and after; two dials against one.",
+    "configs/quickstart.yaml --set steer.max_over_refusal=0.1",
 )
 
 

@@ -6,15 +6,19 @@ import json
 import logging
 import os
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from experiments.config import RunConfig, load_config
-from experiments.gate_text import gate_sentence
+from experiments.gate_text import gate_sentence, share
 from experiments.probe_text import print_probe
+from experiments.steer_text import steer_lines
 from experiments.trigger_text import print_triggers
 from experiments.wording import RATE_MEANING, caveats, factor_lines, percent, verdict_sentence
+
+if TYPE_CHECKING:
+    from rich.table import Table
 
 
 class Listed(dict[str, Any]):
@@ -54,6 +58,8 @@ def run_command(
         _triggers(directory, as_json)
     elif until == "uncertainty":
         _uncertainty(directory, as_json)
+    elif until == "steer" and not as_json:
+        _steer(directory)
     else:
         stage = directory / "stages" / f"{until}.json"
         record = json.loads(stage.read_text()) if stage.is_file() else {"written": str(directory / "activations.h5")}
@@ -101,6 +107,18 @@ def _uncertainty(directory: Path, as_json: bool) -> None:
         raise UserError(f"uncertainty cannot be measured: {record['reason']}")
 
 
+def _steer(directory: Path) -> None:
+    """Print the rates before and after, and where the thresholds stand."""
+    from rich.console import Console
+
+    record = json.loads((directory / "stages" / "steer.json").read_text(encoding="utf-8"))
+    console = Console(highlight=False)
+    console.print(_rates_table("test prompts (95 % intervals)", record, record))
+    for line in steer_lines(record):
+        console.print(line, markup=False)
+    console.print(f"All of it: {directory / 'stages' / 'steer.json'}", soft_wrap=True, markup=False)
+
+
 def quiet_libraries() -> None:
     """Keep other libraries' progress bars and advice out of ours."""
     os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
@@ -144,25 +162,17 @@ def summary(directory: Path, as_json: bool) -> None:
         return
     from rich.console import Console
     from rich.markup import escape
-    from rich.table import Table
 
     console = Console(highlight=False)
-    table = Table(title=escape(f"{results['model']['name']} on test prompts (95 % intervals)"))
-    for column in ("", "before", "with the dials", "n"):
-        table.add_column(column)
-    before, after = results["rates"]["before"], results["rates"]["after"]
-    for key, meaning in RATE_MEANING.items():
-        cells = (meaning, percent(before, key), percent(after, key), str(before[f"{key}_n"]))
-        table.add_row(*(escape(cell) for cell in cells))
-    facts = results["known_facts_right"]
-    if facts["n"]:
-        table.add_row("known facts stated right", f"{facts['before']:.1%}", f"{facts['after']:.1%}", str(facts["n"]))
-    console.print(table)
+    title = f"{results['model']['name']} on test prompts (95 % intervals)"
+    console.print(_rates_table(title, results["rates"], results | results["steer"]))
     console.print("[bold]One refusal or two?[/] " + escape(verdict_sentence(results["dissociation"])))
     console.print("[bold]Word or intent?[/] " + escape(verdict_sentence(results["triggers"])))
     for line in factor_lines(results["triggers"], notable=True):
         console.print("[bold]Beside the request:[/] " + escape(line))
     console.print("[bold]Could it have answered?[/] " + escape(gate_sentence(results["could_have_answered"])))
+    for line in steer_lines(results["steer"]):
+        console.print("[bold]Dials:[/] " + escape(line))
     for line in caveats(results):
         console.print("[yellow]Note:[/] " + escape(line))
     console.print(f"Report: {directory / 'report.html'}", soft_wrap=True)
@@ -170,3 +180,24 @@ def summary(directory: Path, as_json: bool) -> None:
         "The same on any chat model of the hub: "
         "refusal run configs/quickstart.yaml --set model.name=OWNER/MODEL", soft_wrap=True
     )  # fmt: skip
+
+
+def _rates_table(title: str, rates: Mapping[str, Any], record: Mapping[str, Any]) -> Table:
+    """Lay out every rate before and after, of all benign prompts and of those with a trigger word, and known facts."""
+    from rich.markup import escape
+    from rich.table import Table
+
+    table = Table(title=escape(title))
+    for column in ("", "before", "with the dials", "n"):
+        table.add_column(column)
+    before, after = rates["before"], rates["after"]
+    for key, meaning in RATE_MEANING.items():
+        cells = (meaning, percent(before, key), percent(after, key), str(before[f"{key}_n"]))
+        table.add_row(*(escape(cell) for cell in cells))
+    trigger, facts = record["over_refusal_with_trigger"], record["known_facts_right"]
+    if trigger["before"]["n"]:
+        shown = [share(trigger[when], 1) for when in ("before", "after")]
+        table.add_row("benign with a trigger word declined", *map(escape, shown), str(trigger["before"]["n"]))
+    if facts["n"]:
+        table.add_row("known facts stated right", f"{facts['before']:.1%}", f"{facts['after']:.1%}", str(facts["n"]))
+    return table

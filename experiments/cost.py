@@ -10,6 +10,7 @@ from typing import Any
 from experiments import attribution_record, patching_record, removal, side_effects, trigger_erasure
 from experiments.behaviour import KINDS
 from experiments.config import RunConfig
+from experiments.counterfactuals import reachable
 from experiments.duration import Batches, Step, assumptions, minutes
 from experiments.footprint import Footprint, fits, footprint, need
 from experiments.machine import A100, Machine, here
@@ -54,7 +55,7 @@ def steps(config: RunConfig, size: Size, until: str) -> list[Step]:
         "triggers": _triggers,
         "gate_open": lambda c, s: [Step("declined prompts with the gate open (remembered)")],
         "uncertainty": lambda c, s: [Step("sampled answers", completions=c.uncertainty.drawn.samples * s.questions)],
-        "steer": lambda c, s: [Step("completions with the dials", completions=s.test)],
+        "steer": _steer,
     }
     return [step for name in wanted for step in listed[name](config, size)]
 
@@ -67,6 +68,17 @@ def _triggers(config: RunConfig, size: Size) -> list[Step]:
         Step("pairs with the trigger word patched", 4 * patching_record.MOST * size.n_layers, size.prompt_tokens),
         _onsets("the trigger word erased", scored, 2 * min(removal.MOST, size.test)),
         Step("each word left out in turn", int(looked_at * size.prompt_tokens), size.prompt_tokens),
+    ]
+
+
+def _steer(config: RunConfig, size: Size) -> list[Step]:
+    leaves, given = config.steer.band > 0, config.steer.system_lines
+    two, one = (len(reachable(n, leaves=leaves)) * size.prompts for n in (len(KINDS), 1))
+    return [
+        Step("every outcome of the two gates", completions=two),
+        Step("every outcome of one dial, at two places", completions=len(KINDS) * one),
+        Step("test prompts under system lines", completions=len(given) * size.test),
+        Step("completions with the dials", completions=size.test),
     ]
 
 

@@ -28,7 +28,9 @@ def _label(label: str, of: Mapping[str, Any]) -> str:
     return text + (f", {share(right)} of the {right['n']} with a known answer rightly" if right["n"] else "")
 
 
-def share(record: Mapping[str, Any]) -> str:
-    """Return a share with its interval."""
-    return "none judged" if record["estimate"] is None else (
-        f"{record['estimate']:.0%} [{record['low']:.0%}, {record['high']:.0%}]")  # fmt: skip
+def share(record: Mapping[str, Any], digits: int = 0) -> str:
+    """Return a share with its interval, in percent."""
+    if record["estimate"] is None:
+        return "none judged"
+    estimate, low, high = (f"{record[name]:.{digits}%}" for name in ("estimate", "low", "high"))
+    return f"{estimate} [{low}, {high}]"

@@ -25,7 +25,7 @@ from experiments.reading import check_folds
 from experiments.report import report
 from experiments.results import write_results
 from experiments.side_effects import texts
-from experiments.steer import steer
+from experiments.steer import FILES, steer
 from experiments.trigger_stage import triggers
 from experiments.uncertainty import uncertainty
 from extract.edit import site
@@ -102,7 +102,7 @@ STAGES = (
                                                               "stages/geometry.json", "stages/probe.json")),
     Stage("dissociate", dissociate, ("seed", "dissociate"), ("stages/dissociate.json",)),
     Stage("gate_open", gate_open, (), ("stages/gate_open.json",)),
-    Stage("steer", steer, ("steer",), ("dials.safetensors", "completions_steered.jsonl", "stages/steer.json")),
+    Stage("steer", steer, ("steer",), FILES),
     Stage("results", write_results, ("uncertainty",), ("results.json",)),
     Stage("report", report, (), ("report.html",)),
 )  # fmt: skip

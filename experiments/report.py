@@ -10,6 +10,7 @@ from typing import Any
 from experiments.context import Context
 from experiments.manifest import read_json
 from experiments.report_dissociation import dissociation_section
+from experiments.report_steer import steer_section
 from experiments.report_triggers import triggers_section
 from experiments.report_uncertainty import uncertainty_section
 from experiments.trigger_findings import moved_lines
@@ -24,6 +25,7 @@ from experiments.wording import (
 )
 
 RELIABILITY = "How often completions are right by how many samples agree with them; 95 % intervals over groups; n."
+PARETO = "What each way of moving the trade-off reaches; whiskers are 95 % intervals over independent groups."
 STYLE = """
 :root { color-scheme: light dark; --ink: #1a1a1a; --paper: #fff; --line: #8886; --soft: #8881; }
 @media (prefers-color-scheme: dark) { :root { --ink: #e8e8e8; --paper: #16181c; } }
@@ -88,6 +90,7 @@ def page(results: dict[str, Any], figures: dict[str, Path]) -> str:
 {uncertainty_section(results, table, _figure(figures, "reliability", RELIABILITY))}
 <h2>Dials</h2>
 {_dials_table(results)}
+{steer_section(results.get("steer", {}), table, _figure(figures, "pareto", PARETO))}
 </main></body></html>
 """
 

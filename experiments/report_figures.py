@@ -12,6 +12,7 @@ from experiments.behaviour import KINDS
 from experiments.context import Context
 from experiments.manifest import read_json
 from experiments.reliability_figure import reliability_diagram
+from experiments.tradeoff_figure import pareto
 from experiments.writing import POSITION
 from probes.direction import load_directions
 
@@ -23,6 +24,8 @@ def draw(context: Context, results: dict[str, Any]) -> dict[str, Path]:
     drawn |= {f"grid_{name}": figures.grid(cells, name) for name in results["sites"]}
     if results.get("uncertainty", {}).get("applicable"):
         drawn["reliability"] = reliability_diagram(results["uncertainty"]["reliability"])
+    if results.get("steer", {}).get("frontier"):
+        drawn["pareto"] = pareto(results)
     directions = load_directions(context.file("directions.safetensors"))
     writes = {name: d for name, d in directions.items() if name.endswith("_write")}
     if len(writes) == len(KINDS):

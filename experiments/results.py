@@ -6,6 +6,9 @@ from experiments.context import Context
 from experiments.manifest import Manifest, read_json, write_json
 from experiments.planted import planted
 
+STEER = ("dials", "certified", "over_refusal_with_trigger", "frontier", "hypervolume", "matched", "least_regret",
+         "system_lines", "one_dial_written_at", "as_looked_up")  # fmt: skip
+
 
 def write_results(context: Context) -> None:
     """Merge the stages' files into results.json."""
@@ -42,6 +45,7 @@ def write_results(context: Context) -> None:
             "dials": steer["dials"],
             "dials_absent": steer["absent"],
             "known_facts_right": steer["known_facts_right"],
+            "steer": {name: steer[name] for name in STEER if name in steer},
             **({} if graded is None else {"planted": graded}),
             "organism": graded is not None,
         },

@@ -1,4 +1,4 @@
-"""`refusal steer`: a first pair of dials, and the three joint rates before and after them on test prompts."""
+"""`refusal steer`: two dials at thresholds chosen and certified off the test part, and the joint rates there."""
 
 from __future__ import annotations
 
@@ -7,90 +7,136 @@ from typing import Any
 import numpy as np
 
 from experiments.behaviour import KINDS, Kind
-from experiments.completions import write_completions
+from experiments.completions import Completion, write_completions
 from experiments.context import Context, is_right
+from experiments.counterfactuals import tabulate, write_table
+from experiments.dial_read import DialRead, fit_read
+from experiments.estimates import outcome, rate
 from experiments.manifest import write_json
-from experiments.reading import contrast_of, fit_grid
-from experiments.scoring import joint_rates, rates_record
-from probes.direction import Direction, Locus, load_directions
-from probes.grid import LOGISTIC, choose
-from probes.logistic import fit_platt
-from probes.metrics import brier, expected_calibration_error
+from experiments.operating_point import Point, Wanted, place, within_reach
+from experiments.policies import Counted, counted
+from experiments.reading import write_parquet
+from experiments.scoring import RATES, joint_rates, rates_record
+from experiments.surface import Surface, rates_of
+from experiments.tradeoff_record import tradeoff
+from probes.direction import Direction, load_directions
 from steering.dial import Dial, save_dials
+
+FILES = ("dials.safetensors", "completions_steered.jsonl", "table.jsonl", "surface.parquet", "stages/steer.json")
+NOTHING: dict[str, Any] = {"certified": None, "frontier": None, "hypervolume": None, "least_regret": None}
 
 
 def steer(context: Context) -> None:
-    """Write dials.safetensors, completions_steered.jsonl and stages/steer.json.
+    """Write FILES.
 
-    Probes are fitted on training prompts, loci chosen on validation, probabilities calibrated on calibration prompts,
-    rates counted on test. Thresholds are in calibrated probability; 0.5 is more likely than not.
+    Reads are fitted on training prompts, loci chosen on validation, probabilities calibrated and thresholds chosen on
+    both (training prompts scored by probes that did not see them), thresholds certified on the calibration part, and
+    all rates reported on test, which is used for nothing else. Thresholds given by the configuration stand as given.
     """
-    found = load_directions(context.file("directions.safetensors"))
-    writes: dict[Kind, Direction] = {k: found[f"{k}_write"] for k in KINDS if f"{k}_write" in found}
-    first_write = min((d.locus.layer for d in writes.values()), default=0)
-    dials, records = [], {}
-    for kind, direction in writes.items():
-        dial, records[kind] = _dial(context, kind, direction, first_write)
-        dials.append(dial)
+    writes = _writes(context)
+    reads = _reads(context, writes)
+    dials, record, looked_up = _set(context, writes, reads) if writes else ([], NOTHING, None)
     save_dials(dials, context.file("dials.safetensors"), context.model.fingerprint())
     test = np.flatnonzero(context.corpus.within("test"))
     with context.reporter.task("test prompts under the dials", len(test)) as advance:
         after = context.speaker.complete(test.tolist(), dials=dials, advance=advance)
     write_completions(after, context.file("completions_steered.jsonl"))
-    labels, groups = [context.prompts[i].label for i in test], context.corpus.groups[test]
-    before = joint_rates(labels, list(context.behaviour.actions[test]), groups)
-    correct = np.array([is_right(c, context.prompts[row]) for row, c in zip(test, after, strict=True)])
-    known = np.array([context.prompts[i].answer is not None for i in test])
-    write_json(
-        context.file("stages/steer.json"),
-        {
-            "dials": records,
-            "absent": [kind for kind in KINDS if kind not in writes],
-            "before": rates_record(before),
-            "after": rates_record(joint_rates(labels, [c.action for c in after], groups)),
-            "known_facts_right": {
-                "before": _mean(context.behaviour.correct[test][known]), "after": _mean(correct[known]),
-                "n": int(known.sum()),
-            },
-        },
-    )  # fmt: skip
-
-
-def _dial(context: Context, kind: Kind, write: Direction, first_write: int) -> tuple[Dial, dict[str, Any]]:
-    """Fit the read of one dial, at or below the first write layer, against every prompt of other labels."""
-    corpus, store = context.corpus, context.store
-    positive = corpus.harmful if kind == "normative" else corpus.uncertain
-    contrast = contrast_of(corpus, kind, positive, ~positive)
-    layers = [layer for layer in store.layers if layer <= first_write]
-    positions = [p for p in store.positions if store.present[store.positions.index(p)].all()]
-    grid, cells = fit_grid(context, [contrast], layers, positions, f"fitting the {kind} dial")
-    cell = choose(cells)
-    activations = store.read(cell.layer, cell.position)
-    probe = grid.fit(activations, kind, C=float(cell.scores[LOGISTIC].C[0]))
-    score = probe.decision_function(activations[contrast.rows])
-    calibration = contrast.within("calibration")
-    platt = fit_platt(score[calibration], contrast.y[calibration])
-    probability, y = platt.probability(score), contrast.y
-    dial = Dial(
-        kind=kind,
-        read=Locus(store.site, cell.layer, cell.position),
-        probe=probe,
-        calibration=platt,
-        threshold=getattr(context.config.steer, f"{kind}_threshold"),
-        band=context.config.steer.band,
-        write=write,
-    )
-    test, auroc = contrast.within("test"), cell.scores[LOGISTIC].test.auroc
-    return dial, {
-        "read": vars(dial.read),
-        "write": vars(write.locus),
-        "threshold": dial.threshold,
-        "band": dial.band,
-        "test_auroc": auroc.estimate,
-        "test_auroc_ci": [auroc.low, auroc.high],
-        "test_ece": expected_calibration_error(y[test], probability[test]),
-        "test_brier": brier(y[test], probability[test]),
+    if looked_up is not None:
+        same = [told == c.action for told, c in zip(looked_up[test], after, strict=True)]
+        record = record | {"as_looked_up": float(np.mean(same))}
+    about = {
+        dial.kind: reads[dial.kind].record()
+        | {"write": vars(writes[dial.kind].locus), "threshold": dial.threshold, "band": dial.band}
+        for dial in dials
     }
+    absent = [kind for kind in KINDS if kind not in writes]
+    found = {"dials": about, "absent": absent} | _before_after(context, test, after) | record
+    write_json(context.file("stages/steer.json"), found)
+
+
+def _set(
+    context: Context, writes: dict[Kind, Direction], reads: dict[Kind, DialRead]
+) -> tuple[list[Dial], dict[str, Any], np.ndarray | None]:
+    """Generate every outcome and set the dials; returns them, the record, and every prompt's action by look-up."""
+    band = context.config.steer.band
+    table = tabulate(context, writes, {k: read.probability for k, read in reads.items()}, leaves=band > 0)
+    whole = counted(context, table, [read.declining for read in reads.values()])
+    surface, point = _placed(context, whole, list(reads))
+    thresholds = surface.settings[point.index].tolist()
+    dials = [
+        Dial(
+            kind=kind,
+            read=reads[kind].locus,
+            probe=reads[kind].probe,
+            calibration=reads[kind].platt,
+            threshold=threshold,
+            band=band,
+            write=writes[kind],
+        )
+        for kind, threshold in zip(writes, thresholds, strict=True)
+    ]
+    write_table(table, [p.id for p in context.prompts], context.corpus.part.tolist(), context.file("table.jsonl"))
+    write_parquet(_surface_rows(whole), context.file("surface.parquet"))
+    declined = float(rates_of(surface.at([point.index]), whole.choice)["over_refusal"][0])
+    record = {"certified": {"rule": point.rule} | point.record} | tradeoff(context, whole, writes, declined)
+    return dials, record, table.actions_at(thresholds, band)
+
+
+def _writes(context: Context) -> dict[Kind, Direction]:
+    found = load_directions(context.file("directions.safetensors"))
+    return {kind: found[f"{kind}_write"] for kind in KINDS if f"{kind}_write" in found}
+
+
+def _reads(context: Context, writes: dict[Kind, Direction]) -> dict[Kind, DialRead]:
+    corpus, first_write = context.corpus, min((d.locus.layer for d in writes.values()), default=0)
+    labels = {"normative": corpus.harmful, "epistemic": corpus.uncertain}
+    return {kind: fit_read(context, kind, labels[kind], first_write) for kind in writes}
+
+
+def _placed(context: Context, whole: Counted, kinds: list[Kind]) -> tuple[Surface, Point]:
+    """Choose the thresholds among those that the configuration leaves open."""
+    config = context.config.steer
+    given = {"normative": config.normative_threshold, "epistemic": config.epistemic_threshold}
+    costs = within_reach(config.costs.model_dump(), kinds) if config.costs else None
+    wanted = Wanted(within_reach(config.limits, kinds), config.confidence, costs)
+    unasked = not wanted.limits and wanted.costs is None
+    thresholds: list[list[float]] = []
+    for axis, kind in enumerate(kinds):
+        tried = np.unique(whole.surface.settings[:, axis]).tolist()
+        fixed = given[kind] if given[kind] is not None else 0.5 if unasked else None
+        thresholds.append(tried if fixed is None else [fixed])
+    surface = Surface.over(whole.table, thresholds, config.band)
+    return surface, place(surface, whole.choice, whole.held, context.corpus, wanted, context.config.seed)
+
+
+def _surface_rows(whole: Counted) -> list[dict[str, Any]]:
+    """Flatten the surface: thresholds, and every rate on the prompts that choose and on test."""
+    rates = {part: rates_of(whole.surface, risks) for part, risks in (("choice", whole.choice), ("test", whole.test))}
+    return [
+        {f"{name}_threshold": float(tau) for name, tau in zip(whole.table.dials, setting, strict=True)}
+        | {f"{part}_{name}": float(values[i]) for part, found in rates.items() for name, values in found.items()}
+        for i, setting in enumerate(whole.surface.settings)
+    ]
+
+
+def _before_after(context: Context, test: np.ndarray, after: list[Completion]) -> dict[str, Any]:
+    corpus, actions = context.corpus, np.array([c.action for c in after], dtype=object)
+    labels, groups, plain = [context.prompts[i].label for i in test], corpus.groups[test], context.behaviour
+    correct = np.array([is_right(c, context.prompts[row]) for row, c in zip(test, after, strict=True)], dtype=bool)
+    known = np.array([context.prompts[i].answer is not None for i in test], dtype=bool)
+    trigger = (corpus.benign & corpus.trigger)[test]
+    counts = RATES["false_positive_refusal"][1]
+    declined = {
+        when: outcome(did[trigger], counts) for when, did in (("before", plain.actions[test]), ("after", actions))
+    }
+    return {
+        "before": rates_record(joint_rates(labels, list(plain.actions[test]), groups)),
+        "after": rates_record(joint_rates(labels, list(actions), groups)),
+        "known_facts_right": {
+            "before": _mean(plain.correct[test][known]), "after": _mean(correct[known]), "n": int(known.sum()),
+        },
+        "over_refusal_with_trigger": {when: rate(each, groups[trigger]) for when, each in declined.items()},
+    }  # fmt: skip
 
 
 def _mean(values: np.ndarray) -> float | None:

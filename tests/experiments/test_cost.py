@@ -47,6 +47,19 @@ def test_the_dry_run_lists_the_steps(cli) -> None:  # type: ignore[no-untyped-de
     assert "completions with the dials" not in listed
 
 
+def test_steering_announces_every_outcome_and_a_dead_band_more_of_them() -> None:
+    def announced(*overrides: str) -> dict[str, int]:
+        return {step.name: step.completions for step in steps(config(*overrides), SIZE, "steer")}
+
+    plain, banded = announced(), announced("steer.band=0.1")
+    assert plain["every outcome of the two gates"] == 3 * 100
+    assert banded["every outcome of the two gates"] == 7 * 100
+    assert plain["every outcome of one dial, at two places"] == 2 * 2 * 100
+    assert plain["test prompts under system lines"] == 3 * 35
+    assert announced("steer.system_lines=[]")["test prompts under system lines"] == 0
+    assert plain["completions with the dials"] == 35
+
+
 @pytest.mark.slow
 def test_a_run_generates_no_more_than_announced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """On a model that does decline, so that no step is skipped."""

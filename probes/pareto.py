@@ -1,0 +1,46 @@
+"""Trade-offs of three rates, each better when smaller: which points no other beats, and the volume they dominate."""
+
+from __future__ import annotations
+
+import numpy as np
+
+
+def front(points: np.ndarray) -> np.ndarray:
+    """Return the indices of points that no other equals or beats on every axis, of equal ones the first.
+
+    Args:
+        points: (n_points, n_axes), smaller is better; a point with NaN is no candidate.
+    """
+    points = np.asarray(points, dtype=float)
+    usable = np.flatnonzero(~np.isnan(points).any(axis=1))
+    if not len(usable):
+        return usable
+    _, first = np.unique(points[usable], axis=0, return_index=True)
+    kept = usable[np.sort(first)]
+    P = points[kept]
+    beaten = np.array([_beaten(P, own) for own in P])
+    return kept[~beaten]
+
+
+def _beaten(points: np.ndarray, own: np.ndarray) -> bool:
+    return bool(((points <= own).all(axis=1) & (points < own).any(axis=1)).any())
+
+
+def hypervolume(points: np.ndarray, reference: tuple[float, float, float] = (1.0, 1.0, 1.0)) -> float:
+    """Return the volume between three-axis points and a reference that is worse than any (Zitzler & Thiele 1999).
+
+    Args:
+        points: (n_points, 3), smaller is better; what lies beyond the reference adds nothing, nor does NaN.
+
+    With rates and the reference (1, 1, 1) it is a share of the unit cube: 1 where one point is without any error.
+    """
+    points = np.asarray(points, dtype=float).reshape(-1, 3)
+    P = points[(points < np.array(reference)).all(axis=1)]
+    if not len(P):
+        return 0.0
+    P = P[np.argsort(P[:, 0], kind="stable")]
+    levels = np.unique(P[:, 2])
+    seen = np.where(P[None, :, 2] <= levels[:, None], P[None, :, 1], reference[1])  # (n_levels, n_points)
+    lowest = np.minimum.accumulate(seen, axis=1)
+    area = ((reference[1] - lowest) * np.diff(P[:, 0], append=reference[0])).sum(axis=1)
+    return float(area @ np.diff(levels, append=reference[2]))
