@@ -6,15 +6,17 @@ import json
 import logging
 import os
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from experiments.config import RunConfig, load_config
+from experiments.dissociation_text import print_dissociation
 from experiments.gate_text import gate_sentence, share
 from experiments.probe_text import print_probe
 from experiments.steer_text import steer_lines
 from experiments.trigger_text import print_triggers
+from experiments.uncertainty_text import print_uncertainty
 from experiments.wording import RATE_MEANING, caveats, factor_lines, percent, verdict_sentence
 
 if TYPE_CHECKING:
@@ -50,73 +52,45 @@ def run_command(
     run(config, directory, until=until, shared=shared)
     if until == "report":
         summary(directory, as_json)
-    elif until == "dissociate":
-        _dissociation(directory, as_json)
-    elif until == "probe" and not as_json:
-        print_probe(directory, json.loads((directory / "stages" / "probe.json").read_text(encoding="utf-8")))
-    elif until == "triggers":
-        _triggers(directory, as_json)
-    elif until == "uncertainty":
-        _uncertainty(directory, as_json)
-    elif until == "steer" and not as_json:
-        _steer(directory)
+    elif until in TOLD:
+        _tell(directory, until, as_json)
     else:
-        stage = directory / "stages" / f"{until}.json"
-        record = json.loads(stage.read_text()) if stage.is_file() else {"written": str(directory / "activations.h5")}
-        show(record, as_json)
+        show({"written": str(directory / "activations.h5")}, as_json)
 
 
-def _dissociation(directory: Path, as_json: bool) -> None:
-    """Print what was found; where nothing could be tested, end as at a user's mistake."""
-    from experiments.dissociation_text import print_dissociation
+def _tell(directory: Path, stage: str, as_json: bool) -> None:
+    """Print what a stage found; where nothing could be found, end as at a user's mistake."""
     from extract.errors import UserError
 
-    record = json.loads((directory / "stages" / "dissociate.json").read_text(encoding="utf-8"))
+    record = json.loads((directory / "stages" / f"{stage}.json").read_text(encoding="utf-8"))
+    printed, fault = TOLD[stage]
     if as_json:
         show(record, as_json)
     else:
-        print_dissociation(directory, record)
-    if record["verdict"] == "not_applicable":
-        raise UserError(f"the dissociation cannot be tested: {'; '.join(record['reasons'])}")
+        printed(directory, record)
+    if fault and (record.get("verdict") == "not_applicable" or record.get("applicable") is False):
+        raise UserError(f"{fault}: {'; '.join(record.get('reasons') or [record['reason']])}")
 
 
-def _triggers(directory: Path, as_json: bool) -> None:
-    """Print what was found; where word and intent cannot be told apart, end as at a user's mistake."""
-    from extract.errors import UserError
-
-    record = json.loads((directory / "stages" / "triggers.json").read_text(encoding="utf-8"))
-    if as_json:
-        show(record, as_json)
-    else:
-        print_triggers(directory, record)
-    if record["verdict"] == "not_applicable":
-        raise UserError(f"word and intent cannot be told apart: {record['reason']}")
-
-
-def _uncertainty(directory: Path, as_json: bool) -> None:
-    """Print what was found; where there was no question, end as at a user's mistake."""
-    from experiments.uncertainty_text import print_uncertainty
-    from extract.errors import UserError
-
-    record = json.loads((directory / "stages" / "uncertainty.json").read_text(encoding="utf-8"))
-    if as_json:
-        show(record, as_json)
-    elif record["applicable"]:
-        print_uncertainty(directory, record)
-    if not record["applicable"]:
-        raise UserError(f"uncertainty cannot be measured: {record['reason']}")
-
-
-def _steer(directory: Path) -> None:
+def _print_steer(directory: Path, record: dict[str, Any]) -> None:
     """Print the rates before and after, and where the thresholds stand."""
     from rich.console import Console
 
-    record = json.loads((directory / "stages" / "steer.json").read_text(encoding="utf-8"))
     console = Console(highlight=False)
     console.print(_rates_table("test prompts (95 % intervals)", record, record))
     for line in steer_lines(record):
         console.print(line, markup=False)
     console.print(f"All of it: {directory / 'stages' / 'steer.json'}", soft_wrap=True, markup=False)
+
+
+# Of each stage with a command: what prints it, and what is at fault where it is not applicable.
+TOLD: Mapping[str, tuple[Callable[[Path, dict[str, Any]], None], str | None]] = {
+    "probe": (print_probe, None),
+    "triggers": (print_triggers, "word and intent cannot be told apart"),
+    "dissociate": (print_dissociation, "the dissociation cannot be tested"),
+    "uncertainty": (print_uncertainty, "uncertainty cannot be measured"),
+    "steer": (_print_steer, None),
+}
 
 
 def quiet_libraries() -> None:

@@ -22,6 +22,8 @@ def print_uncertainty(directory: Path, record: dict[str, Any]) -> None:
     from rich.markup import escape
     from rich.table import Table
 
+    if not record["applicable"]:
+        return
     console = Console(highlight=False)
     k = record["settings"]["samples"]
     table = Table(title=f"What tells wrong or unknowable from right: AUROC (95 %), {k} samples each",
