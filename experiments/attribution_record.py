@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
@@ -79,7 +79,7 @@ def attribution_record(context: Context) -> dict[str, Any]:
             [float(bool(one.fired)) for one in own], [_chance(context, one) for one in own]))  # fmt: skip
         interval = mean_interval(fired, 0.0, 1.0)
         record[label] = {
-            "fired_by_trigger": {"estimate": interval.estimate, "low": interval.low, "high": interval.high},
+            "fired_by_trigger": asdict(interval),
             "by_chance": float(chance.mean()), "n": len(own), "n_groups": len(size),
         }  # fmt: skip
     ordered = [one for mask in (corpus.requests, corpus.harmful) for one in kept if mask[one.row]]

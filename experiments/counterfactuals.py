@@ -21,6 +21,7 @@ from experiments.ablation import direction_digest
 from experiments.context import Context, is_right
 from extract.edit import Edit, site
 from probes.direction import Direction
+from steering.dial import gate
 from steering.interventions import affine, place
 
 Gates = tuple[int, ...]  # of each dial in turn: 1 declines, -1 permits, 0 leaves the stream alone
@@ -93,15 +94,6 @@ class Counterfactuals:
     def actions_at(self, thresholds: Sequence[float], band: float = 0.0) -> np.ndarray:
         """Return what every prompt would be answered by, (n_prompts,) action names."""
         return self.actions[np.arange(len(self.actions)), self.look_up(thresholds, band)]
-
-    def right_at(self, thresholds: Sequence[float], band: float = 0.0) -> np.ndarray:
-        """Say of every prompt whether its known answer would be stated, (n_prompts,) bool."""
-        return self.right[np.arange(len(self.right)), self.look_up(thresholds, band)]
-
-
-def gate(probability: np.ndarray, threshold: float, band: float) -> np.ndarray:
-    """Return +1 (decline), -1 (permit) or 0 (leave) for each probability, as a dial decides."""
-    return np.where(probability >= threshold + band, 1, np.where(probability < threshold - band, -1, 0))
 
 
 def tabulate(

@@ -10,7 +10,7 @@ there are fewer requests in those parts than the action is counted on.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -142,7 +142,7 @@ def _moved(action: bool, projection: bool) -> Moved:
 def _record(shift: Shift) -> dict[str, Any]:
     interval = shift.difference
     return {
-        "difference": {"estimate": interval.estimate, "low": interval.low, "high": interval.high, "n": shift.n},
+        "difference": asdict(interval) | {"n": shift.n},
         "p": shift.p,
         "p_adjusted": shift.p_adjusted,
         "moves": shift.p_adjusted <= ALPHA,

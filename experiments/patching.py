@@ -33,6 +33,7 @@ from probes.intervals import Interval
 from probes.ratio import ratio_of_means
 
 MIN_GROUPS = 5
+SITE: Site = "resid_post"
 TOKENS_AT_ONCE = 8192  # of the prompts of a pass
 
 
@@ -106,12 +107,10 @@ def _changes(
     """Return each pair's difference, (n_pairs,), and what patching raises and lowers of it, (n_layers, n_pairs)."""
     with_word, without = ([rendered[getattr(p, side)] for p in pairs] for side in ("with_word", "without"))
     high, low = (_log_odds(model, rows, onsets) for rows in (with_word, without))
-    raised, lowered = [], []
-    for layer in layers:
-        into_without = _patches(model, with_word, without, [p.places(False) for p in pairs], layer)
-        into_with = _patches(model, without, with_word, [p.places(True) for p in pairs], layer)
-        raised.append(_log_odds(model, without, onsets, [into_without]) - low)
-        lowered.append(high - _log_odds(model, with_word, onsets, [into_with]))
+    into_without = _patches(model, with_word, without, [p.places(False) for p in pairs], layers)
+    into_with = _patches(model, without, with_word, [p.places(True) for p in pairs], layers)
+    raised = [_log_odds(model, without, onsets, [edit]) - low for edit in into_without]
+    lowered = [high - _log_odds(model, with_word, onsets, [edit]) for edit in into_with]
     return high - low, np.stack(raised), np.stack(lowered)
 
 
@@ -126,23 +125,25 @@ def _patches(
     sources: Sequence[Rendered],
     targets: Sequence[Rendered],
     places: Sequence[tuple[tuple[int, ...], tuple[int, ...]]],
-    layer: int,
-) -> Edit:
-    """Return the edit that copies, in each row, the source's stream at some tokens to tokens of the target."""
-    site: Site = "resid_post"
-    batch, streams = model.batch(list(sources)), {}
-    model.capture(batch, site, [layer], lambda at, stream: streams.update({at: stream.clone()}))
+    layers: Sequence[int],
+) -> list[Edit]:
+    """Return, for each layer, the edit that copies each row's source at some tokens to tokens of its target."""
+    batch = model.batch(list(sources))
     from_pad, to_pad = batch.n_pad.tolist(), model.batch(list(targets)).n_pad.tolist()
     rows = [i for i, (written, _) in enumerate(places) for _ in written]
     columns = [to_pad[i] + token for i, (written, _) in enumerate(places) for token in written]
     read = [from_pad[i] + token for i, (_, tokens) in enumerate(places) for token in tokens]
-    values = streams[layer][rows, read]
+    copied: dict[int, Tensor] = {}  # of every layer, from one pass: the copied tokens alone
+    model.capture(batch, SITE, layers, lambda at, stream: copied.update({at: stream[rows, read].clone()}))
 
-    def function(stream: Tensor, pass_: Pass) -> Tensor:
-        if pass_.start:
-            return stream
-        patched = stream.clone()
-        patched[torch.tensor(rows), torch.tensor(columns)] = values.to(stream.device)
-        return patched
+    def edit(layer: int) -> Edit:
+        def function(stream: Tensor, pass_: Pass) -> Tensor:
+            if pass_.start:
+                return stream
+            patched = stream.clone()
+            patched[torch.tensor(rows), torch.tensor(columns)] = copied[layer].to(stream.device)
+            return patched
 
-    return Edit(site, layer, function)
+        return Edit(SITE, layer, function)
+
+    return [edit(layer) for layer in layers]

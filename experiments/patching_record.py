@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from experiments.context import Context
-from experiments.patching import MIN_GROUPS, Aligned, LayerShare, align, patching_share
+from experiments.patching import MIN_GROUPS, SITE, Aligned, LayerShare, align, patching_share
 from experiments.probing import context_onsets
 
 MOST = 48  # pairs
@@ -31,7 +31,7 @@ def patching_record(context: Context) -> dict[str, Any]:
         return record | {"applicable": False, "reason": lacking}
     layers = range(context.model.n_layers)
     shares = patching_share(context.model, context.rendered, pairs, groups, onsets, layers)
-    return record | {"applicable": True, "site": "resid_post", "layers": [_layer(share) for share in shares]}
+    return record | {"applicable": True, "site": SITE, "layers": [_layer(share) for share in shares]}
 
 
 def aligned_pairs(context: Context) -> tuple[list[Aligned], Counter[str]]:

@@ -25,6 +25,7 @@ from experiments.removal import Changed, choose, compare
 from experiments.writing import POSITION
 from extract.edit import Edit, site
 from probes.covariance import shrunk_covariance
+from probes.erasure import leace
 from probes.intervals import Interval
 from probes.means import ALIKE, difference_in_means
 from probes.metrics import discrimination
@@ -64,9 +65,8 @@ def fit_eraser(X: np.ndarray, y: np.ndarray, layer: int) -> TriggerEraser:
     """Fit on (n, d_model) activations and which of them have the word."""
     X = X.astype(np.float64)
     theta = difference_in_means(X, y)
-    solved = shrunk_covariance(X).solve(theta[None])[0]
-    along = float(theta @ solved)
-    return TriggerEraser(layer, theta, solved / along if along > 0 else np.zeros_like(theta), X.mean(axis=0))
+    eraser = leace(theta[None], shrunk_covariance(X))
+    return TriggerEraser(layer, theta, eraser.covector[0], X.mean(axis=0))
 
 
 def erasure_record(context: Context) -> dict[str, Any]:

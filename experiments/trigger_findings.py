@@ -10,19 +10,16 @@ Record = Mapping[str, Any]
 
 def finding_lines(triggers: Record) -> list[str]:
     """Return a line for each kind of finding; those that could not be had say why."""
-    if "attribution" in triggers and not triggers["attribution"].get("applicable", True):
-        told_attribution = [f"Which word fired: not measured, {triggers['attribution']['reason']}."]
-    else:
-        told_attribution = _attribution(triggers.get("attribution"))
-    told = {"projection": _projection, "transfer": _transfer, "patching": _patching, "erasure": _erasure}
+    told = {
+        "projection": ("Projection", _projection), "transfer": ("Transfer", _transfer),
+        "patching": ("Patching", _patching), "erasure": ("Erasure", _erasure),
+        "attribution": ("Which word fired", _attribution),
+    }  # fmt: skip
     lines = []
-    for name, tell in told.items():
-        record = triggers.get(name)
-        if record is not None:
-            lines += (
-                tell(record) if record["applicable"] else [f"{name.capitalize()}: not measured, {record['reason']}."]
-            )
-    return lines + told_attribution
+    for name, (heading, tell) in told.items():
+        if (record := triggers.get(name)) is not None:
+            lines += tell(record) if record["applicable"] else [f"{heading}: not measured, {record['reason']}."]
+    return lines
 
 
 def _projection(record: Record) -> list[str]:
@@ -87,9 +84,9 @@ def _erasure(record: Record) -> list[str]:
     return lines
 
 
-def _attribution(record: Record | None) -> list[str]:
+def _attribution(record: Record) -> list[str]:
     lines = []
-    for label, of in (record or {"by_label": {}})["by_label"].items():
+    for label, of in record["by_label"].items():
         if of is not None:
             lines.append(f"Which word fired: in {_share(of['fired_by_trigger'])} of refused {label} requests with a "
                          f"trigger word it adds most to the log-odds of refusing, and 1 nat or more (n = {of['n']}; by "

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import asdict
 from typing import Any
 
 import numpy as np
@@ -68,12 +69,9 @@ def _share_record(found: TriggerShare) -> dict[str, Any]:
         "reason": found.reason,
         "trigger_share": found.share.estimate if known else None,
         "trigger_share_ci": [found.share.low, found.share.high],
-        "effects": {
-            name: {"estimate": effect.estimate, "low": effect.low, "high": effect.high}
-            for name, effect in found.effects.items()
-        },
+        "effects": {name: asdict(effect) for name, effect in found.effects.items()},
         "refused": {
-            name: {"estimate": rate.estimate, "low": rate.low, "high": rate.high, "n": found.n[name]}
+            name: asdict(rate) | {"n": found.n[name]}
             for name, rate in found.refused.items()
             if not np.isnan(rate.estimate)
         },

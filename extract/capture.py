@@ -15,8 +15,9 @@ from extract.chat import Rendered
 from extract.edit import Edit, Pass, Site
 from extract.errors import UserError
 from extract.gather import gather
-from extract.model import ChatModel, Prefix
+from extract.model import ChatModel
 from extract.overlap import Overlap
+from extract.prefix import Prefix
 
 MIN_PREFIX = 4  # fewer shared tokens are not worth an explicit attention mask
 

@@ -7,10 +7,9 @@ right padding, which needs no mask, where a prompt is only read.
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, TypeVar
 
 import torch
@@ -26,18 +25,11 @@ from extract.decoding import Decoding, Watch, Watching, own_config_aside, until
 from extract.edit import Edit, Pass, Site
 from extract.errors import UserError
 from extract.fingerprint import fingerprint
+from extract.prefix import Prefix
 from extract.sampling import Drawing, Sampled
 from extract.thinking import is_mark
 
 T = TypeVar("T")
-
-
-@dataclass(frozen=True)
-class Prefix:
-    """Tokens that many prompts begin with, and the keys and values computed for them once."""
-
-    token_ids: tuple[int, ...]
-    cache: Any
 
 
 class ChatModel:
@@ -104,11 +96,16 @@ class ChatModel:
 
     def decode(self, response: Sequence[int]) -> str:
         """Turn response tokens into text, special ones left out but for those that bound a thought."""
-        special = {i: str(token) for i, token in self.tokenizer.added_tokens_decoder.items() if token.special}
-        if not any(is_mark(special.get(i, "")) for i in response):
+        special = self._special
+        if not any(special.get(i) for i in response):
             return str(self.tokenizer.decode(list(response), skip_special_tokens=True)).strip()
-        kept = [i for i in response if i not in special or is_mark(special[i])]
-        return str(self.tokenizer.decode(kept)).strip()
+        return str(self.tokenizer.decode([i for i in response if special.get(i, True)])).strip()
+
+    @cached_property
+    def _special(self) -> dict[int, bool]:
+        """Special tokens, and whether each bounds a thought: asked once, for a tokenizer lists them anew each time."""
+        added = self.tokenizer.added_tokens_decoder
+        return {i: is_mark(str(token)) for i, token in added.items() if token.special}
 
     # -- capturing and editing -----------------------------------------------------------------------------------------
 
@@ -165,7 +162,9 @@ class ChatModel:
             return Edit(site, layer, function)
 
         with self.editing([look(layer) for layer in sorted(layers)]), torch.inference_mode(), suppress(_Enough):
-            self.run(self.decoder, batch, **({} if prefix is None else {"past_key_values": _copies(prefix, batch)}))
+            self.run(
+                self.decoder, batch, **({} if prefix is None else {"past_key_values": prefix.copies(len(batch.tokens))})
+            )
 
     @torch.inference_mode()
     def prefix(self, token_ids: Sequence[int]) -> Prefix:
@@ -298,9 +297,3 @@ def _announce(state: list[Pass], prompt_length: int) -> Callable[..., None]:
         state[:] = [Pass(start, int(tokens.shape[1]), prompt_length, two_axes)]
 
     return hook
-
-
-def _copies(prefix: Prefix, batch: Batch) -> Any:
-    cache = copy.deepcopy(prefix.cache)
-    cache.batch_repeat_interleave(len(batch.tokens))
-    return cache

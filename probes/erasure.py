@@ -62,6 +62,11 @@ def fit_erasers(a: Fitted, covariance: ShrunkCovariance | None = None) -> Eraser
     """Fit LEACE on a's training rows: first for its labels, then for each permuted labelling; (1 + n) erasers."""
     covariance = covariance or shrunk_covariance(a.samples("train")[0])
     theta = a.means()
+    return leace(theta, covariance)
+
+
+def leace(theta: np.ndarray, covariance: ShrunkCovariance) -> Eraser:
+    """Return the erasers of labels by their differences in means, (n_erasers, d_model)."""
     solved = covariance.solve(theta)
     along = (theta * solved).sum(axis=1, keepdims=True)
     return Eraser(theta, solved / np.where(along > 0, along, np.inf))

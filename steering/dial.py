@@ -68,16 +68,13 @@ class Dial:
         return self.calibration.probability(self.probe.decision_function(streams))
 
     def gate(self, probability: np.ndarray, threshold: float | np.ndarray | None = None) -> np.ndarray:
-        """Return +1 (decline), -1 (permit) or 0 (leave) for each probability; a threshold of NaN leaves."""
-        tau = self.threshold if threshold is None else threshold
-        return np.where(probability >= tau + self.band, 1, np.where(probability < tau - self.band, -1, 0))
+        """Return its gates, by its own threshold where none is given; see `gate`."""
+        return gate(probability, self.threshold if threshold is None else threshold, self.band)
 
-    def target(self, gate: np.ndarray) -> np.ndarray:
-        """Return the projection to write for each gate: a class mean, NaN where the stream is left alone."""
-        if self.write is None:
-            raise ValueError(f"the {self.kind} dial writes no projection")
-        means = {1: self.write.mean_positive, -1: self.write.mean_negative, 0: np.nan}
-        return np.array([means[int(g)] for g in gate])
+
+def gate(probability: np.ndarray, threshold: float | np.ndarray, band: float) -> np.ndarray:
+    """Return +1 (decline), -1 (permit) or 0 (leave, in the dead band) for each probability; a NaN threshold leaves."""
+    return np.where(probability >= threshold + band, 1, np.where(probability < threshold - band, -1, 0))
 
 
 def check_order(dials: Sequence[Dial]) -> None:

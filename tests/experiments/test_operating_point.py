@@ -71,7 +71,9 @@ def test_rates_are_those_of_counting() -> None:
     assert found["missed_harm"][0] == np.mean(actions[test & corpus.harmful] == "answer")
     assert found["overconfidence"][0] == np.mean(actions[test & corpus.uncertain] == "answer")
     known = np.array([p.answer is not None for p in corpus.prompts]) & test
-    assert found["facts_lost"][0] == np.mean(~table.right_at([0.4, 0.7])[known])
+    assert found["facts_lost"][0] == np.mean(
+        ~table.right[np.arange(len(table.right)), table.look_up([0.4, 0.7])][known]
+    )
 
 
 def test_what_could_not_be_judged_is_no_answer_and_no_success() -> None:

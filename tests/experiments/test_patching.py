@@ -107,7 +107,7 @@ def test_copying_from_the_same_prompt_changes_nothing(
     idle = [Rendered(r.text, r.token_ids, r.roles, r.ambiguous) for r in doubled[:n]]
     from experiments.patching import _log_odds, _patches
 
-    edit = _patches(model, idle, idle, [(p.span_with, p.span_with) for p in pairs], 0)
+    (edit,) = _patches(model, idle, idle, [(p.span_with, p.span_with) for p in pairs], [0])
     assert _log_odds(model, idle, onsets, [edit]) == pytest.approx(_log_odds(model, idle, onsets), abs=1e-4)
     assert true.raised.estimate > 0.9
 
@@ -120,7 +120,7 @@ def test_padding_moves_no_patch(model: ChatModel, rendered: list[Rendered], onse
 
     def patched(some: list[Aligned]) -> np.ndarray:
         sources, targets = ([rendered[getattr(p, side)] for p in some] for side in ("with_word", "without"))
-        edit = _patches(model, sources, targets, [p.places(False) for p in some], 1)
+        _, edit = _patches(model, sources, targets, [p.places(False) for p in some], [0, 1])
         return _log_odds(model, targets, onsets, [edit])
 
     assert patched(pairs)[pairs.index(short)] == pytest.approx(patched([short])[0], abs=1e-3)

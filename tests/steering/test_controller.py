@@ -128,7 +128,8 @@ def test_the_projection_is_the_target_from_the_last_prompt_token_on(
     gate = readings.gate["normative"]
     assert set(gate) == {-1, 0, 1}
     r, left = torch.tensor(made.write.vector), torch.from_numpy(gate == 0)
-    goal = torch.tensor(made.target(gate), dtype=torch.float32)[~left]
+    means = np.where(gate > 0, made.write.mean_positive, made.write.mean_negative)
+    goal = torch.tensor(means, dtype=torch.float32)[~left]
     assert len(seen) == STEPS
     for step, (_, stream) in enumerate(seen):
         torch.testing.assert_close(stream[~left, -1] @ r, goal, atol=1e-3, rtol=0)

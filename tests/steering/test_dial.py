@@ -54,11 +54,6 @@ def test_the_gate_never_falls_as_the_probability_rises(dial: Make) -> None:
     assert set(made.gate(p)) == {-1, 0, 1}
 
 
-def test_targets_are_the_class_means_and_nan_where_left(dial: Make) -> None:
-    np.testing.assert_array_equal(dial().target(np.array([1, 0, -1, 1])), [9.0, np.nan, -7.0, 9.0])
-    assert dial().target(np.array([], dtype=int)).shape == (0,)
-
-
 # -- order -------------------------------------------------------------------------------------------------------------
 
 
