@@ -11,6 +11,7 @@ from experiments.cli_options import NO_OVERRIDES, Config, DryRun, Json, RunOut, 
 from experiments.cli_organism import organism_app
 from experiments.cli_prompts import prompts_app
 from experiments.cli_score import add_commands
+from experiments.cli_serve import add_serving
 from experiments.cli_store import store_app
 from experiments.cli_talk import add_talking
 
@@ -136,6 +137,7 @@ def report(
 
 add_commands(app)
 add_talking(app)
+add_serving(app)
 
 
 if __name__ == "__main__":

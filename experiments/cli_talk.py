@@ -49,7 +49,7 @@ def generate(
 
     check_texts(prompts)
     thresholds: dict[Kind, float | None] = {"normative": normative_threshold, "epistemic": epistemic_threshold}
-    loaded, found, given = open_with_dials(model, dials, thresholds, template, _arguments(template_args))
+    loaded, found, given = open_with_dials(model, dials, thresholds, template, arguments(template_args))
     if as_json:
         print_json(generate_once(loaded, prompts, found, given, max_new_tokens))
     else:
@@ -77,11 +77,12 @@ def chat(
     from experiments.terminal_chat import chat as talk
 
     thresholds: dict[Kind, float | None] = {"normative": normative_threshold, "epistemic": epistemic_threshold}
-    loaded, found, given = open_with_dials(model, dials, thresholds, template, _arguments(template_args))
+    loaded, found, given = open_with_dials(model, dials, thresholds, template, arguments(template_args))
     talk(Conversation(loaded, found, max_new_tokens, given, system), Console(highlight=False))
 
 
-def _arguments(given: list[str]) -> dict[str, Any]:
+def arguments(given: list[str]) -> dict[str, Any]:
+    """Return what --template-arg was given."""
     from experiments.config import key_and_value
 
     return dict(key_and_value("--template-arg", one, "enable_thinking=false") for one in given)

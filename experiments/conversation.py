@@ -99,10 +99,16 @@ class Conversation:
         return Turn(pieces.text, reports(readings, 0))
 
     def _check_length(self, n_tokens: int) -> None:
-        limit = getattr(self.model.model.config.get_text_config(), "max_position_embeddings", None)
+        limit = context_length(self.model)
         if limit and n_tokens + self.max_new_tokens > limit:
             raise UserError(f"the conversation has {n_tokens} tokens and an answer may take {self.max_new_tokens} "
                             f"more, but {self.model.name} reads {limit} at most: begin anew")  # fmt: skip
+
+
+def context_length(model: ChatModel) -> int | None:
+    """Return how many tokens a model reads at most, prompt and answer together, where its configuration says it."""
+    limit = getattr(model.model.config.get_text_config(), "max_position_embeddings", None)
+    return int(limit) if limit else None
 
 
 def reports(readings: Readings, row: int) -> tuple[DialReport, ...]:

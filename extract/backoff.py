@@ -52,7 +52,7 @@ class TokenBudget:
         try:
             work(rows)
         except (torch.OutOfMemoryError, RuntimeError) as error:
-            if not _is_out_of_memory(error):
+            if not is_out_of_memory(error):
                 raise
         else:
             return True
@@ -71,7 +71,7 @@ def length_sorted(rows: Sequence[int], lengths: Sequence[int], budget: int) -> l
     return batches
 
 
-def _is_out_of_memory(error: Exception) -> bool:
+def is_out_of_memory(error: Exception) -> bool:
     """Tell it from other errors; some allocators raise a plain RuntimeError."""
     forms = ("DefaultCPUAllocator", "out of memory", "ALLOC_FAILED")
     return isinstance(error, torch.OutOfMemoryError) or any(form in str(error) for form in forms)

@@ -210,8 +210,8 @@ class ChatModel:
         batch: Batch,
         max_new_tokens: int,
         seeds: Sequence[int],
-        temperature: float = 1.0,
-        top_p: float = 1.0,
+        temperature: float | Sequence[float] = 1.0,
+        top_p: float | Sequence[float] = 1.0,
         *,
         watch: Watch | None = None,
     ) -> list[Sampled]:
@@ -221,8 +221,8 @@ class ChatModel:
 
         Args:
             seeds: one a row, not negative; rows of one prompt with different seeds are independent samples.
-            temperature: divides the logits before a token is drawn; above 0.
-            top_p: tokens are drawn from the fewest that together are at least so probable (arXiv 1904.09751).
+            temperature: divides the logits before a token is drawn; 0 takes the likeliest. For all rows, or one a row.
+            top_p: tokens are drawn from the fewest that together are at least so probable (arXiv 1904.09751); likewise.
             watch: as for `generate`.
 
         Raises:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
@@ -39,17 +40,27 @@ class Drawing(LogitsProcessor):
     from its seed alone, one a step; a token is found by inverting the distribution function over the vocabulary in its
     own order, where a small change of the logits moves only the edges between neighbours.
 
+    Args:
+        temperature: for all rows, or one a row; at 0 a row's likeliest token is taken.
+        top_p: for all rows, or one a row.
+
     Raises:
         UserError: temperature or top_p is out of range.
     """
 
-    def __init__(self, seeds: Sequence[int], steps: int, temperature: float = 1.0, top_p: float = 1.0) -> None:
-        if not temperature > 0:
-            raise UserError(f"temperature is {temperature:g}; sampling needs one above 0 (at 0 all samples are alike)")
-        if not 0 < top_p <= 1:
-            raise UserError(f"top_p is {top_p:g}; it is a share of probability, above 0 and at most 1")
+    def __init__(
+        self,
+        seeds: Sequence[int],
+        steps: int,
+        temperature: float | Sequence[float] = 1.0,
+        top_p: float | Sequence[float] = 1.0,
+    ) -> None:
+        self._temperature, self._top_p = _of_rows(temperature, len(seeds)), _of_rows(top_p, len(seeds))
+        if wrong := [value for value in self._temperature.tolist() if not 0 <= value < math.inf]:
+            raise UserError(f"temperature is {wrong[0]:g}; it is a finite number, 0 (the likeliest token) or above")
+        if wrong := [value for value in self._top_p.tolist() if not 0 < value <= 1]:
+            raise UserError(f"top_p is {wrong[0]:g}; it is a share of probability, above 0 and at most 1")
         self._uniform = np.stack([np.random.default_rng(seed).random(steps, dtype=np.float32) for seed in seeds])
-        self._temperature, self._top_p = temperature, top_p
         self._log_probs: list[Float[Tensor, " batch"]] = []
 
     def __call__(
@@ -58,7 +69,11 @@ class Drawing(LogitsProcessor):
         """Return scores of 0 for the token drawn and minus infinity for all others."""
         logits = scores.float()
         uniform = torch.from_numpy(self._uniform[:, len(self._log_probs)]).to(logits.device)
-        drawn = draw((logits / self._temperature).softmax(dim=-1), uniform, self._top_p)[:, None]
+        temperature = self._temperature.to(logits.device)
+        greedy = temperature == 0
+        tempered = (logits / temperature.masked_fill(greedy, 1.0)[:, None]).softmax(dim=-1)
+        drawn = draw(tempered, uniform, self._top_p)
+        drawn = torch.where(greedy, scores.argmax(dim=-1), drawn)[:, None]
         self._log_probs.append((logits.gather(1, drawn) - logits.logsumexp(dim=-1, keepdim=True))[:, 0])
         return torch.full_like(scores, -torch.inf).scatter(1, drawn, 0.0)
 
@@ -73,8 +88,16 @@ class Drawing(LogitsProcessor):
         return found
 
 
+def _of_rows(value: float | Sequence[float], n_rows: int) -> Float[Tensor, " batch"]:
+    """Return one value a row."""
+    given = torch.as_tensor(value, dtype=torch.float32)
+    return given.expand(n_rows)
+
+
 def draw(
-    probability: Float[Tensor, "batch vocabulary"], uniform: Float[Tensor, " batch"], top_p: float = 1.0
+    probability: Float[Tensor, "batch vocabulary"],
+    uniform: Float[Tensor, " batch"],
+    top_p: float | Float[Tensor, " batch"] = 1.0,
 ) -> Int[Tensor, " batch"]:
     """Return the token at which the distribution function passes `uniform`, each row's number in [0, 1).
 
@@ -88,10 +111,15 @@ def draw(
     return passed.int().argmax(dim=-1)
 
 
-def nucleus(probability: Float[Tensor, "batch vocabulary"], top_p: float) -> Float[Tensor, "batch vocabulary"]:
+def nucleus(
+    probability: Float[Tensor, "batch vocabulary"], top_p: float | Float[Tensor, " batch"]
+) -> Float[Tensor, "batch vocabulary"]:
     """Set to zero all but the fewest tokens that together reach `top_p` (arXiv 1904.09751); not renormalised."""
-    if top_p >= 1:
+    least = torch.as_tensor(top_p)
+    if bool((least >= 1).all()):
         return probability
+    least = least.expand(len(probability))[:, None].to(probability.device)
     ranked, order = probability.sort(dim=-1, descending=True, stable=True)
     before = ranked.cumsum(dim=-1) - ranked
-    return torch.zeros_like(probability).scatter(1, order, ranked.where(before < top_p, torch.zeros_like(ranked)))
+    inside = (before < least) | (least >= 1)
+    return torch.zeros_like(probability).scatter(1, order, ranked.where(inside, torch.zeros_like(ranked)))

@@ -1,5 +1,6 @@
 """Sampling: what is drawn how often, the same for the same seed, and the log-probabilities a whole pass gives."""
 
+import math
 from collections.abc import Callable
 
 import pytest
@@ -126,6 +127,18 @@ def test_first_tokens_come_as_the_model_has_them_and_not_where_all_seeds_are_one
     assert distance([7] * n) > 4  # a broken control: one number for all
 
 
+def test_each_row_has_its_own_temperature_and_nucleus(tiny: Build, rows: Rows) -> None:
+    model, seeds = tiny("llama"), [5, 6, 7, 8]
+    prompts = rows(model)
+    mixed = model.sample(
+        model.batch(prompts), STEPS, seeds, temperature=[0.0, 1.0, 2.0, 1.0], top_p=[1.0, 1.0, 1.0, 0.5]
+    )
+    assert list(mixed[0].token_ids) == model.generate(model.batch(prompts), STEPS)[0]
+    for i, own in ((1, {}), (2, {"temperature": 2.0}), (3, {"top_p": 0.5})):
+        assert mixed[i].token_ids == sampled(model, prompts, seeds, **own)[i].token_ids
+    assert mixed[2].token_ids != sampled(model, prompts, seeds)[2].token_ids
+
+
 def test_nearly_no_temperature_or_a_tiny_nucleus_is_greedy(tiny: Build, rows: Rows) -> None:
     model = tiny("llama")
     prompts = rows(model)
@@ -157,7 +170,8 @@ def test_the_model_is_as_it_was(tiny: Build, rows: Rows) -> None:
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        ({"temperature": 0.0}, "temperature is 0; sampling needs one above 0 (at 0 all samples are alike)"),
+        ({"temperature": -1.0}, "temperature is -1; it is a finite number, 0 (the likeliest token) or above"),
+        ({"temperature": math.nan}, "temperature is nan"),
         ({"top_p": 0.0}, "top_p is 0; it is a share of probability, above 0 and at most 1"),
         ({"top_p": 1.5}, "top_p is 1.5; it is a share of probability"),
     ],

@@ -1,0 +1,136 @@
+"""The routes of the server: chat completions, models, health."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+import time
+from collections.abc import AsyncIterator, Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager
+from typing import Annotated, Any
+
+from fastapi import Depends, FastAPI, Request
+from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
+from starlette.middleware.trustedhost import TrustedHostMiddleware
+from starlette.responses import Response, StreamingResponse
+
+from experiments.serving.asked import ChatRequest
+from experiments.serving.engine import Engine
+from experiments.serving.exchange import Exchange, Served
+from experiments.serving.faults import ApiError, add_faults
+from experiments.serving.limits import BodyLimits, Limits
+from experiments.serving.prepare import prepare
+from experiments.serving.replies import Completion, Faulty, Health, ModelCard, ModelList, Threshold
+
+STREAM = {"text/event-stream": {"schema": {"type": "string"}}}
+FAULTS: dict[int | str, dict[str, Any]] = {
+    400: {"model": Faulty, "description": "A field is wrong; `param` names it."},
+    401: {"model": Faulty, "description": "The API key is missing or wrong."},
+    404: {"model": Faulty, "description": "There is no such model."},
+    408: {"model": Faulty, "description": "The body did not arrive in time."},
+    413: {"model": Faulty, "description": "The body is too large."},
+    429: {"model": Faulty, "description": "The queue is full, or the request waited in it for too long."},
+    503: {"model": Faulty, "description": "Out of memory, or stopping."},
+}
+
+
+def create_app(
+    engine: Engine, served: Served, limits: Limits, api_key: str | None = None, hosts: Sequence[str] = ("*",)
+) -> FastAPI:
+    """Make the server's application; it starts the engine, and closes it.
+
+    Args:
+        api_key: what clients must send as a bearer token; None: nothing.
+        hosts: names the server answers to. On loopback, pages of a browser must not reach it under a name of theirs.
+    """
+
+    @asynccontextmanager
+    async def lifespan(_app: FastAPI) -> AsyncIterator[None]:
+        engine.start()
+        yield
+        await asyncio.to_thread(engine.close)
+
+    app = FastAPI(
+        title="refusal-probes",
+        summary="OpenAI-compatible chat completions with a normative and an epistemic threshold.",
+        lifespan=lifespan,
+    )
+    app.add_middleware(BodyLimits, limits=limits)
+    app.add_middleware(TrustedHostMiddleware, allowed_hosts=list(hosts))
+    add_faults(app)
+    allowed = [Depends(_key(api_key))] if api_key else []
+    rendering = ThreadPoolExecutor(1, "rendering")  # a tokenizer is not to be used by two threads at once
+
+    card = ModelCard(
+        id=served.name,
+        created=served.created,
+        dials={dial.kind: Threshold(threshold=dial.threshold) for dial in engine.dials},
+    )
+
+    @app.post(
+        "/v1/chat/completions",
+        dependencies=allowed,
+        response_model=None,
+        responses=FAULTS
+        | {200: {"model": Completion, "content": {"text/event-stream": {"schema": {"type": "string"}}}}},
+    )
+    async def complete(asked: ChatRequest, connection: Request) -> Response:
+        """Answer a conversation, whole or as a stream of server-sent events."""
+        deadline = time.monotonic() + limits.seconds
+        settle = asyncio.get_running_loop().run_in_executor
+        row, settings = await settle(
+            rendering, prepare, asked, engine.model, engine.dials, limits, served.name, deadline
+        )
+        exchange = Exchange(engine, served, row, settings)
+        try:
+            await exchange.begin(connection)
+            if not asked.stream:
+                whole = await exchange.whole(connection)
+                return Response(whole.model_dump_json(), media_type="application/json")
+        except BaseException:
+            exchange.close()
+            raise
+        include_usage = bool(asked.stream_options and asked.stream_options.include_usage)
+        return StreamingResponse(exchange.chunks(include_usage=include_usage), media_type="text/event-stream")
+
+    @app.get("/v1/models", dependencies=allowed, responses={401: FAULTS[401]})
+    async def models() -> ModelList:
+        """List the one model that is served, and where its dials stand."""
+        return ModelList(data=[card])
+
+    @app.get("/v1/models/{model:path}", dependencies=allowed, responses={code: FAULTS[code] for code in (401, 404)})
+    async def model(model: str) -> ModelCard:
+        """Tell of the model that is served."""
+        if model != card.id:
+            raise ApiError(404, f"there is no model {model!r} here, only {card.id!r}", "model", "model_not_found")
+        return card
+
+    @app.get("/health")
+    async def health() -> Health:
+        """Tell how much there is to do; needs no key."""
+        return Health(model=served.name, waiting=engine.waiting, decoding=engine.decoding)
+
+    _leave_out_422(app)
+    return app
+
+
+def _key(api_key: str) -> Callable[..., None]:
+    """Return what refuses requests without the key."""
+    bearer = HTTPBearer(auto_error=False)
+
+    def check(given: Annotated[HTTPAuthorizationCredentials | None, Depends(bearer)]) -> None:
+        if given is None or not secrets.compare_digest(given.credentials.encode(), api_key.encode()):
+            raise ApiError(401, "send the server's API key as: Authorization: Bearer KEY", code="invalid_api_key")
+
+    return check
+
+
+def _leave_out_422(app: FastAPI) -> None:
+    """Describe errors as they are sent: a field that is wrong is 400 here, as OpenAI has it."""
+    described = app.openapi()
+    for path in described["paths"].values():
+        for operation in path.values():
+            operation["responses"].pop("422", None)
+    for name in ("HTTPValidationError", "ValidationError"):
+        described["components"]["schemas"].pop(name, None)

@@ -1,0 +1,144 @@
+"""What a request may ask: OpenAI's chat completions as far as they are honoured here, and two thresholds.
+
+A field that would change the answer and is not honoured is refused, unless it asks for nothing; so is an unknown one.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterator, Sequence
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from steering.dial import Kind
+
+MAX_MESSAGES = 1024
+MAX_CHOICES = 8
+
+Text = Annotated[str, Field(pattern=r"\S", description="At least one character that is no blank.")]
+Threshold = Annotated[float, Field(ge=0, le=1)] | Literal["off"] | None
+Tokens = Annotated[int, Field(ge=1)] | None
+Stop = Annotated[str, Field(min_length=1, max_length=256)]
+Nothing = Annotated[float, Field(ge=0, le=0)] | None
+
+
+class _Strict(BaseModel):
+    model_config = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
+
+
+class TextPart(_Strict):
+    """A part of a message."""
+
+    type: Literal["text"]
+    text: Text
+
+
+class Message(_Strict):
+    """One turn of the conversation."""
+
+    role: Literal["system", "developer", "user", "assistant"]
+    content: Text | Annotated[list[TextPart], Field(min_length=1, max_length=64)]
+
+    def plain(self) -> dict[str, str]:
+        """Return it as chat templates take it; developer is OpenAI's newer word for system."""
+        said = self.content if isinstance(self.content, str) else "".join(part.text for part in self.content)
+        return {"role": "system" if self.role == "developer" else self.role, "content": said}
+
+
+class StreamOptions(_Strict):
+    """What a stream holds beside the answer."""
+
+    include_usage: bool | None = None
+
+
+class ResponseFormat(_Strict):
+    """Only plain text is written."""
+
+    type: Literal["text"]
+
+
+class ChatRequest(_Strict):
+    """The body of POST /v1/chat/completions."""
+
+    model: str
+    messages: Annotated[list[Message], Field(min_length=1, max_length=MAX_MESSAGES)]
+    normative_threshold: Threshold = Field(
+        None, description="Refuse at or above this probability; null: the dial's own; off: leave this row alone."
+    )
+    epistemic_threshold: Threshold = Field(
+        None, description="Abstain at or above this probability; null: the dial's own; off: leave this row alone."
+    )
+    max_completion_tokens: Tokens = None
+    max_tokens: Tokens = Field(None, description="The older name of max_completion_tokens.")
+    temperature: Annotated[float, Field(ge=0, le=2)] | None = Field(
+        None, description="0, the default, takes the likeliest token: what the thresholds were certified for."
+    )
+    top_p: Annotated[float, Field(gt=0, le=1)] | None = None
+    n: Annotated[int, Field(ge=1, le=MAX_CHOICES)] | None = None
+    seed: Annotated[int, Field(ge=-(2**63), lt=2**63)] | None = None
+    stop: Stop | Annotated[list[Stop], Field(max_length=4)] | None = None
+    stream: bool | None = None
+    stream_options: StreamOptions | None = None
+    user: str | None = Field(None, description="Changes nothing.")
+    metadata: dict[str, str] | None = Field(None, description="Changes nothing.")
+    frequency_penalty: Nothing = None
+    presence_penalty: Nothing = None
+    logprobs: Literal[False] | None = None
+    response_format: ResponseFormat | None = None
+
+    @property
+    def token_limit(self) -> int | None:
+        """How long an answer may be, if the request says it."""
+        return self.max_completion_tokens or self.max_tokens
+
+    @property
+    def stops(self) -> tuple[str, ...]:
+        """Return the texts an answer ends before."""
+        return (self.stop,) if isinstance(self.stop, str) else tuple(self.stop or ())
+
+    @property
+    def thresholds(self) -> dict[Kind, float | Literal["off"] | None]:
+        """Return what is asked of each dial."""
+        return {"normative": self.normative_threshold, "epistemic": self.epistemic_threshold}
+
+
+def fault(errors: Sequence[dict[str, Any]]) -> tuple[str, str]:
+    """Return the field that is wrong and one line about it, of pydantic's list of errors.
+
+    An unknown field goes first: mostly it is the missing one, mistyped. Where a field may be several things, all that
+    is wrong with it is told.
+    """
+    first = min(errors, key=lambda one: one["type"] != "extra_forbidden")
+    if first["type"] == "json_invalid":
+        return "body", f"the body is not JSON: {first['ctx']['error']} at character {first['loc'][-1]}"
+    field = _field(first)
+    if first["type"] == "extra_forbidden":
+        near = difflib.get_close_matches(str(first["loc"][-1]), _NAMES, n=1, cutoff=0.7)
+        return field, f"{field}: no such field is honoured here" + (f"; did you mean {near[0]}?" if near else "")
+    about = dict.fromkeys(_said(one) for one in errors if _field(one) == field)
+    return field, f"{field}: {', or '.join(about)}"
+
+
+def _said(error: dict[str, Any]) -> str:
+    if error["type"] == "string_pattern_mismatch":
+        return "there must be more than blanks"
+    return str(error["msg"][:1].lower() + error["msg"][1:])
+
+
+_NAMES = {name for model in (ChatRequest, Message, TextPart, StreamOptions, ResponseFormat)
+          for name in model.model_fields}  # fmt: skip
+
+
+def _field(error: dict[str, Any]) -> str:
+    """Return a field's name such as messages[0].content: pydantic's place, less the alternatives it tried."""
+    place = list(error["loc"])[1:] if error["loc"][:1] == ("body",) else list(error["loc"])
+    return "".join(_steps(place, keep_last=error["type"] == "extra_forbidden")).lstrip(".") or "body"
+
+
+def _steps(place: Sequence[str | int], *, keep_last: bool) -> Iterator[str]:
+    for i, part in enumerate(place):
+        if isinstance(part, int):
+            yield f"[{part}]"
+        elif part in _NAMES or (keep_last and i == len(place) - 1):
+            yield f".{part[:64]}"

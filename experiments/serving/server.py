@@ -1,0 +1,111 @@
+"""Listening: where, who may, and until when."""
+
+from __future__ import annotations
+
+import ipaddress
+import socket
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import uvicorn
+
+from experiments.serving.app import create_app
+from experiments.serving.engine import Engine
+from experiments.serving.exchange import Served
+from experiments.serving.limits import Limits
+from extract.errors import UserError
+from extract.model import ChatModel
+from steering.dial import Dial, Kind
+
+LOOPBACK = ("localhost", "127.0.0.1", "::1")
+
+
+@dataclass(frozen=True)
+class Address:
+    """Where to listen, and what clients must know.
+
+    Raises:
+        UserError: others can reach it, and there is no API key.
+    """
+
+    host: str
+    port: int
+    api_key: str | None = field(default=None, repr=False)
+
+    def __post_init__(self) -> None:
+        if self.api_key is not None and not self.api_key.strip():
+            raise UserError("the API key is empty; leave it out, or give one")
+        if not self.is_loopback and not self.api_key:
+            raise UserError(f"others can reach {self.host}: set an API key in REFUSAL_API_KEY (or --api-key), or "
+                            "listen on 127.0.0.1")  # fmt: skip
+
+    @property
+    def is_loopback(self) -> bool:
+        """Say whether only this machine reaches it."""
+        try:
+            return ipaddress.ip_address(self.host).is_loopback
+        except ValueError:
+            return self.host == "localhost"
+
+    def listen(self) -> socket.socket:
+        """Open the port.
+
+        Raises:
+            UserError: it cannot be had.
+        """
+        family = socket.AF_INET6 if ":" in self.host else socket.AF_INET
+        try:
+            return socket.create_server((self.host, self.port), family=family, backlog=1024)
+        except OSError as error:
+            raise UserError(f"cannot listen on {self.host} port {self.port}: {error.strerror or error}; "
+                            "choose another with --host and --port") from None  # fmt: skip
+
+
+def serve_forever(
+    model: ChatModel,
+    dials: Sequence[Dial],
+    thresholds: Mapping[Kind, float],
+    address: Address,
+    limits: Limits,
+    name: str | None,
+    max_batch: int,
+    max_queue: int,
+    tell: Callable[[str], None],
+) -> None:
+    """Serve until interrupted.
+
+    Args:
+        thresholds: where the dials stand for requests that say nothing, by kind; else their own.
+        name: what clients call the model; by default the last part of its name.
+
+    Raises:
+        UserError: the port cannot be had.
+    """
+    placed = [replace(dial, threshold=thresholds.get(dial.kind, dial.threshold)) for dial in dials]
+    served = Served(name or Path(model.name).name, int(time.time()), model.fingerprint()[:12])
+    hosts = ("*",) if not address.is_loopback else (*LOOPBACK, address.host)
+    app = create_app(Engine(model, placed, max_batch, max_queue), served, limits, address.api_key, hosts)
+    with address.listen() as listening:
+        stand = ", ".join(f"{dial.kind} {dial.threshold:.3f}" for dial in placed) or "none"
+        shown = f"[{address.host}]" if ":" in address.host else address.host
+        tell(f"serving {served.name} at http://{shown}:{listening.getsockname()[1]}/v1 (dials: {stand}); Ctrl-C stops")
+        try:
+            server(app).run(sockets=[listening])
+        except KeyboardInterrupt:
+            tell("stopped")
+
+
+def server(app: object) -> uvicorn.Server:
+    """Return what runs the application; prompts are not written to a log."""
+    return uvicorn.Server(
+        uvicorn.Config(
+            app,  # type: ignore[arg-type]
+            log_level="warning",
+            access_log=False,
+            server_header=False,
+            lifespan="on",
+            timeout_graceful_shutdown=5,
+        )
+    )
