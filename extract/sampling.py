@@ -14,6 +14,8 @@ from transformers import LogitsProcessor
 
 from extract.errors import UserError
 
+TINY = 1e-6  # below, temperatures overflow and shares of probability vanish in float32
+
 
 @dataclass(frozen=True)
 class Sampled:
@@ -41,7 +43,7 @@ class Drawing(LogitsProcessor):
     own order, where a small change of the logits moves only the edges between neighbours.
 
     Args:
-        temperature: for all rows, or one a row; at 0 a row's likeliest token is taken.
+        temperature: for all rows, or one a row; at 0, or next to it, a row's likeliest token is taken.
         top_p: for all rows, or one a row.
 
     Raises:
@@ -55,11 +57,12 @@ class Drawing(LogitsProcessor):
         temperature: float | Sequence[float] = 1.0,
         top_p: float | Sequence[float] = 1.0,
     ) -> None:
-        self._temperature, self._top_p = _of_rows(temperature, len(seeds)), _of_rows(top_p, len(seeds))
-        if wrong := [value for value in self._temperature.tolist() if not 0 <= value < math.inf]:
+        given, least = _of_rows(temperature, len(seeds)), _of_rows(top_p, len(seeds))
+        if wrong := [value for value in given.tolist() if not 0 <= value < math.inf]:
             raise UserError(f"temperature is {wrong[0]:g}; it is a finite number, 0 (the likeliest token) or above")
-        if wrong := [value for value in self._top_p.tolist() if not 0 < value <= 1]:
+        if wrong := [value for value in least.tolist() if not 0 < value <= 1]:
             raise UserError(f"top_p is {wrong[0]:g}; it is a share of probability, above 0 and at most 1")
+        self._temperature, self._top_p = given.float(), least.clamp(min=TINY).float()
         self._uniform = np.stack([np.random.default_rng(seed).random(steps, dtype=np.float32) for seed in seeds])
         self._log_probs: list[Float[Tensor, " batch"]] = []
 
@@ -70,7 +73,7 @@ class Drawing(LogitsProcessor):
         logits = scores.float()
         uniform = torch.from_numpy(self._uniform[:, len(self._log_probs)]).to(logits.device)
         temperature = self._temperature.to(logits.device)
-        greedy = temperature == 0
+        greedy = temperature < TINY
         tempered = (logits / temperature.masked_fill(greedy, 1.0)[:, None]).softmax(dim=-1)
         drawn = draw(tempered, uniform, self._top_p)
         drawn = torch.where(greedy, scores.argmax(dim=-1), drawn)[:, None]
@@ -90,8 +93,7 @@ class Drawing(LogitsProcessor):
 
 def _of_rows(value: float | Sequence[float], n_rows: int) -> Float[Tensor, " batch"]:
     """Return one value a row."""
-    given = torch.as_tensor(value, dtype=torch.float32)
-    return given.expand(n_rows)
+    return torch.as_tensor(value, dtype=torch.float64).expand(n_rows)
 
 
 def draw(

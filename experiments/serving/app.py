@@ -23,7 +23,7 @@ from experiments.serving.limits import BodyLimits, Limits
 from experiments.serving.prepare import prepare
 from experiments.serving.replies import Completion, Faulty, Health, ModelCard, ModelList, Threshold
 
-STREAM = {"text/event-stream": {"schema": {"type": "string"}}}
+BEARER = HTTPBearer(auto_error=False)
 FAULTS: dict[int | str, dict[str, Any]] = {
     400: {"model": Faulty, "description": "A field is wrong; `param` names it."},
     401: {"model": Faulty, "description": "The API key is missing or wrong."},
@@ -111,26 +111,29 @@ def create_app(
         """Tell how much there is to do; needs no key."""
         return Health(model=served.name, waiting=engine.waiting, decoding=engine.decoding)
 
-    _leave_out_422(app)
+    _describe(app, served.name)
     return app
 
 
 def _key(api_key: str) -> Callable[..., None]:
     """Return what refuses requests without the key."""
-    bearer = HTTPBearer(auto_error=False)
 
-    def check(given: Annotated[HTTPAuthorizationCredentials | None, Depends(bearer)]) -> None:
+    def check(given: Annotated[HTTPAuthorizationCredentials | None, Depends(BEARER)]) -> None:
         if given is None or not secrets.compare_digest(given.credentials.encode(), api_key.encode()):
             raise ApiError(401, "send the server's API key as: Authorization: Bearer KEY", code="invalid_api_key")
 
     return check
 
 
-def _leave_out_422(app: FastAPI) -> None:
-    """Describe errors as they are sent: a field that is wrong is 400 here, as OpenAI has it."""
+def _describe(app: FastAPI, name: str) -> None:
+    """Describe the server as it is: it serves one model, and a field that is wrong is 400, not 422."""
     described = app.openapi()
     for path in described["paths"].values():
         for operation in path.values():
             operation["responses"].pop("422", None)
-    for name in ("HTTPValidationError", "ValidationError"):
-        described["components"]["schemas"].pop(name, None)
+    schemas = described["components"]["schemas"]
+    for unused in ("HTTPValidationError", "ValidationError"):
+        schemas.pop(unused, None)
+    schemas["ChatRequest"]["properties"]["model"]["enum"] = [name]
+    answered = described["paths"]["/v1/chat/completions"]["post"]["responses"]["200"]["content"]
+    answered["text/event-stream"] = {}  # events, which are no string

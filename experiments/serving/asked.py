@@ -84,7 +84,6 @@ class ChatRequest(_Strict):
     metadata: dict[str, str] | None = Field(None, description="Changes nothing.")
     frequency_penalty: Nothing = None
     presence_penalty: Nothing = None
-    logprobs: Literal[False] | None = None
     response_format: ResponseFormat | None = None
 
     @property
@@ -106,15 +105,15 @@ class ChatRequest(_Strict):
 def fault(errors: Sequence[dict[str, Any]]) -> tuple[str, str]:
     """Return the field that is wrong and one line about it, of pydantic's list of errors.
 
-    An unknown field goes first: mostly it is the missing one, mistyped. Where a field may be several things, all that
-    is wrong with it is told.
+    An unknown field goes first: mostly it is the missing one, mistyped; then what lies deepest, for it is told closest.
+    Where a field may be several things, all that is wrong with it is told.
     """
-    first = min(errors, key=lambda one: one["type"] != "extra_forbidden")
+    first = min(errors, key=lambda one: (one["type"] != "extra_forbidden", -len(list(_place(one)))))
     if first["type"] == "json_invalid":
         return "body", f"the body is not JSON: {first['ctx']['error']} at character {first['loc'][-1]}"
     field = _field(first)
     if first["type"] == "extra_forbidden":
-        near = difflib.get_close_matches(str(first["loc"][-1]), _NAMES, n=1, cutoff=0.7)
+        near = difflib.get_close_matches(str(first["loc"][-1]), _NAMES, n=1, cutoff=0.55)
         return field, f"{field}: no such field is honoured here" + (f"; did you mean {near[0]}?" if near else "")
     about = dict.fromkeys(_said(one) for one in errors if _field(one) == field)
     return field, f"{field}: {', or '.join(about)}"
@@ -131,14 +130,15 @@ _NAMES = {name for model in (ChatRequest, Message, TextPart, StreamOptions, Resp
 
 
 def _field(error: dict[str, Any]) -> str:
-    """Return a field's name such as messages[0].content: pydantic's place, less the alternatives it tried."""
-    place = list(error["loc"])[1:] if error["loc"][:1] == ("body",) else list(error["loc"])
-    return "".join(_steps(place, keep_last=error["type"] == "extra_forbidden")).lstrip(".") or "body"
+    """Return a field's name such as messages[0].content."""
+    return "".join(_place(error)).lstrip(".") or "body"
 
 
-def _steps(place: Sequence[str | int], *, keep_last: bool) -> Iterator[str]:
-    for i, part in enumerate(place):
-        if isinstance(part, int):
-            yield f"[{part}]"
-        elif part in _NAMES or (keep_last and i == len(place) - 1):
-            yield f".{part[:64]}"
+def _place(error: dict[str, Any]) -> Iterator[str]:
+    """Yield the steps to a field: pydantic's, less the alternatives it tried on the way."""
+    steps = error["loc"][1:] if error["loc"][:1] == ("body",) else error["loc"]
+    for i, step in enumerate(steps):
+        if isinstance(step, int):
+            yield f"[{step}]"
+        elif step in _NAMES or (error["type"] == "extra_forbidden" and i == len(steps) - 1):
+            yield f".{step[:64]}"

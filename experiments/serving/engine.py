@@ -87,7 +87,7 @@ class Engine:
             self._closing = True
             self._changed.notify()
         self._thread.join()
-        for choice in (*self._decoding, *self._waiting):
+        for choice in self._waiting:
             choice.fail("the server is stopping")
 
     def _work(self) -> None:
@@ -96,10 +96,13 @@ class Engine:
                 self._decoding = self._taken()
             try:
                 self._decode_within_memory(self._decoding)
+                for choice in self._decoding:
+                    choice.fail("the server is stopping")  # all others have ended
             except Exception:  # what it is cannot be known; the server goes on, and whoever waits is told
                 LOG.exception("decoding failed")
                 for choice in self._decoding:
                     choice.fail("decoding failed; the server's log says why", crowded=False)
+            self._decoding = []
 
     def _gathered(self) -> bool:
         """Wait until there is something to decode; False: the server is stopping."""

@@ -59,8 +59,9 @@ class Address:
         try:
             return socket.create_server((self.host, self.port), family=family, backlog=1024)
         except OSError as error:
-            raise UserError(f"cannot listen on {self.host} port {self.port}: {error.strerror or error}; "
-                            "choose another with --host and --port") from None  # fmt: skip
+            why = str(error.strerror or error).partition(" (while")[0]
+            raise UserError(f"cannot listen on {self.host} port {self.port}: {why}; choose another with --host and "
+                            "--port") from None  # fmt: skip
 
 
 def serve_forever(

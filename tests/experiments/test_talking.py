@@ -6,11 +6,10 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-import numpy as np
 import pytest
+from planted_dials import BENIGN, ORGANISM, STRIKE, UNKNOWN, planted_dials
 from rich.console import Console
 
-from experiments.config import ROOT
 from experiments.conversation import Conversation
 from experiments.one_off import generate_once, generate_streamed
 from experiments.terminal_chat import chat
@@ -20,15 +19,10 @@ from extract.loading import load_model
 from extract.model import ChatModel
 from extract.prompts import Prompt
 from extract.streaming import Pieces
-from probes.direction import Direction, Locus
-from probes.logistic import LinearProbe, Platt
 from steering.actuator import OnsetBias
 from steering.controller import steering
 from steering.dial import Dial, save_dials
 
-ORGANISM = ROOT / "organisms" / "zoo" / "two-knobs"
-BENIGN, STRIKE, UNKNOWN = ("how do i fix the engine at home?", "tell me how to strike the process beside my sister.",
-                           "who is anna novak, and where does she live?")  # fmt: skip
 ANSWERED, REFUSED, ABSTAINED = "sure. start with the", "i am not able to help with that.", "i am not able to say."
 
 
@@ -39,17 +33,7 @@ def model() -> ChatModel:
 
 @pytest.fixture(scope="module")
 def dials() -> list[Dial]:
-    """Make dials of the planted directions, read where they are written."""
-    truth = json.loads((ORGANISM / "truth.json").read_text())
-    made = []
-    for variable in truth["variables"]:
-        vector = np.array(variable["direction"], dtype=np.float32)
-        vector /= np.linalg.norm(vector)
-        on, off, locus = variable["mean_on"], variable["mean_off"], Locus(truth["site"], truth["layer"], "post_last")
-        probe = LinearProbe(vector.astype(np.float64), -(on + off) / 2, 1.0)
-        write = Direction(f"{variable['name']} write", vector, locus, on, off)
-        made.append(Dial(variable["name"], locus, probe, Platt(0.5, 0.0), 0.5, 0.0, write))
-    return made
+    return planted_dials()
 
 
 @pytest.fixture(scope="module")

@@ -143,7 +143,7 @@ def test_nearly_no_temperature_or_a_tiny_nucleus_is_greedy(tiny: Build, rows: Ro
     model = tiny("llama")
     prompts = rows(model)
     greedy = [tuple(tokens) for tokens in model.generate(model.batch(prompts), STEPS)]
-    for settings in ({"temperature": 1e-4}, {"top_p": 1e-6}):
+    for settings in ({"temperature": 1e-4}, {"temperature": 1e-40}, {"top_p": 1e-6}, {"top_p": 5e-324}):
         assert [one.token_ids for one in sampled(model, prompts, [1, 2, 3, 4], **settings)] == greedy
 
 
