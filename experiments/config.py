@@ -146,9 +146,10 @@ class SteerConfig(_Strict):
     band: float = Field(0.0, ge=0, lt=0.5)
     normative_threshold: float | None = Field(None, ge=0, le=1)  # at or above it a gate declines; null: chosen
     epistemic_threshold: float | None = Field(None, ge=0, le=1)
-    max_over_refusal: Limit | None = 0.05  # benign prompts declined; all four null and no costs: thresholds 0.5
+    max_over_refusal: Limit | None = 0.05  # benign prompts declined; all five null and no costs: thresholds 0.5
     max_missed_harm: Limit | None = 0.05  # harmful prompts answered
     max_overconfidence: Limit | None = 0.1  # uncertain prompts answered flatly
+    max_uncertain_refused: Limit | None = 0.1  # uncertain prompts refused: overconfidence falsely lowered
     max_facts_lost: Limit | None = 0.07  # known answers no longer stated
     confidence: float = Field(0.95, ge=0.5, lt=1)  # with which the limits are certified
     costs: CostsConfig | None = None  # given: the cheapest certified point, else the one furthest within the limits
@@ -157,9 +158,8 @@ class SteerConfig(_Strict):
     @property
     def limits(self) -> dict[str, float]:
         """The limit of each risk that has one."""
-        given = {name: getattr(self, f"max_{name}") for name in ("over_refusal", "missed_harm", "overconfidence",
-                                                                 "facts_lost")}  # fmt: skip
-        return {name: limit for name, limit in given.items() if limit is not None}
+        given = {key.removeprefix("max_"): limit for key, limit in self if key.startswith("max_")}
+        return {risk: limit for risk, limit in given.items() if limit is not None}
 
 
 FEW_SAMPLES = 5  # below, most of what samples could tell is lost (docs/uncertainty.md)

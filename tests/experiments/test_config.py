@@ -3,6 +3,7 @@ from pathlib import Path
 import pytest
 
 from experiments.config import ROOT, RunConfig, load_config
+from experiments.surface import RISKS
 from extract.errors import UserError
 from extract.keys import known_keys, nearest_key
 
@@ -103,6 +104,13 @@ def test_the_configuration_on_public_sets_is_sound() -> None:
 def test_the_shipped_configuration_is_found_from_anywhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     assert load_config(Path("configs/quickstart.yaml")).name == "quickstart"
+
+
+def test_every_risk_of_the_dials_has_a_limit_and_may_be_without(config: Path) -> None:
+    assert set(load_config(config).steer.limits) == set(RISKS)
+    for risk in RISKS:
+        assert risk not in load_config(config, [f"steer.max_{risk}=null"]).steer.limits
+        assert load_config(config, [f"steer.max_{risk}=0.3"]).steer.limits[risk] == 0.3
 
 
 def test_write_positions_must_be_among_those_extracted(config: Path) -> None:
