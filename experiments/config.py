@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError, model_validator
@@ -143,6 +143,10 @@ SYSTEM_LINES = (
 class SteerConfig(_Strict):
     """The dials: what their thresholds are to reach, or the thresholds themselves."""
 
+    actuator: Literal["affine", "addition", "clamp", "onset_bias"] = "affine"  # how the dials write
+    strength: float | None = Field(None, gt=0, allow_inf_nan=False)  # null: 1, or 20 nats of an onset bias
+    steps: int | None = Field(None, ge=1)  # at how many steps they write: 1 the prefill alone, null every one
+    layers: Reach = "selected"  # where a direction was chosen, or from there on
     band: float = Field(0.0, ge=0, lt=0.5)
     normative_threshold: float | None = Field(None, ge=0, le=1)  # at or above it a gate declines; null: chosen
     epistemic_threshold: float | None = Field(None, ge=0, le=1)
@@ -154,6 +158,14 @@ class SteerConfig(_Strict):
     confidence: float = Field(0.95, ge=0.5, lt=1)  # with which the limits are certified
     costs: CostsConfig | None = None  # given: the cheapest certified point, else the one furthest within the limits
     system_lines: tuple[str, ...] = SYSTEM_LINES  # compared with: each alone at the head of the system message
+
+    @model_validator(mode="after")
+    def _writes_at_layers(self) -> SteerConfig:
+        if self.layers == "later" and self.actuator in ("addition", "onset_bias"):
+            why = {"addition": "adds once, at the selected layer, for what it adds stays",
+                   "onset_bias": "writes at no layer"}[self.actuator]  # fmt: skip
+            raise ValueError(f"actuator {self.actuator!r} {why}; use layers 'selected', or actuator 'affine'")
+        return self
 
     @property
     def limits(self) -> dict[str, float]:

@@ -38,6 +38,12 @@ def test_public_sets_stand_beside_or_in_place_of_a_file(config: Path) -> None:
 @pytest.mark.parametrize(
     ("override", "message"),
     [
+        ("steer.strength=0", "steer.strength: Input should be greater than 0, got 0"),
+        ("steer.strength=.inf", "steer.strength: Input should be a finite number, got inf"),
+        ("steer.steps=0", "steer.steps: Input should be greater than or equal to 1, got 0"),
+        ("steer.actuator=nudge", "steer.actuator: Input should be 'affine', 'addition', 'clamp' or 'onset_bias'"),
+        ("steer={layers: later, actuator: addition}", "actuator 'addition' adds once, at the selected layer"),
+        ("steer={layers: later, actuator: onset_bias}", "actuator 'onset_bias' writes at no layer"),
         ("dissociate.margn=0.2", "no such key: dissociate.margn; did you mean dissociate.margin?"),
         ("modle.name=x", "no such key: modle; did you mean model?"),
         ("dissociate.margin=lots", "dissociate.margin: .*got 'lots'"),
