@@ -78,10 +78,10 @@ def tabulated(speaker: Speaker, dials: list[Dial], *, leaves: bool) -> Counterfa
     outcomes = reachable(len(dials), leaves=leaves)
     held = [[Held(dial.writer, gate) for dial, gate in zip(dials, gates, strict=True)] for gates in outcomes]
     said = [speaker.complete(rows, held=each) for each in held]
-    streams: list[np.ndarray] = []
+    streams, layer = [], dials[0].read.layer  # type: ignore[var-annotated,union-attr]
     for row in speaker.rendered:
         batch = speaker.model.batch([row])
-        speaker.model.capture(batch, "resid_post", [0], lambda _, s: streams.append(s[0, -1].numpy().copy()))
+        speaker.model.capture(batch, "resid_post", [layer], lambda _, s: streams.append(s[0, -1].numpy().copy()))
     probability = np.stack([dial.probability(np.stack(streams)) for dial in dials])
     actions = np.array([[c.action for c in column] for column in said], dtype=object).T
     names = tuple(dial.kind for dial in dials)
