@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import hashlib
-
-import numpy as np
 import torch
 
 from experiments.variant import DEFAULT, Tokens, Variant
 from extract.edit import Edit, Site
-from probes.direction import Direction
+from probes.direction import Direction, vector_digest
 from steering.interventions import Intervention, add, affine, place, zero
 
 
@@ -51,7 +48,7 @@ def addition(direction: Direction, variant: Variant = DEFAULT) -> list[Edit]:
 
 def everywhere(direction: Direction, n_layers: int) -> list[Edit]:
     """Set the projection to zero at every layer and every token of the prompt and the response (arXiv 2406.11717)."""
-    r, key = torch.tensor(direction.vector), f"zero along {direction_digest(direction.vector)}"
+    r, key = torch.tensor(direction.vector), f"zero along {vector_digest(direction.vector)}"
     return [place(write_site(direction), layer, "all", lambda x: zero(x, r), key) for layer in range(n_layers)]
 
 
@@ -66,10 +63,5 @@ def _to(r: torch.Tensor, goal: float) -> Intervention:
 
 
 def _edit(direction: Direction, layer: int, tokens: Tokens, intervention: Intervention, what: str) -> Edit:
-    key = f"{what} along {direction_digest(direction.vector)}"
+    key = f"{what} along {vector_digest(direction.vector)}"
     return place(write_site(direction), layer, tokens, intervention, key)
-
-
-def direction_digest(vector: np.ndarray) -> str:
-    """Name a vector by its numbers, for the keys of edits."""
-    return hashlib.sha256(np.ascontiguousarray(vector, dtype=np.float32).tobytes()).hexdigest()[:24]

@@ -21,6 +21,7 @@ from extract.prompts import Prompt
 from extract.thinking import reopened
 from steering.controller import steering
 from steering.dial import Dial
+from steering.writer import Held
 
 
 @dataclass(frozen=True)
@@ -54,15 +55,19 @@ class Speaker:
         *,
         edits: Sequence[Edit] = (),
         dials: Sequence[Dial] = (),
+        held: Sequence[Held] = (),
         advance: Callable[[int], None] = lambda steps: None,
     ) -> list[Completion]:
         """Complete the given prompts, in the order given; batches are of like length, smaller if memory runs out.
+
+        Edits, gates that are held and dials that decide for themselves act in this order.
 
         What is remembered is not generated again; what is generated is remembered as soon as its batch is done. All of
         it is judged, every time.
         """
         done: dict[int, Completion] = {}
-        memory = self._memory(edits, dials)
+        edits = [*edits, *(edit for one in held for edit in one.edits())]
+        memory = self._memory(edits, dials, [bias for one in held for bias in one.biases])
         known = {} if memory is None else self._known(memory, rows)
 
         def finish(responses: dict[int, list[int]]) -> None:
@@ -72,7 +77,7 @@ class Speaker:
 
         def work(places: list[int]) -> None:
             index = [missing[place] for place in places]
-            responses = self._responses(index, edits, dials)
+            responses = self._responses(index, edits, dials, held)
             if memory is not None:
                 memory.keep([self.rendered[row].token_ids for row in index], responses)
             finish(dict(zip(index, responses, strict=True)))
@@ -92,20 +97,23 @@ class Speaker:
         """It counts prompts, since responses weigh alike, and what did not fit once is not tried by later calls."""
         return TokenBudget(self.batch_size, self.say, unit="prompts")
 
-    def _memory(self, edits: Sequence[Edit], dials: Sequence[Dial]) -> Remembered | None:
+    def _memory(self, edits: Sequence[Edit], dials: Sequence[Dial], biases: Sequence[str]) -> Remembered | None:
         """Return where these responses are kept; dials have no name, so nothing said under them is kept."""
         if self.generations is None or dials or self.model.processors:
             return None
-        return self.generations.under([*self.model.edits, *edits], self.max_new_tokens)
+        return self.generations.under([*self.model.edits, *edits], self.max_new_tokens, biases)
 
     def _known(self, memory: Remembered, rows: Sequence[int]) -> dict[int, list[int]]:
         found = memory.find([self.rendered[row].token_ids for row in rows])
         return {row: response for row, response in zip(rows, found, strict=True) if response is not None}
 
-    def _responses(self, index: Sequence[int], edits: Sequence[Edit], dials: Sequence[Dial]) -> list[list[int]]:
+    def _responses(
+        self, index: Sequence[int], edits: Sequence[Edit], dials: Sequence[Dial], held: Sequence[Held]
+    ) -> list[list[int]]:
         rendered = [self.rendered[i] for i in index]
         batch = self.model.batch(rendered)
-        with self.model.editing(edits), steering(self.model, dials, batch, rendered):
+        biases = [bias for one in held for bias in one.processors(batch.prompt_length)]
+        with self.model.editing(edits, biases), steering(self.model, dials, batch, rendered):
             return self.model.generate(batch, self.max_new_tokens)
 
     def _judged(self, responses: Mapping[int, list[int]]) -> Iterator[Completion]:

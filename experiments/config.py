@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError, model_validator
@@ -143,23 +143,35 @@ SYSTEM_LINES = (
 class SteerConfig(_Strict):
     """The dials: what their thresholds are to reach, or the thresholds themselves."""
 
+    actuator: Literal["affine", "addition", "clamp", "onset_bias"] = "affine"  # how the dials write
+    strength: float | None = Field(None, gt=0, allow_inf_nan=False)  # null: 1, or 20 nats of an onset bias
+    steps: int | None = Field(None, ge=1)  # at how many steps they write: 1 the prefill alone, null every one
+    layers: Reach = "selected"  # where a direction was chosen, or from there on
     band: float = Field(0.0, ge=0, lt=0.5)
     normative_threshold: float | None = Field(None, ge=0, le=1)  # at or above it a gate declines; null: chosen
     epistemic_threshold: float | None = Field(None, ge=0, le=1)
-    max_over_refusal: Limit | None = 0.05  # benign prompts declined; all four null and no costs: thresholds 0.5
+    max_over_refusal: Limit | None = 0.05  # benign prompts declined; all five null and no costs: thresholds 0.5
     max_missed_harm: Limit | None = 0.05  # harmful prompts answered
     max_overconfidence: Limit | None = 0.1  # uncertain prompts answered flatly
+    max_uncertain_refused: Limit | None = 0.1  # uncertain prompts refused: overconfidence falsely lowered
     max_facts_lost: Limit | None = 0.07  # known answers no longer stated
     confidence: float = Field(0.95, ge=0.5, lt=1)  # with which the limits are certified
     costs: CostsConfig | None = None  # given: the cheapest certified point, else the one furthest within the limits
     system_lines: tuple[str, ...] = SYSTEM_LINES  # compared with: each alone at the head of the system message
 
+    @model_validator(mode="after")
+    def _writes_at_layers(self) -> SteerConfig:
+        if self.layers == "later" and self.actuator in ("addition", "onset_bias"):
+            why = {"addition": "adds once, at the selected layer, for what it adds stays",
+                   "onset_bias": "writes at no layer"}[self.actuator]  # fmt: skip
+            raise ValueError(f"actuator {self.actuator!r} {why}; use layers 'selected', or actuator 'affine'")
+        return self
+
     @property
     def limits(self) -> dict[str, float]:
         """The limit of each risk that has one."""
-        given = {name: getattr(self, f"max_{name}") for name in ("over_refusal", "missed_harm", "overconfidence",
-                                                                 "facts_lost")}  # fmt: skip
-        return {name: limit for name, limit in given.items() if limit is not None}
+        given = {key.removeprefix("max_"): limit for key, limit in self if key.startswith("max_")}
+        return {risk: limit for risk, limit in given.items() if limit is not None}
 
 
 FEW_SAMPLES = 5  # below, most of what samples could tell is lost (docs/uncertainty.md)

@@ -74,9 +74,10 @@ def _triggers(config: RunConfig, size: Size) -> list[Step]:
 def _steer(config: RunConfig, size: Size) -> list[Step]:
     leaves, given = config.steer.band > 0, config.steer.system_lines
     two, one = (len(reachable(n, leaves=leaves)) * size.prompts for n in (len(KINDS), 1))
+    places, where = (1, "") if config.steer.actuator == "onset_bias" else (len(KINDS), ", at two places")
     return [
         Step("every outcome of the two gates", completions=two),
-        Step("every outcome of one dial, at two places", completions=len(KINDS) * one),
+        Step(f"every outcome of one dial{where}", completions=places * one),
         Step("test prompts under system lines", completions=len(given) * size.test),
         Step("completions with the dials", completions=size.test),
     ]

@@ -1,8 +1,9 @@
 """What every prompt would get under every decision of its gates, so that any pair of thresholds is a look-up.
 
 Gates are read at prefill, so a prompt has few outcomes: the first gate declines, or it permits (leaves, in a dead band)
-and the second one decides. That is three without a dead band and seven with one. Each is generated once, by the edits
-that a dial makes, and remembered by content (`generations`). Dials that decide at every step lie outside the table.
+and the second one decides. That is three without a dead band and seven with one. Each is generated once, by what a dial
+writes whichever its actuator, its gate held (`steering.writer`), and remembered by content (`generations`). Dials that
+decide at every step lie outside the table.
 """
 
 from __future__ import annotations
@@ -15,14 +16,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 
-from experiments.ablation import direction_digest
 from experiments.context import Context, is_right
-from extract.edit import Edit, site
-from probes.direction import Direction
 from steering.dial import gate
-from steering.interventions import affine, place
+from steering.writer import Held, Writer
 
 Gates = tuple[int, ...]  # of each dial in turn: 1 declines, -1 permits, 0 leaves the stream alone
 STATES = {1: "decline", -1: "permit", 0: "leave"}
@@ -44,17 +41,6 @@ def outcome_name(gates: Gates) -> str:
     """Name an outcome: `decline`, `permit+decline`, `permit+permit` and so on."""
     stop = gates.index(1) + 1 if 1 in gates else len(gates)
     return "+".join(STATES[gate] for gate in gates[:stop])
-
-
-def gate_edits(writes: Sequence[Direction], gates: Gates) -> list[Edit]:
-    """Return the edits that gates make: the projection set to a class mean from the last prompt token on."""
-    return [_written(write, gate) for write, gate in zip(writes, gates, strict=True) if gate]
-
-
-def _written(write: Direction, gate: int) -> Edit:
-    goal, r = write.mean_positive if gate > 0 else write.mean_negative, torch.tensor(write.vector)
-    key = f"affine to {goal!r} along {direction_digest(write.vector)}"
-    return place(site(write.locus.site), write.locus.layer, "last_on", lambda x: affine(x, r, goal), key)
 
 
 @dataclass(frozen=True)
@@ -97,23 +83,24 @@ class Counterfactuals:
 
 
 def tabulate(
-    context: Context, writes: Mapping[Any, Direction], probability: Mapping[Any, np.ndarray], *, leaves: bool
+    context: Context, writers: Mapping[Any, Writer], probability: Mapping[Any, np.ndarray], *, leaves: bool
 ) -> Counterfactuals:
     """Generate every outcome of every prompt of the run.
 
     Args:
-        writes: the write direction of each dial, in the order in which they decide.
+        writers: what each dial does, in the order in which they decide.
         probability: (n_prompts,) of each dial.
     """
-    outcomes, rows = reachable(len(writes), leaves=leaves), range(len(context.prompts))
+    outcomes, rows = reachable(len(writers), leaves=leaves), range(len(context.prompts))
     said = []
     with context.reporter.task("every outcome of every prompt", len(outcomes) * len(rows)) as advance:
         for gates in outcomes:
-            said.append(context.speaker.complete(rows, edits=gate_edits(list(writes.values()), gates), advance=advance))
+            held = [Held(writer, gate) for writer, gate in zip(writers.values(), gates, strict=True)]
+            said.append(context.speaker.complete(rows, held=held, advance=advance))
     actions = np.array([[completion.action for completion in column] for column in said], dtype=object).T
     right = [[is_right(c, prompt) for c, prompt in zip(column, context.prompts, strict=True)] for column in said]
-    read = np.stack([probability[name] for name in writes])
-    return Counterfactuals(tuple(writes), outcomes, read, actions, np.array(right).T)
+    read = np.stack([probability[name] for name in writers])
+    return Counterfactuals(tuple(writers), outcomes, read, actions, np.array(right).T)
 
 
 def write_table(table: Counterfactuals, ids: Sequence[str], parts: Sequence[str], path: Path) -> None:

@@ -43,17 +43,17 @@ class Generations:
         self._file = KeyedFile(path, "generations", ("tokens", "checksum"), purpose=purpose, remedy=remedy)
         self._model = _described(model)
 
-    def under(self, edits: Sequence[Edit], max_new_tokens: int, drawn: Sequence[object] = ()) -> Remembered | None:
+    def under(self, edits: Sequence[Edit], max_new_tokens: int, besides: Sequence[object] = ()) -> Remembered | None:
         """Return what is remembered under these edits; None where one of them has no key, so nothing may be.
 
         Args:
-            drawn: all that a sampled response follows from besides, its random numbers too; nothing of greedy ones.
+            besides: all else that a response follows from: what biases its tokens, the random numbers of a sampled one.
         """
         if not all(edit.key for edit in edits):
             return None
         named = [(edit.site, edit.layer, edit.key) for edit in edits]
         return Remembered(
-            self._file, content_key(self._model, max_new_tokens, named, *([list(drawn)] if drawn else []))
+            self._file, content_key(self._model, max_new_tokens, named, *([list(besides)] if besides else []))
         )
 
 

@@ -2,9 +2,10 @@
 
 It reads the greater of the two dials' probabilities, so that it knows all that they know and the comparison is of
 knobs, not of probes: one linear probe of "harmful or uncertain" would do worse, and two dials would seem to buy more.
-The write direction is fitted on declined against answered, whichever way it was declined, within the strata that the
-two dials' own writes are fitted in, and stands where one of these stands. On a model with one shared knob it is that
-knob; on a model with two it points between them.
+It acts as the two dials do (actuator, strength, steps, layers); where they bias openings, on those of both. The write
+direction is fitted on declined against answered, whichever way it was declined, within the strata that the two dials'
+own writes are fitted in, and stands where one of these stands. On a model with one shared knob it is that knob; on a
+model with two it points between them.
 """
 
 from __future__ import annotations
@@ -16,8 +17,10 @@ import numpy as np
 
 from experiments.behaviour import KINDS, Behaviour, Kind, WriteSamples, write_samples
 from experiments.context import Context
+from experiments.dial_write import along, biasing
 from experiments.writing import fit_write
-from probes.direction import Direction
+from steering.actuator import OnsetBias
+from steering.writer import Writer
 
 NAME = "either"
 
@@ -36,11 +39,15 @@ def either_samples(behaviour: Behaviour) -> WriteSamples | None:
     )
 
 
-def either_writes(context: Context, writes: Mapping[Kind, Direction]) -> list[Direction]:
-    """Fit the one write direction at each place where one of the two dials writes."""
-    samples = either_samples(context.behaviour)
+def either_writers(context: Context, writers: Mapping[Kind, Writer]) -> list[Writer]:
+    """Return what the one dial may do: a direction at each place where one of the two writes, or all their openings."""
+    config, samples = context.config.steer, either_samples(context.behaviour)
+    biases = [writer.actuator for writer in writers.values() if isinstance(writer.actuator, OnsetBias)]
+    if biases:
+        return [biasing(config, [prefix for bias in biases for prefix in bias.prefixes])]
     if samples is None:
         return []
-    places = dict.fromkeys(direction.locus for direction in writes.values())
-    fitted = [fit_write(context.store.read, locus, "normative", samples) for locus in places]
-    return [replace(direction, name=f"{NAME}_write") for direction in fitted if direction is not None]
+    places = dict.fromkeys(writer.direction.locus for writer in writers.values() if writer.direction)
+    later = context.store.layers if config.layers == "later" else ()
+    fitted = [fit_write(context.store.read, locus, "normative", samples, later) for locus in places]
+    return [along(config, replace(direction, name=f"{NAME}_write")) for direction in fitted if direction is not None]

@@ -35,7 +35,8 @@ from probes.intervals import effective_groups
 CERTIFIED_ON = "calibration"
 
 
-NEEDS = {"missed_harm": "normative", "overconfidence": "epistemic"}  # the dial without which a risk is out of reach
+# the dial without which a risk is out of reach
+NEEDS = {"missed_harm": "normative", "overconfidence": "epistemic", "uncertain_refused": "normative"}
 
 
 def within_reach(wanted: Mapping[str, float], dials: Collection[str]) -> dict[str, float]:

@@ -13,14 +13,14 @@ from experiments.behaviour import Kind
 from experiments.context import Context
 from experiments.counterfactuals import Counterfactuals, tabulate
 from experiments.dial_read import CHOICE
-from experiments.one_dial import NAME, either_writes
+from experiments.one_dial import NAME, either_writers
 from experiments.operating_point import CERTIFIED_ON
 from experiments.surface import RISKS, Risk, Surface, axes_of, rates_of, risk_of
 from experiments.system_lines import UnderLine
 from experiments.tradeoff import REFERENCE, frontier
 from probes.cuts import cuts
-from probes.direction import Direction, Locus
 from probes.pareto import hypervolume
+from steering.writer import Writer
 
 
 @dataclass(frozen=True)
@@ -72,20 +72,20 @@ def counted(context: Context, table: Counterfactuals, declining: Sequence[np.nda
 
 
 def one_dial(
-    context: Context, writes: Mapping[Kind, Direction], probability: np.ndarray
-) -> tuple[Counted, Locus] | None:
+    context: Context, writers: Mapping[Kind, Writer], probability: np.ndarray
+) -> tuple[Counted, Writer] | None:
     """Build the baseline of one dial, of several places the one that does best on the prompts that choose.
 
     Args:
         probability: what it reads, (n_prompts,).
     """
-    candidates = either_writes(context, writes)
+    candidates = either_writers(context, writers)
     if not candidates:
         return None
     made = []
-    for write in candidates:
-        table = tabulate(context, {NAME: write}, {NAME: probability}, leaves=context.config.steer.band > 0)
-        made.append((counted(context, table, [~context.corpus.benign]), write.locus))
+    for writer in candidates:
+        table = tabulate(context, {NAME: writer}, {NAME: probability}, leaves=context.config.steer.band > 0)
+        made.append((counted(context, table, [~context.corpus.benign]), writer))
     return max(made, key=lambda each: each[0].chosen_volume())
 
 

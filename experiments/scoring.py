@@ -27,6 +27,13 @@ RATES: dict[str, tuple[str, frozenset[str]]] = {
     "overconfidence": ("uncertain", frozenset({"answer"})),
     "uncertain_refused": ("uncertain", frozenset({"refuse"})),
 }
+# the risks that are one of them, by the names that policies are judged under
+RATE_OF = {
+    "over_refusal": "false_positive_refusal",
+    "missed_harm": "false_negative_refusal",
+    "overconfidence": "overconfidence",
+    "uncertain_refused": "uncertain_refused",
+}
 
 
 def joint_rates(

@@ -11,6 +11,7 @@ from experiments.completions import Completion, write_completions
 from experiments.context import Context, is_right
 from experiments.counterfactuals import tabulate, write_table
 from experiments.dial_read import DialRead, fit_read
+from experiments.dial_write import dial_writers
 from experiments.estimates import outcome, rate
 from experiments.manifest import write_json
 from experiments.operating_point import Point, Wanted, place, within_reach
@@ -19,8 +20,9 @@ from experiments.reading import write_parquet
 from experiments.scoring import RATES, joint_rates, rates_record
 from experiments.surface import Surface, rates_of
 from experiments.tradeoff_record import tradeoff
-from probes.direction import Direction, load_directions
+from steering.actuator import actuator_record
 from steering.dial import Dial, save_dials
+from steering.writer import Writer
 
 FILES = ("dials.safetensors", "completions_steered.jsonl", "table.jsonl", "surface.parquet", "stages/steer.json")
 NOTHING: dict[str, Any] = {"certified": None, "frontier": None, "hypervolume": None, "least_regret": None}
@@ -33,9 +35,9 @@ def steer(context: Context) -> None:
     both (training prompts scored by probes that did not see them), thresholds certified on the calibration part, and
     all rates reported on test, which is used for nothing else. Thresholds given by the configuration stand as given.
     """
-    writes = _writes(context)
-    reads = _reads(context, writes)
-    dials, record, looked_up = _set(context, writes, reads) if writes else ([], NOTHING, None)
+    writers = dial_writers(context)
+    reads = _reads(context, writers)
+    dials, record, looked_up = _set(context, writers, reads) if writers else ([], NOTHING, None)
     save_dials(dials, context.file("dials.safetensors"), context.model.fingerprint())
     test = np.flatnonzero(context.corpus.within("test"))
     with context.reporter.task("test prompts under the dials", len(test)) as advance:
@@ -44,22 +46,24 @@ def steer(context: Context) -> None:
     if looked_up is not None:
         same = [told == c.action for told, c in zip(looked_up[test], after, strict=True)]
         record = record | {"as_looked_up": float(np.mean(same))}
-    about = {
-        dial.kind: reads[dial.kind].record()
-        | {"write": vars(writes[dial.kind].locus), "threshold": dial.threshold, "band": dial.band}
-        for dial in dials
-    }
-    absent = [kind for kind in KINDS if kind not in writes]
+    about = {dial.kind: reads[dial.kind].record() | _about(dial) for dial in dials}
+    absent = [kind for kind in KINDS if kind not in writers]
     found = {"dials": about, "absent": absent} | _before_after(context, test, after) | record
     write_json(context.file("stages/steer.json"), found)
 
 
+def _about(dial: Dial) -> dict[str, Any]:
+    """Return what a dial writes, and where it stands."""
+    writer = {"write": vars(dial.write.locus) if dial.write else None, "actuator": actuator_record(dial.actuator)}
+    return writer | {"steps": dial.steps, "later": dial.later, "threshold": dial.threshold, "band": dial.band}
+
+
 def _set(
-    context: Context, writes: dict[Kind, Direction], reads: dict[Kind, DialRead]
+    context: Context, writers: dict[Kind, Writer], reads: dict[Kind, DialRead]
 ) -> tuple[list[Dial], dict[str, Any], np.ndarray | None]:
     """Generate every outcome and set the dials; returns them, the record, and every prompt's action by look-up."""
     band = context.config.steer.band
-    table = tabulate(context, writes, {k: read.probability for k, read in reads.items()}, leaves=band > 0)
+    table = tabulate(context, writers, {k: read.probability for k, read in reads.items()}, leaves=band > 0)
     whole = counted(context, table, [read.declining for read in reads.values()])
     surface, point = _placed(context, whole, list(reads))
     thresholds = surface.settings[point.index].tolist()
@@ -71,26 +75,26 @@ def _set(
             calibration=reads[kind].platt,
             threshold=threshold,
             band=band,
-            write=writes[kind],
+            write=writer.direction,
+            actuator=writer.actuator,
+            steps=writer.steps,
+            later=writer.later,
         )
-        for kind, threshold in zip(writes, thresholds, strict=True)
+        for (kind, writer), threshold in zip(writers.items(), thresholds, strict=True)
     ]
     write_table(table, [p.id for p in context.prompts], context.corpus.part.tolist(), context.file("table.jsonl"))
     write_parquet(_surface_rows(whole), context.file("surface.parquet"))
     declined = float(rates_of(surface.at([point.index]), whole.choice)["over_refusal"][0])
-    record = {"certified": {"rule": point.rule} | point.record} | tradeoff(context, whole, writes, declined)
+    record = {"certified": {"rule": point.rule} | point.record} | tradeoff(context, whole, writers, declined)
     return dials, record, table.actions_at(thresholds, band)
 
 
-def _writes(context: Context) -> dict[Kind, Direction]:
-    found = load_directions(context.file("directions.safetensors"))
-    return {kind: found[f"{kind}_write"] for kind in KINDS if f"{kind}_write" in found}
-
-
-def _reads(context: Context, writes: dict[Kind, Direction]) -> dict[Kind, DialRead]:
-    corpus, first_write = context.corpus, min((d.locus.layer for d in writes.values()), default=0)
+def _reads(context: Context, writers: dict[Kind, Writer]) -> dict[Kind, DialRead]:
+    """Fit the reads at or below the first write; an onset bias comes after every layer."""
+    corpus, deepest = context.corpus, context.model.n_layers - 1
+    first_write = min((w.direction.locus.layer if w.direction else deepest for w in writers.values()), default=0)
     labels = {"normative": corpus.harmful, "epistemic": corpus.uncertain}
-    return {kind: fit_read(context, kind, labels[kind], first_write) for kind in writes}
+    return {kind: fit_read(context, kind, labels[kind], first_write) for kind in writers}
 
 
 def _placed(context: Context, whole: Counted, kinds: list[Kind]) -> tuple[Surface, Point]:

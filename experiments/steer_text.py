@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from experiments.scoring import RATE_OF
+
 RISK_NAMES = {
     "over_refusal": "over-refusal",
     "missed_harm": "missed harm",
     "overconfidence": "overconfidence",
+    "uncertain_refused": "uncertain prompts refused",
     "facts_lost": "known facts lost",
 }
 RULES = {
@@ -106,12 +109,11 @@ def signed(record: Mapping[str, float]) -> str:
 
 def point_rows(record: Mapping[str, Any]) -> tuple[list[str], list[list[str]]]:
     """Return the table of policies at matched declining, and under each system line."""
-    head = ["on test prompts", *(RISK_NAMES[name] for name in RISK_NAMES)]
+    head = ["on test prompts", *RISK_NAMES.values()]
     rows = [[f"{POLICIES[name]}, {_thresholds(point)}", *(_percent(point["test"][risk]) for risk in RISK_NAMES)]
             for name, point in record["matched"].items() if name in POLICIES]  # fmt: skip
     for point in record["system_lines"]["points"]:
-        rates = point["rates"]
-        values = [rates["false_positive_refusal"], rates["false_negative_refusal"], rates["overconfidence"]]
+        values = [point["rates"][rate] for rate in RATE_OF.values()]
         rows.append([f"“{point['line']}”", *map(_percent, values), f"{_percent(point['known_facts_right'])} right"])
     return head, rows
 

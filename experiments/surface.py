@@ -10,11 +10,10 @@ import numpy as np
 
 from experiments.corpus import Corpus
 from experiments.counterfactuals import Counterfactuals
-from experiments.scoring import RATES
+from experiments.scoring import RATE_OF, RATES
 
 AXES = ("over_refusal", "missed_harm", "overconfidence")
-RATE_OF = dict(zip(AXES, ("false_positive_refusal", "false_negative_refusal", "overconfidence"), strict=True))
-RISKS = (*AXES, "facts_lost")
+RISKS = (*RATE_OF, "facts_lost")
 
 
 @dataclass(frozen=True)

@@ -108,6 +108,7 @@ def _about(dial: Dial) -> str:
         write = f"biases it (prefixes: {len(dial.actuator.prefixes)})"
     else:
         where = f" {dial.write.locus.site} {dial.write.locus.layer}" if dial.write else ""
+        where += " and later layers" if dial.later else ""
         write = f"writes{where} ({how}, {'every step' if dial.steps is None else f'steps: {dial.steps}'})"
     return f"dead band {dial.band:.2f}; {read}, {write}"
 

@@ -8,8 +8,8 @@ from typing import Any
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from experiments.scoring import RATE_OF
 from experiments.steer_text import POLICIES, RISK_NAMES, interval
-from experiments.surface import RATE_OF
 
 LOOK = {"two_dials": ("#0072B2", "o"), "one_dial": ("#D55E00", "s")}  # of Okabe & Ito's palette
 PANELS = ("overconfidence", "missed_harm")

@@ -15,10 +15,10 @@ from experiments.scoring import joint_rates, rates_record
 from experiments.surface import AXES, rates_of
 from experiments.system_lines import UnderLine, under_lines
 from experiments.tradeoff import N_DRAWS, REFERENCE, Policy, compare, draw_groups, policy, volume_record
-from probes.direction import Direction
+from steering.writer import Writer
 
 
-def tradeoff(context: Context, dials: Counted, writes: Mapping[Kind, Direction], most: float) -> dict[str, Any]:
+def tradeoff(context: Context, dials: Counted, writers: Mapping[Kind, Writer], most: float) -> dict[str, Any]:
     """Compare the dials with one dial, with system lines and with none, on test prompts.
 
     Args:
@@ -30,7 +30,7 @@ def tradeoff(context: Context, dials: Counted, writes: Mapping[Kind, Direction],
     weights[test] = draw_groups(context.corpus.groups[test], N_DRAWS, context.config.seed)
     plain = _policy("plain", fixed(context, [context.behaviour.actions[test]], [context.behaviour.correct[test]], test),
                     None, weights)  # fmt: skip
-    single = one_dial(context, writes, dials.table.probability.max(axis=0))
+    single = one_dial(context, writers, dials.table.probability.max(axis=0))
     lines, reason = under_lines(context, context.config.steer.system_lines, test)
     shown = {"two_dials": dials} | ({"one_dial": single[0]} if single else {})
     policies = {name: _policy(name, counted, counted.front, weights).beside(plain) for name, counted in shown.items()}
@@ -50,7 +50,7 @@ def tradeoff(context: Context, dials: Counted, writes: Mapping[Kind, Direction],
             **{name: volume_record(each) for name, each in policies.items()},
             "two_minus": {name: compare(two, each) for name, each in policies.items() if each is not two},
         },
-        "one_dial_written_at": vars(single[1]) if single else None,
+        "one_dial_written_at": vars(single[1].direction.locus) if single and single[1].direction else None,
         "matched": {"over_refusal_at_most": most}
         | {name: point_record(counted, matched(counted, most)) for name, counted in shown.items()},
         "least_regret": least_regret(context, dials),

@@ -94,9 +94,11 @@ class WriteFitter:
         return float(along[declined].mean()), float(along[~declined].mean())
 
 
-def fit_write(read: Read, locus: Locus, kind: Kind, samples: WriteSamples) -> Direction | None:
+def fit_write(
+    read: Read, locus: Locus, kind: Kind, samples: WriteSamples, later: Sequence[int] = ()
+) -> Direction | None:
     """Fit one write direction, or None where the classes have the same mean."""
-    fitted = WriteFitter(read, locus.site, [(locus.layer, locus.position)], kind, samples).fit()
+    fitted = WriteFitter(read, locus.site, [(locus.layer, locus.position)], kind, samples, later).fit()
     return fitted[0] if fitted else None
 
 

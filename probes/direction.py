@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
@@ -47,6 +48,11 @@ class Direction:
     def project(self, X: np.ndarray) -> np.ndarray:
         """Project (n_samples, d_model) onto the direction, in float64."""
         return X.astype(np.float64) @ self.vector.astype(np.float64)
+
+
+def vector_digest(vector: np.ndarray) -> str:
+    """Name a vector by its numbers."""
+    return hashlib.sha256(np.ascontiguousarray(vector, dtype=np.float32).tobytes()).hexdigest()[:24]
 
 
 def save_directions(directions: Sequence[Direction], path: str | Path) -> None:

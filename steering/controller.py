@@ -8,10 +8,10 @@ with the key-value cache, without it, and under beam search, where a prompt's be
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -20,11 +20,11 @@ from extract.chat import Rendered
 from extract.edit import Edit, Pass, site
 from extract.errors import UserError
 from extract.model import ChatModel
-from probes.direction import Direction, Locus
-from steering.actuator import OnsetBias, StreamActuator, act
+from probes.direction import Locus
+from steering.actuator import OnsetBias
 from steering.dial import Dial, check_order
 from steering.gates import Gates, Readings, Thresholds, normative_first, row_thresholds
-from steering.onset import OnsetProcessor, onset_probability
+from steering.onset import onset_probability
 
 
 @contextmanager
@@ -56,10 +56,8 @@ def steering(
     edits = [_reader(dial, dial.read, batch, rows, gates) for dial in ordered if dial.read is not None]
     biases = []
     for dial in ordered:
-        if isinstance(dial.actuator, OnsetBias):
-            biases.append(OnsetProcessor(dial.actuator, batch.prompt_length, _gate_of(gates, dial), dial.steps))
-        elif dial.write is not None and dial.actuator.strength:
-            edits.append(_writer(dial, dial.write, dial.actuator, batch.prompt_length, gates))
+        edits += dial.writer.edits(partial(gates.at, dial.kind))
+        biases += dial.writer.processors(batch.prompt_length, partial(gates.readings.gate.__getitem__, dial.kind))
     with model.editing(edits, biases):
         yield gates.readings
 
@@ -108,29 +106,3 @@ def _reader(dial: Dial, locus: Locus, batch: Batch, rows: Sequence[Rendered], ga
         return stream
 
     return Edit(site(locus.site), locus.layer, function)
-
-
-def _writer(dial: Dial, write: Direction, actuator: StreamActuator, prompt_length: int, gates: Gates) -> Edit:
-    vector = torch.tensor(write.vector)
-    first_written = prompt_length - 1
-
-    def function(stream: Tensor, pass_: Pass) -> Tensor:
-        end = pass_.start + pass_.length
-        first = max(pass_.start, first_written)
-        last = end if dial.steps is None else min(end, first_written + dial.steps)
-        if first >= last:
-            return stream
-        decided = gates.at(dial.kind, first, last, pass_.start, len(stream))
-        if not decided.any():
-            return stream
-        gate = torch.tensor(decided, device=stream.device)
-        before, after = first - pass_.start, last - pass_.start
-        part = stream[:, before:after]
-        written = torch.where((gate != 0)[..., None], act(actuator, part, vector, write, gate), part)
-        return torch.cat([stream[:, :before], written, stream[:, after:]], dim=1)
-
-    return Edit(site(write.locus.site), write.locus.layer, function)
-
-
-def _gate_of(gates: Gates, dial: Dial) -> Callable[[], np.ndarray]:
-    return lambda: gates.readings.gate[dial.kind]

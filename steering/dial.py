@@ -16,6 +16,7 @@ from extract.errors import UserError
 from probes.direction import Direction, Locus
 from probes.logistic import LinearProbe, Platt
 from steering.actuator import Actuator, Affine, OnsetBias, actuator_of, actuator_record
+from steering.writer import Writer
 
 Kind = Literal["normative", "epistemic"]
 
@@ -30,6 +31,7 @@ class Dial:
     Args:
         steps: how many steps it writes at: 1 is the prefill only, k is until an onset of k tokens is past, None is
             every step. The prefill writes at the last prompt token, each later step at the token it has said.
+        later: write at later layers too, those that `write` has class means of.
         reread: read again at every token said, and decide there what is written at it.
 
     Raises:
@@ -46,20 +48,23 @@ class Dial:
     actuator: Actuator = field(default_factory=Affine)
     steps: int | None = None
     reread: bool = False
+    later: bool = False
 
     def __post_init__(self) -> None:
         biased = isinstance(self.actuator, OnsetBias)
         reads = {part is not None for part in (self.read, self.probe, self.calibration)}
         if len(reads) > 1:
             raise ValueError("a dial that reads the stream has a locus, a probe and a calibration: give all or none")
-        if (self.write is None) != biased:
-            raise ValueError("a dial writes along a direction, unless its actuator is an onset bias, which has none")
+        _ = self.writer  # checks what it writes
         if self.read is None and not biased:
             raise ValueError("a dial without a probe reads its onset prefixes: its actuator must be an onset bias")
-        if self.steps is not None and self.steps < 1:
-            raise ValueError(f"a dial writes at {self.steps} steps; expected 1 (the prefill) or more, or None for all")
         if self.reread and (biased or self.steps == 1):
             raise ValueError("a dial that reads again at each token must write at tokens said, into the stream")
+
+    @property
+    def writer(self) -> Writer:
+        """What its gate does."""
+        return Writer(self.write, self.actuator, self.steps, self.later)
 
     def probability(self, streams: np.ndarray) -> np.ndarray:
         """Return the calibrated probability of the declining class for (n, d_model) read-locus activations."""
@@ -149,6 +154,7 @@ def _record(dial: Dial) -> dict[str, Any]:
         "actuator": actuator_record(dial.actuator),
         "steps": dial.steps,
         "reread": dial.reread,
+        "later": dial.later,
     }
     if dial.read is not None and dial.probe is not None and dial.calibration is not None:
         record |= {
@@ -164,6 +170,7 @@ def _record(dial: Dial) -> dict[str, Any]:
             "locus": vars(dial.write.locus),
             "mean_positive": dial.write.mean_positive,
             "mean_negative": dial.write.mean_negative,
+            "later_means": dict(dial.write.later_means) if dial.later else {},
         }
     return record
 
@@ -184,8 +191,10 @@ def _dial(kind: str, record: dict[str, Any], tensors: dict[str, np.ndarray]) -> 
             Locus(**write["locus"]),
             write["mean_positive"],
             write["mean_negative"],
+            later_means={int(layer): (on, off) for layer, (on, off) in write.get("later_means", {}).items()},
         ),
         actuator=actuator_of(record["actuator"]) if "actuator" in record else Affine(),
         steps=record.get("steps"),
         reread=record.get("reread", False),
+        later=record.get("later", False),
     )  # fmt: skip

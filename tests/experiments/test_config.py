@@ -3,6 +3,7 @@ from pathlib import Path
 import pytest
 
 from experiments.config import ROOT, RunConfig, load_config
+from experiments.surface import RISKS
 from extract.errors import UserError
 from extract.keys import known_keys, nearest_key
 
@@ -37,6 +38,12 @@ def test_public_sets_stand_beside_or_in_place_of_a_file(config: Path) -> None:
 @pytest.mark.parametrize(
     ("override", "message"),
     [
+        ("steer.strength=0", "steer.strength: Input should be greater than 0, got 0"),
+        ("steer.strength=.inf", "steer.strength: Input should be a finite number, got inf"),
+        ("steer.steps=0", "steer.steps: Input should be greater than or equal to 1, got 0"),
+        ("steer.actuator=nudge", "steer.actuator: Input should be 'affine', 'addition', 'clamp' or 'onset_bias'"),
+        ("steer={layers: later, actuator: addition}", "actuator 'addition' adds once, at the selected layer"),
+        ("steer={layers: later, actuator: onset_bias}", "actuator 'onset_bias' writes at no layer"),
         ("dissociate.margn=0.2", "no such key: dissociate.margn; did you mean dissociate.margin?"),
         ("modle.name=x", "no such key: modle; did you mean model?"),
         ("dissociate.margin=lots", "dissociate.margin: .*got 'lots'"),
@@ -103,6 +110,13 @@ def test_the_configuration_on_public_sets_is_sound() -> None:
 def test_the_shipped_configuration_is_found_from_anywhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     assert load_config(Path("configs/quickstart.yaml")).name == "quickstart"
+
+
+def test_every_risk_of_the_dials_has_a_limit_and_may_be_without(config: Path) -> None:
+    assert set(load_config(config).steer.limits) == set(RISKS)
+    for risk in RISKS:
+        assert risk not in load_config(config, [f"steer.max_{risk}=null"]).steer.limits
+        assert load_config(config, [f"steer.max_{risk}=0.3"]).steer.limits[risk] == 0.3
 
 
 def test_write_positions_must_be_among_those_extracted(config: Path) -> None:

@@ -58,6 +58,9 @@ def test_steering_announces_every_outcome_and_a_dead_band_more_of_them() -> None
     assert plain["test prompts under system lines"] == 3 * 35
     assert announced("steer.system_lines=[]")["test prompts under system lines"] == 0
     assert plain["completions with the dials"] == 35
+    biased = announced("steer.actuator=onset_bias")  # openings have no place, so the one dial has one way to act
+    assert biased["every outcome of one dial"] == 2 * 100
+    assert biased["every outcome of the two gates"] == 3 * 100
 
 
 @pytest.mark.slow

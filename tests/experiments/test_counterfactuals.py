@@ -4,6 +4,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from itertools import product
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,19 +13,21 @@ from experiments.completions import Speaker
 from experiments.counterfactuals import (
     Counterfactuals,
     gate,
-    gate_edits,
     outcome_name,
     reachable,
     read_table,
     write_table,
 )
+from experiments.generations import Generations
 from experiments.judges import Judgement, Said
 from extract.chat import Rendered
 from extract.model import ChatModel
 from extract.prompts import Prompt
 from probes.direction import Direction, Locus
 from probes.logistic import LinearProbe, Platt
+from steering.actuator import Addition, Affine, Clamp, OnsetBias
 from steering.dial import Dial
+from steering.writer import Held
 
 READ = Locus("resid_post", 0, "post_last")
 GRID = (0.0, 0.3, 0.5, 0.7, 1.0)
@@ -63,7 +66,9 @@ def dials(tiny: ChatModel, tiny_rows: list[Rendered]) -> list[Dial]:
         weight = unit(seed).astype(np.float64)
         score = np.stack(streams) @ weight
         probe = LinearProbe(weight, -float(np.median(score)), 0.1)
-        write = Direction(f"{kind}_write", unit(seed + 10), Locus("resid_post", layer, "post_last"), 9.0, -7.0)
+        later = {after: (9.0 + after, -7.0 - after) for after in range(layer + 1, 4)}
+        locus = Locus("resid_post", layer, "post_last")
+        write = Direction(f"{kind}_write", unit(seed + 10), locus, 9.0, -7.0, later_means=later)
         made.append(Dial(kind, READ, probe, Platt(1.0 / float(np.std(score)), 0.1), 0.5, 0.0, write))  # type: ignore[arg-type]
     return made
 
@@ -71,11 +76,12 @@ def dials(tiny: ChatModel, tiny_rows: list[Rendered]) -> list[Dial]:
 def tabulated(speaker: Speaker, dials: list[Dial], *, leaves: bool) -> Counterfactuals:
     rows = range(len(speaker.prompts))
     outcomes = reachable(len(dials), leaves=leaves)
-    said = [speaker.complete(rows, edits=gate_edits([dial.write for dial in dials], gates)) for gates in outcomes]
-    streams: list[np.ndarray] = []
+    held = [[Held(dial.writer, gate) for dial, gate in zip(dials, gates, strict=True)] for gates in outcomes]
+    said = [speaker.complete(rows, held=each) for each in held]
+    streams, layer = [], dials[0].read.layer  # type: ignore[var-annotated,union-attr]
     for row in speaker.rendered:
         batch = speaker.model.batch([row])
-        speaker.model.capture(batch, "resid_post", [0], lambda _, s: streams.append(s[0, -1].numpy().copy()))
+        speaker.model.capture(batch, "resid_post", [layer], lambda _, s: streams.append(s[0, -1].numpy().copy()))
     probability = np.stack([dial.probability(np.stack(streams)) for dial in dials])
     actions = np.array([[c.action for c in column] for column in said], dtype=object).T
     names = tuple(dial.kind for dial in dials)
@@ -107,6 +113,48 @@ def test_a_look_up_is_what_the_dials_say(speaker: Speaker, dials: list[Dial], ba
         assert table.actions_at(thresholds, band).tolist() == directly(speaker, dials, thresholds, band)
         seen |= set(table.look_up(thresholds, band).tolist())
     assert len(seen) == len(table.outcomes)  # the grid meets every outcome
+
+
+WAYS: dict[str, dict[str, Any]] = {
+    "affine, half way": {"actuator": Affine(0.5)},
+    "affine, prefill alone": {"steps": 1},
+    "affine, two steps": {"steps": 2},
+    "affine, later layers too": {"later": True},
+    "addition": {"actuator": Addition(0.8)},
+    "clamp": {"actuator": Clamp()},
+    "onset bias": {"actuator": OnsetBias(((5,), (7, 9))), "write": None},
+    "onset bias, one step": {"actuator": OnsetBias(((5, 11), (7, 9)), 30.0), "write": None, "steps": 1},
+}
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_so_it_is_for_every_actuator_and_scope(speaker: Speaker, dials: list[Dial], way: str) -> None:
+    near = [replace(d, write=replace(d.write, mean_positive=0.5, mean_negative=-0.5)) for d in dials]  # type: ignore[type-var]
+    usual = near if way == "clamp" else dials  # a clamp to means that lie far out is the affine write
+    under = [replace(dial, **WAYS[way]) for dial in usual]
+    table, default = (tabulated(speaker, each, leaves=True) for each in (under, usual))
+    wrong = False
+    for thresholds in product(GRID[::2], repeat=2):
+        said = directly(speaker, under, thresholds, 0.15)
+        assert table.actions_at(thresholds, 0.15).tolist() == said
+        wrong |= default.actions_at(thresholds, 0.15).tolist() != said
+    assert wrong  # the control: the table of another way of writing
+
+
+def test_what_is_said_is_remembered_by_all_that_is_held(
+    speaker: Speaker, dials: list[Dial], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each differs from another in one thing; were two taken for one, the second would say what the first did."""
+    writers = [dials[0].writer, *(replace(dials[0], **way).writer for way in WAYS.values())]
+    writers += [replace(dials[0], actuator=OnsetBias(((5,), (7, 8))), write=None).writer, dials[1].writer]
+    cases = [[Held(writer, gate)] for writer in writers for gate in (-1, 0, 1)]
+    remembering = replace(speaker, generations=Generations(tmp_path / "generations.sqlite", speaker.model))
+    rows = range(len(speaker.prompts))
+    fresh = [[c.token_ids for c in speaker.complete(rows, held=held)] for held in cases]
+    assert [[c.token_ids for c in remembering.complete(rows, held=held)] for held in cases] == fresh
+    monkeypatch.setattr(speaker.model, "generate", None)
+    assert [[c.token_ids for c in remembering.complete(rows, held=held)] for held in cases] == fresh
+    assert len({str(said) for said in fresh}) > len(cases) / 2  # the cases are not all alike
 
 
 def test_a_table_of_other_writes_is_not(speaker: Speaker, dials: list[Dial]) -> None:

@@ -1,6 +1,7 @@
 """Thresholds are chosen where they were to be, certified by other prompts, and what cannot be certified is told."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -70,6 +71,7 @@ def test_rates_are_those_of_counting() -> None:
     assert found["over_refusal"][0] == np.mean(actions[test & corpus.benign] != "answer")
     assert found["missed_harm"][0] == np.mean(actions[test & corpus.harmful] == "answer")
     assert found["overconfidence"][0] == np.mean(actions[test & corpus.uncertain] == "answer")
+    assert found["uncertain_refused"][0] == np.mean(actions[test & corpus.uncertain] == "refuse") > 0
     known = np.array([p.answer is not None for p in corpus.prompts]) & test
     assert found["facts_lost"][0] == np.mean(
         ~table.right[np.arange(len(table.right)), table.look_up([0.4, 0.7])][known]
@@ -138,8 +140,24 @@ def test_given_thresholds_are_tried_alone() -> None:
 def test_a_risk_that_no_dial_can_move_rightly_has_no_say() -> None:
     limits = dict.fromkeys(RISKS, 0.1)
     assert within_reach(limits, ("normative", "epistemic")) == limits
-    assert set(within_reach(limits, ("normative",))) == {"over_refusal", "missed_harm", "facts_lost"}
+    assert set(within_reach(limits, ("normative",))) == set(RISKS) - {"overconfidence"}
     assert set(within_reach(limits, ("epistemic",))) == {"over_refusal", "overconfidence", "facts_lost"}
+
+
+def test_low_overconfidence_is_not_bought_by_refusing() -> None:
+    """A model that never abstains: only a refusal keeps it from answering what it does not know."""
+    corpus = corpus_of(100)
+    table = table_of(corpus, spread=0.3)
+    table.actions[table.actions == "abstain"] = "answer"
+    suspected = np.where(corpus.uncertain, 0.4, table.probability[0])  # between benign and harmful prompts
+    bought = replace(table, probability=np.stack([suspected, table.probability[1]]))
+    limits = {"over_refusal": 0.2, "missed_harm": 0.2, "overconfidence": 0.2}
+    refused = {}
+    for name, wanted in (("without", limits), ("with", limits | {"uncertain_refused": 0.1})):
+        surface, point = placed(corpus, bought, Wanted(wanted, 0.95, None))
+        refused[name] = point.record["risks"]["uncertain_refused"]["failures"]
+        assert rates_of(surface.at([point.index]), risks(bought, corpus, "train"))["missed_harm"][0] < 0.1
+    assert refused == {"without": 100, "with": 0}
 
 
 def test_costs_choose_among_what_is_certified() -> None:

@@ -6,14 +6,17 @@ import pytest
 
 from experiments.report import table
 from experiments.report_steer import steer_section
-from experiments.steer_text import against_one, steer_lines
+from experiments.scoring import RATES
+from experiments.steer_text import RISK_NAMES, against_one, point_rows, steer_lines
+from experiments.surface import RISKS
 from experiments.tradeoff_figure import pareto
 
 SHARE = {"estimate": 0.9, "low": 0.8, "high": 0.95}
 MORE = {"estimate": 0.2, "low": 0.1, "high": 0.3}
-RATES = {"over_refusal": 0.02, "missed_harm": 0.0, "overconfidence": 0.08, "facts_lost": None}
-POINT = {"thresholds": {"normative": 0.3, "epistemic": 0.4}, "choice": RATES, "test": RATES}
-JOINT = {f"{name}{end}": value for name in ("false_positive_refusal", "false_negative_refusal", "overconfidence")
+AT = {"over_refusal": 0.02, "missed_harm": 0.0, "overconfidence": 0.08, "uncertain_refused": 0.03,
+         "facts_lost": None}  # fmt: skip
+POINT = {"thresholds": {"normative": 0.3, "epistemic": 0.4}, "choice": AT, "test": AT}
+JOINT = {f"{name}{end}": value for name in RATES
          for end, value in (("", 0.2), ("_ci", [0.1, 0.3]))}  # fmt: skip
 RISK = {"limit": 0.05, "certified": True, "failures": 0, "n": 63, "at_most": 0.046, "best_reachable": 0.046,
         "n_needed": 59, "n_at_this_rate": 59}  # fmt: skip
@@ -36,10 +39,13 @@ def record(**risks: dict[str, Any]) -> dict[str, Any]:
 def test_everything_is_said() -> None:
     failing = RISK | {"certified": False, "failures": 3, "at_most": 0.12, "n_at_this_rate": 458}
     few = RISK | {"certified": False, "n": 10, "at_most": 0.26, "best_reachable": 0.26}
-    said = "\n".join(steer_lines(record(over_refusal=RISK, missed_harm=failing, facts_lost=few)))
+    bought = RISK | {"limit": 0.1, "failures": 2, "n": 70, "at_most": 0.087}
+    risks = {"over_refusal": RISK, "missed_harm": failing, "uncertain_refused": bought, "facts_lost": few}
+    said = "\n".join(steer_lines(record(**risks)))
     for part in (
         "normative 0.300, epistemic 0.400 (furthest within the limits",
         "Certified with 95% confidence, each, on calibration prompts, one a group: over-refusal at most 5% (0 of 63",
+        "uncertain prompts refused at most 10% (2 of 70 failed: at most 8.7%)",
         "missed harm at most 5%: 3 of 63 failed, so at most 12.0%; at this rate it takes about 458",
         "known facts lost at most 5% takes 59 independent prompts of which none fails; there are 10, good for 26.0%",
         "Two dials buy more than one: +0.200 [+0.100, +0.300]",
@@ -48,6 +54,17 @@ def test_everything_is_said() -> None:
         assert part in said, part
     hopeless = RISK | {"certified": False, "failures": 9, "at_most": 0.2, "n_at_this_rate": None}
     assert any("no number would do at this rate" in line for line in steer_lines(record(over_refusal=hopeless)))
+
+
+def test_every_risk_stands_in_the_table_of_policies() -> None:
+    assert tuple(RISK_NAMES) == RISKS
+    shown = record(over_refusal=RISK)
+    refusing = JOINT | {"uncertain_refused": 0.4}
+    shown["system_lines"]["points"][0]["rates"] = refusing
+    head, rows = point_rows(shown)
+    assert {len(row) for row in rows} == {len(head)}
+    column = head.index("uncertain prompts refused")
+    assert [row[column] for row in rows] == ["3.0%", "3.0%", "40.0%"]
 
 
 @pytest.mark.parametrize(

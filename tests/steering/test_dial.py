@@ -95,6 +95,10 @@ def test_one_dials_write_before_anothers_read_is_refused(dial: Make) -> None:
 # -- files -------------------------------------------------------------------------------------------------------------
 
 
+VECTOR = np.eye(32, dtype=np.float32)[0]
+LATER = Direction("write", VECTOR, Locus("resid_post", 1, "post_last"), 3.0, -1.0, {}, {2: (4.0, -2.0), 3: (5.5, -3.0)})
+
+
 def same(a: Dial, b: Dial) -> bool:
     arrays = np.array_equal(a.probe.weight, b.probe.weight) and np.array_equal(a.write.vector, b.write.vector)
     plain = (a.kind, a.read, a.probe.bias, a.probe.C, a.calibration, a.threshold, a.band, a.write.name, a.write.locus,
@@ -121,6 +125,7 @@ def test_saved_dials_load_as_they_were(dial: Make, streams: np.ndarray, tmp_path
     [
         {"actuator": Clamp(0.5), "steps": 4},
         {"actuator": Addition(2.0), "reread": True},
+        {"actuator": Clamp(), "later": True, "write": LATER},
         {"actuator": OnsetBias(((3, 4), (5,)), 12.0), "write": None},
         {"actuator": OnsetBias(((3,),)), "write": None, "read": None, "probe": None, "calibration": None, "steps": 2},
     ],
@@ -130,6 +135,8 @@ def test_every_way_of_writing_is_kept(dial: Make, tmp_path: Path, changes: dict)
     save_dials([made], tmp_path / "dials.safetensors", "abc")
     (loaded,) = load_dials(tmp_path / "dials.safetensors", "abc")
     assert (loaded.actuator, loaded.steps, loaded.reread) == (made.actuator, made.steps, made.reread)
+    assert loaded.later == made.later
+    assert made.write is None or loaded.write.later_means == (LATER.later_means if made.later else {})
     assert (loaded.read, loaded.calibration, loaded.threshold) == (made.read, made.calibration, made.threshold)
     assert (loaded.write is None, loaded.probe is None) == (made.write is None, made.probe is None)
 
