@@ -117,22 +117,29 @@ _staged(
 
 @app.command()
 def report(
-    directory: Annotated[Path, typer.Argument(metavar="RUN", help="A run directory, e.g. runs/quickstart.")],
+    runs: Annotated[list[Path], typer.Argument(metavar="RUN...", help="Run directories, e.g. runs/quickstart.")],
+    out: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="By default report.html in the run; with several runs, here.")
+    ] = None,
 ) -> None:
-    """Write report.html and the figures of a finished run again.
+    """Write report.html and the figures of a finished run again; of several runs, one page that compares them.
 
     Example: refusal report runs/quickstart
     """
     from experiments.config import load_config
     from experiments.context import Context
-    from experiments.report import report as write_report
+    from experiments.report import write_report
     from extract.errors import UserError
 
-    if not (directory / "results.json").is_file():
-        raise UserError(f"{directory} is not a finished run: it has no results.json; make it with: refusal run CONFIG")
-    context = Context(load_config(directory / "config.yaml"), directory)
-    write_report(context)
-    typer.echo(str(directory / "report.html"))
+    for directory in runs:
+        if not (directory / "results.json").is_file():
+            raise UserError(
+                f"{directory} is not a finished run: it has no results.json; make it with: refusal run CONFIG"
+            )
+    contexts = [Context(load_config(directory / "config.yaml"), directory) for directory in runs]
+    path = out or (runs[0] / "report.html" if len(runs) == 1 else Path("report.html"))
+    write_report(contexts, path)
+    typer.echo(str(path))
 
 
 add_commands(app)

@@ -148,6 +148,26 @@ def credits_of(right: str, acceptable: Sequence[str], adjacency: Adjacency) -> n
     return np.array([1.0 if a == right or a in acceptable else float(partial.get(a, 0)) for a in ACTIONS])
 
 
+def net_credits(
+    right: Sequence[str], acceptable: Sequence[Sequence[str]], adjacency: Adjacency
+) -> tuple[list[str], float, np.ndarray] | None:
+    """Return what each action would gain over constant policies on each prompt, all being judged.
+
+    The score is the mean over right actions of the mean net credit of what was done, over what perfection gains.
+
+    Returns:
+        The right actions that occur, what perfection gains, and net credits, (n, n_actions) in the order of ACTIONS;
+        None where there is no score.
+    """
+    counts = Counter((should, tuple(also), should) for should, also in zip(right, acceptable, strict=True))
+    scale = _scale(counts, adjacency)
+    if scale is None:
+        return None
+    constant, perfect, classes = scale
+    rows = [credits_of(should, also, adjacency) - constant for should, also in zip(right, acceptable, strict=True)]
+    return classes, perfect, np.stack(rows)
+
+
 def _rows(counts: Mapping[Cell, int], right: str) -> int:
     return sum(count for (c, _, _), count in counts.items() if c == right)
 

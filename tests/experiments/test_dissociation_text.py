@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from experiments.dissociation_text import print_dissociation, tables
-from experiments.report import table
+from experiments.page.markup import table
 from experiments.report_dissociation import dissociation_section
 
 CELL = {"estimate": 0.98, "low": 0.9, "high": 1.0, "n": 100}

@@ -1,6 +1,6 @@
 """Prompts, names and numbers are data: whatever they hold, the page shows it as text."""
 
-from experiments.report import table
+from experiments.page.markup import table
 from experiments.wording import caveats, independence_lines, percent, verdict_sentence
 
 HOSTILE = "<script>alert(1)</script>\"'></td>\u202e&amp;"

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from experiments.report import table
+from experiments.page.markup import table
 from experiments.report_steer import steer_section
 from experiments.scoring import RATES
 from experiments.steer_text import RISK_NAMES, against_one, point_rows, steer_lines

@@ -1,0 +1,27 @@
+"""The document around runs: style, script, and a policy that lets nothing else run or load."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from collections.abc import Sequence
+from html import escape
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+
+
+def document(title: str, parts: Sequence[str]) -> str:
+    """Return the whole page. Its own script is the only one that may run, by its hash, and nothing is fetched."""
+    style = (HERE / "page.css").read_text(encoding="utf-8")
+    script = (HERE / "page.js").read_text(encoding="utf-8")
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    policy = f"default-src 'none'; img-src data:; style-src 'unsafe-inline'; script-src 'sha256-{digest}'"
+    return f"""<!doctype html>
+<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
+<meta http-equiv="Content-Security-Policy" content="{policy}">
+<title>{escape(title)}</title><style>{style}</style></head>
+<body><a class="skip" href="#main">Skip to the report</a><main id="main">
+{"".join(parts)}
+</main><div id="tip" role="status" aria-live="polite" hidden></div><script>{script}</script></body></html>
+"""
