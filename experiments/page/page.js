@@ -44,13 +44,13 @@ function rate(run, of, actions) {
   return { share: n ? k / n : NaN, n, interval: of.intervals ? of.intervals[k] : null };
 }
 
-/** The share of test prompts with a known answer that state it. */
-function knownFacts(run, outcome) {
+/** The share of test prompts with a known answer that state it; `stated` tells of a prompt, "1" for yes. */
+function knownFacts(run, stated) {
   let n = 0, k = 0;
   run.prompts.part.forEach((part, i) => {
     if (part !== "test" || run.prompts.known[i] !== "1") return;
     n += 1;
-    k += run.stated[outcome[i]][i] === "1";
+    k += stated(i) === "1";
   });
   return { share: n ? k / n : NaN, n, interval: null };
 }
@@ -77,15 +77,15 @@ class Run {
     this.page = 0;
     this.sorted = { each: ["id", 1], kinds: ["kind", 1] };
     this.actionsNow = this.prompts.before;
-    if (this.dials.length) this.startSliders();
+    this.thresholds = { ...this.set };
     this.startPrompts();
+    if (this.dials.length) this.startSliders();
     if (this.at(".cloud")) this.startCloud();
   }
 
   // -- sliders
 
   startSliders() {
-    this.thresholds = { ...this.set };
     for (const slider of this.all(".slider")) {
       slider.max = this.stops[slider.dataset.kind].length - 1;
       slider.addEventListener("input", () => this.move(slider.dataset.kind, this.stops[slider.dataset.kind][slider.value]));
@@ -103,7 +103,7 @@ class Run {
     for (const button of this.all(".copy")) {
       button.addEventListener("click", () => copied(button.previousElementSibling, button));
     }
-    this.showRates("before", this.prompts.before, null);
+    this.showRates("before", this.prompts.before, (i) => this.prompts.stated[i]);
     this.moveAll(this.set);
   }
 
@@ -119,19 +119,19 @@ class Run {
       slider.setAttribute("aria-valuetext", value.toFixed(3));
     }
     for (const exact of this.all(".exact")) exact.value = this.thresholds[exact.dataset.kind];
-    this.outcome = lookUp(this, this.thresholds);
-    this.actionsNow = actionsAt(this, this.outcome);
-    this.showRates("now", this.actionsNow, this.outcome);
+    const outcome = lookUp(this, this.thresholds);
+    this.actionsNow = actionsAt(this, outcome);
+    this.showRates("now", this.actionsNow, (i) => this.stated[outcome[i]][i]);
     for (const code of this.all("[data-command]")) {
       const options = this.dials.map((kind) => `--${kind}-threshold ${this.thresholds[kind]}`);
       code.textContent = [this.commands[code.dataset.command], ...options].join(" ");
     }
-    if (this.at("table.each")) this.showPrompts();
+    this.showPrompts();
   }
 
-  showRates(column, actions, outcome) {
+  showRates(column, actions, stated) {
     const found = Object.fromEntries(Object.entries(this.rates).map(([name, of]) => [name, rate(this, of, actions)]));
-    if (outcome) found.known_facts = knownFacts(this, outcome);
+    found.known_facts = knownFacts(this, stated);
     for (const row of this.all("[data-rate]")) {
       const cell = row.querySelector(`.${column}`), one = found[row.dataset.rate];
       if (row.dataset.rate === "right_action") {
@@ -158,7 +158,6 @@ class Run {
   // -- prompts
 
   startPrompts() {
-    if (!this.at("table.each")) return;
     const fill = (selector, values) => {
       this.at(selector).append(node("option", "all", { value: "" }), ...values.map((v) => node("option", v, { value: v })));
     };

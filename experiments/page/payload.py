@@ -6,7 +6,7 @@ Rates are counted on test prompts, by look-up in the run's table, with the inter
 from __future__ import annotations
 
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -43,7 +43,7 @@ def payload(context: Context, results: Mapping[str, Any]) -> dict[str, Any]:
         "outcomes": [outcome_name(gates) for gates in table.outcomes],
         "read": [_short(p) for p in table.probability],
         "done": [_indices(column) for column in table.actions.T],
-        "stated": ["".join("1" if right else "0" for right in column) for column in table.right.T],
+        "stated": [_bits(column) for column in table.right.T],
         "set": {kind: dial["threshold"] for kind, dial in results["dials"].items()},
         "stops": _stops(context, results),
         "presets": _presets(context, results),
@@ -66,7 +66,8 @@ def _prompts(context: Context) -> dict[str, Any]:
         "category": [p.category or "" for p in prompts],
         "trigger": [p.trigger or "" for p in prompts],
         "part": context.corpus.part.tolist(),
-        "known": "".join("1" if p.answer is not None else "0" for p in prompts),
+        "known": _bits([p.answer is not None for p in prompts]),
+        "stated": _bits(plain.correct),
         "before": _indices(plain.actions),
         "said": [shortened(c.completion, MOST_CHARACTERS) for c in said],
         "after": _indices(np.array([under[p.id].action if p.id in under else None for p in prompts], dtype=object)),
@@ -90,6 +91,10 @@ def _text(messages: Sequence[Mapping[str, str]]) -> str:
 def _indices(actions: np.ndarray) -> list[int]:
     """Return actions as indices into ACTIONS, -1 where unjudged."""
     return [-1 if action is None else ACTIONS.index(action) for action in actions.tolist()]
+
+
+def _bits(values: Iterable[bool]) -> str:
+    return "".join("1" if value else "0" for value in values)
 
 
 def _short(values: np.ndarray) -> list[float]:
