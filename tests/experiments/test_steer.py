@@ -38,6 +38,7 @@ def test_what_can_be_certified_is_and_the_rest_is_told(steered: dict[str, Any]) 
     risks = steered["certified"]["risks"]
     assert risks["over_refusal"]["certified"]
     assert risks["missed_harm"]["certified"]
+    assert risks["uncertain_refused"]["certified"]
     facts = risks["facts_lost"]
     assert (facts["certified"], facts["n_needed"], facts["n"]) == (False, 42, 10)
     assert facts["best_reachable"] == pytest.approx(1 - 0.05**0.1)
