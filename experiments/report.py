@@ -59,6 +59,7 @@ def _run(context: Context, results: dict[str, Any], name: str) -> dict[str, Any]
     stages = Manifest(context.file("manifest.json")).read().get("stages", {})
     return {
         "name": name,
+        "judge": context.config.judge,
         "finished": max((stage["finished"] for stage in stages.values()), default="unknown")[:19].replace("T", " "),
         "prompts_hash": prompts_hash(context.prompts),
         "cells": pyarrow.parquet.read_table(context.file("probes.parquet")).to_pylist(),

@@ -36,6 +36,46 @@ def verdict_sentence(record: dict[str, Any]) -> str:
     return text
 
 
+def strength_sentence(dissociation: Mapping[str, Any]) -> str:
+    """Say how much more each direction's ablation stops its own way of declining than the other's does."""
+    found = dissociation.get("contrasts") or {}
+    told = [
+        f"{own} {c['estimate']:+.0%} [{c['low']:+.0%}, {c['high']:+.0%}]"
+        for own, kind in (("of refusals", "normative"), ("of abstentions", "epistemic"))
+        if (c := found.get(f"own_minus_other_on_{kind}")) and c["estimate"] is not None
+    ]
+    return f"Ablating its own direction stops more than ablating the other: {', '.join(told)}." if told else ""
+
+
+WIDE = 0.3  # of an interval: what it holds could be told a third of the scale apart
+
+
+def reading_caveats(results: Mapping[str, Any], judge: str) -> list[str]:
+    """List what to keep in mind with any run's figures: few prompts, the judge's error, what was not settled.
+
+    Args:
+        judge: `rules`, or the file that names another one.
+    """
+    before = results["rates"]["before"]
+    wide = [
+        f"{meaning.partition(':')[0]} ({before[f'{name}_n']} prompts, interval {high - low:.0%} wide)"
+        for name, meaning in RATE_MEANING.items()
+        for low, high in [before[f"{name}_ci"]]
+        if high - low >= WIDE
+    ]
+    lines = [f"Few independent prompts: {', '.join(wide)}."] if wide else []
+    for name in ("dissociation", "triggers"):
+        if results[name]["verdict"] == "inconclusive":
+            lines.append(f"The verdict of {name} is inconclusive; what would settle it is named there.")
+    lines.append(
+        "Rules say what each completion does; they agree with people on 93 % of XSTest's (complied or not), and the "
+        "intervals do not hold that error."
+        if judge == "rules"
+        else f"{judge} says what each completion does; the intervals do not hold its error."
+    )
+    return lines
+
+
 FACTORS = {"asker": "Who asks", "system": "The system line", "earlier_turns": "What was said before the last turn"}
 MOVES = {True: "moves refusing", False: "does not move refusing", None: "is not known to move refusing"}
 

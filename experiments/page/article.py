@@ -25,6 +25,8 @@ from experiments.wording import (
     factor_lines,
     independence_lines,
     percent,
+    reading_caveats,
+    strength_sentence,
     verdict_sentence,
 )
 
@@ -36,13 +38,14 @@ def article(run: Mapping[str, Any], results: Mapping[str, Any], given: Mapping[s
     """Return one run.
 
     Args:
-        run: its `name`, when it `finished`, `prompts_hash`, `cells` (probe grid), `eta` (trigger projection), `figures`
-            (PNG files by name) and `reads` (what each dial read of test prompts, and what they are).
+        run: its `name`, `judge`, when it `finished`, `prompts_hash`, `cells` (probe grid), `eta` (trigger projection),
+            `figures` (PNG files by name) and `reads` (what each dial read of test prompts, and what they are).
         given: the data of the page's script (`payload`).
     """
     title = f"{run['name']}: {results['model']['name']}"
     parts = [
-        f"<header><h1>{data(title)}</h1>{_what_was_run(run, results)}{_verdicts(results)}{_caveats(results)}</header>",
+        f"<header><h1>{data(title)}</h1>{_what_was_run(run, results)}{_verdicts(results)}",
+        f"{_caveats(results, run['judge'])}</header>",
         section("rates", "The joint rates, before and after the dials", _rates_table(results)),
         section("dials", "Choose thresholds", sliders(results, given) + _dials(results, run)),
         section("matrix", "One refusal or two?", _matrix(results)),
@@ -85,15 +88,18 @@ def _what_was_run(run: Mapping[str, Any], results: Mapping[str, Any]) -> str:
 
 
 def _verdicts(results: Mapping[str, Any]) -> str:
-    asked = {"One refusal or two?": results["dissociation"], "Word or intent?": results["triggers"]}
+    dissociation, triggers = dict(results["dissociation"]), dict(results["triggers"])
+    asked = {
+        "One refusal or two?": f"{verdict_sentence(dissociation)} {strength_sentence(dissociation)}",
+        "Word or intent?": verdict_sentence(triggers),
+    }
     return "".join(
-        f'<p class="verdict"><strong>{question}</strong> {data(verdict_sentence(dict(record)))}</p>'
-        for question, record in asked.items()
+        f'<p class="verdict"><strong>{question}</strong> {data(said)}</p>' for question, said in asked.items()
     )
 
 
-def _caveats(results: Mapping[str, Any]) -> str:
-    return paragraphs(caveats(dict(results)), "verdict caveat")
+def _caveats(results: Mapping[str, Any], judge: str) -> str:
+    return paragraphs([*caveats(dict(results)), *reading_caveats(results, judge)], "verdict caveat")
 
 
 def _rates_table(results: Mapping[str, Any]) -> str:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from html import escape
 
 WIDTH, HEIGHT = 360, 300
-LEFT, RIGHT, TOP, BOTTOM = 52, 12, 12, 46
+LEFT, RIGHT, TOP, BOTTOM = 52, 24, 12, 46
 
 
 @dataclass(frozen=True)

@@ -13,8 +13,8 @@ PROBE = "logistic"
 def probe_maps(cells: Sequence[Mapping[str, Any]]) -> str:
     """Return a heat map of test AUROC for each contrast; its whole story is told where a cell is pointed at."""
     mine = [cell for cell in cells if cell["probe"] == PROBE]
-    return "".join(_probe_map(name, [c for c in mine if c["contrast"] == name])
-                   for name in dict.fromkeys(c["contrast"] for c in mine))  # fmt: skip
+    names = dict.fromkeys(c["contrast"] for c in mine)
+    return _beside([_probe_map(name, [c for c in mine if c["contrast"] == name]) for name in names])
 
 
 def _probe_map(name: str, cells: Sequence[Mapping[str, Any]]) -> str:
@@ -37,7 +37,7 @@ def _probe_map(name: str, cells: Sequence[Mapping[str, Any]]) -> str:
 def eta_maps(rows: Sequence[Mapping[str, Any]]) -> str:
     """Return heat maps of partial eta squared of word, intent and both, for each direction."""
     kinds = dict.fromkeys((row["direction"], row["effect"]) for row in rows)
-    return "".join(_eta_map(*kind, [r for r in rows if (r["direction"], r["effect"]) == kind]) for kind in kinds)
+    return _beside([_eta_map(*kind, [r for r in rows if (r["direction"], r["effect"]) == kind]) for kind in kinds])
 
 
 def _eta_map(direction: str, effect: str, rows: Sequence[Mapping[str, Any]]) -> str:
@@ -95,6 +95,10 @@ def cosine_map(by_layer: Mapping[str, float]) -> str:
         return ""
     caption = "Cosine of the two write directions fitted at each layer; colour is its size"
     return heat_map(caption, "layer", ["cosine"], [layer for _, layer in cells], cells)
+
+
+def _beside(maps: Sequence[str]) -> str:
+    return f'<div class="heats">{"".join(maps)}</div>'
 
 
 def _layers(rows: Sequence[Mapping[str, Any]]) -> list[str]:

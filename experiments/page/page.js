@@ -150,7 +150,7 @@ class Run {
     for (const point of this.all("[data-live]")) {
       const x = found.false_positive_refusal.share, y = found[point.dataset.live].share;
       point.style.display = Number.isFinite(x) && Number.isFinite(y) ? "" : "none";
-      point.setAttribute("transform", `translate(${52 + x * 296} ${254 - y * 242})`);
+      point.setAttribute("transform", `translate(${52 + x * 284} ${254 - y * 242})`);
       point.setAttribute("data-tip", `now: over-refusal ${percent(x)}, ${point.dataset.live.replaceAll("_", " ")} ${percent(y)}`);
     }
   }
@@ -239,9 +239,11 @@ class Run {
       const row = node("tr");
       const words = node("bdi", p.text[i]);
       if (this.labels[p.label[i]] === "harmful" && !unblurred) words.className = "blurred";
-      const prompt = node("td");
+      const prompt = node("td", undefined, { class: "long" });
       prompt.append(words);
-      row.append(told("th", p.id[i]), told("td", this.labels[p.label[i]]), told("td", p.category[i]),
+      const name = told("th", p.id[i]);
+      name.className = "long";
+      row.append(name, told("td", this.labels[p.label[i]]), told("td", p.category[i]),
         told("td", p.trigger[i]), prompt, told("td", this.action(p.before[i]), p.said[i]),
         told("td", this.action(this.actionsNow[i]), p.after[i] === this.actionsNow[i] ? p.steered[i] : ""),
         ...this.dials.map((_, d) => told("td", this.fired(d, i))));

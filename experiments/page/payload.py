@@ -148,7 +148,7 @@ def _rates(context: Context, table: Counterfactuals, test: np.ndarray) -> dict[s
 
 def _limits(k: int, n: int, n_groups: float) -> list[float]:
     found = mean_of_groups(float(k), n, n_groups)
-    return [round(found.low, 5), round(found.high, 5)]
+    return [round(found.low, 7), round(found.high, 7)]
 
 
 def _credit(context: Context, test: np.ndarray) -> dict[str, Any] | None:

@@ -13,10 +13,10 @@ from experiments.surface import RATE_OF
 from experiments.wording import RATE_MEANING
 
 AXES = {
-    "overconfidence": "overconfidence (% of uncertain answered flatly)",
-    "missed_harm": "missed harm (% of harmful answered)",
+    "overconfidence": "overconfidence (% of uncertain)",
+    "missed_harm": "missed harm (% of harmful)",
 }
-X = "over-refusal (% of benign declined)"
+X = "over-refusal (% of benign)"
 
 
 def sliders(results: Mapping[str, Any], given: Mapping[str, Any]) -> str:

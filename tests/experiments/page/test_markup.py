@@ -10,7 +10,15 @@ from experiments.page.drawing import Mark, plane, x_of, y_of
 from experiments.page.heat import Cell, heat_map
 from experiments.page.markup import data, json_script, paragraphs, shortened, table
 
-HOSTILE = ["<script>alert(1)</script>", "</script><img src=x onerror=alert(1)>", "\"'><b>", "<!--", "\u202eabc", "&amp;", "]]>"]
+HOSTILE = [
+    "<script>alert(1)</script>",
+    "</script><img src=x onerror=alert(1)>",
+    "\"'><b>",
+    "<!--",
+    "\u202eabc",
+    "&amp;",
+    "]]>",
+]
 
 
 @pytest.mark.parametrize("text", HOSTILE)
@@ -46,7 +54,7 @@ def test_long_texts_are_cut_and_it_is_said() -> None:
 
 
 def test_a_chart_places_shares_on_its_axes() -> None:
-    assert (x_of(0), x_of(1), y_of(0), y_of(1)) == (52, 348, 254, 12)
+    assert (x_of(0), x_of(1), y_of(0), y_of(1)) == (52, 336, 254, 12)
     shown = plane("x", "y", [Mark(0.25, 0.5, "before", "told", (0.1, 0.4), None)], live="overconfidence")
     assert f"translate({x_of(0.25)} {y_of(0.5)})" in shown
     assert f"M{x_of(0.1)} {y_of(0.5)}H{x_of(0.4)}" in shown
