@@ -32,6 +32,7 @@ from transformers import AutoTokenizer
 from benchmarks.memory import peak_beyond_mb
 from benchmarks.shapes import ON_GPU, ORGANISM, random_model
 from benchmarks.table import main
+from experiments.config import ROOT
 from extract.blocks import decoder_layers
 from extract.chat import Rendered, render
 from extract.extraction import TOKENS_ON_CPU, TOKENS_ON_GPU, extract

@@ -26,7 +26,7 @@ from jaxtyping import Float
 from torch import Tensor
 from transformers import AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
 
-from benchmarks.interval import Interval, difference_interval, ratio_interval
+from benchmarks.interval import Interval, median_interval, ratio_interval
 from benchmarks.lockstep import CLOCKS, Arm, lockstep
 from benchmarks.shapes import ON_GPU, ORGANISM, random_model, small_model, twin
 from benchmarks.steering_tools import TOOLS, Task, plain
@@ -56,35 +56,30 @@ def measure(quick: bool) -> dict[str, float]:
     shallow = small_model(weights.config.hidden_size).to(weights.device, weights.dtype)
     figures: dict[str, float] = {}
     for size in (1, 8):
-        rows = _rows(size)
-        task = _task(weights, rows)
-        times = _timed(_ours(weights, task, rows), task, (6, 3) if quick else (8, 21))
-        figures |= _of_dials(f"batch{size}", times)
-        task = _task(shallow, rows)
-        times = _timed(_ours(shallow, task, rows), task, (6, 3) if quick else (8, 51))
-        extra = difference_interval(*(1000 * times[name][:, 1:, CLOCK].ravel() for name in ("dialled", "plain")))
-        figures |= _named(f"extra_ms_batch{size}", extra)
-        task = _task(weights, rows)
+        at, rows = f"batch{size}", _rows(size)
+        task, thin = _task(weights, rows), _task(shallow, rows)
+        figures |= _of_dials(at, _timed(_ours(weights, task, rows), task, (6, 3) if quick else (8, 21)))
+        times = _timed(_ours(shallow, thin, rows), thin, (6, 3) if quick else (8, 51))
+        extra = (times["dialled"] - times["plain"])[:, 1:, CLOCK].ravel()
+        figures |= _named(f"extra_ms_{at}", median_interval(1000 * extra))
         times = _timed(_others(weights, task), task, (6, 3) if quick else (2, 17))
-        for name in times:
-            if name != "plain":
-                figures |= _named(f"{name}_batch{size}", _ratio(times, name))
+        for name in sorted(times.keys() - {"plain"}):
+            figures |= _named(f"{name}_{at}", _ratio(times, name))
     return figures
 
 
 def _of_dials(at: str, times: Times) -> dict[str, float]:
-    overhead = _ratio(times, "dialled")
-    figures = {
-        f"overhead_{at}": overhead.high,
-        f"overhead_{at}_point": overhead.point,
-        f"overhead_{at}_low": overhead.low,
+    named = {
+        "overhead": _ratio(times, "dialled"),
+        "wall": _ratio(times, "dialled", clock=CLOCKS.index("wall")),
+        "control": _ratio(times, "control"),
+        "first_token": ratio_interval(times["dialled"][:, 0, CLOCK], times["plain"][:, 0, CLOCK]),
     }
-    wall = _ratio(times, "dialled", clock=CLOCKS.index("wall"))
-    first = ratio_interval(times["dialled"][:, 0, CLOCK], times["plain"][:, 0, CLOCK])
-    named = {"control": _ratio(times, "control"), "wall": wall, "first_token": first}
+    figures = {f"overhead_{at}": named["overhead"].high}
+    figures[f"ms_per_token_{at}"] = 1000 * float(np.median(times["plain"][:, 1:, CLOCK]))
     for name, interval in named.items():
         figures |= _named(f"{name}_{at}", interval)
-    return figures | {f"ms_per_token_{at}": 1000 * float(np.median(times["plain"][:, 1:, CLOCK]))}
+    return figures
 
 
 def _ratio(times: Times, name: str, clock: int = CLOCK) -> Interval:

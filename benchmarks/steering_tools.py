@@ -28,7 +28,7 @@ class Task:
     tokenizer: PreTrainedTokenizerBase
     layer: int
     directions: Tensor  # (2, d_model), orthonormal
-    targets: tuple[float, float]
+    targets: tuple[float, ...]
 
     @property
     def inputs(self) -> dict[str, Tensor]:

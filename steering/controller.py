@@ -111,10 +111,11 @@ def _reader(dial: Dial, locus: Locus, batch: Batch, rows: Sequence[Rendered], ga
 
 
 def _writer(dial: Dial, write: Direction, actuator: StreamActuator, prompt_length: int, gates: Gates) -> Edit:
-    vector = torch.tensor(write.vector)
+    vector, sent = torch.tensor(write.vector), _Sent()
     first_written = prompt_length - 1
 
     def function(stream: Tensor, pass_: Pass) -> Tensor:
+        nonlocal vector
         end = pass_.start + pass_.length
         first = max(pass_.start, first_written)
         last = end if dial.steps is None else min(end, first_written + dial.steps)
@@ -123,13 +124,25 @@ def _writer(dial: Dial, write: Direction, actuator: StreamActuator, prompt_lengt
         decided = gates.at(dial.kind, first, last, pass_.start, len(stream))
         if not decided.any():
             return stream
-        gate = torch.tensor(decided, device=stream.device)
+        vector, gate = vector.to(stream.device), sent.to(stream.device, decided)
         before, after = first - pass_.start, last - pass_.start
         part = stream[:, before:after]
         written = torch.where((gate != 0)[..., None], act(actuator, part, vector, write, gate), part)
         return torch.cat([stream[:, :before], written, stream[:, after:]], dim=1)
 
     return Edit(site(write.locus.site), write.locus.layer, function)
+
+
+class _Sent:
+    """Gates on the stream's device, sent there again only where they are others: sending makes the host wait for it."""
+
+    def __init__(self) -> None:
+        self._gates, self._tensor = np.empty(0), torch.empty(0)
+
+    def to(self, device: torch.device, gates: np.ndarray) -> Tensor:
+        if self._tensor.device != device or not np.array_equal(self._gates, gates):
+            self._gates, self._tensor = gates, torch.tensor(gates, device=device)
+        return self._tensor
 
 
 def _gate_of(gates: Gates, dial: Dial) -> Callable[[], np.ndarray]:
