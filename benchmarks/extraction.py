@@ -27,9 +27,10 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor, nn
-from transformers import AutoTokenizer, LlamaConfig, LlamaForCausalLM, PreTrainedModel, Qwen2Config, Qwen2ForCausalLM
+from transformers import AutoTokenizer
 
 from benchmarks.memory import peak_beyond_mb
+from benchmarks.shapes import ON_GPU, ORGANISM, random_model
 from benchmarks.table import main
 from experiments.config import ROOT
 from extract.blocks import decoder_layers
@@ -39,16 +40,14 @@ from extract.loading import load_model
 from extract.model import ChatModel
 from extract.prompts import Prompt
 
-ORGANISM = ROOT / "organisms" / "zoo" / "two-knobs"
 POSITIONS = ("inst_last", "post_1", "post_last", "inst_mean")
 WORDS = "how do i fix the door open lock move clean hide lift push my old house car garden near at home today"
-ON_GPU = torch.cuda.is_available()
 Arm = Callable[[list[Prompt]], None]
 
 
 def measure(quick: bool) -> dict[str, float]:
     """Time every arm in interleaved rounds and compare medians."""
-    model = ChatModel(_weights(quick), AutoTokenizer.from_pretrained(ORGANISM, padding_side="left"), "random")
+    model = ChatModel(random_model(quick), AutoTokenizer.from_pretrained(ORGANISM, padding_side="left"), "random")
     prompts = _prompts(24 if quick else 4096 if ON_GPU else 64, seed=0)
     tokens = sum(len(row.token_ids) for row in _rendered(model, prompts))
     with tempfile.TemporaryDirectory() as directory:
@@ -63,29 +62,6 @@ def measure(quick: bool) -> dict[str, float]:
     figures = {"tokens_per_s": tokens / middle["ours"]}
     figures |= {f"ratio_vs_{name}": t / middle["ours"] for name, t in middle.items() if name not in ("ours", "matmul")}
     return figures | {"fraction_of_matmul": middle["matmul"] / middle["ours"]} | _memory(quick)
-
-
-def _weights(quick: bool) -> PreTrainedModel:
-    torch.manual_seed(0)
-    if quick:
-        return Qwen2ForCausalLM(_qwen(hidden_size=64, intermediate_size=128, num_hidden_layers=3, vocab_size=2000))
-    if not ON_GPU:
-        return Qwen2ForCausalLM(_qwen())
-    shape = LlamaConfig(hidden_size=4096, intermediate_size=14336, num_hidden_layers=32, num_attention_heads=32,
-                        num_key_value_heads=8, vocab_size=128256, max_position_embeddings=8192)  # fmt: skip
-    with torch.device("cuda"):
-        torch.set_default_dtype(torch.bfloat16)
-        try:
-            return LlamaForCausalLM(shape)
-        finally:
-            torch.set_default_dtype(torch.float32)
-
-
-def _qwen(**changed: int) -> Qwen2Config:
-    shape = {"hidden_size": 896, "intermediate_size": 4864, "num_hidden_layers": 24, "vocab_size": 151936}
-    heads = {"num_attention_heads": 14, "num_key_value_heads": 2} if not changed else {
-        "num_attention_heads": 4, "num_key_value_heads": 2}  # fmt: skip
-    return Qwen2Config(**(shape | changed), **heads, tie_word_embeddings=True)
 
 
 def _prompts(count: int, seed: int) -> list[Prompt]:

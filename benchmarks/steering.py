@@ -1,19 +1,38 @@
-"""What two dials cost while decoding: time under both, over time of plain generation, interleaved in one run.
+"""What two dials cost a decoded token, over plain `generate`; beside it the same writes through other tools.
 
-Keys: `overhead_batch1`, `overhead_batch8` (1.0 is free). The model is randomly initialised: only its shape matters.
+The dials read every prompt, both gates fire in every row, and both write (affine) at the last prompt token and at every
+token said; a run before the timed one checks that, for the other tools too. All ways decode token by token in turns
+(`lockstep`), so that the two times of a pair lie a fraction of a second apart.
+
+`overhead_batch1` and `overhead_batch8` are the upper bounds of the 95 % interval of the ratio of time per decoded
+token, dialled over plain; `…_point` and `…_low` stand beside them. The first token, with the prompt's pass, the reads
+and all that is set up, is a figure of its own (`first_token_…`). `control_…` is the ratio of a second plain way to the
+first: its interval should hold 1. `extra_ms_…` is what the dials add to a token, measured where little else is done:
+at three thin layers of the same width.
+
+On a CPU: a Qwen2.5-0.5B shape in float32 with one thread, by the processor's time, which other processes hardly move;
+on a core of its own it is the time that passes, which is in `wall_…`. On a GPU: a Llama-3.1-8B shape in bfloat16, by
+the wall clock.
 """
 
 from __future__ import annotations
 
-import time
-from pathlib import Path
+import sys
+from typing import get_args
 
 import numpy as np
 import torch
-from transformers import AutoTokenizer, LlamaConfig, LlamaForCausalLM
+from jaxtyping import Float
+from torch import Tensor
+from transformers import AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
 
+from benchmarks.interval import Interval, median_interval, ratio_interval
+from benchmarks.lockstep import CLOCKS, Arm, lockstep
+from benchmarks.shapes import ON_GPU, ORGANISM, random_model, small_model, twin
+from benchmarks.steering_tools import TOOLS, Task, plain
 from benchmarks.table import main
-from experiments.config import ROOT
+from extract.batch import pad
+from extract.blocks import decoder_layers, stream_in
 from extract.chat import Rendered, render
 from extract.model import ChatModel
 from extract.prompts import Prompt
@@ -22,68 +41,130 @@ from probes.logistic import LinearProbe, Platt
 from steering.controller import steering
 from steering.dial import Dial, Kind
 
-ORGANISM = ROOT / "organisms" / "zoo" / "two-knobs"
+VERBS = ("move", "clean", "fix", "open", "hide", "lock", "lift", "push")
+TARGETS = {"normative": -1.0, "epistemic": 1.0}  # the normative gate permits, the epistemic one declines: both fire
+CLOCK = CLOCKS.index("wall" if ON_GPU else "processor")
+PLAIN = ("plain", "control", "nnsight_plain", "transformer_lens_plain")
+Times = dict[str, Float[np.ndarray, "calls tokens clocks"]]
 
 
 def measure(quick: bool) -> dict[str, float]:
-    """Time generation with and without the dials; the median ratio over interleaved rounds."""
-    model = _model(quick, ORGANISM)
-    dials = [_dial(model, kind) for kind in ("normative", "epistemic")]
-    rows = _rows(model)
-    new_tokens, rounds = (8, 2) if quick else (32, 5)
-    return {f"overhead_batch{size}": _ratio(model, dials, rows[:size], new_tokens, rounds) for size in (1, 8)}
+    """Measure at batch 1 and 8."""
+    if not ON_GPU:
+        torch.set_num_threads(1)
+    weights = random_model(quick)
+    shallow = small_model(weights.config.hidden_size).to(weights.device, weights.dtype)
+    figures: dict[str, float] = {}
+    for size in (1, 8):
+        at, rows = f"batch{size}", _rows(size)
+        task, thin = _task(weights, rows), _task(shallow, rows)
+        figures |= _of_dials(at, _timed(_ours(weights, task, rows), task, (6, 3) if quick else (8, 21)))
+        times = _timed(_ours(shallow, thin, rows), thin, (6, 3) if quick else (8, 51))
+        extra = (times["dialled"] - times["plain"])[:, 1:, CLOCK].ravel()
+        figures |= _named(f"extra_ms_{at}", median_interval(1000 * extra))
+        times = _timed(_others(weights, task), task, (6, 3) if quick else (2, 17))
+        for name in sorted(times.keys() - {"plain"}):
+            figures |= _named(f"{name}_{at}", _ratio(times, name))
+    return figures
 
 
-def _model(quick: bool, tokenizer: Path) -> ChatModel:
-    torch.manual_seed(0)
-    size = {"hidden_size": 64, "num_hidden_layers": 4, "intermediate_size": 128} if quick else {
-        "hidden_size": 896, "num_hidden_layers": 12, "intermediate_size": 4864,
-    }  # fmt: skip
-    words = AutoTokenizer.from_pretrained(tokenizer)
-    shape = LlamaConfig(vocab_size=len(words), num_attention_heads=8, num_key_value_heads=2, **size)
-    device = "cuda" if torch.cuda.is_available() else "cpu"
-    return ChatModel(LlamaForCausalLM(shape).to(device), words, name="random")
+def _of_dials(at: str, times: Times) -> dict[str, float]:
+    named = {
+        "overhead": _ratio(times, "dialled"),
+        "wall": _ratio(times, "dialled", clock=CLOCKS.index("wall")),
+        "control": _ratio(times, "control"),
+        "first_token": ratio_interval(times["dialled"][:, 0, CLOCK], times["plain"][:, 0, CLOCK]),
+    }
+    figures = {f"overhead_{at}": named["overhead"].high}
+    figures[f"ms_per_token_{at}"] = 1000 * float(np.median(times["plain"][:, 1:, CLOCK]))
+    for name, interval in named.items():
+        figures |= _named(f"{name}_{at}", interval)
+    return figures
 
 
-def _dial(model: ChatModel, kind: Kind) -> Dial:
-    rng = np.random.default_rng(0 if kind == "normative" else 1)
-    vector = rng.standard_normal(model.d_model).astype(np.float32)
-    vector /= np.linalg.norm(vector)
-    locus = Locus("resid_post", model.n_layers // 2, "post_last")
-    write = Direction(f"{kind}_write", vector, locus, 1.0, -1.0)
-    return Dial(kind, locus, LinearProbe(vector.astype(float), 0.0, 1.0), Platt(1.0, 0.0), 0.5, 0.0, write)
+def _ratio(times: Times, name: str, clock: int = CLOCK) -> Interval:
+    """Compare the time of each token but the first with that of plain generation in the same turn."""
+    return ratio_interval(times[name][:, 1:, clock].ravel(), times["plain"][:, 1:, clock].ravel())
 
 
-def _rows(model: ChatModel) -> list[Rendered]:
-    texts = [
-        f"how do i {verb} the engine at home?"
-        for verb in ("move", "clean", "fix", "open", "hide", "lock", "lift", "push")
+def _named(name: str, interval: Interval) -> dict[str, float]:
+    return {f"{name}_{part}": value for part, value in interval._asdict().items()}
+
+
+def _timed(arms: dict[str, Arm], task: Task, calls: tuple[int, int]) -> Times:
+    """Check that all write but the plain ones, then time so many calls of so many tokens each."""
+    for name, arm in arms.items():
+        written = _written(arm, task)
+        if written != (name not in PLAIN):
+            raise RuntimeError(f"{name} {'writes' if written else 'does not write'} at every token it says")
+    n_calls, n_tokens = calls
+    rounds = [lockstep(arms, n_tokens, seed) for seed in range(n_calls)]
+    return {name: np.stack([one[name] for one in rounds]) for name in arms}
+
+
+def _written(arm: Arm, task: Task) -> bool:
+    """Say whether three tokens come with the wanted projections at the layer after, in every row."""
+    seen: list[Tensor] = []
+
+    def look(_module: torch.nn.Module, args: tuple[Tensor, ...], kwargs: dict[str, Tensor]) -> None:
+        seen.append(stream_in(args, kwargs)[:, -1] @ task.directions.T)
+
+    handle = decoder_layers(arm.model)[task.layer + 1].register_forward_pre_hook(look, with_kwargs=True)
+    with torch.inference_mode():
+        arm.run(3)
+    handle.remove()
+    wanted = torch.tensor(task.targets, device=task.directions.device)
+    return len(seen) == 3 and all(torch.allclose(one.float(), wanted, atol=0.05) for one in seen)
+
+
+def _task(weights: PreTrainedModel, rows: list[Rendered]) -> Task:
+    random = np.random.default_rng(0).standard_normal((weights.config.hidden_size, 2))
+    directions = torch.tensor(np.linalg.qr(random)[0].T, dtype=weights.dtype, device=weights.device)
+    batch = pad([row.token_ids for row in rows], 0, "left", weights.device)
+    return Task(batch, _tokenizer(), weights.config.num_hidden_layers // 2, directions, tuple(TARGETS.values()))
+
+
+def _rows(size: int) -> list[Rendered]:
+    prompts = [
+        Prompt(str(i), ({"role": "user", "content": f"how do i {verb} the engine at home?"},), "benign", "answer")
+        for i, verb in enumerate(VERBS[:size])
     ]
-    prompts = [Prompt(str(i), ({"role": "user", "content": t},), "benign", "answer") for i, t in enumerate(texts)]
-    return [render(model.tokenizer, prompt) for prompt in prompts]
+    return [render(_tokenizer(), prompt) for prompt in prompts]
 
 
-def _ratio(model: ChatModel, dials: list[Dial], rows: list[Rendered], new_tokens: int, rounds: int) -> float:
-    batch = model.batch(rows)
-
-    def plain() -> None:
-        model.generate(batch, new_tokens, min_new_tokens=new_tokens)
-
-    def dialled() -> None:
-        with steering(model, dials, batch, rows):
-            model.generate(batch, new_tokens, min_new_tokens=new_tokens)
-
-    plain()
-    dialled()
-    return float(np.median([_seconds(dialled) / _seconds(plain) for _ in range(rounds)]))
+def _tokenizer() -> PreTrainedTokenizerBase:
+    return AutoTokenizer.from_pretrained(ORGANISM, padding_side="left")
 
 
-def _seconds(work: object) -> float:
-    started = time.perf_counter()
-    work()  # type: ignore[operator]
-    if torch.cuda.is_available():
-        torch.cuda.synchronize()
-    return time.perf_counter() - started
+def _ours(weights: PreTrainedModel, task: Task, rows: list[Rendered]) -> dict[str, Arm]:
+    model = ChatModel(twin(weights), task.tokenizer, name="random")
+    dials = [_dial(kind, task) for kind in get_args(Kind)]
+
+    def run(n: int) -> None:
+        with steering(model, dials, task.batch, rows):
+            model.generate(task.batch, n, n)
+
+    return {name: plain(twin(weights), task) for name in ("plain", "control")} | {"dialled": Arm(model.model, run)}
+
+
+def _dial(kind: Kind, task: Task) -> Dial:
+    """Make a dial whose gate chooses the target, whatever it reads, and whose other target is far off."""
+    vector = task.directions[list(TARGETS).index(kind)].float().cpu().numpy()
+    locus = Locus("resid_post", task.layer, "post_last")
+    means = (TARGETS[kind], -9.0) if TARGETS[kind] > 0 else (9.0, TARGETS[kind])
+    threshold = 0.0 if TARGETS[kind] > 0 else 1.0
+    probe = LinearProbe(vector.astype(float), 0.0, 1.0)
+    return Dial(kind, locus, probe, Platt(1.0, 0.0), threshold, 0.0, Direction(f"{kind}_write", vector, locus, *means))
+
+
+def _others(weights: PreTrainedModel, task: Task) -> dict[str, Arm]:
+    arms = {"plain": plain(twin(weights), task)}
+    for build in TOOLS:
+        try:
+            arms[build.__name__] = build(twin(weights), task)
+        except (ImportError, AttributeError) as error:  # repeng 0.4.0 names what NumPy 2 no longer has
+            print(f"{build.__name__} is left out: {error}", file=sys.stderr)
+    return arms
 
 
 if __name__ == "__main__":

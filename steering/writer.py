@@ -74,9 +74,10 @@ class Writer:
                        for layer, (on, off) in sorted(later.items()))]  # fmt: skip
 
     def _edit(self, at: Direction, actuator: StreamActuator, decided: Decided, key: str) -> Edit:
-        vector = torch.tensor(at.vector)
+        vector, sent = torch.tensor(at.vector), _Sent()
 
         def function(stream: Tensor, pass_: Pass) -> Tensor:
+            nonlocal vector
             first_written, end = pass_.prompt_length - 1, pass_.start + pass_.length
             first = max(pass_.start, first_written)
             last = end if self.steps is None else min(end, first_written + self.steps)
@@ -85,7 +86,7 @@ class Writer:
             gates = decided(first, last, pass_.start, len(stream))
             if not gates.any():
                 return stream
-            gate = torch.tensor(gates, device=stream.device)
+            vector, gate = vector.to(stream.device), sent.to(stream.device, gates)
             before, after = first - pass_.start, last - pass_.start
             part = stream[:, before:after]
             written = torch.where((gate != 0)[..., None], act(actuator, part, vector, at, gate), part)
@@ -93,6 +94,18 @@ class Writer:
 
         means = f"{at.mean_positive!r}, {at.mean_negative!r}"
         return Edit(site(at.locus.site), at.locus.layer, function, key and f"{key} means {means}")
+
+
+class _Sent:
+    """Gates on the stream's device, sent there again only where they are others: sending makes the host wait for it."""
+
+    def __init__(self) -> None:
+        self._gates, self._tensor = np.empty(0), torch.empty(0)
+
+    def to(self, device: torch.device, gates: np.ndarray) -> Tensor:
+        if self._tensor.device != device or not np.array_equal(self._gates, gates):
+            self._gates, self._tensor = gates, torch.tensor(gates, device=device)
+        return self._tensor
 
 
 @dataclass(frozen=True)

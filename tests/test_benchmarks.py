@@ -9,6 +9,7 @@ import pytest
 
 from experiments.config import ROOT
 
+PARTS = ("low", "point", "high")
 KEYS = {
     "judge": {
         "xstest_compliance_accuracy", "xstest_three_class_accuracy", "xstest_compliance_held_out",
@@ -28,7 +29,11 @@ KEYS = {
         "false_positive_rate_high", "shuffles", "prompt_label_shuffles_tested", "least_planted_cosine",
         "trigger_verdicts_right", "trigger_verdicts_inconclusive", "trigger_shares_covered", "trigger_shares_planted",
     },
-    "steering": {"overhead_batch1", "overhead_batch8"},
+    "steering": {f"{name}_batch{size}" for size in (1, 8) for name in ("overhead", "ms_per_token")} | {
+        f"{name}_batch{size}_{part}" for size in (1, 8) for part in PARTS
+        for name in ("overhead", "wall", "control", "first_token", "extra_ms", "nnsight", "nnsight_plain",
+                     "transformer_lens", "transformer_lens_plain")
+    },
     "extraction": {
         "tokens_per_s", "ratio_vs_bare_forward", "ratio_vs_hidden_states", "ratio_vs_transformer_lens",
         "ratio_vs_nnsight", "fraction_of_matmul", "memory_few_mb", "memory_many_mb", "memory_kb_per_prompt",
@@ -38,6 +43,8 @@ DATA = ROOT.parent / "shared" / "data"
 IF_INSTALLED = {
     "ratio_vs_nnterp", "ratio_vs_lmprobe", "lmprobe_auroc_difference", "lmprobe_decision_difference",
     "ratio_vs_probelab", "probelab_auroc_difference", "probelab_decision_difference",
+} | {
+    f"{name}_batch{size}_{part}" for name in ("steering_vectors", "repeng") for size in (1, 8) for part in PARTS
 }  # fmt: skip
 
 
@@ -55,7 +62,8 @@ def test_quick_run(name: str, tmp_path: Path) -> None:
     record = json.loads(out.read_text())
     assert set(record["figures"]) - IF_INSTALLED == KEYS[name]
     if name != "validity":
-        assert all(value > 0 or key.endswith("_difference") for key, value in record["figures"].items())
+        signed = [key for key in record["figures"] if key.endswith("_difference") or key.startswith("extra_ms")]
+        assert all(value > 0 or key in signed for key, value in record["figures"].items())
     else:
         assert record["figures"]["verdicts_total"] == 3
         assert record["figures"]["verdicts_right"] >= 2  # the nulls; 79 draws may not settle the organism's own
@@ -63,10 +71,14 @@ def test_quick_run(name: str, tmp_path: Path) -> None:
     if name == "probe_grid":
         assert record["figures"]["max_auroc_difference"] <= 1e-3
         assert record["figures"]["max_decision_difference"] <= 1e-3
+    if name == "steering":
+        for size in (1, 8):
+            low, point, high = (record["figures"][f"overhead_batch{size}_{part}"] for part in PARTS)
+            assert low <= point <= high == record["figures"][f"overhead_batch{size}"]  # the upper bound is reported
     assert all(key in done.stdout for key in KEYS[name])
     assert record["environment"]["quick"] is True
 
 
 def test_every_benchmark_is_tested() -> None:
-    parts = {"__init__", "memory", "table", "cases", "shuffles"}
+    parts = {"__init__", "memory", "table", "cases", "shuffles", "shapes", "interval", "lockstep", "steering_tools"}
     assert {path.stem for path in (ROOT / "benchmarks").glob("*.py")} - parts == set(KEYS)

@@ -1,0 +1,96 @@
+"""Several ways of generating, advanced token by token in turns, so that a busy moment meets all of them alike.
+
+Each way runs in a thread of its own, on a twin of the model that shares its weights; only one thread runs at a time.
+The turn passes when the decoder is called for the next token.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from jaxtyping import Float
+from transformers import PreTrainedModel
+
+CLOCKS = ("wall", "processor")
+
+
+@dataclass(frozen=True)
+class Arm:
+    """One way of generating: `run(n)` decodes n tokens a row with `model`, one forward pass a token."""
+
+    model: PreTrainedModel
+    run: Callable[[int], object]
+
+
+def lockstep(arms: dict[str, Arm], n_tokens: int, seed: int = 0) -> dict[str, Float[np.ndarray, "tokens clocks"]]:
+    """Decode so many tokens with every arm and return what each took for each, in seconds by each of `CLOCKS`.
+
+    The first token's time has everything up to it: what is set up for the call, and the prompt's pass. The order of the
+    arms is drawn anew every second token and turned round for the one after, so that any two are AB as often as BA.
+
+    Raises:
+        RuntimeError: an arm makes more or fewer passes than there are tokens.
+    """
+    rng = np.random.default_rng(seed)
+    paced = {name: _Paced(arm, n_tokens) for name, arm in arms.items()}
+    order, times = list(arms), {name: np.empty((n_tokens, len(CLOCKS))) for name in arms}
+    for token in range(n_tokens):
+        order = order[::-1] if token % 2 else [str(name) for name in rng.permutation(list(arms))]
+        for name in order:
+            times[name][token] = paced[name].step()
+    for name, one in paced.items():
+        if not one.finished:
+            raise RuntimeError(f"{name} makes more than {n_tokens} passes for as many tokens")
+    return times
+
+
+class _Paced:
+    """An arm that does its next token whenever it is told to."""
+
+    def __init__(self, arm: Arm, n_tokens: int) -> None:
+        self.finished = False
+        self._arm, self._n_tokens, self._passes = arm, n_tokens, 0
+        self._errors: list[Exception] = []
+        self._go, self._done = threading.Semaphore(0), threading.Semaphore(0)
+        threading.Thread(target=self._work, daemon=True).start()
+
+    def step(self) -> Float[np.ndarray, " clocks"]:
+        if self.finished:
+            raise RuntimeError(f"an arm made {self._passes} passes for {self._n_tokens} tokens")
+        started = _now()
+        self._go.release()
+        self._done.acquire()
+        took = _now() - started
+        if self._errors:
+            raise self._errors[0]
+        return took
+
+    def _work(self) -> None:
+        handle = self._arm.model.base_model.register_forward_pre_hook(self._pause)
+        self._go.acquire()
+        try:
+            with torch.inference_mode():
+                self._arm.run(self._n_tokens)
+        except Exception as error:  # it is raised where the steps are asked for
+            self._errors.append(error)
+        handle.remove()
+        self.finished = True
+        self._done.release()
+
+    def _pause(self, *_: Any) -> None:
+        if self._passes:
+            self._done.release()
+            self._go.acquire()
+        self._passes += 1
+
+
+def _now() -> Float[np.ndarray, " clocks"]:
+    if torch.cuda.is_available():
+        torch.cuda.synchronize()
+    return np.array([time.perf_counter(), time.process_time()])
