@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from browser import needs_browser, opened
+from browser import needs_browser, opened, started
 
 from experiments.config import load_config
 from experiments.context import Context
@@ -22,6 +22,7 @@ from experiments.right_action import load_adjacency, right_action_score
 from experiments.scoring import joint_rates
 
 pytestmark = needs_browser
+KINDS = ("normative", "epistemic")
 SETTINGS = [(0.5, 0.5), (0.0, 0.5), (1.0, 1.0), (1.0, 0.0), (0.013, 0.9871), (0.9999, 0.0005)]
 HOSTILE = ["<script>alert(1)</script>", "</script><img src=x onerror=alert(1)>", "\u202ereversed", "\u2028", "<!-- -->",
            "x" * 100_000, "'\"&amp;"]  # fmt: skip
@@ -52,8 +53,14 @@ def report(context: Context) -> Path:
 
 
 @pytest.fixture(scope="module")
-def page(report: Path) -> Iterator[Any]:
-    with opened(report) as found:
+def browser() -> Iterator[Any]:
+    with started() as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def page(browser: Any, report: Path) -> Iterator[Any]:
+    with opened(browser, report) as found:
         yield found
 
 
@@ -67,8 +74,8 @@ def expected(context: Context, table: Counterfactuals, thresholds: tuple[float, 
     found |= {f"{name}_{end}": getattr(rate.value, end) for name, rate in rates.items() for end in ("low", "high")}
     known = np.array([p.answer is not None for p in prompts])
     stated = table.right[np.arange(len(table.right)), table.look_up(thresholds)][test]
-    score = right_action_score([p.right_action for p in prompts], [p.acceptable for p in prompts], list(actions), groups,
-                               load_adjacency())  # fmt: skip
+    right, acceptable = [p.right_action for p in prompts], [p.acceptable for p in prompts]
+    score = right_action_score(right, acceptable, list(actions), groups, load_adjacency())
     return found | {"known_facts": float(stated[known].mean()), "right_action": score.estimate}
 
 
@@ -104,13 +111,12 @@ def test_exact_thresholds_show_what_the_table_holds(
 
 
 def test_both_sliders_move_rates_point_and_commands(page: Any, context: Context, table: Counterfactuals) -> None:
+    page.get_by_role("button", name="as this run set them").click()
     seen = set()
     for kind, key in (("normative", "ArrowRight"), ("epistemic", "ArrowLeft")) * 3:
         for _ in range(7):
             page.locator(f".slider[data-kind={kind}]").press(key)
-        thresholds = tuple(
-            float(page.locator(f".exact[data-kind={k}]").input_value()) for k in ("normative", "epistemic")
-        )
+        thresholds = tuple(float(page.locator(f".exact[data-kind={k}]").input_value()) for k in KINDS)
         seen.add(thresholds)
         found, known = shown(page), expected(context, table, thresholds)
         for name, value in known.items():
@@ -120,7 +126,7 @@ def test_both_sliders_move_rates_point_and_commands(page: Any, context: Context,
             assert ((x - 52) / 284, (254 - y) / 242) == pytest.approx((known["false_positive_refusal"], known[risk]))
         for command in page.locator("[data-command]").all_inner_texts():
             words = shlex.split(command)
-            told = tuple(float(words[words.index(f"--{k}-threshold") + 1]) for k in ("normative", "epistemic"))
+            told = tuple(float(words[words.index(f"--{k}-threshold") + 1]) for k in KINDS)
             assert told == thresholds
     assert len(seen) == 6
 
@@ -233,14 +239,15 @@ def test_cells_and_points_tell_by_pointer_and_by_keyboard(page: Any) -> None:
 
 
 @pytest.mark.parametrize(("width", "scheme"), [(390, "light"), (1100, "dark")])
-def test_nothing_is_wider_than_a_phone_and_dark_is_dark(report: Path, width: int, scheme: str) -> None:
-    with opened(report, width, scheme) as page:
+def test_nothing_is_wider_than_a_phone_and_dark_is_dark(browser: Any, report: Path, width: int, scheme: str) -> None:
+    with opened(browser, report, width, scheme) as page:
         assert page.evaluate("document.documentElement.scrollWidth") <= width
         paper = page.evaluate("getComputedStyle(document.body).backgroundColor")
         assert (sum(map(int, re.findall(r"\d+", paper)[:3])) < 150) == (scheme == "dark")
         unnamed = page.evaluate(
-            "[...document.querySelectorAll('input,select,button,canvas,svg')].filter(e => !(e.labels && e.labels.length)"
-            " && !e.getAttribute('aria-label') && !e.textContent.trim()).length"
+            "[...document.querySelectorAll('input,select,button,canvas,svg')]"
+            ".filter(e => !(e.labels && e.labels.length) && !e.getAttribute('aria-label'))"
+            ".filter(e => !e.textContent.trim()).length"
         )
         assert unnamed == 0
 
@@ -248,7 +255,9 @@ def test_nothing_is_wider_than_a_phone_and_dark_is_dark(report: Path, width: int
 # -- data as data ------------------------------------------------------------------------------------------------------
 
 
-def test_ten_thousand_hostile_prompts_are_text_and_the_file_stays_small(context: Context, report: Path) -> None:
+def test_ten_thousand_hostile_prompts_are_text_and_the_file_stays_small(
+    browser: Any, context: Context, report: Path
+) -> None:
     results = json.loads(context.file("results.json").read_text())
     given = json.loads(re.search(r'class="payload">(.*?)</script>', report.read_text())[1])
     many = given["prompts"]
@@ -266,7 +275,7 @@ def test_ten_thousand_hostile_prompts_are_text_and_the_file_stays_small(context:
     path = report.with_name("hostile.html")
     path.write_text(document(HOSTILE[0], [article(run, results, given)]), encoding="utf-8")
     assert path.stat().st_size < 15e6
-    with opened(path) as page:
+    with opened(browser, path) as page:
         assert page.locator(".count").inner_text() == "1 to 50 of 10000 prompts"
         assert page.locator("img").count() == 0
         assert HOSTILE[1] in page.locator("h1").inner_text()
@@ -274,7 +283,7 @@ def test_ten_thousand_hostile_prompts_are_text_and_the_file_stays_small(context:
         assert page.locator("table.each tbody tr").count() == 50
 
 
-def test_several_runs_are_compared(context: Context, run: Path) -> None:
+def test_several_runs_are_compared(browser: Any, context: Context, run: Path) -> None:
     other = run.with_name("other")
     shutil.copytree(run, other)
     plain = (run / "completions.jsonl").read_text().splitlines()
@@ -284,7 +293,7 @@ def test_several_runs_are_compared(context: Context, run: Path) -> None:
     n = sum(json.loads(a)["action"] != json.loads(b)["action"] for a, b in zip(plain, changed, strict=True))
     path = run.with_name("both.html")
     write_report([context, Context(load_config(other / "config.yaml"), other)], path)
-    with opened(path) as page:
+    with opened(browser, path) as page:
         assert page.locator("article.run").count() == 2
         page.get_by_text(f"The {n} flipped prompts").click()
         assert page.locator(".changes details tbody tr").count() == n
