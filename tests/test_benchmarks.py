@@ -1,16 +1,19 @@
 """Benchmarks run and write what they promise; their numbers are for reading, not for passing."""
 
 import json
+import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from benchmarks.page import CHROMIUM
 from experiments.config import ROOT
 
 PARTS = ("low", "point", "high")
 KEYS = {
+    "page": {"megabytes", "seconds_to_use", "ratio_vs_empty_page"},
     "judge": {
         "xstest_compliance_accuracy", "xstest_three_class_accuracy", "xstest_compliance_held_out",
         "xstest_three_class_held_out", "human_compliance_agreement", "human_three_class_agreement",
@@ -53,6 +56,8 @@ IF_INSTALLED = {
 def test_quick_run(name: str, tmp_path: Path) -> None:
     if name == "judge" and not DATA.is_dir():
         pytest.skip(f"needs {DATA}, which is not committed")
+    if name == "page" and not any(map(shutil.which, CHROMIUM)):
+        pytest.skip("no Chromium here: apt install chromium")
     out = tmp_path / "figures.json"
     done = subprocess.run(
         [sys.executable, "-m", f"benchmarks.{name}", "--quick", "--json", str(out)],

@@ -51,7 +51,7 @@ def article(run: Mapping[str, Any], results: Mapping[str, Any], given: Mapping[s
         section("matrix", "One refusal or two?", _matrix(results)),
         section("triggers", "Word or intent?", _triggers(results, run)),
         section("grids", "Where each label can be read", probe_maps(run["cells"]) + _sites_table(results)),
-        section("scatter", "Every prompt on the two directions", _scatter(given) + _geometry(results)),
+        section("scatter", "Every prompt on the two directions", scatter(given) + _geometry(results)),
         section("beside", "Beside the request: who asks, the system line, earlier turns", _factors(results)),
         section("knows", "What it knows and says it knows", _uncertainty(results, run)),
         section("prompts", "The prompts, by kind and one by one", PROMPTS),
@@ -145,7 +145,8 @@ def _sites_table(results: Mapping[str, Any]) -> str:
     return table(head, rows)
 
 
-def _scatter(given: Mapping[str, Any]) -> str:
+def scatter(given: Mapping[str, Any]) -> str:
+    """Return the scatter of prompts, which the page's script draws; nothing where there are not two directions."""
     prompts = given["prompts"]
     if "x" not in prompts or "y" not in prompts:
         return ""
