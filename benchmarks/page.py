@@ -1,8 +1,8 @@
 """The report's page at 10,000 prompts: how large it is, and how soon it can be used in headless Chromium.
 
 Keys: `megabytes`, `seconds_to_use` (median of openings, until prompts, scatter and rates under the dials stand),
-`ratio_vs_empty_page`, the same over a page that holds nothing, opened in turns. Made-up prompts of 100 to 400 characters
-with answers of 200; what a run's other parts add (tables, two pictures) is some 0.3 MB.
+`ratio_vs_empty_page`, the same over a page that holds nothing, opened in turns. Made-up prompts of 100 to 400
+characters with answers of 200; what a run's other parts add (tables, two pictures) is some 0.3 MB.
 """
 
 from __future__ import annotations

@@ -40,11 +40,11 @@ def strength_sentence(dissociation: Mapping[str, Any]) -> str:
     """Say how much more each direction's ablation stops its own way of declining than the other's does."""
     found = dissociation.get("contrasts") or {}
     told = [
-        f"{own} {c['estimate']:+.0%} [{c['low']:+.0%}, {c['high']:+.0%}]"
-        for own, kind in (("of refusals", "normative"), ("of abstentions", "epistemic"))
+        f"{100 * c['estimate']:.0f} points more of the {own} [{100 * c['low']:.0f}, {100 * c['high']:.0f}]"
+        for own, kind in (("refusals", "normative"), ("abstentions", "epistemic"))
         if (c := found.get(f"own_minus_other_on_{kind}")) and c["estimate"] is not None
     ]
-    return f"Ablating its own direction stops more than ablating the other: {', '.join(told)}." if told else ""
+    return f"Ablating its own direction stops {' and '.join(told)} than ablating the other." if told else ""
 
 
 WIDE = 0.3  # of an interval: what it holds could be told a third of the scale apart
