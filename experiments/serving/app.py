@@ -6,8 +6,8 @@ import asyncio
 import secrets
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Annotated, Any
 
 from fastapi import Depends, FastAPI, Request
@@ -22,6 +22,7 @@ from experiments.serving.faults import ApiError, add_faults
 from experiments.serving.limits import BodyLimits, Limits
 from experiments.serving.prepare import prepare
 from experiments.serving.replies import Completion, Faulty, Health, ModelCard, ModelList, Threshold
+from experiments.serving.waiting import Rendering, patience
 
 BEARER = HTTPBearer(auto_error=False)
 FAULTS: dict[int | str, dict[str, Any]] = {
@@ -49,6 +50,7 @@ def create_app(
     async def lifespan(_app: FastAPI) -> AsyncIterator[None]:
         engine.start()
         yield
+        rendering.close()
         await asyncio.to_thread(engine.close)
 
     app = FastAPI(
@@ -60,8 +62,7 @@ def create_app(
     app.add_middleware(TrustedHostMiddleware, allowed_hosts=list(hosts))
     add_faults(app)
     allowed = [Depends(_key(api_key))] if api_key else []
-    rendering = ThreadPoolExecutor(1, "rendering")  # a tokenizer is not to be used by two threads at once
-
+    rendering = Rendering(engine.max_queue)
     card = ModelCard(
         id=served.name,
         created=served.created,
@@ -78,15 +79,16 @@ def create_app(
     async def complete(asked: ChatRequest, connection: Request) -> Response:
         """Answer a conversation, whole or as a stream of server-sent events."""
         deadline = time.monotonic() + limits.seconds
-        settle = asyncio.get_running_loop().run_in_executor
-        row, settings = await settle(
-            rendering, prepare, asked, engine.model, engine.dials, limits, served.name, deadline
-        )
+        work = partial(prepare, asked, engine.model, engine.dials, limits, served.name, deadline)
+        async with patience(connection, deadline):
+            row, settings = await rendering.do(work)
         exchange = Exchange(engine, served, row, settings)
         try:
-            await exchange.begin(connection)
+            async with patience(connection, deadline):
+                await exchange.begin()
             if not asked.stream:
-                whole = await exchange.whole(connection)
+                async with patience(connection):
+                    whole = await exchange.whole()
                 return Response(whole.model_dump_json(), media_type="application/json")
         except BaseException:
             exchange.close()

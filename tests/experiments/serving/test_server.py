@@ -17,6 +17,7 @@ from running_server import Running, running, until
 from torch import Tensor
 
 from experiments.one_off import generate_once
+from experiments.serving import app
 from experiments.serving.choice import Choice
 from experiments.serving.limits import Limits
 from experiments.serving.server import Address
@@ -285,6 +286,18 @@ def test_whoever_waits_too_long_is_told(model: ChatModel, dials: list[Dial]) -> 
             assert error.value.code == "queue_timeout"
             assert first.result().choices[0].finish_reason == "length"
         assert served.engine.waiting == 0
+
+
+def test_whoever_waits_too_long_to_be_rendered_is_told(
+    model: ChatModel, dials: list[Dial], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    go = threading.Event()
+    monkeypatch.setattr(app, "prepare", lambda *_: go.wait(20))
+    with running(model, dials, Limits(seconds=0.2)) as served:
+        with pytest.raises(openai.RateLimitError) as error:
+            served.client().chat.completions.create(**asked())
+        go.set()
+    assert error.value.code == "queue_timeout"
 
 
 @pytest.mark.parametrize("stream", [False, True])
