@@ -79,6 +79,10 @@ def create_app(
     async def complete(asked: ChatRequest, connection: Request) -> Response:
         """Answer a conversation, whole or as a stream of server-sent events."""
         deadline = time.monotonic() + limits.seconds
+        if asked.n and asked.n > engine.max_queue:
+            raise ApiError(
+                400, f"n: {asked.n} answers are more than this server's queue holds, {engine.max_queue}", "n"
+            )
         work = partial(prepare, asked, engine.model, engine.dials, limits, served.name, deadline)
         async with patience(connection, deadline):
             row, settings = await rendering.do(work)

@@ -275,6 +275,14 @@ def test_overload_is_429_at_once(model: ChatModel, dials: list[Dial]) -> None:
     assert max(refused) < 1.0  # one answer takes longer than that
 
 
+def test_more_answers_than_the_queue_ever_holds_are_refused_for_good(model: ChatModel) -> None:
+    with running(model, [], max_queue=2) as served:
+        with pytest.raises(openai.BadRequestError, match="more than this server's queue holds, 2") as error:
+            served.client().chat.completions.create(**asked(), n=3)
+        assert error.value.param == "n"
+        assert len(served.client().chat.completions.create(**asked(), n=2).choices) == 2
+
+
 def test_whoever_waits_too_long_is_told(model: ChatModel, dials: list[Dial]) -> None:
     limits = Limits(seconds=0.5)
     with model.editing([slowed(model, 0.1)]), running(model, dials, limits, max_batch=1) as served:
