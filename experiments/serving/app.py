@@ -43,7 +43,7 @@ def create_app(
 
     Args:
         api_key: what clients must send as a bearer token; None: nothing.
-        hosts: names the server answers to. On loopback, pages of a browser must not reach it under a name of theirs.
+        hosts: names the server answers to.
     """
 
     @asynccontextmanager

@@ -19,7 +19,7 @@ from extract.errors import UserError
 from extract.model import ChatModel
 from steering.dial import Dial, Kind
 
-LOOPBACK = ("localhost", "127.0.0.1", "::1")
+LOOPBACK = ("localhost", "127.0.0.1", "[::1]")
 
 
 @dataclass(frozen=True)
@@ -48,6 +48,16 @@ class Address:
             return ipaddress.ip_address(self.host).is_loopback
         except ValueError:
             return self.host == "localhost"
+
+    @property
+    def shown(self) -> str:
+        """Return the host as it stands in a URL and in a Host header."""
+        return f"[{self.host}]" if ":" in self.host else self.host
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Return the names to answer to. On loopback, pages of a browser must not reach it under a name of theirs."""
+        return (*LOOPBACK, self.shown) if self.is_loopback else ("*",)
 
     def listen(self) -> socket.socket:
         """Open the port.
@@ -86,12 +96,11 @@ def serve_forever(
     """
     placed = [replace(dial, threshold=thresholds.get(dial.kind, dial.threshold)) for dial in dials]
     served = Served(name or Path(model.name).name, int(time.time()), model.fingerprint()[:12])
-    hosts = ("*",) if not address.is_loopback else (*LOOPBACK, address.host)
-    app = create_app(Engine(model, placed, max_batch, max_queue), served, limits, address.api_key, hosts)
+    app = create_app(Engine(model, placed, max_batch, max_queue), served, limits, address.api_key, address.names)
     with address.listen() as listening:
         stand = ", ".join(f"{dial.kind} {dial.threshold:.3f}" for dial in placed) or "none"
-        shown = f"[{address.host}]" if ":" in address.host else address.host
-        tell(f"serving {served.name} at http://{shown}:{listening.getsockname()[1]}/v1 (dials: {stand}); Ctrl-C stops")
+        url = f"http://{address.shown}:{listening.getsockname()[1]}/v1"
+        tell(f"serving {served.name} at {url} (dials: {stand}); Ctrl-C stops")
         try:
             server(app).run(sockets=[listening])
         except KeyboardInterrupt:

@@ -242,6 +242,14 @@ def test_others_may_reach_it_only_with_a_key(host: str) -> None:
         Address("127.0.0.1", 8000, " ")
 
 
+@pytest.mark.parametrize("host", ["127.0.0.1", "::1"])
+def test_loopback_answers_to_names_of_this_machine_only(model: ChatModel, host: str) -> None:
+    with running(model, [], host=host) as served:
+        assert served.client().models.list().data
+        for name, status in (("localhost", 200), ("127.0.0.1:80", 200), ("[::1]:80", 200), ("example.org", 400)):
+            assert httpx.get(f"{served.url}/health", headers={"Host": name}).status_code == status
+
+
 # -- load --------------------------------------------------------------------------------------------------------------
 
 
