@@ -12,6 +12,7 @@ from typing import Annotated, Any
 
 from fastapi import Depends, FastAPI, Request
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
+from starlette.background import BackgroundTask
 from starlette.middleware.trustedhost import TrustedHostMiddleware
 from starlette.responses import Response, StreamingResponse
 
@@ -98,7 +99,11 @@ def create_app(
             exchange.close()
             raise
         include_usage = bool(asked.stream_options and asked.stream_options.include_usage)
-        return StreamingResponse(exchange.chunks(include_usage=include_usage), media_type="text/event-stream")
+        return StreamingResponse(
+            exchange.chunks(include_usage=include_usage),
+            media_type="text/event-stream",
+            background=BackgroundTask(exchange.close),  # chunks that were never begun close nothing
+        )
 
     @app.get("/v1/models", dependencies=allowed, responses={401: FAULTS[401]})
     async def models() -> ModelList:

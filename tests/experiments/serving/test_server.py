@@ -1,5 +1,6 @@
 """The server as clients meet it: the real openai client, raw requests, many at once, ones that leave."""
 
+import asyncio
 import gc
 import json
 import math
@@ -18,7 +19,10 @@ from torch import Tensor
 
 from experiments.one_off import generate_once
 from experiments.serving import app
+from experiments.serving.app import create_app
 from experiments.serving.choice import Choice
+from experiments.serving.engine import Engine
+from experiments.serving.exchange import Served
 from experiments.serving.limits import Limits
 from experiments.serving.server import Address
 from extract.edit import Edit, Pass
@@ -331,6 +335,29 @@ def test_a_client_that_leaves_frees_its_place(model: ChatModel, dials: list[Dial
         started = time.monotonic()
         assert served.client().chat.completions.create(**asked(), max_tokens=1).choices
         assert time.monotonic() - started < 2
+
+
+def test_a_client_that_leaves_before_its_stream_begins_frees_its_place(model: ChatModel, dials: list[Dial]) -> None:
+    engine = Engine(model, dials, max_batch=1, max_queue=1)
+    serving = create_app(engine, Served("two-knobs", 1, "f" * 12), Limits())
+    bodies = [json.dumps(asked(stream=True)).encode()]
+    scope = {"type": "http", "method": "POST", "path": COMPLETIONS, "query_string": b"",
+             "headers": [(b"content-type", b"application/json")]}  # fmt: skip
+
+    async def receive() -> dict[str, object]:
+        if bodies:
+            return {"type": "http.request", "body": bodies.pop()}
+        if not any(choice.told for choice in engine._decoding):
+            await asyncio.Event().wait()  # the client is there until the prompt was read
+        return {"type": "http.disconnect"}
+
+    async def scenario() -> int:
+        async with serving.router.lifespan_context(serving):
+            await serving(scope, receive, lambda _message: asyncio.sleep(0))
+            return engine.decoding
+
+    with model.editing([slowed(model, 0.1)]):
+        assert asyncio.run(scenario()) == 0
 
 
 def leave(client: httpx.Client, served: Running, stream: bool) -> None:
