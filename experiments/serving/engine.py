@@ -86,9 +86,10 @@ class Engine:
         with self._changed:
             self._closing = True
             self._changed.notify()
+            for choice in self._waiting:
+                choice.fail("the server is stopping")
+            self._waiting.clear()
         self._thread.join()
-        for choice in self._waiting:
-            choice.fail("the server is stopping")
 
     def _work(self) -> None:
         while self._gathered():

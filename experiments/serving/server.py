@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import ipaddress
 import socket
 import time
@@ -10,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import uvicorn
+from fastapi import FastAPI
 
 from experiments.serving.app import create_app
 from experiments.serving.engine import Engine
@@ -19,6 +21,7 @@ from extract.errors import UserError
 from extract.model import ChatModel
 from steering.dial import Dial, Kind
 
+GRACE_S = 5  # for answers to end in once the server is to stop
 LOOPBACK = ("localhost", "127.0.0.1", "[::1]")
 
 
@@ -96,26 +99,39 @@ def serve_forever(
     """
     placed = [replace(dial, threshold=thresholds.get(dial.kind, dial.threshold)) for dial in dials]
     served = Served(name or Path(model.name).name, int(time.time()), model.fingerprint()[:12])
-    app = create_app(Engine(model, placed, max_batch, max_queue), served, limits, address.api_key, address.names)
+    engine = Engine(model, placed, max_batch, max_queue)
+    app = create_app(engine, served, limits, address.api_key, address.names)
     with address.listen() as listening:
         stand = ", ".join(f"{dial.kind} {dial.threshold:.3f}" for dial in placed) or "none"
         url = f"http://{address.shown}:{listening.getsockname()[1]}/v1"
         tell(f"serving {served.name} at {url} (dials: {stand}); Ctrl-C stops")
         try:
-            server(app).run(sockets=[listening])
+            Server(app, engine).run(sockets=[listening])
         except KeyboardInterrupt:
             tell("stopped")
 
 
-def server(app: object) -> uvicorn.Server:
-    """Return what runs the application; prompts are not written to a log."""
-    return uvicorn.Server(
-        uvicorn.Config(
-            app,  # type: ignore[arg-type]
-            log_level="warning",
-            access_log=False,
-            server_header=False,
-            lifespan="on",
-            timeout_graceful_shutdown=5,
+class Server(uvicorn.Server):
+    """Tells whoever still waits, some seconds after it was asked to stop; uvicorn itself would cut them off."""
+
+    def __init__(self, app: FastAPI, engine: Engine) -> None:
+        self._engine = engine
+        super().__init__(
+            uvicorn.Config(
+                app,
+                log_level="warning",
+                access_log=False,  # prompts are not written to a log
+                server_header=False,
+                lifespan="on",
+                timeout_graceful_shutdown=2 * GRACE_S,
+            )
         )
-    )
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        telling = asyncio.create_task(self._tell())
+        await super().shutdown(sockets)
+        telling.cancel()
+
+    async def _tell(self) -> None:
+        await asyncio.sleep(GRACE_S)
+        await asyncio.to_thread(self._engine.close)

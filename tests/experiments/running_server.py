@@ -12,7 +12,7 @@ from experiments.serving.app import create_app
 from experiments.serving.engine import Engine
 from experiments.serving.exchange import Served
 from experiments.serving.limits import Limits
-from experiments.serving.server import Address, server
+from experiments.serving.server import Address, Server
 from extract.model import ChatModel
 from steering.dial import Dial
 
@@ -41,7 +41,7 @@ def running(
     address = Address(host, 0)
     app = create_app(engine, Served("two-knobs", 1, "f" * 12), limits or Limits(), api_key, address.names)
     with address.listen() as listening:
-        serving = server(app)
+        serving = Server(app, engine)
         thread = threading.Thread(target=serving.run, kwargs={"sockets": [listening]}, daemon=True)
         thread.start()
         until(lambda: serving.started)

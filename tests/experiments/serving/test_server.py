@@ -7,7 +7,7 @@ import math
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 
 import httpx
@@ -18,7 +18,7 @@ from running_server import Running, running, until
 from torch import Tensor
 
 from experiments.one_off import generate_once
-from experiments.serving import app
+from experiments.serving import app, server
 from experiments.serving.app import create_app
 from experiments.serving.choice import Choice
 from experiments.serving.engine import Engine
@@ -400,22 +400,23 @@ def test_many_at_once_get_their_own_answers(served: Running, reference: ChatMode
     assert sum(isinstance(one, Choice) for one in gc.get_objects()) <= 1
 
 
-def test_the_server_stops_while_somebody_waits(model: ChatModel, dials: list[Dial]) -> None:
-    found: list[Callable[[], object]] = []
+def test_whoever_still_waits_when_the_server_stops_is_told(
+    model: ChatModel, dials: list[Dial], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(server, "GRACE_S", 1)
 
-    def ask(client: openai.OpenAI) -> None:
+    def ask(client: openai.OpenAI, stream: bool) -> str:
         try:
-            client.chat.completions.create(**asked())
-            found.append(lambda: None)
-        except (openai.InternalServerError, openai.APIConnectionError):
-            found.append(lambda: error)
+            found = client.chat.completions.create(**asked(), stream=stream)
+            return "".join(chunk.choices[0].delta.content or "" for chunk in found) if stream else "answered"
+        except openai.APIError as error:
+            return error.body["message"]
 
-    with model.editing([slowed(model, 0.2)]):
+    with model.editing([slowed(model, 0.2)]), ThreadPoolExecutor(4) as pool:
         with running(model, dials, max_batch=1) as served:
-            threads = [threading.Thread(target=ask, args=(served.client(),)) for _ in range(4)]
-            for thread in threads:
-                thread.start()
+            first = pool.submit(ask, served.client(), True)
+            until(lambda: served.engine.decoding == 1)
+            others = [pool.submit(ask, served.client(), stream) for stream in (True, False, False)]
             until(lambda: served.engine.waiting == 3)
-        for thread in threads:
-            thread.join(10)
-    assert len(found) == 4
+        found = [one.result() for one in (first, *others)]
+    assert found == ["the server is stopping"] * 4
