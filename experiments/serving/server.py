@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import ipaddress
+import re
 import socket
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -40,6 +41,9 @@ class Address:
     def __post_init__(self) -> None:
         if self.api_key is not None and not self.api_key.strip():
             raise UserError("the API key is empty; leave it out, or give one")
+        if self.api_key is not None and not re.fullmatch(r"[!-~]+", self.api_key):
+            raise UserError("the API key holds blanks or signs that no header carries: use letters, digits and signs "
+                            "of ASCII")  # fmt: skip
         if not self.is_loopback and not self.api_key:
             raise UserError(f"others can reach {self.host}: set an API key in REFUSAL_API_KEY (or --api-key), or "
                             "listen on 127.0.0.1")  # fmt: skip

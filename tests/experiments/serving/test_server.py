@@ -244,6 +244,9 @@ def test_others_may_reach_it_only_with_a_key(host: str) -> None:
         assert Address(loopback, 8000).is_loopback
     with pytest.raises(UserError, match="the API key is empty"):
         Address("127.0.0.1", 8000, " ")
+    for unsendable in ("schlüssel", "two words", "line\n"):
+        with pytest.raises(UserError, match="signs that no header carries"):
+            Address("127.0.0.1", 8000, unsendable)
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "::1"])
