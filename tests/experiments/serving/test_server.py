@@ -7,8 +7,9 @@ import math
 import socket
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 
 import httpx
 import openai
@@ -298,17 +299,53 @@ def test_more_answers_than_the_queue_ever_holds_are_refused_for_good(model: Chat
         assert len(served.client().chat.completions.create(**asked(), n=2).choices) == 2
 
 
+@contextmanager
+def held(model: ChatModel) -> Iterator[tuple[list[int], Callable[[], object]]]:
+    """Hold decoding once prompts were read until it is let go; yields the sizes of the batches, and what lets go."""
+    sizes: list[int] = []
+    go = threading.Event()
+
+    def wait(stream: Tensor, pass_: Pass) -> Tensor:
+        sizes.extend([len(stream)] if pass_.is_prefill else [])
+        assert pass_.is_prefill or go.wait(20)
+        return stream
+
+    with model.editing([Edit("resid_pre", 0, wait)]):
+        yield sizes, go.set
+        go.set()
+
+
 def test_whoever_waits_too_long_is_told(model: ChatModel, dials: list[Dial]) -> None:
-    limits = Limits(seconds=0.5)
-    with model.editing([slowed(model, 0.1)]), running(model, dials, limits, max_batch=1) as served:
-        with ThreadPoolExecutor(2) as pool:
+    with held(model) as (_, go), running(model, dials, Limits(seconds=2), max_batch=1) as served:
+        with ThreadPoolExecutor(1) as pool:
             first = pool.submit(lambda: served.client().chat.completions.create(**asked()))
             until(lambda: served.engine.decoding == 1)
             with pytest.raises(openai.RateLimitError) as error:
                 served.client().chat.completions.create(**asked())
             assert error.value.code == "queue_timeout"
+            go()
             assert first.result().choices[0].finish_reason == "length"
         assert served.engine.waiting == 0
+
+
+def test_requests_that_wait_together_share_a_batch_whatever_their_thresholds(
+    model: ChatModel, dials: list[Dial]
+) -> None:
+    with held(model) as (sizes, go), running(model, dials) as served, ThreadPoolExecutor(4) as pool:
+
+        def ask(threshold: float) -> dict[str, object]:
+            body = {"normative_threshold": threshold}
+            return served.client().chat.completions.create(**asked(), extra_body=body).choices[0].dials["normative"]
+
+        first = pool.submit(ask, 0.5)
+        until(lambda: served.engine.decoding == 1)
+        others = [pool.submit(ask, threshold) for threshold in (0.0, 0.7, 1.0)]
+        until(lambda: served.engine.waiting == 3)
+        go()
+        found = [one.result() for one in (first, *others)]
+    assert sizes == [1, 3]
+    assert [one["threshold"] for one in found] == [0.5, 0.0, 0.7, 1.0]
+    assert [one["fired"] for one in found] == ["permitted", "declined", "permitted", "permitted"]
 
 
 def test_whoever_waits_too_long_to_be_rendered_is_told(
@@ -378,6 +415,12 @@ def test_a_body_that_does_not_arrive_is_408(model: ChatModel) -> None:
             slow.sendall(b"POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
                          b"Content-Length: 100\r\n\r\n{")  # fmt: skip
             assert slow.recv(100).startswith(b"HTTP/1.1 408")
+
+
+def test_an_answer_may_take_longer_than_a_body(model: ChatModel) -> None:
+    with model.editing([slowed(model, 0.1)]), running(model, [], Limits(body_seconds=0.5)) as served:
+        chunks = list(served.client().chat.completions.create(**asked(), stream=True))
+    assert chunks[-1].choices[0].finish_reason == "stop"
 
 
 def test_many_at_once_get_their_own_answers(served: Running, reference: ChatModel, dials: list[Dial]) -> None:
