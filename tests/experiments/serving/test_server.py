@@ -120,6 +120,10 @@ def test_several_choices_differ_by_their_seeds_and_come_again(client: openai.Ope
     assert [pieces[i] for i in range(4)] == texts
     greedy = client.chat.completions.create(**asked(), n=2)
     assert len({choice.message.content for choice in greedy.choices}) == 1
+    alone = client.chat.completions.create(**asked())
+    assert greedy.usage.completion_tokens == 2 * alone.usage.completion_tokens
+    likeliest = client.chat.completions.create(**asked(), **(given | {"n": 1, "top_p": 1e-6, "extra_body": {}}))
+    assert likeliest.choices[0].message.content == alone.choices[0].message.content
 
 
 def test_limits_and_stops_of_a_request(client: openai.OpenAI) -> None:
