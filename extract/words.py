@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
+from itertools import islice
 
 from extract.errors import UserError
 
@@ -45,11 +46,11 @@ def find_words(show: Show, words: str, text: str) -> Span:
 
 def _pass_through(show: Show, said: str) -> tuple[list[str], str, str]:
     """Return the text before, between and after the copies of a stand-in, and two marks that come through as it did."""
-    unused = (chr(code) for code in PRIVATE_USE if chr(code) not in said)
-    for marks in ((next(unused), next(unused)), LETTERS):
-        around = re.split(marks[0], show(marks[0]), flags=re.IGNORECASE)
+    unused = tuple(islice((chr(code) for code in PRIVATE_USE if chr(code) not in said), 2))
+    for left, right in (unused, LETTERS) if len(unused) == 2 else (LETTERS,):
+        around = re.split(left, show(left), flags=re.IGNORECASE)
         if len(around) > 1:
-            return around, *marks
+            return around, left, right
     raise UserError("the chat template drops the user's words")
 
 

@@ -6,12 +6,13 @@ import asyncio
 import secrets
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Annotated, Any
 
 from fastapi import Depends, FastAPI, Request
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
+from starlette.background import BackgroundTask
 from starlette.middleware.trustedhost import TrustedHostMiddleware
 from starlette.responses import Response, StreamingResponse
 
@@ -22,6 +23,7 @@ from experiments.serving.faults import ApiError, add_faults
 from experiments.serving.limits import BodyLimits, Limits
 from experiments.serving.prepare import prepare
 from experiments.serving.replies import Completion, Faulty, Health, ModelCard, ModelList, Threshold
+from experiments.serving.waiting import Rendering, patience
 
 BEARER = HTTPBearer(auto_error=False)
 FAULTS: dict[int | str, dict[str, Any]] = {
@@ -42,13 +44,14 @@ def create_app(
 
     Args:
         api_key: what clients must send as a bearer token; None: nothing.
-        hosts: names the server answers to. On loopback, pages of a browser must not reach it under a name of theirs.
+        hosts: names the server answers to.
     """
 
     @asynccontextmanager
     async def lifespan(_app: FastAPI) -> AsyncIterator[None]:
         engine.start()
         yield
+        rendering.close()
         await asyncio.to_thread(engine.close)
 
     app = FastAPI(
@@ -60,8 +63,7 @@ def create_app(
     app.add_middleware(TrustedHostMiddleware, allowed_hosts=list(hosts))
     add_faults(app)
     allowed = [Depends(_key(api_key))] if api_key else []
-    rendering = ThreadPoolExecutor(1, "rendering")  # a tokenizer is not to be used by two threads at once
-
+    rendering = Rendering(engine.max_queue)
     card = ModelCard(
         id=served.name,
         created=served.created,
@@ -78,21 +80,30 @@ def create_app(
     async def complete(asked: ChatRequest, connection: Request) -> Response:
         """Answer a conversation, whole or as a stream of server-sent events."""
         deadline = time.monotonic() + limits.seconds
-        settle = asyncio.get_running_loop().run_in_executor
-        row, settings = await settle(
-            rendering, prepare, asked, engine.model, engine.dials, limits, served.name, deadline
-        )
+        if asked.n and asked.n > engine.max_queue:
+            raise ApiError(
+                400, f"n: {asked.n} answers are more than this server's queue holds, {engine.max_queue}", "n"
+            )
+        work = partial(prepare, asked, engine.model, engine.dials, limits, served.name, deadline)
+        async with patience(connection, deadline):
+            row, settings = await rendering.do(work)
         exchange = Exchange(engine, served, row, settings)
         try:
-            await exchange.begin(connection)
+            async with patience(connection, deadline):
+                await exchange.begin()
             if not asked.stream:
-                whole = await exchange.whole(connection)
+                async with patience(connection):
+                    whole = await exchange.whole()
                 return Response(whole.model_dump_json(), media_type="application/json")
         except BaseException:
             exchange.close()
             raise
         include_usage = bool(asked.stream_options and asked.stream_options.include_usage)
-        return StreamingResponse(exchange.chunks(include_usage=include_usage), media_type="text/event-stream")
+        return StreamingResponse(
+            exchange.chunks(include_usage=include_usage),
+            media_type="text/event-stream",
+            background=BackgroundTask(exchange.close),  # chunks that were never begun close nothing
+        )
 
     @app.get("/v1/models", dependencies=allowed, responses={401: FAULTS[401]})
     async def models() -> ModelList:

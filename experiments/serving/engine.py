@@ -42,7 +42,7 @@ class Engine:
 
     def __init__(self, model: ChatModel, dials: Sequence[Dial], max_batch: int, max_queue: int) -> None:
         self.model, self.dials = model, list(dials)
-        self._max_batch, self._max_queue = max_batch, max_queue
+        self._max_batch, self.max_queue = max_batch, max_queue
         self._waiting: deque[Choice] = deque()
         self._decoding: list[Choice] = []
         self._changed = Condition()
@@ -68,7 +68,7 @@ class Engine:
             Busy: they would not fit into the queue.
         """
         with self._changed:
-            if self._closing or len(self._waiting) + len(choices) > self._max_queue:
+            if self._closing or len(self._waiting) + len(choices) > self.max_queue:
                 raise Busy
             self._waiting.extend(choices)
             self._changed.notify()
@@ -86,9 +86,10 @@ class Engine:
         with self._changed:
             self._closing = True
             self._changed.notify()
+            for choice in self._waiting:
+                choice.fail("the server is stopping")
+            self._waiting.clear()
         self._thread.join()
-        for choice in self._waiting:
-            choice.fail("the server is stopping")
 
     def _work(self) -> None:
         while self._gathered():

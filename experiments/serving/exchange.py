@@ -6,11 +6,8 @@ import asyncio
 import secrets
 import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
-
-from starlette.requests import Request
 
 from experiments.serving.choice import Choice, Ended, Event, Failed, Piece, Read, Settings
 from experiments.serving.engine import Busy, Engine
@@ -44,29 +41,25 @@ class Exchange:
 
     def __init__(self, engine: Engine, served: Served, row: Rendered, settings: Sequence[Settings]) -> None:
         self._engine, self._served = engine, served
-        self._n_prompt, self._deadline = len(row.token_ids), settings[0].deadline
+        self._n_prompt = len(row.token_ids)
         self._events: asyncio.Queue[tuple[int, Event]] = asyncio.Queue()
         self._loop = asyncio.get_running_loop()
         self._id, self._created = f"chatcmpl-{secrets.token_hex(12)}", int(time.time())
         self._choices = [Choice(row, one, self._teller(index)) for index, one in enumerate(settings)]
 
-    async def begin(self, connection: Request) -> None:
+    async def begin(self) -> None:
         """Wait in the queue until the prompt was read.
 
         Raises:
-            ApiError: there is no room, it took too long, or it cannot be decoded.
+            ApiError: there is no room, or it cannot be decoded.
         """
         try:
             self._engine.submit(self._choices)
         except Busy:
             raise ApiError(429, "the queue is full; try again later", code="queue_full") from None
-        try:
-            async with asyncio.timeout(self._deadline - time.monotonic()), self._while_there(connection):
-                self._first = await self._event()
-        except TimeoutError:
-            raise ApiError(429, "it waited for too long; try again later", code="queue_timeout") from None
+        self._first = await self._event()
 
-    async def whole(self, connection: Request) -> Completion:
+    async def whole(self) -> Completion:
         """Return the answer, once all of it is there.
 
         Raises:
@@ -74,13 +67,12 @@ class Exchange:
         """
         dials: dict[int, Readings] = {}
         ended: dict[int, Ended] = {}
-        async with self._while_there(connection):
-            async for index, event in self._told():
-                match event:
-                    case Read(reports):
-                        dials[index] = readings(reports)
-                    case Ended():
-                        ended[index] = event
+        async for index, event in self._told():
+            match event:
+                case Read(reports):
+                    dials[index] = readings(reports)
+                case Ended():
+                    ended[index] = event
         choices = [
             WholeChoice(index=i, message=Answer(content=one.text), finish_reason=one.finish, dials=dials[i])
             for i, one in sorted(ended.items())
@@ -143,24 +135,6 @@ class Exchange:
             self._loop.call_soon_threadsafe(self._events.put_nowait, (index, event))
 
         return tell
-
-    @asynccontextmanager
-    async def _while_there(self, connection: Request) -> AsyncIterator[None]:
-        """Give the choices up as soon as the client leaves, and let whoever waits for events know."""
-
-        async def watch() -> None:
-            while (await connection.receive())["type"] != "http.disconnect":
-                pass
-            self.close()
-            self._events.put_nowait((0, Failed("the client left")))
-
-        watching = asyncio.create_task(watch())
-        try:
-            yield
-        finally:
-            watching.cancel()
-            with suppress(asyncio.CancelledError):
-                await watching
 
     def _head(self) -> dict[str, Any]:
         return {"id": self._id, "created": self._created, "model": self._served.name,

@@ -17,6 +17,7 @@ from extract.chat import Rendered, render
 from extract.errors import UserError
 from extract.model import ChatModel
 from extract.prompts import Prompt
+from steering.actuator import OnsetBias
 from steering.dial import Dial, Kind
 
 
@@ -32,9 +33,10 @@ def prepare(
         raise ApiError(404, f"there is no model {asked.model!r} here, only {name!r}", "model", "model_not_found")
     thresholds = _thresholds(asked, dials)
     row = _rendered(asked, model, dials, name)
+    max_new_tokens = _max_new_tokens(asked, len(row.token_ids), _ahead(dials), context_length(model), limits)
     settings = [
         Settings(
-            max_new_tokens=_max_new_tokens(asked, len(row.token_ids), context_length(model), limits),
+            max_new_tokens=max_new_tokens,
             temperature=asked.temperature or 0.0,
             top_p=asked.top_p or 1.0,
             seed=int(seed),
@@ -75,9 +77,15 @@ def _rendered(asked: ChatRequest, model: ChatModel, dials: Sequence[Dial], name:
     return row
 
 
-def _max_new_tokens(asked: ChatRequest, n_prompt: int, context: int | None, limits: Limits) -> int:
+def _ahead(dials: Sequence[Dial]) -> int:
+    """Return how many tokens after the prompt dials read, to tell how likely their openings are."""
+    prefixes = [dial.actuator.prefixes for dial in dials if dial.read is None and isinstance(dial.actuator, OnsetBias)]
+    return max((len(prefix) - 1 for each in prefixes for prefix in each), default=0)
+
+
+def _max_new_tokens(asked: ChatRequest, n_prompt: int, n_ahead: int, context: int | None, limits: Limits) -> int:
     room = (context or math.inf) - n_prompt
-    if room < 1:
+    if room < max(1, n_ahead):
         raise ApiError(
             400,
             f"messages: they take {n_prompt} tokens, and the model reads {context} at most, its answer included",

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import ipaddress
+import re
 import socket
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -10,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import uvicorn
+from fastapi import FastAPI
 
 from experiments.serving.app import create_app
 from experiments.serving.engine import Engine
@@ -19,7 +22,8 @@ from extract.errors import UserError
 from extract.model import ChatModel
 from steering.dial import Dial, Kind
 
-LOOPBACK = ("localhost", "127.0.0.1", "::1")
+GRACE_S = 5  # for answers to end in once the server is to stop
+LOOPBACK = ("localhost", "127.0.0.1", "[::1]")
 
 
 @dataclass(frozen=True)
@@ -37,6 +41,9 @@ class Address:
     def __post_init__(self) -> None:
         if self.api_key is not None and not self.api_key.strip():
             raise UserError("the API key is empty; leave it out, or give one")
+        if self.api_key is not None and not re.fullmatch(r"[!-~]+", self.api_key):
+            raise UserError("the API key holds blanks or signs that no header carries: use letters, digits and signs "
+                            "of ASCII")  # fmt: skip
         if not self.is_loopback and not self.api_key:
             raise UserError(f"others can reach {self.host}: set an API key in REFUSAL_API_KEY (or --api-key), or "
                             "listen on 127.0.0.1")  # fmt: skip
@@ -48,6 +55,16 @@ class Address:
             return ipaddress.ip_address(self.host).is_loopback
         except ValueError:
             return self.host == "localhost"
+
+    @property
+    def shown(self) -> str:
+        """Return the host as it stands in a URL and in a Host header."""
+        return f"[{self.host}]" if ":" in self.host else self.host
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Return the names to answer to. On loopback, pages of a browser must not reach it under a name of theirs."""
+        return (*LOOPBACK, self.shown) if self.is_loopback else ("*",)
 
     def listen(self) -> socket.socket:
         """Open the port.
@@ -86,27 +103,39 @@ def serve_forever(
     """
     placed = [replace(dial, threshold=thresholds.get(dial.kind, dial.threshold)) for dial in dials]
     served = Served(name or Path(model.name).name, int(time.time()), model.fingerprint()[:12])
-    hosts = ("*",) if not address.is_loopback else (*LOOPBACK, address.host)
-    app = create_app(Engine(model, placed, max_batch, max_queue), served, limits, address.api_key, hosts)
+    engine = Engine(model, placed, max_batch, max_queue)
+    app = create_app(engine, served, limits, address.api_key, address.names)
     with address.listen() as listening:
         stand = ", ".join(f"{dial.kind} {dial.threshold:.3f}" for dial in placed) or "none"
-        shown = f"[{address.host}]" if ":" in address.host else address.host
-        tell(f"serving {served.name} at http://{shown}:{listening.getsockname()[1]}/v1 (dials: {stand}); Ctrl-C stops")
+        url = f"http://{address.shown}:{listening.getsockname()[1]}/v1"
+        tell(f"serving {served.name} at {url} (dials: {stand}); Ctrl-C stops")
         try:
-            server(app).run(sockets=[listening])
+            Server(app, engine).run(sockets=[listening])
         except KeyboardInterrupt:
             tell("stopped")
 
 
-def server(app: object) -> uvicorn.Server:
-    """Return what runs the application; prompts are not written to a log."""
-    return uvicorn.Server(
-        uvicorn.Config(
-            app,  # type: ignore[arg-type]
-            log_level="warning",
-            access_log=False,
-            server_header=False,
-            lifespan="on",
-            timeout_graceful_shutdown=5,
+class Server(uvicorn.Server):
+    """Tells whoever still waits, some seconds after it was asked to stop; uvicorn itself would cut them off."""
+
+    def __init__(self, app: FastAPI, engine: Engine) -> None:
+        self._engine = engine
+        super().__init__(
+            uvicorn.Config(
+                app,
+                log_level="warning",
+                access_log=False,  # prompts are not written to a log
+                server_header=False,
+                lifespan="on",
+                timeout_graceful_shutdown=2 * GRACE_S,
+            )
         )
-    )
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        telling = asyncio.create_task(self._tell())
+        await super().shutdown(sockets)
+        telling.cancel()
+
+    async def _tell(self) -> None:
+        await asyncio.sleep(GRACE_S)
+        await asyncio.to_thread(self._engine.close)

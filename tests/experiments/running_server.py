@@ -12,7 +12,7 @@ from experiments.serving.app import create_app
 from experiments.serving.engine import Engine
 from experiments.serving.exchange import Served
 from experiments.serving.limits import Limits
-from experiments.serving.server import Address, server
+from experiments.serving.server import Address, Server
 from extract.model import ChatModel
 from steering.dial import Dial
 
@@ -34,17 +34,19 @@ def running(
     api_key: str | None = None,
     max_batch: int = 16,
     max_queue: int = 64,
+    host: str = "127.0.0.1",
 ) -> Iterator[Running]:
     """Serve on a free port until the block ends."""
     engine = Engine(model, dials, max_batch, max_queue)
-    app = create_app(engine, Served("two-knobs", 1, "f" * 12), limits or Limits(), api_key)
-    with Address("127.0.0.1", 0).listen() as listening:
-        serving = server(app)
+    address = Address(host, 0)
+    app = create_app(engine, Served("two-knobs", 1, "f" * 12), limits or Limits(), api_key, address.names)
+    with address.listen() as listening:
+        serving = Server(app, engine)
         thread = threading.Thread(target=serving.run, kwargs={"sockets": [listening]}, daemon=True)
         thread.start()
         until(lambda: serving.started)
         try:
-            yield Running(f"http://127.0.0.1:{listening.getsockname()[1]}", engine)
+            yield Running(f"http://{address.shown}:{listening.getsockname()[1]}", engine)
         finally:
             serving.should_exit = True
             thread.join(timeout=30)

@@ -7,7 +7,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from extract.errors import UserError
-from extract.words import Show, find_words
+from extract.words import PRIVATE_USE, Show, find_words
 
 KEPT = {  # what stands before and after the words, which are said as they are, blanks at their ends aside
     "longer for long words": (lambda w: "LONG " * (len(w) > 9), lambda w: " end"),
@@ -43,6 +43,11 @@ def test_found_words_are_the_words_or_nothing_is_found(name: str, words: str) ->
         return
     assert text[:start].rstrip() == (before(words) + words[: len(words) - len(words.lstrip())]).rstrip()
     assert text[start:end].strip() == words.strip()
+
+
+def test_words_may_hold_every_character_of_private_use() -> None:
+    words = "".join(map(chr, PRIVATE_USE))
+    assert place(lambda w: f"a {w} b", words) == f"a [[{words}]] b"
 
 
 @pytest.mark.parametrize(

@@ -236,6 +236,19 @@ def test_out_of_memory_halves_the_batches_from_then_on(tiny: ChatModel) -> None:
     assert texts == again == [record["completion"] for record in generate_once(tiny, TEXTS, [], {}, 4)]
 
 
+def test_what_was_told_before_memory_ran_out_is_not_told_twice(tiny: ChatModel) -> None:
+    def small(stream: Tensor, pass_: Pass) -> Tensor:
+        if len(stream) > 2 and not pass_.is_prefill:
+            raise torch.OutOfMemoryError("no more")
+        return stream
+
+    with tiny.editing([Edit("resid_post", 0, small)]), working(tiny, []) as engine:
+        failed = decoded(engine, [Heard(tiny, text, max_new_tokens=4) for text in TEXTS])
+        fine = decoded(engine, [Heard(tiny, text, max_new_tokens=4) for text in TEXTS])
+    assert [[type(event) for event in one.events] for one in failed] == [[Read, Failed]] * 4
+    assert all(one.text for one in fine)
+
+
 def test_one_that_does_not_fit_alone_is_told_so_and_others_go_on(tiny: ChatModel) -> None:
     long = "how do i fix it? " * 20
 

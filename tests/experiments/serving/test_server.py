@@ -1,5 +1,6 @@
 """The server as clients meet it: the real openai client, raw requests, many at once, ones that leave."""
 
+import asyncio
 import gc
 import json
 import math
@@ -8,6 +9,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 
 import httpx
 import openai
@@ -17,7 +19,11 @@ from running_server import Running, running, until
 from torch import Tensor
 
 from experiments.one_off import generate_once
+from experiments.serving import app, server
+from experiments.serving.app import create_app
 from experiments.serving.choice import Choice
+from experiments.serving.engine import Engine
+from experiments.serving.exchange import Served
 from experiments.serving.limits import Limits
 from experiments.serving.server import Address
 from extract.edit import Edit, Pass
@@ -114,6 +120,10 @@ def test_several_choices_differ_by_their_seeds_and_come_again(client: openai.Ope
     assert [pieces[i] for i in range(4)] == texts
     greedy = client.chat.completions.create(**asked(), n=2)
     assert len({choice.message.content for choice in greedy.choices}) == 1
+    alone = client.chat.completions.create(**asked())
+    assert greedy.usage.completion_tokens == 2 * alone.usage.completion_tokens
+    likeliest = client.chat.completions.create(**asked(), **(given | {"n": 1, "top_p": 1e-6, "extra_body": {}}))
+    assert likeliest.choices[0].message.content == alone.choices[0].message.content
 
 
 def test_limits_and_stops_of_a_request(client: openai.OpenAI) -> None:
@@ -239,6 +249,17 @@ def test_others_may_reach_it_only_with_a_key(host: str) -> None:
         assert Address(loopback, 8000).is_loopback
     with pytest.raises(UserError, match="the API key is empty"):
         Address("127.0.0.1", 8000, " ")
+    for unsendable in ("schlüssel", "two words", "line\n"):
+        with pytest.raises(UserError, match="signs that no header carries"):
+            Address("127.0.0.1", 8000, unsendable)
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "::1"])
+def test_loopback_answers_to_names_of_this_machine_only(model: ChatModel, host: str) -> None:
+    with running(model, [], host=host) as served:
+        assert served.client().models.list().data
+        for name, status in (("localhost", 200), ("127.0.0.1:80", 200), ("[::1]:80", 200), ("example.org", 400)):
+            assert httpx.get(f"{served.url}/health", headers={"Host": name}).status_code == status
 
 
 # -- load --------------------------------------------------------------------------------------------------------------
@@ -274,17 +295,73 @@ def test_overload_is_429_at_once(model: ChatModel, dials: list[Dial]) -> None:
     assert max(refused) < 1.0  # one answer takes longer than that
 
 
+def test_more_answers_than_the_queue_ever_holds_are_refused_for_good(model: ChatModel) -> None:
+    with running(model, [], max_queue=2) as served:
+        with pytest.raises(openai.BadRequestError, match="more than this server's queue holds, 2") as error:
+            served.client().chat.completions.create(**asked(), n=3)
+        assert error.value.param == "n"
+        assert len(served.client().chat.completions.create(**asked(), n=2).choices) == 2
+
+
+@contextmanager
+def held(model: ChatModel) -> Iterator[tuple[list[int], Callable[[], object]]]:
+    """Hold decoding once prompts were read until it is let go; yields the sizes of the batches, and what lets go."""
+    sizes: list[int] = []
+    go = threading.Event()
+
+    def wait(stream: Tensor, pass_: Pass) -> Tensor:
+        sizes.extend([len(stream)] if pass_.is_prefill else [])
+        assert pass_.is_prefill or go.wait(20)
+        return stream
+
+    with model.editing([Edit("resid_pre", 0, wait)]):
+        yield sizes, go.set
+        go.set()
+
+
 def test_whoever_waits_too_long_is_told(model: ChatModel, dials: list[Dial]) -> None:
-    limits = Limits(seconds=0.5)
-    with model.editing([slowed(model, 0.1)]), running(model, dials, limits, max_batch=1) as served:
-        with ThreadPoolExecutor(2) as pool:
+    with held(model) as (_, go), running(model, dials, Limits(seconds=2), max_batch=1) as served:
+        with ThreadPoolExecutor(1) as pool:
             first = pool.submit(lambda: served.client().chat.completions.create(**asked()))
             until(lambda: served.engine.decoding == 1)
             with pytest.raises(openai.RateLimitError) as error:
                 served.client().chat.completions.create(**asked())
             assert error.value.code == "queue_timeout"
+            go()
             assert first.result().choices[0].finish_reason == "length"
         assert served.engine.waiting == 0
+
+
+def test_requests_that_wait_together_share_a_batch_whatever_their_thresholds(
+    model: ChatModel, dials: list[Dial]
+) -> None:
+    with held(model) as (sizes, go), running(model, dials) as served, ThreadPoolExecutor(4) as pool:
+
+        def ask(threshold: float) -> dict[str, object]:
+            body = {"normative_threshold": threshold}
+            return served.client().chat.completions.create(**asked(), extra_body=body).choices[0].dials["normative"]
+
+        first = pool.submit(ask, 0.5)
+        until(lambda: served.engine.decoding == 1)
+        others = [pool.submit(ask, threshold) for threshold in (0.0, 0.7, 1.0)]
+        until(lambda: served.engine.waiting == 3)
+        go()
+        found = [one.result() for one in (first, *others)]
+    assert sizes == [1, 3]
+    assert [one["threshold"] for one in found] == [0.5, 0.0, 0.7, 1.0]
+    assert [one["fired"] for one in found] == ["permitted", "declined", "permitted", "permitted"]
+
+
+def test_whoever_waits_too_long_to_be_rendered_is_told(
+    model: ChatModel, dials: list[Dial], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    go = threading.Event()
+    monkeypatch.setattr(app, "prepare", lambda *_: go.wait(20))
+    with running(model, dials, Limits(seconds=0.2)) as served:
+        with pytest.raises(openai.RateLimitError) as error:
+            served.client().chat.completions.create(**asked())
+        go.set()
+    assert error.value.code == "queue_timeout"
 
 
 @pytest.mark.parametrize("stream", [False, True])
@@ -304,6 +381,29 @@ def test_a_client_that_leaves_frees_its_place(model: ChatModel, dials: list[Dial
         assert time.monotonic() - started < 2
 
 
+def test_a_client_that_leaves_before_its_stream_begins_frees_its_place(model: ChatModel, dials: list[Dial]) -> None:
+    engine = Engine(model, dials, max_batch=1, max_queue=1)
+    serving = create_app(engine, Served("two-knobs", 1, "f" * 12), Limits())
+    bodies = [json.dumps(asked(stream=True)).encode()]
+    scope = {"type": "http", "method": "POST", "path": COMPLETIONS, "query_string": b"",
+             "headers": [(b"content-type", b"application/json")]}  # fmt: skip
+
+    async def receive() -> dict[str, object]:
+        if bodies:
+            return {"type": "http.request", "body": bodies.pop()}
+        if not any(choice.told for choice in engine._decoding):
+            await asyncio.Event().wait()  # the client is there until the prompt was read
+        return {"type": "http.disconnect"}
+
+    async def scenario() -> int:
+        async with serving.router.lifespan_context(serving):
+            await serving(scope, receive, lambda _message: asyncio.sleep(0))
+            return engine.decoding
+
+    with model.editing([slowed(model, 0.1)]):
+        assert asyncio.run(scenario()) == 0
+
+
 def leave(client: httpx.Client, served: Running, stream: bool) -> None:
     try:
         with client.stream("POST", served.url + COMPLETIONS, json=asked(stream=stream), timeout=0.4) as response:
@@ -319,6 +419,12 @@ def test_a_body_that_does_not_arrive_is_408(model: ChatModel) -> None:
             slow.sendall(b"POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
                          b"Content-Length: 100\r\n\r\n{")  # fmt: skip
             assert slow.recv(100).startswith(b"HTTP/1.1 408")
+
+
+def test_an_answer_may_take_longer_than_a_body(model: ChatModel) -> None:
+    with model.editing([slowed(model, 0.1)]), running(model, [], Limits(body_seconds=0.5)) as served:
+        chunks = list(served.client().chat.completions.create(**asked(), stream=True))
+    assert chunks[-1].choices[0].finish_reason == "stop"
 
 
 def test_many_at_once_get_their_own_answers(served: Running, reference: ChatModel, dials: list[Dial]) -> None:
@@ -340,26 +446,31 @@ def test_many_at_once_get_their_own_answers(served: Running, reference: ChatMode
     assert len(set(expected)) > 5
     until(lambda: served.engine.decoding == 0)
     client.chat.completions.create(**asked())  # and nothing of them is kept
-    gc.collect()
-    assert sum(isinstance(one, Choice) for one in gc.get_objects()) <= 1
+
+    def kept() -> int:
+        gc.collect()
+        return sum(isinstance(one, Choice) for one in gc.get_objects())
+
+    until(lambda: kept() <= 1)
 
 
-def test_the_server_stops_while_somebody_waits(model: ChatModel, dials: list[Dial]) -> None:
-    found: list[Callable[[], object]] = []
+def test_whoever_still_waits_when_the_server_stops_is_told(
+    model: ChatModel, dials: list[Dial], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(server, "GRACE_S", 1)
 
-    def ask(client: openai.OpenAI) -> None:
+    def ask(client: openai.OpenAI, stream: bool) -> str:
         try:
-            client.chat.completions.create(**asked())
-            found.append(lambda: None)
-        except (openai.InternalServerError, openai.APIConnectionError):
-            found.append(lambda: error)
+            found = client.chat.completions.create(**asked(), stream=stream)
+            return "".join(chunk.choices[0].delta.content or "" for chunk in found) if stream else "answered"
+        except openai.APIError as error:
+            return error.body["message"]
 
-    with model.editing([slowed(model, 0.2)]):
+    with model.editing([slowed(model, 0.2)]), ThreadPoolExecutor(4) as pool:
         with running(model, dials, max_batch=1) as served:
-            threads = [threading.Thread(target=ask, args=(served.client(),)) for _ in range(4)]
-            for thread in threads:
-                thread.start()
+            first = pool.submit(ask, served.client(), True)
+            until(lambda: served.engine.decoding == 1)
+            others = [pool.submit(ask, served.client(), stream) for stream in (True, False, False)]
             until(lambda: served.engine.waiting == 3)
-        for thread in threads:
-            thread.join(10)
-    assert len(found) == 4
+        found = [one.result() for one in (first, *others)]
+    assert found == ["the server is stopping"] * 4
