@@ -47,8 +47,8 @@ def measure(quick: bool) -> dict[str, float]:
 def page(n: int) -> str:
     """Return a page of n prompts with both sliders, the scatter and the tables."""
     given = payload(n)
-    rates = {name: 0.5 for name in RATES} | {f"{name}_n": n // 3 for name in RATES}
-    rates |= {f"{name}_ci": [0.4, 0.6] for name in RATES}
+    rates: dict[str, Any] = {name: 0.5 for name in RATES}
+    rates |= {f"{name}_n": n // 3 for name in RATES} | {f"{name}_ci": [0.4, 0.6] for name in RATES}
     results = {"steer": {}, "rates": {"before": rates, "after": rates}}
     body = section("dials", "Choose thresholds", sliders(results, given)) + scatter(given)
     body += section("prompts", "The prompts", PROMPTS)
@@ -110,7 +110,7 @@ def _opened(pages: list[Path], rounds: int) -> np.ndarray:
     """Return the seconds until each page can be used, (rounds, pages); one opening of each before does not count."""
     from playwright.sync_api import sync_playwright
 
-    found = next((path for name in CHROMIUM if (path := shutil.which(name))), None)
+    found = next((place for name in CHROMIUM if (place := shutil.which(name))), None)
     if found is None:
         raise UserError("no Chromium here: apt install chromium")
     seconds = np.zeros((rounds + 1, len(pages)))

@@ -9,7 +9,7 @@ import difflib
 from collections.abc import Iterator, Sequence
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
 from steering.dial import Kind
 
@@ -21,6 +21,16 @@ Threshold = Annotated[float, Field(ge=0, le=1)] | Literal["off"] | None
 Tokens = Annotated[int, Field(ge=1)] | None
 Stop = Annotated[str, Field(min_length=1, max_length=256)]
 Nothing = Annotated[float, Field(ge=0, le=0)] | None
+
+
+def _is_false(value: bool) -> bool:
+    if value:
+        raise ValueError("only false is honoured here")
+    return value
+
+
+def _held(given: Any, field: str) -> Any:
+    return given.get(field) if isinstance(given, dict) else None
 
 
 class _Strict(BaseModel):
@@ -61,6 +71,15 @@ class ResponseFormat(_Strict):
 class ChatRequest(_Strict):
     """The body of POST /v1/chat/completions."""
 
+    @model_validator(mode="before")
+    @classmethod
+    def _few(cls, given: Any) -> Any:
+        """Refuse what would take seconds to find all the faults of."""
+        for field, value, most in (("a request", given, 64), ("metadata", _held(given, "metadata"), 16)):
+            if isinstance(value, dict) and len(value) > most:
+                raise ValueError(f"{field} has {len(value)} fields; at most {most} are read")
+        return given
+
     model: str
     messages: Annotated[list[Message], Field(min_length=1, max_length=MAX_MESSAGES)]
     normative_threshold: Threshold = Field(
@@ -85,6 +104,8 @@ class ChatRequest(_Strict):
     frequency_penalty: Nothing = None
     presence_penalty: Nothing = None
     response_format: ResponseFormat | None = None
+    logprobs: Annotated[bool, AfterValidator(_is_false), Field(json_schema_extra={"const": False})] | None = None
+    tools: Annotated[list[Any], Field(max_length=0)] | None = None
 
     @property
     def token_limit(self) -> int | None:
@@ -122,7 +143,8 @@ def fault(errors: Sequence[dict[str, Any]]) -> tuple[str, str]:
 def _said(error: dict[str, Any]) -> str:
     if error["type"] == "string_pattern_mismatch":
         return "there must be more than blanks"
-    return str(error["msg"][:1].lower() + error["msg"][1:])
+    said = str(error["msg"]).removeprefix("Value error, ")
+    return said[:1].lower() + said[1:]
 
 
 _NAMES = {name for model in (ChatRequest, Message, TextPart, StreamOptions, ResponseFormat)

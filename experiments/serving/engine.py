@@ -36,13 +36,13 @@ class Engine:
     """Decodes choices, first come, first served.
 
     Args:
-        max_batch: choices decoded at once; where memory does not hold so many, fewer from then on.
+        max_batch: choices decoded at once; where memory did not hold so many tokens, no batch is that large again.
         max_queue: choices that may wait.
     """
 
     def __init__(self, model: ChatModel, dials: Sequence[Dial], max_batch: int, max_queue: int) -> None:
         self.model, self.dials = model, list(dials)
-        self._max_batch, self.max_queue = max_batch, max_queue
+        self._max_batch, self.max_queue, self._max_tokens = max_batch, max_queue, math.inf
         self._waiting: deque[Choice] = deque()
         self._decoding: list[Choice] = []
         self._changed = Condition()
@@ -115,7 +115,7 @@ class Engine:
         return not self._closing
 
     def _taken(self) -> list[Choice]:
-        """Take those that go into one batch: none may run past the context while another goes on."""
+        """Take those that go into one batch: within memory, and none may run past the context while another goes on."""
         taken: list[Choice] = []
         prompt = steps = 0
         context = context_length(self.model) or math.inf
@@ -123,26 +123,29 @@ class Engine:
             settings = self._waiting[0].settings
             prompt = max(prompt, len(self._waiting[0].row.token_ids))
             steps = max(steps, settings.max_new_tokens)
-            if taken and prompt + steps > context:
+            if taken and (prompt + steps > context or (len(taken) + 1) * (prompt + steps) > self._max_tokens):
                 break
             taken.append(self._waiting.popleft())
         return taken
 
     def _decode_within_memory(self, choices: Sequence[Choice]) -> None:
-        """Decode a batch; one that does not fit is decoded again in halves, from then on too."""
+        """Decode a batch; one that does not fit is decoded again in halves, and no batch is so large from then on."""
+        left = [choice for choice in choices if not choice.over]
         try:
-            self._decode([choice for choice in choices if not choice.over])
+            self._decode(left)
             return
         except (torch.OutOfMemoryError, RuntimeError) as error:
             if not is_out_of_memory(error):
                 raise
         if torch.cuda.is_available():  # outside the handler, whose traceback still holds the failed pass's tensors
             torch.cuda.empty_cache()
-        half = self._max_batch = max(1, len(choices) // 2)
-        for choice in choices:
-            if choice.told or len(choices) == 1:
+        if len(left) > 1:
+            self._max_tokens = _tokens(left) // 2
+        for choice in left:
+            if choice.told or len(left) == 1:
                 choice.fail("out of memory")
-        for part in (choices[:half], choices[half:]):
+        half = len(left) // 2
+        for part in (left[:half], left[half:]):
             self._decode_within_memory(part)
 
     def _decode(self, choices: Sequence[Choice]) -> None:
@@ -170,6 +173,12 @@ class Engine:
                 self.model.sample(batch, steps, [settings.seed for settings in given], *drawing, watch=watch)
             else:
                 self.model.generate(batch, steps, watch=watch)
+
+
+def _tokens(choices: Sequence[Choice]) -> int:
+    """Return how many tokens a batch holds at its end, padding included."""
+    longest = max(len(choice.row.token_ids) for choice in choices)
+    return len(choices) * (longest + max(choice.settings.max_new_tokens for choice in choices))
 
 
 class _Done(Exception):  # noqa: N818 - no error: it ends decoding early

@@ -22,9 +22,13 @@ WHOLE = {"model": "m", "messages": [USER]}
         ({"epistemic_threshold": "0.5"}, "epistemic_threshold", "a valid number, or input should be 'off'"),
         ({"epistemic_threshold": math.nan}, "epistemic_threshold", "finite number"),
         ({"normative_treshold": 0.5}, "normative_treshold", "honoured here; did you mean normative_threshold?"),
-        ({"tools": []}, "tools", "no such field is honoured here"),
+        ({"tools": [{}]}, "tools", "at most 0"),
+        ({"logit_bias": {}}, "logit_bias", "no such field is honoured here"),
+        ({"metadata": {str(i): "" for i in range(17)}}, "body", "metadata has 17 fields; at most 16 are read"),
+        ({str(i): 1 for i in range(80_000)}, "body", "a request has 80002 fields; at most 64 are read"),
         ({"frequency_penalty": 0.5}, "frequency_penalty", "less than or equal to 0"),
-        ({"logprobs": True}, "logprobs", "no such field is honoured here"),
+        ({"logprobs": True}, "logprobs", "only false is honoured here"),
+        ({"logprobs": 0}, "logprobs", "a valid boolean"),
         ({"messages": []}, "messages", "at least 1"),
         ({"messages": "hi"}, "messages", "a valid list"),
         ({"messages": [USER] * 1025}, "messages", "at most 1024"),
@@ -63,7 +67,7 @@ def test_a_mistake_names_its_field(given: dict[str, Any], field: str, said: str)
 
 def test_what_asks_for_nothing_is_taken() -> None:
     asked = ChatRequest(
-        **WHOLE, user="me", metadata={"a": "b"}, frequency_penalty=0, presence_penalty=0.0,
+        **WHOLE, user="me", metadata={"a": "b"}, frequency_penalty=0, presence_penalty=0.0, logprobs=False, tools=[],
         response_format={"type": "text"}, stop=None, normative_threshold=None, epistemic_threshold="off",
     )  # fmt: skip
     assert (asked.stops, asked.token_limit) == ((), None)
