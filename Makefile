@@ -1,17 +1,21 @@
 # make demo: install and run the whole way.   make check: lint, types, import contract.
-# make test: the test suite, its files divided among WORKERS processes (python -m pytest runs any part of it in one).
+# make test: the test suite but for its longest tests; make test-all: those too, as CI runs it. Files are divided among
+# WORKERS processes (python -m pytest runs any part of it in one).
 PYTHON ?= python3.11
 BIN := .venv/bin
 WORKERS ?= 2
 export HF_HUB_OFFLINE ?= 1
 export TOKENIZERS_PARALLELISM ?= false
 
-.PHONY: demo test check clean
+.PHONY: demo test test-all check clean
 
 demo: .venv/installed
 	$(BIN)/refusal run configs/quickstart.yaml
 
 test: .venv/installed
+	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder -m "not slow"
+
+test-all: .venv/installed
 	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 
 check: .venv/installed

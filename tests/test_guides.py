@@ -1,0 +1,246 @@
+"""The guides, the API page and the page on limits, run as they are written, and their shown output compared.
+
+Each page is run in a directory laid out like the repository's root after `make demo`: `organisms/`, `configs/`, the
+commands of `.venv/bin`, and a copy of the finished run at `runs/quickstart`. Its blocks are run from top to bottom:
+
+- bash: as a script that ends at the first command that fails, in a terminal 100 columns wide;
+- python: in one namespace a page, as if typed one after the other;
+- text: what the block above it printed to stdout.
+
+No other kind of block is allowed, so nothing on a page goes untried.
+
+**The comparison** is of words; blanks, line ends and the lines of tables count for nothing. A word `…` stands for any
+words, or none. A number may differ by 2 % of itself and two units of its last shown digit, since sums in another order
+round differently; all else must be the same. Port 8000 becomes one that is free.
+"""
+
+import contextlib
+import importlib
+import io
+import os
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from experiments.config import ROOT
+
+PAGES = (*sorted((ROOT / "docs" / "guides").glob("*.md")), ROOT / "docs" / "api.md", ROOT / "docs" / "limits.md")
+SLOW = {"one-knob", "choose-thresholds", "own-prompts"}
+BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+NUMBER = re.compile(r"[-+]?\d+(?:\.\d+)?(?:e[-+]?\d+)?")
+TABLE_LINES = {code: " " for code in range(0x2500, 0x2580)}
+NAME = re.compile(r"`((?:extract|probes|steering|experiments|organisms)(?:\.\w+)+)`")
+LINK = re.compile(r"\]\(([^)#:]+)(?:#[^)]*)?\)")
+
+
+@dataclass
+class Scratch:
+    """A directory like the repository's root, and what is run in it."""
+
+    directory: Path
+    port: int
+
+    def __post_init__(self) -> None:
+        self.groups: list[int] = []
+        self.names: dict[str, object] = {"__name__": "__main__"}
+
+    def run(self, kind: str, code: str) -> str:
+        code = code.replace("8000", str(self.port))
+        printed = self.bash(code) if kind == "bash" else self.python(code)
+        return printed.replace(str(self.port), "8000")
+
+    def bash(self, code: str) -> str:
+        environment = os.environ | {"PYTHONPATH": str(ROOT), "COLUMNS": "100"}
+        done = subprocess.Popen(
+            ["bash", "-e", "-o", "pipefail", "-c", code], cwd=self.directory, env=environment, text=True,
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True,
+        )  # fmt: skip
+        self.groups.append(done.pid)
+        printed, complained = done.communicate(timeout=900)
+        assert done.returncode == 0, f"exit code {done.returncode} of\n{code}\n{printed[-2000:]}\n{complained[-2000:]}"
+        return printed
+
+    def python(self, code: str) -> str:
+        with contextlib.redirect_stdout(io.StringIO()) as printed:
+            exec(compile(code, "a block of the page", "exec"), self.names)
+        return printed.getvalue()
+
+    def close(self) -> None:
+        """End what was started in the background."""
+        for group in self.groups:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(group, signal.SIGTERM)
+
+
+@pytest.fixture
+def scratch(tmp_path: Path, quickstart: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Scratch]:
+    for name in ("organisms", "configs"):
+        (tmp_path / name).symlink_to(ROOT / name)
+    run = tmp_path / "runs" / "quickstart"
+    shutil.copytree(quickstart, run, ignore=shutil.ignore_patterns("activations.h5*"))
+    for stored in quickstart.glob("activations.h5*"):  # 40 MB, which no page changes
+        (run / stored.name).symlink_to(stored)
+    commands = tmp_path / ".venv" / "bin"
+    commands.mkdir(parents=True)
+    for name, called in (("refusal", f"{sys.executable} -m experiments.cli"), ("python", sys.executable)):
+        (commands / name).write_text(f'#!/bin/sh\nexec {called} "$@"\n', encoding="utf-8")
+        (commands / name).chmod(0o755)
+    with socket.socket() as listening:
+        listening.bind(("127.0.0.1", 0))
+        port = listening.getsockname()[1]
+    monkeypatch.chdir(tmp_path)
+    made = Scratch(tmp_path, port)
+    yield made
+    made.close()
+
+
+def walk(page: str, scratch: Scratch) -> None:
+    """Run a page's blocks in order, and compare what they printed with what the page shows."""
+    printed = ""
+    for kind, code in BLOCK.findall(page):
+        assert kind in ("bash", "python", "text"), f"a block of kind {kind!r}, which nothing tries:\n{code}"
+        if kind == "text":
+            lacking = absent(code, printed)
+            if lacking:
+                raise AssertionError(f"the page shows\n{lacking}\nwhich is not in what was printed:\n{printed}")
+        else:
+            printed = scratch.run(kind, code)
+
+
+def absent(shown: str, printed: str) -> str:
+    """Return the first words shown that were not printed where they should have been; nothing where all were."""
+    runs: list[list[str]] = [[]]
+    for word in words(shown):
+        if word == "…":
+            runs.append([])
+        else:
+            runs[-1].append(word)
+    found, start = words(printed), 0
+    for i, run in enumerate(runs):
+        last = len(found) - len(run)
+        places = range(start, last + 1)
+        if i == 0:
+            places = places[:1]
+        if i == len(runs) - 1:
+            places = range(last, last + 1) if last in places else range(0)
+        at = next((p for p in places if all(map(alike, run, found[p : p + len(run)]))), None)
+        if at is None:
+            return " ".join(run) or "nothing more"
+        start = at + len(run)
+    return ""
+
+
+def words(text: str) -> list[str]:
+    return text.translate(TABLE_LINES).split()
+
+
+def alike(shown: str, printed: str) -> bool:
+    """Whether two words are the same but for small differences of their numbers."""
+    if NUMBER.split(shown) != NUMBER.split(printed):
+        return False
+    return all(map(close, NUMBER.findall(shown), NUMBER.findall(printed)))
+
+
+def close(shown: str, printed: str) -> bool:
+    mantissa, _, exponent = shown.partition("e")
+    digit = 10.0 ** (int(exponent or 0) - len(mantissa.partition(".")[2]))
+    return abs(float(shown) - float(printed)) <= 0.02 * abs(float(shown)) + 2 * digit + 1e-12
+
+
+@pytest.mark.parametrize(
+    "page", [pytest.param(p, id=p.stem, marks=[pytest.mark.slow] if p.stem in SLOW else []) for p in PAGES]
+)
+def test_it_runs_as_written_and_prints_what_is_shown(page: Path, scratch: Scratch) -> None:
+    walk(page.read_text(encoding="utf-8"), scratch)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_it_is_short_and_its_links_and_names_lead_somewhere(page: Path) -> None:
+    text = page.read_text(encoding="utf-8")
+    assert page.parent.name != "guides" or len(text.splitlines()) <= 110
+    assert [link for link in LINK.findall(text) if not (page.parent / link).exists()] == []
+    for name in NAME.findall(text):
+        assert exists(name), f"there is no {name}"
+
+
+def exists(name: str) -> bool:
+    """Whether a dotted name is a module, or a thing in one."""
+    parts = name.split(".")
+    for n in range(len(parts), 0, -1):
+        try:
+            found = importlib.import_module(".".join(parts[:n]))
+        except ImportError:
+            continue
+        for part in parts[n:]:
+            if not hasattr(found, part):
+                return False
+            found = getattr(found, part)
+        return True
+    return False
+
+
+def test_the_readme_leads_to_every_page() -> None:
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    assert [page.name for page in PAGES if f"({page.relative_to(ROOT)})" not in readme] == []
+
+
+@pytest.mark.parametrize(
+    ("shown", "printed"),
+    [
+        ("all 3 words", "all 3\n  words"),
+        ("rate 20.2% [12.6%, 29.7%]", "rate 20.4% [12.7%, 29.5%]"),
+        ("│ AUROC │ 1.000", "AUROC 0.985"),
+        ("first … last", "first of many, the last"),
+        ("p 7e-12 *", "p 7.1e-12 *"),
+        ("-0.00 of it", "0.00 of it"),
+        ("… the end", "the end"),
+    ],
+)
+def test_alike(shown: str, printed: str) -> None:
+    assert absent(shown, printed) == ""
+
+
+@pytest.mark.parametrize(
+    ("shown", "printed"),
+    [
+        ("double_dissociation", "shared_knob"),
+        ("rate 20.2%", "rate 25.0%"),
+        ("threshold 0.27", "threshold 0.32"),
+        ("two words", "two words more"),
+        ("two words more", "two words"),
+        ("first … last", "last first"),
+        ("a … b … a", "a b"),
+        ("refused 3", "answered 3"),
+        ("", "something"),
+    ],
+)
+def test_not_alike(shown: str, printed: str) -> None:
+    assert absent(shown, printed)
+
+
+@pytest.mark.parametrize(
+    ("page", "told"),
+    [
+        ("```bash\n.venv/bin/refusal prompts chekc x\n```\n", "exit code 2 of"),
+        ("```bash\necho 20.2%\n```\n```text\n31.5%\n```\n", "the page shows\n31.5%"),
+        ("```python\nprint('declined')\n```\n```text\nanswered\n```\n", "the page shows\nanswered"),
+        ("```bash\nfalse; echo on\n```\n", "exit code 1 of"),
+        ("```yaml\nname: x\n```\n", "a block of kind 'yaml'"),
+    ],
+    ids=["command", "number", "word", "amid a block", "kind"],
+)
+def test_a_page_that_is_wrong_fails(page: str, told: str, tmp_path: Path) -> None:
+    (tmp_path / ".venv" / "bin").mkdir(parents=True)
+    (tmp_path / ".venv" / "bin" / "refusal").write_text(f'#!/bin/sh\nexec {sys.executable} -m experiments.cli "$@"\n')
+    (tmp_path / ".venv" / "bin" / "refusal").chmod(0o755)
+    with pytest.raises(AssertionError) as wrong:
+        walk(page, Scratch(tmp_path, 8000))
+    assert str(wrong.value).startswith(told)
