@@ -56,6 +56,7 @@ def _names(contexts: Sequence[Context]) -> list[str]:
 
 def _run(context: Context, results: dict[str, Any], name: str) -> dict[str, Any]:
     """Return what the page shows of a run beside its results."""
+    reads = _reads(context, results)
     stages = Manifest(context.file("manifest.json")).read().get("stages", {})
     return {
         "name": name,
@@ -64,8 +65,8 @@ def _run(context: Context, results: dict[str, Any], name: str) -> dict[str, Any]
         "prompts_hash": prompts_hash(context.prompts),
         "cells": pyarrow.parquet.read_table(context.file("probes.parquet")).to_pylist(),
         "eta": read_json(context.file("stages/trigger_projection.json"))["rows"],
-        "figures": draw(context, results),
-        "reads": _reads(context, results),
+        "figures": draw(context, results, reads),
+        "reads": reads,
     }
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -9,15 +10,17 @@ import pyarrow.parquet
 
 from experiments import figures, trigger_figures
 from experiments.behaviour import KINDS
+from experiments.calibration_figure import calibration_diagram
 from experiments.context import Context
 from experiments.manifest import read_json
+from experiments.page.calibration import Read
 from experiments.reliability_figure import reliability_diagram
 from experiments.tradeoff_figure import pareto
 from experiments.writing import POSITION
 from probes.direction import load_directions
 
 
-def draw(context: Context, results: dict[str, Any]) -> dict[str, Path]:
+def draw(context: Context, results: dict[str, Any], reads: Mapping[str, Read]) -> dict[str, Path]:
     """Write every figure the run has data for; return the PNG files by name."""
     cells = pyarrow.parquet.read_table(context.file("probes.parquet")).to_pylist()
     drawn = {"rates": figures.rates(results), "matrix": figures.matrix(results["dissociation"])}
@@ -26,6 +29,8 @@ def draw(context: Context, results: dict[str, Any]) -> dict[str, Path]:
         drawn["reliability"] = reliability_diagram(results["uncertainty"]["reliability"])
     if results.get("steer", {}).get("frontier"):
         drawn["pareto"] = pareto(results)
+    if reads:
+        drawn["calibration"] = calibration_diagram(reads)
     directions = load_directions(context.file("directions.safetensors"))
     writes = {name: d for name, d in directions.items() if name.endswith("_write")}
     if len(writes) == len(KINDS):

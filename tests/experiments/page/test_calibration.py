@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from experiments.calibration_figure import calibration_diagram
 from experiments.page.calibration import Read, calibration_charts, marks
 from probes.intervals import clopper_pearson
 
@@ -17,6 +18,14 @@ def test_each_point_is_the_share_of_its_tenth_with_its_n_and_interval() -> None:
     assert "n = 4" in found[0].told
     whole = marks(Read(probability, declining, np.zeros(7, dtype=int)))  # one group: nothing is known for sure
     assert whole[0].y_ci[1] - whole[0].y_ci[0] > exact.high - exact.low
+
+
+def test_the_picture_holds_the_same_points() -> None:
+    read = Read(np.array([0.02, 0.04, 0.55, 0.97]), np.array([False, True, True, True]), np.arange(4))
+    axes = calibration_diagram({"epistemic": read}).axes[0]
+    drawn = axes.containers[0].lines[0].get_xydata().tolist()
+    assert drawn == [[mark.x, mark.y] for mark in marks(read)]
+    assert "n = 4" in axes.get_legend().get_texts()[1].get_text()
 
 
 def test_a_chart_says_its_n() -> None:
