@@ -27,5 +27,5 @@ def calibration_diagram(reads: Mapping[str, Read]) -> Figure:
                       label=f"{kind} dial (n = {len(read.probability)} test prompts)")  # fmt: skip
     axes.set(xlabel="probability read, of the declining class", ylabel="share that is of the declining class",
              xlim=(-0.03, 1.03), ylim=(-0.03, 1.03))  # fmt: skip
-    axes.legend(frameon=False, fontsize=8, loc="upper left")
+    axes.legend(frameon=False, fontsize=8, loc="upper center", bbox_to_anchor=(0.5, -0.14))
     return figure
