@@ -8,6 +8,7 @@ import re
 import socket
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -109,10 +110,9 @@ def serve_forever(
         stand = ", ".join(f"{dial.kind} {dial.threshold:.3f}" for dial in placed) or "none"
         url = f"http://{address.shown}:{listening.getsockname()[1]}/v1"
         tell(f"serving {served.name} at {url} (dials: {stand}); Ctrl-C stops")
-        try:
+        with suppress(KeyboardInterrupt):  # which is not raised where the shell has SIGINT ignored
             Server(app, engine).run(sockets=[listening])
-        except KeyboardInterrupt:
-            tell("stopped")
+    tell("stopped")
 
 
 class Server(uvicorn.Server):
