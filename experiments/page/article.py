@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from experiments.page.calibration import calibration_charts
-from experiments.page.grids import cosine_map, eta_maps, matrix_map, probe_maps
-from experiments.page.markup import data, json_script, paragraphs, table
+from experiments.page.grids import cosine_map, eta_maps, matrix_map, null_table, probe_maps
+from experiments.page.markup import data, json_script, paragraphs, shortened, table
 from experiments.page.sliders import sliders
 from experiments.report_dissociation import dissociation_section
 from experiments.report_steer import steer_section
@@ -42,7 +42,7 @@ def article(run: Mapping[str, Any], results: Mapping[str, Any], given: Mapping[s
             `figures` (PNG files by name) and `reads` (what each dial read of test prompts, and what they are).
         given: the data of the page's script (`payload`).
     """
-    title = f"{run['name']}: {results['model']['name']}"
+    title = f"{shortened(run['name'], 200)}: {shortened(results['model']['name'], 200)}"
     parts = [
         f"<header><h1>{data(title)}</h1>{_what_was_run(run, results)}{_verdicts(results)}",
         f"{_caveats(results, run['judge'])}</header>",
@@ -117,7 +117,8 @@ def _rates_table(results: Mapping[str, Any]) -> str:
 
 def _matrix(results: Mapping[str, Any]) -> str:
     record = results["dissociation"]
-    return matrix_map(record.get("matrix") or {}) + dissociation_section(record, table)
+    null = null_table(record.get("null") or {}, record.get("effects") or {})
+    return matrix_map(record.get("matrix") or {}) + null + dissociation_section(record, table)
 
 
 def _triggers(results: Mapping[str, Any], run: Mapping[str, Any]) -> str:
@@ -166,7 +167,8 @@ def _geometry(results: Mapping[str, Any]) -> str:
     for kind in ("normative", "epistemic"):
         if planted and planted[f"{kind}_cosine"] is not None:
             lines.append(f"Recovered {kind} direction against the planted one: |cos| {planted[f'{kind}_cosine']:.2f}.")
-    return paragraphs(lines) + cosine_map(geometry.get("cosine_by_layer") or {})
+    of = [f"{kind} n = {write['n']:,}" for kind, write in results["writes"].items() if write.get("n")]
+    return paragraphs(lines) + cosine_map(geometry.get("cosine_by_layer") or {}, " and ".join(of))
 
 
 def _factors(results: Mapping[str, Any]) -> str:

@@ -10,9 +10,22 @@ from typing import Any
 IN_SCRIPTS = {"<": "\\u003c", ">": "\\u003e", "&": "\\u0026", "\u2028": "\\u2028", "\u2029": "\\u2029"}
 
 
+class Html(str):
+    """What is HTML already, and holds no text from data that is not escaped."""
+
+    __slots__ = ()
+
+
 def data(value: object) -> str:
     """Return text from data, escaped, and kept apart from the direction of the text around it."""
-    return f"<bdi>{escape(str(value))}</bdi>"
+    return value if isinstance(value, Html) else f"<bdi>{escape(str(value))}</bdi>"
+
+
+def once_asked(label: str, shown: str) -> Html:
+    """Return the HTML of a prompt; a harmful one is neither seen nor read aloud until it is opened."""
+    if label != "harmful":
+        return Html(shown)
+    return Html(f'<details class="harmful"><summary>harmful prompt: show</summary>{shown}</details>')
 
 
 def shortened(text: str, n: int) -> str:
