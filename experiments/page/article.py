@@ -34,6 +34,9 @@ RELIABILITY = "How often completions are right by how many samples agree with th
 PATCHING = "Share of the refusal's onset log-odds that the trigger's own tokens carry, by layer; 95 % intervals."
 
 
+_RATES = {True: "The joint rates, before and after the dials", False: "The joint rates; there is no dial"}
+
+
 def article(run: Mapping[str, Any], results: Mapping[str, Any], given: Mapping[str, Any]) -> str:
     """Return one run.
 
@@ -46,7 +49,7 @@ def article(run: Mapping[str, Any], results: Mapping[str, Any], given: Mapping[s
     parts = [
         f"<header><h1>{data(title)}</h1>{_what_was_run(run, results)}{_verdicts(results)}",
         f"{_caveats(results, run['judge'])}</header>",
-        section("rates", "The joint rates, before and after the dials", _rates_table(results)),
+        section("rates", _RATES[bool(results["dials"])], _rates_table(results)),
         section("dials", "Choose thresholds", sliders(results, given) + _dials(results, run)),
         section("matrix", "One refusal or two?", _matrix(results)),
         section("triggers", "Word or intent?", _triggers(results, run)),
@@ -105,14 +108,20 @@ def _caveats(results: Mapping[str, Any], judge: str) -> str:
 def _rates_table(results: Mapping[str, Any]) -> str:
     before, after = results["rates"]["before"], results["rates"]["after"]
     rows = [
-        [meaning, percent(before, name), percent(after, name), str(before[f"{name}_n"])]
+        [meaning, percent(before, name), percent(after, name), _both(before[f"{name}_n"], after[f"{name}_n"])]
         for name, meaning in RATE_MEANING.items()
     ]
     facts = results["known_facts_right"]
     if facts["n"]:
         rows.append(["known facts stated right", f"{facts['before']:.1%}", f"{facts['after']:.1%}", str(facts["n"])])
-    return table(["rate on test prompts", "before", "with the dials", "n"], rows,
-                 "Rates on test prompts with 95 % intervals over independent groups")  # fmt: skip
+    head, caption = ["rate on test prompts", "before", "with the dials", "n"], "Rates on test prompts"
+    if not results["dials"]:
+        head, rows = ["rate on test prompts", "with no dial", "n"], [[name, told, n] for name, told, _, n in rows]
+    return table(head, rows, f"{caption} with 95 % intervals over independent groups")
+
+
+def _both(n: int, then: int) -> str:
+    return f"{n:,}" if n == then else f"{n:,}, then {then:,}"
 
 
 def _matrix(results: Mapping[str, Any]) -> str:

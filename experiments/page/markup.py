@@ -33,6 +33,9 @@ def shortened(text: str, n: int) -> str:
     return text if len(text) <= n else f"{text[:n]} … ({len(text) - n:,} characters more)"
 
 
+MOST_CHARACTERS = 2000  # of a cell or a paragraph; what quotes data may be of any length
+
+
 def table(head: Sequence[str], rows: Sequence[Sequence[str]], caption: str = "") -> str:
     """Return an HTML table; all cells are escaped. The first cell of a row names it."""
     told = f"<caption>{escape(caption)}</caption>" if caption else ""
@@ -43,13 +46,17 @@ def table(head: Sequence[str], rows: Sequence[Sequence[str]], caption: str = "")
 
 def _row(cells: Sequence[str]) -> str:
     name, *rest = cells
-    return f'<tr><th scope="row">{data(name)}</th>{"".join(f"<td>{data(cell)}</td>" for cell in rest)}</tr>'
+    return f'<tr><th scope="row">{_cut(name)}</th>{"".join(f"<td>{_cut(cell)}</td>" for cell in rest)}</tr>'
+
+
+def _cut(text: str) -> str:
+    return text if isinstance(text, Html) else data(shortened(text, MOST_CHARACTERS))
 
 
 def paragraphs(lines: Sequence[str], kind: str = "") -> str:
     """Return a paragraph a line."""
     given = f' class="{kind}"' if kind else ""
-    return "".join(f"<p{given}>{data(line)}</p>" for line in lines)
+    return "".join(f"<p{given}>{_cut(line)}</p>" for line in lines)
 
 
 def json_script(name: str, value: Any) -> str:

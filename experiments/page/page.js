@@ -374,7 +374,7 @@ class Run {
     }));
     const draw = () => this.drawCloud();
     new ResizeObserver(draw).observe(this.canvas);
-    matchMedia("(prefers-color-scheme: dark)").addEventListener("change", draw);
+    for (const query of ["(prefers-color-scheme: dark)", "print"]) matchMedia(query).addEventListener("change", draw);
     this.canvas.addEventListener("pointermove", (event) => this.pointed(event));
     this.canvas.addEventListener("pointerdown", (event) => this.pointed(event));
     this.canvas.addEventListener("pointerleave", (event) => { if (event.pointerType === "mouse") hideTip(); });

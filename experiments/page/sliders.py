@@ -39,8 +39,9 @@ def sliders(results: Mapping[str, Any], given: Mapping[str, Any]) -> str:
         for name in given["commands"]
     )
     band = given["band"]
-    decides = (f"A dial declines from {band:g} above its threshold on, permits below {band:g} under it, and leaves alone "
-               "what lies between" if band else "At or above its threshold a dial declines, below it permits")  # fmt: skip
+    decides = "At or above its threshold a dial declines, below it permits"
+    if band:
+        decides = f"A dial declines from {band:g} above its threshold, permits {band:g} below, leaves alone between"
     return f"""<p>{decides}. What each test prompt would get was
 generated for every decision of the dials, so these are the very rates that generating anew would give. Presets were
 chosen on other prompts than these.</p>

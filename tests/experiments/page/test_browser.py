@@ -309,6 +309,11 @@ def test_nothing_is_wider_than_a_phone_and_dark_is_dark(browser: Any, report: Pa
             ".filter(e => !e.textContent.trim()).length"
         )
         assert unnamed == 0
+        page.locator("select.label").select_option("harmful")
+        page.emulate_media(media="print", color_scheme=scheme)
+        paper = page.evaluate("getComputedStyle(document.body).backgroundColor")
+        assert paper == "rgb(255, 255, 255)"
+        assert page.locator("table.each .blurred").first.is_hidden()
 
 
 # -- data as data ------------------------------------------------------------------------------------------------------
@@ -373,6 +378,18 @@ def test_a_dead_band_and_unjudged_completions_are_counted_as_the_run_counts_them
             assert n.split()[-1] == str(rate.n)
         for command in page.locator("[data-command]").all_inner_texts():
             assert str(other / "dials.safetensors") in shlex.split(command)
+
+
+def test_a_run_without_dials_shows_no_rates_with_them(browser: Any, run: Path) -> None:
+    other = run.with_name("without")
+    shutil.copytree(run, other)
+    results = json.loads((run / "results.json").read_text())
+    (other / "results.json").write_text(json.dumps(results | {"dials": {}, "steer": {}}))
+    write_report([Context(load_config(other / "config.yaml"), other)], other / "report.html")
+    with opened(browser, other / "report.html") as page:
+        heads = page.locator(".rates thead th").all_inner_texts()
+        assert heads == ["rate on test prompts", "with no dial", "n"]
+        assert page.locator(".slider").count() == 0
 
 
 def test_several_runs_are_compared(browser: Any, context: Context, run: Path) -> None:

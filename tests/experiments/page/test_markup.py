@@ -80,6 +80,11 @@ def test_numbers_contrast_with_every_colour_of_the_scale(share: float) -> None:
     assert (max(luminance, ink) + 0.05) / (min(luminance, ink) + 0.05) >= 4.5
 
 
+def test_what_quotes_a_text_of_any_length_stays_short() -> None:
+    line = "x" * 100_000
+    assert len(table(["a", "b"], [[line, line]]) + paragraphs([line])) < 7_000
+
+
 def test_a_chart_places_shares_on_its_axes() -> None:
     assert (x_of(0), x_of(1), y_of(0), y_of(1)) == (52, 336, 254, 12)
     shown = plane("x", "y", [Mark(0.25, 0.5, "before", "told", (0.1, 0.4), None)], live="overconfidence")
