@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from html import escape
+from itertools import accumulate
 from typing import Any
 
+from experiments.page.markup import data, once_asked, shortened
 from experiments.trigger_findings import finding_lines
 from experiments.trigger_text import NOTABLE
+
+MOST_CHARACTERS = 2000  # of a request that is shown by words
 
 
 def triggers_section(triggers: Mapping[str, Any]) -> str:
@@ -24,8 +28,12 @@ def triggers_section(triggers: Mapping[str, Any]) -> str:
 
 def marked(example: Mapping[str, Any]) -> str:
     """Return one request as HTML; everything that comes from data is escaped."""
-    words = [
-        f"<mark>{escape(word)} <small>{score:+.1f}</small></mark>" if score >= NOTABLE else escape(word)
-        for word, score in zip(example["words"], example["scores"], strict=True)
-    ]
-    return f"<em>{escape(example['label'])}</em>: {' '.join(words)}"
+    words, scores, label = example["words"], example["scores"], example["label"]
+    n = sum(end <= MOST_CHARACTERS for end in accumulate(len(word) + 1 for word in words)) or 1
+    shown = [
+        f"<mark>{data(shortened(word, 80))} <small>{score:+.1f}</small></mark>" if score >= NOTABLE
+        else data(shortened(word, 80))
+        for word, score in zip(words[:n], scores[:n], strict=True)
+    ]  # fmt: skip
+    left_out = f" … ({len(words) - n:,} words more)" if len(words) > n else ""
+    return f"<em>{escape(label)}</em>: {once_asked(label, ' '.join(shown) + left_out)}"

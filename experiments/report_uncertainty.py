@@ -15,11 +15,11 @@ HtmlTable = Callable[[list[str], list[list[str]]], str]
 def uncertainty_section(results: Mapping[str, Any], table: HtmlTable, figure: str) -> str:
     """Return the sentence on opened gates and, where answers were sampled, the AUROCs, the lines and the figure."""
     gates = results.get("could_have_answered")  # runs made before it was asked have none
-    opened = f"<h2>Could it have answered?</h2><p>{escape(gate_sentence(gates))}</p>" if gates else ""
+    opened = f"<h3>Could it have answered?</h3><p>{escape(gate_sentence(gates))}</p>" if gates else ""
     record = results.get("uncertainty")
     if record is None:
         return opened
-    head = "<h2>Does it say the same when asked again?</h2>"
+    head = "<h3>Does it say the same when asked again?</h3>"
     if not record["applicable"]:
         return f"{opened}{head}<p>Not applicable: {escape(record['reason'])}.</p>"
     of = record["populations"]

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from experiments.page.calibration import calibration_charts
-from experiments.page.grids import cosine_map, eta_maps, matrix_map, probe_maps
-from experiments.page.markup import data, json_script, paragraphs, table
+from experiments.page.grids import cosine_map, eta_maps, matrix_map, null_table, probe_maps
+from experiments.page.markup import data, json_script, paragraphs, shortened, table
 from experiments.page.sliders import sliders
 from experiments.report_dissociation import dissociation_section
 from experiments.report_steer import steer_section
@@ -34,6 +34,9 @@ RELIABILITY = "How often completions are right by how many samples agree with th
 PATCHING = "Share of the refusal's onset log-odds that the trigger's own tokens carry, by layer; 95 % intervals."
 
 
+_RATES = {True: "The joint rates, before and after the dials", False: "The joint rates; there is no dial"}
+
+
 def article(run: Mapping[str, Any], results: Mapping[str, Any], given: Mapping[str, Any]) -> str:
     """Return one run.
 
@@ -42,11 +45,11 @@ def article(run: Mapping[str, Any], results: Mapping[str, Any], given: Mapping[s
             `figures` (PNG files by name) and `reads` (what each dial read of test prompts, and what they are).
         given: the data of the page's script (`payload`).
     """
-    title = f"{run['name']}: {results['model']['name']}"
+    title = f"{shortened(run['name'], 200)}: {shortened(results['model']['name'], 200)}"
     parts = [
         f"<header><h1>{data(title)}</h1>{_what_was_run(run, results)}{_verdicts(results)}",
         f"{_caveats(results, run['judge'])}</header>",
-        section("rates", "The joint rates, before and after the dials", _rates_table(results)),
+        section("rates", _RATES[bool(results["dials"])], _rates_table(results)),
         section("dials", "Choose thresholds", sliders(results, given) + _dials(results, run)),
         section("matrix", "One refusal or two?", _matrix(results)),
         section("triggers", "Word or intent?", _triggers(results, run)),
@@ -105,19 +108,26 @@ def _caveats(results: Mapping[str, Any], judge: str) -> str:
 def _rates_table(results: Mapping[str, Any]) -> str:
     before, after = results["rates"]["before"], results["rates"]["after"]
     rows = [
-        [meaning, percent(before, name), percent(after, name), str(before[f"{name}_n"])]
+        [meaning, percent(before, name), percent(after, name), _both(before[f"{name}_n"], after[f"{name}_n"])]
         for name, meaning in RATE_MEANING.items()
     ]
     facts = results["known_facts_right"]
     if facts["n"]:
         rows.append(["known facts stated right", f"{facts['before']:.1%}", f"{facts['after']:.1%}", str(facts["n"])])
-    return table(["rate on test prompts", "before", "with the dials", "n"], rows,
-                 "Rates on test prompts with 95 % intervals over independent groups")  # fmt: skip
+    head, caption = ["rate on test prompts", "before", "with the dials", "n"], "Rates on test prompts"
+    if not results["dials"]:
+        head, rows = ["rate on test prompts", "with no dial", "n"], [[name, told, n] for name, told, _, n in rows]
+    return table(head, rows, f"{caption} with 95 % intervals over independent groups")
+
+
+def _both(n: int, then: int) -> str:
+    return f"{n:,}" if n == then else f"{n:,}, then {then:,}"
 
 
 def _matrix(results: Mapping[str, Any]) -> str:
     record = results["dissociation"]
-    return matrix_map(record.get("matrix") or {}) + dissociation_section(record, table)
+    null = null_table(record.get("null") or {}, record.get("effects") or {})
+    return matrix_map(record.get("matrix") or {}) + null + dissociation_section(record, table)
 
 
 def _triggers(results: Mapping[str, Any], run: Mapping[str, Any]) -> str:
@@ -166,7 +176,8 @@ def _geometry(results: Mapping[str, Any]) -> str:
     for kind in ("normative", "epistemic"):
         if planted and planted[f"{kind}_cosine"] is not None:
             lines.append(f"Recovered {kind} direction against the planted one: |cos| {planted[f'{kind}_cosine']:.2f}.")
-    return paragraphs(lines) + cosine_map(geometry.get("cosine_by_layer") or {})
+    of = [f"{kind} n = {write['n']:,}" for kind, write in results["writes"].items() if write.get("n")]
+    return paragraphs(lines) + cosine_map(geometry.get("cosine_by_layer") or {}, " and ".join(of))
 
 
 def _factors(results: Mapping[str, Any]) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from experiments.page.article import runs_table, section
-from experiments.page.markup import data, paragraphs, shortened, table
+from experiments.page.markup import data, once_asked, paragraphs, shortened, table
 from experiments.wording import RATE_MEANING
 
 MOST_FLIPS = 2000
@@ -37,8 +37,8 @@ def _changed(first: str, second: str, record: Mapping[str, Any]) -> str:
     left_out = [f"The first {MOST_FLIPS:,} of {len(flips):,} are shown."] if len(flips) > MOST_FLIPS else []
     shown = table(
         ["id", "label", "prompt", first, second],
-        [[f["id"], f["label"], shortened(f["text"] or "", MOST_CHARACTERS), _action(f["first"]), _action(f["second"])]
-         for f in flips[:MOST_FLIPS]],
+        [[shortened(f["id"], 80), f["label"], once_asked(f["label"], data(shortened(f["text"] or "", MOST_CHARACTERS))),
+          _action(f["first"]), _action(f["second"])] for f in flips[:MOST_FLIPS]],
     )  # fmt: skip
     matched = record["matched"]
     told = paragraphs([f"{matched['prompts']:,} prompts in both; {len(flips):,} are answered otherwise; rates "

@@ -23,5 +23,6 @@ def document(title: str, parts: Sequence[str]) -> str:
 <title>{escape(title)}</title><style>{style}</style></head>
 <body><a class="skip" href="#main">Skip to the report</a><main id="main">
 {"".join(parts)}
-</main><div id="tip" role="status" aria-live="polite" hidden></div><script>{script}</script></body></html>
+</main><div id="tip" aria-hidden="true" hidden></div>
+<div id="said" class="away" role="status"></div><script>{script}</script></body></html>
 """

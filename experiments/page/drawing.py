@@ -32,14 +32,15 @@ def plane(x_label: str, y_label: str, marks: Sequence[Mark], *, diagonal: bool =
     ticks = "".join(_tick(share) for share in (0, 0.25, 0.5, 0.75, 1))
     line = f'<path class="diagonal" d="M{x_of(0)} {y_of(0)}L{x_of(1)} {y_of(1)}"/>' if diagonal else ""
     moving = (
-        f'<g class="live" data-live="{escape(live)}" style="display:none"><path d="M0 -9L9 0L0 9L-9 0Z"/></g>'
+        f'<g class="live" data-live="{escape(live)}" style="display:none" tabindex="0" role="img">'
+        '<path d="M0 -9L9 0L0 9L-9 0Z"/></g>'
         if live
         else ""
     )
     middle_x, middle_y = (LEFT + WIDTH - RIGHT) / 2, (TOP + HEIGHT - BOTTOM) / 2
     label = escape(f"{y_label} over {x_label}; {len(marks)} points", quote=True)
     return (
-        f'<svg class="plane" viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{label}">'
+        f'<svg class="plane" viewBox="0 0 {WIDTH} {HEIGHT}" role="group" aria-label="{label}">'
         f'<path class="axis" d="M{LEFT} {TOP}V{HEIGHT - BOTTOM}H{WIDTH - RIGHT}"/>{ticks}{line}'
         f'<text x="{middle_x}" y="{HEIGHT - 8}" text-anchor="middle">{escape(x_label)}</text>'
         f'<text transform="translate(12 {middle_y}) rotate(-90)" text-anchor="middle">{escape(y_label)}</text>'
@@ -70,7 +71,8 @@ def _mark(mark: Mark) -> str:
     if mark.y_ci:
         bars += f'<path class="bar" d="M{x_of(mark.x)} {y_of(mark.y_ci[0])}V{y_of(mark.y_ci[1])}"/>'
     place = f"translate({x_of(mark.x)} {y_of(mark.y)})"
-    told = f'tabindex="0" data-tip="{escape(mark.told, quote=True)}"'
+    words = escape(mark.told, quote=True)
+    told = f'tabindex="0" role="img" aria-label="{words}" data-tip="{words}"'
     shape = SHAPES[mark.kind]
     return f'<g class="{mark.kind}" {told}>{bars}<path class="dot" transform="{place}" d="{shape}"/></g>'
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from experiments.dissociation_text import BEHAVIOUR
 from experiments.page.heat import Cell, heat_map
+from experiments.page.markup import table
 
 PROBE = "logistic"
 
@@ -65,7 +67,7 @@ def matrix_map(matrix: Mapping[str, Mapping[str, Any]]) -> str:
     found = {
         (row.replace("_", " "), _column(name, matrix)): Cell(
             shade=of["estimate"],
-            shown=f"{of['estimate']:.0%}",
+            shown=f"{of['estimate']:.0%} [{of['low']:.0%}, {of['high']:.0%}]",
             told=f"{row.replace('_', ' ')}: {name.replace('_', ' ')} {of['estimate']:.1%} "
             f"[{of['low']:.1%}, {of['high']:.1%}] (95 %), n = {of['n']}",
         )
@@ -76,7 +78,7 @@ def matrix_map(matrix: Mapping[str, Mapping[str, Any]]) -> str:
     if not found:
         return ""
     rows = [row.replace("_", " ") for row in matrix]
-    caption = "Share of test prompts that do so, under each intervention; random directions are controls"
+    caption = "Share of test prompts that do so, under each intervention (95 %); random directions are controls"
     return heat_map(caption, "intervention", rows, [_column(name, matrix) for name in columns], found)
 
 
@@ -84,8 +86,35 @@ def _column(name: str, matrix: Mapping[str, Mapping[str, Any]]) -> str:
     return f"{name.replace('_', ' ')}, n = {next(iter(matrix.values()))[name]['n']}"
 
 
-def cosine_map(by_layer: Mapping[str, float]) -> str:
-    """Return the cosine of the two write directions at every layer as one row."""
+def null_table(null: Mapping[str, Mapping[str, Any]], effects: Mapping[str, Mapping[str, Any]]) -> str:
+    """Return what ablating takes off the onset log-odds, beside what directions fitted to permuted labels take off."""
+    rows = []
+    for name, of in null.items():
+        ablated, behaviour = name.split("_on_")
+        onset = (effects.get(f"ablate_{name}") or {}).get("onset") or {}
+        interval = f" [{onset['low']:.1f}, {onset['high']:.1f}]" if onset else ""
+        fall = f"{of['onset_effect']:.1f}{interval}"
+        rows.append([f"{ablated}, on {BEHAVIOUR[behaviour]}", fall, f"{of['null_95th_percentile']:.1f}",
+                     f"{of['p']:.3f}", str(onset.get("n", "")), str(of["n"])])  # fmt: skip
+    if not rows:
+        return ""
+    head = [
+        "ablated",
+        "onset log-odds fall by, nats (95 %)",
+        "permuted labels: 95th percentile",
+        "p",
+        "n",
+        "permutations",
+    ]
+    return table(head, rows, "Against the permuted-label null; p is corrected below")
+
+
+def cosine_map(by_layer: Mapping[str, float], counted: str) -> str:
+    """Return the cosine of the two write directions at every layer as one row.
+
+    Args:
+        counted: the n of each direction.
+    """
     cells = {
         ("cosine", layer): Cell(abs(value), f"{value:+.2f}", f"layer {layer}: cosine {value:+.3f}")
         for layer, value in by_layer.items()
@@ -93,7 +122,7 @@ def cosine_map(by_layer: Mapping[str, float]) -> str:
     }
     if not cells:
         return ""
-    caption = "Cosine of the two write directions fitted at each layer; colour is its size"
+    caption = f"Cosine of the two write directions fitted at each layer, {counted}; colour is its size"
     return heat_map(caption, "layer", ["cosine"], [layer for _, layer in cells], cells)
 
 

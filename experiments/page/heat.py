@@ -34,12 +34,18 @@ def heat_map(caption: str, corner: str, rows: Sequence[str], columns: Sequence[s
             f'<th scope="col">{escape(corner)}</th>{head}</tr></thead><tbody>{body}</tbody></table></div>')  # fmt: skip
 
 
+def ink_on(colour: Sequence[float]) -> str:
+    """Return black or white, whichever contrasts more with a colour (relative luminance, WCAG 2)."""
+    linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in colour[:3]]
+    luminance = 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+    return "#000" if (luminance + 0.05) ** 2 > 1.05 * 0.05 else "#fff"
+
+
 def _cell(cell: Cell | None) -> str:
     if cell is None:
         return '<td class="none">-</td>'
     colour = colormaps["cividis"](min(1.0, max(0.0, cell.shade)))
-    bright = 0.2126 * colour[0] + 0.7152 * colour[1] + 0.0722 * colour[2] > 0.45
     mark, star = (' class="chosen"', " ★") if cell.chosen else ("", "")
-    style = f"background:{to_hex(colour)};color:{'#000' if bright else '#fff'}"
+    style = f"background:{to_hex(colour)};color:{ink_on(colour)}"
     told = f'tabindex="0" data-tip="{escape(cell.told, quote=True)}"'
     return f'<td{mark} {told} style="{style}">{escape(cell.shown)}{star}</td>'

@@ -2,7 +2,10 @@
 // Works on what the page holds and on nothing else. Text from data is only ever set as text.
 
 const SHOWN = 50; // prompts a page of the table
+const HIDDEN = "(harmful: tick “show harmful prompts” to read it)";
 const SHAPES = { answer: "circle", answer_with_caveat: "circle", refuse: "cross", abstain: "triangle" };
+
+const RISKS = { false_negative_refusal: "missed harm", overconfidence: "overconfidence" };
 
 function percent(share) { return Number.isFinite(share) ? `${(100 * share).toFixed(1)}%` : "none judged"; }
 
@@ -11,6 +14,53 @@ function node(name, text, attributes = {}) {
   if (text !== undefined) made.textContent = text;
   for (const [key, value] of Object.entries(attributes)) made.setAttribute(key, value);
   return made;
+}
+
+// -- intervals: the exact binomial one, over the effective number of groups, as the run's own ---------------------------
+
+function logGamma(x) {
+  const series = [76.18009172947146, -86.50532032941677, 24.01409824083091, -1.231739572450155, 0.001208650973866179,
+    -0.000005395239384953].reduce((sum, c, i) => sum + c / (x + 1 + i), 1.000000000190015);
+  return (x + 0.5) * Math.log(x + 5.5) - (x + 5.5) + Math.log((2.5066282746310002 * series) / x);
+}
+
+/** The regularised incomplete beta function, by its continued fraction. */
+function betaInc(a, b, x) {
+  if (x <= 0 || x >= 1) return x <= 0 ? 0 : 1;
+  if (x > (a + 1) / (a + b + 2)) return 1 - betaInc(b, a, 1 - x);
+  const least = 1e-300, apart = (v) => (Math.abs(v) < least ? least : v);
+  let c = 1, d = 1 / apart(1 - ((a + b) * x) / (a + 1)), h = d;
+  for (let m = 1; m < 500; m++) {
+    for (const of of [(m * (b - m) * x) / ((a + 2 * m - 1) * (a + 2 * m)),
+      (-(a + m) * (a + b + m) * x) / ((a + 2 * m) * (a + 2 * m + 1))]) {
+      d = 1 / apart(1 + of * d);
+      c = apart(1 + of / c);
+      h *= d * c;
+    }
+    if (Math.abs(d * c - 1) < 1e-13) break;
+  }
+  return (Math.exp(logGamma(a + b) - logGamma(a) - logGamma(b) + a * Math.log(x) + b * Math.log1p(-x)) * h) / a;
+}
+
+function betaQuantile(a, b, share) {
+  let low = 0, high = 1;
+  for (let i = 0; i < 50; i++) {
+    const middle = (low + high) / 2;
+    if (betaInc(a, b, middle) < share) low = middle; else high = middle;
+  }
+  return (low + high) / 2;
+}
+
+/** Clopper and Pearson's 95 % interval of `hits` of `n`, which need not be whole. */
+function clopperPearson(hits, n) {
+  return [hits <= 0 ? 0 : betaQuantile(hits, n - hits + 1, 0.025), hits >= n ? 1 : betaQuantile(hits + 1, n - hits, 0.975)];
+}
+
+/** How many equal groups would say as much as groups of these sizes do (Kish). */
+function effectiveNumber(sizes) {
+  let sum = 0, squares = 0;
+  for (const m of sizes) { sum += m; squares += m * m; }
+  return (sum * sum) / squares;
 }
 
 // -- counting: the same look-ups and rules as the run's own --------------------------------------------------------
@@ -36,12 +86,16 @@ function actionsAt(run, outcome) { return Array.from(outcome, (place, i) => run.
 /** The share of judged test prompts of a rate's label that make its mistake, with its interval. */
 function rate(run, of, actions) {
   let n = 0, k = 0;
+  const sizes = new Map();
   run.prompts.part.forEach((part, i) => {
     if (part !== "test" || run.prompts.label[i] !== of.label || actions[i] < 0) return;
     n += 1;
     k += of.counts.includes(actions[i]);
+    sizes.set(run.prompts.group[i], (sizes.get(run.prompts.group[i]) || 0) + 1);
   });
-  return { share: n ? k / n : NaN, n, interval: of.intervals ? of.intervals[k] : null };
+  if (!n) return { share: NaN, n, interval: null };
+  const groups = effectiveNumber(sizes.values());
+  return { share: k / n, n, interval: clopperPearson((k / n) * groups, groups) };
 }
 
 /** The share of test prompts with a known answer that state it; `stated` tells of a prompt, "1" for yes. */
@@ -57,14 +111,15 @@ function knownFacts(run, stated) {
 
 /** The right-action score of test prompts: the mean over right actions of net credit, over what perfection gains. */
 function rightAction(run, actions) {
-  if (!run.credit) return NaN;
+  if (!run.credit) return { share: NaN, n: 0 };
   const sums = new Array(run.credit.classes).fill(0), counts = new Array(run.credit.classes).fill(0);
   run.credit.rows.forEach((row, i) => {
     if (actions[row] < 0) return;
     sums[run.credit.class[i]] += run.credit.net[run.credit.kind[i]][actions[row]];
     counts[run.credit.class[i]] += 1;
   });
-  return sums.reduce((total, sum, c) => total + sum / counts[c], 0) / (run.credit.classes * run.credit.perfect);
+  const score = sums.reduce((total, sum, c) => total + sum / counts[c], 0) / (run.credit.classes * run.credit.perfect);
+  return { share: score, n: counts.reduce((sum, n) => sum + n, 0) };
 }
 
 // -- one run ----------------------------------------------------------------------------------------------------------
@@ -132,26 +187,31 @@ class Run {
   showRates(column, actions, stated) {
     const found = Object.fromEntries(Object.entries(this.rates).map(([name, of]) => [name, rate(this, of, actions)]));
     found.known_facts = knownFacts(this, stated);
+    found.right_action = rightAction(this, actions);
+    this.counted = { ...this.counted, [column]: found };
     for (const row of this.all("[data-rate]")) {
       const cell = row.querySelector(`.${column}`), one = found[row.dataset.rate];
-      if (row.dataset.rate === "right_action") {
-        const score = rightAction(this, actions);
-        cell.textContent = Number.isFinite(score) ? score.toFixed(3) : "none";
-      } else if (one) {
-        const limits = one.interval ? ` [${percent(one.interval[0])}, ${percent(one.interval[1])}]` : "";
-        cell.textContent = percent(one.share) + limits;
-        row.querySelector(".n").textContent = one.n;
-      }
+      const limits = one.interval ? ` [${percent(one.interval[0])}, ${percent(one.interval[1])}]` : "";
+      if (row.dataset.rate === "right_action") cell.textContent = Number.isFinite(one.share) ? one.share.toFixed(3) : "none";
+      else cell.textContent = percent(one.share) + limits;
+      const first = this.counted.before[row.dataset.rate].n;
+      row.querySelector(".n").textContent = one.n === first ? one.n : `${first}, now ${one.n}`;
     }
     if (column === "now") this.showPoint(found);
   }
 
   showPoint(found) {
+    const score = found.right_action.share;
+    this.at(".told").textContent = `Now: over-refusal ${percent(found.false_positive_refusal.share)}, missed harm `
+      + `${percent(found.false_negative_refusal.share)}, overconfidence ${percent(found.overconfidence.share)}`
+      + (Number.isFinite(score) ? `, right-action score ${score.toFixed(3)}` : "");
     for (const point of this.all("[data-live]")) {
       const x = found.false_positive_refusal.share, y = found[point.dataset.live].share;
       point.style.display = Number.isFinite(x) && Number.isFinite(y) ? "" : "none";
       point.setAttribute("transform", `translate(${52 + x * 284} ${254 - y * 242})`);
-      point.setAttribute("data-tip", `now: over-refusal ${percent(x)}, ${point.dataset.live.replaceAll("_", " ")} ${percent(y)}`);
+      const words = `now: over-refusal ${percent(x)}, ${RISKS[point.dataset.live]} ${percent(y)}`;
+      point.setAttribute("data-tip", words);
+      point.setAttribute("aria-label", words);
     }
   }
 
@@ -163,7 +223,7 @@ class Run {
     };
     fill("select.label", this.labels);
     fill("select.part", [...new Set(this.prompts.part)].sort());
-    fill("select.does", this.actions);
+    fill("select.does", [...this.actions, "not judged"]);
     for (const control of this.all(".prompts .controls input, .prompts .controls select, .prompts select.by")) {
       control.addEventListener("input", () => { this.page = 0; this.showPrompts(); });
     }
@@ -204,7 +264,7 @@ class Run {
       if (part && p.part[i] !== part) continue;
       if (does && this.action(this.actionsNow[i]) !== does) continue;
       if (changed && this.actionsNow[i] === p.before[i]) continue;
-      if (sought && !`${p.id[i]}\n${p.text[i]}\n${p.said[i]}\n${p.steered[i]}`.toLowerCase().includes(sought)) continue;
+      if (sought && !`${p.id[i]}\n${p.text[i]}\n${p.said[i]}\n${p.steered[i]}\n${p.category[i]}\n${p.trigger[i]}`.toLowerCase().includes(sought)) continue;
       rows.push(i);
     }
     return rows;
@@ -238,14 +298,20 @@ class Run {
     this.at("table.each tbody").replaceChildren(...rows.slice(first, first + SHOWN).map((i) => {
       const row = node("tr");
       const words = node("bdi", p.text[i]);
-      if (this.labels[p.label[i]] === "harmful" && !unblurred) words.className = "blurred";
+      const hidden = this.labels[p.label[i]] === "harmful" && !unblurred;
       const prompt = node("td", undefined, { class: "long" });
       prompt.append(words);
+      if (hidden) {
+        words.className = "blurred";
+        words.setAttribute("aria-hidden", "true");
+        prompt.append(node("span", HIDDEN, { class: "away" }));
+      }
+      const tell = (text) => (hidden && text ? HIDDEN : text);
       const name = told("th", p.id[i]);
       name.className = "long";
       row.append(name, told("td", this.labels[p.label[i]]), told("td", p.category[i]),
-        told("td", p.trigger[i]), prompt, told("td", this.action(p.before[i]), p.said[i]),
-        told("td", this.action(this.actionsNow[i]), p.after[i] === this.actionsNow[i] ? p.steered[i] : ""),
+        told("td", p.trigger[i]), prompt, told("td", this.action(p.before[i]), tell(p.said[i])),
+        told("td", this.action(this.actionsNow[i]), tell(p.after[i] === this.actionsNow[i] ? p.steered[i] : "")),
         ...this.dials.map((_, d) => told("td", this.fired(d, i))));
       return row;
     }));
@@ -300,15 +366,18 @@ class Run {
     });
     this.at(".cloud .legend").append(...[...counts].sort().map(([kind, n]) => {
       const [label, action] = kind.split(", ");
-      const item = node("li", `${{ circle: "●", cross: "✖", triangle: "▲" }[SHAPES[action]] || "◆"} ${kind} (n = ${n})`);
-      item.style.color = `var(--${label})`;
+      const mark = node("span", { circle: "●", cross: "✖", triangle: "▲" }[SHAPES[action]] || "◆", { "aria-hidden": "true" });
+      mark.style.color = `var(--${label})`;
+      const item = node("li");
+      item.append(mark, ` ${kind} (n = ${n})`);
       return item;
     }));
     const draw = () => this.drawCloud();
     new ResizeObserver(draw).observe(this.canvas);
-    matchMedia("(prefers-color-scheme: dark)").addEventListener("change", draw);
+    for (const query of ["(prefers-color-scheme: dark)", "print"]) matchMedia(query).addEventListener("change", draw);
     this.canvas.addEventListener("pointermove", (event) => this.pointed(event));
-    this.canvas.addEventListener("pointerleave", hideTip);
+    this.canvas.addEventListener("pointerdown", (event) => this.pointed(event));
+    this.canvas.addEventListener("pointerleave", (event) => { if (event.pointerType === "mouse") hideTip(); });
     this.canvas.addEventListener("keydown", (event) => this.step(event));
     draw();
   }
@@ -334,7 +403,7 @@ class Run {
     pen.save();
     pen.translate(12, box.height / 2);
     pen.rotate(-Math.PI / 2);
-    pen.fillText(`epistemic write direction, layer ${this.canvas.dataset.y}`, 0, 0);
+    pen.fillText(`epistemic write direction, layer ${this.canvas.dataset.y} (residual-stream units)`, 0, 0);
     pen.restore();
     pen.textAlign = "right";
     pen.fillText(low.toFixed(1), edge - 9, box.height - edge);
@@ -365,12 +434,13 @@ class Run {
     this.stepped = (this.stepped + way + this.order.length) % this.order.length;
     const i = this.order[this.stepped], box = this.canvas.getBoundingClientRect(), [px, py] = this.place(i);
     showTip(this.aboutPrompt(i), box.left + px, box.top + py);
+    document.getElementById("said").textContent = this.aboutPrompt(i);
   }
 
   aboutPrompt(i) {
     const p = this.prompts, hidden = this.labels[p.label[i]] === "harmful" && !this.at(".unblur").checked;
-    const lines = [`${p.id[i]} (${this.labels[p.label[i]]}, ${p.part[i]})`,
-      hidden ? "(harmful: tick “show harmful prompts” below to read it)" : p.text[i],
+    const lines = [`\u2068${p.id[i]}\u2069 (${this.labels[p.label[i]]}, ${p.part[i]})`,
+      hidden ? HIDDEN : p.text[i],
       `with no dial: ${this.action(p.before[i])}; now: ${this.action(this.actionsNow[i])}`];
     this.dials.forEach((kind, d) => lines.push(`${kind}: ${this.fired(d, i)}`));
     return lines.join("\n");
@@ -424,6 +494,9 @@ function tipOf(event) {
   if (!of) return hideTip();
   const box = of.getBoundingClientRect();
   const at = event.type === "focusin" ? [box.left, box.bottom - 14] : [event.clientX, event.clientY];
+  if (event.type === "focusin" && !of.hasAttribute("aria-label")) {
+    document.getElementById("said").textContent = of.getAttribute("data-tip");
+  }
   return showTip(of.getAttribute("data-tip"), ...at);
 }
 

@@ -1,6 +1,7 @@
 """What the page's script works on: every prompt, what it would get under every decision of the gates, and how to count.
 
-Rates are counted on test prompts, by look-up in the run's table, with the intervals that the run itself gives them.
+Rates are counted on test prompts, by look-up in the run's table, with the intervals that the run itself gives them: of
+what is judged, over its groups.
 """
 
 from __future__ import annotations
@@ -16,17 +17,15 @@ from experiments.actions import ACTIONS
 from experiments.behaviour import KINDS
 from experiments.completions import read_completions
 from experiments.context import Context
-from experiments.counterfactuals import Counterfactuals, outcome_name, read_table
+from experiments.counterfactuals import outcome_name, read_table
 from experiments.page.markup import shortened
 from experiments.right_action import load_adjacency, net_credits
-from experiments.scoring import RATES, mean_of_groups
+from experiments.scoring import RATES
 from experiments.writing import POSITION
 from extract.prompts import LABELS
 from probes.direction import load_directions
-from probes.intervals import effective_number
 
 MOST_CHARACTERS = 400  # of a prompt or a completion
-MOST_INTERVALS = 20_000  # counts for which intervals are worked out beforehand
 LOW_OVER_REFUSAL = 0.02
 
 
@@ -47,7 +46,7 @@ def payload(context: Context, results: Mapping[str, Any]) -> dict[str, Any]:
         "set": {kind: dial["threshold"] for kind, dial in results["dials"].items()},
         "stops": _stops(context, results),
         "presets": _presets(context, results),
-        "rates": _rates(context, table, test),
+        "rates": _rates(),
         "credit": _credit(context, test),
         "commands": _commands(context, results),
     }
@@ -66,6 +65,7 @@ def _prompts(context: Context) -> dict[str, Any]:
         "category": [p.category or "" for p in prompts],
         "trigger": [p.trigger or "" for p in prompts],
         "part": context.corpus.part.tolist(),
+        "group": context.corpus.groups.tolist(),
         "known": _bits([p.answer is not None for p in prompts]),
         "stated": _bits(plain.correct),
         "before": _indices(plain.actions),
@@ -129,26 +129,12 @@ def _presets(context: Context, results: Mapping[str, Any]) -> list[dict[str, Any
     return presets
 
 
-def _rates(context: Context, table: Counterfactuals, test: np.ndarray) -> dict[str, Any]:
-    """Return how each rate is counted, and the interval of every count, where all of its prompts are always judged."""
-    labels = np.array([prompt.label for prompt in context.prompts], dtype=object)
-    rates: dict[str, Any] = {}
-    for name, (label, counts) in RATES.items():
-        rows = test[labels[test] == label]
-        judged = bool((table.actions[rows] != None).all())  # noqa: E711 - elementwise
-        n_groups = effective_number(np.unique(context.corpus.groups[rows], return_counts=True)[1]) if len(rows) else 0.0
-        exact = judged and 0 < len(rows) <= MOST_INTERVALS
-        rates[name] = {
-            "label": LABELS.index(label),
-            "counts": [ACTIONS.index(action) for action in sorted(counts)],
-            "intervals": [_limits(k, len(rows), n_groups) for k in range(len(rows) + 1)] if exact else None,
-        }
-    return rates
-
-
-def _limits(k: int, n: int, n_groups: float) -> list[float]:
-    found = mean_of_groups(float(k), n, n_groups)
-    return [round(found.low, 7), round(found.high, 7)]
+def _rates() -> dict[str, Any]:
+    """Return how each rate is counted: of prompts of which label, and which actions are its mistake."""
+    return {
+        name: {"label": LABELS.index(label), "counts": [ACTIONS.index(action) for action in sorted(counts)]}
+        for name, (label, counts) in RATES.items()
+    }
 
 
 def _credit(context: Context, test: np.ndarray) -> dict[str, Any] | None:

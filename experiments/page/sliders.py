@@ -7,7 +7,7 @@ from html import escape
 from typing import Any
 
 from experiments.page.drawing import Mark, plane
-from experiments.page.markup import data
+from experiments.page.markup import data, shortened
 from experiments.steer_text import POLICIES
 from experiments.surface import RATE_OF
 from experiments.wording import RATE_MEANING
@@ -38,15 +38,20 @@ def sliders(results: Mapping[str, Any], given: Mapping[str, Any]) -> str:
         f'<p class="command"><code data-command="{name}"></code> <button type="button" class="copy">Copy</button></p>'
         for name in given["commands"]
     )
-    return f"""<p>At or above its threshold a dial declines, below it permits. What each test prompt would get was
+    band = given["band"]
+    decides = "At or above its threshold a dial declines, below it permits"
+    if band:
+        decides = f"A dial declines from {band:g} above its threshold, permits {band:g} below, leaves alone between"
+    return f"""<p>{decides}. What each test prompt would get was
 generated for every decision of the dials, so these are the very rates that generating anew would give. Presets were
 chosen on other prompts than these.</p>
 <div class="controls sliders" role="group" aria-label="Thresholds">{moved}</div>
 <p class="presets">{presets}</p>
+<p class="told" role="status"></p>
 <div class="wide"><table class="live-rates">
 <caption>Rates on test prompts (95 % intervals over independent groups)</caption>
 <thead><tr><th scope="col">rate</th><th scope="col">with no dial</th><th scope="col">now</th><th scope="col">n</th></tr>
-</thead><tbody aria-live="polite">{rows}</tbody></table></div>
+</thead><tbody>{rows}</tbody></table></div>
 {commands}{_planes(results)}"""
 
 
@@ -67,19 +72,21 @@ def _planes(results: Mapping[str, Any]) -> str:
             if p["test"]["over_refusal"] is not None and p["test"][risk] is not None
         ]
         lines = (steer.get("system_lines") or {}).get("points", [])
-        named = [("system_lines", f"system line “{point['line']}”", point["rates"]) for point in lines]
+        named = [("system_lines", f"system line “{shortened(point['line'], 200)}”", point["rates"]) for point in lines]
         named += [("before", "no dial", results["rates"]["before"]), ("after", "as set", results["rates"]["after"])]
         marks += [mark for kind, name, rates in named for mark in _standing(kind, name, rates, risk)]
         counted = " and ".join(f"{n[f'{RATE_OF[name]}_n']:,}" for name in ("over_refusal", risk))
         shown += (f"<figure>{plane(X, label, marks, live=RATE_OF[risk])}<figcaption>{escape(label)} over {escape(X)}; "
                   f"test prompts, n = {counted}; bars: 95 %</figcaption></figure>")  # fmt: skip
-    key = "".join(f'<li class="{kind}">{name}</li>' for kind, name in KEY.items())
+    key = "".join(
+        f'<li><span class="{kind}" aria-hidden="true">{mark}</span> {name}</li>' for kind, (mark, name) in KEY.items()
+    )
     return f'<div class="charts">{shown}</div><ul class="legend key">{key}</ul>'
 
 
-KEY = {"before": "▲ no dial", "after": "▼ as this run set the dials", "live": "◆ now",
-       "two_dials": "● two dials, settings that no other beats on the prompts that choose",
-       "one_dial": "■ one dial, likewise", "system_lines": "✚ a system line instead"}  # fmt: skip
+KEY = {"before": ("▲", "no dial"), "after": ("▼", "as this run set the dials"), "live": ("◆", "now"),
+       "two_dials": ("●", "two dials, settings that no other beats on the prompts that choose"),
+       "one_dial": ("■", "one dial, likewise"), "system_lines": ("✚", "a system line instead")}  # fmt: skip
 
 
 def _standing(kind: str, name: str, rates: Mapping[str, Any], risk: str) -> list[Mark]:

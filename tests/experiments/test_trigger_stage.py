@@ -143,7 +143,9 @@ def test_words_that_fired_are_set_off_on_the_page_and_data_is_escaped(record: di
     assert "<mark>" in page
     assert "<li>" in page
     hostile = {"label": "benign", "words": ["<script>", "kill"], "scores": [0.0, 7.5]}
-    assert marked(hostile) == "<em>benign</em>: &lt;script&gt; <mark>kill <small>+7.5</small></mark>"
+    assert (
+        marked(hostile) == "<em>benign</em>: <bdi>&lt;script&gt;</bdi> <mark><bdi>kill</bdi> <small>+7.5</small></mark>"
+    )
     assert triggers_section({}) == ""
 
 

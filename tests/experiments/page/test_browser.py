@@ -20,6 +20,7 @@ from experiments.page.document import document
 from experiments.report import write_report
 from experiments.right_action import load_adjacency, right_action_score
 from experiments.scoring import joint_rates
+from probes.intervals import clopper_pearson
 
 pytestmark = needs_browser
 KINDS = ("normative", "epistemic")
@@ -211,6 +212,20 @@ def test_only_what_the_dials_change(page: Any, context: Context, table: Counterf
     page.locator(".changed").uncheck()
 
 
+def test_harmful_prompts_are_hidden_everywhere_until_asked_for(page: Any) -> None:
+    page.locator("select.label").select_option("harmful")
+    first = page.locator("table.each tbody tr").first
+    assert first.locator("bdi.blurred").get_attribute("aria-hidden") == "true"
+    page.locator("table.each td[data-tip]").first.hover()
+    assert "tick “show harmful prompts”" in page.locator("#tip").inner_text()
+    examples = page.locator(".triggers details.harmful")
+    assert examples.count() > 0
+    assert examples.first.locator("bdi").first.is_hidden()
+    examples.first.locator("summary").click()
+    assert examples.first.locator("bdi").first.is_visible()
+    page.locator("select.label").select_option("")
+
+
 # -- what is told ------------------------------------------------------------------------------------------------------
 
 
@@ -238,6 +253,50 @@ def test_cells_and_points_tell_by_pointer_and_by_keyboard(page: Any) -> None:
     assert tip.is_hidden()
 
 
+def test_what_is_seen_is_also_named_and_said(page: Any) -> None:
+    page.get_by_role("button", name="as this run set them").click()
+    assert page.get_by_role("img", name=re.compile("^now: over-refusal .*, overconfidence ")).is_visible()
+    assert page.get_by_role("img", name=re.compile("^system line ")).count() > 0
+    place(page, "normative", 0.0)
+    assert "over-refusal 100.0%" in page.locator(".told").inner_text()
+    assert page.locator(".told").get_attribute("role") == "status"
+    place(page, "normative", 0.5)
+    page.locator(".grids td.chosen").first.focus()
+    assert "test AUROC" in page.locator("#said").text_content()
+    for name, row in ((r.get_attribute("data-rate"), r) for r in page.locator("[data-rate]").all()):
+        assert int(row.locator(".n").inner_text()) > 0, name
+
+
+def test_a_finger_on_the_scatter_scrolls_the_page_and_tells_of_a_prompt(page: Any) -> None:
+    canvas = page.locator(".cloud canvas")
+    assert canvas.evaluate("e => getComputedStyle(e).touchAction") == "pan-y"
+    tip = canvas.evaluate("""e => {
+        const run = runs[0], box = e.getBoundingClientRect(), [x, y] = run.place(0);
+        const at = { clientX: box.left + x, clientY: box.top + y, pointerType: "touch" };
+        e.dispatchEvent(new PointerEvent("pointerdown", at));
+        e.dispatchEvent(new PointerEvent("pointerleave", at));
+        return [document.getElementById("tip").hidden, document.getElementById("tip").textContent];
+    }""")
+    assert tip[0] is False
+    assert "with no dial: " in tip[1]
+
+
+def test_the_matrix_shows_its_intervals_with_the_null_beside(page: Any) -> None:
+    assert re.search(r"\d% \[\d+%, \d+%\]", page.locator(".matrix table.heat td").first.inner_text())
+    null = page.locator(".matrix table", has_text="Against the permuted-label null")
+    assert null.locator("tbody tr").count() == 4
+    assert "199" in null.inner_text()
+    assert re.search(
+        r"normative n = \d+ and epistemic n = \d+", page.locator(".scatter table.heat caption").inner_text()
+    )
+
+
+@pytest.mark.parametrize(("hits", "n"), [(0, 12.5), (3, 40), (7.3, 19.6), (40, 40), (9_000.5, 20_000)])
+def test_intervals_are_the_run_s_own(page: Any, hits: float, n: float) -> None:
+    known = clopper_pearson(hits, n)
+    assert page.evaluate(f"clopperPearson({hits}, {n})") == pytest.approx([known.low, known.high], abs=1e-7)
+
+
 @pytest.mark.parametrize(("width", "scheme"), [(390, "light"), (1100, "dark")])
 def test_nothing_is_wider_than_a_phone_and_dark_is_dark(browser: Any, report: Path, width: int, scheme: str) -> None:
     with opened(browser, report, width, scheme) as page:
@@ -250,6 +309,11 @@ def test_nothing_is_wider_than_a_phone_and_dark_is_dark(browser: Any, report: Pa
             ".filter(e => !e.textContent.trim()).length"
         )
         assert unnamed == 0
+        page.locator("select.label").select_option("harmful")
+        page.emulate_media(media="print", color_scheme=scheme)
+        paper = page.evaluate("getComputedStyle(document.body).backgroundColor")
+        assert paper == "rgb(255, 255, 255)"
+        assert page.locator("table.each .blurred").first.is_hidden()
 
 
 # -- data as data ------------------------------------------------------------------------------------------------------
@@ -283,6 +347,51 @@ def test_ten_thousand_hostile_prompts_are_text_and_the_file_stays_small(
         assert page.locator("table.each tbody tr").count() == 50
 
 
+def test_a_dead_band_and_unjudged_completions_are_counted_as_the_run_counts_them(
+    browser: Any, context: Context, run: Path
+) -> None:
+    other = run.with_name("dead band $HOME 'quoted'")
+    shutil.copytree(run, other)
+    rows = [json.loads(line) for line in (run / "table.jsonl").read_text().splitlines()]
+    for i, row in enumerate(rows):
+        left = {"action": None if i % 3 else "answer", "right": False}
+        row["outcomes"] |= dict.fromkeys(("permit+leave", "leave+decline", "leave+permit", "leave+leave"), left)
+    (other / "table.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    results = json.loads((run / "results.json").read_text())
+    for dial in results["dials"].values():
+        dial["band"] = 0.3
+    (other / "results.json").write_text(json.dumps(results))
+    write_report([Context(load_config(other / "config.yaml"), other)], other / "report.html")
+    test = np.flatnonzero(context.corpus.within("test"))
+    actions = list(read_table(other / "table.jsonl").actions_at((0.4, 0.4), 0.3)[test])
+    assert None in actions
+    rates = joint_rates([context.prompts[row].label for row in test], actions, context.corpus.groups[test])
+    with opened(browser, other / "report.html") as page:
+        assert "leaves alone" in page.locator("section.dials p").first.inner_text()
+        place(page, "normative", 0.4)
+        place(page, "epistemic", 0.4)
+        found = shown(page)
+        for name, rate in rates.items():
+            told = [found[key] for key in (name, f"{name}_low", f"{name}_high")]
+            assert told == pytest.approx([rate.value.estimate, rate.value.low, rate.value.high], abs=6e-4), name
+            n = page.locator(f"[data-rate={name}] .n").inner_text()
+            assert n.split()[-1] == str(rate.n)
+        for command in page.locator("[data-command]").all_inner_texts():
+            assert str(other / "dials.safetensors") in shlex.split(command)
+
+
+def test_a_run_without_dials_shows_no_rates_with_them(browser: Any, run: Path) -> None:
+    other = run.with_name("without")
+    shutil.copytree(run, other)
+    results = json.loads((run / "results.json").read_text())
+    (other / "results.json").write_text(json.dumps(results | {"dials": {}, "steer": {}}))
+    write_report([Context(load_config(other / "config.yaml"), other)], other / "report.html")
+    with opened(browser, other / "report.html") as page:
+        heads = page.locator(".rates thead th").all_inner_texts()
+        assert heads == ["rate on test prompts", "with no dial", "n"]
+        assert page.locator(".slider").count() == 0
+
+
 def test_several_runs_are_compared(browser: Any, context: Context, run: Path) -> None:
     other = run.with_name("other")
     shutil.copytree(run, other)
@@ -297,6 +406,9 @@ def test_several_runs_are_compared(browser: Any, context: Context, run: Path) ->
         assert page.locator("article.run").count() == 2
         page.get_by_text(f"The {n} flipped prompts").click()
         assert page.locator(".changes details tbody tr").count() == n
+        assert page.locator(".changes td:nth-child(3) details.harmful").count() == sum(
+            row.locator("td").first.inner_text() == "harmful" for row in page.locator(".changes details tbody tr").all()
+        )
         assert "over-refusal" in page.locator(".changes table").first.inner_text()
         second = page.locator("article.run").nth(1)
         second.locator(".exact[data-kind=normative]").fill("0")

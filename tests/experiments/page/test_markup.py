@@ -3,12 +3,15 @@
 import json
 import re
 
+import numpy as np
 import pytest
+from matplotlib import colormaps
 
 from experiments.page.document import document
 from experiments.page.drawing import Mark, plane, x_of, y_of
-from experiments.page.heat import Cell, heat_map
-from experiments.page.markup import data, json_script, paragraphs, shortened, table
+from experiments.page.heat import Cell, heat_map, ink_on
+from experiments.page.markup import data, json_script, once_asked, paragraphs, shortened, table
+from experiments.report_triggers import marked
 
 HOSTILE = [
     "<script>alert(1)</script>",
@@ -51,6 +54,35 @@ def test_only_the_page_s_own_script_may_run_and_nothing_is_loaded() -> None:
 def test_long_texts_are_cut_and_it_is_said() -> None:
     assert shortened("a" * 100_000, 3) == "aaa … (99,997 characters more)"
     assert shortened("abc", 3) == "abc"
+
+
+def test_a_harmful_prompt_waits_to_be_opened() -> None:
+    assert once_asked("benign", data("<b>")) == "<bdi>&lt;b&gt;</bdi>"
+    shown = table(["a", "b"], [["x", once_asked("harmful", data("<b>"))]])
+    assert "<td><details" in shown
+    assert "<bdi>&lt;b&gt;</bdi></details></td>" in shown
+
+
+def test_a_request_of_many_words_is_cut_and_each_word_keeps_its_direction_to_itself() -> None:
+    shown = marked({"label": "harmful", "words": ["\u202ekill"] + ["word"] * 20_000, "scores": [7.0] + [0.0] * 20_000})
+    assert "<mark><bdi>\u202ekill</bdi>" in shown
+    assert "words more)" in shown
+    assert len(shown) < 20_000
+    assert "<summary>" in shown
+
+
+@pytest.mark.parametrize("share", np.linspace(0, 1, 101))
+def test_numbers_contrast_with_every_colour_of_the_scale(share: float) -> None:
+    colour = np.array(colormaps["cividis"](share)[:3])
+    linear = np.where(colour <= 0.04045, colour / 12.92, ((colour + 0.055) / 1.055) ** 2.4)
+    luminance = float(linear @ [0.2126, 0.7152, 0.0722])
+    ink = 0.0 if ink_on(colour) == "#000" else 1.0
+    assert (max(luminance, ink) + 0.05) / (min(luminance, ink) + 0.05) >= 4.5
+
+
+def test_what_quotes_a_text_of_any_length_stays_short() -> None:
+    line = "x" * 100_000
+    assert len(table(["a", "b"], [[line, line]]) + paragraphs([line])) < 7_000
 
 
 def test_a_chart_places_shares_on_its_axes() -> None:
