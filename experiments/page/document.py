@@ -9,12 +9,13 @@ from html import escape
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
+SCRIPTS = ("counting.js", "tips.js", "cloud.js", "page.js")  # as one script, in this order
 
 
 def document(title: str, parts: Sequence[str]) -> str:
     """Return the whole page. Its own script is the only one that may run, by its hash, and nothing is fetched."""
     style = (HERE / "page.css").read_text(encoding="utf-8")
-    script = (HERE / "page.js").read_text(encoding="utf-8")
+    script = '"use strict";\n' + "\n".join((HERE / name).read_text(encoding="utf-8") for name in SCRIPTS)
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     policy = f"default-src 'none'; img-src data:; style-src 'unsafe-inline'; script-src 'sha256-{digest}'"
     return f"""<!doctype html>

@@ -74,8 +74,7 @@ def create_app(
         "/v1/chat/completions",
         dependencies=allowed,
         response_model=None,
-        responses=FAULTS
-        | {200: {"model": Completion, "content": {"text/event-stream": {"schema": {"type": "string"}}}}},
+        responses=FAULTS | {200: {"model": Completion}},
     )
     async def complete(asked: ChatRequest, connection: Request) -> Response:
         """Answer a conversation, whole or as a stream of server-sent events."""

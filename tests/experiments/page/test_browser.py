@@ -271,7 +271,7 @@ def test_a_finger_on_the_scatter_scrolls_the_page_and_tells_of_a_prompt(page: An
     canvas = page.locator(".cloud canvas")
     assert canvas.evaluate("e => getComputedStyle(e).touchAction") == "pan-y"
     tip = canvas.evaluate("""e => {
-        const run = runs[0], box = e.getBoundingClientRect(), [x, y] = run.place(0);
+        const run = runs[0], box = e.getBoundingClientRect(), [x, y] = run.cloud.place(0);
         const at = { clientX: box.left + x, clientY: box.top + y, pointerType: "touch" };
         e.dispatchEvent(new PointerEvent("pointerdown", at));
         e.dispatchEvent(new PointerEvent("pointerleave", at));
