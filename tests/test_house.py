@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from experiments.config import ROOT
+from experiments.page.document import SCRIPTS
 
 PACKAGES = {"extract", "probes", "steering", "experiments", "organisms", "configs"}
 
@@ -41,6 +42,8 @@ def test_the_shipped_organism_and_configurations_are_in(wheel: list[str]) -> Non
         "configs/models/qwen3-4b-thinking.yaml",
         "configs/judges/rubric.md",
         "organisms/specs/two-knobs.yaml",
+        "experiments/page/page.css",
+        *(f"experiments/page/{name}" for name in SCRIPTS),
     } <= set(wheel)
 
 
