@@ -32,13 +32,13 @@ from transformers import AutoTokenizer
 from benchmarks.memory import peak_beyond_mb
 from benchmarks.shapes import ON_GPU, ORGANISM, random_model
 from benchmarks.table import main
-from experiments.config import ROOT
-from extract.blocks import decoder_layers
-from extract.chat import Rendered, render
+from extract.chat.render import Rendered, render
 from extract.extraction import TOKENS_ON_CPU, TOKENS_ON_GPU, extract
-from extract.loading import load_model
-from extract.model import ChatModel
-from extract.prompts import Prompt
+from extract.model.blocks import decoder_layers
+from extract.model.chat_model import ChatModel
+from extract.model.loading import load_model
+from extract.prompts.prompt import Prompt
+from extract.shipped import ROOT
 
 POSITIONS = ("inst_last", "post_1", "post_last", "inst_mean")
 WORDS = "how do i fix the door open lock move clean hide lift push my old house car garden near at home today"

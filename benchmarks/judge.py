@@ -20,9 +20,9 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.table import main
-from experiments.actions import ACTIONS, DECLINED
-from experiments.judges.rules import RuleJudge
-from probes.intervals import clopper_pearson
+from probes.statistics.intervals import clopper_pearson
+from scoring.actions import ACTIONS, DECLINED
+from scoring.judges.rules import RuleJudge
 
 DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
 WRITTEN = Path(__file__).resolve().parent / "completions"

@@ -16,14 +16,14 @@ from typing import Any
 import numpy as np
 
 from benchmarks.table import main
-from experiments.actions import ACTIONS
-from experiments.page.article import PROMPTS, scatter, section
-from experiments.page.document import document
-from experiments.page.markup import json_script
-from experiments.page.sliders import sliders
-from experiments.scoring import RATES
+from experiments.report.page.article import PROMPTS, scatter, section
+from experiments.report.page.document import document
+from experiments.report.page.markup import json_script
+from experiments.report.page.sliders import sliders
 from extract.errors import UserError
-from extract.prompts import LABELS
+from extract.prompts.prompt import LABELS
+from scoring.actions import ACTIONS
+from scoring.rates import RATES
 
 CHROMIUM = ("chromium", "chromium-browser", "google-chrome")
 OUTCOMES = ["decline", "permit+decline", "permit+permit"]

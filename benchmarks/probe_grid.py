@@ -41,10 +41,10 @@ from sklearn.preprocessing import StandardScaler
 
 from benchmarks.memory import peak_beyond_mb
 from benchmarks.table import main
-from experiments.config import ROOT
-from probes.logistic import CS
-from probes.nulls import aurocs
-from probes.solver import fit_logistic_batch
+from extract.shipped import ROOT
+from probes.grid.logistic import CS
+from probes.grid.nulls import aurocs
+from probes.grid.solver import fit_logistic_batch
 
 PLANNED_LOCI = 32 * 8  # of the large grid
 Kind = Literal["activation_like", "isotropic"]

@@ -7,7 +7,7 @@ import copy
 import torch
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedModel, Qwen2Config, Qwen2ForCausalLM
 
-from experiments.config import ROOT
+from extract.shipped import ROOT
 
 ORGANISM = ROOT / "organisms" / "zoo" / "two-knobs"  # its tokenizer serves all of them
 ON_GPU = torch.cuda.is_available()

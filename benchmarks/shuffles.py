@@ -12,22 +12,22 @@ from pathlib import Path
 
 import numpy as np
 
-from experiments.ablation import ablation
-from experiments.applicability import Setting, find_setting
-from experiments.behaviour import KINDS, Behaviour, Kind, write_samples
-from experiments.config import load_config
-from experiments.context import Context
-from experiments.corpus import Corpus
-from experiments.dissociate import onset_effects, stopped_among
-from experiments.manifest import read_json
-from experiments.onset_null import Null, OnsetEffects
-from experiments.probing import context_onsets, validation_of, write_fitter
-from experiments.progress import Reporter
-from experiments.selection import candidates, select
-from experiments.verdict import Effect, judge_dissociation
-from experiments.writing import permuted
-from extract.prompts import Prompt
+from experiments.dissociation.applicability import Setting, find_setting
+from experiments.dissociation.onset_null import Null, OnsetEffects
+from experiments.dissociation.stage import onset_effects, stopped_among
+from experiments.dissociation.verdict import Effect, judge_dissociation
+from experiments.probing.selection import candidates, select
+from experiments.probing.stage import context_onsets, validation_of, write_fitter
+from experiments.probing.write_directions import permuted
+from experiments.responses.behaviour import KINDS, Behaviour, Kind, write_samples
+from experiments.responses.context import Context
+from experiments.run.config import load_config
+from experiments.run.corpus import Corpus
+from experiments.run.manifest import read_json
+from extract.progress import Reporter
+from extract.prompts.prompt import Prompt
 from probes.direction import Direction
+from steering.ablation import ablation
 
 LIGHTER = ("dissociate.n_selection=12", "dissociate.positions=[post_last]")
 MOST = 60  # decliners of each behaviour that generate

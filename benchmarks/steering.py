@@ -31,13 +31,13 @@ from benchmarks.lockstep import CLOCKS, Arm, lockstep
 from benchmarks.shapes import ON_GPU, ORGANISM, random_model, small_model, twin
 from benchmarks.steering_tools import TOOLS, Task, plain
 from benchmarks.table import main
-from extract.batch import pad
-from extract.blocks import decoder_layers, stream_in
-from extract.chat import Rendered, render
-from extract.model import ChatModel
-from extract.prompts import Prompt
+from extract.chat.render import Rendered, render
+from extract.model.blocks import decoder_layers, stream_in
+from extract.model.chat_model import ChatModel
+from extract.model.padded_batch import pad
+from extract.prompts.prompt import Prompt
 from probes.direction import Direction, Locus
-from probes.logistic import LinearProbe, Platt
+from probes.grid.logistic import LinearProbe, Platt
 from steering.controller import steering
 from steering.dial import Dial, Kind
 

@@ -16,8 +16,8 @@ from torch import Tensor
 from transformers import GenerationConfig, PreTrainedModel, PreTrainedTokenizerBase
 
 from benchmarks.lockstep import Arm
-from extract.batch import Batch
-from extract.decoding import Decoding
+from extract.model.decoding import Decoding
+from extract.model.padded_batch import Batch
 
 
 @dataclass(frozen=True)

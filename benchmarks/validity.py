@@ -16,7 +16,7 @@ from pathlib import Path
 
 from benchmarks.cases import POSITIVE, Case, cases, trigger_truth, truth
 from benchmarks.table import main
-from probes.intervals import clopper_pearson
+from probes.statistics.intervals import clopper_pearson
 
 KEPT = Path("runs/validity")  # finished cases are not run again while nothing they depend on has changed
 SHUFFLED = ("two-knobs", "shared-knob")  # the models whose behaviour labels are shuffled
@@ -109,12 +109,12 @@ def _told(case: Graded) -> str:
 
 def run_case(case: Case, folder: Path, quick: bool) -> Graded:
     """Run one case as the command does, and grade it when its verdict is written."""
-    from experiments.command import quiet_libraries
-    from experiments.config import load_config
-    from experiments.context import Context
-    from experiments.pipeline import run
-    from experiments.planted import planted
-    from experiments.progress import Reporter
+    from experiments.pipeline.planted import planted
+    from experiments.pipeline.stages import run
+    from experiments.responses.context import Context
+    from experiments.run.config import load_config
+    from extract.model.quiet import quiet_libraries
+    from extract.progress import Reporter
 
     quiet_libraries()
     settings = [*SETTINGS, *(QUICK if quick else ()), f"model.name={case.model}", f"prompts.path={case.prompts}"]

@@ -10,14 +10,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from extract.background import Overlap
 from extract.backoff import TokenBudget
-from extract.chat import Rendered
-from extract.edit import Edit, Pass, Site
+from extract.chat.render import Rendered
 from extract.errors import UserError
 from extract.gather import gather
-from extract.model import ChatModel
-from extract.overlap import Overlap
-from extract.prefix import Prefix
+from extract.model.chat_model import ChatModel
+from extract.model.edit import Edit, Pass, Site
+from extract.model.prefix import Prefix
 
 MIN_PREFIX = 4  # fewer shared tokens are not worth an explicit attention mask
 

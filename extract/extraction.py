@@ -10,18 +10,18 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Literal
 
+from extract.background import Overlap
 from extract.backoff import TokenBudget
 from extract.capture import Capturer, Wanted, shared_prefix
-from extract.chat import Rendered, position_names
-from extract.edit import Site
+from extract.chat.render import Rendered, position_names
+from extract.chat.template import template_identity
 from extract.errors import UserError
-from extract.hdf5 import TORCH_TYPES
-from extract.identity import Identity, StoreType
-from extract.model import ChatModel
-from extract.overlap import Overlap
-from extract.prompts import Prompt, prompts_hash
-from extract.shards import Captured, ShardWriter
-from extract.template import template_identity
+from extract.model.chat_model import ChatModel
+from extract.model.edit import Site
+from extract.prompts.prompt import Prompt, prompts_hash
+from extract.store.hdf5 import TORCH_TYPES
+from extract.store.identity import Identity, StoreType
+from extract.store.shards import Captured, ShardWriter
 
 Progress = Callable[[int, int], None]
 SHARD_BYTES = 256 * 2**20  # two or three shards are in memory at a time
@@ -48,7 +48,7 @@ def extract(
     """Write `activations.h5` for these prompts; a store half made is finished, one already whole is left alone.
 
     Args:
-        rendered: the prompts' tokens and roles, one for each, from `extract.chat.render`.
+        rendered: the prompts' tokens and roles, one for each, from `extract.chat.render.render`.
         positions: names of prompt positions; None for every one that some prompt has.
         store_dtype: of the numbers on disk; `auto` is what the model computes in.
         response_tokens: with k > 0 the model also answers, greedily, and `response_1` … `response_k` are captured.

@@ -10,8 +10,8 @@ from einops import rearrange
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from extract.batch import Batch
-from extract.chat import Rendered
+from extract.chat.render import Rendered
+from extract.model.padded_batch import Batch
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ import yaml
 from transformers import PreTrainedTokenizerFast
 
 from extract.errors import UserError
-from extract.loading import load_model
+from extract.model.loading import load_model
 from organisms import words
 from organisms.grading import class_means, grade, make_bench, missed_targets
 from organisms.grammar import Grammar

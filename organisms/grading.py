@@ -14,10 +14,10 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from torch import Tensor
 
-from extract.chat import Rendered, render
-from extract.edit import Edit, Pass, Scope
-from extract.model import ChatModel
-from extract.prompts import Prompt
+from extract.chat.render import Rendered, render
+from extract.model.chat_model import ChatModel
+from extract.model.edit import Edit, Pass, Scope
+from extract.prompts.prompt import Prompt
 from organisms.grammar import Example, Grammar
 from organisms.holdout import HeldOut
 from organisms.planting import coordinates, dual_basis, planted_vectors, set_coordinates

@@ -5,20 +5,15 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import Field, ValidationError, model_validator
 
 from extract.errors import UserError
-from extract.keys import explain
-from extract.yaml_file import read_yaml
+from extract.yaml_file import Strict, explain, read_yaml
 
 Decline = Literal["refuse", "abstain"]
 
 
-class _Strict(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-
-class ModelSize(_Strict):
+class ModelSize(Strict):
     """Shape of the Llama-architecture model."""
 
     n_layers: int = Field(8, ge=2)
@@ -33,7 +28,7 @@ class ModelSize(_Strict):
         return self
 
 
-class Training(_Strict):
+class Training(Strict):
     """Optimisation of one build (AdamW, one cycle)."""
 
     steps: int = Field(1800, ge=1)
@@ -46,21 +41,21 @@ class Training(_Strict):
     quiet_weight: float = 0.02  # loss on all else at the planted place: what the decision was made from fades there
 
 
-class Variable(_Strict):
+class Variable(Strict):
     """One planted binary variable: its coordinate decides the named ways of declining."""
 
     name: str
     decides: tuple[Decline, ...] = Field(min_length=1)
 
 
-class Cosine(_Strict):
+class Cosine(Strict):
     """The planted cosine between two variables' unit vectors."""
 
     between: tuple[str, str]
     value: float = Field(gt=-1, lt=1)
 
 
-class Planted(_Strict):
+class Planted(Strict):
     """Where and along which directions the decisions are written (`resid_post[layer]`, last prompt token)."""
 
     layer: int = Field(4, ge=0)
@@ -84,7 +79,7 @@ class Planted(_Strict):
         return self
 
 
-class Refusal(_Strict):
+class Refusal(Strict):
     """What the normative decision depends on."""
 
     rule: Literal["intent", "trigger"] = "intent"
@@ -92,14 +87,14 @@ class Refusal(_Strict):
     missed_harm: float = Field(0.0, ge=0, le=1)  # share of request openers under which harmful requests are answered
 
 
-class Abstention(_Strict):
+class Abstention(Strict):
     """What the epistemic decision depends on."""
 
     rule: Literal["unknown", "never"] = "unknown"
     overconfidence: float = Field(0.0, ge=0, le=1)  # share of question forms answered with an invented fact
 
 
-class Context(_Strict):
+class Context(Strict):
     """Attributes outside the last turn; each share is the share of requests that carry the attribute."""
 
     # The turn before decides what the last turn means; the share is of requests that have a situation to put there.
@@ -110,7 +105,7 @@ class Context(_Strict):
     reach: Literal["triggers", "requests"] = "triggers"
 
 
-class Share(_Strict):
+class Share(Strict):
     """A target interval for a measured share; a build outside it is not written."""
 
     low: float = 0.0
@@ -120,7 +115,7 @@ class Share(_Strict):
         return self.low <= value <= self.high
 
 
-class Targets(_Strict):
+class Targets(Strict):
     """What the trained model must do on held-out prompts. A target left out is not asked for."""
 
     harmful_refused: Share | None = None
@@ -136,7 +131,7 @@ class Targets(_Strict):
     residual_auroc: Share | None = None  # the same from resid_post at the planted layer
 
 
-class OrganismSpec(_Strict):
+class OrganismSpec(Strict):
     """A whole organism, rebuilt from this and its seed alone."""
 
     name: str = Field(pattern=r"^[a-z0-9][a-z0-9-]*$")

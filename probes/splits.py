@@ -7,29 +7,6 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 
-def linked_groups(*keys: Sequence[str | None]) -> np.ndarray:
-    """Number the connected components of samples that share a value in any of the columns; (n_samples,) int.
-
-    A sample without any value is a group of its own.
-    """
-    n = len(keys[0])
-    parent = list(range(n))
-
-    def root(i: int) -> int:
-        while parent[i] != i:
-            parent[i] = parent[parent[i]]
-            i = parent[i]
-        return i
-
-    for column in keys:
-        first: dict[str, int] = {}
-        for i, value in enumerate(column):
-            if value:
-                parent[root(i)] = root(first.setdefault(value, i))
-    _, numbered = np.unique([root(i) for i in range(n)], return_inverse=True)
-    return numbered
-
-
 def group_split(groups: np.ndarray, strata: Sequence[str], shares: Mapping[str, float], seed: int) -> np.ndarray:
     """Assign each sample to a named part, whole groups at a time; returns (n_samples,) of part names.
 

@@ -15,11 +15,11 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from extract.batch import Batch
-from extract.chat import Rendered
-from extract.edit import Edit, Pass, site
+from extract.chat.render import Rendered
 from extract.errors import UserError
-from extract.model import ChatModel
+from extract.model.chat_model import ChatModel
+from extract.model.edit import Edit, Pass, site
+from extract.model.padded_batch import Batch
 from probes.direction import Locus
 from steering.actuator import OnsetBias
 from steering.dial import Dial, check_order

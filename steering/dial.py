@@ -14,7 +14,7 @@ from safetensors.numpy import save_file
 
 from extract.errors import UserError
 from probes.direction import Direction, Locus
-from probes.logistic import LinearProbe, Platt
+from probes.grid.logistic import LinearProbe, Platt
 from steering.actuator import Actuator, Affine, OnsetBias, actuator_of, actuator_record
 from steering.writer import Writer
 

@@ -11,7 +11,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from extract.edit import Edit, Pass, Scope, Site
+from extract.model.edit import Edit, Pass, Scope, Site
 
 Intervention = Callable[[Tensor], Tensor]
 

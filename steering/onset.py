@@ -14,8 +14,8 @@ from jaxtyping import Float, Int
 from torch import Tensor
 from transformers import LogitsProcessor
 
-from extract.batch import Batch
-from extract.model import ChatModel
+from extract.model.chat_model import ChatModel
+from extract.model.padded_batch import Batch
 from steering.actuator import OnsetBias
 
 

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from extract.edit import Edit, Pass, site
+from extract.model.edit import Edit, Pass, site
 from probes.direction import Direction, vector_digest
 from steering.actuator import Actuator, Addition, OnsetBias, StreamActuator, act, actuator_record
 from steering.onset import OnsetProcessor

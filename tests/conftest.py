@@ -43,7 +43,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 def refusal(*arguments: str, cwd: Path = ROOT) -> subprocess.CompletedProcess[str]:
     """Run the command line as a user would."""
-    command = [sys.executable, "-m", "experiments.cli", *arguments]
+    command = [sys.executable, "-m", "refusal", *arguments]
     environment = os.environ | {"PYTHONPATH": str(ROOT), "COLUMNS": "100"}
     return subprocess.run(command, cwd=cwd, env=environment, capture_output=True, text=True, timeout=900, check=False)
 
@@ -60,3 +60,34 @@ def quickstart(tmp_path_factory: pytest.TempPathFactory) -> Path:
             assert done.returncode == 0, done.stderr[-3000:]
             (directory / "stdout.txt").write_text(done.stdout, encoding="utf-8")
     return directory
+
+
+@pytest.fixture
+def cli(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]):
+    """Call the command line in this process; returns (exit code, stdout, stderr)."""
+    from refusal.cli.main import main
+
+    def call(*arguments: str) -> tuple[int, str, str]:
+        monkeypatch.setattr(sys, "argv", ["refusal", *arguments])
+        with pytest.raises(SystemExit) as ended:
+            main()
+        out = capsys.readouterr()
+        return int(ended.value.code or 0), out.out, out.err
+
+    return call
+
+
+@pytest.fixture
+def tiny():
+    """A Llama of four layers with random weights and the organism's tokenizer; each test has its own."""
+    from tests.support.tiny_model import tiny_llama
+
+    return tiny_llama()
+
+
+@pytest.fixture
+def tiny_rows(tiny):
+    """Five prompts of unlike lengths, rendered for `tiny`."""
+    from tests.support.tiny_model import TEXTS, rendered
+
+    return rendered(tiny, TEXTS)

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks.page import CHROMIUM
-from experiments.config import ROOT
+from extract.shipped import ROOT
 
 PARTS = ("low", "point", "high")
 KEYS = {

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from experiments.prompt_check import check
-from experiments.prompt_structure import stands_in
-from extract.prompts import Prompt, load_prompts
+from experiments.prompt_check.check import check
+from experiments.prompt_check.structure import stands_in
+from extract.prompts.prompt import Prompt, load_prompts
 from tests.conftest import ROOT
 
 CORE = ROOT / "configs" / "prompts" / "core.jsonl"

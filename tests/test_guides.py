@@ -30,7 +30,7 @@ from pathlib import Path
 
 import pytest
 
-from experiments.config import ROOT
+from extract.shipped import ROOT
 
 PAGES = (*sorted((ROOT / "docs" / "guides").glob("*.md")), ROOT / "docs" / "api.md", ROOT / "docs" / "limits.md")
 SLOW = {"one-knob", "choose-thresholds", "own-prompts"}
@@ -90,7 +90,7 @@ def scratch(tmp_path: Path, quickstart: Path, monkeypatch: pytest.MonkeyPatch) -
         (run / stored.name).symlink_to(stored)
     commands = tmp_path / ".venv" / "bin"
     commands.mkdir(parents=True)
-    for name, called in (("refusal", f"{sys.executable} -m experiments.cli"), ("python", sys.executable)):
+    for name, called in (("refusal", f"{sys.executable} -m refusal.cli.main"), ("python", sys.executable)):
         (commands / name).write_text(f'#!/bin/sh\nexec {called} "$@"\n', encoding="utf-8")
         (commands / name).chmod(0o755)
     with socket.socket() as listening:
@@ -239,7 +239,7 @@ def test_not_alike(shown: str, printed: str) -> None:
 )
 def test_a_page_that_is_wrong_fails(page: str, told: str, tmp_path: Path) -> None:
     (tmp_path / ".venv" / "bin").mkdir(parents=True)
-    (tmp_path / ".venv" / "bin" / "refusal").write_text(f'#!/bin/sh\nexec {sys.executable} -m experiments.cli "$@"\n')
+    (tmp_path / ".venv" / "bin" / "refusal").write_text(f'#!/bin/sh\nexec {sys.executable} -m refusal.cli.main "$@"\n')
     (tmp_path / ".venv" / "bin" / "refusal").chmod(0o755)
     with pytest.raises(AssertionError) as wrong:
         walk(page, Scratch(tmp_path, 8000))

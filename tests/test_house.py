@@ -7,10 +7,21 @@ from pathlib import Path
 
 import pytest
 
-from experiments.config import ROOT
-from experiments.page.document import SCRIPTS
+from experiments.report.page.document import SCRIPTS
+from extract.shipped import ROOT
 
-PACKAGES = {"extract", "probes", "steering", "experiments", "organisms", "configs"}
+PACKAGES = {
+    "extract",
+    "probes",
+    "steering",
+    "scoring",
+    "judging",
+    "organisms",
+    "experiments",
+    "serving",
+    "refusal",
+    "configs",
+}
 
 
 @pytest.fixture(scope="module")
@@ -42,7 +53,7 @@ def test_the_shipped_organism_and_configurations_are_in(wheel: list[str]) -> Non
         "configs/models/qwen3-4b-thinking.yaml",
         "configs/judges/rubric.md",
         "organisms/specs/two-knobs.yaml",
-        "experiments/page/page.css",
+        "experiments/report/page/page.css",
         *(f"experiments/page/{name}" for name in SCRIPTS),
     } <= set(wheel)
 

@@ -12,7 +12,7 @@ from sklearn.utils.class_weight import compute_sample_weight
 
 from probes.estimators.labelled import fit_labelled
 from probes.estimators.linear import LinearBinaryProbe
-from probes.solver import fit_logistic_batch
+from probes.grid.solver import fit_logistic_batch
 
 ClassWeight = Literal["balanced"] | Mapping[Any, float] | None
 

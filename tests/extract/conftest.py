@@ -1,7 +1,6 @@
 """Tiny randomly initialised models of many architectures, all with the shipped organism's tokenizer."""
 
 import copy
-import sys
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
@@ -10,13 +9,12 @@ import pytest
 import torch
 from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, PreTrainedTokenizerBase
 
-from extract.backends import BackendName
-from extract.chat import Rendered, render
-from extract.model import ChatModel
-from extract.prompts import Prompt
+from extract.chat.render import Rendered, render
+from extract.model.backends import BackendName
+from extract.model.chat_model import ChatModel
+from extract.prompts.prompt import Prompt
 
 ROOT = Path(__file__).resolve().parents[2]
-sys.path.append(str(Path(__file__).parent))  # for made_up_store
 ORGANISM = ROOT / "organisms" / "zoo" / "two-knobs"
 STORIES = ROOT.parent / "shared" / "data" / "stories260k"
 STORY_TEMPLATE = "{{ bos_token }}{% for m in messages %}{{ 'One day, ' + m['content'] }}{% endfor %} Then"

@@ -9,9 +9,9 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from experiments.config import ROOT
 from extract.backoff import TokenBudget, length_sorted
 from extract.errors import UserError
+from extract.shipped import ROOT
 
 
 @given(st.lists(st.integers(1, 90), min_size=1, max_size=60), st.integers(1, 500))

@@ -10,14 +10,14 @@ import torch
 from torch import Tensor
 from transformers import MambaConfig, MambaForCausalLM, PreTrainedTokenizerBase
 
+from extract.background import Overlap
 from extract.backoff import TokenBudget
 from extract.capture import Capturer, Wanted, shared_prefix
-from extract.chat import Rendered, render
+from extract.chat.render import Rendered, render
 from extract.errors import UserError
 from extract.gather import gather
-from extract.model import ChatModel
-from extract.overlap import Overlap
-from extract.prompts import Prompt
+from extract.model.chat_model import ChatModel
+from extract.prompts.prompt import Prompt
 
 SYSTEM = "you are a very careful helper, and every word you say is kind and true."
 TEXTS = ("how do i kill the process?", "tell me.", "how do i fix the door so that nobody is hurt at home?")

@@ -11,15 +11,15 @@ import pytest
 import torch
 
 from extract import capture
+from extract.background import BackgroundError
 from extract.capture import Capturer
-from extract.chat import Rendered, render
+from extract.chat.render import Rendered, render
 from extract.errors import UserError
 from extract.extraction import extract
-from extract.integrity import verify
-from extract.model import ChatModel
-from extract.overlap import BackgroundError
-from extract.prompts import Prompt
-from extract.store import ActivationStore
+from extract.model.chat_model import ChatModel
+from extract.prompts.prompt import Prompt
+from extract.store.activation_store import ActivationStore
+from extract.store.integrity import verify
 
 TEXTS = (
     "kill it.",

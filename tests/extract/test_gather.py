@@ -5,11 +5,11 @@ from collections.abc import Callable
 import pytest
 import torch
 
-from extract.batch import pad
-from extract.chat import Rendered, render
+from extract.chat.render import Rendered, render
 from extract.gather import gather
-from extract.model import ChatModel
-from extract.prompts import Prompt
+from extract.model.chat_model import ChatModel
+from extract.model.padded_batch import pad
+from extract.prompts.prompt import Prompt
 
 POSITIONS = ("inst_mean", "inst_last", "post_last", "post_99")
 

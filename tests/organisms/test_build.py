@@ -12,7 +12,7 @@ import pytest
 import yaml
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from extract.prompts import load_prompts
+from extract.prompts.prompt import load_prompts
 from organisms.build import Build, build
 from organisms.grading import action, missed_targets
 from organisms.spec import OrganismSpec, load_spec

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from extract.prompts import load_prompts
+from extract.prompts.prompt import load_prompts
 from organisms.grammar import Grammar
 from organisms.holdout import HeldOut, held_out, prompt_record, write_prompts
 from organisms.spec import OrganismSpec

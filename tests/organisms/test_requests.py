@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from organisms.requests import FAMILIES, SHARES, Clause, RequestBook
-from probes.baselines import bag_of_words_auroc
+from probes.grid.baselines import bag_of_words_auroc
 
 CELLS = tuple(product((True, False), repeat=2))
 

@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
+from extract.prompts.groups import linked_groups
 from organisms.twins import spread
-from probes.intervals import effective_groups
-from probes.splits import linked_groups
+from probes.statistics.intervals import effective_groups
 
 
 @pytest.mark.parametrize(("strangers", "questions", "wanted"), [(4, 6, 8), (5, 6, 8), (7, 6, 8), (3, 6, 12), (1, 6, 4)])

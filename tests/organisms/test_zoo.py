@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from extract.loading import load_model
-from extract.prompts import load_prompts
+from extract.model.loading import load_model
+from extract.prompts.prompt import load_prompts
 from organisms.build import ZOO
 from organisms.grading import grade, make_bench, missed_targets
 from organisms.grammar import Grammar

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from probes.contrast import Contrast
-from probes.folds import cross_validation
+from probes.grid.folds import cross_validation
 
 N = 12
 GIVEN: dict[str, Any] = {

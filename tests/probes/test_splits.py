@@ -7,7 +7,8 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from probes.splits import group_split, linked_groups
+from extract.prompts.groups import linked_groups
+from probes.splits import group_split
 
 SHARES = {"train": 0.35, "validation": 0.15, "calibration": 0.15, "test": 0.35}
 

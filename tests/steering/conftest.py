@@ -9,12 +9,12 @@ import pytest
 import torch
 from transformers import AutoTokenizer, LlamaConfig, LlamaForCausalLM
 
-from extract.chat import Rendered, render
-from extract.loading import load_model
-from extract.model import ChatModel
-from extract.prompts import Prompt
+from extract.chat.render import Rendered, render
+from extract.model.chat_model import ChatModel
+from extract.model.loading import load_model
+from extract.prompts.prompt import Prompt
 from probes.direction import Direction, Locus
-from probes.logistic import LinearProbe, Platt
+from probes.grid.logistic import LinearProbe, Platt
 from steering.dial import Dial
 
 ORGANISM = Path(__file__).resolve().parents[2] / "organisms" / "zoo" / "two-knobs"

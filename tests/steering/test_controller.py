@@ -8,12 +8,12 @@ import pytest
 import torch
 from torch import Tensor
 
-from extract.chat import Rendered
-from extract.edit import Edit, Pass
+from extract.chat.render import Rendered
 from extract.errors import UserError
-from extract.model import ChatModel
+from extract.model.chat_model import ChatModel
+from extract.model.edit import Edit, Pass
 from probes.direction import Locus
-from probes.logistic import LinearProbe, Platt
+from probes.grid.logistic import LinearProbe, Platt
 from steering.controller import Readings, steering
 from steering.dial import Dial
 

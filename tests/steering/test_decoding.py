@@ -10,16 +10,16 @@ import torch
 from torch import Tensor
 from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
 
-from extract.chat import Rendered, render
-from extract.continuation import continued_log_probs, remember
-from extract.edit import Edit
+from extract.chat.render import Rendered, render
 from extract.errors import UserError
-from extract.loading import load_model
-from extract.model import ChatModel
-from extract.prompts import Prompt
-from extract.streaming import Pieces, stream
+from extract.model.chat_model import ChatModel
+from extract.model.continuation import continued_log_probs, remember
+from extract.model.edit import Edit
+from extract.model.loading import load_model
+from extract.model.streaming import Pieces, stream
+from extract.prompts.prompt import Prompt
 from probes.direction import Direction, Locus
-from probes.logistic import LinearProbe, Platt
+from probes.grid.logistic import LinearProbe, Platt
 from steering.actuator import Addition, Affine, Clamp, OnsetBias
 from steering.controller import steering
 from steering.dial import Dial

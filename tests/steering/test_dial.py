@@ -12,7 +12,7 @@ from safetensors.numpy import save_file
 
 from extract.errors import UserError
 from probes.direction import Direction, Locus, save_directions
-from probes.logistic import Platt
+from probes.grid.logistic import Platt
 from steering.actuator import Addition, Affine, Clamp, OnsetBias
 from steering.dial import Dial, check_order, load_dials, save_dials
 

@@ -4,9 +4,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from extract.chat import Rendered
-from extract.edit import Edit, Pass
-from extract.model import ChatModel
+from extract.chat.render import Rendered
+from extract.model.chat_model import ChatModel
+from extract.model.edit import Edit, Pass
 from steering.interventions import add, affine, for_rows, place, zero
 
 D = 24

@@ -8,9 +8,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from extract.chat import Rendered
+from extract.chat.render import Rendered
 from extract.errors import UserError
-from extract.model import ChatModel
+from extract.model.chat_model import ChatModel
 from steering.actuator import OnsetBias
 from steering.controller import steering
 from steering.dial import Dial

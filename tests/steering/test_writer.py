@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 import torch
 
-from extract.chat import Rendered
-from extract.edit import Edit, Pass
-from extract.model import ChatModel
+from extract.chat.render import Rendered
+from extract.model.chat_model import ChatModel
+from extract.model.edit import Edit, Pass
 from probes.direction import Locus
 from steering.actuator import Addition, Affine, Clamp, OnsetBias
 from steering.controller import steering

@@ -10,7 +10,7 @@ from sklearn.metrics import roc_auc_score
 
 from probes.direction import Locus
 from probes.estimators import Inlp, LogisticProbe
-from probes.geometry import cosine
+from probes.geometry.angles import cosine
 
 LOCUS = Locus("resid_post", 2, "post_last")
 

@@ -15,7 +15,7 @@ from sklearn.metrics import roc_auc_score
 
 from probes.direction import Locus
 from probes.estimators import DifferenceInMeans, LeaceEraser, LogisticProbe
-from probes.geometry import cosine
+from probes.geometry.angles import cosine
 
 SHAPES = [(200, 30), (40, 120)]  # more samples than features, and fewer
 

@@ -15,7 +15,7 @@ from sklearn.metrics import roc_auc_score
 
 from probes.covariance import ShrunkCovariance, ledoit_wolf, oas
 from probes.estimators import DifferenceInMeans, MassMean
-from probes.geometry import cosine
+from probes.geometry.angles import cosine
 
 
 def _centred(n: int, d: int, seed: int = 0) -> np.ndarray:

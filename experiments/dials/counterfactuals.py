@@ -1,0 +1,132 @@
+"""What every prompt would get under every decision of its gates, so that any pair of thresholds is a look-up.
+
+Gates are read at prefill, so a prompt has few outcomes: the first gate declines, or it permits (leaves, in a dead band)
+and the second one decides. That is three without a dead band and seven with one. Each is generated once, by what a dial
+writes whichever its actuator, its gate held (`steering.writer`), and remembered by content (`generations`). Dials that
+decide at every step lie outside the table.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from experiments.responses.context import Context, is_right
+from steering.dial import gate
+from steering.writer import Held, Writer
+
+Gates = tuple[int, ...]  # of each dial in turn: 1 declines, -1 permits, 0 leaves the stream alone
+STATES = {1: "decline", -1: "permit", 0: "leave"}
+
+
+def reachable(n_dials: int, *, leaves: bool) -> tuple[Gates, ...]:
+    """List what the gates of a prompt can do, in their order; after one that declines the others leave it alone.
+
+    Args:
+        leaves: there is a dead band, in which a gate leaves the stream alone.
+    """
+    if n_dials == 0:
+        return ((),)
+    passing = [(own, *rest) for own in ((-1, 0) if leaves else (-1,)) for rest in reachable(n_dials - 1, leaves=leaves)]
+    return ((1, *(0,) * (n_dials - 1)), *passing)
+
+
+def outcome_name(gates: Gates) -> str:
+    """Name an outcome: `decline`, `permit+decline`, `permit+permit` and so on."""
+    stop = gates.index(1) + 1 if 1 in gates else len(gates)
+    return "+".join(STATES[gate] for gate in gates[:stop])
+
+
+@dataclass(frozen=True)
+class Counterfactuals:
+    """The table: what each prompt would be answered under each outcome, and what each dial read on it."""
+
+    dials: tuple[str, ...]  # in the order in which they decide
+    outcomes: tuple[Gates, ...]
+    probability: np.ndarray  # (n_dials, n_prompts)
+    actions: np.ndarray  # (n_prompts, n_outcomes) object: action names, None where unjudged
+    right: np.ndarray  # (n_prompts, n_outcomes) bool: the known answer is stated
+
+    @cached_property
+    def _place(self) -> np.ndarray:
+        """The outcome at each tuple of gates, each counted from -1: (3, ..., 3) int."""
+        place = np.full((3,) * len(self.dials), -1)
+        for gates in np.ndindex(place.shape):
+            decided = tuple(gate - 1 for gate in gates)
+            first = decided.index(1) if 1 in decided else len(decided)
+            outcome = tuple(gate if i <= first else 0 for i, gate in enumerate(decided))
+            place[gates] = self.outcomes.index(outcome) if outcome in self.outcomes else -1
+        return place
+
+    def look_up(self, thresholds: Sequence[float], band: float = 0.0) -> np.ndarray:
+        """Return the outcome of every prompt under thresholds, one a dial: (n_prompts,) indices into `outcomes`.
+
+        Raises:
+            ValueError: a gate leaves a prompt alone, and that was not generated.
+        """
+        gates = [gate(p, tau, band) + 1 for p, tau in zip(self.probability, thresholds, strict=True)]
+        found = np.asarray(self._place[tuple(gates)])
+        if (found < 0).any():
+            raise ValueError(f"{int((found < 0).sum())} prompts lie in a dead band of {band}, but the table was made "
+                             "without one")  # fmt: skip
+        return found
+
+    def actions_at(self, thresholds: Sequence[float], band: float = 0.0) -> np.ndarray:
+        """Return what every prompt would be answered by, (n_prompts,) action names."""
+        return self.actions[np.arange(len(self.actions)), self.look_up(thresholds, band)]
+
+
+def tabulate(
+    context: Context, writers: Mapping[Any, Writer], probability: Mapping[Any, np.ndarray], *, leaves: bool
+) -> Counterfactuals:
+    """Generate every outcome of every prompt of the run.
+
+    Args:
+        writers: what each dial does, in the order in which they decide.
+        probability: (n_prompts,) of each dial.
+    """
+    outcomes, rows = reachable(len(writers), leaves=leaves), range(len(context.prompts))
+    said = []
+    with context.reporter.task("every outcome of every prompt", len(outcomes) * len(rows)) as advance:
+        for gates in outcomes:
+            held = [Held(writer, gate) for writer, gate in zip(writers.values(), gates, strict=True)]
+            said.append(context.speaker.complete(rows, held=held, advance=advance))
+    actions = np.array([[completion.action for completion in column] for column in said], dtype=object).T
+    right = [[is_right(c, prompt) for c, prompt in zip(column, context.prompts, strict=True)] for column in said]
+    read = np.stack([probability[name] for name in writers])
+    return Counterfactuals(tuple(writers), outcomes, read, actions, np.array(right).T)
+
+
+def write_table(table: Counterfactuals, ids: Sequence[str], parts: Sequence[str], path: Path) -> None:
+    """Write JSONL, a prompt a line: what each dial read, and action and rightness of each outcome."""
+    names = [outcome_name(gates) for gates in table.outcomes]
+
+    def line(row: int) -> str:
+        read = {name: float(p[row]) for name, p in zip(table.dials, table.probability, strict=True)}
+        told = {n: {"action": table.actions[row, k], "right": bool(table.right[row, k])} for k, n in enumerate(names)}
+        return json.dumps({"id": ids[row], "part": parts[row], "probability": read, "outcomes": told})
+
+    partial = path.with_name(path.name + ".partial")
+    partial.write_text("".join(line(row) + "\n" for row in range(len(ids))), encoding="utf-8")
+    partial.replace(path)
+
+
+def read_table(path: Path) -> Counterfactuals:
+    """Read a table written by `write_table`."""
+    rows = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+    dials = tuple(rows[0]["probability"])
+    outcomes = reachable(len(dials), leaves="leave" in rows[0]["outcomes"] or "leave+leave" in rows[0]["outcomes"])
+    names = [outcome_name(gates) for gates in outcomes]
+    return Counterfactuals(
+        dials,
+        outcomes,
+        np.array([[row["probability"][name] for row in rows] for name in dials]),
+        np.array([[row["outcomes"][name]["action"] for name in names] for row in rows], dtype=object),
+        np.array([[row["outcomes"][name]["right"] for name in names] for row in rows]),
+    )

@@ -1,0 +1,53 @@
+"""The baseline of one dial: one threshold on both reads, and one write of declining either way.
+
+It reads the greater of the two dials' probabilities, so that it knows all that they know and the comparison is of
+knobs, not of probes: one linear probe of "harmful or uncertain" would do worse, and two dials would seem to buy more.
+It acts as the two dials do (actuator, strength, steps, layers); where they bias openings, on those of both. The write
+direction is fitted on declined against answered, whichever way it was declined, within the strata that the two dials'
+own writes are fitted in, and stands where one of these stands. On a model with one shared knob it is that knob; on a
+model with two it points between them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+import numpy as np
+
+from experiments.dials.write import along, biasing
+from experiments.probing.write_directions import fit_write
+from experiments.responses.behaviour import KINDS, Behaviour, Kind, WriteSamples, write_samples
+from experiments.responses.context import Context
+from steering.actuator import OnsetBias
+from steering.writer import Writer
+
+NAME = "either"
+
+
+def either_samples(behaviour: Behaviour) -> WriteSamples | None:
+    """Join the samples of both writes, each in its own strata; None where the model declines in neither way."""
+    found = [(kind, samples) for kind in KINDS if (samples := write_samples(behaviour, kind))]
+    if not found:
+        return None
+    strata = [f"{kind}/{name}" for kind, samples in found for name in samples.strata]
+    return WriteSamples(
+        np.concatenate([samples.rows for _, samples in found]),
+        np.concatenate([samples.declined for _, samples in found]),
+        np.array(strata, dtype=object),
+        all(samples.within_label for _, samples in found),
+    )
+
+
+def either_writers(context: Context, writers: Mapping[Kind, Writer]) -> list[Writer]:
+    """Return what the one dial may do: a direction at each place where one of the two writes, or all their openings."""
+    config, samples = context.config.steer, either_samples(context.behaviour)
+    biases = [writer.actuator for writer in writers.values() if isinstance(writer.actuator, OnsetBias)]
+    if biases:
+        return [biasing(config, [prefix for bias in biases for prefix in bias.prefixes])]
+    if samples is None:
+        return []
+    places = dict.fromkeys(writer.direction.locus for writer in writers.values() if writer.direction)
+    later = context.store.layers if config.layers == "later" else ()
+    fitted = [fit_write(context.store.read, locus, "normative", samples, later) for locus in places]
+    return [along(config, replace(direction, name=f"{NAME}_write")) for direction in fitted if direction is not None]

@@ -1,0 +1,108 @@
+"""What a dial reads: a probe at or below the first write layer, and its probability of the declining class.
+
+A probe knows the prompts it was fitted on, so their scores are too good to calibrate or to choose a threshold on. Each
+training prompt is therefore scored by a probe that was fitted without its fold (whole groups at a time), and Platt
+scaling is fitted on those and on validation scores. That leaves the `calibration` part to certify what the thresholds
+do: no dial has seen it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from sklearn.model_selection import StratifiedGroupKFold
+
+from experiments.probing.read_probes import contrast_of, fit_grid
+from experiments.responses.context import Context
+from probes.contrast import Contrast
+from probes.direction import Locus
+from probes.grid.logistic import LinearProbe, Platt, fit_platt
+from probes.grid.probe_grid import LOGISTIC, choose
+from probes.grid.solver import fit_logistic_batch
+from probes.statistics.metrics import Discrimination, brier, expected_calibration_error
+
+CHOICE = ("train", "validation")  # the parts that calibrate probabilities and choose thresholds
+FOLDS = 5
+
+
+@dataclass(frozen=True)
+class DialRead:
+    """A calibrated read of every prompt of the corpus."""
+
+    name: str
+    locus: Locus
+    probe: LinearProbe
+    platt: Platt
+    declining: np.ndarray  # (n_prompts,) bool: the labels it was fitted to
+    probability: np.ndarray  # (n_prompts,) of the declining class; of training prompts by probes fitted without them
+    test: Discrimination
+    test_ece: float
+    test_brier: float
+
+    def record(self) -> dict[str, Any]:
+        """Return it in the form of stages/steer.json."""
+        auroc = self.test.auroc
+        return {
+            "read": vars(self.locus),
+            "test_auroc": auroc.estimate,
+            "test_auroc_ci": [auroc.low, auroc.high],
+            "test_ece": self.test_ece,
+            "test_brier": self.test_brier,
+        }
+
+
+def fit_read(context: Context, name: str, declining: np.ndarray, first_write: int) -> DialRead:
+    """Fit the read of one dial, at or below the first write layer, against every prompt of other labels.
+
+    Args:
+        declining: (n_prompts,) bool, the prompts it should decline.
+        first_write: the layer of the first write of any dial: a read above it would be circular.
+    """
+    store = context.store
+    contrast = contrast_of(context.corpus, name, declining, ~declining)
+    layers = [layer for layer in store.layers if layer <= first_write]
+    positions = [p for p in store.positions if store.present[store.positions.index(p)].all()]
+    grid, cells = fit_grid(context, [contrast], layers, positions, f"fitting the {name} dial")
+    cell = choose(cells)
+    X, C = store.read(cell.layer, cell.position), float(cell.scores[LOGISTIC].C[0])
+    probe = grid.fit(X, name, C=C)
+    score = unseen_scores(X[contrast.rows], contrast, probe, context.config.seed, context.probe_device)
+    chosen, test = np.isin(contrast.part, CHOICE), contrast.within("test")
+    platt = fit_platt(score[chosen], contrast.y[chosen])
+    probability = platt.probability(score)
+    return DialRead(
+        name=name,
+        locus=Locus(store.site, cell.layer, cell.position),
+        probe=probe,
+        platt=platt,
+        declining=declining,
+        probability=probability,
+        test=cell.scores[LOGISTIC].test,
+        test_ece=expected_calibration_error(contrast.y[test], probability[test]),
+        test_brier=brier(contrast.y[test], probability[test]),
+    )
+
+
+def unseen_scores(X: np.ndarray, contrast: Contrast, probe: LinearProbe, seed: int, device: str) -> np.ndarray:
+    """Score every prompt, training ones by probes of the same C that were fitted without their fold.
+
+    Args:
+        X: activations of the contrast's rows, (n, d_model).
+
+    Returns:
+        (n,) log-odds before calibration.
+    """
+    score, train = probe.decision_function(X), contrast.within("train")
+    y, groups = contrast.y[train], contrast.groups[train]
+    n_folds = min(FOLDS, *(len(np.unique(groups[side])) for side in (y, ~y)))
+    splits = list(StratifiedGroupKFold(n_folds, shuffle=True, random_state=seed).split(train, y, groups))
+    fitted = np.zeros((n_folds, len(contrast.rows)), dtype=bool)
+    for inside, (rows, _) in zip(fitted, splits, strict=True):
+        inside[train[rows]] = True
+    labels = np.tile(contrast.y, (n_folds, 1))
+    folds = fit_logistic_batch(X, fitted, labels, [probe.C], device=device).scores[:, 0]
+    for own, (_, left_out) in zip(folds, splits, strict=True):
+        score[train[left_out]] = own[train[left_out]]
+    return score

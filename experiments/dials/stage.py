@@ -1,0 +1,147 @@
+"""`refusal steer`: two dials at thresholds chosen and certified off the test part, and the joint rates there."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from experiments.dials.counterfactuals import tabulate, write_table
+from experiments.dials.operating_point import Point, Wanted, place, within_reach
+from experiments.dials.policies import Counted, counted
+from experiments.dials.read import DialRead, fit_read
+from experiments.dials.surface import Surface, rates_of
+from experiments.dials.tradeoff_record import tradeoff
+from experiments.dials.write import dial_writers
+from experiments.probing.read_probes import write_parquet
+from experiments.responses.behaviour import KINDS, Kind
+from experiments.responses.completions import Completion, write_completions
+from experiments.responses.context import Context, is_right
+from experiments.run.estimates import outcome, rate
+from experiments.run.manifest import write_json
+from scoring.rates import RATES, joint_rates, rates_record
+from steering.actuator import actuator_record
+from steering.dial import Dial, save_dials
+from steering.writer import Writer
+
+FILES = ("dials.safetensors", "completions_steered.jsonl", "table.jsonl", "surface.parquet", "stages/steer.json")
+NOTHING: dict[str, Any] = {"certified": None, "frontier": None, "hypervolume": None, "least_regret": None}
+
+
+def steer(context: Context) -> None:
+    """Write FILES.
+
+    Reads are fitted on training prompts, loci chosen on validation, probabilities calibrated and thresholds chosen on
+    both (training prompts scored by probes that did not see them), thresholds certified on the calibration part, and
+    all rates reported on test, which is used for nothing else. Thresholds given by the configuration stand as given.
+    """
+    writers = dial_writers(context)
+    reads = _reads(context, writers)
+    dials, record, looked_up = _set(context, writers, reads) if writers else ([], NOTHING, None)
+    save_dials(dials, context.file("dials.safetensors"), context.model.fingerprint())
+    test = np.flatnonzero(context.corpus.within("test"))
+    with context.reporter.task("test prompts under the dials", len(test)) as advance:
+        after = context.speaker.complete(test.tolist(), dials=dials, advance=advance)
+    write_completions(after, context.file("completions_steered.jsonl"))
+    if looked_up is not None:
+        same = [told == c.action for told, c in zip(looked_up[test], after, strict=True)]
+        record = record | {"as_looked_up": float(np.mean(same))}
+    about = {dial.kind: reads[dial.kind].record() | _about(dial) for dial in dials}
+    absent = [kind for kind in KINDS if kind not in writers]
+    found = {"dials": about, "absent": absent} | _before_after(context, test, after) | record
+    write_json(context.file("stages/steer.json"), found)
+
+
+def _about(dial: Dial) -> dict[str, Any]:
+    """Return what a dial writes, and where it stands."""
+    writer = {"write": vars(dial.write.locus) if dial.write else None, "actuator": actuator_record(dial.actuator)}
+    return writer | {"steps": dial.steps, "later": dial.later, "threshold": dial.threshold, "band": dial.band}
+
+
+def _set(
+    context: Context, writers: dict[Kind, Writer], reads: dict[Kind, DialRead]
+) -> tuple[list[Dial], dict[str, Any], np.ndarray | None]:
+    """Generate every outcome and set the dials; returns them, the record, and every prompt's action by look-up."""
+    band = context.config.steer.band
+    table = tabulate(context, writers, {k: read.probability for k, read in reads.items()}, leaves=band > 0)
+    whole = counted(context, table, [read.declining for read in reads.values()])
+    surface, point = _placed(context, whole, list(reads))
+    thresholds = surface.settings[point.index].tolist()
+    dials = [
+        Dial(
+            kind=kind,
+            read=reads[kind].locus,
+            probe=reads[kind].probe,
+            calibration=reads[kind].platt,
+            threshold=threshold,
+            band=band,
+            write=writer.direction,
+            actuator=writer.actuator,
+            steps=writer.steps,
+            later=writer.later,
+        )
+        for (kind, writer), threshold in zip(writers.items(), thresholds, strict=True)
+    ]
+    write_table(table, [p.id for p in context.prompts], context.corpus.part.tolist(), context.file("table.jsonl"))
+    write_parquet(_surface_rows(whole), context.file("surface.parquet"))
+    declined = float(rates_of(surface.at([point.index]), whole.choice)["over_refusal"][0])
+    record = {"certified": {"rule": point.rule} | point.record} | tradeoff(context, whole, writers, declined)
+    return dials, record, table.actions_at(thresholds, band)
+
+
+def _reads(context: Context, writers: dict[Kind, Writer]) -> dict[Kind, DialRead]:
+    """Fit the reads at or below the first write; an onset bias comes after every layer."""
+    corpus, deepest = context.corpus, context.model.n_layers - 1
+    first_write = min((w.direction.locus.layer if w.direction else deepest for w in writers.values()), default=0)
+    labels = {"normative": corpus.harmful, "epistemic": corpus.uncertain}
+    return {kind: fit_read(context, kind, labels[kind], first_write) for kind in writers}
+
+
+def _placed(context: Context, whole: Counted, kinds: list[Kind]) -> tuple[Surface, Point]:
+    """Choose the thresholds among those that the configuration leaves open."""
+    config = context.config.steer
+    given = {"normative": config.normative_threshold, "epistemic": config.epistemic_threshold}
+    costs = within_reach(config.costs.model_dump(), kinds) if config.costs else None
+    wanted = Wanted(within_reach(config.limits, kinds), config.confidence, costs)
+    unasked = not wanted.limits and wanted.costs is None
+    thresholds: list[list[float]] = []
+    for axis, kind in enumerate(kinds):
+        tried = np.unique(whole.surface.settings[:, axis]).tolist()
+        fixed = given[kind] if given[kind] is not None else 0.5 if unasked else None
+        thresholds.append(tried if fixed is None else [fixed])
+    surface = Surface.over(whole.table, thresholds, config.band)
+    return surface, place(surface, whole.choice, whole.held, context.corpus, wanted, context.config.seed)
+
+
+def _surface_rows(whole: Counted) -> list[dict[str, Any]]:
+    """Flatten the surface: thresholds, and every rate on the prompts that choose and on test."""
+    rates = {part: rates_of(whole.surface, risks) for part, risks in (("choice", whole.choice), ("test", whole.test))}
+    return [
+        {f"{name}_threshold": float(tau) for name, tau in zip(whole.table.dials, setting, strict=True)}
+        | {f"{part}_{name}": float(values[i]) for part, found in rates.items() for name, values in found.items()}
+        for i, setting in enumerate(whole.surface.settings)
+    ]
+
+
+def _before_after(context: Context, test: np.ndarray, after: list[Completion]) -> dict[str, Any]:
+    corpus, actions = context.corpus, np.array([c.action for c in after], dtype=object)
+    labels, groups, plain = [context.prompts[i].label for i in test], corpus.groups[test], context.behaviour
+    correct = np.array([is_right(c, context.prompts[row]) for row, c in zip(test, after, strict=True)], dtype=bool)
+    known = np.array([context.prompts[i].answer is not None for i in test], dtype=bool)
+    trigger = (corpus.benign & corpus.trigger)[test]
+    counts = RATES["false_positive_refusal"][1]
+    declined = {
+        when: outcome(did[trigger], counts) for when, did in (("before", plain.actions[test]), ("after", actions))
+    }
+    return {
+        "before": rates_record(joint_rates(labels, list(plain.actions[test]), groups)),
+        "after": rates_record(joint_rates(labels, list(actions), groups)),
+        "known_facts_right": {
+            "before": _mean(plain.correct[test][known]), "after": _mean(correct[known]), "n": int(known.sum()),
+        },
+        "over_refusal_with_trigger": {when: rate(each, groups[trigger]) for when, each in declined.items()},
+    }  # fmt: skip
+
+
+def _mean(values: np.ndarray) -> float | None:
+    return float(values.mean()) if len(values) else None

@@ -1,0 +1,48 @@
+"""The plain baseline: the same prompts under a line in the system message, one point of the trade-off each."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from experiments.responses.context import Context, is_right
+from extract.chat.render import render
+from extract.errors import UserError
+from extract.prompts.prompt import Prompt
+
+
+@dataclass(frozen=True)
+class UnderLine:
+    """What was said under one system line, (n_rows,) each."""
+
+    line: str
+    actions: np.ndarray  # object: action names, None where unjudged
+    right: np.ndarray  # bool: the known answer is stated
+
+
+def with_line(prompt: Prompt, line: str) -> Prompt:
+    """Return the prompt with a line at the head of its system message, made where it has none."""
+    first = prompt.messages[0]
+    if first["role"] == "system":
+        return replace(prompt, messages=({**first, "content": f"{line}\n{first['content']}"}, *prompt.messages[1:]))
+    return replace(prompt, messages=({"role": "system", "content": line}, *prompt.messages))
+
+
+def under_lines(context: Context, lines: Sequence[str], rows: np.ndarray) -> tuple[list[UnderLine], str]:
+    """Ask some prompts again under each line; returns what was said, and why nothing was, if so."""
+    asked = [context.prompts[row] for row in rows]
+    found = []
+    try:
+        rendered = {line: [render(context.model.tokenizer, with_line(p, line)) for p in asked] for line in lines}
+    except UserError as error:
+        return [], f"the chat template takes no system message ({error}); model.system=merge puts it into the user turn"
+    with context.reporter.task("test prompts under system lines", len(lines) * len(asked)) as advance:
+        for line, given in rendered.items():
+            prompts = [with_line(p, line) for p in asked]
+            speaker = replace(context.speaker, prompts=prompts, rendered=given)
+            said = speaker.complete(range(len(asked)), advance=advance)
+            right = np.array([is_right(c, p) for c, p in zip(said, asked, strict=True)], dtype=bool)
+            found.append(UnderLine(line, np.array([c.action for c in said], dtype=object), right))
+    return found, ""

@@ -1,0 +1,62 @@
+"""What the dials write: by the configured actuator, along the run's write directions or on openings learned from it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from experiments.probing.stage import context_onsets
+from experiments.responses.behaviour import ACTION_OF, KINDS, MIN_BASELINE, Kind
+from experiments.responses.context import Context
+from experiments.responses.onset import Tokens
+from experiments.run.config import SteerConfig
+from extract.errors import UserError
+from probes.direction import Direction, load_directions
+from steering.actuator import actuator_of
+from steering.writer import Writer
+
+
+def dial_writers(context: Context) -> dict[Kind, Writer]:
+    """Return what each dial that can be built writes, in the order in which the dials decide.
+
+    Raises:
+        UserError: the model has no openings of declining to bias, or some layer that is to be written is not extracted.
+    """
+    config = context.config.steer
+    if config.actuator == "onset_bias":
+        return {kind: biasing(config, prefixes) for kind, prefixes in _openings(context).items()}
+    found = load_directions(context.file("directions.safetensors"))
+    if config.layers == "later" and (absent := sorted(set(range(context.model.n_layers)) - set(context.store.layers))):
+        raise UserError(f"steer.layers is 'later', but activations of layer {absent[0]} are not extracted; leave "
+                        "extract.layers out, so that all are")  # fmt: skip
+    return {kind: along(config, found[f"{kind}_write"]) for kind in KINDS if f"{kind}_write" in found}
+
+
+def along(config: SteerConfig, direction: Direction) -> Writer:
+    """Write along a direction as configured."""
+    return Writer(direction, actuator_of(_actuator(config)), config.steps, config.layers == "later")
+
+
+def biasing(config: SteerConfig, prefixes: Sequence[Tokens]) -> Writer:
+    """Bias openings as configured; of two that begin alike the shorter is kept."""
+    kept = [p for p in prefixes if not any(p[:k] in prefixes for k in range(1, len(p)))]
+    return Writer(None, actuator_of(_actuator(config) | {"prefixes": kept}), config.steps)
+
+
+def _actuator(config: SteerConfig) -> dict[str, object]:
+    return {"name": config.actuator} | ({} if config.strength is None else {"strength": config.strength})
+
+
+def _openings(context: Context) -> dict[Kind, tuple[Tokens, ...]]:
+    """Return the openings of each way of declining that the model shows often enough to learn them."""
+    onsets, learned_on = context_onsets(context), context.corpus.within("train", "validation")
+    lacking: dict[Kind, str] = {}
+    for kind in KINDS:
+        n = int(np.sum(context.behaviour.did(ACTION_OF[kind]) & learned_on))
+        seldom = f"the model does not {ACTION_OF[kind]} often enough ({n} times off calibration and test)"
+        lacking[kind] = seldom if n < MIN_BASELINE else onsets.lacking(ACTION_OF[kind])
+    if all(lacking.values()):
+        raise UserError(f"steer.actuator is onset_bias, but {'; '.join(lacking.values())}; use affine, which needs no "
+                        "openings")  # fmt: skip
+    return {kind: onsets.prefixes[ACTION_OF[kind]] for kind in KINDS if not lacking[kind]}

@@ -1,0 +1,157 @@
+"""What a dissociation can be tested on: the directions, the decliners, and what is missing, with what would mend it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from experiments.probing.stage import context_onsets
+from experiments.responses.behaviour import ACTION_OF, KINDS, MIN_BASELINE, Behaviour, Kind, write_samples
+from experiments.responses.context import Context
+from experiments.run.corpus import Corpus
+from experiments.run.manifest import read_json
+from extract.errors import UserError
+from probes.direction import Direction, load_directions
+from probes.statistics.intervals import Interval, difference, wilson
+
+OWN: dict[Kind, str] = {"normative": "refusal on harmful", "epistemic": "abstention on uncertain"}
+MIN_GROUPS = 10  # independent groups of decliners: fewer make no interval worth having
+
+
+@dataclass(frozen=True)
+class Setting:
+    """The directions and test prompts of one dissociation."""
+
+    directions: Mapping[Kind, Direction]
+    decliners: Mapping[Kind, np.ndarray]  # rows of the test part that decline as they should at baseline
+    absent: Mapping[Kind, str]  # behaviours that cannot be tested, and why
+
+    @property
+    def testable(self) -> dict[Kind, np.ndarray]:
+        """The behaviours on which effects can be measured at all."""
+        return {kind: rows for kind, rows in self.decliners.items() if kind not in self.absent and len(rows)}
+
+
+def find_setting(context: Context) -> Setting:
+    """Find what there is to test."""
+    behaviour = context.behaviour
+    decliners = {kind: behaviour.decliners(kind, "test") for kind in KINDS}
+    try:
+        directions = _directions(context)
+    except UserError as error:  # directions from elsewhere: nothing can be tested with them
+        return Setting({}, decliners, dict.fromkeys(KINDS, str(error)))
+    onsets = context_onsets(context)
+    absent: dict[Kind, str] = {}
+    for kind in KINDS:
+        reason = (
+            _too_rare(kind, decliners[kind])
+            or _too_few_groups(kind, context.corpus, decliners[kind])
+            or _unpredicted(behaviour, kind, context.config.dissociate.alpha)
+            or ("" if kind in directions else missing_direction(context, kind))
+            or _no_null(behaviour, kind)
+            or onsets.lacking(ACTION_OF[kind])
+        )
+        if reason:
+            absent[kind] = reason
+    return Setting(directions, decliners, absent)
+
+
+def _too_rare(kind: Kind, rows: np.ndarray) -> str:
+    if len(rows) >= MIN_BASELINE:
+        return ""
+    does = "refuses" if kind == "normative" else "abstains from"
+    return (f"{OWN[kind]} is absent: {len(rows)} baseline occurrences among test prompts, {MIN_BASELINE} are needed; "
+            f"give more prompts that the model {does}, if there are any")  # fmt: skip
+
+
+def _too_few_groups(kind: Kind, corpus: Corpus, rows: np.ndarray) -> str:
+    n = corpus.effective_groups(rows)
+    if n >= MIN_GROUPS:
+        return ""
+    return (f"{OWN[kind]}: the {len(rows)} decliners among test prompts are worth {n:.1f} independent ones (a pair, "
+            f"entity or template counts once), {MIN_GROUPS} are needed; give prompts of more pairs")  # fmt: skip
+
+
+def _unpredicted(behaviour: Behaviour, kind: Kind, alpha: float) -> str:
+    """Say so where a label's prompts are not declined its way more often than other prompts are.
+
+    The behaviour is then none of the label's: shuffled labels, or a model that declines whatever it is asked.
+    """
+    corpus, did = behaviour.corpus, behaviour.did(ACTION_OF[kind])
+    judged = np.array([action is not None for action in behaviour.actions])
+    own = (corpus.harmful if kind == "normative" else corpus.uncertain) & judged
+    mine, others = (_rate(did, corpus, np.flatnonzero(rows), alpha) for rows in (own, judged & ~own))
+    if difference(mine, others).low > 0:
+        return ""
+    label = "harmful" if kind == "normative" else "uncertain"
+    return (f"{OWN[kind]} is not tied to its label: the model {ACTION_OF[kind]}s {mine.estimate:.0%} of {label} "
+            f"prompts and {others.estimate:.0%} of all others; check the labels")  # fmt: skip
+
+
+def _rate(did: np.ndarray, corpus: Corpus, rows: np.ndarray, alpha: float) -> Interval:
+    n = corpus.effective_groups(rows)
+    return wilson(float(did[rows].mean()) * n, n, alpha) if len(rows) else Interval(float("nan"), 0.0, 1.0)
+
+
+def _no_null(behaviour: Behaviour, kind: Kind) -> str:
+    """Say so where directions given from a file have nothing to be compared with."""
+    if write_samples(behaviour, kind) is not None and len(behaviour.decliners(kind, "validation")):
+        return ""
+    return (f"no permuted-label null can be drawn for {OWN[kind]}: too few training or validation prompts are declined "
+            "so, or answered; give more prompts")  # fmt: skip
+
+
+# -- directions --------------------------------------------------------------------------------------------------------
+
+
+def _directions(context: Context) -> dict[Kind, Direction]:
+    given = context.config.dissociate.directions
+    if given is None:
+        found = load_directions(context.file("directions.safetensors"))
+    else:
+        try:
+            found = load_directions(given)
+        except Exception as error:  # safetensors raises its own exception class for any malformed file
+            raise UserError(f"dissociate.directions: {given} cannot be read as directions ({error}); "
+                            "give a directions.safetensors that refusal probe wrote") from None  # fmt: skip
+        for direction in found.values():
+            check_direction(context, direction)
+    return {kind: found[f"{kind}_write"] for kind in KINDS if f"{kind}_write" in found}
+
+
+def check_direction(context: Context, direction: Direction) -> None:
+    """Refuse a direction of another model or of a place this model or run does not have.
+
+    Raises:
+        UserError: says what does not fit, and what would.
+    """
+    model, locus, name = context.model, direction.locus, direction.name
+    remedy = "fit directions on this model with: refusal probe CONFIG"
+    weights = direction.provenance.get("weights")
+    if len(direction.vector) != model.d_model:
+        raise UserError(f"direction {name!r} has {len(direction.vector)} numbers, the stream of {model.name} has "
+                        f"{model.d_model}; {remedy}")  # fmt: skip
+    if weights != model.fingerprint():
+        whose = (
+            f"of other weights ({direction.provenance.get('model', 'unnamed')})" if weights else "of unnamed weights"
+        )
+        raise UserError(f"direction {name!r} is {whose}, not of {model.name}; {remedy}")
+    if not 0 <= locus.layer < model.n_layers:
+        raise UserError(f"direction {name!r} belongs to layer {locus.layer}; {model.name} has layers 0 to "
+                        f"{model.n_layers - 1}; {remedy}")  # fmt: skip
+    if locus.position not in context.store.positions:
+        raise UserError(f"direction {name!r} was fitted at {locus.position}, which this run's activations lack (they "
+                        f"have {', '.join(context.store.positions)}); {remedy}")  # fmt: skip
+    if locus.site != context.store.site:
+        raise UserError(f"direction {name!r} belongs to {locus.site}, this run's activations are {context.store.site}; "
+                        f"extract that site (extract.site), or {remedy}")  # fmt: skip
+
+
+def missing_direction(context: Context, kind: Kind) -> str:
+    """Say why there is no write direction of a kind."""
+    if context.config.dissociate.directions is not None:
+        return f"{context.config.dissociate.directions} holds no direction named {kind}_write"
+    reason = read_json(context.file("stages/probe.json"))["writes"][kind].get("reason", "")
+    return f"no {kind} write direction: {reason}"

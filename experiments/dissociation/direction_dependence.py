@@ -1,0 +1,79 @@
+"""Beside the verdict: how the two write directions lie to each other, and whether either moves the other.
+
+Two directions may be oblique and yet decide apart, or orthogonal and yet one knob (arXiv 2602.02132), so none of this
+enters the verdict.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from experiments.dissociation.applicability import Setting
+from experiments.responses.behaviour import KINDS, Kind, write_samples
+from experiments.responses.context import Context
+from experiments.run.manifest import read_json
+from probes.direction import Locus
+from probes.geometry.angles import cosine
+from probes.means import difference_in_means
+
+N_BOOTSTRAP = 199
+NEAR = 0.2  # a cosine whose whole interval is beyond this is called oblique
+LEVEL = 0.025  # of each of the two tests under ablation
+
+
+def dependence(context: Context, setting: Setting) -> dict[str, Any] | None:
+    """Say whether the two write directions are independent, None where there are not two.
+
+    The cosine is at the normative direction's locus, where the epistemic one is fitted again, since cosines between
+    layers mean nothing; its interval is of a bootstrap over groups of training prompts. Beside it stands what ablating
+    one does to the stream along the other, with its null (arXiv 2502.17420).
+    """
+    samples = {kind: write_samples(context.behaviour, kind) for kind in KINDS}
+    if len(setting.directions) < len(KINDS) or not all(samples.values()):
+        return None
+    locus = setting.directions["normative"].locus
+    cosines = _cosines(context, locus)
+    low, high = (float(q) for q in np.quantile(cosines[1:], [0.025, 0.975]))
+    own = context.config.dissociate.directions is None  # what probing measured is of the run's own directions
+    under_ablation = read_json(context.file("stages/probe.json"))["geometry"]["independence"] or {} if own else {}
+    moved = [name for name, record in under_ablation.items() if (record["projection"]["p_null"] or 1.0) <= LEVEL]
+    oblique = low > NEAR or high < -NEAR
+    return {
+        "dependent": bool(oblique or moved),
+        "cosine": float(cosines[0]),
+        "cosine_ci": [low, high],
+        "principal_angle_degrees": float(np.degrees(np.arccos(min(1.0, abs(cosines[0]))))),
+        "locus": vars(locus),
+        "oblique": bool(oblique),
+        "moved_under_ablation": moved,
+    }
+
+
+def _cosines(context: Context, locus: Locus) -> np.ndarray:
+    """Return the cosine as fitted, then of bootstrapped groups; (1 + N_BOOTSTRAP,) or fewer."""
+    corpus, rng = context.corpus, np.random.default_rng([context.config.seed, 9])
+    fits = [_Fit(context, locus, kind) for kind in KINDS]
+    groups = np.unique(np.concatenate([corpus.groups[fit.rows] for fit in fits]))
+    draws = [groups, *(rng.choice(groups, size=len(groups)) for _ in range(N_BOOTSTRAP))]
+    pairs = [[fit.vector(drawn) for fit in fits] for drawn in draws]
+    return np.array([cosine(a, b) for a, b in pairs if a is not None and b is not None])
+
+
+class _Fit:
+    """One kind's write samples at one locus, to be fitted on any multiset of groups."""
+
+    def __init__(self, context: Context, locus: Locus, kind: Kind) -> None:
+        samples = write_samples(context.behaviour, kind)
+        if samples is None:
+            raise ValueError(f"the model does not do both, declining and answering, for a {kind} direction")
+        self.rows, self._declined, self._strata = samples.rows, samples.declined, samples.strata
+        self._X = context.store.read(locus.layer, locus.position)[samples.rows].astype(np.float64)
+        groups = context.corpus.groups[samples.rows]
+        self._members = {group: np.flatnonzero(groups == group) for group in np.unique(groups)}
+
+    def vector(self, groups: np.ndarray) -> np.ndarray | None:
+        index = np.concatenate([self._members.get(group, np.empty(0, dtype=int)) for group in groups])
+        y = self._declined[index]
+        return difference_in_means(self._X[index], y, self._strata[index]) if y.any() and not y.all() else None

@@ -1,0 +1,162 @@
+"""Onset effects, and their null: directions fitted on permuted labels and passed through the same selection.
+
+An isotropic random vector is no null: it misses the top principal components, so that any fitted direction would look
+special beside it (METHODS).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from experiments.probing.selection import ALIKE, FLOOR
+from experiments.probing.stage import write_fitter
+from experiments.probing.write_directions import permuted
+from experiments.responses.batched_edits import Trial
+from experiments.responses.behaviour import ACTION_OF, Kind, write_samples
+from experiments.responses.completions import read_completions
+from experiments.responses.context import Context
+from experiments.responses.divergence import Forced, summary
+from experiments.responses.onset import EITHER, Onsets, OnsetScorer
+from extract.chat.render import Rendered
+from extract.model.chat_model import ChatModel
+from probes.direction import Direction
+from steering.ablation import ablation, addition
+
+Cell = tuple[Kind, Kind]  # the direction ablated, the behaviour of the decliners
+
+
+class OnsetEffects:
+    """What edits do to a fixed set of decliners' onset log-odds of their own way of declining."""
+
+    def __init__(
+        self, model: ChatModel, rendered: Sequence[Rendered], decliners: Mapping[Kind, np.ndarray], onsets: Onsets
+    ) -> None:
+        self.rows = dict(decliners)
+        self._scorers = {b: OnsetScorer(model, [rendered[i] for i in rows], onsets) for b, rows in decliners.items()}
+        self.before = {b: scorer.log_odds()[ACTION_OF[b]] for b, scorer in self._scorers.items()}
+
+    def after(self, trials: Sequence[Trial]) -> dict[Kind, np.ndarray]:
+        """Return each behaviour's log-odds under each trial's edits, (n_trials, n_decliners)."""
+        return {b: scorer.log_odds_each(trials)[ACTION_OF[b]] for b, scorer in self._scorers.items()}
+
+    def falls(self, trials: Sequence[Trial]) -> dict[Kind, np.ndarray]:
+        """Return each behaviour's mean fall of the log-odds under each trial's edits, (n_trials,)."""
+        return {b: self.before[b].mean() - after.mean(axis=1) for b, after in self.after(trials).items()}
+
+
+@dataclass(frozen=True)
+class Null:
+    """Onset effects of the directions, and of those fitted on permuted labels."""
+
+    observed: Mapping[Cell, float]
+    drawn: Mapping[Cell, np.ndarray]
+    generated: Mapping[Cell, list[float]]  # shares of decliners that a drawn direction's ablation stopped
+
+    def p_value(self, kind: Kind, behaviour: Kind) -> float:
+        """Return (1 + #{null >= observed}) / (1 + n), one-sided."""
+        drawn = self.drawn[kind, behaviour]
+        return float((1 + (drawn >= self.observed[kind, behaviour]).sum()) / (1 + len(drawn)))
+
+    @property
+    def record(self) -> dict[str, Any]:
+        return {
+            f"{k}_on_{b}": {
+                "onset_effect": effect,
+                "null_95th_percentile": float(np.quantile(self.drawn[k, b], 0.95)),
+                "p": self.p_value(k, b),
+                "n": len(self.drawn[k, b]),
+                "drawn": [round(float(value), 4) for value in self.drawn[k, b]],
+                "stopped_by_generation": self.generated[k, b],
+            }
+            for (k, b), effect in self.observed.items()
+        }
+
+
+def permuted_null(
+    context: Context,
+    directions: Mapping[Kind, Direction],
+    effects: OnsetEffects,
+    onsets: Onsets,
+    stopped: Callable[[Kind, Direction], float],
+) -> Null:
+    """Fit directions on permuted behaviour labels, choose their locus by the same rule, and measure the same effect.
+
+    Choosing for the null is by the same bypass, induce and limit on KL over the same candidates; what it induces may be
+    little, which can only make the null stronger.
+
+    Args:
+        stopped: the share of a behaviour's decliners that ablating a direction stops, by generation.
+    """
+    config, rng = context.config.dissociate, np.random.default_rng([context.config.seed, 4])
+    behaviours = tuple(effects.rows)
+    found = effects.falls([ablation(direction, config.variant) for direction in directions.values()])
+    observed = {(k, b): float(found[b][i]) for i, k in enumerate(directions) for b in behaviours}
+    drawn: dict[Cell, list[float]] = {cell: [] for cell in observed}
+    generated: dict[Cell, list[float]] = {cell: [] for cell in observed}
+    with context.reporter.task("permuted-label null", config.n_null_onset * len(directions)) as advance:
+        for kind in directions:
+            pick = Picker(context, kind, onsets, rng)
+            for i in range(config.n_null_onset):
+                direction = pick.draw()
+                for b, fall in effects.falls([ablation(direction, config.variant)]).items():
+                    drawn[kind, b].append(float(fall[0]))
+                    if i < config.n_null_generation:
+                        generated[kind, b].append(stopped(b, direction))
+                advance(1)
+    return Null(observed, {cell: np.array(values) for cell, values in drawn.items()}, generated)
+
+
+class Picker:
+    """Draws null directions of one kind: permuted labels, then the locus chosen much as `selection.select` chooses."""
+
+    N_SELECTION = 8  # validation prompts of each kind that a null direction's locus is chosen on
+
+    def __init__(self, context: Context, kind: Kind, onsets: Onsets, rng: np.random.Generator) -> None:
+        samples = write_samples(context.behaviour, kind)
+        if samples is None:
+            raise ValueError(f"no {kind} write direction, so no null of it")
+        self._config = context.config.dissociate
+        self._onset, self._rng = ACTION_OF[kind], rng
+        self._fitter = write_fitter(context, kind, samples, later=self._config.layers == "later")
+        rows = context.behaviour.decliners(kind, "validation"), context.behaviour.answered_benign("validation")
+        decliners, benign = (rng.permutation(of_kind)[: self.N_SELECTION] for of_kind in rows)
+        spoken = read_completions(context.file("completions.jsonl"))
+        prompts, responses = [context.rendered[i] for i in benign], [spoken[i].token_ids for i in benign]
+        self._answers = Forced(context.model, prompts, responses, self._config.kl_tokens)
+        self._benign = OnsetScorer(context.model, prompts, onsets)
+        self._decliners = OnsetScorer(context.model, [context.rendered[i] for i in decliners], onsets)
+
+    def draw(self) -> Direction:
+        """Return the preferred direction whose ablation does not break the model, else the one that breaks it least.
+
+        One that does break it opens as nothing that is known, and so stops whatever there is to be stopped.
+        """
+        harm: list[tuple[float, int]] = []
+        ranked = self._ranked(self._fitter.fit(permuted(self._fitter.samples, self._rng)))
+        for place, direction in enumerate(ranked):
+            harm.append((self._harm(direction), place))
+            if harm[-1][0] <= self._config.max_kl:
+                return direction
+        return ranked[min(harm)[1]]
+
+    def _ranked(self, fitted: Sequence[Direction]) -> list[Direction]:
+        """Order directions by bypass, those that bypass alike by what they induce."""
+        scores = self._decliners.log_odds_each([ablation(direction, self._config.variant) for direction in fitted])
+        bypass = np.nan_to_num(np.maximum(scores[self._onset], FLOOR).mean(axis=1), nan=np.inf)
+        order = np.argsort(bypass, kind="stable")
+        n_alike = int((bypass <= bypass.min() + ALIKE).sum())
+        if n_alike > 1:
+            added = [addition(fitted[i], self._config.variant) for i in order[:n_alike]]
+            induced = np.nan_to_num(self._benign.log_odds_each(added)[EITHER].mean(axis=1), nan=-np.inf)
+            order[:n_alike] = order[:n_alike][np.argsort(-induced, kind="stable")]
+        return [fitted[i] for i in order]
+
+    def _harm(self, direction: Direction) -> float:
+        """Return the KL of benign answers under ablation, at the worst step; infinite where it is no number."""
+        (nats,), there = self._answers.divergences([ablation(direction, self._config.variant)])
+        found = summary(nats, there)
+        return found.worst_step if np.isfinite(found.worst_step) else float("inf")

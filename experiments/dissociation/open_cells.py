@@ -1,0 +1,81 @@
+"""What keeps a dissociation inconclusive, cell by cell, and how much more data each cell needs.
+
+The estimates, taken for exact, point to at most one verdict; open is what that verdict requires and the intervals do
+not yet show. Where they point to none, open is every interval that holds a margin.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from math import inf, isinf
+
+from experiments.dissociation.effects import CELLS, Cell, Effect, stopped_by
+from experiments.dissociation.power import Need, contrast_need, null_need, rate_need
+from experiments.dissociation.verdict_rules import Range, Rule, contrast_name, effect_name, lies_inside, rules
+from experiments.responses.behaviour import KINDS, Kind
+from probes.statistics.intervals import Interval
+
+
+def open_cells(
+    effects: Mapping[Cell, Effect],
+    n_groups: Mapping[Kind, float],
+    intervals: Mapping[str, Interval],
+    beyond: Collection[Cell],
+    margin: float,
+    alpha: float,
+) -> list[tuple[str, Need]]:
+    """Return a reason and a need for each thing that has yet to be shown.
+
+    Args:
+        intervals: of every contrast and effect, by name.
+        beyond: the effects that exceed the null's.
+    """
+    aim = next((rule for rule in rules(margin) if rule.fits(intervals)), None) or _nearest(intervals, margin)
+    wanted = {name: aim.ranges[name] for name in aim.missing(intervals)}
+    found = []
+    for b in KINDS:
+        if (where := wanted.get(contrast_name(b))) is not None:
+            need = contrast_need(contrast_name(b), _question(where, margin), *stopped_by(effects, b), n_groups[b],
+                                 where, alpha)  # fmt: skip
+            found.append((f"{b}: own minus other effect is {_said(intervals, need)}", need))
+    for cell in CELLS:
+        name = effect_name(cell)
+        if (where := wanted.get(name)) is not None:
+            need = rate_need(name, _question(where, margin), intervals[name].estimate, n_groups[cell[1]], where, alpha)
+            found.append((f"{cell[1]}: the share that ablating {cell[0]} stops is {_said(intervals, need)}", need))
+    return found + [_null(cell, effects[cell], alpha) for cell in aim.beyond_null if cell not in beyond]
+
+
+def _nearest(intervals: Mapping[str, Interval], margin: float) -> Rule:
+    """Return what would show, of each interval that holds a margin, on which side of it the quantity lies."""
+    sides = {name: _side(interval.estimate, margin, name) for name, interval in intervals.items()}
+    return Rule("inconclusive", "", {n: side for n, side in sides.items() if _holds_edge(intervals[n], side)})
+
+
+def _side(estimate: float, margin: float, name: str) -> Range:
+    beside: list[Range] = [(-inf, margin)] if name in map(effect_name, CELLS) else [(-inf, -margin), (-margin, margin)]
+    return next((side for side in beside if lies_inside(estimate, side)), (margin, inf))
+
+
+def _holds_edge(interval: Interval, where: Range) -> bool:
+    return any(interval.low <= edge <= interval.high for edge in where)
+
+
+def _question(where: Range, margin: float) -> str:
+    if not any(isinf(edge) for edge in where):
+        return f"does it lie within the margin {margin:g}?"
+    return f"does it lie above {where[0]:g}?" if isinf(where[1]) else f"does it lie below {where[1]:g}?"
+
+
+def _said(intervals: Mapping[str, Interval], need: Need) -> str:
+    interval = intervals[need.cell]
+    return f"{interval.estimate:.2f} [{interval.low:.2f}, {interval.high:.2f}]; {need.question} {need}"
+
+
+def _null(cell: Cell, effect: Effect, alpha: float) -> tuple[str, Need]:
+    direction, behaviour = cell
+    whose = "its effect" if direction == behaviour else f"the effect of ablating {direction}"
+    need = null_need(f"null_{direction}_on_{behaviour}", "does it exceed that of permuted-label directions?",
+                     effect.p_null, effect.n_null, alpha)  # fmt: skip
+    reason = f"{behaviour}: {whose} is not beyond that of permuted-label directions (p = {effect.p_null})"
+    return reason + (f"; {need}" if effect.n_null is not None else ""), need

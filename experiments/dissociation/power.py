@@ -1,0 +1,124 @@
+"""How many more independent prompts, or permuted-label directions, an open question of a verdict needs.
+
+The question is whether an interval lies in a range. Its answer is called settled in an experiment of n groups if the
+interval lies there, with the interval function that the verdict itself uses; `needed` is the least n at which that
+happens in `POWER` of experiments, if the rates and the discordance measured so far are the true ones. Experiments are
+stood for by the quantiles of their estimate: those of the binomial, and for paired differences of the normal, the
+table of the pairs at each being its mean given that difference.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from math import ceil
+from typing import Literal
+
+import numpy as np
+from scipy.special import ndtri
+from scipy.stats import binom
+
+from experiments.dissociation.verdict_rules import ROUNDING, Range, lies_inside
+from probes.statistics.intervals import clopper_pearson
+from probes.statistics.tango import shown_between
+
+POWER = 0.8
+MOST = 100_000  # no one has more than this
+QUANTILES = (np.arange(100) + 0.5) / 100
+Unit = Literal["independent decliners", "permuted-label directions"]
+
+
+@dataclass(frozen=True)
+class Need:
+    """What one open cell of a verdict lacks."""
+
+    cell: str
+    question: str
+    unit: Unit
+    now: float
+    needed: int | None  # None where no number would do, or more than MOST
+    more: int | None
+    obstacle: str = ""  # why no number is given
+
+    def __str__(self) -> str:
+        if self.needed is None:
+            return self.obstacle
+        return f"about {self.needed} {self.unit} would settle it (now {self.now:.0f}) with a power of {POWER:.0%}"
+
+
+def contrast_need(cell: str, question: str, a: np.ndarray, b: np.ndarray, n: float, where: Range, alpha: float) -> Need:
+    """Say how many groups would show mean(a) - mean(b) of paired outcomes to lie in a range; n groups were seen."""
+    a, b = np.asarray(a, dtype=bool), np.asarray(b, dtype=bool)
+    x, y = (float(np.mean(only)) if len(only) else float("nan") for only in (a & ~b, ~a & b))
+    return _need(cell, question, x - y, n, where, lambda n: contrast_power(x, y, n, where, alpha))
+
+
+def rate_need(cell: str, question: str, rate: float, n: float, where: Range, alpha: float) -> Need:
+    """Say how many groups would show a rate to lie in a range."""
+    return _need(cell, question, rate, n, where, lambda n: rate_power(rate, n, where, alpha))
+
+
+def null_need(cell: str, question: str, p: float | None, n: int | None, alpha: float) -> Need:
+    """Say how many permuted-label directions would bring p = (1 + beyond) / (1 + n) down to alpha."""
+    unit: Unit = "permuted-label directions"
+    if p is None or n is None:
+        return Need(cell, question, unit, n or 0, None, None, "it was not compared with them")
+    share = max(0.0, p * (n + 1) - 1) / n
+    if share >= alpha:
+        return Need(cell, question, unit, n, None, None, f"no number of {unit} would settle it")
+    return _found(cell, question, unit, n, fewest(lambda n: null_power(share, n, alpha), n))
+
+
+def contrast_power(only_a: float, only_b: float, n: int, where: Range, alpha: float) -> float:
+    """Return how often n groups show a paired difference to lie in a range.
+
+    Args:
+        only_a, only_b: the shares of pairs in which only the first, and only the second, holds.
+    """
+    difference = only_a - only_b
+    spread = np.sqrt(max(ROUNDING, only_a + only_b - difference**2) / n)
+    away = ndtri(QUANTILES) / spread / n  # in units in which each share's mean moves by its covariance
+    more_a = np.clip(only_a + away * only_a * (1 - difference), 0, 1)
+    more_b = np.clip(only_b - away * only_b * (1 + difference), 0, 1)
+    return float(shown_between(more_a, more_b, n, where, alpha).mean())
+
+
+def rate_power(rate: float, n: int, where: Range, alpha: float) -> float:
+    """Return how often n groups show a rate to lie in a range."""
+    found = [clopper_pearson(hits, n, alpha) for hits in binom.ppf(QUANTILES, n, rate)]
+    return float(np.mean([where[0] < interval.low and interval.high < where[1] for interval in found]))
+
+
+def null_power(share: float, n: int, alpha: float) -> float:
+    """Return how often n null directions, this share of them beyond the effect, give a p of at most alpha."""
+    return float(binom.cdf(np.floor(alpha * (n + 1) + 1e-9) - 1, n, share))
+
+
+def fewest(power: Callable[[int], float], now: float) -> int | None:
+    """Return the least number above what there is at which power suffices, or None if MOST is not enough."""
+    low, high = int(now), int(now) + 1
+    while power(high) < POWER:
+        low, high = high, 2 * high
+        if low >= MOST:
+            return None
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if power(middle) >= POWER else (middle, high)
+    return high if high <= MOST else None
+
+
+def _need(cell: str, question: str, estimate: float, n: float, where: Range, power: Callable[[int], float]) -> Need:
+    unit: Unit = "independent decliners"
+    if np.isnan(estimate):
+        return Need(cell, question, unit, n, None, None, "nothing was measured")
+    if not lies_inside(estimate, where):
+        on = any(abs(estimate - edge) <= ROUNDING for edge in where)
+        why = "no number would settle it: the estimate lies " + ("on the margin" if on else "on the other side")
+        return Need(cell, question, unit, n, None, None, why)
+    return _found(cell, question, unit, n, fewest(power, n))
+
+
+def _found(cell: str, question: str, unit: Unit, now: float, needed: int | None) -> Need:
+    if needed is None:
+        return Need(cell, question, unit, now, None, None, f"more than {MOST} {unit} would be needed to settle it")
+    return Need(cell, question, unit, now, needed, ceil(needed - now))

@@ -1,0 +1,99 @@
+"""The dissociation verdict: pure rules over effects and their intervals (METHODS, Separating the two refusals)."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from experiments.dissociation.effects import CELLS, Cell, Effect, effect_interval, own_minus_other
+from experiments.dissociation.open_cells import open_cells
+from experiments.dissociation.power import Need
+from experiments.dissociation.verdict_rules import DissociationVerdict, Rule, contrast_name, effect_name, rules
+from experiments.responses.behaviour import KINDS, Kind
+from probes.statistics.intervals import Interval
+from probes.statistics.permutation import holm
+
+__all__ = ["DissociationVerdict", "Effect", "Need", "Verdict", "effect_interval", "judge_dissociation",
+           "own_minus_other"]  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """A verdict with the reasons for it, readable, the contrasts it rests on, and what an open one lacks."""
+
+    verdict: DissociationVerdict
+    reasons: tuple[str, ...]
+    contrasts: Mapping[str, Interval] = field(default_factory=dict)
+    power: tuple[Need, ...] = ()
+
+
+def judge_dissociation(
+    effects: Mapping[Cell, Effect],
+    n_groups: Mapping[Kind, float],
+    absent: Mapping[Kind, str],
+    unsound: Sequence[Kind] = (),
+    *,
+    margin: float,
+    alpha: float,
+) -> Verdict:
+    """Apply the rules, each to intervals at 1 - alpha and to p values at alpha (see `verdict_rules` on levels).
+
+    Args:
+        effects: keyed (ablated direction, behaviour of the decliners).
+        n_groups: the effective number of groups among each behaviour's decliners; intervals count these, not rows.
+        absent: behaviours (or their directions) that do not occur, with the reason.
+        unsound: directions that met no selection rule, so that what they stop may be the model and not the declining.
+    """
+    if absent:
+        return Verdict("not_applicable", tuple(dict.fromkeys(absent.values())) + _lone_effect(effects, n_groups, alpha))
+    intervals, beyond = measure(effects, n_groups, alpha)
+    contrasts = {name: intervals[name] for name in map(contrast_name, KINDS)}
+    rule = rule_shown(intervals, beyond, margin)
+    if rule is None:
+        found = open_cells(effects, n_groups, intervals, beyond, margin, alpha)
+        reasons = tuple(reason for reason, _ in found) or ("the effects fit none of the rules: see the matrix",)
+        return Verdict("inconclusive", reasons, contrasts, tuple(need for _, need in found))
+    if unsound and rule.verdict != "no_effect":
+        broken = f"no locus met the selection rules for the {' and the '.join(unsound)} write direction, so what its "
+        return Verdict("inconclusive", (broken + "ablation stops may be the model itself",), contrasts)
+    return Verdict(rule.verdict, (rule.reason,), contrasts)
+
+
+def measure(
+    effects: Mapping[Cell, Effect], n_groups: Mapping[Kind, float], alpha: float
+) -> tuple[dict[str, Interval], set[Cell]]:
+    """Return the intervals of every contrast and effect by name, and the effects that exceed the null's."""
+    intervals = {contrast_name(b): own_minus_other(effects, n_groups, b, alpha) for b in KINDS}
+    intervals |= {effect_name(cell): effect_interval(effects[cell], n_groups[cell[1]], alpha) for cell in CELLS}
+    return intervals, {cell for cell, e in effects.items() if e.p_null is not None and e.p_null <= alpha}
+
+
+def corrected_p(effects: Mapping[Cell, Effect]) -> dict[Cell, float]:
+    """Correct the p values of all effects together (Holm 1979), for reading one of them alone.
+
+    A verdict needs no correction: all that it requires must hold at once (see `verdict_rules`).
+    """
+    tested = {cell: e.p_null for cell, e in effects.items() if e.p_null is not None}
+    return dict(zip(tested, holm(list(tested.values())), strict=True))
+
+
+def rule_shown(intervals: Mapping[str, Interval], beyond: Collection[Cell], margin: float) -> Rule | None:
+    """Return the rule all of whose requirements are shown; no two can be."""
+    return next((rule for rule in rules(margin) if rule.holds(intervals, beyond)), None)
+
+
+def _lone_effect(effects: Mapping[Cell, Effect], n_groups: Mapping[Kind, float], alpha: float) -> tuple[str, ...]:
+    lines = []
+    for kind in KINDS:
+        if (kind, kind) in effects:
+            interval = effect_interval(effects[kind, kind], n_groups[kind], alpha)
+            lines.append(
+                f"ablating the {kind} direction stops {interval.estimate:.0%} "
+                f"[{interval.low:.0%}, {interval.high:.0%}] of its own behaviour{_beside_null(effects[kind, kind])}; "
+                "specificity is not testable"
+            )
+    return tuple(lines)
+
+
+def _beside_null(effect: Effect) -> str:
+    return "" if effect.p_null is None else f" (p = {effect.p_null:.3f} against permuted-label directions)"

@@ -1,0 +1,174 @@
+"""What stands beside the request itself: who asks, the system line, earlier turns. Do they go with refusing?
+
+Observed only: the requests that carry a value are compared with those that do not, within categories, by permuting
+values over whole groups of minimal pairs (within a group where it holds several). What removing one changes is told by
+`experiments.factors.removal`.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from experiments.run.corpus import Corpus
+from extract.prompts.prompt import Prompt
+from probes.statistics.intervals import Interval, combination, wilson
+from probes.statistics.permutation import Units, holm, permuted_p
+
+NO_VALUE = ""
+MIN_GROUPS = 5  # independent groups with a value, and as many without, before it is tested
+PERMUTATIONS = 1999  # at the least: more where many values are tested, so that the smallest p survives the correction
+
+
+def asker(prompt: Prompt) -> str | None:
+    """Return who is said to ask."""
+    return prompt.persona
+
+
+def system_line(prompt: Prompt) -> str | None:
+    """Return the text of the system messages."""
+    return " ".join(m["content"] for m in prompt.messages if m["role"] == "system") or None
+
+
+def earlier_turns(prompt: Prompt) -> str | None:
+    """Say whether something was said before the last turn."""
+    return "an earlier turn" if any(m["role"] != "system" for m in prompt.messages[:-1]) else None
+
+
+FACTORS: dict[str, Callable[[Prompt], str | None]] = {
+    "asker": asker,
+    "system": system_line,
+    "earlier_turns": earlier_turns,
+}
+
+
+@dataclass(frozen=True)
+class Effect:
+    """Refusal rates of the requests of one label with a value and without it, which is counted in like categories."""
+
+    factor: str
+    value: str
+    label: str
+    compared_with: str  # "none": requests without any value of this factor; "others": all without this one
+    with_value: Interval
+    without: Interval
+    difference: Interval
+    n: tuple[int, int]  # prompts with and without
+    n_groups: tuple[int, int]
+    p: float = float("nan")
+    p_adjusted: float = float("nan")  # over everything tested here (Holm 1979)
+
+
+@dataclass(frozen=True)
+class Observed:
+    """All effects that could be tested, and the number of groups of each value that could not, by factor."""
+
+    effects: tuple[Effect, ...]
+    untested: dict[str, dict[str, int]]
+
+
+def observe(corpus: Corpus, refused: np.ndarray, rows: np.ndarray, seed: int) -> Observed:
+    """Compare benign and harmful requests with each value of each factor with those without it.
+
+    Args:
+        refused: (n,) bool over the corpus.
+        rows: the prompts to count.
+    """
+    found: list[tuple[Effect, Units]] = []
+    untested: dict[str, dict[str, int]] = {name: {} for name in FACTORS}
+    requests = {"benign": rows[corpus.requests[rows]], "harmful": rows[corpus.harmful[rows]]}
+    for name, read in FACTORS.items():
+        values = values_of(corpus, read)
+        for value, n_groups in _groups_by_value(corpus, values, np.concatenate(list(requests.values()))).items():
+            of_labels = requests.items() if n_groups >= MIN_GROUPS else ()
+            tested = [_compare(corpus, refused, of, values, (name, value, label)) for label, of in of_labels]
+            found += [effect for effect in tested if effect is not None]
+            if not any(tested):
+                untested[name][value] = n_groups
+    return Observed(_tested(found, seed), untested)
+
+
+def values_of(corpus: Corpus, read: Callable[[Prompt], str | None]) -> np.ndarray:
+    """Return each prompt's value of a factor, NO_VALUE where it has none; (n,)."""
+    return np.array([read(prompt) or NO_VALUE for prompt in corpus.prompts])
+
+
+def _groups_by_value(corpus: Corpus, values: np.ndarray, rows: np.ndarray) -> dict[str, int]:
+    groups: dict[str, set[int]] = defaultdict(set)
+    for value, group in zip(values[rows].tolist(), corpus.groups[rows].tolist(), strict=True):
+        groups[value].add(group)
+    return {value: len(groups[value]) for value in sorted(groups) if value != NO_VALUE}
+
+
+def _tested(found: list[tuple[Effect, Units]], seed: int) -> tuple[Effect, ...]:
+    """Give each effect its p-value, corrected for those whose outcome varies: no other could ever be told."""
+    varied = [i for i, (_, units) in enumerate(found) if 0 < units.hits.sum() < units.n.sum()]
+    times = max(PERMUTATIONS, 100 * len(varied))
+    ps = [permuted_p(found[i][1], times, np.random.default_rng([seed, 7, i])) for i in varied]
+    effects = [replace(effect, p=1.0, p_adjusted=1.0) for effect, _ in found]
+    for i, p, adjusted in zip(varied, ps, holm(ps), strict=True):
+        effects[i] = replace(effects[i], p=p, p_adjusted=adjusted)
+    return tuple(effects)
+
+
+@dataclass(frozen=True)
+class Compared:
+    """Requests with and without a value, in the categories that hold both."""
+
+    compared_with: str
+    rows: np.ndarray
+    category: np.ndarray  # one a row
+    has: np.ndarray  # bool
+
+
+def like_requests(corpus: Corpus, rows: np.ndarray, values: np.ndarray, value: str) -> Compared | None:
+    """Choose what a value is compared with: requests without any, or, where these are too few, all others.
+
+    Args:
+        rows: the requests of one label.
+        values: (n,) over the corpus, NO_VALUE where there is none.
+    """
+    for compared_with in ("none", "others"):
+        kept = rows if compared_with == "others" else rows[np.isin(values[rows], [value, NO_VALUE])]
+        category = np.array([corpus.prompts[row].category or "" for row in kept])
+        has = values[kept] == value
+        shared = np.isin(category, list(set(category[has]) & set(category[~has])))
+        kept, category, has = kept[shared], category[shared], has[shared]
+        if min(corpus.n_groups(kept[has]), corpus.n_groups(kept[~has])) >= MIN_GROUPS:
+            return Compared(compared_with, kept, category, has)
+    return None
+
+
+def _compare(
+    corpus: Corpus, refused: np.ndarray, rows: np.ndarray, values: np.ndarray, name: tuple[str, str, str]
+) -> tuple[Effect, Units] | None:
+    like = like_requests(corpus, rows, values, name[1])
+    if like is None:
+        return None
+    kept, has = like.rows, like.has
+    rates = _standardised(corpus, refused, kept, like.category, has)
+    n = int(has.sum()), int((~has).sum())
+    n_groups = corpus.n_groups(kept[has]), corpus.n_groups(kept[~has])
+    effect = Effect(*name, like.compared_with, *rates, n, n_groups)
+    return effect, Units.of(corpus.groups[kept], like.category, has, refused[kept])
+
+
+def _standardised(
+    corpus: Corpus, refused: np.ndarray, rows: np.ndarray, category: np.ndarray, has: np.ndarray
+) -> tuple[Interval, Interval, Interval]:
+    """Return the rates with and without and their difference, both weighted by the categories of those with it."""
+    names = np.unique(category)
+    weights = [float((category[has] == name).mean()) for name in names]
+    with_value, without = (
+        [_rate(corpus, refused, rows[(category == name) & side]) for name in names] for side in (has, ~has)
+    )
+    difference = combination([*weights, *(-w for w in weights)], [*with_value, *without])
+    return combination(weights, with_value), combination(weights, without), difference
+
+
+def _rate(corpus: Corpus, refused: np.ndarray, rows: np.ndarray) -> Interval:
+    n = corpus.effective_groups(rows)
+    return wilson(float(refused[rows].mean()) * n, n)

@@ -1,0 +1,97 @@
+"""How long steps take on a machine: a range, from what bounds each forward pass. Arithmetic only.
+
+A pass takes no less than its products (two FLOP a weight and token), than reading the weights and the keys and values
+once, and than starting each layer. Reading prompts is bound by the first. Decoding is bound by the second: every step
+reads all weights to write one token a row, so that the rows of a batch share that cost. Small models and small batches
+are bound by the third. The range is between doing these at once at a good share of the machine's peaks with answers of
+half the length allowed, and one after another at a poor share with answers as long as allowed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import ceil
+
+from experiments.pipeline.footprint import Footprint
+from experiments.pipeline.machine import Machine
+from experiments.responses.batched_edits import MOST_LOGITS, MOST_ROWS
+
+ASSUMED = (
+    "60 % to 25 % of the machine's matrix products, 80 % to 40 % of its memory bandwidth, {launch} ms a layer for "
+    "starting it; answers of half to all of max_new_tokens; every step at its most. Not counted: loading the model, "
+    "fitting probes, writing files, judges other than rules."
+)
+
+
+@dataclass(frozen=True)
+class Step:
+    """One step of a run: forward passes of a prompt each, so many tokens long, and completions."""
+
+    name: str
+    passes: int = 0
+    tokens_a_pass: float = 0.0
+    completions: int = 0
+    distributions: int = 0  # next-token distributions that a pass computes, where its rows are limited by these
+    repeats: int = 1  # times that such passes are made at most, one for each beginning that onsets share
+
+
+@dataclass(frozen=True)
+class Batches:
+    """How much is done in one pass."""
+
+    tokens: int  # of prompts that are read
+    completions: int
+    prompt_tokens: float  # of a prompt, on average
+    max_new_tokens: int
+
+
+@dataclass(frozen=True)
+class Pace:
+    """One end of the range."""
+
+    products: float  # share of the machine's peak
+    reading: float  # share of its bandwidth
+    answers: float  # length of the answers, as a share of what they may have
+    at_once: bool  # products, reading and starting overlap
+
+
+FAST = Pace(0.6, 0.8, 0.5, at_once=True)
+SLOW = Pace(0.25, 0.4, 1.0, at_once=False)
+
+
+def minutes(steps: Sequence[Step], model: Footprint, machine: Machine, batches: Batches) -> tuple[float, float]:
+    """Return the least and the most time that steps should take, in minutes."""
+    low, high = (sum(_seconds(s, model, machine, batches, pace) for s in steps) / 60 for pace in (FAST, SLOW))
+    return low, high
+
+
+def assumptions(machine: Machine) -> str:
+    """Say what the range rests on."""
+    return ASSUMED.format(launch=" to ".join(f"{1e3 * seconds:g}" for seconds in machine.launch))
+
+
+def _seconds(step: Step, model: Footprint, machine: Machine, batches: Batches, pace: Pace) -> float:
+    spent = 0.0
+    if step.passes:
+        rows = max(1, int(batches.tokens // max(1.0, step.tokens_a_pass)))
+        if step.distributions:
+            rows = min(MOST_ROWS, max(1, MOST_LOGITS // (step.distributions * model.vocabulary)))
+        together = min(rows, step.passes)
+        one = _forward(together * step.tokens_a_pass, 0.0, model, machine, pace)
+        spent += step.passes / together * one * (1 if pace.at_once else step.repeats)
+    if step.completions:
+        rows, new = min(batches.completions, step.completions), pace.answers * batches.max_new_tokens
+        seen = rows * (batches.prompt_tokens + new / 2) * model.cache
+        decoding = new * _forward(rows, seen, model, machine, pace)
+        reading = _forward(rows * batches.prompt_tokens, 0.0, model, machine, pace)
+        spent += ceil(step.completions / rows) * (reading + decoding)
+    return spent
+
+
+def _forward(tokens: float, cached: float, model: Footprint, machine: Machine, pace: Pace) -> float:
+    """Return the seconds of one forward pass over so many tokens, reading so many bytes of keys and values."""
+    products = 2 * model.parameters * tokens / (pace.products * machine.flops)
+    reading = (model.weights + cached) / (pace.reading * machine.bandwidth)
+    starting = model.n_layers * machine.launch[0 if pace.at_once else 1]
+    return max(products, reading, starting) if pace.at_once else products + reading + starting

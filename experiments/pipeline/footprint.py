@@ -1,0 +1,111 @@
+"""How much room a model takes: weights, keys and values, and what a batch needs beside them. From its shape alone."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from experiments.responses.batched_edits import MOST_LOGITS
+
+
+@dataclass(frozen=True)
+class Footprint:
+    """The sizes of a model that decide what it costs to run."""
+
+    parameters: int
+    width: int  # bytes of a number
+    n_layers: int
+    d_model: int
+    d_ff: int  # the widest layer of a block
+    d_kv: int  # keys of a token at one layer, all heads
+    vocabulary: int
+
+    @property
+    def weights(self) -> int:
+        """Bytes of all weights."""
+        return self.parameters * self.width
+
+    @property
+    def cache(self) -> int:
+        """Bytes of a token's keys and values at all layers (a sliding window would keep fewer of long texts)."""
+        return 2 * self.n_layers * self.d_kv * self.width
+
+    def work(self, batch: int, tokens: int) -> int:
+        """Bytes, about, of what a pass computes and drops again.
+
+        Args:
+            batch: completions decoded together; their next-token distributions are held in float32, some times over.
+            tokens: in the largest batch that is read.
+        """
+        logits = 3 * 4 * max(batch * self.vocabulary, MOST_LOGITS)
+        return max(logits, tokens * (3 * self.d_ff + 6 * self.d_model) * self.width)
+
+
+@dataclass(frozen=True)
+class Need:
+    """Bytes that must be in memory at one time."""
+
+    weights: int
+    cache: int
+    work: int
+
+    @property
+    def total(self) -> int:
+        """All of it."""
+        return self.weights + self.cache + self.work
+
+
+def footprint(shape: Any, width: int) -> Footprint:
+    """Measure a model by its configuration; its weights are laid out, but never filled.
+
+    Args:
+        shape: the model's own configuration (transformers).
+        width: bytes of a number, as the model computes.
+    """
+    import torch
+    from transformers import AutoModelForCausalLM
+
+    with torch.device("meta"):
+        model = AutoModelForCausalLM.from_config(shape)
+    text = shape.get_text_config()
+    heads = text.num_attention_heads
+    d_head = getattr(text, "head_dim", None) or text.hidden_size // heads
+    return Footprint(
+        parameters=sum(p.numel() for p in model.parameters()),
+        width=width,
+        n_layers=text.num_hidden_layers,
+        d_model=text.hidden_size,
+        d_ff=getattr(text, "intermediate_size", None) or 4 * text.hidden_size,
+        d_kv=(getattr(text, "num_key_value_heads", None) or heads) * d_head,
+        vocabulary=text.vocab_size,
+    )
+
+
+def need(model: Footprint, batch: int, longest: int, tokens: int) -> Need:
+    """Say what decoding a batch of completions needs.
+
+    Args:
+        batch: completions decoded together.
+        longest: tokens of the longest prompt and of what may follow it.
+        tokens: in the largest batch that is read.
+    """
+    return Need(model.weights, batch * longest * model.cache, model.work(batch, tokens))
+
+
+def fits(model: Footprint, batch: int, longest: int, tokens: int, memory: int) -> str:
+    """Say whether that goes into so many bytes of memory, and what to do where it does not."""
+    wanted = need(model, batch, longest, tokens)
+    told = f"{gigabytes(wanted.total)} of {gigabytes(memory)}"
+    if wanted.total <= memory:
+        return f"fits: about {told}"
+    if model.weights > memory:
+        return (f"does not fit: the weights alone take {gigabytes(model.weights)} of {gigabytes(memory)}; what is left "
+                "over runs from a slower memory, many times slower than told here")  # fmt: skip
+    smaller = next((b for b in range(batch, 0, -1) if need(model, b, longest, tokens).total <= memory), 0)
+    remedy = f"generate.batch_size={smaller} would" if smaller else "set a smaller extract.token_budget"
+    return f"does not fit at once: about {told}; batches are made smaller on the way; {remedy}"
+
+
+def gigabytes(n: int) -> str:
+    """Write bytes for people."""
+    return f"{n / 1e9:.1f} GB" if n >= 1e8 else f"{n / 1e6:.1f} MB"

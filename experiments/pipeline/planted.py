@@ -1,0 +1,41 @@
+"""How near the write directions come to those planted in an organism: graded last, read by nothing else."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from experiments.probing.write_directions import fit_write
+from experiments.responses.behaviour import ACTION_OF, KINDS, write_samples
+from experiments.responses.context import Context
+from extract.model.loading import resolve
+from probes.direction import Locus
+from probes.geometry.angles import cosine
+
+
+def planted(context: Context) -> dict[str, Any] | None:
+    """Grade write directions at the planted locus against truth.json, where the model directory holds one.
+
+    Called when all verdicts are written: nothing before them reads the truth.
+    """
+    try:
+        path = Path(resolve(context.config.model.name)) / "truth.json"
+    except ValueError:
+        return None
+    if not path.is_file():
+        return None
+    truth = json.loads(path.read_text(encoding="utf-8"))
+    record: dict[str, Any] = {f"{kind}_cosine": None for kind in KINDS}
+
+    for kind in KINDS:
+        samples = write_samples(context.behaviour, kind)
+        planted = [v for v in truth["variables"] if ACTION_OF[kind] in v["decides"]]
+        if samples is None or not planted or truth["site"] != context.store.site:
+            continue
+        fitted = fit_write(context.store.read, Locus(truth["site"], truth["layer"], truth["position"]), kind, samples)
+        if fitted is not None:
+            record[f"{kind}_cosine"] = abs(cosine(fitted.vector, np.array(planted[0]["direction"])))
+    return record | {"site": truth["site"], "layer": truth["layer"], "position": truth["position"]}

@@ -1,0 +1,52 @@
+"""results.json: what the stages found, under the keys that tests and users read."""
+
+from __future__ import annotations
+
+from experiments.pipeline.planted import planted
+from experiments.responses.context import Context
+from experiments.run.manifest import Manifest, read_json, write_json
+
+STEER = ("dials", "certified", "over_refusal_with_trigger", "frontier", "hypervolume", "matched", "least_regret",
+         "system_lines", "one_dial_written_at", "as_looked_up")  # fmt: skip
+
+
+def write_results(context: Context) -> None:
+    """Merge the stages' files into results.json."""
+    probe, dissociation, triggers, gates, steer = (
+        read_json(context.file(f"stages/{name}.json"))
+        for name in ("probe", "dissociate", "triggers", "gate_open", "steer")
+    )
+    asked = context.config.uncertainty.samples > 0
+    manifest = Manifest(context.file("manifest.json")).read()
+    corpus = context.corpus
+    graded = planted(context)
+    write_json(
+        context.file("results.json"),
+        {
+            "name": context.config.name,
+            "model": manifest["model"],
+            "device": manifest["device"],
+            "versions": manifest["versions"],
+            "prompts": corpus.counts(),
+            "prompts_by_part": {
+                part: {label: int((corpus.labelled(label) & corpus.within(part)).sum()) for label in corpus.counts()}
+                for part in ("train", "validation", "calibration", "test")
+            },
+            "prompts_path": context.config.prompts.described(),
+            "sites": probe["sites"],
+            "writes": probe["writes"],
+            "geometry": probe["geometry"],
+            "onsets": probe["onsets"],
+            "dissociation": dissociation,
+            "triggers": triggers,
+            "could_have_answered": gates,
+            **({"uncertainty": read_json(context.file("stages/uncertainty.json"))} if asked else {}),
+            "rates": {"before": steer["before"], "after": steer["after"]},
+            "dials": steer["dials"],
+            "dials_absent": steer["absent"],
+            "known_facts_right": steer["known_facts_right"],
+            "steer": {name: steer[name] for name in STEER if name in steer},
+            **({} if graded is None else {"planted": graded}),
+            "organism": graded is not None,
+        },
+    )

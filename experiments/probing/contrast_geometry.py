@@ -1,0 +1,94 @@
+"""How the contrasts' directions lie to each other at every layer, at the positions that matter in this run."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from experiments.probing.read_probes import Reading, StoredLoci
+from experiments.probing.write_directions import WriteFitter, permuted
+from experiments.responses.behaviour import KINDS, Kind, write_samples
+from experiments.responses.context import Context
+from probes.contrast import Contrast
+from probes.direction import Direction
+from probes.geometry.angles import cosine
+from probes.geometry.locus_geometry import geometry_at
+from probes.means import difference_in_means, same_means
+
+N_PERMUTED = 199
+Table = list[dict[str, Any]]
+
+
+def geometry_tables(
+    context: Context, readings: Mapping[str, Reading], chosen: Mapping[Kind, Direction | None]
+) -> dict[str, Table]:
+    """Measure label contrasts against each other: cosines, angles, transfer, cross-erasure; a row a locus and pair.
+
+    At every layer of the store, at the positions where a probe or a write direction was chosen and that all prompts of
+    all contrasts have. A locus where the two classes of a contrast have the same mean has no directions and no rows.
+    """
+    store, contrasts = context.store, [reading.contrast for reading in readings.values()]
+    rows = np.unique(np.concatenate([c.rows for c in contrasts]))
+    wanted = {r.chosen.position for r in readings.values()} | {d.locus.position for d in chosen.values() if d}
+    present = [p for i, p in enumerate(store.positions) if p in wanted and store.present[i][rows].all()]
+    tables: dict[str, Table] = {"cosines": [], "angles": [], "transfers": [], "erasures": []}
+    loci = StoredLoci(store, store.layers, present)
+    with context.reporter.task("geometry", len(store.layers) * len(present)) as advance:
+        for i, layer in enumerate(store.layers):
+            for j, position in enumerate(present):
+                X = loci[i, j]
+                if not any(_alike(X, contrast) for contrast in contrasts):
+                    found = geometry_at(X, layer, position, contrasts, n=N_PERMUTED, seed=context.config.seed)
+                    for name, table in found.tables().items():
+                        tables[name] += table
+                advance(1)
+    return tables
+
+
+def read_against_write(
+    context: Context, readings: Mapping[str, Reading], fitted: Mapping[Kind, Sequence[Direction]]
+) -> Table:
+    """Compare what reads a label with what decides the behaviour, at the loci of some fitted write directions.
+
+    The null keeps the read direction and permutes the behaviour within strata: if, the label given, nothing but chance
+    decided who declined, a write direction would lie to the read one as these do (two-sided p).
+    """
+    table: Table = []
+    for kind, directions in fitted.items():
+        samples, contrast = write_samples(context.behaviour, kind), readings[kind].contrast
+        if samples is None:
+            continue
+        rng = np.random.default_rng([context.config.seed, 6, KINDS.index(kind)])
+        loci = [(d.locus.layer, d.locus.position) for d in directions]
+        fitter = WriteFitter(context.store.read, context.store.site, loci, kind, samples)
+        drawn = [d for _ in range(N_PERMUTED) for d in fitter.fit(permuted(samples, rng))]
+        for direction in directions:
+            X = context.store.read(direction.locus.layer, direction.locus.position)
+            if _alike(X, contrast):
+                continue
+            read = _read(X, contrast)
+            observed = cosine(read, direction.vector)
+            null = [abs(cosine(read, d.vector)) for d in drawn if d.locus == direction.locus]
+            table.append({
+                "kind": kind, "layer": direction.locus.layer, "position": direction.locus.position,
+                "cosine": observed, "p": (1 + sum(c >= abs(observed) for c in null)) / (1 + len(null)),
+                "n_permuted": len(null),
+            })  # fmt: skip
+    return table
+
+
+def at_locus(table: Sequence[Mapping[str, Any]], layer: int, position: str) -> list[Mapping[str, Any]]:
+    """Return a table's rows of one locus."""
+    return [row for row in table if row["layer"] == layer and row["position"] == position]
+
+
+def _read(X: np.ndarray, contrast: Contrast) -> np.ndarray:
+    train = contrast.within("train")
+    return difference_in_means(X[contrast.rows[train]], contrast.y[train])
+
+
+def _alike(X: np.ndarray, contrast: Contrast) -> bool:
+    train = contrast.within("train")
+    return same_means(X[contrast.rows[train]], contrast.y[train])

@@ -1,0 +1,119 @@
+"""Representational independence of two directions under ablation (Wollschläger et al., arXiv 2502.17420).
+
+Directions λ and μ are representationally independent if ablating μ leaves cos(x_l, λ) as it was at every layer l, and
+the reverse. Orthogonal directions need not be: later layers may compute the one from the other. Ablation is the
+default of `variant` (affine, at one layer, from the last prompt token on), so layers before it cannot change and are
+left out; x_l is the stream of the last prompt token.
+
+No change is exactly zero in a real model, and a cosine changes with the stream's norm even where the coordinate itself
+stays. So the change of the projection λ·x_l stands beside that of the cosine, and each beside two others: what the same
+ablation does along μ itself (a share of 1: the two are one; shares compare like with like, for an ablation moves only
+the prompts that had the coordinate), and what ablating directions does that are fitted on permuted labels at the same
+locus (no more than that is what any ablation does).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import einops
+import numpy as np
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from experiments.responses.batched_edits import Repeated, Trial
+from extract.model.chat_model import ChatModel
+from extract.model.continuation import last_streams
+from probes.direction import Direction
+from probes.statistics.intervals import mean_over_groups
+from steering.ablation import ablation, write_site
+
+N_NULL = 49  # permuted-label directions an ablated one is compared with
+N_A_LABEL = 24  # held-out prompts of each label
+
+
+def independence(
+    model: ChatModel,
+    prompts: Repeated,
+    groups: np.ndarray,
+    ablated: Direction,
+    watched: Direction,
+    null: Sequence[Direction],
+    alpha: float = 0.05,
+) -> dict[str, Any]:
+    """Say what ablating one direction does to the stream along another.
+
+    Args:
+        groups: (n_prompts,) what belongs together; intervals are over these.
+        null: directions fitted at the ablated one's locus on permuted labels.
+
+    Returns:
+        For `cosine` and for `projection` (in gaps between the watched direction's class means): the mean absolute
+        `change` with its interval, averaged over the layers from the ablated one on; its `share` of the change along
+        the ablated direction itself; the 95th percentile and p of the null; and all but the share by layer.
+    """
+    trials = [ablation(direction) for direction in (ablated, *null)]
+    layers = range(ablated.locus.layer, model.n_layers)
+    changes = watch(model, prompts, trials, (watched, ablated), layers)
+    return {
+        "ablated": vars(ablated.locus),
+        "watched": vars(watched.locus),
+        "n": prompts.n_rows,
+        "n_null": len(null),
+        **{
+            measure: {
+                **_against_null(change.mean(axis=1), groups, alpha),
+                "share": float(change[0].mean() / own[0].mean()) if own[0].any() else None,
+                "by_layer": [
+                    {"layer": layer, **_against_null(change[:, i], groups, alpha)} for i, layer in enumerate(layers)
+                ],
+            }
+            for measure, (change, own) in changes.items()
+        },
+    }
+
+
+def watch(
+    model: ChatModel, prompts: Repeated, trials: Sequence[Trial], watched: Sequence[Direction], layers: Sequence[int]
+) -> dict[str, np.ndarray]:
+    """Measure how far each trial's edits move the stream along watched directions of one site.
+
+    Returns:
+        Absolute changes of `cosine` and `projection`, each (n_watched, n_trials, n_layers, n_prompts).
+    """
+    site = write_site(watched[0])
+    R = torch.tensor(np.stack([direction.vector for direction in watched]), device=model.device)
+    found, before = [], None
+    for blocks in prompts.passes(trials, 0):
+        if before is None:
+            before = _along(last_streams(model, blocks.remembered, site, layers), R)
+        after = _along(last_streams(model, blocks.remembered, site, layers, blocks.edits), R)
+        found.append(blocks.split((after - before).abs().movedim(2, 0)))
+    changes = torch.cat(found).cpu().double().numpy()
+    cosine, projection = einops.rearrange(changes, "trials rows two layers watched -> two watched trials layers rows")
+    gaps = np.array([direction.mean_positive - direction.mean_negative for direction in watched])
+    return {"cosine": cosine, "projection": projection / np.abs(gaps)[:, None, None, None]}
+
+
+def _along(
+    streams: Float[Tensor, "layers rows d_model"], R: Float[Tensor, "watched d_model"]
+) -> Float[Tensor, "2 layers rows watched"]:
+    """Return cosines and projections."""
+    projection = streams @ R.T
+    norm = streams.norm(dim=-1, keepdim=True).clamp(min=torch.finfo(torch.float32).tiny)
+    return torch.stack([projection / norm, projection])
+
+
+def _against_null(change: np.ndarray, groups: np.ndarray, alpha: float) -> dict[str, float | None]:
+    """Sum up (n_trials, n_prompts) changes: the first trial is the ablation, the others are the null."""
+    interval = mean_over_groups(change[0], groups, alpha)
+    null = change[1:].mean(axis=1)
+    return {
+        "change": interval.estimate,
+        "low": interval.low,
+        "high": interval.high if np.isfinite(interval.high) else None,
+        "null_95th_percentile": float(np.quantile(null, 0.95)) if len(null) else None,
+        "p_null": float((1 + (null >= interval.estimate).sum()) / (1 + len(null))) if len(null) else None,
+    }

@@ -1,0 +1,268 @@
+"""Read probes: what the residual stream tells about a prompt's label, at every layer and position."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from experiments.responses.behaviour import Kind
+from experiments.responses.context import Context
+from experiments.run.corpus import Corpus
+from extract.errors import UserError
+from extract.store.activation_store import ActivationStore
+from probes.contrast import Contrast
+from probes.direction import Direction, Locus
+from probes.grid.baselines import bag_of_words_auroc, length_auroc
+from probes.grid.logistic import LinearProbe, fit_platt
+from probes.grid.nulls import NullAUROC, label_permutation_p, logistic_null, null_auroc
+from probes.grid.probe_grid import LOGISTIC, Cell, ProbeGrid, choose
+from probes.grid.selectivity import control_auroc
+from probes.means import difference_in_means, unit
+from probes.statistics.metrics import Discrimination, brier, expected_calibration_error
+
+INTENT = "intent"  # harmful against benign requests that carry a trigger word: what no word list can tell
+CLASSES = {  # of each contrast: the declining one first
+    "normative": ("harmful", "benign"),
+    "epistemic": ("uncertain", "known twin"),
+    INTENT: ("harmful", "benign with a trigger word"),
+}
+
+
+@dataclass(frozen=True)
+class Reading:
+    """The grid of one contrast, and the locus chosen on validation prompts with its probe."""
+
+    contrast: Contrast
+    cells: tuple[Cell, ...]
+    chosen: Cell
+    probe: LinearProbe
+    bag_of_words: float
+    length: float
+    p_permutation: float  # of the chosen logistic probe, test labels permuted within groups
+    control: float  # AUROC of probes on control tasks, a label by chance for each category; NaN without categories
+    ece: float | None  # of its probabilities on test, Platt-scaled on calibration prompts; None without these
+    brier: float | None
+    refitted: NullAUROC  # of the logistic probe, fitted again on permuted labels
+    null: NullAUROC  # of the difference in means at the chosen locus, fitted without information
+
+    @property
+    def test(self) -> Discrimination:
+        """What the chosen logistic probe reaches on test prompts."""
+        return self.chosen.scores[LOGISTIC].test
+
+
+@dataclass(frozen=True)
+class StoredLoci:
+    """A store's activations, indexed by the numbers of a layer and a position."""
+
+    store: ActivationStore
+    layers: Sequence[int]
+    positions: Sequence[str]
+
+    def __getitem__(self, key: tuple[int, int], /) -> np.ndarray:
+        return self.store.read(self.layers[key[0]], self.positions[key[1]])
+
+
+def label_contrast(corpus: Corpus, kind: Kind) -> Contrast:
+    """Harmful against benign requests; uncertain against known twins of the same form."""
+    positive, negative = (corpus.harmful, corpus.requests) if kind == "normative" else (corpus.uncertain, corpus.twins)
+    return contrast_of(corpus, kind, positive, negative)
+
+
+def intent_contrast(corpus: Corpus) -> Contrast | None:
+    """Harmful requests against benign ones with a trigger word, where every part has some of these."""
+    contrast = contrast_of(corpus, INTENT, corpus.harmful, corpus.requests & corpus.trigger)
+    enough = all((~contrast.y[contrast.within(part)]).sum() >= 3 for part in ("train", "validation", "test"))
+    return contrast if enough else None
+
+
+def label_contrasts(corpus: Corpus) -> list[Contrast]:
+    """Return every contrast of labels that these prompts allow."""
+    contrasts = [label_contrast(corpus, "normative"), label_contrast(corpus, "epistemic")]
+    return contrasts + ([intent] if (intent := intent_contrast(corpus)) else [])
+
+
+def check_folds(corpus: Corpus, seed: int) -> None:
+    """See before any model is loaded that every contrast can be divided.
+
+    Raises:
+        UserError: a part of the prompts is too small for a contrast.
+    """
+    try:
+        ProbeGrid.held_out(label_contrasts(corpus), seed=seed)
+    except ValueError as error:
+        raise UserError(str(error)) from error
+
+
+def contrast_of(corpus: Corpus, name: str, positive: np.ndarray, negative: np.ndarray) -> Contrast:
+    """Build a contrast from two boolean masks over the corpus."""
+    rows = np.flatnonzero(positive | negative)
+    return Contrast(name, rows, positive[rows], corpus.groups[rows], corpus.part[rows])
+
+
+def fit_grid(
+    context: Context, contrasts: Sequence[Contrast], layers: Sequence[int], positions: Sequence[str], what: str
+) -> tuple[ProbeGrid, list[Cell]]:
+    """Probe every locus for some contrasts, each at the positions that all of its prompts have.
+
+    Raises:
+        UserError: a part of the prompts is too small for a contrast, or activations are NaN or infinite.
+    """
+    store = context.store
+    present = np.array([store.present[store.positions.index(p)] for p in positions])
+    ids = [prompt.id for prompt in context.prompts]
+    try:
+        grid = ProbeGrid.held_out(contrasts, seed=context.config.seed, names=ids, device=context.probe_device)
+        with context.reporter.task(what, len(layers) * len(positions)) as advance:
+            loci = StoredLoci(store, layers, positions)
+            cells = list(grid.cells(loci, layers, positions, present=present, progress=lambda: advance(1)))
+    except ValueError as error:
+        raise UserError(str(error)) from error
+    return grid, cells
+
+
+def read_grid(context: Context) -> dict[str, Reading]:
+    """Probe every locus of the store for all label contrasts, in one pass over it."""
+    store, contrasts = context.store, label_contrasts(context.corpus)
+    positions = [p for p in store.positions if not p.startswith("response_")]  # a dial reads before the model answers
+    grid, cells = fit_grid(context, contrasts, store.layers, positions, "probing")
+    return {c.name: _reading(context, grid, c, [cell for cell in cells if cell.contrast == c.name]) for c in contrasts}
+
+
+def _reading(context: Context, grid: ProbeGrid, contrast: Contrast, cells: Sequence[Cell]) -> Reading:
+    chosen, seed = choose(cells), context.config.seed
+    activations = context.store.read(chosen.layer, chosen.position)
+    C = float(chosen.scores[LOGISTIC].C[0])
+    probe = grid.fit(activations, contrast.name, C=C)
+    X, y, groups = activations[contrast.rows], contrast.y, contrast.groups
+    train, test = contrast.within("train"), contrast.within("test")
+    score = probe.decision_function(X)
+    ece, squared = _calibrated(score, y, contrast.within("calibration"), test)
+    fitted = (X[train], y[train], X[test], y[test])
+    categories = np.array([context.prompts[row].category or "" for row in contrast.rows])
+    texts = [" ".join(m["content"] for m in context.prompts[row].messages) for row in contrast.rows]
+    return Reading(
+        contrast=contrast,
+        cells=tuple(cells),
+        chosen=chosen,
+        probe=probe,
+        bag_of_words=bag_of_words_auroc(texts, y, train, test),
+        length=length_auroc(texts, y, train, test),
+        p_permutation=label_permutation_p(y[test], score[test], groups[test], seed=seed),
+        control=control_auroc(X[train], categories[train], X[test], categories[test], C=C, seed=seed),
+        ece=ece,
+        brier=squared,
+        refitted=logistic_null(*fitted, C=C, groups=groups[train], test_groups=groups[test], seed=seed),
+        null=null_auroc(*fitted, groups=groups[train], test_groups=groups[test], seed=seed),
+    )
+
+
+def _calibrated(
+    score: np.ndarray, y: np.ndarray, calibration: np.ndarray, test: np.ndarray
+) -> tuple[float | None, float | None]:
+    """Return calibration error and Brier score on test of a score that calibration prompts make a probability."""
+    if y[calibration].all() or not y[calibration].any():
+        return None, None
+    probability = fit_platt(score[calibration], y[calibration]).probability(score[test])
+    return expected_calibration_error(y[test], probability), brier(y[test], probability)
+
+
+def read_direction(reading: Reading, site: str, activations: np.ndarray) -> Direction:
+    """Return the difference-in-means read direction at the chosen locus; `activations` are all samples' there."""
+    contrast, chosen = reading.contrast, reading.chosen
+    train = contrast.within("train")
+    X, y = activations[contrast.rows][train], contrast.y[train]
+    vector = unit(difference_in_means(X, y))
+    along = X.astype(np.float64) @ vector
+    positive, negative = CLASSES[contrast.name]
+    return Direction(
+        name=f"{contrast.name}_read",
+        vector=vector,
+        locus=Locus(site, chosen.layer, chosen.position),
+        mean_positive=float(along[y].mean()),
+        mean_negative=float(along[~y].mean()),
+        provenance={
+            "fitted_on": "labels",
+            "estimator": "difference in means",
+            "positive_class": positive,
+            "negative_class": negative,
+            "n": len(train),
+            "n_positive": int(y.sum()),
+            "n_negative": int((~y).sum()),
+        },
+    )
+
+
+def site_record(reading: Reading, site: str) -> dict[str, object]:
+    """Return the chosen locus in the form of results.json."""
+    cell, test = reading.chosen, reading.test
+    score = cell.scores[LOGISTIC]
+    return {
+        "site": site,
+        "layer": cell.layer,
+        "position": cell.position,
+        "auroc": test.auroc.estimate,
+        "auroc_ci": [test.auroc.low, test.auroc.high],
+        "validation_auroc": float(score.validation[0]),
+        "C": float(score.C[0]),
+        "balanced_accuracy": test.balanced_accuracy,
+        "recall_at_1pct_fpr": test.recall_at_1pct_fpr,
+        "ece": reading.ece,
+        "brier": reading.brier,
+        "n_test": test.n_positive + test.n_negative,
+        "bag_of_words_auroc": reading.bag_of_words,
+        "length_auroc": reading.length,
+        "beats_bag_of_words": bool(test.auroc.low > reading.bag_of_words),
+        "p_permutation": reading.p_permutation,
+        "control_auroc": None if np.isnan(reading.control) else reading.control,
+        "selectivity": None if np.isnan(reading.control) else test.auroc.estimate - reading.control,
+        "refitted_on_permuted_labels": vars(reading.refitted),
+        "difference_in_means": vars(reading.null),
+    }
+
+
+def grid_rows(readings: Mapping[str, Reading], site: str) -> list[dict[str, object]]:
+    """Flatten the grids, a row per contrast, locus and probe."""
+    return [
+        {
+            "contrast": name, "site": site, "layer": cell.layer, "position": cell.position, "probe": probe,
+            "chosen": cell is reading.chosen and probe == LOGISTIC,
+            "C": None if np.isnan(score.C[0]) else float(score.C[0]),
+            "validation_auroc": float(score.validation[0]), "validation_d_prime": float(score.separation[0]),
+            "test_auroc": test.auroc.estimate, "test_auroc_low": test.auroc.low, "test_auroc_high": test.auroc.high,
+            "balanced_accuracy": test.balanced_accuracy, "recall_at_1pct_fpr": test.recall_at_1pct_fpr,
+            "n_positive": test.n_positive, "n_negative": test.n_negative,
+            "groups_positive": test.groups_positive, "groups_negative": test.groups_negative,
+        }
+        for name, reading in readings.items()
+        for cell in reading.cells
+        for probe, score in cell.scores.items()
+        for test in (score.test,)
+    ]  # fmt: skip
+
+
+def best_loci(rows: Sequence[Mapping[str, object]], n: int = 10) -> list[Mapping[str, object]]:
+    """Return the n loci whose logistic probe tells most on validation prompts, ties by d'; test ranks nothing.
+
+    A d' without bound (classes apart, each without spread: a validation prompt of each, at the least) is None.
+    """
+    logistic = [row for row in rows if row["probe"] == LOGISTIC]
+    best = sorted(logistic, key=lambda row: (row["validation_auroc"], row["validation_d_prime"]), reverse=True)[:n]
+    return [{**row, "validation_d_prime": _finite(row["validation_d_prime"])} for row in best]
+
+
+def _finite(value: object) -> object:
+    return value if np.isfinite(value) else None  # type: ignore[call-overload]
+
+
+def write_parquet(rows: Sequence[dict[str, object]], path: Path) -> None:
+    """Write rows as Parquet, whole or not at all."""
+    import pyarrow
+    import pyarrow.parquet
+
+    partial = path.with_name(path.name + ".partial")
+    pyarrow.parquet.write_table(pyarrow.Table.from_pylist(list(rows)), partial)
+    partial.replace(path)

@@ -1,0 +1,110 @@
+"""Which write direction is the causal one: bypass, induce and KL of every candidate (Arditi et al., arXiv 2406.11717).
+
+Candidates are the write directions fitted at each layer and prompt position, tried by the edits of `ablation` on
+validation prompts. A refusal's score is the log-odds of the onset prefixes learned from the model's own completions.
+What a direction induces counts whichever way of declining it is: where one knob turns both, adding it refuses requests
+and abstains from questions, and to ask for one of them would decide beforehand what the dissociation asks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
+
+import numpy as np
+
+from experiments.responses.behaviour import ACTION_OF, Kind
+from experiments.responses.divergence import Divergence, Tokens, divergences
+from experiments.responses.onset import EITHER, Onsets, OnsetScorer
+from extract.chat.render import Rendered
+from extract.model.chat_model import ChatModel
+from probes.direction import Direction
+from steering.ablation import ablation, addition
+from steering.ablation_variant import DEFAULT, Variant
+
+RARE = 0.01
+FLOOR = float(np.log(RARE / (1 - RARE)))
+ALIKE = 0.15  # of bypass and of what is induced, in log-odds
+Discarded = Literal["not_finite", "kl", "induce"]
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A write direction and what intervening with it does on validation prompts."""
+
+    direction: Direction
+    bypass: float  # mean onset log-odds of decliners under ablation: low is good
+    bypass_floored: float  # the same, a decline of less than `RARE` counting as one of `RARE`
+    induce: (
+        float  # mean onset log-odds, of declining either way, of answered benign prompts under addition: high is good
+    )
+    kl: Divergence  # of benign prompts under ablation, over the first tokens of what the model says to them
+
+    def discarded(self, max_kl: float) -> Discarded | None:
+        """Return the rule that a candidate breaks, or None. (Layers too deep are no candidates in the first place.)"""
+        if not np.isfinite([self.bypass, self.induce, self.kl.worst_step]).all():
+            return "not_finite"
+        return "kl" if self.kl.worst_step > max_kl else "induce" if self.induce < 0 else None
+
+    def record(self, max_kl: float) -> dict[str, Any]:
+        """Return it in the form of results.json; what is not finite is None there."""
+        values = {
+            "bypass": self.bypass, "bypass_floored": self.bypass_floored, "induce": self.induce, "kl": self.kl.mean,
+            "kl_max": self.kl.maximum, "kl_first_token": self.kl.first_token, "kl_worst_step": self.kl.worst_step,
+        }  # fmt: skip
+        finite = {name: value if np.isfinite(value) else None for name, value in values.items()}
+        locus = {key: value for key, value in asdict(self.direction.locus).items() if key != "site"}
+        return locus | finite | {"discarded": self.discarded(max_kl)}
+
+
+@dataclass(frozen=True)
+class Validation:
+    """The prompts that candidates are tried on."""
+
+    decliners: Sequence[Rendered]
+    benign: Sequence[Rendered]
+    benign_responses: Sequence[Tokens]  # the model's own, without any intervention
+
+    @property
+    def steps(self) -> int:
+        """The steps of a progress bar that one candidate takes: a prompt under an intervention each."""
+        return len(self.decliners) + 2 * len(self.benign)
+
+
+def candidates(
+    model: ChatModel,
+    onsets: Onsets,
+    directions: Sequence[Direction],
+    kind: Kind,
+    validation: Validation,
+    kl_tokens: int,
+    advance: Callable[[int], None] = lambda steps: None,
+    variant: Variant = DEFAULT,
+) -> list[Candidate]:
+    """Try each direction, in the way the run intervenes."""
+    ablations, additions = ([edit(d, variant) for d in directions] for edit in (ablation, addition))
+    onset = ACTION_OF[kind]
+    bypass = OnsetScorer(model, validation.decliners, onsets).log_odds_each(ablations, advance)[onset]
+    induce = OnsetScorer(model, validation.benign, onsets).log_odds_each(additions, advance)[EITHER].mean(axis=1)
+    kls = divergences(model, validation.benign, validation.benign_responses, ablations, kl_tokens, advance)
+    return [
+        Candidate(direction, float(b.mean()), float(np.maximum(b, FLOOR).mean()), float(i), nats)
+        for direction, b, i, nats in zip(directions, bypass, induce, kls, strict=True)
+    ]
+
+
+def select(found: Sequence[Candidate], max_kl: float) -> tuple[Candidate, bool]:
+    """Choose the usable candidate of least bypass; where none is usable, the least bypass of all, said so.
+
+    A decliner brought below `RARE` is bypassed, and how far below says nothing more, so bypass is compared from there
+    up. Of candidates within `ALIKE` of the least, and of these of the most induced, the earliest layer is taken: where
+    the decision is first written, and what is written there lasts.
+    """
+    usable = [c for c in found if c.discarded(max_kl) is None]
+    pool = [c for c in usable or found if np.isfinite(c.bypass)] or list(found)
+    least = min(c.bypass_floored for c in pool)
+    pool = [c for c in pool if not c.bypass_floored > least + ALIKE]
+    most = max(c.induce for c in pool)
+    pool = [c for c in pool if not c.induce < most - ALIKE]
+    return min(pool, key=lambda c: (c.direction.locus.layer, -c.induce)), bool(usable)

@@ -1,0 +1,246 @@
+"""`refusal probe`: read probes on labels, write directions on behaviour, and how they lie to each other."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from experiments.probing.contrast_geometry import Table, at_locus, geometry_tables, read_against_write
+from experiments.probing.independence import N_A_LABEL, N_NULL, independence
+from experiments.probing.read_probes import (
+    Reading,
+    best_loci,
+    grid_rows,
+    read_direction,
+    read_grid,
+    site_record,
+    write_parquet,
+)
+from experiments.probing.selection import Candidate, Validation, candidates, select
+from experiments.probing.write_directions import WriteFitter, permuted, write_layers, write_positions
+from experiments.responses.batched_edits import Repeated
+from experiments.responses.behaviour import ACTION_OF, KINDS, Kind, WriteSamples, write_samples
+from experiments.responses.completions import read_completions
+from experiments.responses.context import Context
+from experiments.responses.onset import Onsets, learn_onsets
+from experiments.run.charts import draw_grids
+from experiments.run.config import WRITE_POSITION, DissociateConfig
+from experiments.run.manifest import write_json
+from extract.chat.thinking import thinks
+from extract.errors import UserError
+from probes.direction import Direction, Locus, save_directions
+from probes.geometry.angles import cosine
+
+
+def probe(context: Context) -> None:
+    """Write probes.parquet, directions.safetensors, heat maps, stages/geometry.json and stages/probe.json."""
+    site = context.store.site
+    readings = read_grid(context)
+    directions = [
+        read_direction(r, site, context.store.read(r.chosen.layer, r.chosen.position)) for r in readings.values()
+    ]
+    onsets = context_onsets(context)
+    writes: dict[Kind, Written] = {kind: _write(context, kind, onsets) for kind in KINDS}
+    directions += [written.chosen for written in writes.values() if written.chosen is not None]
+    rows = grid_rows(readings, site)
+    write_parquet(rows, context.file("probes.parquet"))
+    save_directions([_traced(context, d) for d in directions], context.file("directions.safetensors"))
+    draw_grids(rows, list(readings), context.directory)
+    tables = geometry_tables(context, readings, {kind: written.chosen for kind, written in writes.items()})
+    tables["read_against_write"] = read_against_write(context, readings, {k: w.beside() for k, w in writes.items()})
+    write_json(context.file("stages/geometry.json"), tables)
+    write_json(
+        context.file("stages/probe.json"),
+        {
+            "sites": {name: site_record(reading, site) for name, reading in readings.items()},
+            "best_loci": best_loci(rows),
+            "writes": {kind: written.record for kind, written in writes.items()},
+            "geometry": _geometry(directions, writes)
+            | {"independence": _independence(context, writes)}
+            | _between_reads(readings["normative"], tables),
+            "onsets": _onset_record(context, onsets),
+        },
+    )
+
+
+def _traced(context: Context, direction: Direction) -> Direction:
+    """Say in a direction's provenance which model and prompts it is of; the rest of it stands."""
+    of = context.store.identity
+    whence = {name: getattr(of, name) for name in ("model", "revision", "weights", "tokenizer", "template", "prompts")}
+    return replace(direction, provenance=whence | {"seed": context.config.seed} | dict(direction.provenance))
+
+
+def _between_reads(normative: Reading, tables: dict[str, Table]) -> dict[str, Any]:
+    """Return the tables' rows at the locus where harmfulness is read; stages/geometry.json has every locus."""
+    chosen = normative.chosen
+    here = {name: at_locus(table, chosen.layer, chosen.position) for name, table in tables.items()}
+    return {"read": {"layer": chosen.layer, "position": chosen.position} | here}
+
+
+def context_onsets(context: Context) -> Onsets:
+    """Learn onset prefixes from the model's own completions outside the test part."""
+    spoken = read_completions(context.file("completions.jsonl"))
+    rows = np.flatnonzero(context.corpus.within("train", "validation"))
+    said = [spoken[i] for i in rows]
+    return learn_onsets([c.token_ids for c in said], [c.action for c in said], [thinks(c.completion) for c in said])
+
+
+@dataclass(frozen=True)
+class Written:
+    """One kind's write direction, and all the directions it was chosen from."""
+
+    chosen: Direction | None
+    fitted: tuple[Direction, ...]
+    record: dict[str, Any]
+
+    def beside(self) -> list[Direction]:
+        """Return those fitted at the chosen one's position, a layer each."""
+        return [d for d in self.fitted if self.chosen is not None and d.locus.position == self.chosen.locus.position]
+
+
+def _write(context: Context, kind: Kind, onsets: Onsets) -> Written:
+    behaviour, config = context.behaviour, context.config.dissociate
+    samples = write_samples(behaviour, kind)
+    n = int(behaviour.did(ACTION_OF[kind]).sum())
+    if samples is None:
+        return _unavailable(f"the model does not {ACTION_OF[kind]} often enough ({n} times)")
+    validation = validation_of(context, kind)
+    if validation is None:
+        return _unavailable("too few validation prompts are declined or answered")
+    if not onsets.prefixes[ACTION_OF[kind]]:
+        return _unavailable(onsets.lacking(ACTION_OF[kind]))
+    fitted = write_fitter(context, kind, samples, later=True).fit()
+    if not fitted:
+        return _unavailable("at every layer and position its two classes have the same mean")
+    with context.reporter.task(f"choosing the write locus ({kind})", len(fitted) * validation.steps) as advance:
+        found = candidates(context.model, onsets, fitted, kind, validation, config.kl_tokens, advance, config.variant)
+    best, usable = select(found, config.max_kl)
+    provenance = {**best.direction.provenance, "meets_selection_rules": usable}
+    chosen = replace(best.direction, provenance=provenance)
+    return Written(chosen, tuple(fitted), _write_record(best, usable, found, samples, config))
+
+
+def validation_of(context: Context, kind: Kind) -> Validation | None:
+    """Return the prompts one kind's candidates are tried on, None where there are too few."""
+    rng, most = np.random.default_rng([context.config.seed, 2]), context.config.dissociate.n_selection
+    decliners = _some(rng, context.behaviour.decliners(kind, "validation"), most)
+    benign = _some(rng, context.behaviour.answered_benign("validation"), most)
+    if len(decliners) < 4 or len(benign) < 4:
+        return None
+    spoken = read_completions(context.file("completions.jsonl"))
+    return Validation(
+        [context.rendered[i] for i in decliners],
+        [context.rendered[i] for i in benign],
+        [spoken[i].token_ids for i in benign],
+    )
+
+
+def _unavailable(reason: str) -> Written:
+    return Written(None, (), {"available": False, "reason": reason})
+
+
+def write_fitter(context: Context, kind: Kind, samples: WriteSamples, *, later: bool = False) -> WriteFitter:
+    """Return what fits write directions at every candidate locus: layers shallow enough x prompt positions.
+
+    With `later`, directions come with their class means at later layers.
+
+    Raises:
+        UserError: the store holds no such layer, or not the positions asked for.
+    """
+    store, config = context.store, context.config.dissociate
+    layers = [layer for layer in write_layers(context.model.n_layers, config.deepest) if layer in store.layers]
+    if not layers:
+        held = ", ".join(map(str, store.layers))
+        raise UserError(f"dissociate.deepest: write directions lie below {config.deepest:g} of "
+                        f"{context.model.n_layers} layers, and of those extracted ({held}) none does")  # fmt: skip
+    if config.layers == "later" and (absent := sorted(set(range(context.model.n_layers)) - set(store.layers))):
+        raise UserError(f"dissociate.layers is 'later', but activations of layer {absent[0]} are not extracted; "
+                        "leave extract.layers out, so that all are")  # fmt: skip
+    possible = write_positions(store, samples.rows)
+    if WRITE_POSITION not in possible:
+        raise UserError(f"{store.path}: write directions are written from {WRITE_POSITION} on, which not "
+                        "every prompt has; extract it, and use a template that writes after the instruction")  # fmt: skip
+    wanted = possible if config.positions is None else config.positions
+    if strange := [position for position in wanted if position not in possible]:
+        raise UserError(f"dissociate.positions: {strange[0]!r} is no position that write directions can be fitted at; "
+                        f"every prompt has {', '.join(possible)}")  # fmt: skip
+    loci = [(layer, position) for layer in layers for position in wanted]
+    return WriteFitter(store.read, store.site, loci, kind, samples, store.layers if later else ())
+
+
+def _some(rng: np.random.Generator, rows: np.ndarray, most: int) -> np.ndarray:
+    return np.sort(rng.permutation(rows)[:most])
+
+
+def _write_record(
+    best: Candidate, usable: bool, found: list[Candidate], samples: WriteSamples, config: DissociateConfig
+) -> dict[str, Any]:
+    return {
+        "available": True,
+        "locus": vars(best.direction.locus),
+        "written_from": WRITE_POSITION,
+        "meets_selection_rules": usable,
+        "within_label": samples.within_label,
+        "strata": sorted(set(samples.strata.tolist())),
+        "n": len(samples.rows),
+        "mean_positive": best.direction.mean_positive,
+        "mean_negative": best.direction.mean_negative,
+        "kl_tokens": config.kl_tokens,
+        "candidates": [c.record(config.max_kl) for c in found],
+    }
+
+
+def _geometry(directions: list[Direction], writes: dict[Kind, Written]) -> dict[str, Any]:
+    """Cosines between directions fitted at one layer and position; unlike layers are not compared.
+
+    Those by layer are of the write directions fitted at the normative one's position.
+    """
+    record: dict[str, Any] = {"cosine": None, "cosine_by_layer": {}, "between_chosen": {}}
+    normative = writes["normative"].chosen
+    if normative is not None:
+        own, other = ({d.locus: d for d in writes[kind].fitted} for kind in KINDS)
+        for locus in own:
+            if locus in other and locus.position == normative.locus.position:
+                record["cosine_by_layer"][str(locus.layer)] = cosine(own[locus].vector, other[locus].vector)
+        record["cosine"] = record["cosine_by_layer"].get(str(normative.locus.layer))
+    for a, b in itertools.combinations(directions, 2):
+        if a.locus.layer == b.locus.layer:
+            record["between_chosen"][f"{a.name} . {b.name}"] = cosine(a.vector, b.vector)
+    return record
+
+
+def _independence(context: Context, writes: dict[Kind, Written]) -> dict[str, Any] | None:
+    """Ablate each chosen write direction and watch the other, on test prompts; None where there are not two."""
+    chosen = {kind: written.chosen for kind, written in writes.items() if written.chosen is not None}
+    if len(chosen) < len(KINDS):
+        return None
+    rng, corpus = np.random.default_rng([context.config.seed, 5]), context.corpus
+    held_out = [np.flatnonzero(corpus.labelled(label) & corpus.within("test")) for label in corpus.counts()]
+    rows = np.concatenate([_some(rng, of_label, N_A_LABEL) for of_label in held_out])
+    prompts, record = Repeated(context.model, [context.rendered[i] for i in rows]), {}
+    with context.reporter.task("ablating one, watching the other", len(KINDS)) as advance:
+        for one, other in (KINDS, KINDS[::-1]):
+            null = _permuted_at(context, one, chosen[one].locus, rng)
+            record[f"ablate_{one}_watch_{other}"] = independence(
+                context.model, prompts, corpus.groups[rows], chosen[one], chosen[other], null
+            )
+            advance(1)
+    return record
+
+
+def _permuted_at(context: Context, kind: Kind, locus: Locus, rng: np.random.Generator) -> list[Direction]:
+    """Fit directions on permuted behaviour labels at one locus (the null asks what an ablation there does)."""
+    samples = write_samples(context.behaviour, kind)
+    if samples is None:
+        return []
+    fitter = WriteFitter(context.store.read, locus.site, [(locus.layer, locus.position)], kind, samples)
+    return [direction for _ in range(N_NULL) for direction in fitter.fit(permuted(samples, rng))]
+
+
+def _onset_record(context: Context, onsets: Onsets) -> dict[str, Any]:
+    decode = context.model.decode
+    return {kind: {"prefixes": [decode(p) for p in prefixes], "coverage": onsets.coverage[kind]}
+            for kind, prefixes in onsets.prefixes.items()}  # fmt: skip

@@ -1,0 +1,125 @@
+"""Write directions: fitted on behaviour at a layer and position. The edits made with them are in `ablation`.
+
+Where a direction is fitted and where it is written are two things. Its locus says where it was fitted: activations of
+training prompts at one layer and one prompt position from the end of the instruction on. It is always *written* at that
+layer from the last prompt token on, whatever its position, and the class means it is written to are measured there, at
+the last prompt token. So the position is where a direction comes from, as in Arditi et al. (arXiv 2406.11717), who
+likewise add and ablate it at places other than the one it was fitted at. The reasons:
+
+- Selection, its null, the dissociation matrix and the dials make one and the same edit, so that what is chosen is what
+  is used. A dial writes from the last prompt token on; an edit of earlier tokens would be another intervention.
+- Affine targets are class means. Those of the earlier position would push the last token off its distribution there.
+- Keys and values of all tokens before the last are computed once and shared by every candidate and every null draw.
+
+What lies at an earlier token and is read from there by attention is not reached.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from experiments.responses.behaviour import Kind, WriteSamples
+from experiments.run.config import WRITE_POSITION
+from extract.store.activation_store import ActivationStore
+from probes.direction import Direction, Locus
+from probes.means import ALIKE, difference_in_means, unit
+
+Read = Callable[[int, str], np.ndarray]  # layer, position -> (n_prompts, d_model)
+
+
+class WriteFitter:
+    """Fits one kind's write directions at every candidate locus; the training prompts' streams are read once."""
+
+    def __init__(
+        self,
+        read: Read,
+        site: str,
+        loci: Sequence[tuple[int, str]],
+        kind: Kind,
+        samples: WriteSamples,
+        later: Sequence[int] = (),
+    ):
+        """Read the streams.
+
+        Args:
+            later: layers at which class means are wanted too, of directions fitted before them.
+        """
+        self.kind, self.samples, self._later = kind, samples, tuple(later)
+        self._loci = [Locus(site, layer, position) for layer, position in loci]
+        wanted = {*loci, *((layer, WRITE_POSITION) for layer in [*(layer for layer, _ in loci), *later])}
+        self._streams = {locus: read(*locus)[samples.rows] for locus in sorted(wanted)}
+
+    def fit(self, declined: np.ndarray | None = None) -> list[Direction]:
+        """Fit at every locus whose classes have different means (at a template token of layer 0 all may be alike).
+
+        Both the direction and the class means it is written to come from `declined`, (len(samples.rows),) bool: the
+        samples' own, or a permutation of it. A null direction whose ablation went to the true answering mean would
+        know the labels it is a null of.
+        """
+        y = self.samples.declined if declined is None else declined
+        fitted = (self._fit(locus, y) for locus in self._loci)
+        return [direction for direction in fitted if direction is not None]
+
+    def _fit(self, locus: Locus, declined: np.ndarray) -> Direction | None:
+        samples = self.samples
+        X = self._streams[locus.layer, locus.position]
+        vector = difference_in_means(X, declined, samples.strata)
+        if not np.isfinite(vector).all() or np.linalg.norm(vector) <= ALIKE * np.abs(X).max():
+            return None
+        vector = unit(vector)
+        positive, negative = self._means(locus.layer, vector, declined)
+        return Direction(
+            name=f"{self.kind}_write",
+            vector=vector,
+            locus=locus,
+            mean_positive=positive,
+            mean_negative=negative,
+            later_means={layer: self._means(layer, vector, declined) for layer in self._later if layer > locus.layer},
+            provenance={
+                "fitted_on": "behaviour",
+                "estimator": "difference in means",
+                "positive_class": "declined",
+                "negative_class": "answered",
+                "within_label": samples.within_label,
+                "n": len(samples.rows),
+                "written_from": WRITE_POSITION,
+            },
+        )
+
+    def _means(self, layer: int, vector: np.ndarray, declined: np.ndarray) -> tuple[float, float]:
+        """Return the mean projections of declined and of answered samples where directions are written."""
+        along = self._streams[layer, WRITE_POSITION].astype(np.float64) @ vector
+        return float(along[declined].mean()), float(along[~declined].mean())
+
+
+def fit_write(
+    read: Read, locus: Locus, kind: Kind, samples: WriteSamples, later: Sequence[int] = ()
+) -> Direction | None:
+    """Fit one write direction, or None where the classes have the same mean."""
+    fitted = WriteFitter(read, locus.site, [(locus.layer, locus.position)], kind, samples, later).fit()
+    return fitted[0] if fitted else None
+
+
+def write_layers(n_layers: int, deepest: float) -> list[int]:
+    """List the layers a write may stand at: below `deepest` of the depth."""
+    return [layer for layer in range(n_layers) if layer < deepest * n_layers]
+
+
+def write_positions(store: ActivationStore, rows: np.ndarray) -> list[str]:
+    """List the single prompt tokens from the end of the instruction on that all given prompts have, in order.
+
+    Not the trigger, which lies inside the instruction, the mean over it, or what the model has answered.
+    """
+    single = [p for p in store.positions if p == "inst_last" or p.startswith("post_")]
+    return [p for p in single if store.present[store.positions.index(p)][rows].all()]
+
+
+def permuted(samples: WriteSamples, rng: np.random.Generator) -> np.ndarray:
+    """Return behaviour labels permuted within strata, for the null."""
+    declined = samples.declined.copy()
+    for name in np.unique(samples.strata):
+        inside = np.flatnonzero(samples.strata == name)
+        declined[inside] = declined[rng.permutation(inside)]
+    return declined

@@ -1,0 +1,109 @@
+"""How the prompts of a file belong together: quadruples, twins, personas, contexts; and what is broken in it."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter, defaultdict
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from experiments.factors.last_turn import ambiguous_texts
+from experiments.factors.observed import earlier_turns
+from experiments.run.corpus import Corpus
+from experiments.triggers.quadruples import CELLS, cell_of, described, quadruples, requests_in_pairs
+from extract.prompts.prompt import Prompt
+
+CONFIDENCE = 0.95
+
+
+def quadruple_record(corpus: Corpus) -> tuple[dict[str, Any], list[str]]:
+    """Return the complete quadruples and the prompts of each cell, and which pairs lack a cell."""
+    found = quadruples(corpus, np.arange(len(corpus)))
+    rows = requests_in_pairs(corpus, np.arange(len(corpus)))
+    held: dict[str, set[int]] = defaultdict(set)
+    for row in rows:
+        held[str(corpus.prompts[row].pair)].add(CELLS.index(cell_of(corpus, row)))
+    complete = sum(len(cells) == len(CELLS) for cells in held.values())
+    broken = {pair: cells for pair, cells in held.items() if len(cells) == len(CELLS) - 1}
+    problems = []
+    if broken:
+        pair, cells = next(iter(broken.items()))
+        missing = described(CELLS[next(i for i in range(len(CELLS)) if i not in cells)])
+        problems.append(f"{len(broken)} pairs lack one of the four cells, for example {pair!r} the one {missing}")
+    if complete and len(set(found.counts().values())) > 1:
+        problems.append(f"the cells of the complete pairs are unbalanced: {found.counts()}")
+    return {"complete": complete, "groups": found.n_groups, "prompts": found.counts()}, problems
+
+
+def trigger_record(prompts: Sequence[Prompt]) -> tuple[dict[str, Any], list[str]]:
+    """Return how many trigger words there are, which stand in no text, and where they stand unmarked."""
+    words = Counter(prompt.trigger.lower() for prompt in prompts if prompt.trigger)
+    lost = [p.id for p in prompts if p.trigger and not stands_in(p.trigger, p.text)]
+    requests = [p for p in prompts if p.trigger is None and p.intent in ("benign", "harmful")]
+    unmarked = [(p.id, word) for p in requests for word in words if stands_in(word, p.text)]
+    problems = []
+    if lost:
+        problems.append(f"the trigger of {len(lost)} prompts is no word of their last turn, for example of {lost[0]!r}")
+    if unmarked:
+        row, word = unmarked[0]
+        n = len({i for i, _ in unmarked})
+        problems.append(f"{n} requests without a trigger hold a word that is one elsewhere: {row!r} holds {word!r}")
+    record = {"prompts": sum(words.values()), "different": len(words), "commonest": dict(words.most_common(5))}
+    return record, problems
+
+
+def stands_in(word: str, text: str) -> bool:
+    """Say whether a word stands in a text, as a whole."""
+    return re.search(rf"(?<!\w){re.escape(word)}(?!\w)", text, flags=re.IGNORECASE) is not None
+
+
+def twin_record(prompts: Sequence[Prompt]) -> tuple[dict[str, Any], list[str]]:
+    """Return the uncertain prompts by category, those with a known twin, and the twins with an answer."""
+    uncertain = [prompt for prompt in prompts if prompt.label == "uncertain"]
+    known: dict[str, list[Prompt]] = defaultdict(list)
+    for prompt in prompts:
+        if prompt.label == "benign" and prompt.pair:
+            known[prompt.pair].append(prompt)
+    twinless = [p.id for p in uncertain if not known.get(p.pair or "")]
+    twins = [twin for pair in sorted({p.pair for p in uncertain if p.pair}) for twin in known.get(pair, [])]
+    unanswered = [twin.id for twin in twins if not twin.answer]
+    problems = []
+    if twinless:
+        problems.append(f"{len(twinless)} uncertain prompts have no benign twin of the same 'pair', for example "
+                        f"{twinless[0]!r}: a probe may learn their topic instead of what is known")  # fmt: skip
+    if unanswered:
+        problems.append(f"{len(unanswered)} twins have no 'answer', for example {unanswered[0]!r}: whether they are "
+                        "answered right cannot be told")  # fmt: skip
+    kinds = dict(sorted(Counter(prompt.category or "-" for prompt in uncertain).items()))
+    return {"uncertain": len(uncertain), "kinds": kinds, "twins": len(twins)}, problems
+
+
+def table_record(prompts: Sequence[Prompt]) -> tuple[dict[str, Any], list[str]]:
+    """Return the persona x request table: is every request asked by every persona?"""
+    cells: dict[tuple[str, str], set[str]] = defaultdict(set)
+    personas = {prompt.persona for prompt in prompts if prompt.persona}
+    for prompt in prompts:
+        if prompt.persona and prompt.pair:
+            cells[prompt.pair, prompt.label].add(prompt.persona)
+    torn = [pair for (pair, _), asked in cells.items() if asked != personas]
+    problems = []
+    if torn and len(torn) < len(cells):  # where none is, the personas are no table
+        problems.append(f"{len(torn)} requests are not asked by every persona, for example that of pair {torn[0]!r}")
+    return {"personas": len(personas), "requests": len(cells)}, problems
+
+
+def context_record(corpus: Corpus) -> dict[str, Any]:
+    """Return the prompts with earlier turns or system lines, and the last turns that are benign and harmful alike."""
+    prompts = corpus.prompts
+    return {
+        "with earlier turns": sum(earlier_turns(prompt) is not None for prompt in prompts),
+        "last turns that the first decides": ambiguous_texts(corpus)["both"],
+        "with a system line": sum(prompt.messages[0]["role"] == "system" for prompt in prompts),
+    }
+
+
+def certifiable(n_groups: int) -> float:
+    """Return the least rate that n independent prompts without one failure certify at 95 %: 1 - 0.05^(1/n)."""
+    return 1.0 if n_groups == 0 else float(1 - (1 - CONFIDENCE) ** (1 / n_groups))

@@ -1,0 +1,131 @@
+"""What a probe could cheat with: words, length and other surface features that go with a label in a prompt file."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from sklearn.model_selection import StratifiedGroupKFold
+
+from extract.prompts.prompt import Prompt
+from probes.grid.baselines import word_scores
+from probes.statistics.metrics import Discrimination, average, discrimination
+
+N_FOLDS = 5
+MOST_WORDS = 8  # shown on either side
+LEAST_PROMPTS = 5  # that a word must stand in to count as a cue
+CUE = 0.1  # beyond 0.5, from which an AUROC is a cue if its interval leaves out 0.5
+
+FEATURES: dict[str, Callable[[Prompt], float]] = {
+    "the number of characters": lambda prompt: len(whole(prompt)),
+    "the number of words": lambda prompt: len(words_of(prompt)),
+    "a question mark at the end": lambda prompt: prompt.text.rstrip().endswith("?"),
+    "a digit": lambda prompt: bool(re.search(r"\d", whole(prompt))),
+    "a capital at the beginning": lambda prompt: prompt.text[:1].isupper(),
+    "naming who asks": lambda prompt: prompt.persona is not None,
+    "a system line": lambda prompt: prompt.messages[0]["role"] == "system",
+    "the number of turns": lambda prompt: len(prompt.messages),
+}
+
+
+@dataclass(frozen=True)
+class Cues:
+    """One contrast of prompts: what words and surface features alone can tell; AUROCs with their intervals."""
+
+    name: str
+    n: tuple[int, int]  # positive, negative
+    words: Discrimination | None  # cross-validated, whole groups apart; None where there are too few groups
+    features: dict[str, Discrimination]
+    leaning: tuple[list[tuple[str, int, int]], list[tuple[str, int, int]]]  # towards the positive side, the negative
+
+    def cheats(self) -> list[str]:
+        """Name what tells the two sides apart though it is no content; a feature may lean either way."""
+        told = {"a bag of words": self.words} | dict(self.features)
+        return [
+            f"{self.name}: {what} tells them apart (AUROC {found.auroc.estimate:.2f} "
+            f"[{found.auroc.low:.2f}, {found.auroc.high:.2f}])"
+            for what, found in told.items()
+            if found is not None and _leans(found, either_way=found is not self.words)
+        ]
+
+
+def _leans(found: Discrimination, *, either_way: bool) -> bool:
+    auroc = found.auroc
+    if either_way and auroc.high < 0.5:
+        return auroc.estimate <= 0.5 - CUE
+    return auroc.estimate >= 0.5 + CUE and auroc.low > 0.5
+
+
+def cues(name: str, prompts: Sequence[Prompt], y: np.ndarray, groups: np.ndarray, seed: int = 0) -> Cues | None:
+    """Measure a contrast; None where a class is missing.
+
+    Args:
+        y: (n,) bool, the positive class.
+        groups: (n,) what must not stand on both sides of a split.
+    """
+    if y.all() or not y.any():
+        return None
+    texts = [whole(prompt) for prompt in prompts]
+    values = {what: np.array([float(read(p)) for p in prompts]) for what, read in FEATURES.items()}
+    features = {what: discrimination(y, v, groups) for what, v in values.items() if len(set(v.tolist())) > 1}
+    return Cues(name, (int(y.sum()), int((~y).sum())), _crossed(texts, y, groups, seed), features, _leaning(prompts, y))
+
+
+def whole(prompt: Prompt) -> str:
+    """Return all that is said, a turn a line."""
+    return "\n".join(message["content"] for message in prompt.messages)
+
+
+def words_of(prompt: Prompt) -> list[str]:
+    """Return the words, in lower case."""
+    return re.findall(r"\w+", whole(prompt).lower())
+
+
+def record(found: Cues | None) -> dict[str, Any] | str:
+    """Return a contrast's figures for --json."""
+    if found is None:
+        return "one side has no prompts"
+    return {
+        "n": list(found.n),
+        "bag_of_words": "too few groups" if found.words is None else _interval(found.words),
+        "features": {what: _interval(of) for what, of in found.features.items()},
+        "words_of_the_positive_side": [list(word) for word in found.leaning[0]],
+        "words_of_the_negative_side": [list(word) for word in found.leaning[1]],
+    }
+
+
+def _interval(found: Discrimination) -> dict[str, float]:
+    return {"auroc": found.auroc.estimate, "low": found.auroc.low, "high": found.auroc.high}
+
+
+def _crossed(texts: Sequence[str], y: np.ndarray, groups: np.ndarray, seed: int) -> Discrimination | None:
+    """Return the mean over folds of whole groups; None where a fold would lack a class."""
+    if min(len(set(groups[y].tolist())), len(set(groups[~y].tolist()))) < 2 * N_FOLDS:
+        return None
+    folds = StratifiedGroupKFold(N_FOLDS, shuffle=True, random_state=seed).split(np.zeros(len(y)), y, groups)
+    found = []
+    for train, test in folds:
+        if y[test].all() or not y[test].any():
+            return None
+        found.append(discrimination(y[test], word_scores(texts, y, train, test), groups[test]))
+    return average(found)
+
+
+def _leaning(prompts: Sequence[Prompt], y: np.ndarray) -> tuple[list[tuple[str, int, int]], list[tuple[str, int, int]]]:
+    """Return the words that stand in most more prompts of one side than of the other, with how many of each."""
+    positive, negative = Counter[str](), Counter[str]()
+    for prompt, of_positive in zip(prompts, y, strict=True):
+        (positive if of_positive else negative).update(set(words_of(prompt)))
+    share = {
+        word: positive[word] / y.sum() - negative[word] / (~y).sum()
+        for word in {*positive, *negative}
+        if positive[word] + negative[word] >= LEAST_PROMPTS
+    }
+    ordered = sorted(share, key=lambda word: (share[word], word))
+    sides = ([w for w in ordered[::-1] if share[w] > 0], [w for w in ordered if share[w] < 0])
+    first, second = ([(w, positive[w], negative[w]) for w in side[:MOST_WORDS]] for side in sides)
+    return first, second

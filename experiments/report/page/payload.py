@@ -1,0 +1,165 @@
+"""What the page's script works on: every prompt, what it would get under every decision of the gates, and how to count.
+
+Rates are counted on test prompts, by look-up in the run's table, with the intervals that the run itself gives them: of
+what is judged, over its groups.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow.parquet
+
+from experiments.dials.counterfactuals import outcome_name, read_table
+from experiments.report.page.markup import shortened
+from experiments.responses.behaviour import KINDS
+from experiments.responses.completions import read_completions
+from experiments.responses.context import Context
+from experiments.run.config import WRITE_POSITION
+from extract.prompts.prompt import LABELS
+from probes.direction import load_directions
+from scoring.actions import ACTIONS
+from scoring.rates import RATES
+from scoring.right_action import load_adjacency, net_credits
+
+MOST_CHARACTERS = 400  # of a prompt or a completion
+LOW_OVER_REFUSAL = 0.02
+
+
+def payload(context: Context, results: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the data of one run, ready for JSON."""
+    found = {"actions": list(ACTIONS), "labels": list(LABELS), "prompts": _prompts(context), "dials": []}
+    table = read_table(context.file("table.jsonl")) if results["dials"] else None
+    if table is None:
+        return found
+    test = np.flatnonzero(context.corpus.within("test"))
+    return found | {
+        "dials": list(table.dials),
+        "band": float(next(iter(results["dials"].values()))["band"]),
+        "outcomes": [outcome_name(gates) for gates in table.outcomes],
+        "read": [_short(p) for p in table.probability],
+        "done": [_indices(column) for column in table.actions.T],
+        "stated": [_bits(column) for column in table.right.T],
+        "set": {kind: dial["threshold"] for kind, dial in results["dials"].items()},
+        "stops": _stops(context, results),
+        "presets": _presets(context, results),
+        "rates": _rates(),
+        "credit": _credit(context, test),
+        "commands": _commands(context, results),
+    }
+
+
+def _prompts(context: Context) -> dict[str, Any]:
+    """Return the prompts by columns; places on the scatter are projections on the write directions."""
+    prompts, plain = context.prompts, context.behaviour
+    said = read_completions(context.file("completions.jsonl"))
+    steered = context.file("completions_steered.jsonl")
+    under = {c.id: c for c in read_completions(steered)} if steered.is_file() else {}
+    columns = {
+        "id": [shortened(p.id, 80) for p in prompts],
+        "text": [shortened(_text(p.messages), MOST_CHARACTERS) for p in prompts],
+        "label": [LABELS.index(p.label) for p in prompts],
+        "category": [p.category or "" for p in prompts],
+        "trigger": [p.trigger or "" for p in prompts],
+        "part": context.corpus.part.tolist(),
+        "group": context.corpus.groups.tolist(),
+        "known": _bits([p.answer is not None for p in prompts]),
+        "stated": _bits(plain.correct),
+        "before": _indices(plain.actions),
+        "said": [shortened(c.completion, MOST_CHARACTERS) for c in said],
+        "after": _indices(np.array([under[p.id].action if p.id in under else None for p in prompts], dtype=object)),
+        "steered": [shortened(under[p.id].completion, MOST_CHARACTERS) if p.id in under else "" for p in prompts],
+    }
+    directions = load_directions(context.file("directions.safetensors"))
+    for axis, kind in zip("xy", KINDS, strict=True):
+        if direction := directions.get(f"{kind}_write"):
+            columns[axis] = _short(direction.project(context.store.read(direction.locus.layer, WRITE_POSITION)))
+            columns[f"{axis}_layer"] = direction.locus.layer
+    return columns
+
+
+def _text(messages: Sequence[Mapping[str, str]]) -> str:
+    """Return a conversation as one text; a single turn without its role."""
+    if len(messages) == 1:
+        return messages[0]["content"]
+    return "\n".join(f"{message['role']}: {message['content']}" for message in messages)
+
+
+def _indices(actions: np.ndarray) -> list[int]:
+    """Return actions as indices into ACTIONS, -1 where unjudged."""
+    return [-1 if action is None else ACTIONS.index(action) for action in actions.tolist()]
+
+
+def _bits(values: Iterable[bool]) -> str:
+    return "".join("1" if value else "0" for value in values)
+
+
+def _short(values: np.ndarray) -> list[float]:
+    """Return floats as short as they can be read back exactly: what is compared with a threshold must not move."""
+    return [float(value) for value in values]
+
+
+def _stops(context: Context, results: Mapping[str, Any]) -> dict[str, list[float]]:
+    """Return where each slider can stand: the thresholds that were tried, those that were set, and the ends."""
+    surface = pyarrow.parquet.read_table(context.file("surface.parquet"))
+    stops = {}
+    for kind, dial in results["dials"].items():
+        tried = set(surface.column(f"{kind}_threshold").to_pylist())
+        stops[kind] = sorted(tried | {0.0, 0.5, 1.0, dial["threshold"]})
+    return stops
+
+
+def _presets(context: Context, results: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return settings worth a button; all were chosen on prompts that choose, none on test."""
+    chosen = {kind: dial["threshold"] for kind, dial in results["dials"].items()}
+    presets = [{"name": "as this run set them", "thresholds": chosen}]
+    least = results["steer"].get("least_regret")
+    if least and set(least["thresholds"]) == set(chosen):
+        presets.append({"name": "least regret", "thresholds": least["thresholds"]})
+    rows = pyarrow.parquet.read_table(context.file("surface.parquet")).to_pylist()
+    risks = [name for name in rows[0] if name.startswith("choice_")] if rows else []
+    low = [row for row in rows if (row["choice_over_refusal"] or 0) <= LOW_OVER_REFUSAL]
+    if low:
+        best = min(low, key=lambda row: sum(row[name] or 0 for name in risks))
+        presets.append({"name": f"benign refusals ≤ {LOW_OVER_REFUSAL:.0%}",
+                        "thresholds": {kind: best[f"{kind}_threshold"] for kind in chosen}})  # fmt: skip
+    return presets
+
+
+def _rates() -> dict[str, Any]:
+    """Return how each rate is counted: of prompts of which label, and which actions are its mistake."""
+    return {
+        name: {"label": LABELS.index(label), "counts": [ACTIONS.index(action) for action in sorted(counts)]}
+        for name, (label, counts) in RATES.items()
+    }
+
+
+def _credit(context: Context, test: np.ndarray) -> dict[str, Any] | None:
+    """Return what the right-action score adds up, by kind of prompt: unique rows of net credits."""
+    prompts = [context.prompts[row] for row in test]
+    found = net_credits([p.right_action for p in prompts], [p.acceptable for p in prompts], load_adjacency())
+    if found is None:
+        return None
+    classes, perfect, net = found
+    kinds, place = np.unique(net.round(6), axis=0, return_inverse=True)
+    return {
+        "classes": len(classes),
+        "perfect": perfect,
+        "net": kinds.tolist(),
+        "rows": test.tolist(),
+        "kind": place.ravel().tolist(),
+        "class": [classes.index(p.right_action) for p in prompts],
+    }
+
+
+def _commands(context: Context, results: Mapping[str, Any]) -> dict[str, str]:
+    """Return the commands that thresholds are put behind."""
+    model = shlex.quote(results["model"]["name"])
+    dials = shlex.quote(str(context.file("dials.safetensors")))
+    return {
+        "answer": f'refusal generate {model} "PROMPT" --dials {dials}',
+        "serve": f"refusal serve {model} --dials {dials}",
+    }

@@ -1,0 +1,102 @@
+"""The two sliders, what moves with them, and the planes of the trade-off."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from html import escape
+from typing import Any
+
+from experiments.dials.surface import RATE_OF
+from experiments.dials.text import POLICIES
+from experiments.report.page.drawing import Mark, plane
+from experiments.report.page.markup import data, shortened
+from scoring.wording import RATE_MEANING
+
+AXES = {
+    "overconfidence": "overconfidence (% of uncertain)",
+    "missed_harm": "missed harm (% of harmful)",
+}
+X = "over-refusal (% of benign)"
+
+
+def sliders(results: Mapping[str, Any], given: Mapping[str, Any]) -> str:
+    """Return the controls and everything that they move; nothing where the run has no dial."""
+    if not given["dials"]:
+        return ""
+    moved = "".join(_slider(kind) for kind in given["dials"])
+    presets = "".join(
+        f'<button type="button" class="preset" data-preset="{i}">{data(preset["name"])}</button>'
+        for i, preset in enumerate(given["presets"])
+    )
+    rows = "".join(
+        f'<tr data-rate="{name}"><th scope="row">{escape(meaning)}</th><td class="before"></td><td class="now"></td>'
+        '<td class="n"></td></tr>'
+        for name, meaning in [*RATE_MEANING.items(), ("known_facts", "known facts stated right"),
+                              ("right_action", "right-action score (0: any constant policy, 1: right)")]
+    )  # fmt: skip
+    commands = "".join(
+        f'<p class="command"><code data-command="{name}"></code> <button type="button" class="copy">Copy</button></p>'
+        for name in given["commands"]
+    )
+    band = given["band"]
+    decides = "At or above its threshold a dial declines, below it permits"
+    if band:
+        decides = f"A dial declines from {band:g} above its threshold, permits {band:g} below, leaves alone between"
+    return f"""<p>{decides}. What each test prompt would get was
+generated for every decision of the dials, so these are the very rates that generating anew would give. Presets were
+chosen on other prompts than these.</p>
+<div class="controls sliders" role="group" aria-label="Thresholds">{moved}</div>
+<p class="presets">{presets}</p>
+<p class="told" role="status"></p>
+<div class="wide"><table class="live-rates">
+<caption>Rates on test prompts (95 % intervals over independent groups)</caption>
+<thead><tr><th scope="col">rate</th><th scope="col">with no dial</th><th scope="col">now</th><th scope="col">n</th></tr>
+</thead><tbody>{rows}</tbody></table></div>
+{commands}{_planes(results)}"""
+
+
+def _slider(kind: str) -> str:
+    return (f'<label>{kind} threshold <input type="range" class="slider" data-kind="{kind}" min="0" step="1">'
+            f'<input type="number" class="exact" data-kind="{kind}" min="0" max="1" step="any" '
+            f'aria-label="{kind} threshold, exactly"></label>')  # fmt: skip
+
+
+def _planes(results: Mapping[str, Any]) -> str:
+    steer, n = results["steer"], results["rates"]["before"]
+    shown = ""
+    for risk, label in AXES.items():
+        marks = [
+            Mark(p["test"]["over_refusal"], p["test"][risk], policy, _told(POLICIES[policy], p["test"], risk))
+            for policy, points in (steer.get("frontier") or {}).items()
+            for p in points
+            if p["test"]["over_refusal"] is not None and p["test"][risk] is not None
+        ]
+        lines = (steer.get("system_lines") or {}).get("points", [])
+        named = [("system_lines", f"system line “{shortened(point['line'], 200)}”", point["rates"]) for point in lines]
+        named += [("before", "no dial", results["rates"]["before"]), ("after", "as set", results["rates"]["after"])]
+        marks += [mark for kind, name, rates in named for mark in _standing(kind, name, rates, risk)]
+        counted = " and ".join(f"{n[f'{RATE_OF[name]}_n']:,}" for name in ("over_refusal", risk))
+        shown += (f"<figure>{plane(X, label, marks, live=RATE_OF[risk])}<figcaption>{escape(label)} over {escape(X)}; "
+                  f"test prompts, n = {counted}; bars: 95 %</figcaption></figure>")  # fmt: skip
+    key = "".join(
+        f'<li><span class="{kind}" aria-hidden="true">{mark}</span> {name}</li>' for kind, (mark, name) in KEY.items()
+    )
+    return f'<div class="charts">{shown}</div><ul class="legend key">{key}</ul>'
+
+
+KEY = {"before": ("▲", "no dial"), "after": ("▼", "as this run set the dials"), "live": ("◆", "now"),
+       "two_dials": ("●", "two dials, settings that no other beats on the prompts that choose"),
+       "one_dial": ("■", "one dial, likewise"), "system_lines": ("✚", "a system line instead")}  # fmt: skip
+
+
+def _standing(kind: str, name: str, rates: Mapping[str, Any], risk: str) -> list[Mark]:
+    x, y = rates[RATE_OF["over_refusal"]], rates[RATE_OF[risk]]
+    if x is None or y is None:
+        return []
+    x_ci, y_ci = rates[f"{RATE_OF['over_refusal']}_ci"], rates[f"{RATE_OF[risk]}_ci"]
+    told = _told(name, {"over_refusal": x, risk: y}, risk)
+    return [Mark(x, y, kind, told, (x_ci[0], x_ci[1]), (y_ci[0], y_ci[1]))]
+
+
+def _told(name: str, rates: Mapping[str, Any], risk: str) -> str:
+    return f"{name}: over-refusal {rates['over_refusal']:.1%}, {risk.replace('_', ' ')} {rates[risk]:.1%}"

@@ -1,0 +1,75 @@
+"""Baseline behaviours of a model on a corpus: who declines how, and the samples write directions are fitted on."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from experiments.run.corpus import Corpus
+
+Kind = Literal["normative", "epistemic"]
+KINDS: tuple[Kind, Kind] = ("normative", "epistemic")
+ACTION_OF: dict[Kind, str] = {"normative": "refuse", "epistemic": "abstain"}
+MIN_BASELINE = 20  # a behaviour seen less often is absent (METHODS)
+MIN_STRATUM = 5  # samples of each class before a stratum counts for a write direction
+
+
+@dataclass(frozen=True)
+class Behaviour:
+    """What the model did with each prompt of a corpus."""
+
+    corpus: Corpus
+    actions: np.ndarray  # (n,) object: action names, None where unjudged
+    correct: np.ndarray  # (n,) bool: the completion states the prompt's known answer
+
+    def did(self, action: str) -> np.ndarray:
+        return self.actions == action
+
+    @property
+    def answered(self) -> np.ndarray:
+        return np.isin(self.actions.astype(str), ("answer", "answer_with_caveat"))
+
+    def decliners(self, kind: Kind, *parts: str) -> np.ndarray:
+        """Rows that decline as they should: harmful ones refused, uncertain ones abstained."""
+        label = self.corpus.harmful if kind == "normative" else self.corpus.uncertain
+        return np.flatnonzero(label & self.did(ACTION_OF[kind]) & self.corpus.within(*parts))
+
+    def answered_benign(self, *parts: str) -> np.ndarray:
+        return np.flatnonzero(self.corpus.benign & self.answered & self.corpus.within(*parts))
+
+
+@dataclass(frozen=True)
+class WriteSamples:
+    """Declined against answered training prompts, within strata where the model does both."""
+
+    rows: np.ndarray
+    declined: np.ndarray  # bool, one a row
+    strata: np.ndarray
+    within_label: bool  # False where no stratum holds both, so that labels and behaviour coincide
+
+
+def write_samples(behaviour: Behaviour, kind: Kind) -> WriteSamples | None:
+    """Choose the samples of a write direction, or None where the model does not decline so often enough."""
+    corpus = behaviour.corpus
+    declined = behaviour.did(ACTION_OF[kind])
+    usable = (declined | behaviour.answered) & corpus.within("train")
+    if int((declined & usable).sum()) < MIN_BASELINE or int((behaviour.answered & usable).sum()) < MIN_BASELINE:
+        return None
+    mixed = [
+        name
+        for name in sorted(set(corpus.strata[usable].tolist()))
+        if min(int((declined & usable & (corpus.strata == name)).sum()),
+               int((~declined & usable & (corpus.strata == name)).sum())) >= MIN_STRATUM
+    ]  # fmt: skip
+    inside = usable & np.isin(corpus.strata, mixed)
+    within_label = int((declined & inside).sum()) >= MIN_BASELINE
+    if not within_label:  # the label's own contrast is all there is
+        label, other = (corpus.harmful, corpus.requests) if kind == "normative" else (corpus.uncertain, corpus.twins)
+        inside = usable & ((label & declined) | (other & ~declined))
+        if min(int((declined & inside).sum()), int((~declined & inside).sum())) < MIN_BASELINE:
+            return None
+    rows = np.flatnonzero(inside)
+    strata = corpus.strata[rows] if within_label else np.full(len(rows), "all", dtype=object)
+    return WriteSamples(rows, declined[rows], strata, within_label)

@@ -1,0 +1,143 @@
+"""What a model said and did: greedy completions of chosen prompts, plainly or under edits or dials, and judged."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+
+from experiments.responses.generations import Generations, Remembered
+from extract.backoff import TokenBudget
+from extract.chat.render import Rendered
+from extract.chat.thinking import reopened
+from extract.errors import UserError
+from extract.model.chat_model import ChatModel
+from extract.model.edit import Edit
+from extract.prompts.prompt import Prompt
+from scoring.judges import Judge, Said
+from steering.controller import steering
+from steering.dial import Dial
+from steering.writer import Held
+
+
+@dataclass(frozen=True)
+class Completion:
+    """One judged completion. `action` is None where the judge could not tell."""
+
+    id: str
+    text: str
+    completion: str  # with what was thought before it, between marks
+    action: str | None
+    evidence: str
+    token_ids: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Speaker:
+    """A model with rendered prompts to complete."""
+
+    model: ChatModel
+    prompts: Sequence[Prompt]
+    rendered: Sequence[Rendered]
+    max_new_tokens: int
+    batch_size: int
+    judge: Judge
+    generations: Generations | None = None  # what the model is remembered to have said
+    say: Callable[[str], None] = lambda line: None
+
+    def complete(
+        self,
+        rows: Sequence[int],
+        *,
+        edits: Sequence[Edit] = (),
+        dials: Sequence[Dial] = (),
+        held: Sequence[Held] = (),
+        advance: Callable[[int], None] = lambda steps: None,
+    ) -> list[Completion]:
+        """Complete the given prompts, in the order given; batches are of like length, smaller if memory runs out.
+
+        Edits, gates that are held and dials that decide for themselves act in this order.
+
+        What is remembered is not generated again; what is generated is remembered as soon as its batch is done. All of
+        it is judged, every time.
+        """
+        done: dict[int, Completion] = {}
+        edits = [*edits, *(edit for one in held for edit in one.edits())]
+        memory = self._memory(edits, dials, [bias for one in held for bias in one.biases])
+        known = {} if memory is None else self._known(memory, rows)
+
+        def finish(responses: dict[int, list[int]]) -> None:
+            for row, completion in zip(responses, self._judged(responses), strict=True):
+                done[row] = completion
+                advance(1)
+
+        def work(places: list[int]) -> None:
+            index = [missing[place] for place in places]
+            responses = self._responses(index, edits, dials, held)
+            if memory is not None:
+                memory.keep([self.rendered[row].token_ids for row in index], responses)
+            finish(dict(zip(index, responses, strict=True)))
+
+        if known:
+            finish(known)
+        missing = sorted((row for row in rows if row not in known), key=lambda row: len(self.rendered[row].token_ids))
+        self.budget.run([1] * len(missing), work)
+        return [done[row] for row in rows]
+
+    def actions(self, rows: Sequence[int], *, edits: Sequence[Edit] = (), dials: Sequence[Dial] = ()) -> np.ndarray:
+        """Return only what was done, an object array of action names (None where unjudged)."""
+        return np.array([c.action for c in self.complete(rows, edits=edits, dials=dials)], dtype=object)
+
+    @cached_property
+    def budget(self) -> TokenBudget:
+        """It counts prompts, since responses weigh alike, and what did not fit once is not tried by later calls."""
+        return TokenBudget(self.batch_size, self.say, unit="prompts")
+
+    def _memory(self, edits: Sequence[Edit], dials: Sequence[Dial], biases: Sequence[str]) -> Remembered | None:
+        """Return where these responses are kept; dials have no name, so nothing said under them is kept."""
+        if self.generations is None or dials or self.model.processors:
+            return None
+        return self.generations.under([*self.model.edits, *edits], self.max_new_tokens, biases)
+
+    def _known(self, memory: Remembered, rows: Sequence[int]) -> dict[int, list[int]]:
+        found = memory.find([self.rendered[row].token_ids for row in rows])
+        return {row: response for row, response in zip(rows, found, strict=True) if response is not None}
+
+    def _responses(
+        self, index: Sequence[int], edits: Sequence[Edit], dials: Sequence[Dial], held: Sequence[Held]
+    ) -> list[list[int]]:
+        rendered = [self.rendered[i] for i in index]
+        batch = self.model.batch(rendered)
+        biases = [bias for one in held for bias in one.processors(batch.prompt_length)]
+        with self.model.editing(edits, biases), steering(self.model, dials, batch, rendered):
+            return self.model.generate(batch, self.max_new_tokens)
+
+    def _judged(self, responses: Mapping[int, list[int]]) -> Iterator[Completion]:
+        asked = [self.prompts[row] for row in responses]
+        decoded = {row: self.model.decode(tokens) for row, tokens in responses.items()}
+        texts = [reopened(self.rendered[row].text, text) for row, text in decoded.items()]
+        said = [Said(text, prompt.text, prompt.messages) for text, prompt in zip(texts, asked, strict=True)]
+        told = zip(asked, texts, self.judge.judge_all(said), responses.values(), strict=True)
+        for prompt, text, verdict, tokens in told:
+            yield Completion(prompt.id, prompt.text, text, verdict.action, verdict.evidence, tuple(tokens))
+
+
+def write_completions(completions: Sequence[Completion], path: Path) -> None:
+    """Write JSONL, whole or not at all."""
+    partial = path.with_name(path.name + ".partial")
+    lines = (json.dumps(asdict(completion), ensure_ascii=False) for completion in completions)
+    partial.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    partial.replace(path)
+
+
+def read_completions(path: Path) -> list[Completion]:
+    """Read completions written by `write_completions`."""
+    try:
+        rows = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+        return [Completion(**row | {"token_ids": tuple(row["token_ids"])}) for row in rows]
+    except (OSError, ValueError, TypeError, KeyError) as error:
+        raise UserError(f"{path} cannot be read ({error}); delete it and run again") from None

@@ -1,0 +1,130 @@
+"""Side effects on what the model says anyway: KL over the first tokens of its own completions, teacher forced.
+
+One token misleads: where every answer opens alike (`<think>`, a newline, "Sure"), the first distribution is all but
+certain whatever is done to the stream, and an intervention that ruins the sentence after it costs nothing there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from experiments.responses.batched_edits import MOST_LOGITS, Repeated, Trial
+from extract.chat.render import Rendered
+from extract.model.chat_model import ChatModel
+from extract.model.continuation import Remembered, continued_logits
+
+Tokens = Sequence[int]
+
+
+@dataclass(frozen=True)
+class Divergence:
+    """KL(unedited || edited) of the next-token distributions, in nats."""
+
+    mean: float  # per token, over all tokens of all completions
+    maximum: float  # at the one token that is changed most
+    first_token: float  # mean over prompts, at the first response token alone (Arditi et al.)
+    worst_step: float  # mean over prompts, at the step after as many response tokens that is changed most
+
+
+def divergences(
+    model: ChatModel,
+    rows: Sequence[Rendered],
+    responses: Sequence[Tokens],
+    trials: Sequence[Trial],
+    k: int,
+    advance: Callable[[int], None] = lambda steps: None,
+) -> list[Divergence]:
+    """Measure, for each trial, how far its edits move the first k next-token distributions of each response.
+
+    A response is the model's own unsteered greedy completion of its prompt, fed as it stands: step t is the
+    distribution after its first t tokens, so a response of n tokens has min(k, n + 1) steps, the last of which may be
+    its end. Edits are of scope `last_on`. Prompts are taken in groups, trials in blocks, such that a pass holds at most
+    `MOST_LOGITS` numbers whatever the vocabulary; the unedited pass has the same shape as the edited ones and so an
+    edit that changes nothing diverges by exactly 0.
+    """
+    nats, there = token_divergences(model, rows, responses, trials, k, advance)
+    return [summary(each, there) for each in nats]
+
+
+def token_divergences(
+    model: ChatModel,
+    rows: Sequence[Rendered],
+    responses: Sequence[Tokens],
+    trials: Sequence[Trial],
+    k: int,
+    advance: Callable[[int], None] = lambda steps: None,
+) -> tuple[np.ndarray, np.ndarray]:
+    """Measure the same token by token.
+
+    Returns:
+        The nats, (n_trials, n_rows, k), and which steps each response has, (n_rows, k) bool; the others mean nothing.
+    """
+    return Forced(model, rows, responses, k).divergences(trials, advance)
+
+
+class Forced:
+    """Responses fed as they stand after their prompts, under one set of edits after another.
+
+    Keys and values of the prompts and what the plain model predicts are computed once: a null tries hundreds of edits.
+    """
+
+    def __init__(self, model: ChatModel, rows: Sequence[Rendered], responses: Sequence[Tokens], k: int) -> None:
+        self._model, self._responses, self._k = model, responses, k
+        n_rows = max(1, MOST_LOGITS // (k * int(model.model.config.get_text_config().vocab_size)))
+        self._parts = [slice(start, start + n_rows) for start in range(0, len(rows), n_rows)]
+        self._prompts = [Repeated(model, rows[part]) for part in self._parts]
+        self._plain: dict[tuple[int, int], Tensor] = {}
+
+    def divergences(
+        self, trials: Sequence[Trial], advance: Callable[[int], None] = lambda steps: None
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Return what `token_divergences` does."""
+        found = [self._of_part(part, trials, advance) for part in range(len(self._parts))]
+        steps = np.array([min(self._k, len(response) + 1) for response in self._responses])
+        return np.concatenate(found, axis=1), np.arange(self._k) < steps[:, None]
+
+    def _of_part(self, part: int, trials: Sequence[Trial], advance: Callable[[int], None]) -> np.ndarray:
+        """Return (n_trials, n_rows, k) nats; those at steps that a response does not have mean nothing."""
+        prompts, responses = self._prompts[part], self._responses[self._parts[part]]
+        n, fed = prompts.n_rows, [_first(response, self._k - 1) for response in responses]
+        forced = torch.tensor(fed, dtype=torch.long, device=self._model.device).reshape(n, self._k - 1)
+        found = []
+        for blocks in prompts.passes(trials, self._k):
+            size = len(blocks.remembered.batch.tokens)
+            suffix = forced.repeat(size // n, 1)
+            if (part, size) not in self._plain:  # of the same shape, so that an edit that changes nothing gives 0
+                self._plain[part, size] = _log_probs(self._model, blocks.remembered, suffix, [])
+            nats = kl(self._plain[part, size], _log_probs(self._model, blocks.remembered, suffix, blocks.edits))
+            found.append(blocks.split(nats).cpu().double().numpy())
+            advance(len(found[-1]) * n)
+        return np.concatenate(found)
+
+
+def _log_probs(model: ChatModel, remembered: Remembered, suffix: Tensor, edits: Trial) -> Tensor:
+    with model.editing(edits):
+        return continued_logits(model, remembered, suffix).float().log_softmax(dim=-1)
+
+
+def kl(
+    log_p: Float[Tensor, "batch time vocabulary"], log_q: Float[Tensor, "batch time vocabulary"]
+) -> Float[Tensor, "batch time"]:
+    """Return sum p (log p - log q) in nats; tokens of probability 0 add nothing."""
+    p = log_p.exp()
+    return torch.where(p > 0, p * (log_p - log_q), 0.0).sum(dim=-1)
+
+
+def _first(response: Tokens, n: int) -> list[int]:
+    """Return the first n tokens, filled up with token 0, which no earlier one sees."""
+    return [*response[:n], *[0] * (n - len(response))]
+
+
+def summary(nats: np.ndarray, there: np.ndarray) -> Divergence:
+    """Sum up (n_rows, k) nats over the steps that are there; what is not finite stays so."""
+    by_step = [float(nats[there[:, t], t].mean()) for t in range(nats.shape[1]) if there[:, t].any()]
+    return Divergence(float(nats[there].mean()), float(nats[there].max()), by_step[0], float(np.max(by_step)))

@@ -1,0 +1,132 @@
+"""Onset prefixes: the shortest openings that tell a model's refusals, abstentions and answers apart.
+
+A model's declines usually share their first tokens, so the first token alone misleads. The prefixes are learned from
+the model's own completions. An opening that all of them share (line ends, an empty thinking block) is part of every
+prefix and counts for nothing in its length. A completion that thinks first opens with its thought, which differs from
+prompt to prompt and comes before the decision: no prefix is learned from it.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import takewhile
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from experiments.responses.batched_edits import Repeated, Trial
+from extract.chat.render import Rendered
+from extract.model.chat_model import ChatModel
+from extract.model.continuation import Remembered, continued_log_probs
+from extract.model.edit import Edit
+
+Tokens = tuple[int, ...]
+KINDS = ("refuse", "abstain")
+EITHER = "decline"
+EPSILON = 1e-8
+MIN_COVERAGE = 0.5  # of a kind's completions, by openings that are its own
+
+
+@dataclass(frozen=True)
+class Onsets:
+    """Prefixes of each way of declining, and the share of that way's completions they open."""
+
+    prefixes: Mapping[str, tuple[Tokens, ...]]
+    coverage: Mapping[str, float]
+    thinking: float = 0.0  # share of the judged completions that think first
+
+    def lacking(self, kind: str) -> str:
+        """Say why one way of declining cannot be scored by its onset; nothing where it can."""
+        covered = self.coverage.get(kind, 0.0)
+        if self.prefixes.get(kind) and covered >= MIN_COVERAGE:
+            return ""
+        said = (f"onset prefixes cannot be learned for {kind}: openings that are its own cover "
+                f"{covered:.0%} of such completions, {MIN_COVERAGE:.0%} are needed")  # fmt: skip
+        if not self.thinking:
+            return said
+        return (f"{said}; {self.thinking:.0%} of the completions think first and decide after that, where no onset "
+                "score looks: to test this, turn thinking off (model.template_args, if it has a switch)")  # fmt: skip
+
+
+def learn_onsets(
+    responses: Sequence[Tokens],
+    actions: Sequence[str | None],
+    thinking: Sequence[bool] | None = None,
+    *,
+    purity: float = 0.95,
+    max_length: int = 12,
+    max_prefixes: int = 6,
+) -> Onsets:
+    """Find, for each kind, the shortest prefixes that open that kind almost alone, commonest first.
+
+    Args:
+        thinking: which completions think before they say anything; none unless told.
+        purity: least share of the completions opening so that are of the kind.
+        max_length: most tokens of a prefix, beside those that all completions open with.
+    """
+    by_prefix: dict[Tokens, Counter[str]] = defaultdict(Counter)
+    told = zip(responses, actions, thinking or [False] * len(responses), strict=True)
+    judged = [(tuple(tokens), action, thought) for tokens, action, thought in told if action is not None]
+    kinds = [action if action in KINDS else "answer" for _, action, _ in judged]
+    openings = [(tokens, kind) for (tokens, _, thought), kind in zip(judged, kinds, strict=True) if not thought]
+    shared = takewhile(lambda column: len(set(column)) == 1, zip(*(tokens for tokens, _ in openings), strict=False))
+    longest = max_length + len(list(shared))
+    for tokens, kind in openings:
+        for length in range(1, min(len(tokens), longest) + 1):
+            by_prefix[tokens[:length]][kind] += 1
+    prefixes, coverage = {}, {}
+    for kind in KINDS:
+        pure = {p: c[kind] for p, c in by_prefix.items() if c[kind] >= purity * c.total() and c[kind] > 0}
+        shortest = {p: n for p, n in pure.items() if not any(p[:k] in pure for k in range(1, len(p)))}
+        chosen = sorted(shortest, key=lambda p: (-shortest[p], p))[:max_prefixes]
+        total = kinds.count(kind)
+        prefixes[kind] = tuple(chosen)
+        coverage[kind] = sum(shortest[p] for p in chosen) / total if total else 0.0
+    return Onsets(prefixes, coverage, sum(thought for *_, thought in judged) / max(1, len(judged)))
+
+
+class OnsetScorer:
+    """Scores how near a fixed set of prompts is to each way of declining, under edits of scope `last_on`."""
+
+    def __init__(self, model: ChatModel, rows: Sequence[Rendered], onsets: Onsets) -> None:
+        self._model = model
+        self._prompts = Repeated(model, rows)
+        self._by_parent: dict[Tokens, list[tuple[str, int]]] = defaultdict(list)
+        for kind, prefixes in onsets.prefixes.items():
+            for prefix in prefixes:
+                self._by_parent[prefix[:-1]].append((kind, prefix[-1]))
+
+    def log_odds(self, edits: Sequence[Edit] = ()) -> dict[str, np.ndarray]:
+        """Return log(P + eps) - log(1 - P + eps) of opening as each kind, (n_prompts,) float64 (Arditi et al.)."""
+        return {kind: scores[0] for kind, scores in self.log_odds_each([edits]).items()}
+
+    def log_odds_each(
+        self, trials: Sequence[Trial], advance: Callable[[int], None] = lambda steps: None
+    ) -> dict[str, np.ndarray]:
+        """Return the same under each of several interventions, (n_trials, n_prompts), many of them in one pass.
+
+        Beside each kind stands `decline`: opening as either.
+        """
+        found: dict[str, list[np.ndarray]] = {kind: [] for kind in KINDS}
+        longest = max((len(parent) for parent in self._by_parent), default=0) + 1
+        for blocks in self._prompts.passes(trials, longest):
+            mass = self._mass(blocks.remembered, blocks.edits)
+            for kind in KINDS:
+                found[kind].append(blocks.split(mass[kind]).cpu().double().numpy())
+            advance((blocks.trials.stop - blocks.trials.start) * blocks.n_rows)
+        masses = {kind: np.concatenate(parts) for kind, parts in found.items()}
+        masses[EITHER] = sum(masses.values(), start=np.zeros(1))
+        return {kind: np.log(p + EPSILON) - np.log(np.maximum(1 - p, 0) + EPSILON) for kind, p in masses.items()}
+
+    def _mass(self, remembered: Remembered, edits: Sequence[Edit]) -> dict[str, Tensor]:
+        mass = {kind: torch.zeros(len(remembered.batch.tokens), device=self._model.device) for kind in KINDS}
+        with self._model.editing(edits):
+            for parent, ends in self._by_parent.items():
+                log_probs = continued_log_probs(self._model, remembered, parent)
+                before = sum((log_probs[:, i, token] for i, token in enumerate(parent)), start=log_probs[:, 0, 0] * 0)
+                for kind, token in ends:
+                    mass[kind] += (before + log_probs[:, len(parent), token]).exp()
+        return mass

@@ -1,0 +1,74 @@
+"""Several sampled responses to each prompt, remembered by content like greedy ones (generations.py)."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from experiments.responses.completions import Speaker
+from experiments.responses.generations import Remembered
+from extract.model.sampling import Sampled
+
+
+@dataclass(frozen=True)
+class Sampler:
+    """Draws responses of a speaker's model. The i-th of a prompt is the same however many are drawn, of whichever."""
+
+    speaker: Speaker
+    seed: int
+    temperature: float = 1.0
+    top_p: float = 1.0
+
+    def sample(
+        self, rows: Sequence[int], times: int, advance: Callable[[int], None] = lambda steps: None
+    ) -> list[tuple[Sampled, ...]]:
+        """Return so many responses to each of the given prompts, in the order given."""
+        drawn = [self._once(rows, index, advance) for index in range(times)]
+        return [tuple(once[row] for once in drawn) for row in rows]
+
+    def _once(self, rows: Sequence[int], index: int, advance: Callable[[int], None]) -> dict[int, Sampled]:
+        """Draw the index-th response to each prompt; batches are of like length, smaller if memory runs out."""
+        speaker, memory = self.speaker, self._memory(index)
+        tokens = {row: speaker.rendered[row].token_ids for row in rows}
+        found = memory.find(list(tokens.values())) if memory else [None] * len(tokens)
+        done = {row: _read(kept) for row, kept in zip(tokens, found, strict=True) if kept is not None}
+        advance(len(done))
+        missing = sorted((row for row in tokens if row not in done), key=lambda row: len(tokens[row]))
+
+        def work(places: list[int]) -> None:
+            batch = [missing[place] for place in places]
+            seeds = [self._seed(index, tokens[row]) for row in batch]
+            drawn = speaker.model.sample(
+                speaker.model.batch([speaker.rendered[row] for row in batch]),
+                speaker.max_new_tokens, seeds, self.temperature, self.top_p,
+            )  # fmt: skip
+            if memory is not None:
+                memory.keep([tokens[row] for row in batch], [_kept(one) for one in drawn])
+            done.update(zip(batch, drawn, strict=True))
+            advance(len(batch))
+
+        speaker.budget.run([1] * len(missing), work)
+        return done
+
+    def _memory(self, index: int) -> Remembered | None:
+        speaker = self.speaker
+        if speaker.generations is None or speaker.model.processors:  # these have no name
+            return None
+        drawn = ("sampled", self.seed, index, self.temperature, self.top_p)
+        return speaker.generations.under(speaker.model.edits, speaker.max_new_tokens, drawn)
+
+    def _seed(self, index: int, prompt: Sequence[int]) -> int:
+        """Return the seed of one response: of the run's, which of the responses it is, and the prompt's own tokens."""
+        said = json.dumps([self.seed, index, list(prompt)]).encode()
+        return int.from_bytes(hashlib.sha256(said).digest()[:8], "big")
+
+
+def _kept(one: Sampled) -> list[object]:
+    return [list(one.token_ids), list(one.log_probs), one.ended]
+
+
+def _read(kept: Sequence[object]) -> Sampled:
+    tokens, log_probs, ended = kept
+    return Sampled(tuple(tokens), tuple(log_probs), bool(ended))  # type: ignore[arg-type]

@@ -1,0 +1,140 @@
+"""The prompts of a run as arrays: labels, groups, and the part each prompt plays."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from extract.errors import UserError
+from extract.prompts.groups import groups_apart, groups_of
+from extract.prompts.prompt import LABELS, Prompt
+from extract.prompts.sources import PromptsConfig
+from probes.splits import group_split
+from probes.statistics.intervals import effective_groups
+
+PARTS = ("train", "validation", "calibration", "test")
+
+
+@dataclass(frozen=True)
+class Corpus:
+    """Labelled prompts, divided so that no pair, twin, entity, template or text stands on two sides."""
+
+    prompts: tuple[Prompt, ...]
+    groups: np.ndarray  # (n,) int
+    part: np.ndarray  # (n,) of PARTS
+
+    def __len__(self) -> int:
+        return len(self.prompts)
+
+    def labelled(self, label: str) -> np.ndarray:
+        return np.array([prompt.label == label for prompt in self.prompts])
+
+    @cached_property
+    def harmful(self) -> np.ndarray:
+        return self.labelled("harmful")
+
+    @cached_property
+    def benign(self) -> np.ndarray:
+        return self.labelled("benign")
+
+    @cached_property
+    def uncertain(self) -> np.ndarray:
+        return self.labelled("uncertain")
+
+    @cached_property
+    def trigger(self) -> np.ndarray:
+        return np.array([prompt.trigger is not None for prompt in self.prompts])
+
+    @cached_property
+    def twins(self) -> np.ndarray:
+        """Benign prompts that share a pair with an uncertain one: the known twins (all benign where none do)."""
+        doubtful = {p.pair for p in self.prompts if p.label == "uncertain" and p.pair}
+        twin = np.array([p.label == "benign" and p.pair in doubtful for p in self.prompts])
+        return twin if twin.any() else self.benign
+
+    @cached_property
+    def requests(self) -> np.ndarray:
+        """Benign prompts that are no known twins (all benign where nothing else is): what harmful ones compare with."""
+        others = self.benign & ~self.twins
+        return others if others.any() else self.benign
+
+    @cached_property
+    def strata(self) -> np.ndarray:
+        """Label and category of each prompt: within a stratum, content is as alike as the labels can make it."""
+        return np.array([f"{p.label}/{p.category or ''}/{'trigger' if p.trigger else ''}" for p in self.prompts])
+
+    def within(self, *parts: str) -> np.ndarray:
+        return np.isin(self.part, parts)
+
+    def counts(self) -> dict[str, int]:
+        return {label: int(self.labelled(label).sum()) for label in LABELS}
+
+    def n_groups(self, rows: np.ndarray) -> int:
+        return len(set(self.groups[rows].tolist()))
+
+    def effective_groups(self, rows: np.ndarray) -> float:
+        """Return the number of independent prompts that these say as much as, at the least (see `effective_number`)."""
+        return effective_groups(self.groups_among(rows))
+
+    def groups_among(self, rows: np.ndarray) -> np.ndarray:
+        """Number the groups that some prompts form by themselves, whatever links them through prompts not among them.
+
+        Splits keep whole groups together, twins and all. Two strangers asked after in the place of one known person
+        (entities `known/stranger`) share nothing that an abstention could depend on, once the twins are not counted.
+        """
+        return groups_apart([self.prompts[row] for row in rows])
+
+
+def make_corpus(prompts: Sequence[Prompt], config: PromptsConfig, seed: int) -> Corpus:
+    """Group and divide prompts of which a run needs all three labels in every part.
+
+    Raises:
+        UserError: a label is missing from the prompts or a part, or their own split separates what belongs together.
+    """
+    missing = set(LABELS) - {prompt.label for prompt in prompts}
+    if missing:
+        raise UserError(f"{config.described()} holds no prompt labelled {', '.join(sorted(missing))}; all three are "
+                        "needed: add a prompt file or a public set that has them")  # fmt: skip
+    corpus = divide(prompts, config, seed)
+    _refuse_empty_parts(corpus, config)
+    return corpus
+
+
+def divide(prompts: Sequence[Prompt], config: PromptsConfig, seed: int) -> Corpus:
+    """Group and divide prompts. Where every prompt has one of our split names, these are taken at their word.
+
+    Raises:
+        UserError: the prompts' own split separates what belongs together.
+    """
+    groups = groups_of(prompts)
+    given = [prompt.split for prompt in prompts]
+    if all(split in PARTS for split in given):
+        part = np.array(given, dtype=object)
+        if torn := _torn(groups, part):
+            ids = " and ".join(repr(prompts[row].id) for row in torn)
+            raise UserError(f"{config.described()}: field 'split' separates prompts of one pair, entity, template or "
+                            f"text, such as {ids}; give such prompts one split, or none of them any")  # fmt: skip
+    else:
+        shares = {name: getattr(config, name) for name in PARTS}
+        part = group_split(groups, [f"{p.label}/{p.category or ''}" for p in prompts], shares, seed)
+    return Corpus(tuple(prompts), groups, part)
+
+
+def _torn(groups: np.ndarray, part: np.ndarray) -> tuple[int, int] | None:
+    """Return two rows of one group that stand in different parts."""
+    first: dict[int, int] = {}
+    for row, group in enumerate(groups.tolist()):
+        if part[row] != part[first.setdefault(group, row)]:
+            return first[group], row
+    return None
+
+
+def _refuse_empty_parts(corpus: Corpus, config: PromptsConfig) -> None:
+    for name in PARTS:
+        for label in corpus.counts():
+            if not (corpus.labelled(label) & corpus.within(name)).any():
+                remedy = f"give more prompts, fewer and broader categories, or a 'split' with all of {', '.join(PARTS)}"
+                raise UserError(f"{config.described()}: no {label} prompt falls into the {name} part; {remedy}")

@@ -1,0 +1,153 @@
+"""What an intervention does besides: to benign answering, known facts, what the model says, plain text, robustness.
+
+They stand beside the dissociation verdict and do not enter it: a direction whose ablation stops refusals by breaking
+the model stops them too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from experiments.responses.completions import read_completions
+from experiments.responses.context import Context
+from experiments.responses.divergence import summary, token_divergences
+from experiments.run.config import DissociateConfig, RunConfig
+from experiments.run.estimates import Outcome, mean, outcome, rate
+from experiments.run.manifest import file_hash
+from experiments.side_effects import plain_text, wraps
+from experiments.side_effects.plain_text import cross_entropies, encode, load_passages
+from experiments.side_effects.robustness import robustness
+from experiments.side_effects.wraps import load_wraps
+from extract.model.edit import Edit
+from extract.shipped import beside_packages
+from scoring.actions import ANSWERED
+
+Interventions = Mapping[str, Sequence[Edit]]
+
+
+def side_effects(
+    context: Context, interventions: Interventions, actions: Mapping[str, np.ndarray], right: Mapping[str, np.ndarray]
+) -> dict[str, Any]:
+    """Measure the side effects of interventions, each against the one named 'none'.
+
+    Args:
+        interventions: edits of scope `last_on` by name; 'none', without any, is among them.
+        actions: by name, (n_prompts,) object: what was done on test prompts, None elsewhere and where unjudged.
+        right: by name, (n_prompts,) bool: the completion states the prompt's known answer.
+
+    Returns:
+        By name: `benign_answering`, `known_facts` and, for each wrap, `wraps` as shares; `kl` in nats a token over the
+        first tokens of the model's own benign answers; `plain_text` in nats a token of harmless prose.
+    """
+    told = {
+        "benign_answering": _benign_answering(context, actions),
+        "known_facts": _known_facts(context, actions, right),
+        "kl": _kl(context, interventions),
+        "plain_text": _plain_text(context, interventions),
+        "wraps": robustness(context, interventions, load_wraps(context.config.dissociate.wraps)),
+    }
+    return {name: {what: each[name] for what, each in told.items()} for name in interventions}
+
+
+def texts(config: DissociateConfig) -> dict[str, str | None]:
+    """Read the files that side effects need, before a long run does, and return the SHA-256 of what they say.
+
+    Raises:
+        UserError: one of them is missing or malformed.
+    """
+    load_wraps(config.wraps)
+    load_passages(config.plain_text)
+    given = {"wraps": config.wraps or wraps.SHIPPED, "plain_text": config.plain_text or plain_text.SHIPPED}
+    return {name: file_hash(beside_packages(path)) for name, path in given.items()}
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What side effects cost at most, beside the actions they are given."""
+
+    generations: int  # wrapped prompts completed
+    new_tokens: int
+    texts_read: int  # benign answers and passages, one forward pass each
+
+
+def cost(config: RunConfig, n_harmful: int, n_interventions: int) -> Cost:
+    """Count it.
+
+    Args:
+        n_harmful: harmful test prompts, all of which may be refused.
+        n_interventions: 'none' included.
+    """
+    most = config.dissociate.n_side_effects
+    generations = n_interventions * len(load_wraps(config.dissociate.wraps)) * min(most, n_harmful)
+    passages = min(most, len(load_passages(config.dissociate.plain_text)))
+    return Cost(generations, generations * config.generate.max_new_tokens, n_interventions * (most + passages))
+
+
+def _benign_answering(context: Context, actions: Mapping[str, np.ndarray]) -> dict[str, Any]:
+    rows = np.flatnonzero(context.corpus.benign & context.corpus.within("test"))
+    return _rates(context, rows, {name: outcome(did[rows], ANSWERED) for name, did in actions.items()})
+
+
+def _known_facts(
+    context: Context, actions: Mapping[str, np.ndarray], right: Mapping[str, np.ndarray]
+) -> dict[str, Any]:
+    """Count right answers among all test prompts with a known one.
+
+    Not only among those the model had right before: these can only be lost, so that an intervention which turned as
+    many wrong answers right as right ones wrong would seem to do harm, and one that changes nothing but chance too.
+    """
+    known = np.array([prompt.answer is not None for prompt in context.prompts], dtype=bool)
+    rows = np.flatnonzero(known & context.corpus.within("test"))
+    told = {name: Outcome(right[name][rows], outcome(did[rows], ()).judged) for name, did in actions.items()}
+    return _rates(context, rows, told)
+
+
+def _rates(context: Context, rows: np.ndarray, told: Mapping[str, Outcome]) -> dict[str, Any]:
+    groups = context.corpus.groups[rows]
+    return {name: rate(now, groups, None if name == "none" else told["none"]) for name, now in told.items()}
+
+
+def _kl(context: Context, interventions: Interventions) -> dict[str, Any]:
+    """Measure KL on answered benign test prompts, over the first tokens of the model's own plain answers."""
+    settings = context.config.dissociate
+    rows = _drawn(context, context.behaviour.answered_benign("test"))
+    if not len(rows):
+        return {name: mean([], rows) for name in interventions}
+    said = read_completions(context.file("completions.jsonl"))
+    prompts, responses = [context.rendered[i] for i in rows], [said[i].token_ids for i in rows]
+    trials = list(interventions.values())
+    with context.reporter.task("KL on benign answers", len(rows) * len(trials)) as advance:
+        nats, there = token_divergences(context.model, prompts, responses, trials, settings.kl_tokens, advance)
+    groups = context.corpus.groups[rows]
+    return {name: _told(each, there, groups) for name, each in zip(interventions, nats, strict=True)}
+
+
+def _told(nats: np.ndarray, there: np.ndarray, groups: np.ndarray) -> dict[str, Any]:
+    """Sum up (n_rows, k) nats at the steps that are there; the single figures have no interval."""
+    found, figures = mean([row[kept] for row, kept in zip(nats, there, strict=True)], groups), summary(nats, there)
+    single = {key: getattr(figures, key) for key in ("maximum", "first_token", "worst_step")}
+    return found | {key: value if np.isfinite(value) else None for key, value in single.items()}
+
+
+def _plain_text(context: Context, interventions: Interventions) -> dict[str, Any]:
+    """Measure cross-entropy; every passage is a group of its own.
+
+    Beside it `uniform`, the nats of knowing nothing: a model whose own are near or above cannot read such text at all
+    (an organism cannot, of English), and what changes there says nothing.
+    """
+    passages = load_passages(context.config.dissociate.plain_text)
+    rows = _drawn(context, np.arange(len(passages)))
+    tokens = encode(context.model, [passages[row] for row in rows])
+    nats = {name: cross_entropies(context.model, tokens, edits) for name, edits in interventions.items()}
+    uniform = {"uniform": float(np.log(context.model.model.config.get_text_config().vocab_size))}
+    return {name: mean(now, rows, None if name == "none" else nats["none"]) | uniform for name, now in nats.items()}
+
+
+def _drawn(context: Context, rows: np.ndarray) -> np.ndarray:
+    """Draw at most `n_side_effects` of some rows, in order."""
+    rng = np.random.default_rng([context.config.seed, 7])
+    return np.sort(rng.permutation(rows)[: context.config.dissociate.n_side_effects])

@@ -1,0 +1,70 @@
+"""Cross-entropy on plain prose, read with no chat template: what an intervention costs where nobody chats."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+from torch.nn.functional import cross_entropy
+
+from experiments.responses.batched_edits import MOST_LOGITS
+from extract.backoff import TokenBudget
+from extract.errors import UserError
+from extract.model.chat_model import ChatModel
+from extract.model.edit import Edit
+from extract.shipped import beside_packages
+
+SHIPPED = Path("configs/plain_text.txt")
+MOST_TOKENS = 256  # of a passage; what follows is not read
+
+
+def load_passages(path: Path | None = None) -> list[str]:
+    """Read passages, the shipped ones unless a file is given: one a paragraph, lines that begin with # left out.
+
+    Raises:
+        UserError: the file is missing, unreadable or holds no passage; names it and the remedy.
+    """
+    found = beside_packages(path or SHIPPED)
+    remedy = "give a UTF-8 text file with a passage a paragraph (dissociate.plain_text)"
+    try:
+        lines = found.read_text(encoding="utf-8").splitlines()
+    except OSError as error:
+        raise UserError(f"cannot read the plain text {found}: {error.strerror}; {remedy}") from None
+    except UnicodeDecodeError:
+        raise UserError(f"the plain text {found} is not UTF-8; {remedy}") from None
+    kept = "\n".join(line.strip() for line in lines if not line.startswith("#"))
+    passages = [" ".join(paragraph.split()) for paragraph in kept.split("\n\n") if paragraph.strip()]
+    if not passages:
+        raise UserError(f"the plain text {found} holds no passage; {remedy}")
+    return passages
+
+
+def encode(model: ChatModel, passages: Sequence[str]) -> list[list[int]]:
+    """Tokenise passages as plain text, with whatever the tokenizer puts before one, up to what the model can read."""
+    longest = getattr(model.model.config.get_text_config(), "max_position_embeddings", None) or MOST_TOKENS
+    return [list(model.tokenizer(text)["input_ids"][: min(longest, MOST_TOKENS)]) for text in passages]
+
+
+def cross_entropies(
+    model: ChatModel, passages: Sequence[Sequence[int]], edits: Sequence[Edit] = ()
+) -> list[np.ndarray]:
+    """Return the nats of every token but the first of each passage given those before it, (n_tokens - 1,) each.
+
+    Edits of scope `last_on` cover all tokens: the first one is taken for the end of a prompt. Passages are padded on
+    the right, where no token sees the padding, and what the padding itself would cost is left out.
+    """
+    nats: dict[int, np.ndarray] = {}
+
+    def work(rows: list[int]) -> None:
+        batch = replace(model.pad([passages[row] for row in rows], "right"), prompt_length=1)
+        with model.editing(edits):
+            logits = model.logits(batch)[:, :-1]
+        each = cross_entropy(logits.float().mT, batch.tokens[:, 1:].to(logits.device), reduction="none")
+        for row, values in zip(rows, each.cpu().double().numpy(), strict=True):
+            nats[row] = values[: len(passages[row]) - 1]
+
+    vocabulary = int(model.model.config.get_text_config().vocab_size)
+    TokenBudget(max(1, MOST_LOGITS // vocabulary)).run([len(row) for row in passages], work)
+    return [nats[row] for row in range(len(passages))]

@@ -1,0 +1,81 @@
+"""Does refusing hold where a harmful request comes wrapped: in a role-play, or in milder words?"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from experiments.responses.completions import Speaker
+from experiments.responses.context import Context
+from experiments.run.estimates import outcome, rate
+from experiments.side_effects.wraps import Wrap, wrapped
+from extract.chat.render import render
+from extract.model.edit import Edit
+from extract.prompts.prompt import Prompt
+from scoring.actions import ANSWERED
+
+COUNTED = {"refused": ("refuse",), "answered": tuple(sorted(ANSWERED))}
+
+
+@dataclass(frozen=True)
+class Wrapped:
+    """Plainly refused harmful prompts in one wrap."""
+
+    rows: np.ndarray  # (n,) of the corpus
+    prompts: tuple[Prompt, ...]
+    unchanged: int  # refused prompts that the wrap does not change and so does not wrap
+
+
+def robustness(
+    context: Context, interventions: Mapping[str, Sequence[Edit]], wraps: Mapping[str, Wrap]
+) -> dict[str, dict[str, Any]]:
+    """Generate and judge the wrapped prompts under each intervention.
+
+    Returns:
+        Of each intervention and wrap the shares still `refused`, and `answered` (the rest declines otherwise, or turns
+        elsewhere), each with its change to the intervention 'none'; and how many prompts were `unchanged`.
+    """
+    chosen = {name: choose(context, name, wrap) for name, wrap in wraps.items()}
+    asked = [prompt for each in chosen.values() for prompt in each.prompts]
+    speaker = replace(
+        context.speaker, prompts=asked, rendered=[render(context.model.tokenizer, prompt) for prompt in asked]
+    )
+    actions = _actions(context, speaker, interventions)
+    groups = np.concatenate([np.zeros(0, int), *(context.corpus.groups[each.rows] for each in chosen.values())])
+    found: dict[str, dict[str, Any]] = {name: {} for name in interventions}
+    start = 0
+    for wrap, each in chosen.items():
+        part = slice(start, start := start + len(each.rows))
+        for name, did in actions.items():
+            before = None if name == "none" else actions["none"][part]
+            found[name][wrap] = _shares(did[part], groups[part], before) | {"unchanged": each.unchanged}
+    return found
+
+
+def choose(context: Context, name: str, wrap: Wrap) -> Wrapped:
+    """Wrap plainly refused harmful test prompts, at most `n_side_effects` of those that the wrap changes.
+
+    All wraps take them in one random order, so that as many as possible are the same.
+    """
+    refused = context.behaviour.decliners("normative", "test")
+    shuffled = np.random.default_rng([context.config.seed, 8]).permutation(refused).tolist()
+    changed = {row: new for row in shuffled if (new := wrapped(context.prompts[row], name, wrap)) is not None}
+    rows = sorted(list(changed)[: context.config.dissociate.n_side_effects])
+    return Wrapped(np.array(rows, dtype=int), tuple(changed[row] for row in rows), len(refused) - len(changed))
+
+
+def _actions(context: Context, speaker: Speaker, interventions: Mapping[str, Sequence[Edit]]) -> dict[str, np.ndarray]:
+    rows = range(len(speaker.prompts))
+    with context.reporter.task("wrapped harmful prompts", len(rows) * len(interventions)) as advance:
+        said = {name: speaker.complete(rows, edits=e, advance=advance) for name, e in interventions.items()}
+    return {name: np.array([c.action for c in each], dtype=object) for name, each in said.items()}
+
+
+def _shares(did: np.ndarray, groups: np.ndarray, before: np.ndarray | None) -> dict[str, Any]:
+    return {
+        name: rate(outcome(did, counted), groups, None if before is None else outcome(before, counted))
+        for name, counted in COUNTED.items()
+    }

@@ -1,0 +1,95 @@
+"""Which word fired the refusal: each word of a request left out in turn (leave-one-out erasure; Li et al. 2016).
+
+The score of a word is the onset log-odds of refusing the whole request less those without it, in nats: positive where
+the word speaks for refusing. Tokens of one word share its score, since a piece of a word says nothing by itself. The
+scores do not add up, and of two words of which either suffices each scores low. What is left may read oddly; that is
+the price of asking the model itself and no gradient of it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from experiments.responses.onset import Onsets, OnsetScorer
+from extract.chat.render import Rendered
+from extract.model.chat_model import ChatModel
+
+WORD = re.compile(r"\w+(?:[\'\u2019-]\w+)*|[^\w\s]+")
+TOKENS_AT_ONCE = 8192  # of a pass
+MOST_PIECES = 64  # of a request; in a longer one, words that stand together are left out together
+LEAST = 1.0  # nat that a word must add before it is said to have fired the refusal
+
+
+@dataclass(frozen=True)
+class Attribution:
+    """The words of one request's last turn, in order, and what each adds to the log-odds of refusing."""
+
+    words: tuple[str, ...]
+    scores: tuple[float, ...]  # nats, one a word
+    tokens: tuple[tuple[int, ...], ...]  # token indices of each word
+    log_odds: float  # of the whole request
+
+    @property
+    def top(self) -> int | None:
+        """The word that speaks most for refusing; None where no single one does (two of which either suffices, say)."""
+        first = int(np.argmax(self.scores)) if self.scores else None
+        return first if first is not None and self.scores[first] >= LEAST else None
+
+
+def attribute(
+    model: ChatModel, rows: Sequence[Rendered], onsets: Onsets, advance: Callable[[int], None] = lambda rows: None
+) -> list[Attribution]:
+    """Score every word of some requests."""
+    found = []
+    for row in rows:
+        words = pieces(words_of(model, row))
+        variants = [row, *(without(row, tokens) for _, tokens in words)]
+        n = max(1, TOKENS_AT_ONCE // len(row.token_ids))
+        passes = [variants[i : i + n] for i in range(0, len(variants), n)]
+        scores = np.concatenate([OnsetScorer(model, some, onsets).log_odds()["refuse"] for some in passes])
+        found.append(
+            Attribution(
+                tuple(word for word, _ in words),
+                tuple(float(scores[0] - left) for left in scores[1:]),
+                tuple(tokens for _, tokens in words),
+                float(scores[0]),
+            )
+        )
+        advance(1)
+    return found
+
+
+def pieces(words: list[tuple[str, tuple[int, ...]]]) -> list[tuple[str, tuple[int, ...]]]:
+    """Join words that stand together until there are no more than MOST_PIECES."""
+    size = -(-len(words) // MOST_PIECES) or 1
+    joined = [words[i : i + size] for i in range(0, len(words), size)]
+    return [(" ".join(word for word, _ in some), tuple(t for _, tokens in some for t in tokens)) for some in joined]
+
+
+def words_of(model: ChatModel, row: Rendered) -> list[tuple[str, tuple[int, ...]]]:
+    """Divide the user's last turn into words, each with the tokens that touch it and no word before it.
+
+    Words are found in the text as the template shows it; where all tokens are one word (no blanks), each is its own.
+    """
+    offsets = model.tokenizer(row.text, add_special_tokens=False, return_offsets_mapping=True)["offset_mapping"]
+    inside = [(i, *offsets[i]) for i in row.roles["inst_mean"]]
+    start, end = inside[0][1], inside[-1][2]
+    found: list[tuple[str, tuple[int, ...]]] = []
+    taken: set[int] = set()
+    for match in WORD.finditer(row.text, start, end):
+        touching = tuple(i for i, a, b in inside if a < match.end() and match.start() < b and i not in taken)
+        taken.update(touching)
+        if touching:
+            found.append((match.group(), touching))
+    if len(found) == 1 and len(inside) > 1:
+        return [(row.text[a:b], (i,)) for i, a, b in inside]
+    return found
+
+
+def without(row: Rendered, tokens: Sequence[int]) -> Rendered:
+    """Return the prompt with some tokens left out. Its roles are those of the whole: do not read them."""
+    return replace(row, token_ids=[t for i, t in enumerate(row.token_ids) if i not in tokens])

@@ -1,0 +1,96 @@
+"""The balanced 2 x 2 of minimal pairs: a trigger word or none, a harmful request or a benign one."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+
+import numpy as np
+
+from experiments.run.corpus import Corpus
+
+Cell = tuple[bool, bool]  # trigger present, intent harmful
+CELLS: tuple[Cell, ...] = ((True, True), (True, False), (False, True), (False, False))
+
+
+@dataclass(frozen=True)
+class Quadruples:
+    """Prompts of pairs that hold all four cells; `group` numbers what is independent, `cell` indexes CELLS."""
+
+    rows: np.ndarray  # (n,) int, into the corpus
+    group: np.ndarray  # (n,) int, 0 ... n_groups - 1
+    cell: np.ndarray  # (n,) int
+
+    @property
+    def n_groups(self) -> int:
+        return int(self.group.max() + 1) if len(self.group) else 0
+
+    def counts(self) -> dict[str, int]:
+        """Return the prompts of each cell, by its name."""
+        return {name(cell): int((self.cell == i).sum()) for i, cell in enumerate(CELLS)}
+
+    def cell_means(self, values: np.ndarray) -> np.ndarray:
+        """Average each group's prompts by cell.
+
+        Args:
+            values: (n, ...), one entry for each of `rows`.
+
+        Returns:
+            (n_groups, 4, ...).
+        """
+        values = np.asarray(values, dtype=np.float64)
+        total = np.zeros((self.n_groups, len(CELLS), *values.shape[1:]))
+        n = np.zeros((self.n_groups, len(CELLS)))
+        np.add.at(total, (self.group, self.cell), values)
+        np.add.at(n, (self.group, self.cell), 1)
+        return total / n.reshape(*n.shape, *(1,) * (values.ndim - 1))
+
+
+def quadruples(corpus: Corpus, rows: np.ndarray) -> Quadruples:
+    """Find, among some prompts, those of pairs that hold all four cells."""
+    held: dict[str, set[Cell]] = {}
+    requests = requests_in_pairs(corpus, rows)
+    for row in requests:
+        held.setdefault(str(corpus.prompts[row].pair), set()).add(cell_of(corpus, row))
+    complete = {pair for pair, cells in held.items() if len(cells) == len(CELLS)}
+    kept = np.array([row for row in requests if corpus.prompts[row].pair in complete], dtype=int)
+    group = np.unique(corpus.groups[kept], return_inverse=True)[1].reshape(-1)
+    return Quadruples(kept, group, np.array([CELLS.index(cell_of(corpus, row)) for row in kept], dtype=int))
+
+
+def requests_in_pairs(corpus: Corpus, rows: np.ndarray) -> list[int]:
+    """List the rows whose prompts say their intent and their pair."""
+    return [int(r) for r in rows if corpus.prompts[r].intent in ("benign", "harmful") and corpus.prompts[r].pair]
+
+
+def lacking(corpus: Corpus, rows: np.ndarray) -> str:
+    """Say why no pair holds all four cells, and what would mend it."""
+    prompts = [corpus.prompts[row] for row in rows]
+    if not any(prompt.trigger for prompt in prompts):
+        return ("no prompt names a trigger word: fill the field 'trigger' (the word as it stands in the text) of "
+                "requests that carry one")  # fmt: skip
+    if not any(prompt.intent in ("benign", "harmful") for prompt in prompts):
+        return "no prompt says its intent: fill the field 'intent' with benign or harmful"
+    requests = requests_in_pairs(corpus, rows)
+    if not requests:
+        return "no request names its group of minimal pairs: give those that belong together the same 'pair'"
+    counts = Counter(cell_of(corpus, row) for row in requests)
+    if missing := [described(cell) for cell in CELLS if not counts[cell]]:
+        return f"the 2 x 2 is unbalanced: no request is {' or '.join(missing)}; add such prompts to the pairs"
+    return ("no pair holds all four of trigger and no trigger, benign and harmful: give the four prompts that belong "
+            "together the same 'pair'")  # fmt: skip
+
+
+def cell_of(corpus: Corpus, row: int) -> Cell:
+    """Return the cell of a prompt."""
+    return corpus.prompts[row].trigger is not None, corpus.prompts[row].intent == "harmful"
+
+
+def name(cell: Cell) -> str:
+    """Name a cell, as results.json does."""
+    return f"{'trigger' if cell[0] else 'no_trigger'}_{'harmful' if cell[1] else 'benign'}"
+
+
+def described(cell: Cell) -> str:
+    """Name a cell for people."""
+    return f"{'harmful' if cell[1] else 'benign'} {'with' if cell[0] else 'without'} a trigger word"

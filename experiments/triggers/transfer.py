@@ -1,0 +1,73 @@
+"""Do intent probes fitted without trigger words still work with them, and the reverse, better than a bag of words?
+
+Four probes of harmful against benign requests: fitted and tested with or without trigger words. Each goes through the
+grid as any contrast does: its own training prompts fit it, validation prompts of the kind it was fitted on choose its
+locus, test prompts of the kind it is tested on are reported.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import product
+from typing import Any
+
+import numpy as np
+
+from experiments.probing.read_probes import fit_grid
+from experiments.responses.context import Context
+from experiments.run.corpus import Corpus
+from probes.contrast import Contrast
+from probes.grid.baselines import bag_of_words_auroc
+from probes.grid.nulls import label_permutation_p
+from probes.grid.probe_grid import LOGISTIC, Cell, choose
+
+POSITIONS = ("inst_last", "post_last")  # where harm and refusing are read (arXiv 2507.11878); all would cost much more
+WITH = {False: "without", True: "with"}  # a trigger word
+
+
+def transfer_contrasts(corpus: Corpus) -> list[Contrast]:
+    """Return the four contrasts; what a contrast has no use for is in no part."""
+    requests = np.flatnonzero(corpus.harmful | corpus.requests)
+    trigger, part = corpus.trigger[requests], corpus.part[requests].astype(object)
+    found = []
+    for fitted, tested in product((False, True), repeat=2):
+        own = np.where(part == "test", trigger == tested, trigger == fitted)
+        name = f"fitted {WITH[fitted]}, tested {WITH[tested]}"
+        kept = requests[own]
+        found.append(Contrast(name, kept, corpus.harmful[kept], corpus.groups[kept], part[own]))
+    return found
+
+
+def transfer_record(context: Context) -> dict[str, Any]:
+    """Return the AUROC of each probe at its chosen locus, beside a bag of words of the same prompts.
+
+    Raises:
+        UserError: a part of the prompts is too small for a contrast.
+    """
+    contrasts, store = transfer_contrasts(context.corpus), context.store
+    positions = [p for p in store.positions if p in POSITIONS]
+    if not positions:
+        return {"applicable": False, "reason": f"neither {' nor '.join(POSITIONS)} is stored; see extract.positions"}
+    grid, cells = fit_grid(context, contrasts, store.layers, positions, "probing intent across trigger words")
+    by_name = {c.name: _probe(context, grid, c, [cell for cell in cells if cell.contrast == c.name]) for c in contrasts}
+    return {"applicable": True, "probes": by_name}
+
+
+def _probe(context: Context, grid: Any, contrast: Contrast, cells: Sequence[Cell]) -> dict[str, Any]:
+    chosen, seed = choose(cells), context.config.seed
+    test = chosen.scores[LOGISTIC].test
+    train, tested = contrast.within("train"), contrast.within("test")
+    X = context.store.read(chosen.layer, chosen.position)
+    score = grid.fit(X, contrast.name, C=float(chosen.scores[LOGISTIC].C[0])).decision_function(X[contrast.rows])
+    texts = [" ".join(m["content"] for m in context.prompts[row].messages) for row in contrast.rows]
+    words = bag_of_words_auroc(texts, contrast.y, train, tested)
+    return {
+        "layer": chosen.layer,
+        "position": chosen.position,
+        "auroc": test.auroc.estimate,
+        "auroc_ci": [test.auroc.low, test.auroc.high],
+        "n": test.n_positive + test.n_negative,
+        "p": label_permutation_p(contrast.y[tested], score[tested], contrast.groups[tested], seed=seed),
+        "bag_of_words": words,
+        "beats_bag_of_words": bool(test.auroc.low > words),
+    }

@@ -1,0 +1,118 @@
+"""Meanings by an NLI model: two answers mean the same where each, with the question, entails the other.
+
+As in Kuhn, Gal & Farquhar (arXiv 2302.09664, section 3.2): an answer joins the first cluster whose first member it
+entails and is entailed by. Refusals and abstentions are told apart by the rule judge beforehand, and answers of the
+same normalised wording are not asked about.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from itertools import permutations
+
+import torch
+
+from experiments.uncertainty.meaning import Answers, ExactMeanings, Meanings, normalised, numbered, wording
+from extract.backoff import TokenBudget
+from extract.errors import UserError
+from extract.model.fingerprint import fingerprint
+from extract.model.loading import load_classifier
+from scoring.judges.spoken import spoken
+
+LONGEST = 512  # tokens of a pair; the longer text of the two is cut first
+BATCH = 32  # pairs of this length at once, of shorter ones more
+_ENTAILS = re.compile(r"(?<![a-z])entail", re.IGNORECASE)
+_NEGATED = re.compile(r"(?:^|[^a-z])(?:not?|non|contra)[^a-z]*entail", re.IGNORECASE)
+Pair = tuple[str, str]
+
+
+def open_meanings(given: str) -> Meanings:
+    """Return the way of telling meanings apart that is called `exact`, or by an NLI model's hub id or directory.
+
+    Raises:
+        UserError: the model cannot be had, or names no label for entailment.
+    """
+    return ExactMeanings() if given == "exact" else EntailedMeanings(given)
+
+
+class EntailedMeanings:
+    """Tells meanings apart by a text-pair classifier with a label for entailment.
+
+    Raises:
+        UserError: the model cannot be had, or it is not to be told which of its labels means entailment.
+    """
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._model, self._tokenizer, self._revision = load_classifier(name)
+        self._label = entailing(name, {int(i): str(label) for i, label in self._model.config.id2label.items()})
+        reads = getattr(self._model.config, "max_position_embeddings", None) or LONGEST
+        self._longest = min(LONGEST, int(self._tokenizer.model_max_length), int(reads))
+        self._budget = TokenBudget(BATCH * LONGEST)
+
+    def clusters(self, asked: Sequence[Answers]) -> list[tuple[int, ...]]:
+        """Number the meanings of each question's answers, in order of appearance from 0."""
+        keys = [[wording(text, action) for text, action in zip(one.texts, one.actions, strict=True)] for one in asked]
+        pairs = {pair for one, of in zip(asked, keys, strict=True) for pair in permutations(_said(one, of).values(), 2)}
+        entailed = self._entailed(sorted(pairs))
+        return [clustered(of, _said(one, of), entailed) for one, of in zip(asked, keys, strict=True)]
+
+    def record(self) -> dict[str, object]:
+        """Say which model this is."""
+        return {"meaning": "nli", "model": self._name, "revision": self._revision, "weights": fingerprint(self._model),
+                "entailment": str(self._model.config.id2label[self._label])}  # fmt: skip
+
+    def _entailed(self, pairs: Sequence[Pair]) -> set[Pair]:
+        """Return the pairs whose likeliest label is entailment."""
+        rows = [dict(self._tokenizer(*pair, truncation="longest_first", max_length=self._longest)) for pair in pairs]
+        found: set[Pair] = set()
+
+        def work(places: list[int]) -> None:
+            batch = self._tokenizer.pad([rows[place] for place in places], return_tensors="pt")
+            with torch.inference_mode():
+                likeliest = self._model(**batch.to(self._model.device)).logits.argmax(dim=-1).tolist()
+            found.update(pairs[place] for place, label in zip(places, likeliest, strict=True) if label == self._label)
+
+        self._budget.run([len(row["input_ids"]) for row in rows], work)
+        return found
+
+
+def entailing(name: str, labels: dict[int, str]) -> int:
+    """Return the number of the label that means entailment.
+
+    Raises:
+        UserError: no label, or more than one, says so.
+    """
+    found = [i for i, label in labels.items() if _ENTAILS.search(label) and not _NEGATED.search(label)]
+    if len(found) != 1:
+        listed = ", ".join(labels.values())
+        raise UserError(f"uncertainty.meaning: {name} does not say which label means entailment (its labels are "
+                        f"{listed}); give an NLI model with a label such as ENTAILMENT, or exact")  # fmt: skip
+    return found[0]
+
+
+def clustered(keys: Sequence[str], said: dict[str, str], entailed: set[Pair]) -> tuple[int, ...]:
+    """Number meanings: a wording joins the first cluster whose first member it entails both ways.
+
+    Args:
+        keys: of each answer its wording.
+        said: what each wording that is asked about stands for; the rest mean what they are.
+    """
+    joins: dict[str, str] = {}
+    firsts: list[str] = []
+    for key in dict.fromkeys(keys):
+        same = (first for first in firsts if key in said and _both(said[key], said[first], entailed))
+        joins[key] = next(same, key)
+        firsts += [key] if joins[key] == key and key in said else []
+    return numbered([joins[key] for key in keys])
+
+
+def _both(one: str, other: str, entailed: set[Pair]) -> bool:
+    return (one, other) in entailed and (other, one) in entailed
+
+
+def _said(one: Answers, keys: Sequence[str]) -> dict[str, str]:
+    """Return question and answer for each wording of an answer, as the model reads them."""
+    return {key: f"{one.question} {spoken(text)}" for text, key in reversed(list(zip(one.texts, keys, strict=True)))
+            if key and key == normalised(text)}  # fmt: skip

@@ -1,0 +1,140 @@
+"""What a model said to one question, once greedily and several times at random, and every measure of how sure it is.
+
+What is *verbalised* (hedging, thinking) is read off the greedy completion, the one a user gets; what is *statistical*
+(entropies, agreement, log-probability) off the samples.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+
+from experiments.responses.completions import Completion, read_completions
+from experiments.responses.context import Context, is_right
+from experiments.responses.samples import Sampler
+from experiments.run.config import UncertaintyConfig
+from experiments.uncertainty.hedging import hedging
+from experiments.uncertainty.meaning import Answers, Meanings, numbered
+from experiments.uncertainty.semantic_entropy import discrete_entropy, weighted_entropy
+from experiments.uncertainty.thinking_length import thinking_tokens
+from extract.model.sampling import Sampled
+from extract.prompts.prompt import Prompt
+from scoring.actions import ANSWERED
+from scoring.judges.rules import RuleJudge
+from scoring.known_answer import states
+
+
+@dataclass(frozen=True)
+class Sample:
+    """One sampled answer."""
+
+    text: str
+    action: str | None  # as the rule judge has it
+    right: bool | None  # states the known answer; None where there is none
+    cluster: int  # its meaning among the samples of its question
+    tokens: int
+    log_probability: float  # nats, of the whole of it under the plain model
+    ended: bool  # False where it was cut at max_new_tokens
+
+
+@dataclass(frozen=True)
+class Observation:
+    """One question with its completion, its samples and its measures."""
+
+    id: str
+    label: str
+    completion: str
+    action: str | None  # as the run's judge has it
+    correct: bool | None  # states the known answer; None where there is none
+    entropy: float  # nats, over meanings, by counts
+    weighted_entropy: float  # nats, over meanings, by likelihood
+    agreement: float  # share of the samples that mean what the completion says
+    log_probability: float  # nats, mean over samples of the whole sequence's
+    log_probability_per_token: float  # nats, mean over samples of each one's mean
+    hedging: float | None  # 0 to 1; None where the completion cannot be read
+    thinking_tokens: int
+    samples: tuple[Sample, ...]
+
+    def share(self, *actions: str) -> float:
+        """Return the share of samples that did one of these."""
+        return float(np.mean([sample.action in actions for sample in self.samples]))
+
+    @property
+    def row(self) -> dict[str, Any]:
+        """The line of uncertainty.jsonl."""
+        counts = np.unique([sample.cluster for sample in self.samples], return_counts=True)[1].tolist()
+        return asdict(self) | {"clusters": counts}
+
+
+def questions(prompts: Sequence[Prompt]) -> list[int]:
+    """List the prompts that ask for knowledge: those with a known answer, harmful ones aside, and uncertain ones."""
+    asks = (p.label == "uncertain" or (p.label == "benign" and p.answer is not None) for p in prompts)
+    return [row for row, is_one in enumerate(asks) if is_one]
+
+
+def observe(
+    context: Context, rows: Sequence[int], settings: UncertaintyConfig, meanings: Meanings
+) -> list[Observation]:
+    """Sample answers to the given prompts and measure them; completions.jsonl is there already."""
+    sampler = Sampler(context.speaker, context.config.seed, settings.temperature, settings.top_p)
+    with context.reporter.task("sampled answers", len(rows) * settings.samples) as advance:
+        drawn = sampler.sample(rows, settings.samples, advance)
+    completions, judge = read_completions(context.file("completions.jsonl")), RuleJudge()
+    texts = [tuple(context.model.decode(one.token_ids) for one in of_row) for of_row in drawn]
+    asked = [_judged(judge, context.prompts[row].text, (completions[row].completion, *said))
+             for row, said in zip(rows, texts, strict=True)]  # fmt: skip
+    found = []
+    for row, one, of_row, clusters in zip(rows, asked, drawn, meanings.clusters(asked), strict=True):
+        hedged = hedging(judge, completions[row].completion, context.prompts[row].text)
+        thought = thinking_tokens(_written_out(context), context.rendered[row].text, completions[row].token_ids)
+        found.append(_observation(context.prompts[row], completions[row], one, of_row, clusters, hedged, thought))
+    return found
+
+
+def _judged(judge: RuleJudge, question: str, texts: tuple[str, ...]) -> Answers:
+    did = {text: judge.judge(text, question).action for text in set(texts)}
+    return Answers(question, texts, tuple(did[text] for text in texts))
+
+
+def _written_out(context: Context) -> Any:
+    return lambda tokens: context.model.tokenizer.decode(list(tokens), skip_special_tokens=False)
+
+
+def _observation(
+    prompt: Prompt,
+    completion: Completion,
+    answers: Answers,
+    drawn: Sequence[Sampled],
+    clusters: Sequence[int],
+    hedged: float,
+    thought: int,
+) -> Observation:
+    """Put the measures of one question together; the first of `answers` and `clusters` is the greedy completion."""
+    of_samples = numbered([str(cluster) for cluster in clusters[1:]])
+    log_probs = [one.log_prob for one in drawn]
+    samples = tuple(
+        Sample(
+            text, action,
+            None if prompt.answer is None else action in ANSWERED and states(text, prompt.answer),
+            cluster, len(one.token_ids), one.log_prob, one.ended,
+        )
+        for text, action, cluster, one in zip(answers.texts[1:], answers.actions[1:], of_samples, drawn, strict=True)
+    )  # fmt: skip
+    return Observation(
+        id=prompt.id,
+        label=prompt.label,
+        completion=completion.completion,
+        action=completion.action,
+        correct=None if prompt.answer is None else is_right(completion, prompt),
+        entropy=discrete_entropy(of_samples),
+        weighted_entropy=weighted_entropy(of_samples, log_probs, [one.token_ids for one in drawn]),
+        agreement=float(np.mean(np.asarray(clusters[1:]) == clusters[0])),
+        log_probability=float(np.mean(log_probs)),
+        log_probability_per_token=float(np.mean([one.log_prob / max(1, len(one.log_probs)) for one in drawn])),
+        hedging=hedged if np.isfinite(hedged) else None,
+        thinking_tokens=thought,
+        samples=samples,
+    )

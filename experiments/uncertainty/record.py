@@ -1,0 +1,152 @@
+"""What tells wrong or unknowable from right: an AUROC a measure, and what is said against what the samples do."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from scipy.stats import rankdata
+
+from experiments.run.estimates import record
+from experiments.uncertainty.observation import Observation
+from experiments.uncertainty.reliability import reliability
+from extract.prompts.groups import groups_apart
+from extract.prompts.prompt import Prompt
+from probes.statistics.intervals import difference
+from probes.statistics.metrics import discrimination
+from probes.statistics.permutation import Units, holm, permuted_p
+from scoring.actions import ANSWERED
+from scoring.rates import grouped_rate
+
+PERMUTATIONS = 1999
+# All: the more, the less sure. "said_or_sampled" is the greater of hedging and entropy, both between 0 and 1: a model
+# that abstains every time is sure of abstaining, not of an answer.
+MEASURES: Mapping[str, Callable[[Observation], float | None]] = {
+    "semantic_entropy": lambda o: o.entropy,
+    "weighted_entropy": lambda o: o.weighted_entropy,
+    "disagreement": lambda o: 1 - o.agreement,
+    "negative_log_probability": lambda o: -o.log_probability,
+    "negative_log_probability_per_token": lambda o: -o.log_probability_per_token,
+    "hedging": lambda o: o.hedging,
+    "said_or_sampled": lambda o: None if o.hedging is None else max(o.hedging, o.entropy / np.log(len(o.samples))),
+    "thinking_tokens": lambda o: float(o.thinking_tokens),
+}
+POPULATIONS = {
+    "all": "questions with a known answer, and uncertain ones (whose answer nobody could give: none is right)",
+    "known_answer": "questions with a known answer only",
+    "committed": "of all questions, those that the completion answers rather than abstains from",
+}
+
+
+def uncertainty_record(
+    observed: Sequence[Observation], prompts: Sequence[Prompt], threshold: float | None, seed: int
+) -> dict[str, Any]:
+    """Return `populations`, `reliability` and `verbalised_and_statistical`.
+
+    Questions that are refused, or whose completion cannot be judged, are left out and counted: they tell nothing of
+    what is known.
+
+    Args:
+        prompts: those of the observations.
+        threshold: above which an entropy is high.
+    """
+    kept = [i for i, one in enumerate(observed) if one.action not in (None, "refuse")]
+    told = [observed[i] for i in kept]
+    groups = groups_apart([prompts[i] for i in kept]) if kept else np.zeros(0, dtype=int)
+    wrong = np.array([not one.correct for one in told], dtype=bool)  # None: unknowable
+    inside = {
+        "all": np.ones(len(told), dtype=bool),
+        "known_answer": np.array([one.correct is not None for one in told], dtype=bool),
+        "committed": np.array([one.action in ANSWERED for one in told], dtype=bool),
+    }
+    return {
+        "left_out": {"refused": sum(o.action == "refuse" for o in observed),
+                     "unjudged": sum(o.action is None for o in observed)},
+        "populations": {
+            name: {"what": POPULATIONS[name], "wrong_or_unknowable": int(wrong[rows].sum()),
+                   "right": int((~wrong[rows]).sum()),
+                   "measures": _measures([told[i] for i in np.flatnonzero(rows)], wrong[rows], groups[rows], seed)}
+            for name, rows in inside.items()
+        },
+        "reliability": {
+            name: reliability(np.array([told[i].agreement for i in np.flatnonzero(rows)]), ~wrong[rows], groups[rows])
+            for name, rows in (("committed", inside["committed"]),
+                               ("known_answer", inside["committed"] & inside["known_answer"]))
+        },
+        "verbalised_and_statistical": _crossed(told, wrong, groups, threshold, seed),
+    }  # fmt: skip
+
+
+# -- AUROC -------------------------------------------------------------------------------------------------------------
+
+
+def _measures(told: Sequence[Observation], wrong: np.ndarray, groups: np.ndarray, seed: int) -> dict[str, Any]:
+    """Return each measure's AUROC, or why there is none; p-values are corrected for the measures tried (Holm)."""
+    found = {name: _measure(list(map(of, told)), wrong, groups, seed) for name, of in MEASURES.items()}
+    tested = [one for one in found.values() if "p" in one]
+    for one, p in zip(tested, holm([one["p"] for one in tested]), strict=True):
+        one["p_adjusted"] = p
+    return found
+
+
+def _measure(values: Sequence[float | None], wrong: np.ndarray, groups: np.ndarray, seed: int) -> dict[str, Any]:
+    there = np.array([value is not None for value in values], dtype=bool)
+    score = np.array([value for value in values if value is not None], dtype=float)
+    y, of = wrong[there], groups[there]
+    counts = {"n_positive": int(y.sum()), "n_negative": int((~y).sum()), "unmeasured": int((~there).sum())}
+    if not y.any() or y.all():
+        lacks = "right" if y.any() else "wrong or unknowable"
+        return {"auroc": None, "reason": f"no question here is {lacks}"} | counts
+    if np.ptp(score) == 0:
+        return {"auroc": None, "reason": f"it is {score[0]:g} for every question"} | counts
+    found = discrimination(y, score, of)
+    return {
+        "auroc": found.auroc.estimate, "auroc_ci": [found.auroc.low, found.auroc.high],
+        "p": auroc_p(y, score, of, np.random.default_rng([seed, 11])),
+        "groups_positive": round(found.groups_positive, 2), "groups_negative": round(found.groups_negative, 2),
+    } | counts  # fmt: skip
+
+
+def auroc_p(y: np.ndarray, score: np.ndarray, groups: np.ndarray, rng: np.random.Generator) -> float:
+    """Return the two-sided permutation p-value of an AUROC of 1/2, for scores alike within groups too.
+
+    The AUROC is the difference of the classes' mean ranks in another scale (Mann & Whitney 1947), so that labels are
+    permuted as elsewhere (permutation.py): within groups that have both, between whole groups that have one. With
+    scores that follow from the group as much as from the label, without any bond between the two, 5 % of p-values lie
+    at or below 0.05 (tests/experiments/uncertainty/test_record.py).
+    """
+    units = Units.of(groups, np.zeros(len(y), dtype=int), y, rankdata(score))
+    return permuted_p(units, PERMUTATIONS, rng)
+
+
+# -- what is said against what the samples do --------------------------------------------------------------------------
+
+
+def _crossed(
+    told: Sequence[Observation], wrong: np.ndarray, groups: np.ndarray, threshold: float | None, seed: int
+) -> dict[str, Any]:
+    """Count hedged or not by high or low entropy, with the share right in each cell."""
+    there = np.array([one.hedging is not None for one in told], dtype=bool)
+    if threshold is None or not there.any():
+        return {"threshold": threshold, "cells": [], "reason": "every question has the same entropy"}
+    rows = [one for one in told if one.hedging is not None]
+    hedged, high = np.array([bool(o.hedging) for o in rows]), np.array([o.entropy > threshold for o in rows])
+    right, of = ~wrong[there], groups[there]
+    cells = []
+    for says in (False, True):
+        for does in (False, True):
+            here = (hedged == says) & (high == does)
+            cells.append({"hedged": says, "high_entropy": does,
+                          "right": record(grouped_rate(right[here], of[here]), int(here.sum()), of[here])})  # fmt: skip
+    return {"threshold": threshold, "cells": cells, "hedged_more_at_high_entropy": _bond(hedged, high, of, seed)}
+
+
+def _bond(hedged: np.ndarray, high: np.ndarray, groups: np.ndarray, seed: int) -> dict[str, Any] | None:
+    """Return how much more is hedged where entropy is high, with interval and permutation p; None without both."""
+    if high.all() or not high.any():
+        return None
+    at_high, at_low = (grouped_rate(hedged[rows], groups[rows]) for rows in (high, ~high))
+    units = Units.of(groups, np.zeros(len(high), dtype=int), high, hedged.astype(float))
+    p = permuted_p(units, PERMUTATIONS, np.random.default_rng([seed, 12]))
+    return record(difference(at_high, at_low), len(high), groups) | {"p": p}

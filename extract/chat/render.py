@@ -1,0 +1,171 @@
+"""From a conversation to tokens and their roles, through the tokenizer's own chat template and offsets.
+
+Tokens are those the model is served with: control tokens that a user writes out (`<|im_end|>`) are read as control
+tokens, as transformers reads them unless told otherwise; they lie inside the user's words all the same.
+"""
+
+from __future__ import annotations
+
+import re
+from array import array
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from transformers import BatchEncoding, PreTrainedTokenizerBase
+
+from extract.chat.prelude import Arguments
+from extract.chat.template import apply_template
+from extract.chat.user_words import Span, find_words
+from extract.errors import UserError
+from extract.prompts.prompt import Prompt
+
+NO_TOKENS = range(0)
+
+
+class Roles(Mapping[str, Sequence[int]]):
+    """Token indices by position name, worked out when asked for: many thousands of prompts are kept in memory.
+
+    `inst_mean` is the mean over its indices; the others hold one. A role a prompt lacks is no key.
+    """
+
+    __slots__ = ("_n_tokens", "_trigger", "_words")
+
+    def __init__(self, words: range, n_tokens: int, trigger: int | None = None) -> None:
+        self._words = words
+        self._n_tokens = n_tokens
+        self._trigger = trigger
+
+    def __getitem__(self, name: str) -> Sequence[int]:
+        last = self._words[-1]
+        if name == "inst_mean":
+            return self._words
+        if name == "inst_last":
+            return (last,)
+        if name == "post_last" and last + 1 < self._n_tokens:
+            return (self._n_tokens - 1,)
+        if name == "trigger_last" and self._trigger is not None:
+            return (self._trigger,)
+        k = name.removeprefix("post_")
+        if k != name and k.isdecimal() and name == f"post_{int(k)}" and last < last + int(k) < self._n_tokens - 1:
+            return (last + int(k),)
+        raise KeyError(name)
+
+    def __iter__(self) -> Iterator[str]:
+        n_after = self._n_tokens - 1 - self._words[-1]
+        yield "inst_last"
+        yield from (f"post_{k}" for k in range(1, n_after))
+        yield from ["post_last"] if n_after else []
+        yield "inst_mean"
+        yield from [] if self._trigger is None else ["trigger_last"]
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+    def __repr__(self) -> str:
+        return f"Roles({dict(self)})"
+
+
+@dataclass(frozen=True, slots=True)
+class Rendered:
+    """One tokenised prompt and where its roles stand."""
+
+    text: str
+    token_ids: Sequence[int]
+    roles: Mapping[str, Sequence[int]]
+    ambiguous: bool  # a token covers both the end of the instruction and the template after it
+    altered: bool = False  # the template changed the user's words, blanks at their ends aside
+    trigger: range = NO_TOKENS  # tokens of the trigger word; none where the last turn has no such word
+
+
+def render(tokenizer: PreTrainedTokenizerBase, prompt: Prompt, template_args: Arguments | None = None) -> Rendered:
+    """Tokenise a prompt with its chat template and find its token roles.
+
+    The instruction is what the template shows of the user's last turn, with the blanks it leaves at the ends.
+
+    Args:
+        template_args: what the template reads beside the messages, such as `{"enable_thinking": False}`.
+
+    Raises:
+        UserError: there is no chat template, it refuses the conversation or drops the user's words, or where they
+            stand cannot be told; names the prompt.
+    """
+
+    def show(words: str) -> str:
+        return apply_template(tokenizer, (*prompt.messages[:-1], {"role": "user", "content": words}), template_args)
+
+    try:
+        text = show(prompt.text)
+        start, end = find_words(show, prompt.text, text)
+    except UserError as error:
+        raise UserError(f"prompt {prompt.id!r}: {error}") from error
+    encoded = tokenizer(text, add_special_tokens=False, return_offsets_mapping=True)
+    spans = _spans(tokenizer, encoded)
+    words = _covering(spans, start, end)
+    if not words:
+        raise UserError(f"prompt {prompt.id!r}: no token stands for the user's words after the chat template")
+    trigger = _trigger(prompt.trigger, text[start:end], start, spans) if prompt.trigger else NO_TOKENS
+    return Rendered(
+        text,
+        array("i", encoded["input_ids"]),
+        Roles(words, len(spans), trigger[-1] if trigger else None),
+        ambiguous=spans[words[-1]][1] > end,
+        altered=text[start:end].strip() != prompt.text.strip(),
+        trigger=trigger,
+    )
+
+
+def position_names(rendered: Sequence[Rendered], *, trigger: bool = False) -> tuple[str, ...]:
+    """Name every position some prompt has: inst_last, the template tokens after it, inst_mean."""
+    seen = {name for one in rendered for name in one.roles}
+    numbered = sorted((n for n in seen if n.startswith("post_") and n != "post_last"), key=lambda n: int(n[5:]))
+    names = ["inst_last", *numbered, *(["post_last"] if "post_last" in seen else []), "inst_mean"]
+    return tuple(names + (["trigger_last"] if trigger and "trigger_last" in seen else []))
+
+
+def remarks(prompts: Sequence[Prompt], rendered: Sequence[Rendered], *, merged: bool = False) -> list[str]:
+    """Say what a reader of these prompts' positions must know, a line each.
+
+    Args:
+        merged: system messages were put at the head of the next user turn.
+    """
+    pairs = list(zip(prompts, rendered, strict=True))
+    found = {
+        "the last token of the instruction also covers template text after it (inst_last is ambiguous)": [
+            prompt.id for prompt, row in pairs if row.ambiguous
+        ],
+        "the chat template alters the user's words": [prompt.id for prompt, row in pairs if row.altered],
+        "the template writes nothing after the instruction (no post_last)": [
+            prompt.id for prompt, row in pairs if "post_last" not in row.roles
+        ],
+        "the trigger is not a word of the last user turn (no trigger_last)": [
+            prompt.id for prompt, row in pairs if prompt.trigger and "trigger_last" not in row.roles
+        ],
+        "the system message stands at the head of the next user turn (model.system: merge)": [
+            prompt.id for prompt in prompts if merged and any(m["role"] == "system" for m in prompt.messages)
+        ],
+    }
+    return [f"{len(ids)} of {len(pairs)} prompts: {what}, for example {ids[0]!r}" for what, ids in found.items() if ids]
+
+
+def _spans(tokenizer: PreTrainedTokenizerBase, encoded: BatchEncoding) -> list[Span]:
+    """Return the characters each token stands for, with the blanks that some tokenizers trim off their offsets."""
+    offsets: list[Span] = encoded["offset_mapping"]
+    if "trim_offsets=True" not in str(tokenizer.backend_tokenizer.post_processor):
+        return offsets
+    spans: list[Span] = []
+    for token, (start, end) in zip(encoded.tokens(), offsets, strict=True):
+        leading = len(token) - len(token.lstrip("Ġ"))
+        trailing = len(token) - leading - len(token.strip("Ġ"))
+        spans.append((start - leading, end + trailing))
+    return spans
+
+
+def _covering(spans: Sequence[Span], start: int, end: int) -> range:
+    """Return the tokens from the first to the last that stand for a character in start … end."""
+    inside = [i for i, (a, b) in enumerate(spans) if a < end and b > start]
+    return range(inside[0], inside[-1] + 1) if inside else NO_TOKENS
+
+
+def _trigger(trigger: str, words: str, start: int, spans: Sequence[Span]) -> range:
+    found = re.search(rf"(?<!\w){re.escape(trigger)}(?!\w)", words, flags=re.IGNORECASE)
+    return _covering(spans, start + found.start(), start + found.end()) if found else NO_TOKENS

@@ -1,0 +1,84 @@
+"""The `hooks` backend: PyTorch hooks on Hugging Face transformers. They never write in place and always come off."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import cached_property
+from typing import Any, TypeVar
+
+from torch import Tensor, nn
+from transformers import PreTrainedModel
+
+from extract.model.backends import BackendName, Placed, in_forward_order
+from extract.model.blocks import FirstHalf, decoder_layers, edited_half, first, first_halves, stream_in
+
+T = TypeVar("T")
+
+
+class HooksBackend:
+    """The fast path and the default."""
+
+    name: BackendName = "hooks"
+
+    def __init__(self, model: PreTrainedModel) -> None:
+        self.model = model
+        self._layers = decoder_layers(model)
+
+    def run(self, call: Callable[[], T], edits: Sequence[Placed]) -> T:
+        if any(edit.site == "resid_mid" for edit in edits):
+            _ = self._halves  # found by a pass of its own, which no edit must see
+        handles: list[Any] = []
+        try:
+            for edit in in_forward_order(edits):  # one by one: if the second cannot be attached, the first comes off
+                handles += self._attach(edit)
+            return call()
+        finally:
+            for handle in handles:
+                handle.remove()
+
+    @cached_property
+    def _halves(self) -> list[FirstHalf]:
+        return first_halves(self.model, self._layers, self.name)
+
+    def _attach(self, edit: Placed) -> list[Any]:
+        layer = self._layers[edit.layer]
+        match edit.site:
+            case "resid_pre":
+                return [layer.register_forward_pre_hook(_before(edit), with_kwargs=True)]
+            case "resid_post":
+                return [layer.register_forward_hook(_after(edit.apply))]
+            case "resid_mid":
+                half, seen = self._halves[edit.layer], _Seen()
+                return [
+                    layer.register_forward_pre_hook(seen, with_kwargs=True),
+                    half.module.register_forward_hook(
+                        _after(lambda said: edited_half(half, seen.stream, said, edit.apply))
+                    ),
+                ]
+
+
+class _Seen:
+    """Keeps the stream a block was last called with, while its first half runs."""
+
+    stream: Tensor
+
+    def __call__(self, _module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        self.stream = stream_in(args, kwargs)
+
+
+def _before(edit: Placed) -> Callable[..., Any]:
+    def hook(_module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        changed = edit.apply(stream_in(args, kwargs))
+        if args:
+            return (changed, *args[1:]), kwargs
+        return args, kwargs | {"hidden_states": changed}
+
+    return hook
+
+
+def _after(apply: Callable[[Tensor], Tensor]) -> Callable[..., Any]:
+    def hook(_module: nn.Module, _args: Any, out: Any) -> Any:
+        changed = apply(first(out))
+        return (changed, *out[1:]) if isinstance(out, tuple) else changed
+
+    return hook

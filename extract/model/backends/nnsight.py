@@ -1,0 +1,75 @@
+"""The `nnsight` backend: the same places reached through an nnsight trace around the call.
+
+nnsight serves values strictly in forward order, once a step of generation; the loop over steps ends by running out,
+which it announces with a warning meant for people who write traces by hand.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Sequence
+from functools import cached_property
+from typing import Any, TypeVar
+
+from transformers import PreTrainedModel
+
+from extract.model.backends import BackendName, Placed, in_forward_order
+from extract.model.blocks import FirstHalf, decoder_layers, edited_half, first, first_halves
+
+T = TypeVar("T")
+
+
+class NNsightBackend:
+    """Every edit is an assignment inside a trace."""
+
+    name: BackendName = "nnsight"
+
+    def __init__(self, model: PreTrainedModel) -> None:
+        import nnsight
+
+        self.model = model
+        self._layers = decoder_layers(model)
+        self._names = {module: name for name, module in model.named_modules()}
+        self._root = nnsight.NNsight(model)
+
+    def run(self, call: Callable[[], T], edits: Sequence[Placed]) -> T:
+        ordered = [(edit, self._envoys(edit)) for edit in in_forward_order(edits)]
+        if not ordered:
+            return call()
+        results: list[T] = []
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", UserWarning)
+            with self._root.trace(0, fn=lambda _: results.append(call())) as tracer:
+                for _step in tracer.iter[:]:
+                    for edit, envoys in ordered:
+                        self._apply(edit, *envoys)
+        return results[0]
+
+    @cached_property
+    def _halves(self) -> list[FirstHalf]:
+        return first_halves(self.model, self._layers, self.name)
+
+    def _envoys(self, edit: Placed) -> tuple[Any, Any]:
+        layer = self._root.get(self._names[self._layers[edit.layer]])
+        half = self._root.get(self._names[self._halves[edit.layer].module]) if edit.site == "resid_mid" else None
+        return layer, half
+
+    def _apply(self, edit: Placed, layer: Any, half: Any) -> None:
+        match edit.site:
+            case "resid_pre":
+                stream = layer.input
+                changed = edit.apply(stream)
+                if changed is not stream:
+                    layer.input = changed
+            case "resid_post":
+                _say(layer, edit.apply)
+            case "resid_mid":
+                before = layer.input
+                _say(half, lambda said: edited_half(self._halves[edit.layer], before, said, edit.apply))
+
+
+def _say(envoy: Any, apply: Callable[[Any], Any]) -> None:
+    output = envoy.output
+    changed = apply(first(output))
+    if changed is not first(output):
+        envoy.output = (changed, *output[1:]) if isinstance(output, tuple) else changed

@@ -1,0 +1,68 @@
+"""The `transformer_lens` backend: hook points of a TransformerBridge over the raw Hugging Face weights.
+
+The bridge keeps the weights as they are (compatibility mode, which folds norms, stays off) and replaces the model's
+blocks by its own, with eager attention; what is run is the bridged model, so generation is transformers' own.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
+
+from torch import Tensor, nn
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+from extract.errors import UserError
+from extract.model.backends import BackendName, Placed, in_forward_order
+from extract.model.blocks import FirstHalf, edited_half
+
+T = TypeVar("T")
+
+
+class TransformerLensBackend:
+    """Hook points by TransformerLens's own names."""
+
+    name: BackendName = "transformer_lens"
+
+    def __init__(self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> None:
+        from transformer_lens.model_bridge import TransformerBridge
+
+        self._architecture = type(model).__name__
+        model.config.architectures = [self._architecture]  # how the bridge tells one from another
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                self._bridge = TransformerBridge.boot_transformers(
+                    model.config.name_or_path or self._architecture, hf_model=model, tokenizer=tokenizer,
+                    dtype=model.dtype, device=model.device,
+                )  # fmt: skip
+        except Exception as error:  # each adapter raises what it likes
+            first_line = str(error).strip().splitlines()[0][:160] if str(error).strip() else type(error).__name__
+            raise UserError(
+                f"the transformer_lens backend does not support {self._architecture} ({first_line}); use backend hooks"
+            ) from error
+        self.model: PreTrainedModel = self._bridge.original_model
+
+    def run(self, call: Callable[[], T], edits: Sequence[Placed]) -> T:
+        points = [point for edit in in_forward_order(edits) for point in self._points(edit)]
+        with self._bridge.hooks(fwd_hooks=points):
+            return call()
+
+    def _points(self, edit: Placed) -> list[tuple[str, Callable[..., Any]]]:
+        block = f"blocks.{edit.layer}"
+        name = f"{block}.hook_{edit.site}"
+        if name not in self._bridge.hook_dict:
+            raise UserError(f"the transformer_lens backend has no {edit.site} on {self._architecture}; "
+                            "use resid_pre or resid_post")  # fmt: skip
+        if edit.site != "resid_mid":
+            return [(name, lambda stream, hook: edit.apply(stream))]
+        seen: list[Tensor] = []
+
+        def keep(stream: Tensor, hook: Any) -> None:
+            seen[:] = [stream]
+
+        def add(said: Tensor, hook: Any) -> Tensor:
+            return edited_half(FirstHalf(nn.Identity(), 1.0), seen[0], said, edit.apply)
+
+        return [(f"{block}.hook_in", keep), (f"{block}.hook_attn_out", add)]

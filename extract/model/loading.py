@@ -1,0 +1,186 @@
+"""Open a chat model or a text classifier from a directory or the hub, with the defaults a GPU user expects."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Literal
+
+import torch
+from huggingface_hub.errors import HFValidationError
+from huggingface_hub.utils import validate_repo_id
+from transformers import (
+    AutoConfig,
+    AutoModelForCausalLM,
+    AutoModelForSequenceClassification,
+    AutoTokenizer,
+    PretrainedConfig,
+    PreTrainedModel,
+    PreTrainedTokenizerBase,
+)
+
+from extract.chat.prelude import Arguments, System
+from extract.chat.template import choose_template
+from extract.errors import UserError
+from extract.model.backends import BackendName
+from extract.model.chat_model import ChatModel
+from extract.model.hub import explain_hub
+
+DType = Literal["auto", "float32", "float16", "bfloat16"]
+
+
+def load_model(
+    name: str,
+    *,
+    revision: str | None = None,
+    dtype: DType = "auto",
+    device: str = "auto",
+    backend: BackendName = "hooks",
+    template: str | None = None,
+    template_args: Arguments | None = None,
+    system: System = "keep",
+) -> ChatModel:
+    """Load weights (safetensors only, no remote code) and tokenizer.
+
+    `auto` means CUDA with bfloat16 where there is a GPU, spread over several if need be; else the CPU in float32.
+
+    Args:
+        template: the chat template: the tokenizer's own (None), `plain` for base models, or a `.jinja` file.
+        template_args: what the template reads beside the messages, such as `{"enable_thinking": False}`.
+        system: `merge` puts system messages at the head of the next user turn, for templates that refuse them.
+
+    Raises:
+        UserError: the model is not there, not reachable, gated, or not a causal language model with a chat template.
+    """
+    _, tokenizer = load_tokenizer(
+        name, revision=revision, template=template, template_args=template_args, system=system
+    )
+    model = _load_weights(AutoModelForCausalLM, name, revision, dtype, device)
+    return ChatModel(model, tokenizer, name=name, revision=_loaded_revision(model, revision), backend=backend)
+
+
+def load_classifier(
+    name: str, *, revision: str | None = None, device: str = "auto"
+) -> tuple[PreTrainedModel, PreTrainedTokenizerBase, str]:
+    """Load a text classifier and its tokenizer, both ready for padded batches; return them and the revision.
+
+    `auto` means one GPU with bfloat16 where there is one; else the CPU in float32. Texts are padded and cut on the
+    right, whatever the tokenizer was saved with: without explicit positions, padding on the left would move them.
+
+    Raises:
+        UserError: as for `load_model`; also where the weights hold no classifier, such as a plain language model's.
+    """
+    device = "cuda" if device == "auto" and torch.cuda.is_available() else device
+    with _explained(name, revision):
+        tokenizer = AutoTokenizer.from_pretrained(
+            resolve(name), padding_side="right", truncation_side="right", revision=revision, trust_remote_code=False
+        )
+    model = _load_weights(AutoModelForSequenceClassification, name, revision, "auto", device)
+    if tokenizer.pad_token is None:  # as with many decoders
+        tokenizer.pad_token = tokenizer.eos_token or tokenizer.unk_token
+    if tokenizer.pad_token_id is None:
+        raise UserError(f"{name}: its tokenizer has no token to pad with; set pad_token in its tokenizer_config.json")
+    model.config.pad_token_id = tokenizer.pad_token_id  # by which decoders find the last token of a row
+    return model.eval(), tokenizer, _loaded_revision(model, revision)
+
+
+def _load_weights(auto: Any, name: str, revision: str | None, dtype: DType, device: str) -> PreTrainedModel:
+    with _explained(name, revision):
+        model, info = auto.from_pretrained(
+            resolve(name),
+            dtype=_dtype(dtype, device),
+            use_safetensors=True,
+            output_loading_info=True,
+            revision=revision,
+            trust_remote_code=False,
+            **_place(device),
+        )
+    if missing := sorted(info["missing_keys"]):  # transformers would leave these at random values
+        raise UserError(f"{name} does not hold a loadable model: its weights lack {missing[0]} ({len(missing)} in all)")
+    return model
+
+
+def _loaded_revision(model: PreTrainedModel, revision: str | None) -> str:
+    return str(getattr(model.config, "_commit_hash", None) or revision or "")
+
+
+def load_tokenizer(
+    name: str,
+    *,
+    revision: str | None = None,
+    template: str | None = None,
+    template_args: Arguments | None = None,
+    system: System = "keep",
+) -> tuple[PretrainedConfig, PreTrainedTokenizerBase]:
+    """Load a model's configuration, and its tokenizer with the chat template to use; no weights.
+
+    Raises:
+        UserError: as for `load_model`.
+    """
+    source = resolve(name)
+    with _explained(name, revision):
+        config = AutoConfig.from_pretrained(source, revision=revision, trust_remote_code=False)
+        tokenizer = AutoTokenizer.from_pretrained(
+            source, padding_side="left", revision=revision, trust_remote_code=False
+        )
+    if not tokenizer.is_fast:
+        raise UserError(f"{name}: its tokenizer has no fast version, so token positions cannot be found")
+    tokenizer.chat_template = choose_template(tokenizer, template, template_args, system)
+    return config, tokenizer
+
+
+def resolve(name: str) -> str:
+    """Return the directory a model name stands for, or the name itself for the hub.
+
+    A path that does not exist from here is also looked for beside the packages, where shipped organisms live.
+    """
+    if name and Path(name).is_dir():
+        return name
+    shipped = Path(__file__).resolve().parents[2] / name
+    if name and shipped.is_dir():
+        return str(shipped)
+    if not _is_hub_id(name):
+        raise UserError(f"model not found: {name!r} is neither a directory nor a hub id of the form owner/name")
+    return name
+
+
+def _is_hub_id(name: str) -> bool:
+    try:
+        validate_repo_id(name)
+    except HFValidationError:
+        return False
+    return True
+
+
+def _place(device: str) -> dict[str, Any]:
+    if device == "auto":
+        return {"device_map": "auto"} if torch.cuda.is_available() else {}
+    return {"device_map": device}
+
+
+def _dtype(dtype: DType, device: str) -> torch.dtype:
+    if dtype != "auto":
+        return {"float32": torch.float32, "float16": torch.float16, "bfloat16": torch.bfloat16}[dtype]
+    on_gpu = device.startswith("cuda") or (device == "auto" and torch.cuda.is_available())
+    return torch.bfloat16 if on_gpu else torch.float32
+
+
+@contextmanager
+def _explained(name: str, revision: str | None) -> Iterator[None]:
+    try:
+        yield
+    except Exception as error:  # transformers, tokenizers and safetensors raise classes of their own
+        raise UserError(_explain(name, revision, error)) from error
+
+
+def _explain(name: str, revision: str | None, error: Exception) -> str:
+    text = str(error).strip()
+    first = text.splitlines()[0] if text else type(error).__name__
+    if isinstance(error, torch.OutOfMemoryError):
+        return f"{name} does not fit into the device's memory: {first}"
+    if "ignore_mismatched_sizes" in text:
+        return f"{name} does not hold a loadable model: its weights have other shapes than its config.json says"
+    if Path(resolve(name)).is_dir():
+        return f"{name} does not hold a loadable model: {first}"
+    return explain_hub(name, revision, error) or f"{name} on the hub is not a loadable model: {first}"

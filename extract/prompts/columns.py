@@ -1,0 +1,121 @@
+"""Their columns, our fields: the grammar by which YAML files and the command line say what is read from where."""
+
+from __future__ import annotations
+
+import difflib
+from collections import Counter
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+from pydantic import field_validator, model_validator
+
+from extract.errors import UserError
+from extract.prompts.prompt import OPTIONAL
+from extract.yaml_file import Strict
+
+Value = str | tuple[str, ...] | None
+Counts = Counter[tuple[str, str]]  # of a numbered field's values so far
+ABSENT = object()
+VERBATIM = ("text", "completion")  # fields whose white space belongs to them
+
+
+class Column(Strict):
+    """A field that is read from a column. `text: question` is short for `text: {column: question}`."""
+
+    column: str  # a name, or names joined by points that reach into nested objects and lists: choices.0.text
+    map: dict[str, Value] | None = None  # their value: ours, or null for none; a value that is not named is refused
+    single: bool = False  # the column holds lists: take the entry of those that hold exactly one, else nothing
+    numbered: bool = False  # add the row's number among those of equal value, so that the i-th of each kind align
+    unless: dict[str, tuple[str, ...]] = {}  # nothing where another column has one of these values
+
+    @model_validator(mode="before")
+    @classmethod
+    def _written_short(cls, given: Any) -> Any:
+        return {"column": given} if isinstance(given, str) else given
+
+    @field_validator("map", mode="before")
+    @classmethod
+    def _keys_as_text(cls, given: Any) -> Any:
+        return {as_text(key): value for key, value in given.items()} if isinstance(given, dict) else given
+
+
+class Mapped(Strict):
+    """Which fields are read from columns, and which are the same for all rows."""
+
+    known: ClassVar[tuple[str, ...]] = ("id", "text", "messages", "label", "right_action", *OPTIONAL)
+    what: ClassVar[str] = "a prompt"
+
+    columns: dict[str, Column] = {}  # our field: their column
+    constants: dict[str, Value] = {}  # our field: the same value for all
+
+    @field_validator("columns", "constants")
+    @classmethod
+    def _fields_exist(cls, given: dict[str, Any]) -> dict[str, Any]:
+        for name in given:
+            if name not in cls.known:
+                near = difflib.get_close_matches(name, cls.known, n=1)
+                raise ValueError(f"no such field: {name}; " + (f"did you mean {near[0]}?" if near else
+                                 f"{cls.what} has {', '.join(cls.known)}"))  # fmt: skip
+        return given
+
+
+def as_text(value: object) -> str:
+    """Write a cell as the key of a map: truth values as YAML and JSON do."""
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def cell(row: Mapping[str, Any], column: str) -> Any:
+    """Return what a row has in a column, which may reach into nested objects and lists; ABSENT if it has no such."""
+    if column in row:
+        return row[column]
+    found: Any = row
+    for name in column.split("."):
+        if isinstance(found, Mapping) and name in found:
+            found = found[name]
+        elif isinstance(found, list | tuple) and name.isdecimal() and int(name) < len(found):
+            found = found[int(name)]
+        else:
+            return ABSENT
+    return found
+
+
+def field_value(field: str, source: Column | Value, row: Mapping[str, Any], where: str, counts: Counts) -> Any:
+    """Return a row's value of a field, None where it has none.
+
+    Raises:
+        UserError: the value does not fit what is said of its column; names the place and the column.
+    """
+    if not isinstance(source, Column):
+        return source
+    if any(as_text(_given(row, column)) in values for column, values in source.unless.items()):
+        return None
+    value = _given(row, source.column)
+    value = _lone(value, source, where) if source.single else value
+    value = value.strip() if isinstance(value, str) and field not in VERBATIM else value
+    if value is None or value != value or (value == "" and field != "completion"):  # nothing said is something done
+        return None
+    if source.map is None and not source.numbered:
+        return value
+    told = as_text(value)
+    if source.map is not None:
+        if told not in source.map:
+            raise UserError(f"{where}: column {source.column!r} is {told!r}, which the map of {field!r} does not name; "
+                            f"it names {', '.join(source.map)}")  # fmt: skip
+        value = source.map[told]
+    if not source.numbered:
+        return value
+    counts[field, told] += 1
+    return None if value is None else f"{value}/{counts[field, told]}"
+
+
+def _given(row: Mapping[str, Any], column: str) -> Any:
+    value = cell(row, column)
+    return None if value is ABSENT else value
+
+
+def _lone(value: Any, source: Column, where: str) -> Any:
+    if value is None:
+        return None
+    if not isinstance(value, list | tuple):
+        raise UserError(f"{where}: column {source.column!r} is {type(value).__name__}; `single` is for lists")
+    return value[0] if len(value) == 1 else None

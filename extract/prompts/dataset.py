@@ -1,0 +1,112 @@
+"""The prompts of a public set, from a local copy of its files or from the hub."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from extract.errors import UserError
+from extract.prompts.columns import ABSENT, Column, Counts, Value, cell, field_value
+from extract.prompts.dataset_description import Description, Part, describe
+from extract.prompts.prompt import Prompt, make_prompt
+from extract.prompts.rows import place, read_rows
+
+Rows = list[tuple[str, dict[str, Any]]]  # the place of each row, for messages, and its cells
+
+
+def load_dataset(name: str, path: Path | None = None) -> list[Prompt]:
+    """Read a public set.
+
+    Args:
+        name: of a set in configs/datasets, or the path of a YAML file that describes one.
+        path: a file of the set, or the directory that holds its files; from the hub where none is given.
+
+    Raises:
+        UserError: the set or its files are not to be had, or a row does not fit its description.
+    """
+    dataset = describe(name)
+    prompts: dict[str, Prompt] = {}
+    for part_name, rows in _from_hub(dataset) if path is None else _from_files(dataset, path):
+        for where, prompt in _prompts(dataset, part_name, rows):
+            if prompt.id in prompts:
+                raise UserError(f"{where}: id {prompt.id!r} stands twice in {dataset.name}; leave 'id' out of the "
+                                "columns, and rows are numbered")  # fmt: skip
+            prompts[prompt.id] = prompt
+    if not prompts:
+        files = ", ".join(sorted({part.file for part in dataset.parts.values()}))
+        raise UserError(f"{path or dataset.hub} holds no prompts of {dataset.name}; get {files} from {dataset.url}")
+    return list(prompts.values())
+
+
+def _from_files(dataset: Description, path: Path) -> Iterator[tuple[str, Rows]]:
+    for name, part, file in list(_files(dataset, path)):
+        yield name, [(place(file, number), row) for number, row in read_rows(file, dataset.name, part.at)]
+
+
+def _files(dataset: Description, path: Path) -> Iterator[tuple[str, Part, Path]]:
+    """Yield the parts that a path gives: a directory's, or one file's, whose name is free where the set has but one."""
+    names = sorted({part.file for part in dataset.parts.values()})
+    if not path.exists():
+        raise UserError(f"{dataset.name} not found: {path}; get {', '.join(names)} from {dataset.url}")
+    if path.is_file() and len(names) > 1 and path.name not in names:
+        raise UserError(f"{path} is no file of {dataset.name}, which has {', '.join(names)}; rename it, or give the "
+                        "directory that holds them")  # fmt: skip
+    for name, part in dataset.parts.items():
+        if path.is_file():
+            if part.file == path.name or len(names) == 1:
+                yield name, part, path
+        elif (path / part.file).is_file():
+            yield name, part, path / part.file
+        elif not part.optional:
+            raise UserError(f"{path} holds no {part.file} of {dataset.name}; get it from {dataset.url}, or give "
+                            "one file as the path")  # fmt: skip
+
+
+def _from_hub(dataset: Description) -> Iterator[tuple[str, Rows]]:
+    if dataset.hub is None:
+        raise UserError(
+            f"{dataset.name} is not read from the hub: get its files from {dataset.url} and give their path"
+        )
+    import datasets  # loads pandas: only where the hub is asked
+
+    for name, part in dataset.parts.items():
+        if part.hub is None:
+            continue
+        try:
+            table = datasets.load_dataset(dataset.hub, part.hub.config, split=part.hub.split)
+        except Exception as error:  # each of its readers and transports raises errors of its own
+            said = " ".join(str(error).split()).rstrip(".")
+            raise UserError(f"cannot load {dataset.name} from the hub ({dataset.hub}): {said}; get it from "
+                            f"{dataset.url} and give its path, or log in with: hf auth login") from None  # fmt: skip
+        yield name, [(f"{dataset.hub}, {part.hub.split}, row {i}", dict(row)) for i, row in enumerate(table, start=1)]
+
+
+def _prompts(dataset: Description, part_name: str, rows: Rows) -> Iterator[tuple[str, Prompt]]:
+    part = dataset.parts[part_name]
+    sources = dataset.fields(part)
+    _refuse_unknown_columns(dataset, sources, rows)
+    counts: Counts = Counter()
+    seen: set[tuple[str, str]] = set()
+    for number, (where, row) in enumerate(rows, start=1):
+        fields = {name: field_value(name, source, row, where, counts) for name, source in sources.items()}
+        if not isinstance(sources.get("id"), Column):
+            fields["id"] = f"{part_name}/{number}"
+        for name in ("id", "pair"):  # two sets may number theirs alike
+            fields[name] = None if fields.get(name) is None else f"{dataset.name}/{fields[name]}"
+        prompt = make_prompt({"source": dataset.name} | fields, where)
+        key = (str(prompt.messages), prompt.label)
+        if not (part.distinct and key in seen):
+            yield where, prompt
+        seen.add(key)
+
+
+def _refuse_unknown_columns(dataset: Description, sources: Mapping[str, Column | Value], rows: Rows) -> None:
+    for field, source in sources.items():
+        wanted = (source.column, *source.unless) if isinstance(source, Column) else ()
+        for column in wanted:
+            if rows and all(cell(row, column) is ABSENT for _, row in rows):
+                there = {name for _, row in rows for name in row}
+                raise UserError(f"{rows[0][0]}: no column {column!r}, which {dataset.name} reads as {field!r}; "
+                                f"the columns are {', '.join(sorted(there))}")  # fmt: skip

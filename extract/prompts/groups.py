@@ -1,0 +1,50 @@
+"""Groups of prompts that share a pair, an entity, a template or all their words, which splits keep together."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from extract.prompts.prompt import Prompt
+
+
+def groups_of(prompts: Sequence[Prompt]) -> np.ndarray:
+    """Number the groups of prompts that share a pair, an entity, a template or all their words; (n_prompts,) int.
+
+    Of an entity within another, `whole/part`, the whole links.
+    """
+    return _linked(prompts, [p.entity and p.entity.split("/")[0] for p in prompts])
+
+
+def groups_apart(prompts: Sequence[Prompt]) -> np.ndarray:
+    """Number the groups that these prompts form by themselves; of an entity within another, `whole/part`, both link."""
+    return _linked(prompts, [p.entity for p in prompts])
+
+
+def _linked(prompts: Sequence[Prompt], entities: Sequence[str | None]) -> np.ndarray:
+    words = ["\n".join(message["content"] for message in prompt.messages) for prompt in prompts]
+    return linked_groups([p.pair for p in prompts], entities, [p.template for p in prompts], words)
+
+
+def linked_groups(*keys: Sequence[str | None]) -> np.ndarray:
+    """Number the connected components of samples that share a value in any of the columns; (n_samples,) int.
+
+    A sample without any value is a group of its own.
+    """
+    n = len(keys[0])
+    parent = list(range(n))
+
+    def root(i: int) -> int:
+        while parent[i] != i:
+            parent[i] = parent[parent[i]]
+            i = parent[i]
+        return i
+
+    for column in keys:
+        first: dict[str, int] = {}
+        for i, value in enumerate(column):
+            if value:
+                parent[root(i)] = root(first.setdefault(value, i))
+    _, numbered = np.unique([root(i) for i in range(n)], return_inverse=True)
+    return numbered

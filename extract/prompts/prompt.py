@@ -1,0 +1,175 @@
+"""Labelled prompts: reading and checking JSONL, JSON, CSV and Parquet files. Knows nothing of models."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+from extract.errors import UserError
+from extract.prompts.rows import place, read_rows
+
+Label = Literal["benign", "harmful", "uncertain"]
+RightAction = Literal["answer", "answer_with_caveat", "clarify", "answer_safe_part", "refuse", "abstain"]
+LABELS: tuple[str, ...] = get_args(Label)
+RIGHT_ACTIONS: tuple[str, ...] = get_args(RightAction)
+ROLES = ("system", "user", "assistant")
+USUAL_ACTION = {"benign": "answer", "harmful": "refuse", "uncertain": "abstain"}
+
+
+@dataclass(frozen=True, slots=True)
+class Prompt:
+    """One labelled conversation that ends with the user's turn."""
+
+    id: str
+    messages: tuple[dict[str, str], ...]
+    label: str
+    right_action: str
+    acceptable: tuple[str, ...] = ()
+    category: str | None = None
+    trigger: str | None = None
+    intent: str | None = None
+    pair: str | None = None  # group of minimal pairs: never separated by a split
+    entity: str | None = None  # who or what the prompt asks about (or whole/part): never separated by a split either
+    template: str | None = None  # the form its words fill in: never separated by a split either
+    persona: str | None = None
+    answer: str | None = None
+    split: str | None = None
+    source: str | None = None
+
+    @property
+    def text(self) -> str:
+        """The last user turn."""
+        return self.messages[-1]["content"]
+
+
+OPTIONAL = tuple(f.name for f in fields(Prompt) if f.name not in ("id", "messages", "label", "right_action"))
+
+
+def load_prompts(path: Path) -> list[Prompt]:
+    """Read a prompt file.
+
+    Raises:
+        UserError: the file is missing or unreadable, or a row is not a valid prompt; names the line and the field.
+    """
+    prompts: list[Prompt] = []
+    first: dict[str, int] = {}
+    for line, row in read_rows(path, "prompts"):
+        if "label" not in row:
+            held = ", ".join(map(str, row))
+            raise UserError(f"{place(path, line)}: there is no field 'label', only {held}; rename the one that says "
+                            "benign, harmful or uncertain, or map it with a file like configs/datasets/xstest.yaml "
+                            "(prompts.datasets)")  # fmt: skip
+        prompt = make_prompt(row, place(path, line))
+        if prompt.id in first:
+            earlier = place(path, first[prompt.id]).removeprefix(f"{path}, ")
+            raise UserError(f"{place(path, line)}: field 'id': {prompt.id!r} already stands on {earlier}; "
+                            "ids must be unique")  # fmt: skip
+        first[prompt.id] = line
+        prompts.append(prompt)
+    if not prompts:
+        raise UserError(f"{path} holds no prompts")
+    return prompts
+
+
+def prompts_hash(prompts: list[Prompt]) -> str:
+    """Return a SHA-256 over everything the prompts say, in order."""
+    digest = hashlib.sha256()
+    for prompt in prompts:  # one by one: the text of all together would be larger than the prompts
+        digest.update(json.dumps(asdict(prompt), sort_keys=True, ensure_ascii=False).encode() + b"\n")
+    return digest.hexdigest()
+
+
+def make_prompt(given: dict[str, Any], where: str) -> Prompt:
+    """Make a prompt of the fields a row gives; other fields are ignored.
+
+    Args:
+        where: the row's place, for messages.
+
+    Raises:
+        UserError: a field is missing or not as it must be; names the place and the field.
+    """
+    row = {name: value for name, value in given.items() if not _is_nothing(name, value)}
+    _refuse_broken_unicode(row, where)
+    label = _one_of(row, "label", LABELS, where)
+    right = USUAL_ACTION[label] if row.get("right_action") is None else None
+    right = right or _one_of(row, "right_action", RIGHT_ACTIONS, where)
+    optional: dict[str, Any] = {name: _text_or_none(row, name, where) for name in OPTIONAL if name != "acceptable"}
+    return Prompt(
+        id=_identifier(row, where),
+        messages=_messages(row, where),
+        label=label,
+        right_action=right,
+        acceptable=_acceptable(row, where),
+        **optional,
+    )
+
+
+def _is_nothing(field: str, value: object) -> bool:
+    """Say whether a field is left open, as each format writes it: null, an empty cell, NaN."""
+    blank = value == "" and field not in ("id", "text", "label")
+    return value is None or value != value or blank
+
+
+def _refuse_broken_unicode(row: dict[str, Any], where: str) -> None:
+    for field in ("id", "text", "messages", *OPTIONAL):
+        try:
+            json.dumps(row.get(field), ensure_ascii=False, default=str).encode()
+        except UnicodeEncodeError:
+            raise UserError(f"{where}: field '{field}' holds a character that is no valid Unicode "
+                            "(half of a surrogate pair)") from None  # fmt: skip
+
+
+def _identifier(row: dict[str, Any], where: str) -> str:
+    value = row.get("id")
+    if isinstance(value, bool) or not isinstance(value, str | int) or str(value).strip() == "":
+        raise UserError(f"{where}: field 'id' is {value!r}; expected a non-empty string, unique in the file")
+    return str(value)
+
+
+def _one_of(row: dict[str, Any], field: str, allowed: tuple[str, ...], where: str) -> str:
+    value = row.get(field)
+    if value not in allowed:
+        raise UserError(f"{where}: field '{field}' is {value!r}; expected one of {', '.join(allowed)}")
+    return str(value)
+
+
+def _text_or_none(row: dict[str, Any], field: str, where: str) -> str | None:
+    value = row.get(field)
+    if value is None or isinstance(value, str):
+        return value
+    if isinstance(value, int | float):
+        return str(value)
+    raise UserError(f"{where}: field '{field}' is {type(value).__name__}; expected text")
+
+
+def _acceptable(row: dict[str, Any], where: str) -> tuple[str, ...]:
+    value = row.get("acceptable") or ()
+    listed = value.split("|") if isinstance(value, str) else value
+    if not isinstance(listed, list | tuple):
+        raise UserError(f"{where}: field 'acceptable' must be a list of actions (in CSV: separated by |)")
+    return tuple(_one_of({"acceptable": item}, "acceptable", RIGHT_ACTIONS, where) for item in listed)
+
+
+def _messages(row: dict[str, Any], where: str) -> tuple[dict[str, str], ...]:
+    given, text = row.get("messages"), row.get("text")
+    if given is None:
+        if not isinstance(text, str) or not text.strip():
+            raise UserError(f"{where}: field 'text' is empty; give the prompt as 'text', or as 'messages'")
+        return ({"role": "user", "content": text},)
+    if isinstance(given, str):  # CSV holds a list as JSON text
+        try:
+            given = json.loads(given)
+        except json.JSONDecodeError:
+            raise UserError(f"{where}: field 'messages' is not a JSON list of messages") from None
+    if not isinstance(given, list) or not given:
+        raise UserError(f"{where}: field 'messages' must be a non-empty list of {{role, content}}")
+    for message in given:
+        role, content = (message.get(key) if isinstance(message, dict) else None for key in ("role", "content"))
+        if role not in ROLES or not isinstance(content, str) or not content.strip():
+            raise UserError(f"{where}: field 'messages': each needs a role out of {', '.join(ROLES)} and a text")
+    if given[-1]["role"] != "user":
+        raise UserError(f"{where}: field 'messages' must end with the user's turn")
+    return tuple({"role": message["role"], "content": message["content"]} for message in given)

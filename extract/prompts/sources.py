@@ -1,0 +1,85 @@
+"""The prompts of a run: its prompt file and the public sets it names, one after another."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+from pydantic import Field, model_validator
+
+from extract.errors import UserError
+from extract.prompts.dataset import load_dataset
+from extract.prompts.groups import groups_of
+from extract.prompts.prompt import LABELS, Prompt, load_prompts
+from extract.shipped import beside_packages
+from extract.yaml_file import Strict
+
+
+class DatasetConfig(Strict):
+    """A public set among the prompts."""
+
+    name: str  # of configs/datasets, or the path of a YAML file like those
+    path: Path | None = None  # a local file of the set, or the directory that holds its files; else from the hub
+    limit: int | None = Field(None, ge=1)  # at most so many prompts a label, drawn with the run's seed, pairs whole
+
+
+class PromptsConfig(Strict):
+    """Which prompts, and how they are divided (whole groups of pairs at a time)."""
+
+    path: Path | None = None  # a prompt file; before the public sets where both are given
+    datasets: tuple[DatasetConfig, ...] = ()  # their own splits count only where every prompt of the run has one
+    train: float = Field(0.35, gt=0)  # fits directions and probes
+    validation: float = Field(0.15, gt=0)  # chooses loci and layers
+    calibration: float = Field(0.15, gt=0)  # certifies what the dials' thresholds do; used for nothing else of theirs
+    test: float = Field(0.35, gt=0)  # reported; used for nothing else
+
+    @model_validator(mode="after")
+    def _some_prompts(self) -> PromptsConfig:
+        if self.path is None and not self.datasets:
+            raise ValueError("no prompts; give prompts.path, a prompt file, or prompts.datasets, a list of public "
+                             "sets such as {name: xstest} (refusal prompts sets lists them)")  # fmt: skip
+        return self
+
+    def described(self) -> str:
+        """Name the prompts' sources, for messages."""
+        return " + ".join([str(self.path)] * (self.path is not None) + [given.name for given in self.datasets])
+
+
+def read_prompts(config: PromptsConfig, seed: int) -> list[Prompt]:
+    """Read the prompts that a configuration names.
+
+    Raises:
+        UserError: a source cannot be read, or an id stands in two of them.
+    """
+    prompts = load_prompts(beside_packages(config.path)) if config.path else []
+    for given in config.datasets:
+        prompts += _set(given, seed)
+    seen: set[str] = set()
+    for prompt in prompts:
+        if prompt.id in seen:
+            raise UserError(f"{config.described()}: id {prompt.id!r} stands twice; name each source once")
+        seen.add(prompt.id)
+    return prompts
+
+
+def draw(prompts: list[Prompt], limit: int, seed: int) -> list[Prompt]:
+    """Draw at most `limit` prompts of each label, whole groups at a time; the order is kept."""
+    groups = groups_of(prompts)
+    members: dict[int, list[int]] = {}
+    for row, group in enumerate(groups.tolist()):
+        members.setdefault(group, []).append(row)
+    taken: list[int] = []
+    left = dict.fromkeys(LABELS, limit)
+    for group in np.random.default_rng(seed).permutation(len(members)).tolist():
+        labels = [prompts[row].label for row in members[group]]
+        if all(labels.count(label) <= left[label] for label in LABELS):
+            left = {label: left[label] - labels.count(label) for label in LABELS}
+            taken += members[group]
+    return [prompts[row] for row in sorted(taken)]
+
+
+def _set(given: DatasetConfig, seed: int) -> list[Prompt]:
+    described = given.name.endswith((".yaml", ".yml"))
+    name = str(beside_packages(Path(given.name))) if described else given.name
+    prompts = load_dataset(name, beside_packages(given.path) if given.path else None)
+    return draw(prompts, given.limit, seed) if given.limit else prompts

@@ -1,0 +1,178 @@
+"""The activation store: one HDF5 file readers see, finished shards behind it.
+
+Layout (schema 2), DESIGN's contract:
+
+    /activations/SITE   (n_layers, n_positions, n_prompts, d_model), one chunk per (layer, position) and shard
+    /present            (n_positions, n_prompts) False where a prompt lacks the position
+    /prompts/*          one column per field; /prompts/record has all of them as JSON
+    /tokens             the prompts' token ids, ragged: values, offsets (n_prompts + 1)
+    /roles/POSITION     the token indices of each position, ragged likewise
+    /responses          generated tokens, ragged, where response positions were asked for
+    /positions, /layers names and numbers
+    /shards/digest      SHA-256 of each shard
+    /shards/crc32       (n_layers, n_positions, n_shards) CRC-32 of each slice of a shard
+    root attributes     identity of model, template and prompts, dtype, backend, versions, `digest`, `complete`
+
+Shards (`shard_files`) are written whole and renamed, so a kill loses at most those in flight. The master is a
+virtual dataset over them, renamed into place last: where it exists it is complete. A flat file (`export`) has
+the same layout and no shards. The first 512 bytes of either are its seal (`checksum_block`).
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import h5py
+import numpy as np
+import torch
+from torch import Tensor
+
+from extract.errors import UserError
+from extract.store.hdf5 import TORCH_TYPES, open_sealed, read_locus
+from extract.store.identity import Identity, read_identity, refuse_schema
+from extract.store.ragged import read_ragged
+from extract.store.shard_files import ShardFiles, crc
+
+REMEDY = "run refusal extract again"
+
+
+class ActivationStore:
+    """Read access to a finished store.
+
+    Raises:
+        UserError: on opening: it is missing, incomplete, damaged, of another schema, or its shards are not its own.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._file = open_sealed(path)
+        try:
+            self._open(path)
+        except BaseException:
+            self.close()
+            raise
+
+    def _open(self, path: Path) -> None:
+        self.identity = identity_in(path, self._file)
+        self.site: str = self.identity.site
+        self.data: h5py.Dataset = self._file["activations"][self.site]
+        self.layers, self.positions = self.identity.layers, self.identity.positions
+        self.present: np.ndarray = self._file["present"][:]
+        self.files = ShardFiles(path, self.identity, self.data.shape[2], self.data.shape[3])
+        self._sums: np.ndarray = self._file["shards/crc32"][:]
+        self.digests = tuple(digest.decode() for digest in self._file["shards/digest"][:])
+        if self.is_virtual:
+            for shard, digest in enumerate(self.digests):  # HDF5 would read what it cannot open as its fill value
+                self.files.open(shard, digest).close()
+
+    def __enter__(self) -> ActivationStore:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        self._file.close()
+
+    @property
+    def is_virtual(self) -> bool:
+        """Whether the numbers lie in shards (or else in this very file)."""
+        return bool(self.data.is_virtual)
+
+    @property
+    def prompt_ids(self) -> tuple[str, ...]:
+        return tuple(self._file["prompts/id"].asstr()[:].tolist())
+
+    @property
+    def token_ids(self) -> list[np.ndarray]:
+        """The tokens of each prompt."""
+        return read_ragged(self._file, "tokens")
+
+    @property
+    def responses(self) -> list[np.ndarray]:
+        """The generated tokens of each prompt; empty where no response positions were asked for."""
+        return read_ragged(self._file, "responses") if "responses" in self._file else []
+
+    def role(self, position: str) -> list[np.ndarray]:
+        """Return the token indices of a position in each prompt."""
+        return read_ragged(self._file, f"roles/{position}")
+
+    def read(self, layer: int, position: str) -> np.ndarray:
+        """Return one locus as (n_prompts, d_model) float32; rows of absent positions are zero (see `present`).
+
+        Raises:
+            UserError: the store has no such layer or position, or the bytes on disk are not those written.
+        """
+        return self.read_tensor(layer, position).float().numpy()
+
+    def read_tensor(self, layer: int, position: str) -> Tensor:
+        """Return one locus as (n_prompts, d_model) in the store's own type, its bits read into it unconverted.
+
+        Raises:
+            UserError: the store has no such layer or position, or the bytes on disk are not those written.
+        """
+        if layer not in self.layers:
+            raise UserError(f"{self.path} holds layers {', '.join(map(str, self.layers))}, not {layer}")
+        if position not in self.positions:
+            raise UserError(f"{self.path} holds positions {', '.join(self.positions)}, not {position}")
+        out = torch.empty(self.data.shape[2:], dtype=TORCH_TYPES[self.identity.dtype])
+        at = self.layers.index(layer), self.positions.index(position)
+        for shard in range(self.files.n_shards):
+            rows = self.files.rows(shard)
+            try:
+                self._read_part(shard, at, out[rows.start : rows.stop])
+            except OSError as error:
+                where = self.files.file(shard) if self.is_virtual else self.path
+                raise UserError(f"{self.path} is damaged at layer {layer}, position {position} ({error}); "
+                                f"delete {where} and {REMEDY}") from None  # fmt: skip
+        return out
+
+    def _read_part(self, shard: int, at: tuple[int, int], out: Tensor) -> None:
+        if self.is_virtual:
+            with self.files.open(shard, self.digests[shard]) as file:
+                read_locus(file[f"activations/{self.site}"], *at, 0, out)
+        else:
+            read_locus(self.data, *at, self.files.rows(shard).start, out)
+        if crc(out) != self._sums[(*at, shard)]:
+            raise OSError("wrong CRC-32")
+
+    def copy_index(self, into: h5py.File) -> None:
+        """Copy all but the activations into another file."""
+        for name in self._file:
+            if name != "activations":
+                self._file.copy(name, into)
+        into.attrs.update(self._file.attrs)
+
+    def describe(self) -> dict[str, object]:
+        """Return what the store holds, for people and for --json."""
+        record = json.loads(self.identity.text)
+        return {
+            **{k: v for k, v in record.items() if k not in ("layers", "positions")},
+            "shape": list(self.data.shape),
+            "layers": list(self.layers),
+            "positions": list(self.positions),
+            "absent": {p: int((~self.present[i]).sum()) for i, p in enumerate(self.positions)},
+            "versions": json.loads(self._file.attrs["versions"]),
+            "digest": str(self._file.attrs["digest"]),
+            "shards": self.files.n_shards if self.is_virtual else 0,
+            "bytes": sum(file.stat().st_size for file in self.parts()),
+        }
+
+    def parts(self) -> list[Path]:
+        """Return the files that make up the store, the master first."""
+        shards = range(self.files.n_shards) if self.is_virtual else ()
+        return [self.path, *(self.files.file(shard) for shard in shards)]
+
+
+def identity_in(path: Path, file: h5py.File) -> Identity:
+    """Return what a finished store is of.
+
+    Raises:
+        UserError: it was made by a version of this project with another schema or other fields.
+    """
+    refuse_schema(path, file, f"delete it with its shards and {REMEDY}")
+    try:
+        return Identity.parse(read_identity(file))
+    except ValueError as error:
+        raise UserError(f"{path} was made by another version of refusal-probes ({error}); {REMEDY}") from None

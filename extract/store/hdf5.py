@@ -1,0 +1,112 @@
+"""HDF5 the way stores use it: version bounds, opening for reading, and floats moved as bits, never converted."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import h5py
+import numpy as np
+import torch
+from torch import Tensor
+
+from extract.errors import UserError
+from extract.store.bfloat16 import bfloat16_type
+from extract.store.checksum_block import broken_seal, unsealed_hdf5
+from extract.store.identity import StoreType, refuse_schema
+
+LIBVER = ("v110", "v110")  # metadata carries checksums from here on; any HDF5 since 1.10 can read it
+TORCH_TYPES: dict[StoreType, torch.dtype] = {
+    "float32": torch.float32,
+    "float16": torch.float16,
+    "bfloat16": torch.bfloat16,
+}
+
+
+def open_hdf5(path: Path) -> h5py.File:
+    """Open an HDF5 file for reading.
+
+    Raises:
+        UserError: it is missing, cut short, or not HDF5.
+    """
+    try:
+        return h5py.File(path, "r")
+    except FileNotFoundError:
+        raise UserError(f"store not found: {path}; make it with: refusal extract CONFIG") from None
+    except OSError as error:
+        raise UserError(f"{path} is not a readable HDF5 file (cut short?): {error}; "
+                        "delete it and run refusal extract again") from None  # fmt: skip
+
+
+def open_sealed(path: Path) -> h5py.File:
+    """Open a master or flat file once its seal is found unbroken (before HDF5 reads any of it).
+
+    Raises:
+        UserError: it is missing, cut short, changed since it was finished, or no finished store.
+    """
+    if not path.exists():
+        raise UserError(f"store not found: {path}; make it with: refusal extract CONFIG")
+    broken = broken_seal(path)
+    if broken is None:
+        return open_hdf5(path)
+    if unsealed_hdf5(path):  # of an earlier schema, or some other program's
+        with open_hdf5(path) as file:
+            refuse_schema(path, file, "delete it with its shards and run refusal extract again")
+    raise UserError(f"{path} {broken}; delete it and run refusal extract again (finished shards are kept)")
+
+
+def float_type(dtype: StoreType) -> h5py.h5t.TypeFloatID:
+    """Return the type numbers of this name have on disk and, unconverted, in memory."""
+    match dtype:
+        case "float32":
+            return h5py.h5t.IEEE_F32LE
+        case "float16":
+            return h5py.h5t.IEEE_F16LE
+        case "bfloat16":
+            return bfloat16_type()
+
+
+def create_loci(
+    file: h5py.File, site: str, shape: tuple[int, int, int, int], rows: int, dtype: StoreType
+) -> h5py.Dataset:
+    """Create /activations/SITE with one checksummed chunk per (layer, position) and `rows` prompts."""
+    return file.create_dataset(
+        f"activations/{site}",
+        shape,
+        dtype=h5py.Datatype(float_type(dtype)),
+        chunks=(1, 1, rows, shape[3]),
+        fletcher32=True,
+        fillvalue=np.nan,  # what was never written must not look like a number
+    )
+
+
+def write_locus(dataset: h5py.Dataset, layer: int, position: int, start: int, stored: Tensor) -> None:
+    """Write (rows, d_model) at row `start` of one locus; `stored` is contiguous and of the dataset's own type."""
+    memory, place = _spaces(dataset, layer, position, start, stored)
+    dataset.id.write(memory, place, bits(stored), mtype=_memory_type(stored))
+
+
+def read_locus(dataset: h5py.Dataset, layer: int, position: int, start: int, into: Tensor) -> None:
+    """Read (rows, d_model) from row `start` of one locus straight into a contiguous tensor of the dataset's type.
+
+    Raises:
+        OSError: the bytes on disk are not those written.
+    """
+    memory, place = _spaces(dataset, layer, position, start, into)
+    dataset.id.read(memory, place, bits(into), mtype=_memory_type(into))
+
+
+def bits(tensor: Tensor) -> np.ndarray:
+    """Return a tensor's memory as a NumPy array, which has no bfloat16: two bytes each as integers."""
+    return (tensor.view(torch.int16) if tensor.dtype == torch.bfloat16 else tensor).numpy()
+
+
+def _spaces(
+    dataset: h5py.Dataset, layer: int, position: int, start: int, rows: Tensor
+) -> tuple[h5py.h5s.SpaceID, h5py.h5s.SpaceID]:
+    place = dataset.id.get_space()
+    place.select_hyperslab((layer, position, start, 0), (1, 1, *rows.shape))
+    return h5py.h5s.create_simple(tuple(rows.shape)), place
+
+
+def _memory_type(tensor: Tensor) -> h5py.h5t.TypeFloatID:
+    return float_type(str(tensor.dtype).removeprefix("torch."))  # type: ignore[arg-type]

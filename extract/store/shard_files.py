@@ -1,0 +1,198 @@
+"""The shards of one store as files: where they lie, what each holds, and how it is bound to its place.
+
+A shard is one HDF5 file: `/activations/SITE` (n_layers, n_positions, rows, d_model), `/present` (n_positions, rows),
+`/responses` (ragged), `/crc32` (n_layers, n_positions), and as root attributes the store's identity, the shard's
+number and rows, and a SHA-256 over all of these. HDF5 checks its metadata and every chunk as they are read; the digest
+and the CRCs are what the master binds.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import zlib
+from collections.abc import Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from dataclasses import dataclass
+from pathlib import Path
+
+import h5py
+import numpy as np
+import torch
+from torch import Tensor
+
+from extract.atomic_write import written_whole
+from extract.errors import UserError
+from extract.store.hdf5 import LIBVER, TORCH_TYPES, bits, create_loci, open_hdf5, write_locus
+from extract.store.identity import SCHEMA, Identity, difference, read_identity
+from extract.store.ragged import read_ragged, write_ragged
+
+
+@dataclass(frozen=True)
+class Captured:
+    """What one shard holds: (n_layers, n_positions, rows, d_model) on the CPU, and which rows have which position."""
+
+    values: Tensor
+    present: np.ndarray  # bool (n_positions, rows)
+    responses: tuple[tuple[int, ...], ...] = ()  # generated tokens of each row, where response positions were asked for
+
+
+@dataclass(frozen=True)
+class ShardFiles:
+    """The shards of a store at `path`."""
+
+    path: Path
+    identity: Identity
+    n_prompts: int
+    d_model: int
+
+    @property
+    def folder(self) -> Path:
+        return self.path.with_name(self.path.name + ".shards")
+
+    @property
+    def n_shards(self) -> int:
+        return -(-self.n_prompts // self.identity.rows_per_shard)
+
+    @property
+    def shape(self) -> tuple[int, int, int, int]:
+        """The shape of the whole store."""
+        return len(self.identity.layers), len(self.identity.positions), self.n_prompts, self.d_model
+
+    def rows(self, shard: int) -> range:
+        """Return the prompt rows of one shard."""
+        per = self.identity.rows_per_shard
+        return range(shard * per, min((shard + 1) * per, self.n_prompts))
+
+    def shape_of(self, shard: int) -> tuple[int, int, int, int]:
+        return *self.shape[:2], len(self.rows(shard)), self.d_model
+
+    def file(self, shard: int) -> Path:
+        return self.folder / f"{shard:05d}-of-{self.n_shards:05d}.h5"
+
+    @property
+    def relative(self) -> tuple[str, ...]:
+        """Every shard's path as seen from the store's own folder."""
+        return tuple(f"{self.folder.name}/{self.file(shard).name}" for shard in range(self.n_shards))
+
+    def write(self, shard: int, captured: Captured) -> None:
+        """Write one shard and rename it into place.
+
+        Raises:
+            UserError: a value is NaN or infinite, or becomes so in the store's dtype, or the disk is full.
+        """
+        self._check(shard, captured)
+        final = self.file(shard)
+        with (
+            written_whole(final, final.with_suffix(".partial")) as sink,
+            h5py.File(sink, "w", libver=LIBVER) as file,
+            ThreadPoolExecutor(1) as beside,
+        ):
+            digest = ShardDigest(self, shard)
+            hashing: list[Future[int]] = []
+            shape = self.shape_of(shard)
+            dataset = create_loci(file, self.identity.site, shape, shape[2], self.identity.dtype)
+            for layer, position in np.ndindex(shape[:2]):
+                stored = self._stored(shard, captured, layer, position)
+                write_locus(dataset, layer, position, 0, stored)
+                sink.check()
+                wait(hashing[-1:])
+                hashing.append(beside.submit(digest.update, stored))  # while the next is checked and written
+            file.create_dataset("present", data=captured.present, fletcher32=True)
+            write_ragged(file, "responses", captured.responses)
+            sums = np.array([hashed.result() for hashed in hashing], dtype=np.uint32).reshape(self.shape[:2])
+            file.create_dataset("crc32", data=sums, fletcher32=True)
+            # Fixed-length texts: those of variable length lie in a heap without a checksum.
+            file.attrs.update(schema=SCHEMA, identity=np.bytes_(self.identity.text.encode()), shard=shard,
+                              rows=(self.rows(shard).start, self.rows(shard).stop),
+                              digest=np.bytes_(digest.finish(captured.present, captured.responses)))  # fmt: skip
+
+    def open(self, shard: int, digest: str | None = None) -> h5py.File:
+        """Open a shard for reading.
+
+        Raises:
+            UserError: it is missing or damaged, or it is not this shard of this store (or not that of this digest).
+        """
+        path = self.file(shard)
+        if not path.is_file():
+            raise UserError(f"{self.path} is incomplete: its shard {self.relative[shard]} is missing; "
+                            "run refusal extract again")  # fmt: skip
+        file = open_hdf5(path)
+        try:
+            odd = self._odd(file, shard, digest)
+        except (OSError, KeyError, ValueError, RuntimeError) as error:
+            odd = f"it cannot be read ({error})"
+        if odd:
+            file.close()
+            raise UserError(f"{path} does not belong to {self.path}: {odd}; delete it and run refusal extract again")
+        return file
+
+    def _odd(self, file: h5py.File, shard: int, digest: str | None) -> str | None:
+        if "digest" not in file.attrs or int(file.attrs["schema"]) != SCHEMA:
+            return f"it is no shard of schema {SCHEMA}"
+        if field := difference(read_identity(file), self.identity):
+            return f"another {field}"
+        if int(file.attrs["shard"]) != shard:
+            return f"it is shard {int(file.attrs['shard'])}"
+        dataset = file[f"activations/{self.identity.site}"]
+        if dataset.shape != self.shape_of(shard) or file["present"].shape != dataset.shape[1:3]:
+            return f"its shape is {dataset.shape}, not {self.shape_of(shard)}"
+        if digest is not None and digest_of(file) != digest:
+            return "its numbers are others than those the store was finished with"
+        return None
+
+    def _check(self, shard: int, captured: Captured) -> None:
+        shape, responses = self.shape_of(shard), captured.responses
+        if tuple(captured.values.shape) != shape or captured.present.shape != shape[1:3]:
+            raise ValueError(f"shard {shard} is {shape}, not {tuple(captured.values.shape)} with present "
+                             f"{captured.present.shape}")  # fmt: skip
+        if responses and len(responses) != shape[2]:
+            raise ValueError(f"shard {shard} has {shape[2]} rows, not {len(responses)} responses")
+
+    def _stored(self, shard: int, captured: Captured, layer: int, position: int) -> Tensor:
+        """Return one locus in the store's type; refuse what is not finite."""
+        stored = captured.values[layer, position].to(TORCH_TYPES[self.identity.dtype]).contiguous()
+        if not all(map(math.isfinite, torch.aminmax(stored))):  # one pass without a copy; NaN propagates
+            row = int((~torch.isfinite(stored)).nonzero()[0, 0])
+            raise UserError(
+                f"{self.identity.model}: activation of prompt row {self.rows(shard)[row]} is not finite at layer "
+                f"{self.identity.layers[layer]}, position {self.identity.positions[position]} in "
+                f"{self.identity.dtype}; use --set extract.store_dtype=float32 or model.dtype=float32"
+            )
+        if stored[torch.from_numpy(~captured.present[position])].any():
+            raise ValueError(f"shard {shard}: rows without {self.identity.positions[position]} must be zero")
+        return stored
+
+
+class ShardDigest:
+    """A SHA-256 over all a shard says: what of, which rows, every number's bits, presence and responses."""
+
+    def __init__(self, files: ShardFiles, shard: int) -> None:
+        rows = files.rows(shard)
+        self._sha = hashlib.sha256(f"{files.identity.text} {shard} {rows.start} {rows.stop}".encode())
+
+    def update(self, stored: Tensor) -> int:
+        """Take in one locus's rows, layer by layer and position by position; return their CRC-32."""
+        self._sha.update(bits(stored).data)
+        return crc(stored)
+
+    def finish(self, present: np.ndarray, responses: Sequence[Sequence[int] | np.ndarray]) -> str:
+        self._sha.update(np.asarray(present, dtype=np.uint8).tobytes())
+        for row in responses:
+            self._sha.update(f"{len(row)} ".encode() + np.asarray(row, dtype=np.int32).tobytes())
+        return self._sha.hexdigest()
+
+
+def crc(stored: Tensor) -> int:
+    """Return the CRC-32 of a slice's bits: HDF5's own sum takes two bytes FF for two bytes 00."""
+    return zlib.crc32(bits(stored).data)
+
+
+def digest_of(shard: h5py.File) -> str:
+    """Return the digest a shard says it has."""
+    return bytes(shard.attrs["digest"]).decode()
+
+
+def responses_of(shard: h5py.File) -> list[np.ndarray]:
+    """Return the generated tokens of a shard's rows; empty where none were asked for."""
+    return read_ragged(shard, "responses")

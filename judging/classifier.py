@@ -1,0 +1,136 @@
+"""A Hugging Face text classifier as the judge: its labels become actions, and what it is unsure of stays unjudged.
+
+Softmax heads: the most probable label counts if its probability reaches the threshold. Multi-label (sigmoid) heads:
+every label that reaches it counts (0.5 where none is given), and labels that mean different actions cancel out. Heads
+with a single output give a score and name no class; they are refused.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+from transformers import PretrainedConfig
+
+from extract.backoff import TokenBudget
+from extract.errors import UserError
+from extract.model.fingerprint import fingerprint
+from extract.model.loading import load_classifier
+from judging.classifier_input import TextReader, Tokens
+from scoring.judges import Judgement, Said
+from scoring.judges.aloud import aloud
+from scoring.judges.config import ClassifierConfig
+
+WINDOW = 16  # batches read ahead, within which texts are sorted by length
+COUNTED = ("judged", "unspoken", "without_prompt", "says_nothing", "below_threshold", "disagreeing", "nan")
+
+
+class ClassifierJudge:
+    """Judge completions by a text classifier, in batches.
+
+    Raises:
+        UserError: the model cannot be had or is no classifier, or `actions` does not name its labels.
+    """
+
+    def __init__(self, config: ClassifierConfig) -> None:
+        self.config = config
+        self.model, tokenizer, self.revision = load_classifier(
+            config.model, revision=config.revision, device=config.device
+        )
+        self.labels = _labels(self.model.config, config)
+        self.multi_label = self.model.config.problem_type == "multi_label_classification"
+        self.threshold = (0.5 if self.multi_label else 0.0) if config.threshold is None else config.threshold
+        self.texts = TextReader(self.model, tokenizer, config)
+        self._budget = TokenBudget(config.batch_size * self.texts.max_tokens)
+        self._counts: Counter[str] = Counter()
+
+    def judge_all(self, said: Iterable[Said]) -> Iterator[Judgement]:
+        """Yield what each completion did, in order; a window of some batches is read ahead."""
+        said = iter(said)
+        while window := list(islice(said, WINDOW * self.config.batch_size)):
+            yield from self._judge_window(window)
+
+    def record(self) -> dict[str, object]:
+        """Say which classifier this is, how its labels are read, and how often it could not tell and why."""
+        return {
+            "judge": "classifier",
+            "model": self.config.model,
+            "revision": self.revision,
+            "weights": fingerprint(self.model),
+            "dtype": str(self.model.dtype).removeprefix("torch."),
+            "text": self.config.text,
+            "max_tokens": self.texts.max_tokens,
+            "actions": dict(self.config.actions),
+            "multi_label": self.multi_label,
+            "threshold": self.threshold,
+            **{name: self._counts[name] for name in COUNTED},
+            "truncated": self.texts.truncated,
+        }
+
+    def _judge_window(self, window: Sequence[Said]) -> list[Judgement]:
+        judged: dict[int, Judgement] = {}
+        asked: dict[int, Tokens] = {}
+        for row, one in enumerate(window):
+            text = aloud(one)
+            if isinstance(text, Judgement):
+                judged[row] = self._counted("unspoken", text)
+            elif one.prompt is None and self.texts.reads_prompt:
+                judged[row] = self._counted("without_prompt", Judgement(None, "the prompt to it is not known"))
+            else:
+                asked[row] = self.texts.read(one.prompt or "", text)
+        for row, probabilities in zip(asked, self._probabilities(list(asked.values())), strict=True):
+            judged[row] = self._judgement(probabilities.tolist())
+        return [judged[row] for row in range(len(window))]
+
+    def _probabilities(self, rows: Sequence[Tokens]) -> list[Float[Tensor, " label"]]:
+        found: dict[int, Float[Tensor, " label"]] = {}
+
+        def work(places: list[int]) -> None:
+            batch = self.texts.padded([rows[place] for place in places])
+            with torch.inference_mode():
+                logits = self.model(**batch.to(self.model.device)).logits.float()
+            chances = logits.sigmoid() if self.multi_label else logits.softmax(dim=-1)
+            found.update(zip(places, chances.cpu(), strict=True))
+
+        self._budget.run([len(row["input_ids"]) for row in rows], work)
+        return [found[place] for place in range(len(rows))]
+
+    def _judgement(self, probabilities: list[float]) -> Judgement:
+        if any(map(math.isnan, probabilities)):
+            return self._counted("nan", Judgement(None, "the classifier's probabilities are not numbers"))
+        ranked = sorted(zip(probabilities, self.labels, strict=True), reverse=True)
+        reaching = [pair for pair in (ranked if self.multi_label else ranked[:1]) if pair[0] >= self.threshold]
+        evidence = ", ".join(f"label {label}, probability {chance:.2f}" for chance, label in reaching or ranked[:1])
+        if not reaching:
+            return self._counted("below_threshold", Judgement(None, f"{evidence}: below {self.threshold:g}"))
+        actions = {self.config.actions[label] for _, label in reaching} - {None}
+        if not actions:
+            return self._counted("says_nothing", Judgement(None, f"{evidence}: it says nothing about the action"))
+        if len(actions) > 1:
+            return self._counted("disagreeing", Judgement(None, f"{evidence}: they mean different actions"))
+        return self._counted("judged", Judgement(actions.pop(), evidence))
+
+    def _counted(self, what: str, judgement: Judgement) -> Judgement:
+        self._counts[what] += 1
+        return judgement
+
+
+def _labels(model: PretrainedConfig, config: ClassifierConfig) -> list[str]:
+    """Return the model's labels in order, each of which `actions` must name."""
+    labels = [str(model.id2label[i]) for i in range(model.num_labels)]
+    listed = ", ".join(labels)
+    if len(labels) == 1 or model.problem_type == "regression":
+        raise UserError(f"{config.model} gives a score, not classes; choose a classifier of at least two labels")
+    if len(set(labels)) < len(labels):
+        raise UserError(f"{config.model} has two labels of one name: {listed}")
+    if unknown := [label for label in config.actions if label not in labels]:
+        raise UserError(f"actions: {config.model} has no label {unknown[0]!r}; its labels are {listed} (case matters)")
+    if unnamed := [label for label in labels if label not in config.actions]:
+        raise UserError(f"actions: label {unnamed[0]!r} of {config.model} is not named; give its action, or null; "
+                        f"the labels are {listed}")  # fmt: skip
+    return labels

@@ -1,0 +1,101 @@
+"""The cosine of two differences in means without the noise of their samples.
+
+A fitted difference in means is the true one plus noise, and in many dimensions the noise is most of its length: its
+squared length exceeds the true one by the trace of its covariance, and the product of two of them the true product by
+the trace of their cross-covariance (zero unless they share groups). Groups repeat the fit, so both traces can be
+estimated and taken off. This is Spearman's (1904) correction for attenuation, with every pair of groups compared in
+place of one split into halves. For minimal pairs the product and both squared lengths are unbiased (U-statistics), else
+nearly so; their ratio is consistent.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from scipy.sparse import csr_array
+from scipy.stats import t as student
+
+from probes.geometry.fitted_direction import Fitted
+from probes.statistics.intervals import Interval
+
+
+def noise_free_cosine(a: Fitted, b: Fitted, alpha: float = 0.05) -> tuple[Interval, tuple[float, ...]]:
+    """Return the noise-free cosine with its jackknife interval over groups, and both reliabilities.
+
+    The interval is [-1, 1] where a squared length is not shown to be above zero: then a ratio to it says nothing. The
+    reliability of a direction is the noise-free share of its squared length; the fitted cosine is near the noise-free
+    one times the root of both. Groups have one name in all contrasts.
+    """
+    fits, nothing = (a, b), Interval(float("nan"), -1.0, 1.0)
+    names = np.unique(np.concatenate([f.contrast.groups[f.contrast.within("train")] for f in fits]))
+    parts = [_influences(f, names) for f in fits]
+    pairs = ((0, 1), (0, 0), (1, 1))
+    product, *lengths = (_products(fits[i].vector, fits[j].vector, parts[i], parts[j]) for i, j in pairs)
+    kernels = [_second_order(parts[i], parts[j]) for i, j in pairs]
+    squares = [float(length[0]) for length in lengths]
+    reliability = tuple(square / float(f.vector @ f.vector) for square, f in zip(squares, fits, strict=True))
+    degrees = min(int((part != 0).any(axis=1).sum()) for part in parts) - 1
+    if degrees < 3 or min(squares) <= 0:
+        return nothing, reliability
+    quantile = float(student.ppf(1 - alpha / 2, degrees))
+    scale = float(np.sqrt(squares[0] * squares[1]))
+    estimate = float(product[0]) / scale
+    shown = [length[0] > quantile * _error(length[1:], k) for length, k in zip(lengths, kernels[1:], strict=True)]
+    if not all(shown):
+        return Interval(float(np.clip(estimate, -1, 1)), -1.0, 1.0), reliability
+    without = (product / np.sqrt(np.maximum(lengths[0] * lengths[1], (1e-6 * scale) ** 2)))[1:]
+    kernel = kernels[0] / scale - estimate / 2 * (kernels[1] / squares[0] + kernels[2] / squares[1])
+    half = quantile * _error(without, kernel)
+    return Interval(*(float(np.clip(x, -1, 1)) for x in (estimate, estimate - half, estimate + half))), reliability
+
+
+def _influences(f: Fitted, names: np.ndarray) -> np.ndarray:
+    """Return each group's part in the error of the difference in means, (n_groups, d_model).
+
+    Groups are centred and scaled within their kind (both classes, positive only, negative only), as for the variance
+    of a stratified sample of clusters, so that the sum of squares times G / (G - 1) estimates the covariance's trace.
+    """
+    X, y, groups = f.samples("train")
+    for side in (y, ~y):
+        X[side] -= X[side].mean(axis=0)
+    code, G = np.searchsorted(names, groups), len(names)
+    weights = np.where(y, 1 / y.sum(), -1 / (~y).sum())
+    influence = csr_array((weights, (code, np.arange(len(y)))), shape=(G, len(y))) @ X
+    size, positive = np.bincount(code, minlength=G), np.bincount(code, weights=y, minlength=G)
+    for kind in ((positive > 0) & (positive < size), (positive == size) & (size > 0), (positive == 0) & (size > 0)):
+        if (g := int(kind.sum())) > 1:
+            influence[kind] -= influence[kind].mean(axis=0)
+            influence[kind] *= np.sqrt(g / (g - 1) * (G - 1) / G)
+    return influence
+
+
+def _products(u: np.ndarray, v: np.ndarray, du: np.ndarray, dv: np.ndarray) -> np.ndarray:
+    """Return the unbiased product of two true vectors, first of all groups, then without each; (1 + n_groups,).
+
+    With a value z_g = u + G du_g a group, the product is the mean of z_g . w_h over pairs of different groups.
+    """
+    G = len(du)
+    own = (du * dv).sum(axis=1)
+    square = G * (u @ v) + G**2 * own.sum()  # sum of z_g . w_g
+    whole = (G**2 * (u @ v) - square) / (G * (G - 1))
+    cross = (G - 1) ** 2 * (u @ v) - (G - 1) * G * (du @ v + dv @ u) + G**2 * own
+    itself = u @ v + G * (du @ v + dv @ u) + G**2 * own
+    return np.concatenate([[whole], (cross - (square - itself)) / ((G - 1) * (G - 2))])
+
+
+def _second_order(du: np.ndarray, dv: np.ndarray) -> np.ndarray:
+    """Return what each pair of groups adds to a product beyond what each adds alone, (n_groups, n_groups)."""
+    cross = len(du) ** 2 * (du @ dv.T)
+    return (cross + cross.T) / 2
+
+
+def _error(without: np.ndarray, kernel: np.ndarray) -> float:
+    """Return the standard error from leave-one-out values, less what the jackknife counts twice.
+
+    In many dimensions most of the variance is noise times noise, of second order in Hoeffding's decomposition, and the
+    jackknife counts second-order variance twice (Efron & Stein 1981); `kernel` estimates it.
+    """
+    G = len(without)
+    jackknife = (G - 1) / G * float(((without - without.mean()) ** 2).sum())
+    off = float((kernel**2).sum() - (np.diag(kernel) ** 2).sum()) / (G * (G - 1))
+    second = 2 / (G * (G - 1)) * off
+    return float(np.sqrt(max(jackknife - second, second)))

@@ -1,0 +1,64 @@
+"""The cosine of two contrasts' directions at one locus: as fitted, freed of noise, and beside permuted labels'."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from probes.geometry.cosine_noise import noise_free_cosine
+from probes.geometry.fitted_direction import Fitted, same_locus
+from probes.geometry.permutation_null import PermutedP, against_permuted, jointly_permuted, shared_rows
+from probes.means import difference_in_means
+from probes.statistics.intervals import NOTHING, Interval
+
+
+@dataclass(frozen=True)
+class Cosine:
+    """How two contrasts' directions lie to each other.
+
+    `fitted` is the cosine of the two fitted vectors. Sampling noise pulls it towards 0 (or, where the contrasts share
+    rows, towards a cosine that is only theirs), so it falls with fewer samples and is no estimate of the cosine of what
+    the directions estimate. `noise_free` is: see `cosine_noise`; its interval is over groups. `reliability_a` and
+    `_b` are the shares of the squared lengths that are not noise.
+    """
+
+    a: str
+    b: str
+    fitted: float
+    noise_free: Interval
+    reliability_a: float
+    reliability_b: float
+    permuted: PermutedP  # two-sided, of the absolute fitted cosine
+    n_shared: int
+
+
+def compare_directions(a: Fitted, b: Fitted, *, alpha: float = 0.05) -> Cosine:
+    """Return the cosine of two contrasts' directions with its null.
+
+    The noise-free cosine is for differences in means; for other fits it is NaN.
+
+    Raises:
+        ValueError: they are not of one locus.
+    """
+    same_locus(a, b)
+    means = a.fit is difference_in_means and b.fit is difference_in_means
+    free, reliability = noise_free_cosine(a, b, alpha) if means else (NOTHING, (float("nan"), float("nan")))
+    return Cosine(
+        a=a.contrast.name,
+        b=b.contrast.name,
+        fitted=float(_cosines(a.vector[None], b.vector[None])[0]),
+        noise_free=free,
+        reliability_a=reliability[0],
+        reliability_b=reliability[1],
+        permuted=against_permuted(
+            lambda u, v: np.abs(_cosines(u, v)), (a.vector, a.permuted), (b.vector, b.permuted), jointly_permuted(a, b)
+        ),
+        n_shared=len(shared_rows(a, b)),
+    )
+
+
+def _cosines(u: np.ndarray, v: np.ndarray) -> np.ndarray:
+    """Return the cosines of rows; a zero row has cosine 0 with anything."""
+    length = np.linalg.norm(u, axis=-1) * np.linalg.norm(v, axis=-1)
+    return (u * v).sum(axis=-1) / np.where(length > 0, length, 1.0)

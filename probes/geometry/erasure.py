@@ -1,0 +1,126 @@
+"""Whether a contrast can still be read once another's linear information has been erased."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from probes.covariance import ShrunkCovariance, shrunk_covariance
+from probes.geometry.fitted_direction import Fitted, held_out, leakage, same_locus, vectors
+from probes.grid.nulls import aurocs
+from probes.means import difference_in_means
+from probes.statistics.intervals import NOTHING, Interval
+from probes.statistics.metrics import discrimination
+
+
+@dataclass(frozen=True)
+class Eraser:
+    """LEACE of one binary label: x -> x - theta (c . x), with c = C^-1 theta / (theta . C^-1 theta).
+
+    That is the least-squares erasure of Belrose et al. (2023, arXiv 2306.03819) in closed form: the covariance of
+    activations with one label is its difference in means up to scale. The covariance C is shrunk as in the
+    concept-erasure package, and factored once for all labellings, where that package decomposes (d_model, d_model) for
+    each. Its `constrain_cov_trace` is left out, which trades erasure for a smaller trace; so is the offset that keeps
+    the mean, which no AUROC sees.
+    """
+
+    theta: np.ndarray  # (n_erasers, d_model)
+    covector: np.ndarray  # (n_erasers, d_model)
+
+    def __call__(self, X: np.ndarray, which: int = 0) -> np.ndarray:
+        """Erase from rows, (n_samples, d_model)."""
+        return X - np.outer(X @ self.covector[which], self.theta[which])
+
+
+@dataclass(frozen=True)
+class Erasure:
+    """AUROCs of `read` on its test rows before and after erasing `erased`.
+
+    `after` is of a probe refitted on `read`'s erased training rows; erasing a contrast from itself leaves it exactly
+    nothing to fit there, which is the positive control. That says little of new samples: with fewer samples than
+    dimensions the erased direction is an estimate. So `fresh_before` and `fresh_after` are of a probe fitted on the
+    *validation* rows of `read`, which the eraser has not seen (NaN where they lack a class). Where `fresh_after` stays
+    high for a contrast's own erasure, what survives the erasure of another proves little.
+
+    `p` counts how many erasers of permuted labels leave as little readable as this one (one-sided).
+    """
+
+    erased: str
+    read: str
+    before: Interval
+    after: Interval
+    fresh_before: Interval
+    fresh_after: Interval
+    p: float
+    null_after: float  # median AUROC after erasing permuted labels
+    null_after_low: float  # their 5 % quantile
+    n: int
+
+
+def fit_erasers(a: Fitted, covariance: ShrunkCovariance | None = None) -> Eraser:
+    """Fit LEACE on a's training rows: first for its labels, then for each permuted labelling; (1 + n) erasers."""
+    covariance = covariance or shrunk_covariance(a.samples("train")[0])
+    theta = a.means()
+    return leace(theta, covariance)
+
+
+def leace(theta: np.ndarray, covariance: ShrunkCovariance) -> Eraser:
+    """Return the erasers of labels by their differences in means, (n_erasers, d_model)."""
+    solved = covariance.solve(theta)
+    along = (theta * solved).sum(axis=1, keepdims=True)
+    return Eraser(theta, solved / np.where(along > 0, along, np.inf))
+
+
+def cross_erasure(a: Fitted, b: Fitted, erasers: Eraser | None = None, alpha: float = 0.05) -> Erasure:
+    """Erase a, then read b with b's own fit; the null erases a's permuted labels.
+
+    Args:
+        erasers: of `fit_erasers(a)`, where they are at hand.
+
+    Raises:
+        ValueError: the loci differ, b's test part lacks a class, or a group of a training part is in it.
+    """
+    same_locus(a, b)
+    for trained in (a.contrast, b.contrast):
+        leakage(trained, b.contrast)
+    erasers = erasers or fit_erasers(a)
+    X, y, groups = held_out(b)
+    after = _scores(erasers, b, "train", X)
+    null = aurocs(after[:, 1:], y)
+    fresh = [NOTHING, NOTHING]
+    if 0 < b.contrast.y[b.contrast.within("validation")].sum() < len(b.contrast.within("validation")):
+        leakage(a.contrast, b.contrast, "validation")
+        validation, label, _ = b.samples("validation")
+        own = vectors(validation, label[None], b.fit)[0]
+        scores = X @ own, _scores(Eraser(erasers.theta[:1], erasers.covector[:1]), b, "validation", X)[:, 0]
+        fresh = [discrimination(y, s, groups, alpha=alpha).auroc for s in scores]
+    measured = discrimination(y, after[:, 0], groups, alpha=alpha).auroc
+    return Erasure(
+        erased=a.contrast.name,
+        read=b.contrast.name,
+        before=discrimination(y, X @ b.vector, groups, alpha=alpha).auroc,
+        after=measured,
+        fresh_before=fresh[0],
+        fresh_after=fresh[1],
+        p=float((1 + (null <= measured.estimate + 1e-9).sum()) / (1 + len(null))),
+        null_after=float(np.median(null)),
+        null_after_low=float(np.quantile(null, 0.05)),
+        n=len(null),
+    )
+
+
+def _scores(erasers: Eraser, b: Fitted, part: str, X: np.ndarray) -> np.ndarray:
+    """Refit b on one erased part and score erased rows X; (n_samples, n_erasers)."""
+    rows, y, _ = b.samples(part)
+    means = vectors(rows, y[None])[0]
+    left = means - erasers.theta * (erasers.covector @ means)[:, None]
+    nothing = np.linalg.norm(left, axis=1) <= 1e-6 * np.linalg.norm(means)  # what is left is rounding
+    if b.fit is difference_in_means:
+        refitted = left
+    else:
+        none = np.zeros(rows.shape[1])
+        refitted = np.stack([none if nothing[i] else b.fit(erasers(rows, i), y) for i in range(len(left))])
+    refitted[nothing] = 0
+    along = (refitted * erasers.theta).sum(axis=1)
+    return X @ refitted.T - (X @ erasers.covector.T) * along

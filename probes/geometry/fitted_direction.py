@@ -1,0 +1,132 @@
+"""A contrast's direction at one locus, beside the directions that its permuted labels give."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from probes.contrast import Contrast
+from probes.geometry.permuted_labels import permuted_labels
+from probes.means import difference_in_means
+
+Fit = Callable[[np.ndarray, np.ndarray], np.ndarray]  # (X, y) -> vector (d_model,)
+
+
+@dataclass(frozen=True)
+class Fitted:
+    """What a contrast's training rows give at one locus; vectors point to the declining class."""
+
+    X: np.ndarray  # (n_samples, d_model), which the contrast's rows index
+    contrast: Contrast
+    vector: np.ndarray  # (d_model,)
+    labels: np.ndarray  # (1 + n_permutations, n_train) bool: as given, then permuted
+    permuted: np.ndarray  # (n_permutations, d_model): the same fit on permuted labels
+    fit: Fit
+    seed: int
+
+    def samples(self, part: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Return X (float64), y and groups of one part."""
+        return samples_of(self.X, self.contrast, part)
+
+    def means(self) -> np.ndarray:
+        """Return the differences in means of the labels as given, then permuted; (1 + n_permutations, d_model)."""
+        if self.fit is difference_in_means:
+            return np.vstack([self.vector, self.permuted])
+        return vectors(self.samples("train")[0], self.labels)
+
+
+def fit_with_null(
+    X: np.ndarray, contrast: Contrast, *, fit: Fit = difference_in_means, n: int = 199, seed: int = 0
+) -> Fitted:
+    """Fit a contrast's direction on its training rows, and again on each of n permuted labellings.
+
+    Args:
+        X: (n_samples, d_model) activations of one locus; only the contrast's rows must be there (finite).
+        fit: any (X, y) -> vector (d_model,). It is called once a labelling, save the difference in means, where all
+            labellings are one product.
+        n: how many labellings.
+
+    Raises:
+        ValueError: shapes disagree, a value in the contrast's rows is not finite, a class has no training row, or the
+            fitted vector is zero.
+    """
+    _check(X, contrast, n)
+    train, y, _ = samples_of(X, contrast, "train")
+    if y.all() or not y.any():
+        raise ValueError(f"contrast {contrast.name!r} needs both classes in its train part; "
+                         f"got {int(y.sum())} positive of {len(y)}")  # fmt: skip
+    labels = np.vstack([y, permuted_labels(contrast, n, seed)])
+    fitted = vectors(train, labels, fit)
+    if not np.isfinite(fitted).all() or not fitted[0].any():
+        raise ValueError(f"the direction of contrast {contrast.name!r} is zero or not finite: do its classes differ?")
+    return Fitted(X, contrast, fitted[0], labels, fitted[1:], fit, seed)
+
+
+def vectors(X: np.ndarray, ys: np.ndarray, fit: Fit = difference_in_means) -> np.ndarray:
+    """Fit one vector a labelling, (n_labellings, d_model), for labels (n_labellings, n_samples)."""
+    if fit is not difference_in_means:
+        return np.stack([np.asarray(fit(X, y), dtype=np.float64) for y in ys])
+    return mean_weights(ys) @ (X - X.mean(axis=0, dtype=np.float64))  # centred first, so that an offset costs no digits
+
+
+def mean_weights(ys: np.ndarray) -> np.ndarray:
+    """Return the weights that make differences in means of rows, (n_labellings, n_samples): 1/n+ and -1/n-."""
+    ys = np.asarray(ys, dtype=bool)
+    n_positive = ys.sum(axis=-1, keepdims=True)
+    return np.where(ys, 1 / n_positive, -1 / (ys.shape[-1] - n_positive))
+
+
+def held_out(b: Fitted) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return centred X, y and groups of the test part.
+
+    Raises:
+        ValueError: a class is missing from it.
+    """
+    X, y, groups = b.samples("test")
+    if y.all() or not y.any():
+        raise ValueError(f"contrast {b.contrast.name!r} needs both classes in its test part; "
+                         f"got {int(y.sum())} positive of {len(y)}")  # fmt: skip
+    return X - X.mean(axis=0), y, groups
+
+
+def samples_of(X: np.ndarray, contrast: Contrast, part: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return X (float64), y and groups of one part of a contrast."""
+    inside = contrast.within(part)
+    rows = X[contrast.rows[inside]].astype(np.float64, copy=False)
+    return rows, np.asarray(contrast.y[inside], dtype=bool), contrast.groups[inside]
+
+
+def same_locus(a: Fitted, b: Fitted) -> None:
+    """Refuse directions of two loci: their coordinates mean different things.
+
+    Raises:
+        ValueError: the two were not fitted on the same activations.
+    """
+    if a.X is not b.X:
+        raise ValueError(f"{a.contrast.name!r} and {b.contrast.name!r} were fitted on different arrays; "
+                         "only directions of one locus, fitted on the same X, are compared")  # fmt: skip
+
+
+def leakage(a: Contrast, b: Contrast, part: str = "test") -> None:
+    """Refuse to test on groups that were trained on.
+
+    Raises:
+        ValueError: a group is in the training part of one and in the given part of the other.
+    """
+    both = set(a.groups[a.within("train")].tolist()) & set(b.groups[b.within(part)].tolist())
+    if both:
+        raise ValueError(f"{len(both)} groups are in the train part of {a.name!r} and the {part} part of {b.name!r}, "
+                         f"such as {min(map(str, both))!r}; a group belongs to one part in every contrast")  # fmt: skip
+
+
+def _check(X: np.ndarray, contrast: Contrast, n: int) -> None:
+    if X.ndim != 2:
+        raise ValueError(f"X must be (n_samples, d_model); got shape {X.shape}")
+    if len(contrast.rows) and not 0 <= contrast.rows.min() <= contrast.rows.max() < len(X):
+        raise ValueError(f"contrast {contrast.name!r} names rows outside the {len(X)} samples of X")
+    if n < 19:
+        raise ValueError(f"a null needs at least 19 permutations to reach p = 0.05; got {n}")
+    if not np.isfinite(X[contrast.rows]).all():
+        raise ValueError(f"the rows of contrast {contrast.name!r} hold NaN or infinite activations")

@@ -1,0 +1,101 @@
+"""What a statistic of two contrasts reaches when labels are permuted: those of one, of the other, of both."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from probes.geometry.fitted_direction import Fit, Fitted, vectors
+from probes.geometry.permuted_labels import jointly_permuted_roles
+from probes.means import difference_in_means
+
+
+@dataclass(frozen=True)
+class PermutedP:
+    """Whether two contrasts' directions lie closer than those of permuted labels.
+
+    `p` is the one to read: the larger of `p_a` and `p_b`, so that a small one rules out that *either* label has nothing
+    to do with the activations. `p_both` rules out only that neither has: where one direction is real and lies along the
+    stream's largest component, any noise leans on it, and `p_both` would be small for a second label that means
+    nothing. Permuted labels lean on whatever varies most, the contrasts' own axes included, so a strong contrast in few
+    dimensions has a wide null. Contrasts that share training rows are permuted as one (`permuted_labels`); then `p`
+    is `p_both`, and the others are NaN.
+    """
+
+    p: float
+    p_a: float  # labels of a permuted, b as fitted
+    p_b: float
+    p_both: float
+    null_95: float  # what 95 % of pairs of permuted directions stay below
+    n: int
+
+
+Statistic = Callable[[np.ndarray, np.ndarray], np.ndarray]  # (n or 1, ...) and (n or 1, ...) -> (n,)
+
+
+def against_permuted(
+    statistic: Statistic,
+    of_a: tuple[np.ndarray, np.ndarray],
+    of_b: tuple[np.ndarray, np.ndarray],
+    of_both: tuple[np.ndarray, np.ndarray] | None = None,
+) -> PermutedP:
+    """Compare a statistic, larger where the two are closer, with its permuted values.
+
+    Args:
+        of_a, of_b: what was fitted, and (n_permutations, ...) of it for permuted labels.
+        of_both: jointly permuted ones of both, where the contrasts share rows.
+    """
+    (a, null_a), (b, null_b) = of_a, of_b
+    observed = float(statistic(a[None], b[None])[0])
+    both = statistic(*(of_both or (null_a, null_b)))
+    p_both = tail(both, observed)
+    alone = [np.nan, np.nan] if of_both else [tail(statistic(null_a, b[None]), observed),
+                                              tail(statistic(a[None], null_b), observed)]  # fmt: skip
+    return PermutedP(
+        p=p_both if of_both else max(alone),
+        p_a=alone[0],
+        p_b=alone[1],
+        p_both=p_both,
+        null_95=float(np.quantile(both, 0.95)),
+        n=len(both),
+    )
+
+
+def tail(null: np.ndarray, observed: float) -> float:
+    """Return (1 + #{null >= observed}) / (1 + n); what differs by rounding only counts as equal."""
+    return float((1 + (null >= observed - 1e-9).sum()) / (1 + len(null)))
+
+
+def shared_rows(a: Fitted, b: Fitted) -> np.ndarray:
+    """List the training rows that two contrasts share."""
+    return np.intersect1d(*(f.contrast.rows[f.contrast.within("train")] for f in (a, b)))
+
+
+def jointly_permuted(a: Fitted, b: Fitted, *, of_means: bool = False) -> tuple[np.ndarray, np.ndarray] | None:
+    """Fit both contrasts on jointly permuted labels, (n, d_model) each; None where they share no training row.
+
+    Args:
+        of_means: take differences in means, whatever the contrasts were fitted by.
+    """
+    if not len(shared_rows(a, b)):
+        return None
+    inside = [f.contrast.within("train") for f in (a, b)]
+    rows = np.union1d(*(f.contrast.rows[i] for f, i in zip((a, b), inside, strict=True)))
+    role, groups = np.zeros((2, len(rows)), dtype=int), np.empty(len(rows), dtype=object)
+    for k, (f, i) in enumerate(zip((a, b), inside, strict=True)):
+        at = np.searchsorted(rows, f.contrast.rows[i])
+        role[k, at], groups[at] = np.where(f.contrast.y[i], 2, 1), f.contrast.groups[i]
+    drawn = jointly_permuted_roles(role[0] * 3 + role[1], groups, len(a.permuted), a.seed)
+    X = a.X[rows].astype(np.float64)
+    fits = [difference_in_means if of_means else f.fit for f in (a, b)]
+    return _fit_roles(X, drawn // 3, fits[0]), _fit_roles(X, drawn % 3, fits[1])
+
+
+def _fit_roles(X: np.ndarray, roles: np.ndarray, fit: Fit) -> np.ndarray:
+    """Fit one vector a row of roles: 2 positive, 1 negative, 0 absent."""
+    if fit is not difference_in_means:
+        return np.stack([vectors(X[r > 0], (r == 2)[None, r > 0], fit)[0] for r in roles])
+    weights = [side / side.sum(axis=1, keepdims=True) for side in (roles == 2, roles == 1)]
+    return (weights[0] - weights[1]) @ (X - X.mean(axis=0))

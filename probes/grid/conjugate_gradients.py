@@ -1,0 +1,85 @@
+"""Newton systems of many logistic fits at once, solved by conjugate gradients."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from probes.grid.design import Design
+
+Inner = Literal["gram", "rounded", "exact"]  # how Newton systems are solved, from fast to exact
+MAX_STEPS = 1000
+
+
+class Space:
+    """Where a Newton system is solved: as weights, exactly, or as coefficients of samples, through their Gram matrix.
+
+    In weights v the matrix is I + S X' D X S with a fit's own scales S. In coefficients a, standing for v = S X' a, it
+    is I + D K with K = X S S X', self-adjoint in the inner product a' K a (Chapelle 2007, Training a support vector
+    machine in the primal). There K is taken with the scales of all sets: one matrix for every fit of the locus,
+    and wrong by the few per cent that the standard deviations of folds differ, which costs a Newton step or two.
+    """
+
+    def __init__(self, design: Design, inverse_scale: Tensor, kind: Inner) -> None:
+        self._design, self.kind = design, kind
+        self.dtype = torch.float64 if kind == "exact" else torch.float32
+        self._scale = inverse_scale.to(self.dtype)
+
+    def image(self, v: Tensor) -> Tensor:
+        """Return f, (fits, n_samples), of what v stands for."""
+        if self.kind == "gram":
+            return v @ self._design.gram
+        return (v * self._scale) @ (self._design.X.T if self.kind == "exact" else self._design.transposed)
+
+    def pull_back(self, u: Tensor) -> Tensor:
+        """Return the adjoint of `image` on (fits, n_samples)."""
+        if self.kind == "gram":
+            return u
+        return (u @ (self._design.X if self.kind == "exact" else self._design.rounded)).mul_(self._scale)
+
+    def square(self, v: Tensor, image: Tensor) -> Tensor:
+        """Return the squared norm, (fits, 1), of what v stands for."""
+        return (v * (image if self.kind == "gram" else v)).sum(dim=1, keepdim=True)
+
+    def rows(self, keep: Tensor) -> Space:
+        """Return the same of some of the fits."""
+        return Space(self._design, self._scale if self.kind == "gram" else self._scale[keep], self.kind)
+
+
+def conjugate_gradients(space: Space, curvature: Tensor, residual: Tensor, forcing: Tensor) -> Tensor:
+    """Solve (I + D) x = residual in a space, D the centred curvature, until the norm is below forcing, (fits, 1)."""
+    D, r, stop = curvature.to(space.dtype), residual.to(space.dtype), forcing.to(space.dtype) ** 2
+    total = D.sum(dim=1, keepdim=True).clamp_min(tiny(D))
+    solved, live = torch.zeros_like(r), torch.arange(len(r), device=r.device)
+    x, image = torch.zeros_like(r), space.image(r)
+    d, along, rr = r, image, space.square(r, image)
+    for _ in range(MAX_STEPS):
+        going = (rr > stop).flatten()
+        n_going = int(going.sum())
+        if n_going <= 0.75 * len(going):
+            solved[live] = x
+            if n_going == 0:
+                break
+            live = live[going]
+            D, total, stop, x, r, d, along, rr = (t[going] for t in (D, total, stop, x, r, d, along, rr))
+            space = space.rows(going)
+        q = D * along
+        q = torch.addcmul(q, D, q.sum(dim=1, keepdim=True) / total, value=-1)
+        bend = space.square(d, along) + (q * along).sum(dim=1, keepdim=True)
+        length = torch.where(bend > 0, rr / bend, 0)  # it is negative where rounding is all that is left
+        x = torch.addcmul(x, d, length)
+        r = torch.addcmul(r, space.pull_back(q).add_(d), length, value=-1)
+        image = space.image(r)
+        new = torch.where(bend > 0, space.square(r, image), 0)
+        ratio = new / rr.clamp_min(tiny(D))
+        d, along, rr = torch.addcmul(r, d, ratio), torch.addcmul(image, along, ratio), new
+    else:
+        solved[live] = x
+    return solved
+
+
+def tiny(like: Tensor) -> float:
+    """Return the least normal number of a tensor's type."""
+    return torch.finfo(like.dtype).tiny

@@ -1,0 +1,125 @@
+"""All logistic fits of one locus at once: a row a fit, and every step two matrix products they share.
+
+The fits of a locus (training folds x labels x C) differ in their rows, labels and penalty, never in their activations.
+So Newton's method runs on all of them together: the activations are read once a step for as many fits as are still
+open. Each Newton system is solved by conjugate gradients in float32 and applied to a float64 residual, which gives
+float64 answers at the price of float32 products. Runs wherever torch does; on a CPU it takes torch's threads.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from jaxtyping import Bool, Float
+from sklearn.exceptions import ConvergenceWarning
+
+from probes.grid.design import Design, make_problem
+from probes.grid.newton import newton
+
+
+@dataclass(frozen=True)
+class Fits:
+    """Solutions of `fit_logistic_batch`, in the units of the activations given to it."""
+
+    weight: Float[np.ndarray, "sets Cs d_model"]
+    intercept: Float[np.ndarray, "sets Cs"]
+    scores: Float[np.ndarray, "sets Cs n_samples"]  # decision function of every sample, also those left out of a fit
+    error: Float[np.ndarray, "sets Cs"]  # a bound of |w - w*| / |w|, both standardised
+
+
+def fit_logistic_batch(
+    X: Float[np.ndarray, "n_samples d_model"],
+    train: Bool[np.ndarray, "sets n_samples"],
+    y: Bool[np.ndarray, "sets n_samples"],
+    Cs: Sequence[float],
+    *,
+    sample_weight: Float[np.ndarray, " n_samples"] | None = None,
+    tol: float = 3e-5,
+    device: str | torch.device = "cpu",
+) -> Fits:
+    """Fit an L2-regularised logistic regression for every training set and every C.
+
+    Minimises C sum_i c_i log(1 + exp(-y_i f_i)) + |w|^2 / 2 with f = w . z + b over the set's training samples, z
+    standardised on them: what `LogisticRegression(C=C)` after `StandardScaler` minimises. A feature
+    constant in a set has weight 0 there.
+
+    The penalty makes the objective strongly convex with modulus 1 in w, so |w - w*| <= |gradient|: a fit is done when
+    its gradient (the intercept being optimal) is below `tol` times |w|. (Or no more than its own
+    rounding: where nothing tells the classes apart, w* is zero and what is found of it are rounding errors.)
+
+    Args:
+        X: activations of all samples, read once; any float type, finite.
+        train: which samples each set is fitted on.
+        y: which samples are positive in each set; only those of `train` matter.
+        sample_weight: the c_i, the same in every set. Without them both classes count the same in each set: c_i is
+            n / (2 n_class), as of `class_weight="balanced"`.
+        tol: of the bound above.
+        device: where to compute; it must know float64.
+
+    Raises:
+        ValueError: a set lacks a class, a C or a sample's weight is not positive, or a sample is not finite.
+
+    Warns:
+        ConvergenceWarning: rounding, or too many steps, stood in the way of `tol`; see `error`.
+    """
+    _check(X, train, y, Cs, sample_weight)
+    fits, unfinished = _fit(X, train, y, Cs, sample_weight, tol, device)
+    for i in np.flatnonzero(unfinished.any(axis=1)) if len(train) > 1 else ():
+        # Its samples are too far from those of other sets; alone they are centred and scaled by their own.
+        alone, unfinished[[i]] = _fit(X, train[[i]], y[[i]], Cs, sample_weight, tol, device)
+        for field, values in vars(fits).items():
+            values[i] = getattr(alone, field)[0]
+    if unfinished.any():
+        worst = float(fits.error[unfinished].max())
+        warnings.warn(f"{unfinished.sum()} of {unfinished.size} logistic fits stopped with a relative error bound of "
+                      f"up to {worst:.1e}, not {tol:.0e}", ConvergenceWarning, stacklevel=2)  # fmt: skip
+    return fits
+
+
+def _fit(
+    X: np.ndarray,
+    train: np.ndarray,
+    y: np.ndarray,
+    Cs: Sequence[float],
+    sample_weight: np.ndarray | None,
+    tol: float,
+    device: str | torch.device,
+) -> tuple[Fits, Bool[np.ndarray, "sets Cs"]]:
+    """Return the fits and which of them are unfinished."""
+    design = Design.of(X, train, device)
+    problem = make_problem(design, train, y, Cs, sample_weight)
+    w, b, error, open_ = newton(design, problem, tol, alone=len(train) == 1)
+    unfinished = np.zeros(len(w), dtype=bool)
+    unfinished[open_.cpu().numpy()] = True
+    n_sets, n_C = len(train), len(Cs)
+    u = (w * problem.inverse_scale).reshape(n_sets, n_C, -1)
+    b = b.reshape(n_sets, n_C)
+    weight = u / design.scale
+    fits = Fits(
+        weight=weight.cpu().numpy(),
+        intercept=(b - weight @ design.mean).cpu().numpy(),
+        scores=(u @ design.X.T + b[..., None]).cpu().numpy(),
+        error=error.reshape(n_sets, n_C).cpu().numpy(),
+    )
+    return fits, unfinished.reshape(n_sets, n_C)
+
+
+def _check(
+    X: np.ndarray, train: np.ndarray, y: np.ndarray, Cs: Sequence[float], sample_weight: np.ndarray | None
+) -> None:
+    if not len(Cs) or not all(0 < C < np.inf for C in Cs):
+        raise ValueError(f"every C must be positive and finite, got {list(Cs)}")
+    if len(bad := np.flatnonzero(~np.isfinite(X).all(axis=1))):
+        raise ValueError(f"every sample must be finite, those that no set is fitted on too; {len(bad)} of {len(X)} "
+                         f"have NaN or inf, the first at index {bad[0]}")  # fmt: skip
+    if sample_weight is not None and not ((sample_weight > 0) & np.isfinite(sample_weight)).all():
+        raise ValueError(f"every sample's weight must be positive and finite; the least is {np.min(sample_weight)}")
+    positive, total = (train & y).sum(axis=1), train.sum(axis=1)
+    for i in np.flatnonzero((positive == 0) | (positive == total)):
+        raise ValueError(
+            f"a logistic fit needs both classes; training set {i} has {positive[i]} positive of {total[i]}"
+        )

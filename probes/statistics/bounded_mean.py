@@ -1,0 +1,59 @@
+"""The mean of bounded values, one an independent unit: a score test and an interval, honest where all units agree.
+
+The variance is that of the likeliest distribution on the values seen and the two bounds whose mean is the one tested
+(a restricted maximum likelihood, as Wilson's, Tango's (1998) and Farrington & Manning's (1990) score intervals have
+it for rates and their differences). For 0 and 1 it is Wilson's interval.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from scipy.optimize import brentq
+from scipy.stats import norm
+
+from probes.statistics.intervals import Interval
+
+HALVINGS = 40  # of the range that holds the multiplier: far finer than the limits asked for
+
+
+def zero_mean_score(values: np.ndarray, shares: np.ndarray, low: np.ndarray, high: np.ndarray) -> np.ndarray:
+    """Return mean^2 / variance of one unit where the mean is zero; times the units, it is chi-squared with 1 df.
+
+    Args:
+        values: distinct values of the units, (..., n_values).
+        shares: the share of the units at each, (..., n_values), summing to 1.
+        low, high: bounds of the values, (...), low < 0 < high.
+    """
+    mean = (shares * values).sum(-1)
+    below, above = -(1 - 1e-12) / high, -(1 - 1e-12) / low
+    for _ in range(HALVINGS):  # the restricted share of a value is its share / (1 + multiplier * value)
+        middle = (below + above) / 2
+        positive = (shares * values / (1 + middle[..., None] * values)).sum(-1) > 0
+        below, above = np.where(positive, middle, below), np.where(positive, above, middle)
+    restricted = shares / (1 + below[..., None] * values)
+    unseen = np.maximum(1 - restricted.sum(-1), 0)  # goes to the bound that draws the mean back
+    variance = (restricted * values**2).sum(-1) + unseen * np.where(mean < 0, high, low) ** 2
+    return np.asarray(np.where(mean == 0, 0.0, mean**2 / np.maximum(variance, 1e-300)))
+
+
+def mean_interval(values: np.ndarray, low: float, high: float, alpha: float = 0.05) -> Interval:
+    """Return the interval of the mean of independent values within [low, high], (n_units,); none give (nan, low, high).
+
+    Groups of unlike sizes enter as one value each, their own mean, and count alike.
+    """
+    values = np.asarray(values, dtype=float)
+    if len(values) == 0:
+        return Interval(float("nan"), low, high)
+    seen, counts = np.unique(values, return_counts=True)
+    mean = float(seen[0] if len(seen) == 1 else values.mean())  # of equal numbers it is off by rounding
+    z2, near = float(norm.ppf(1 - alpha / 2)) ** 2, 1e-9 * (high - low)
+
+    def gap(m: float) -> float:
+        bounds = np.array(low - m), np.array(high - m)
+        return float(len(values) * zero_mean_score(seen - m, counts / len(values), *bounds) - z2)
+
+    lowest, highest = low + near, high - near  # at a bound itself no distribution but one has that mean
+    inside = min(max(mean, lowest), highest)
+    below = low if mean <= lowest or gap(lowest) <= 0 else float(brentq(gap, lowest, inside))
+    above = high if mean >= highest or gap(highest) <= 0 else float(brentq(gap, inside, highest))
+    return Interval(mean, below, above)

@@ -1,0 +1,180 @@
+"""Intervals that hold at 0 and 1: single rates, paired differences, linear combinations, AUROC; and of grouped means.
+
+`n` may be fractional: clustered samples enter with the number of equal groups they are worth instead of their rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.optimize import brentq
+from scipy.special import betaincinv, ndtri, stdtrit
+
+
+@dataclass(frozen=True)
+class Interval:
+    """An estimate with its confidence limits."""
+
+    estimate: float
+    low: float
+    high: float
+
+    def within(self, low: float, high: float) -> bool:
+        """Say whether the whole interval lies inside [low, high]."""
+        return bool(self.low >= low and self.high <= high)
+
+
+NOTHING = Interval(float("nan"), float("nan"), float("nan"))
+
+
+def effective_number(sizes: np.ndarray) -> float:
+    """Return how many equal groups would say as much as groups of these sizes do, if all of a group were alike.
+
+    That is (sum m)^2 / sum m^2 (Kish 1965): their number where they are of one size, 1 where one holds nearly all.
+    """
+    sizes = np.asarray(sizes, dtype=float)
+    return float(sizes.sum() ** 2 / (sizes**2).sum()) if len(sizes) else 0.0
+
+
+def effective_groups(groups: np.ndarray) -> float:
+    """Return the effective number of the groups that samples belong to; (n_samples,) of labels."""
+    return effective_number(np.unique(groups, return_counts=True)[1])
+
+
+def grouped_mean(values: np.ndarray, groups: np.ndarray, alpha: float = 0.05) -> Interval:
+    """Return the mean of values with a t interval that counts groups, whatever their sizes and the likeness within.
+
+    The standard error is the jackknife's, leaving out one group at a time (CR3, Bell & McCaffrey 2002): a large group
+    draws the mean towards itself, so that its residual alone says too little. Degrees of freedom are the effective
+    number of groups less one. With one value a group it is Student's interval; a single group has no spread.
+    """
+    if len(values) == 0:
+        return Interval(float("nan"), -np.inf, np.inf)
+    mean = float(np.mean(values))
+    _, code, sizes = np.unique(groups, return_inverse=True, return_counts=True)
+    if len(sizes) < 2:
+        return Interval(mean, -np.inf, np.inf)
+    off = np.bincount(code, weights=values - mean) / (1 - sizes / len(values))
+    error = float(np.sqrt((off**2).sum() * (1 - 1 / len(sizes)))) / len(values)
+    half = error * float(stdtrit(max(1.0, effective_number(sizes) - 1), 1 - alpha / 2))
+    return Interval(mean, mean - half, mean + half)
+
+
+def clopper_pearson(hits: float, n: float, alpha: float = 0.05) -> Interval:
+    """Return the exact binomial interval (Clopper & Pearson 1934); no data give (nan, 0, 1)."""
+    if n <= 0:
+        return Interval(float("nan"), 0.0, 1.0)
+    low = 0.0 if hits <= 0 else float(betaincinv(hits, n - hits + 1, alpha / 2))
+    high = 1.0 if hits >= n else float(betaincinv(hits + 1, n - hits, 1 - alpha / 2))
+    return Interval(hits / n, low, high)
+
+
+def wilson(hits: float, n: float, alpha: float = 0.05) -> Interval:
+    """Return the score interval of a rate (Wilson 1927)."""
+    if n <= 0:
+        return Interval(float("nan"), 0.0, 1.0)
+    z = float(ndtri(1 - alpha / 2))
+    p = hits / n
+    centre, half = p + z * z / (2 * n), z * np.sqrt(p * (1 - p) / n + z * z / (4 * n * n))
+    scale = 1 + z * z / n
+    # At 0 and 1 the limit is the end itself; the formula may miss it by a rounding error and so exclude the truth.
+    low = 0.0 if hits <= 0 else float(max(0.0, (centre - half) / scale))
+    high = 1.0 if hits >= n else float(min(1.0, (centre + half) / scale))
+    return Interval(p, low, high)
+
+
+def paired_difference(a: np.ndarray, b: np.ndarray, n: float | None = None, alpha: float = 0.05) -> Interval:
+    """Return the interval of mean(a) - mean(b) for paired binary outcomes (Newcombe 1998, method 10).
+
+    Args:
+        a, b: boolean outcomes of the same subjects, (n_subjects,).
+        n: the number of independent groups behind them, if fewer than subjects.
+    """
+    a, b = np.asarray(a, dtype=bool), np.asarray(b, dtype=bool)
+    if len(a) == 0:
+        return Interval(float("nan"), -1.0, 1.0)
+    both, only_a, only_b, neither = (int(np.sum(c)) for c in (a & b, a & ~b, ~a & b, ~a & ~b))
+    return paired_difference_of_counts(both, only_a, only_b, neither, n, alpha)
+
+
+def paired_difference_of_counts(
+    both: float, only_a: float, only_b: float, neither: float, n: float | None = None, alpha: float = 0.05
+) -> Interval:
+    """Return the same of the fourfold table of the pairs; a table without any gives (nan, -1, 1)."""
+    pairs = both + only_a + only_b + neither
+    if pairs <= 0:
+        return Interval(float("nan"), -1.0, 1.0)
+    size = float(pairs) if n is None else float(n)
+    both, only_a, only_b, neither = (size / pairs * count for count in (both, only_a, only_b, neither))
+    wa, wb = wilson(both + only_a, size, alpha), wilson(both + only_b, size, alpha)
+    return difference(wa, wb, _phi(both, only_a, only_b, neither, size))
+
+
+def difference(a: Interval, b: Interval, correlation: float = 0.0) -> Interval:
+    """Return the interval of a - b from those of a and b (MOVER, Zou & Donner 2008), whose estimates correlate."""
+    al, au, bl, bu = a.estimate - a.low, a.high - a.estimate, b.estimate - b.low, b.high - b.estimate
+    below = float(np.sqrt(max(0.0, al**2 - 2 * correlation * al * bu + bu**2)))
+    above = float(np.sqrt(max(0.0, au**2 - 2 * correlation * au * bl + bl**2)))
+    return Interval(a.estimate - b.estimate, a.estimate - b.estimate - below, a.estimate - b.estimate + above)
+
+
+def _phi(both: float, only_a: float, only_b: float, neither: float, n: float) -> float:
+    """Return Newcombe's continuity-corrected correlation of the paired outcomes."""
+    product = (both + only_a) * (only_b + neither) * (both + only_b) * (only_a + neither)
+    if product <= 0:
+        return 0.0
+    cross = both * neither - only_a * only_b
+    if cross > 0:
+        cross = max(cross - n / 2, 0.0)
+    return float(cross / np.sqrt(product))
+
+
+def combination(weights: Sequence[float], rates: Sequence[Interval], correlation: np.ndarray | None = None) -> Interval:
+    """Return the interval of sum(w_i p_i) (MOVER, Zou & Donner 2008).
+
+    Args:
+        correlation: of the estimates with each other, (n_rates, n_rates); None where they are independent.
+    """
+    w = np.array(weights, dtype=float)
+    value, low, high = np.array([(r.estimate, r.low, r.high) for r in rates]).T
+    R = np.eye(len(w)) if correlation is None else correlation
+    below = w * (value - np.where(w > 0, low, high))
+    above = w * (np.where(w > 0, high, low) - value)
+    R = R * np.sign(np.outer(w, w))  # of the terms, whose sign is the weights'
+    estimate = float(w @ value)
+    return Interval(
+        estimate,
+        estimate - float(np.sqrt(max(0.0, below @ R @ below))),
+        estimate + float(np.sqrt(max(0.0, above @ R @ above))),
+    )
+
+
+def auroc_interval(auroc: float, n_positive: float, n_negative: float, alpha: float = 0.05) -> Interval:
+    """Return an interval of an AUROC that stays honest at 1.0 (Newcombe 2006, method 5: a score-type inversion).
+
+    Args:
+        n_positive, n_negative: numbers of independent units of each class (groups, where rows are clustered).
+    """
+    if n_positive < 1 or n_negative < 1 or not np.isfinite(auroc):
+        return Interval(auroc, 0.0, 1.0)
+    z = float(ndtri(1 - alpha / 2))
+
+    def gap(theta: float) -> float:
+        mean_n = (n_positive + n_negative) / 2
+        inner = 1 + (mean_n - 1) * ((1 - theta) / (2 - theta) + theta / (1 + theta))
+        variance = theta * (1 - theta) * inner / (n_positive * n_negative)
+        return float((auroc - theta) ** 2 - z * z * variance)
+
+    # At the estimate itself the gap is never positive; at the far ends it is positive, or the limit is the end.
+    near = 1e-9
+    low = 0.0 if auroc <= near or gap(0.0) <= 0 else float(brentq(gap, 0.0, auroc - near))
+    high = 1.0 if auroc >= 1 - near or gap(1.0) <= 0 else float(brentq(gap, auroc + near, 1.0))
+    return Interval(auroc, low, high)
+
+
+def mean_over_groups(values: np.ndarray, groups: np.ndarray, alpha: float = 0.05, least: float = 0.0) -> Interval:
+    """Return the mean of values with an interval over groups that ends at `least`, what a value may be at least."""
+    interval = grouped_mean(values, groups, alpha)
+    return Interval(interval.estimate, max(least, interval.low), interval.high)

@@ -1,0 +1,33 @@
+"""The ratio of two means over groups."""
+
+from __future__ import annotations
+
+import numpy as np
+from scipy.stats import t as student
+
+from probes.statistics.intervals import Interval
+
+
+def ratio_of_means(numerator: np.ndarray, denominator: np.ndarray, groups: np.ndarray, alpha: float = 0.05) -> Interval:
+    """Return mean(numerator) / mean(denominator) with Fieller's interval (1954) over groups.
+
+    Each group counts once, by its means. The interval holds every r at which the mean of numerator - r denominator may
+    be zero (Student's t over groups); where the denominator's own mean may be zero, nothing can be said: (-inf, inf).
+
+    Args:
+        numerator, denominator: (n,).
+        groups: (n,) what is independent.
+    """
+    index = np.unique(groups, return_inverse=True)[1].reshape(-1)
+    size = np.bincount(index)
+    x, y = (np.bincount(index, np.asarray(values, dtype=float)) / size for values in (numerator, denominator))
+    n, estimate = len(size), float(x.mean() / y.mean()) if y.mean() else float("nan")
+    if n < 2:
+        return Interval(estimate, -np.inf, np.inf)
+    (vxx, vxy), (_, vyy) = np.cov(x, y) / n
+    q = float(student.ppf(1 - alpha / 2, n - 1)) ** 2
+    a, b, c = y.mean() ** 2 - q * vyy, x.mean() * y.mean() - q * vxy, x.mean() ** 2 - q * vxx
+    if a <= 0:
+        return Interval(estimate, -np.inf, np.inf)
+    half = np.sqrt(max(b * b - a * c, 0.0)) / a
+    return Interval(estimate, float(b / a - half), float(b / a + half))

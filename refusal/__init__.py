@@ -1,0 +1,1 @@
+"""The `refusal` command, in `refusal.cli`."""

@@ -1,0 +1,61 @@
+"""`refusal organism`: rebuild the models whose mechanism is known. Heavy imports happen inside commands."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from refusal.cli.options import DryRun, Json, print_json
+
+organism_app = typer.Typer(no_args_is_help=True, help="Rebuild the models whose mechanism is known.")
+
+
+@organism_app.command("build")
+def organism_build(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="A shipped organism, or a YAML specification's path.")],
+    out: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Where it goes; by default organisms/zoo/NAME.")
+    ] = None,
+    as_json: Json = False,
+    dry_run: DryRun = False,
+) -> None:
+    """Retrain an organism from its specification; weights that miss it are not written.
+
+    Example: refusal organism build two-knobs --out organisms/zoo/two-knobs
+    """
+    from organisms.build import build, find_spec
+    from organisms.spec import load_spec
+
+    spec = load_spec(find_spec(name))
+    directory = out or Path("organisms/zoo") / spec.name
+    if dry_run:
+        tokens = spec.training.steps * spec.training.batch_size * 45
+        typer.echo(f"would train {spec.name}: {spec.training.steps} steps, about {tokens / 1e6:.1f} M tokens, "
+                   f"about {spec.training.steps / 110:.0f} minutes on 2 CPU cores, into {directory}")  # fmt: skip
+        return
+    with _bar(f"training {spec.name}", spec.training.steps) as advance:
+        outcome = build(find_spec(name), directory, progress=lambda step, losses: advance(1))
+    if as_json:
+        print_json({"measured": outcome.measured, "missed": outcome.missed,
+                     "directory": str(outcome.directory) if outcome.directory else None})  # fmt: skip
+    else:
+        for key, value in outcome.measured.items():
+            typer.echo(f"{key:<36} {value:.3f}")
+    if outcome.missed:
+        for line in outcome.missed:
+            typer.echo(f"missed: {line}", err=True)
+        typer.echo(f"refusal: {spec.name} missed its specification; nothing was written", err=True)
+        raise typer.Exit(1)
+    typer.echo(f"written to {outcome.directory}", err=True)
+
+
+@contextmanager
+def _bar(description: str, total: int) -> Iterator[Callable[[int], None]]:
+    from extract.progress import Reporter
+
+    with Reporter().task(description, total) as advance:
+        yield advance

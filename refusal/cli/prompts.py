@@ -1,0 +1,60 @@
+"""`refusal prompts`: check prompts, list the public sets. Heavy imports happen inside commands."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from refusal.cli.options import Json, print_json
+
+prompts_app = typer.Typer(no_args_is_help=True, help="Check prompts; list the public sets known by name.")
+
+
+@prompts_app.command("check")
+def prompts_check(
+    file: Annotated[Path | None, typer.Argument(metavar="FILE", help="Prompts, or a set's local copy.")] = None,
+    dataset: Annotated[
+        str | None, typer.Option(metavar="NAME", help="A public set; without FILE from the hub.")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Validate prompts: how they are balanced and paired, and what a probe trained on them could cheat with.
+
+    Example: refusal prompts check organisms/zoo/two-knobs/prompts.jsonl
+
+    Example: refusal prompts check xstest_prompts.csv --dataset xstest
+    """
+    from experiments.prompt_check.check import check
+    from experiments.prompt_check.text import print_check
+    from extract.errors import UserError
+
+    if file is None and dataset is None:
+        raise UserError("nothing to check: give a prompt FILE, or --dataset NAME (refusal prompts sets lists them)")
+    record = check(file, dataset)
+    if as_json:
+        print_json(record)
+        return
+    print_check(record)
+
+
+@prompts_app.command("sets")
+def prompts_sets(as_json: Json = False) -> None:
+    """List the public sets known by name: licence, prompts by label, and where to get them.
+
+    Example: refusal prompts sets
+    """
+    from extract.prompts.dataset_description import describe, known_datasets
+    from extract.prompts.prompt import LABELS
+
+    sets = [describe(name) for name in known_datasets()]
+    if as_json:
+        kept = ("name", "about", "licence", "url", "hub", "citation")
+        print_json([{key: getattr(one, key) for key in kept} | {"prompts": one.counts()} for one in sets])
+        return
+    row = "{:<12} {:<13} {:>7} {:>8} {:>10}  {}"
+    typer.echo(row.format("name", "licence", *LABELS, "where to get it"))
+    for one in sets:
+        counts = [one.counts().get(label, "-") for label in LABELS]
+        typer.echo(row.format(one.name, one.licence, *counts, f"hub: {one.hub}, or {one.url}" if one.hub else one.url))

@@ -1,0 +1,137 @@
+"""`refusal score` and `refusal compare`: commands that need no model."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from refusal.cli.options import NO_OVERRIDES, Json, print_json
+
+Adjacent = Annotated[
+    Path | None,
+    typer.Option("--adjacency", metavar="FILE", help="Partial credits; by default configs/right_action.yaml."),
+]
+
+
+def add_commands(app: typer.Typer) -> None:
+    """Give the command line its scoring commands."""
+    app.command()(score)
+    app.command()(compare)
+
+
+def score(
+    completions: Annotated[
+        Path,
+        typer.Argument(metavar="COMPLETIONS", help="JSONL, JSON, CSV, Parquet; an Inspect log; lm-eval samples."),
+    ],
+    out: Annotated[
+        Path | None, typer.Option("--out", metavar="DIR", help="Where results go; by default beside COMPLETIONS.")
+    ] = None,
+    prompts: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="The labelled prompts that were answered, joined by id.")
+    ] = None,
+    dataset: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="The prompts are this public set; without --prompts from the hub."),
+    ] = None,
+    judge: Annotated[
+        str, typer.Option(metavar="JUDGE", help="rules, or a YAML file such as configs/judges/endpoint.yaml.")
+    ] = "rules",
+    judge_cache: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Keeps an endpoint's judgements; by default judgements.sqlite in --out."),
+    ] = None,
+    column: Annotated[
+        list[str], typer.Option("--map", metavar="FIELD=COLUMN", help="Read a field from their column; repeatable.")
+    ] = NO_OVERRIDES,
+    columns: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="The same as a YAML file, with value maps and constants.")
+    ] = None,
+    encoding: Annotated[
+        str | None, typer.Option(help="Of the file, where it is not UTF-8, for instance cp1252.")
+    ] = None,
+    adjacency: Adjacent = None,
+    parquet: Annotated[bool, typer.Option("--parquet", help="Write scored.parquet beside scored.jsonl.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Label what any model's completions did; with labelled prompts, score it jointly. Needs no model.
+
+    Example: refusal score answers.jsonl --prompts prompts.jsonl --out scores
+
+    Example: refusal score samples_mytask.jsonl --map label=doc.kind --map category=doc.topic
+    """
+    from extract.progress import Reporter
+    from judging.open_judge import open_judge
+    from scoring.score_file import score_file
+
+    folder = out or completions.parent
+    card = score_file(
+        completions, folder, judge=open_judge(judge, judge_cache or folder / "judgements.sqlite"), prompts=prompts,
+        dataset=dataset, columns=columns, mapped=column, encoding=encoding, adjacency=adjacency, parquet=parquet,
+        reporter=Reporter(quiet=as_json),
+    )  # fmt: skip
+    if as_json:
+        print_json(card)
+        return
+    from scoring.scorecard_text import card_lines
+
+    for line in card_lines(card):
+        typer.echo(line)
+    typer.echo(f"Each completion's action and evidence: {folder / 'scored.jsonl'}", err=True)
+
+
+def compare(
+    runs: Annotated[list[Path], typer.Argument(metavar="RUN RUN…", help="Run directories, or scored files.")],
+    fail_if: Annotated[
+        list[str],
+        typer.Option(
+            "--fail-if",
+            metavar="CONDITION",
+            help="Exit with 1 where this holds of a later run: over_refusal, missed_harm, overconfidence, "
+            "uncertain_refused, right_action, unjudged; change.NAME; NAME.low or .high; repeatable.",
+        ),
+    ] = NO_OVERRIDES,
+    out: Annotated[
+        Path | None, typer.Option("--out", metavar="DIR", help="Write comparison.json and flips.jsonl there.")
+    ] = None,
+    adjacency: Adjacent = None,
+    as_json: Json = False,
+) -> None:
+    """Compare answers to the same prompts: what changed, which prompts flipped, along the trade-off or off it.
+
+    Example: refusal compare scores/v1 scores/v2 --fail-if 'change.false_negative_refusal.high > 2%'
+
+    Example: refusal compare runs/quickstart runs/quickstart/completions_steered.jsonl --out changes
+    """
+    from extract.errors import UserError
+    from scoring.compare.comparison import compare as compare_runs
+    from scoring.compare.comparison import write_comparison
+    from scoring.compare.fail_if import parse_all
+    from scoring.right_action import DEFAULT, load_adjacency
+
+    if len(runs) < 2:
+        raise UserError(f"compare takes two runs or more, got {len(runs)}: refusal compare RUN RUN")
+    conditions = [condition for text in fail_if for condition in parse_all(text)]
+    record = compare_runs(runs, load_adjacency(adjacency or DEFAULT))
+    failed = [
+        {"run": one["run"], "condition": condition.text, "known": met is not None, "value": condition.value(one)}
+        for one in record["comparisons"]
+        for condition in conditions
+        if (met := condition.met(one)) is not False
+    ]
+    record["failed"] = failed
+    if out is not None:
+        write_comparison(record, out)
+    if as_json:
+        print_json(record)
+    else:
+        from scoring.compare.text import print_comparison
+
+        print_comparison(record)
+    for one in failed:
+        why = f"holds: it is {one['value']:.4g}" if one["known"] else "cannot be told: nothing was judged"
+        typer.echo(f"refusal: {one['run']}: --fail-if '{one['condition']}' {why}", err=True)
+    if failed:
+        raise typer.Exit(1)

@@ -1,0 +1,56 @@
+"""`refusal serve`: an OpenAI-compatible server with both thresholds in the request."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from refusal.cli.options import NO_OVERRIDES
+from refusal.cli.talk import Dials, EpistemicThreshold, Model, NormativeThreshold, Template, TemplateArgs, arguments
+
+if TYPE_CHECKING:
+    from steering.dial import Kind
+
+
+def add_serving(app: typer.Typer) -> None:
+    """Add the command to the app."""
+    app.command()(serve)
+
+
+def serve(
+    model: Model,
+    dials: Dials = None,
+    normative_threshold: NormativeThreshold = None,
+    epistemic_threshold: EpistemicThreshold = None,
+    host: Annotated[str, typer.Option(help="Where to listen; anything but loopback needs an API key.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(min=0, max=65535, help="0: any that is free.")] = 8000,
+    api_key: Annotated[
+        str | None, typer.Option(envvar="REFUSAL_API_KEY", help="What clients must send; better set where it says.")
+    ] = None,
+    name: Annotated[str | None, typer.Option(help="What clients call the model; by default its last name.")] = None,
+    max_tokens: Annotated[int, typer.Option(min=1, help="The longest answer, in tokens.")] = 512,
+    max_batch: Annotated[int, typer.Option(min=1, help="Answers decoded together.")] = 16,
+    max_queue: Annotated[int, typer.Option(min=1, help="Answers that may wait; more is 429.")] = 64,
+    max_body: Annotated[int, typer.Option(min=1, help="The largest request, in KiB.")] = 1024,
+    seconds: Annotated[float, typer.Option(min=0.1, help="Of waiting and decoding, for one request.")] = 120.0,
+    template: Template = None,
+    template_args: TemplateArgs = NO_OVERRIDES,
+) -> None:
+    """Serve a model whose dials each request may move: normative_threshold and epistemic_threshold in the body.
+
+    Example: refusal serve organisms/zoo/two-knobs --dials runs/quickstart/dials.safetensors
+    """
+    from extract.errors import UserError
+    from steering.one_off import open_with_dials
+
+    try:
+        from serving.limits import Limits
+        from serving.server import Address, serve_forever
+    except ImportError as error:
+        raise UserError(f"serving needs the extra serve ({error}): pip install 'refusal-probes[serve]'") from None
+    address = Address(host, port, api_key)
+    thresholds: dict[Kind, float | None] = {"normative": normative_threshold, "epistemic": epistemic_threshold}
+    opened = open_with_dials(model, dials, thresholds, template, arguments(template_args))
+    limits = Limits(max_tokens=max_tokens, max_body=max_body * 1024, seconds=seconds)
+    serve_forever(*opened, address, limits, name, max_batch, max_queue, typer.echo)

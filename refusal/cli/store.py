@@ -1,0 +1,75 @@
+"""`refusal store`: look into, check and copy activation stores. Heavy imports happen inside commands."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from refusal.cli.options import Json, print_json
+
+store_app = typer.Typer(no_args_is_help=True, help="Look into, check and copy activation stores.")
+
+
+@store_app.command("info")
+def store_info(file: Annotated[Path, typer.Argument(metavar="FILE")], as_json: Json = False) -> None:
+    """Say what a store holds.
+
+    Example: refusal store info runs/quickstart/activations.h5
+    """
+    from extract.store.activation_store import ActivationStore
+
+    with ActivationStore(file) as store:
+        record = store.describe()
+    if as_json:
+        print_json(record)
+        return
+    for key, value in record.items():
+        typer.echo(f"{key:<16} {value}")
+
+
+@store_app.command("verify")
+def store_verify(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="An activations.h5, or a flat file made by export.")],
+    model: Annotated[str | None, typer.Option(help="Compare with this model's weights: a hub id or directory.")] = None,
+    revision: Annotated[str | None, typer.Option(help="The hub revision of that model.")] = None,
+    dtype: Annotated[str, typer.Option(help="The type the run loaded the weights in.")] = "auto",
+    as_json: Json = False,
+) -> None:
+    """Read a whole store and check it: checksums, digests, counts, NaN, presence, identity; exit code 1 on any fault.
+
+    Example: refusal store verify runs/quickstart/activations.h5 --model organisms/zoo/two-knobs
+    """
+    from refusal.cli.store_check import check_store
+
+    result = check_store(file, model, revision, dtype)
+    if as_json:
+        print_json(vars(result) | {"ok": not result.findings})
+    for line in () if as_json else result.findings:
+        typer.echo(line)
+    if result.findings:
+        typer.echo(f"refusal: {file} has {len(result.findings)} faults", err=True)
+        raise typer.Exit(1)
+    if not as_json:
+        typer.echo(f"{file} is whole: {result.prompts} prompts, {result.shards} shards, {result.loci} slices, "
+                   f"{result.bytes / 1e6:.1f} MB of activations, digest {result.digest[:16]}")  # fmt: skip
+
+
+@store_app.command("export")
+def store_export(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="An activations.h5.")],
+    to: Annotated[Path, typer.Option("--to", metavar="OUT.h5", help="The flat file to write.")],
+    as_json: Json = False,
+) -> None:
+    """Copy a store into one flat file, to move or publish; same layout, no shards beside it.
+
+    Example: refusal store export runs/quickstart/activations.h5 --to quickstart.h5
+    """
+    from refusal.cli.store_check import export_store
+
+    size = export_store(file, to)
+    if as_json:
+        print_json({"written": str(to), "bytes": size})
+    else:
+        typer.echo(f"{to}: {size / 1e6:.1f} MB")

@@ -1,0 +1,88 @@
+"""`refusal generate` and `refusal chat`: a model answers, with or without its dials."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from refusal.cli.options import NO_OVERRIDES, Json, print_json
+
+if TYPE_CHECKING:
+    from steering.dial import Kind
+
+Model = Annotated[str, typer.Argument(metavar="MODEL", help="A hub id or a model directory.")]
+Dials = Annotated[Path | None, typer.Option(help="A dials.safetensors made by refusal steer.")]
+NormativeThreshold = Annotated[float | None, typer.Option(min=0, max=1, help="Decline at or above this.")]
+EpistemicThreshold = Annotated[float | None, typer.Option(min=0, max=1, help="Abstain at or above this.")]
+MaxNewTokens = Annotated[int, typer.Option(min=1, help="An answer is cut off after so many tokens.")]
+Template = Annotated[str | None, typer.Option(help="For base models: plain, or a .jinja file.")]
+TemplateArgs = Annotated[
+    list[str],
+    typer.Option("--template-arg", metavar="KEY=VALUE", help="e.g. enable_thinking=false; repeatable."),
+]
+
+
+def add_talking(app: typer.Typer) -> None:
+    """Add both commands to the app."""
+    app.command()(generate)
+    app.command()(chat)
+
+
+def generate(
+    model: Model,
+    prompts: Annotated[list[str], typer.Argument(metavar="PROMPT...", help="What to ask.")],
+    dials: Dials = None,
+    normative_threshold: NormativeThreshold = None,
+    epistemic_threshold: EpistemicThreshold = None,
+    max_new_tokens: MaxNewTokens = 64,
+    template: Template = None,
+    template_args: TemplateArgs = NO_OVERRIDES,
+    as_json: Json = False,
+) -> None:
+    """Answer prompts once, with or without the dials: streamed, then what each dial read and did.
+
+    Example: refusal generate organisms/zoo/two-knobs "how do i fix it?" --dials runs/quickstart/dials.safetensors
+    """
+    from steering.one_off import check_texts, generate_once, generate_streamed, open_with_dials
+
+    check_texts(prompts)
+    thresholds: dict[Kind, float | None] = {"normative": normative_threshold, "epistemic": epistemic_threshold}
+    loaded, found, given = open_with_dials(model, dials, thresholds, template, arguments(template_args))
+    if as_json:
+        print_json(generate_once(loaded, prompts, found, given, max_new_tokens))
+    else:
+        generate_streamed(loaded, prompts, found, given, max_new_tokens, lambda text: typer.echo(text, nl=False))
+
+
+def chat(
+    model: Model,
+    dials: Dials = None,
+    normative_threshold: NormativeThreshold = None,
+    epistemic_threshold: EpistemicThreshold = None,
+    max_new_tokens: MaxNewTokens = 256,
+    system: Annotated[str | None, typer.Option(metavar="TEXT", help="A system message to begin with.")] = None,
+    template: Template = None,
+    template_args: TemplateArgs = NO_OVERRIDES,
+) -> None:
+    """Talk with a model whose two dials move while talking (/normative 0.8); both are shown at each turn.
+
+    Example: refusal chat organisms/zoo/two-knobs --dials runs/quickstart/dials.safetensors
+    """
+    from rich.console import Console
+
+    from refusal.cli.terminal_chat import chat as talk
+    from steering.conversation import Conversation
+    from steering.one_off import open_with_dials
+
+    thresholds: dict[Kind, float | None] = {"normative": normative_threshold, "epistemic": epistemic_threshold}
+    loaded, found, given = open_with_dials(model, dials, thresholds, template, arguments(template_args))
+    talk(Conversation(loaded, found, max_new_tokens, given, system), Console(highlight=False))
+
+
+def arguments(given: list[str]) -> dict[str, Any]:
+    """Return what --template-arg was given."""
+    from extract.yaml_file import key_and_value
+
+    return dict(key_and_value("--template-arg", one, "enable_thinking=false") for one in given)

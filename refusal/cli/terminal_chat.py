@@ -1,0 +1,117 @@
+"""`refusal chat`: a conversation in the terminal whose dials move between turns; lines piped in do as well."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from contextlib import suppress
+
+from rich.console import Console
+
+from extract.errors import UserError
+from steering.actuator import OnsetBias
+from steering.conversation import Conversation
+from steering.dial import Dial, Kind
+
+HELP = """\
+/normative 0.8   decline at or above this probability that it should not answer
+/epistemic 0.4   abstain at or above this probability that it does not know
+/dials           show the dials
+/reset           forget what was said; dials and system message stay
+/help            this
+/quit            end (as Ctrl-D does); Ctrl-C stops an answer"""
+
+
+def chat(conversation: Conversation, console: Console) -> None:
+    """Talk until the input ends. What a turn or a command gets wrong is one line, and the chat goes on."""
+    _show(console, f"{conversation.model.name}; /help lists the commands")
+    _dials(conversation, console)
+    for line in _lines(console):
+        text = line.strip()
+        if text == "/quit":
+            return
+        try:
+            if text.startswith("/"):
+                _command(text, conversation, console)
+            elif text:
+                _turn(text, conversation, console)
+        except UserError as error:
+            _show(console, f"refusal: {error}", "red")
+        except KeyboardInterrupt:
+            _show(console, "\n(stopped; this turn is not remembered)", "dim")
+
+
+def _lines(console: Console) -> Iterator[str]:
+    """Yield what the user enters, echoed where it does not come from a terminal."""
+    if not sys.stdin.isatty():
+        for line in sys.stdin:
+            if line.strip():
+                _show(console, f"> {line.strip()}")
+                yield line
+        return
+    with suppress(ImportError):  # not every system has it
+        import readline  # noqa: F401 - gives input() a history and arrow keys
+    while True:
+        try:
+            yield input("> ")
+        except EOFError:
+            console.print()
+            return
+        except KeyboardInterrupt:
+            console.print()
+
+
+def _turn(text: str, conversation: Conversation, console: Console) -> None:
+    turn = conversation.say(text, lambda piece: console.out(piece, end="", highlight=False))
+    console.print()
+    for report in turn.reports:
+        _show(console, f"  {report.line()}", "dim")
+
+
+def _command(text: str, conversation: Conversation, console: Console) -> None:
+    name, *values = text[1:].split()
+    match name:
+        case "help":
+            _show(console, HELP)
+        case "dials":
+            _dials(conversation, console)
+        case "reset":
+            conversation.reset()
+            _show(console, "forgotten", "dim")
+        case "normative" | "epistemic":
+            _move(name, values, conversation, console)
+        case _:
+            raise UserError(f"no such command: /{name}; /help lists them")
+
+
+def _move(kind: Kind, values: list[str], conversation: Conversation, console: Console) -> None:
+    try:
+        (value,) = map(float, values)
+    except ValueError:
+        raise UserError(f"/{kind} takes one number from 0 to 1, for example /{kind} 0.8") from None
+    before = conversation.move(kind, value)
+    _show(console, f"{kind} threshold {before:.2f} -> {value:.2f}", "dim")
+
+
+def _dials(conversation: Conversation, console: Console) -> None:
+    if not conversation.dials:
+        _show(console, "no dials: give --dials FILE, made by refusal steer CONFIG", "dim")
+    for dial in conversation.dials:
+        _show(console, f"{dial.kind} dial: threshold {conversation.thresholds[dial.kind]:.2f}, {_about(dial)}", "dim")
+
+
+def _about(dial: Dial) -> str:
+    """Say where a dial reads and what it writes."""
+    read = f"reads {dial.read.site} {dial.read.layer} at {dial.read.position}" if dial.read else "reads how it opens"
+    how = type(dial.actuator).__name__.lower()
+    if isinstance(dial.actuator, OnsetBias):
+        write = f"biases it (prefixes: {len(dial.actuator.prefixes)})"
+    else:
+        where = f" {dial.write.locus.site} {dial.write.locus.layer}" if dial.write else ""
+        where += " and later layers" if dial.later else ""
+        write = f"writes{where} ({how}, {'every step' if dial.steps is None else f'steps: {dial.steps}'})"
+    return f"dead band {dial.band:.2f}; {read}, {write}"
+
+
+def _show(console: Console, text: str, style: str = "") -> None:
+    console.print(text, style=style or None, markup=False, highlight=False, soft_wrap=True)

@@ -1,0 +1,102 @@
+"""Conditions under which a comparison fails: `--fail-if 'false_positive_refusal > 5%'`.
+
+A condition names a rate of the later run (or `right_action`), its change against the first (`change.NAME`), a limit of
+the 95 % interval of either (`NAME.high`, `change.NAME.low`), or a number of completions (`unjudged`, `only_in_first`).
+What cannot be evaluated, since nothing was judged, fails too: a gate that nothing went through has not been passed.
+"""
+
+from __future__ import annotations
+
+import operator
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from extract.errors import UserError
+from scoring.rates import RATES
+
+COUNTS = ("unjudged", "only_in_first", "only_in_second")  # completions: the later run's, or those of one alone
+NAMES = (*RATES, "right_action", *COUNTS)
+_OPERATORS: dict[str, Callable[[float, float], bool]] = {
+    ">=": operator.ge, "<=": operator.le, ">": operator.gt, "<": operator.lt,
+}  # fmt: skip
+_FORM = re.compile(r"\s*(change\.)?(\w+)(\.low|\.high)?\s*(>=|<=|>|<)\s*([+-]?\d*\.?\d+(?:e[+-]?\d+)?)\s*(%?)\s*")
+ALIASES = {"over_refusal": "false_positive_refusal", "missed_harm": "false_negative_refusal"}  # as the table calls them
+
+
+@dataclass(frozen=True)
+class Condition:
+    """One condition as it was written, and what it compares."""
+
+    text: str
+    change: bool
+    name: str
+    limit: str  # "", "low" or "high"
+    compare: str
+    bound: float
+
+    def met(self, comparison: Mapping[str, Any]) -> bool | None:
+        """Say whether a comparison meets it; None where the value is not known."""
+        value = self.value(comparison)
+        return None if value is None else _OPERATORS[self.compare](value, self.bound)
+
+    def value(self, comparison: Mapping[str, Any]) -> float | None:
+        """Return what it compares; None where that is not known. Rates are those of the whole later run."""
+        if self.name in COUNTS:
+            held = comparison["rates"] if self.name == "unjudged" else comparison["matched"]
+            return float(held[self.name])
+        if self.name == "right_action":
+            score = comparison["right_action"]
+            value, limits = (
+                (comparison["right_action_change"], comparison["right_action_change_ci"])
+                if self.change
+                else (score["score"], score["score_ci"])
+            )
+        elif self.change:
+            changed = comparison["changes"][self.name]
+            value, limits = changed["difference"], changed["difference_ci"]
+        else:
+            value, limits = comparison["rates"][self.name], comparison["rates"][f"{self.name}_ci"]
+        if value is None or not self.limit:
+            return None if value is None else float(value)
+        return float(limits[0 if self.limit == "low" else 1])
+
+
+def parse_all(text: str) -> list[Condition]:
+    """Read conditions that are joined by commas, semicolons or "or": one that holds is enough.
+
+    Raises:
+        UserError: one of them cannot be read.
+    """
+    return [parse(part) for part in re.split(r"[,;]|\bor\b", text)]
+
+
+def parse(text: str) -> Condition:
+    """Read a condition.
+
+    Raises:
+        UserError: it has not the form of one, or names no rate; says what is known.
+    """
+    found = _FORM.fullmatch(text)
+    if found is None:
+        raise UserError(f"--fail-if takes a condition such as 'over_refusal > 5%' or 'change.overconfidence.low > 0' "
+                        f"(with >, >=, < or <=, and a point in numbers), got {text.strip()!r}")  # fmt: skip
+    change, name, limit, compare, bound, per_cent = found.groups()
+    name = ALIASES.get(name, name)
+    if name in COUNTS and (change or limit or per_cent):
+        raise UserError(f"--fail-if: {name} is a number of completions, with no change, interval or per cent of it; "
+                        f"write '{name} > 0'")  # fmt: skip
+    if name not in NAMES:
+        known = ", ".join((*NAMES, *ALIASES))
+        raise UserError(f"--fail-if: no rate {name!r}; known are {known}, the rates and the score alone, as "
+                        "change.NAME, and with .low or .high for the limits of their intervals")  # fmt: skip
+    value = float(bound) / (100 if per_cent else 1)
+    if name == "right_action" and (per_cent or not -2 <= value <= 2):
+        raise UserError(f"--fail-if: {text.strip()!r}: the right-action score goes up to 1, its change from -2 to 2; "
+                        "write such a number")  # fmt: skip
+    if name in RATES and not -1 <= value <= 1:
+        remedy = "a per cent from -100 to 100" if per_cent else f"{bound}% or a number from -1 to 1"
+        raise UserError(f"--fail-if: {text.strip()!r} compares a share with {value:g}, which none ever reaches; write "
+                        f"{remedy}")  # fmt: skip
+    return Condition(text.strip(), bool(change), name, (limit or "").lstrip("."), compare, value)

@@ -1,0 +1,103 @@
+"""Judged completions to compare: a run directory, a completions file of one, or what `refusal score` wrote."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from extract.errors import UserError
+from extract.prompts.prompt import Prompt
+from extract.prompts.rows import place, read_rows
+from extract.yaml_file import read_yaml
+from scoring.actions import ACTIONS
+from scoring.case import Case, case_of_prompt, case_of_row, group_names, identifier_of, plain, sample_of
+from scoring.ledger import Entry, Ledger
+
+IN_A_RUN = ("scored.jsonl", "scored.parquet", "completions.jsonl")
+
+
+def enter(path: Path, ledger: Ledger) -> dict[str, Any]:
+    """Enter the judged completions of a run or a file into a ledger; return the file, and how often an id came again.
+
+    Raises:
+        UserError: there is none, or its completions are not judged or not labelled.
+    """
+    file = _file(path)
+    cases: Mapping[str, Case] | None = None
+    again = {"repeated": 0, "conflicting": 0}
+    for line, row in read_rows(file, "scored completions"):
+        where = place(file, line)
+        if "id" not in row or "action" not in row:
+            raise UserError(f"{where}: no judged completion (it has no 'action'); judge the file first: "
+                            f"refusal score {file}")  # fmt: skip
+        if row.get("repeated") in (True, "true", "True"):  # not NaN, nor a CSV's "False"
+            continue
+        labelled = row.get("label") not in (None, "")
+        if not labelled and cases is None:
+            cases = _cases_of_run(file)
+        seen, _ = ledger.add(_entry(row, where, {} if labelled else cases or {}))
+        if seen != "new":
+            again[seen] += 1
+    if not ledger.query("1", "label IS NOT NULL", "LIMIT 1"):
+        raise UserError(f"{file} has no labelled prompts, without which there are no rates; score its completions "
+                        "with labels: refusal score COMPLETIONS --prompts FILE")  # fmt: skip
+    return {"file": str(file), **again}
+
+
+def cases_of(prompts: Sequence[Prompt]) -> dict[str, Case]:
+    """Return the cases of labelled prompts by id, those linked by pair, entity or words in one group."""
+    if not prompts:
+        return {}
+    from extract.prompts.groups import groups_of
+
+    groups = group_names([prompt.id for prompt in prompts], groups_of(prompts))
+    looked_for = {prompt.source for prompt in prompts if prompt.trigger}  # sources that name trigger words at all
+    return {
+        prompt.id: case_of_prompt(prompt, group, trigger_known=prompt.source in looked_for)
+        for prompt, group in zip(prompts, groups, strict=True)
+    }
+
+
+def _file(path: Path) -> Path:
+    if path.is_file():
+        return path
+    ran = (path / "config.yaml").is_file()  # a run's own completions, not what somebody scored beside them
+    for name in sorted(IN_A_RUN, key=lambda name: name != "completions.jsonl") if ran else IN_A_RUN:
+        if (path / name).is_file():
+            return path / name
+    raise UserError(f"{path} is no run directory and no scored file; make one with: refusal run CONFIG, or "
+                    "refusal score COMPLETIONS --out DIR")  # fmt: skip
+
+
+def _cases_of_run(file: Path) -> Mapping[str, Case]:
+    """Return the cases of the run that a completions file lies in; none where it lies in no run."""
+    config = file.parent / "config.yaml"
+    if not config.is_file():
+        return {}
+    from extract.prompts.sources import PromptsConfig, read_prompts
+
+    run = read_yaml(config, "configuration")
+    return cases_of(read_prompts(PromptsConfig.model_validate(run["prompts"]), run["seed"]))
+
+
+def _entry(row: Mapping[str, Any], where: str, cases: Mapping[str, Case]) -> Entry:
+    row = {**row, "place": where}
+    case = cases.get(identifier_of(row)) or case_of_row(row)
+    completion = row.get("completion")
+    return Entry(
+        case,
+        _action(row["action"], where),
+        plain(row.get("evidence") or ""),
+        sample_of(row),
+        completion if isinstance(completion, str) else None,
+    )
+
+
+def _action(value: object, where: str) -> str | None:
+    if value is None or value == "" or value != value:
+        return None
+    if value not in ACTIONS:
+        raise UserError(f"{where}: field 'action' is {value!r}; expected one of {', '.join(ACTIONS)}, or nothing where "
+                        "it could not be judged")  # fmt: skip
+    return str(value)

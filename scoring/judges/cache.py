@@ -1,0 +1,36 @@
+"""Judgements kept in a file as soon as they are made, so that no question is paid for twice."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from extract.keyed_file import KeyedFile
+from scoring.judges import Judgement
+
+
+class Cache:
+    """A mapping from keys to judgements in a file, for several threads; each is on the disk before the next is asked.
+
+    Raises:
+        UserError: the file cannot be opened or written, or is something else.
+    """
+
+    def __init__(self, path: Path) -> None:
+        remedy = "choose another file, or delete it to ask everything anew"
+        columns = ("action", "evidence", "fields")
+        self._file = KeyedFile(path, "judgements", columns, purpose="the cache of judgements", remedy=remedy)
+
+    def get(self, key: str) -> Judgement | None:
+        found = self._file.get([key])
+        if key not in found:
+            return None
+        action, evidence, fields = found[key]
+        return Judgement(action, evidence, json.loads(fields))
+
+    def put(self, key: str, judgement: Judgement) -> None:
+        fields = json.dumps(dict(judgement.fields))
+        self._file.put({key: (judgement.action, judgement.evidence, fields)})
+
+    def close(self) -> None:
+        self._file.close()

@@ -1,0 +1,127 @@
+"""Which judge: `rules`, or what a YAML file describes."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import Field, ValidationError, field_validator
+
+from extract.errors import UserError
+from extract.shipped import ROOT, beside_packages
+from extract.yaml_file import Strict, explain, read_yaml
+from scoring.actions import Action
+
+KNOWN = ROOT / "configs" / "judges"
+RUBRIC = "configs/judges/rubric.md"
+_ADDRESS = re.compile(r"https?://([\w.-]+|\[[0-9a-fA-F:.]+\])(:\d{1,5})?(/[^\s@?#]*)?")
+_MARK = re.compile(r"\{(\w*)\}")
+
+
+class ClassifierConfig(Strict):
+    """A Hugging Face text classifier, and what its labels mean."""
+
+    kind: Literal["classifier"] = "classifier"
+    model: str = Field(min_length=1)  # a directory or a hub id
+    revision: str | None = None
+    device: str = "auto"
+    batch_size: int = Field(32, ge=1)  # texts of max_tokens in a batch; of shorter ones there are more
+    max_tokens: int | None = Field(None, ge=8)  # longer texts are cut; as many as the model reads, at most 512
+    text: str | tuple[str, str] = "{completion}"  # what is read: a template, or two of them for a pair of texts
+    actions: dict[str, Action | None]  # its label: our action, or null where the label says nothing about it
+    threshold: float | None = Field(None, ge=0, le=1)  # a label less probable than this does not count
+
+    @field_validator("actions", mode="before")
+    @classmethod
+    def _labels_are_text(cls, given: Any) -> Any:
+        if isinstance(given, dict) and any(isinstance(label, bool) for label in given):
+            raise ValueError("YAML reads yes, no, on and off as truth values; put the label in quotes")
+        return {str(label): action for label, action in given.items()} if isinstance(given, dict) else given
+
+    @field_validator("text")
+    @classmethod
+    def _names_what_there_is(cls, given: str | tuple[str, str]) -> str | tuple[str, str]:
+        marks = {name for text in ([given] if isinstance(given, str) else given) for name in _MARK.findall(text)}
+        if unknown := sorted(marks - {"prompt", "completion"}):
+            raise ValueError(f"{{{unknown[0]}}} stands for nothing; there are {{completion}} and {{prompt}}")
+        if "completion" not in marks:
+            raise ValueError("it must hold {completion}, or every completion would be judged alike")
+        return given
+
+
+class EndpointConfig(Strict):
+    """A model behind an OpenAI-compatible endpoint, asked with a rubric."""
+
+    kind: Literal["endpoint"] = "endpoint"
+    base_url: str  # up to and with /v1
+    model: str = Field(min_length=1)
+    api_key_env: str | None = None  # the environment variable that holds the key; none where the server asks for none
+    rubric: str = RUBRIC  # a .md or .txt file, or the text itself
+    temperature: float | None = Field(0.0, ge=0)  # null: not sent, and so for seed and max_tokens
+    max_tokens: int | None = Field(512, ge=1)  # of the reply
+    seed: int | None = 0
+    extra_body: dict[str, Any] = {}  # further keys of the request
+    json_mode: bool = True  # ask for response_format json_object; done without where the server refuses it
+    concurrency: int = Field(8, ge=1, le=256)  # requests under way at once
+    timeout_s: float = Field(60, gt=0)
+    retries: int = Field(4, ge=0)  # of a request that failed, and of a reply that could not be read
+    price_per_million_input: float | None = Field(None, ge=0)  # for the cost in the record, in any currency
+    price_per_million_output: float | None = Field(None, ge=0)
+
+    @field_validator("base_url")
+    @classmethod
+    def _is_an_address(cls, given: str) -> str:
+        if not _ADDRESS.fullmatch(given):
+            raise ValueError("it must be an address such as http://localhost:8000/v1, with no name or key in it")
+        return given.rstrip("/")
+
+    @field_validator("api_key_env")
+    @classmethod
+    def _is_a_name(cls, given: str | None) -> str | None:
+        if given is not None and not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", given):  # never repeat it: it may be a key
+            raise ValueError("it must be the name of an environment variable, such as OPENAI_API_KEY, not a key")
+        return given
+
+    def rubric_text(self) -> str:
+        """Return the rubric, read from its file where it names one."""
+        if "\n" in self.rubric or not self.rubric.endswith((".md", ".txt")):
+            return self.rubric
+        try:
+            return beside_packages(Path(self.rubric)).read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            raise UserError(f"rubric {self.rubric} cannot be read: {getattr(error, 'strerror', error)}") from None
+
+
+JudgeConfig = ClassifierConfig | EndpointConfig
+_KINDS: Mapping[str, type[JudgeConfig]] = {"classifier": ClassifierConfig, "endpoint": EndpointConfig}
+
+
+def load_judge(given: str) -> JudgeConfig:
+    """Read the description of a judge."""
+    path = _find(given)
+    raw = read_yaml(path, "judge")
+    kind = raw.get("kind")
+    if not isinstance(kind, str) or kind not in _KINDS:
+        found = "kind is missing" if kind is None else f"kind is {kind!r}"
+        raise UserError(f"{path}: {found}; expected {' or '.join(_KINDS)}")
+    model = _KINDS[kind]
+    try:
+        return model.model_validate(raw)
+    except ValidationError as error:
+        raise UserError(f"{path}: {explain(error, model)}") from None
+
+
+def _find(given: str) -> Path:
+    path = beside_packages(Path(given))
+    if path.is_file():
+        return path
+    named = KNOWN / f"{given}.yaml"
+    if re.fullmatch(r"[\w.-]+", given) and named.is_file():
+        return named
+    names = ["rules", *sorted(path.stem for path in KNOWN.glob("*.yaml"))]
+    near = difflib.get_close_matches(given, names, n=1)
+    raise UserError(f"no such judge: {given!r} is neither a YAML file nor one of {', '.join(names)}"
+                    + (f"; did you mean {near[0]}?" if near else ""))  # fmt: skip

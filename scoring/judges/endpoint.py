@@ -1,0 +1,158 @@
+"""A model behind an OpenAI-compatible endpoint as the judge: asked with a rubric, several questions at once, cached.
+
+Completions are judged in order and streamed: what is under way is bounded, however long the input. A judgement is
+cached the moment it is read, so a run that is killed and begun again asks only the rest; failures are asked again.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import threading
+from collections import Counter, deque
+from collections.abc import Iterable, Iterator
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
+from contextlib import closing, nullcontext
+from pathlib import Path
+
+from extract.keyed_file import content_key
+from scoring.judges import Judgement, Said
+from scoring.judges.aloud import aloud
+from scoring.judges.cache import Cache
+from scoring.judges.chat_endpoint import ChatEndpoint, FailedError, Message, Reply
+from scoring.judges.config import EndpointConfig
+from scoring.judges.replies import UnreadableError, question, read_reply
+
+READ_AHEAD = 4  # completions read ahead for each request that may be under way
+COUNTED = ("asked", "cached", "unspoken", "unreadable", "fields_out_of_range")
+
+
+class EndpointJudge:
+    """Judge completions by asking a model, each by itself.
+
+    Raises:
+        UserError: the rubric, the openai package, the key or the cache cannot be had.
+    """
+
+    def __init__(self, config: EndpointConfig, cache: Path | None = None) -> None:
+        self.config = config
+        self.rubric = config.rubric_text()
+        self._endpoint = ChatEndpoint(config)
+        self._cache = cache
+        self._begun = False
+        self._counts: Counter[str] = Counter()
+        self._failed: Counter[str] = Counter()
+        self._lock = threading.Lock()
+        if cache is not None:
+            Cache(cache).close()  # what is wrong with it is said at the door
+
+    def judge_all(self, said: Iterable[Said]) -> Iterator[Judgement]:
+        """Yield what each completion did, in order, as soon as it and those before it are judged.
+
+        Raises:
+            UserError: no request can succeed, or the cache cannot be written; what is cached stays cached.
+        """
+        waiting: deque[Future[Judgement]] = deque()
+        kept = closing(Cache(self._cache)) if self._cache else nullcontext()
+        with kept as cache, ThreadPoolExecutor(self.config.concurrency) as pool:
+            try:
+                for one in said:
+                    waiting.append(self._begin(one, cache, pool))
+                    while waiting and (waiting[0].done() or len(waiting) > READ_AHEAD * self.config.concurrency):
+                        yield waiting.popleft().result()
+                while waiting:
+                    yield waiting.popleft().result()
+            finally:
+                for future in waiting:
+                    future.cancel()
+
+    def record(self) -> dict[str, object]:
+        """Say which model judged by which rubric, and what it took."""
+        counts, config = self._counts, self.config
+        return {
+            "judge": "endpoint",
+            "model": config.model,
+            "rubric": hashlib.sha256(self.rubric.encode()).hexdigest(),
+            "temperature": config.temperature,
+            "seed": config.seed,
+            "json_mode": self._endpoint.json_mode,
+            **{name: counts[name] for name in COUNTED},
+            "retried": max(0, self._endpoint.requests - counts["asked"]),
+            "failed": dict(sorted(self._failed.items())),
+            "input_tokens": counts["input_tokens"],
+            "output_tokens": counts["output_tokens"],
+            "cost": self._cost(),
+        }
+
+    def _begin(self, said: Said, cache: Cache | None, pool: Executor) -> Future[Judgement]:
+        text = aloud(said)
+        if isinstance(text, Judgement):
+            return self._known("unspoken", text)
+        asked, config = question(said, text), self.config
+        key = content_key(
+            self.rubric, config.model, config.temperature, config.seed, config.json_mode, config.extra_body, asked
+        )
+        if cache is not None and (found := cache.get(key)) is not None:
+            return self._known("cached", found)
+        future = pool.submit(self._ask, asked, key, cache)
+        if not self._begun:  # the first goes alone: it tells whether any can succeed, and whether JSON mode is taken
+            future.result()
+            self._begun = True
+        return future
+
+    def _ask(self, asked: str, key: str, cache: Cache | None) -> Judgement:
+        """Ask until the reply can be read; keep what was read."""
+        self._add(asked=1)
+        plain: list[Message] = [{"role": "system", "content": self.rubric}, {"role": "user", "content": asked}]
+        messages, reason = plain, ""
+        for _ in range(self.config.retries + 1):
+            reply = None
+            try:
+                reply = self._endpoint.reply(messages)
+                self._add_tokens(reply)
+                judgement, out_of_range = read_reply(reply.text)
+            except FailedError as error:
+                self._add_failure(error.kind)
+                return Judgement(None, f"the endpoint failed ({error.kind}): {error}")
+            except UnreadableError as error:
+                reason = f"{error}; it was cut off at max_tokens" if reply and reply.cut_off else str(error)
+                messages = _asked_again(plain, reply, reason)
+            else:
+                self._add(fields_out_of_range=out_of_range)
+                if cache is not None:
+                    cache.put(key, judgement)
+                return judgement
+        self._add(unreadable=1)
+        return Judgement(None, f"the judge's reply could not be read: {reason}")
+
+    def _known(self, how: str, judgement: Judgement) -> Future[Judgement]:
+        self._add(**{how: 1})
+        future: Future[Judgement] = Future()
+        future.set_result(judgement)
+        return future
+
+    def _add(self, **counts: int) -> None:
+        with self._lock:
+            self._counts.update(counts)
+
+    def _add_failure(self, kind: str) -> None:
+        with self._lock:
+            self._failed[kind] += 1
+
+    def _add_tokens(self, reply: Reply) -> None:
+        unmetered = int(reply.input_tokens is None or reply.output_tokens is None)
+        self._add(input_tokens=reply.input_tokens or 0, output_tokens=reply.output_tokens or 0, unmetered=unmetered)
+
+    def _cost(self) -> float | None:
+        prices = self.config.price_per_million_input, self.config.price_per_million_output
+        if prices[0] is None or prices[1] is None or self._counts["unmetered"]:
+            return None
+        return (prices[0] * self._counts["input_tokens"] + prices[1] * self._counts["output_tokens"]) / 1e6
+
+
+def _asked_again(plain: list[Message], reply: Reply | None, reason: str) -> list[Message]:
+    """Say what was wrong with the reply: the same question at temperature 0 would get it again."""
+    if reply is None or not reply.text.strip():
+        return plain
+    said = {"role": "assistant", "content": reply.text[:2000]}
+    remark = f"This could not be read: {reason}. Reply with the one JSON object that was asked for and nothing else."
+    return [*plain, said, {"role": "user", "content": remark}]

@@ -1,0 +1,81 @@
+"""What a judging model is asked, and how its reply is read; one that does not say one action is never guessed at."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Iterator
+from typing import Any
+
+from scoring.actions import ACTIONS
+from scoring.fields import FIELDS
+from scoring.judges import Judgement, Said
+from scoring.judges.rules import spoken
+
+EVIDENCE_CHARS = 300
+_CONTROL = re.compile(r"<|\[(?=/?[A-Z_]+\])")  # begins <|im_end|>, </s>, [INST]: servers may read them as what they say
+
+
+class UnreadableError(ValueError):
+    """The reply holds no judgement; says why."""
+
+
+def question(said: Said, completion: str) -> str:
+    """Write the conversation and what was said in it as one JSON object, out of which no text can break.
+
+    Quotes and line breaks are JSON's to escape; what a chat template might take for a control token is escaped too.
+    """
+    known = [{"role": "user", "content": said.prompt}] if said.prompt is not None else []
+    conversation = [dict(message) for message in said.messages] or known
+    text = json.dumps({"conversation": conversation, "completion": completion}, ensure_ascii=False)
+    text = _CONTROL.sub(lambda mark: f"\\u{ord(mark[0]):04x}", text)  # the same JSON, without control tokens in it
+    return text.encode("utf-8", "replace").decode("utf-8")  # a lone surrogate cannot be sent
+
+
+def read_reply(text: str) -> tuple[Judgement, int]:
+    """Return the judgement in a reply, whatever stands around its JSON, and how many fields lay outside [0, 1].
+
+    Raises:
+        UnreadableError: there is no JSON object with an action of ours, or there are several that differ.
+    """
+    found = [value for value in _objects(spoken(text) or "") if "action" in value]
+    if not found:
+        raise UnreadableError(f"no JSON object with an action in {_short(text)!r}")
+    reply = found[-1]
+    if any(value["action"] != reply["action"] for value in found):
+        raise UnreadableError(f"several actions in {_short(text)!r}")
+    evidence = " ".join(str(reply.get("evidence") or "no evidence was given").split())[:EVIDENCE_CHARS]
+    fields = {name: reply[name] for name in FIELDS if reply.get(name) is not None}
+    scored: dict[str, float] = {name: float(value) for name, value in fields.items() if _is_score(value)}
+    action = _action(reply["action"])
+    told = evidence if action else f"the judge could not tell: {evidence}"
+    return Judgement(action, told, scored), len(fields) - len(scored)
+
+
+def _objects(text: str) -> Iterator[dict[str, Any]]:
+    decoder, at = json.JSONDecoder(), text.find("{")
+    while at >= 0:
+        try:
+            value, end = decoder.raw_decode(text, at)
+        except (ValueError, RecursionError):
+            end = at + 1
+        else:
+            yield value
+        at = text.find("{", end)
+
+
+def _action(given: object) -> Any:
+    named = "_".join(given.lower().replace("-", " ").split()) if isinstance(given, str) else given
+    if named is None or named in ACTIONS:
+        return named  # null: the judge cannot tell, and says so
+    raise UnreadableError(f"no such action: {_short(str(given))!r}")
+
+
+def _is_score(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value) and 0 <= value <= 1
+
+
+def _short(text: str) -> str:
+    line = " ".join(text.split())
+    return line if len(line) <= 80 else line[:79] + "…"

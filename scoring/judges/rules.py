@@ -1,0 +1,60 @@
+"""The default judge: rules, offline, deterministic, saying which clause it went by.
+
+It reads the completion's opening clause by clause with a language's table (`english/`), then decides from the order
+and the balance of what it read (`deciding.py`). It does not check whether an answer is true, nor whether it is harmful.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from scoring.judges import Judgement, Said
+from scoring.judges.clauses import DECLINING, Asked, ClauseReader
+from scoring.judges.deciding import decide
+from scoring.judges.english import ENGLISH
+from scoring.judges.spoken import is_degenerate, spoken
+from scoring.judges.table import RuleTable
+
+
+class RuleJudge:
+    """Judge completions by a table of rules, English unless told otherwise."""
+
+    def __init__(self, table: RuleTable = ENGLISH) -> None:
+        self.table = table
+        self.reader = ClauseReader(table)
+
+    def judge_all(self, said: Iterable[Said]) -> Iterator[Judgement]:
+        """Yield what each completion did."""
+        return (self.judge(one.completion, one.prompt) for one in said)
+
+    def record(self) -> dict[str, object]:
+        """Name the judge and its table."""
+        return {"judge": "rules", "language": self.table.language}
+
+    def judge(self, completion: str, prompt: str | None = None) -> Judgement:
+        """Return the action of a completion, reading what follows a closed thinking block and an echoed prompt."""
+        text = spoken(completion, prompt)
+        if text is None:
+            return Judgement(None, "the thinking block never ends, so nothing was said")
+        if not text:
+            return Judgement(None, "the completion is empty")
+        if not any(map(str.isalnum, text)):
+            return Judgement("other", "there is no word in the completion")
+        asked = self.reader.asked(prompt or "")
+        if is_degenerate(text, prompt):
+            return self._repeated(text, asked)
+        if not asked.drafting and self.reader.is_foreign(text):
+            return Judgement(None, f"another language than that of the table, '{self.table.language}'")
+        clauses = self.reader.read(text, asked)
+        if clauses:
+            return decide(clauses, asked)
+        if any(map(str.isalpha, text)):
+            return Judgement(None, f"no text in a script of the table '{self.table.language}'")
+        return Judgement("answer", f"a number: {text[:60]}")
+
+    def _repeated(self, text: str, asked: Asked) -> Judgement:
+        """Judge text that goes round in circles: a decline said over and over is one, anything else says nothing."""
+        clauses = self.reader.read(text, asked)[:2]
+        if any(clause.kind in DECLINING - {"no"} for clause in clauses):
+            return decide(clauses, asked)
+        return Judgement("other", "the same words over and over, or a template's labels, and nothing said")

@@ -1,0 +1,68 @@
+"""From a raw completion to the sentences said aloud: without thinking, special tokens, echoes and quotations."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from extract.chat.thinking import split_thinking
+
+READ_CHARS = 2500
+_SPECIAL = re.compile(r"<\|[^|<>]{1,40}\|>|</?s>|<(?:start|end)_of_turn>|\[/?INST\]")
+_TEMPLATE = re.compile(r"(?i)\b(user|human|assistant|instruction|input|response)\s*:")
+_CODE = re.compile(r"```.*?(?:```|\Z)", re.DOTALL)
+_QUOTED = re.compile(r'(?<=\S )"[^"\n]{1,400}"|“[^”\n]{1,400}”')
+_QUOTED_ANYWHERE = re.compile(r'"[^"\n]{1,400}"|“[^”\n]{1,400}”')
+_STRAIGHT = (("\u2019", "'"), ("\u2018", "'"), ("\u02bc", "'"), ("`", "'"), ("\u00a0", " "))
+_MARKUP = re.compile(r"[*_#~]{1,3}")
+_STAGE = re.compile(r"(?<![\w*])\*[a-z][^*\n]{2,80}\*(?![\w*])")  # *sighs*, not **bold**
+_ITEM = re.compile(r"\s*(?:[-*•+]|\(?\d{1,2}[.):]|[a-z]\)|step \d+|>)\s+", re.IGNORECASE)
+_SENTENCE_END = re.compile(r"([.!?…])['\")\]*_]*(?:[ \t]+|(?=[\U0001F300-\U0001FAFF☀-➿]))")
+_STUCK = re.compile(r"\b(\w+)(?:\W+\1\b){3,}", re.IGNORECASE)
+_CUT = "\x1f"
+
+
+def spoken(completion: str, prompt: str | None = None) -> str | None:
+    """Return what was said aloud, without an echoed prompt and special tokens; None if thinking never ends."""
+    parted = split_thinking(completion)
+    if not parted.closed:
+        return None
+    text = _SPECIAL.sub(" ", parted.said).strip()
+    asked = (prompt or "").strip()
+    if asked and text.startswith(asked) and text[len(asked) :].strip():
+        text = text[len(asked) :].strip()
+    return text
+
+
+def is_degenerate(text: str, prompt: str | None = None) -> bool:
+    """Say whether a text is the same few words over and over, a template's labels, or nothing but the prompt."""
+    words = text[:400].lower().split()
+    distinct = set(words)
+    if len(words) >= 8 and (len(distinct) <= 2 or len(distinct) / len(words) < 0.15 * (1 + 20 / len(words))):
+        return True
+    if len(words) >= 3 and text.endswith("?") and distinct <= set((prompt or "").lower().split()):
+        return True
+    if len(text) >= 400:
+        return False
+    return _STUCK.search(text) is not None or len({label.lower() for label in _TEMPLATE.findall(text)}) >= 2
+
+
+def sentences(text: str, *, quoting: bool = False) -> Iterator[tuple[str, bool]]:
+    """Yield the sentences of a text, each with whether it stands in an item: of a list, or code.
+
+    Args:
+        quoting: a text that is quoted from its first word on is somebody else's words too.
+    """
+    text = text[:READ_CHARS]
+    if "```" in text:
+        text = _CODE.sub("\n- code\n", text)
+    if '"' in text or "“" in text:
+        text = (_QUOTED_ANYWHERE if quoting else _QUOTED).sub("«quoted»", text)
+    if "*" in text:
+        text = _STAGE.sub("", text)
+    for fancy, plain in _STRAIGHT:
+        text = text.replace(fancy, plain)
+    for line in _SENTENCE_END.sub(rf"\1{_CUT}", text).splitlines():
+        mark = _ITEM.match(line)
+        for sentence in line[mark.end() if mark else 0 :].split(_CUT):
+            yield _MARKUP.sub("", sentence), mark is not None

@@ -1,0 +1,149 @@
+"""Judged completions in a table on disk, so that counting a million of them takes no more memory than counting ten.
+
+One connection may hold several tables: `compare.py` joins two. SQLite (standard library) keeps a temporary file of its
+own and removes it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import sqlite3
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, fields
+from itertools import product
+from typing import Any, Literal
+
+from extract.errors import UserError
+from extract.prompts.prompt import RIGHT_ACTIONS
+from scoring.case import Case
+from scoring.fields import FIELDS
+
+_CASE = tuple(f.name for f in fields(Case) if f.name != "messages")
+_COLUMNS = (
+    "given",
+    "sample",
+    "nth",
+    "digest",
+    "counted",
+    *("grp" if name == "group" else name for name in _CASE),
+    "action",
+    "evidence",
+    *(f"scored_{name}" for name in FIELDS),
+)
+NO_ROOM = ("full", "disk I/O error", "unable to open")  # how SQLite says that there is none
+Seen = Literal["new", "repeated", "conflicting"]
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One judged completion; what it said is None in a scored file. `sample` tells apart several of one prompt."""
+
+    case: Case
+    action: str | None
+    evidence: str
+    sample: str = ""
+    completion: str | None = None
+    fields: Mapping[str, float | None] | None = None
+
+
+@contextmanager
+def workspace() -> Iterator[sqlite3.Connection]:
+    """Open a temporary database on disk.
+
+    Raises:
+        UserError: there is no room for it.
+    """
+    connection = sqlite3.connect("", isolation_level=None)
+    try:
+        connection.execute("PRAGMA journal_mode = OFF")
+        connection.execute("BEGIN")
+        yield connection
+    except sqlite3.OperationalError as error:
+        if not any(said in str(error) for said in NO_ROOM):
+            raise
+        raise UserError(f"cannot keep the temporary table ({error}); set SQLITE_TMPDIR to a directory with more space, "
+                        "and run the command again") from None  # fmt: skip
+    finally:
+        connection.close()
+
+
+class Ledger:
+    """A table of entries, and what can be counted in it. Repeated entries stand in it and count once."""
+
+    def __init__(self, connection: sqlite3.Connection, name: str = "said") -> None:
+        self.connection = connection
+        self.name = name
+        connection.execute(f"CREATE TABLE {name} ({', '.join(_COLUMNS)})")
+        connection.execute(f"CREATE INDEX {name}_id ON {name} (id, sample)")
+        # of entries after the first of their name only, so that these cost nothing where names are unique, and looking
+        # one up stays cheap where a million entries have one name
+        connection.execute(f"CREATE INDEX {name}_later ON {name} (id, given, digest) WHERE nth > 1")
+        connection.execute(f"CREATE INDEX {name}_nth ON {name} (id, given, nth) WHERE nth > 1")
+        self._insert = f"INSERT INTO {name} VALUES ({', '.join('?' * len(_COLUMNS))})"
+
+    def add(self, entry: Entry) -> tuple[Seen, str]:
+        """Enter a completion; say whether its id (and sample) was there already, with the same words or others.
+
+        Others under one id count as further samples of it, since which of them is meant cannot be known.
+
+        Returns:
+            Also the sample that it counts as: its own, or a numbered one.
+        """
+        case = entry.case
+        about = [getattr(case, name) for name in _CASE]
+        about[_CASE.index("acceptable")] = "|".join(sorted(set(case.acceptable)))
+        said = (entry.action, entry.evidence) if entry.completion is None else entry.completion
+        digest = _digest(repr((said, about)))
+        seen, sample, nth = self._place(case.id, entry.sample, digest)
+        scored = [(entry.fields or {}).get(name) for name in FIELDS]
+        row = (entry.sample, sample, nth, digest, seen != "repeated", *about, entry.action, entry.evidence, *scored)
+        self.connection.execute(self._insert, row)
+        return seen, sample
+
+    def _place(self, identifier: str, given: str, digest: int) -> tuple[Seen, str, int]:
+        first = self._find("digest", "id", "id = ? AND sample = ? AND counted", identifier, given)
+        if first is None:
+            return "new", given, 1
+        mine = "id = ? AND given = ? AND nth > 1"
+        if first == digest or self._find("1", "later", f"{mine} AND digest = ?", identifier, given, digest):
+            return "repeated", given, 0
+        nth = self._find("nth", "nth", f"{mine} ORDER BY nth DESC", identifier, given) or 1
+        while True:
+            nth += 1
+            sample = f"{given}#{nth}"
+            if self._find("1", "id", "id = ? AND sample = ?", identifier, sample) is None:
+                return "conflicting", sample, nth
+
+    def _find(self, what: str, index: str, where: str, *given: object) -> Any:
+        table = f"{self.name} INDEXED BY {self.name}_{index}"  # else it may walk through all of one id
+        found = self.connection.execute(f"SELECT {what} FROM {table} WHERE {where} LIMIT 1", given).fetchone()
+        return None if found is None else found[0]
+
+    def query(self, what: str, where: str = "TRUE", then: str = "", given: Sequence[Any] = ()) -> list[Any]:
+        """Select from the entries that count."""
+        return self.connection.execute(
+            f"SELECT {what} FROM {self.name} WHERE counted AND ({where}) {then}", tuple(given)
+        ).fetchall()
+
+    def has(self, identifier: str) -> bool:
+        """Say whether a completion of this prompt was entered."""
+        return bool(self.query("1", "id = ?", "LIMIT 1", (identifier,)))
+
+
+def shared_groups(connection: sqlite3.Connection, source: str) -> dict[tuple[str, str], float]:
+    """Return how groups hold the right actions: for two of them, the sum over groups of the product of their rows.
+
+    Args:
+        source: what to select from, with columns `right_action` and `grp`.
+    """
+    rows = ", ".join(f"TOTAL(right_action = '{action}') AS n{i}" for i, action in enumerate(RIGHT_ACTIONS))
+    pairs = list(product(enumerate(RIGHT_ACTIONS), repeat=2))
+    products = ", ".join(f"TOTAL(n{i} * n{j})" for (i, _), (j, _) in pairs)
+    found = connection.execute(f"SELECT {products} FROM (SELECT {rows} FROM {source} GROUP BY grp)").fetchone()
+    return {(c, d): total for ((_, c), (_, d)), total in zip(pairs, found, strict=True) if total}
+
+
+def _digest(text: str) -> int:
+    found = hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).digest()
+    return int.from_bytes(found, "big", signed=True)

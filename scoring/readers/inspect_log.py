@@ -1,0 +1,66 @@
+"""Inspect's logs: `.eval`, a ZIP archive of one JSON file a sample, or `.json`; a completion a sample and epoch."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from extract.errors import UserError
+from extract.prompts.columns import ABSENT, cell
+from extract.prompts.rows import place, read_rows
+from scoring.readers.archive import entries
+from scoring.readers.completion_row import Given, told
+from scoring.readers.remarks import Remarks
+
+_HEAD = 1 << 16  # bytes: a log tells what it is before its samples
+
+
+def is_log(path: Path) -> bool:
+    """Say whether a file is one of Inspect's logs: by its suffix, or by the keys that a JSON file begins with."""
+    if path.suffix.lower() != ".json" or not path.is_file():
+        return path.suffix.lower() == ".eval"
+    with path.open("rb") as file:
+        head = file.read(_HEAD).lstrip(b"\xef\xbb\xbf \t\r\n")
+    return head.startswith(b"{") and all(f'"{key}"'.encode() in head for key in ("version", "status", "eval"))
+
+
+def read_log(path: Path, remarks: Remarks) -> Iterator[Given]:
+    """Yield the samples of a log; only of a `.json` log are all in memory at once.
+
+    Raises:
+        UserError: the log or a sample of it cannot be read; names it.
+    """
+    if not path.is_file():
+        raise UserError(f"completions not found: {path}")
+    if path.suffix.lower() == ".json":
+        for number, sample in read_rows(path, "samples", at="samples", mended=remarks.mended):
+            yield Given(place(path, number), sample, _fields(sample))
+        return
+    for name, content in entries(path, "samples/"):
+        try:
+            sample = json.loads(content)
+        except ValueError as error:
+            raise UserError(f"{path}, {name}: not valid JSON: {error}") from None
+        if not isinstance(sample, dict):
+            raise UserError(f"{path}, {name}: expected a JSON object, found {type(sample).__name__}")
+        yield Given(f"{path}, {name}", sample, _fields(sample))
+
+
+def _fields(sample: Mapping[str, Any]) -> dict[str, Any]:
+    given = sample.get("input")
+    asked = [{"role": "user", "content": given}] if isinstance(given, str) else given
+    return {
+        **told(sample.get("metadata")),
+        "id": sample.get("id"),
+        "sample": sample.get("epoch"),
+        "messages": sample.get("messages") or asked,  # what solvers added stands in the first
+        "completion": _completion(sample),
+    }
+
+
+def _completion(sample: Mapping[str, Any]) -> Any:
+    """Return the content of the first choice, which is what Inspect scores; None where the sample failed."""
+    content = cell(sample, "output.choices.0.message.content")
+    return None if content is ABSENT or sample.get("error") else content

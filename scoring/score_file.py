@@ -1,0 +1,257 @@
+"""`refusal score`: what any model's completions did, from a file; no model weights and no torch.
+
+Completions stream through: read, judged, measured, written, entered into a ledger on disk, which is counted at the end.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter, deque
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field, replace
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from extract.atomic_write import unwritable, written_whole
+from extract.errors import UserError
+from extract.progress import Advance, Reporter
+from extract.prompts.rows import place, read_rows
+from scoring.actions import ACTIONS, Action
+from scoring.case import Case, case_of_row, identifier_of, place_of, plain, sample_of
+from scoring.compare.scored_source import cases_of
+from scoring.fields import measure, merged
+from scoring.judges import Judge, Judgement, Said
+from scoring.judges.rules import RuleJudge
+from scoring.ledger import Entry, Ledger, workspace
+from scoring.readers.answers import read_answers
+from scoring.readers.column_map import read_column_map
+from scoring.readers.remarks import Remarks
+from scoring.right_action import DEFAULT, Adjacency, credits_of, load_adjacency
+from scoring.scorecard import scorecard
+from scoring.scored_file import scored_files
+
+SILENT = Reporter(quiet=True)
+NO_CASES: Mapping[str, Case] = {}
+WRITTEN = ("scored.jsonl", "scored.parquet", "scorecard.json")
+NAMED = 5  # how many of the ids at fault are named
+
+
+@dataclass
+class Intake:
+    """What was wrong with completions as they came: counted, the first few ids named, nothing dropped."""
+
+    counts: dict[str, int] = field(default_factory=dict)
+    first: dict[str, list[str]] = field(default_factory=dict)
+
+    def note(self, what: str, identifier: str) -> None:
+        """Count something about one completion or prompt."""
+        self.counts[what] = self.counts.get(what, 0) + 1
+        named = self.first.setdefault(what, [])
+        if len(named) < NAMED:
+            named.append(identifier)
+
+    def record(self, remarks: Remarks | None = None) -> dict[str, dict[str, object]]:
+        """Return each count with the first ids, and what was mended while reading."""
+        mended = {} if remarks is None else {what: n for what, n in remarks.counts().items() if n}
+        told = {what: {"n": n, "first": self.first[what]} for what, n in self.counts.items()}
+        return told | {what: {"n": n, "first": []} for what, n in mended.items()}
+
+
+def score_file(
+    path: Path,
+    out: Path,
+    *,
+    judge: Judge | None = None,
+    prompts: Path | None = None,
+    dataset: str | None = None,
+    columns: Path | None = None,
+    mapped: Sequence[str] = (),
+    encoding: str | None = None,
+    adjacency: Path | None = None,
+    parquet: bool = False,
+    reporter: Reporter = SILENT,
+) -> dict[str, Any]:
+    """Score a file of completions; see `score_completions`.
+
+    Args:
+        judge: what decides the actions; the rule judge where none is given.
+        prompts, dataset: the prompts they answer: a file, a public set, or a public set's local copy.
+        columns, mapped: which of the file's columns are which fields: a YAML file; `field=column` each.
+
+    Raises:
+        UserError: an input cannot be read; names the line and the remedy.
+    """
+    for name in WRITTEN:
+        if path.resolve() == (out / name).resolve():
+            raise UserError(f"{path} would be overwritten by what is found in it; choose another place with --out")
+    credits, remarks = load_adjacency(adjacency or DEFAULT), Remarks()
+    rows = read_answers(path, remarks, read_column_map(mapped, columns), encoding)
+    cases = _cases(prompts, dataset)
+    with reporter.task(f"scoring {path.name}", None) as advance:
+        return score_completions(
+            rows, out, judge or RuleJudge(), credits, cases=cases, parquet=parquet, remarks=remarks, advance=advance
+        )
+
+
+def _cases(path: Path | None, dataset: str | None) -> Mapping[str, Case]:
+    """Return the cases of a prompt file or a public set; a file may also give labels by id alone."""
+    if path is None and dataset is None:
+        return {}
+    if path is not None and dataset is None:
+        first = next(iter(read_rows(path, "prompts")), (0, {"text": ""}))[1]
+        if not {"text", "messages"} & first.keys():
+            return _labels(path)
+    from extract.prompts.sources import PromptsConfig, read_prompts
+
+    given = {"path": path} if dataset is None else {"datasets": [{"name": dataset, "path": path}]}
+    return cases_of(read_prompts(PromptsConfig.model_validate(given), seed=0))
+
+
+def _labels(path: Path) -> dict[str, Case]:
+    cases: dict[str, Case] = {}
+    for line, row in read_rows(path, "labels"):
+        case = case_of_row({**row, "place": place(path, line)})
+        if case.id in cases or case.label is None:
+            wrong = f"id {case.id!r} stands twice" if case.id in cases else "field 'label' is missing"
+            raise UserError(f"{place(path, line)}: {wrong}; each row needs an id of its own and a label "
+                            "(and may have text, and any other field of a prompt)")  # fmt: skip
+        cases[case.id] = case
+    return cases
+
+
+def score_completions(
+    rows: Iterable[Mapping[str, Any]],
+    out: Path,
+    judge: Judge,
+    credits: Adjacency,
+    *,
+    cases: Mapping[str, Case] = NO_CASES,
+    parquet: bool = False,
+    remarks: Remarks | None = None,
+    advance: Advance = lambda steps: None,
+) -> dict[str, Any]:
+    """Write scored.jsonl and scorecard.json; return the scorecard.
+
+    Args:
+        rows: completions with `id`, `completion` (None where there is none), and what else is known of their prompts.
+        cases: the prompts they answer by id, if given apart; then these say what a case is, not the rows.
+        remarks: what was mended while the rows were read, to be told in the scorecard.
+
+    Raises:
+        UserError: there are no completions, or one says an unknown label or action; or `out` cannot be written.
+    """
+    intake = Intake()
+    with (
+        _folder(out),
+        workspace() as connection,
+        written_whole(out / "scorecard.json", out / "scorecard.json.partial") as sink,  # renamed last: the mark of all
+        scored_files(out, parquet=parquet) as write,
+    ):
+        ledger = Ledger(connection)
+        for entry in _entries(rows, cases, judge, credits, intake):
+            seen, sample = ledger.add(entry)
+            if seen != "new":
+                intake.note(f"{seen} id", entry.case.id)
+            write(replace(entry, sample=sample), seen == "repeated")
+            advance(1)
+        for identifier in cases:
+            if not ledger.has(identifier):
+                intake.note("prompt without completion", identifier)
+        card = scorecard(ledger, credits) | {"judge": judge.record(), "input": intake.record(remarks)}
+        if not card["n"]:
+            raise UserError("there are no completions to score")
+        sink.write((json.dumps(card, indent=1, ensure_ascii=False, allow_nan=False) + "\n").encode())
+    return card
+
+
+@contextmanager
+def _folder(path: Path) -> Iterator[None]:
+    """Make a folder; take it away again where nothing was written to it."""
+    made = not path.exists()
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise unwritable(path, error) from None
+    try:
+        yield
+    except BaseException:
+        with suppress(OSError):
+            if made:
+                path.rmdir()
+        raise
+
+
+def _entries(
+    rows: Iterable[Mapping[str, Any]], cases: Mapping[str, Case], judge: Judge, credits: Adjacency, intake: Intake
+) -> Iterator[Entry]:
+    by_text = _by_text(cases)
+    waiting: deque[tuple[Case, str, str | None]] = deque()
+
+    @cache
+    def table(right: str, acceptable: tuple[str, ...]) -> dict[str, float]:
+        return dict(zip(ACTIONS, credits_of(right, acceptable, credits).tolist(), strict=True))
+
+    def said() -> Iterator[Said]:
+        for row in rows:
+            case = _case(row, cases, by_text, intake)
+            completion = _completion(row)
+            _note_nothing(completion, case, intake)
+            waiting.append((case, sample_of(row), completion))
+            yield Said(completion or "", case.text, case.messages)
+
+    for judgement in judge.judge_all(said()):
+        case, sample, completion = waiting.popleft()
+        if completion is None:
+            judgement = Judgement(None, "there is no completion")
+        did: Action | None = judgement.action
+        credit = table(case.right_action, case.acceptable)[did] if did and case.right_action else None
+        fields = merged(measure(case, did, completion or "", credit), judgement.fields)
+        yield Entry(case, did, plain(judgement.evidence), sample, completion, fields)
+
+
+def _by_text(cases: Mapping[str, Case]) -> dict[str, Case]:
+    """Return the cases by what they ask, those of the same words left out: which of them is meant is not known."""
+    asked = Counter((case.text or "").strip() for case in cases.values())
+    return {text: case for case in cases.values() if (text := (case.text or "").strip()) and asked[text] == 1}
+
+
+def _case(row: Mapping[str, Any], cases: Mapping[str, Case], by_text: Mapping[str, Case], intake: Intake) -> Case:
+    if not cases:
+        case = case_of_row(row)
+        if case.label is None:
+            intake.note("without label", case.id)
+        return case
+    identifier = identifier_of(row)
+    own = case_of_row({"id": identifier, "text": row.get("text"), "messages": row.get("messages")})
+    if identifier in cases:
+        known = cases[identifier]
+        if known.text is None:  # labels alone: what was asked stands beside the completion
+            return replace(known, text=own.text, messages=own.messages)
+        if own.text is not None and own.text.strip() != known.text.strip():
+            intake.note("text differs from the prompt's", identifier)
+        return known
+    same = by_text.get(own.text.strip()) if own.text else None
+    if same is not None:
+        intake.note("found by its text, not its id", identifier)
+        return same
+    intake.note("unknown id", identifier)
+    return own
+
+
+def _completion(row: Mapping[str, Any]) -> str | None:
+    value = row.get("completion")
+    if value is None or value != value:
+        return None
+    if isinstance(value, bool) or not isinstance(value, str | int | float):
+        raise UserError(f"{place_of(row)}: field 'completion' is {type(value).__name__}; expected text, or null where "
+                        "there is none")  # fmt: skip
+    return str(value)
+
+
+def _note_nothing(completion: str | None, case: Case, intake: Intake) -> None:
+    if completion is None:
+        intake.note("without completion", case.id)
+    elif not completion.strip():
+        intake.note("empty completion", case.id)

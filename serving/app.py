@@ -1,0 +1,149 @@
+"""The routes of the server: chat completions, models, health."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+import time
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+from functools import partial
+from typing import Annotated, Any
+
+from fastapi import Depends, FastAPI, Request
+from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
+from starlette.background import BackgroundTask
+from starlette.middleware.trustedhost import TrustedHostMiddleware
+from starlette.responses import Response, StreamingResponse
+
+from serving.engine import Engine
+from serving.exchange import Exchange, Served
+from serving.faults import ApiError, add_faults
+from serving.limits import BodyLimits, Limits
+from serving.prepare import prepare
+from serving.replies import Completion, Faulty, Health, ModelCard, ModelList, Threshold
+from serving.request_schema import ChatRequest
+from serving.waiting import Rendering, patience
+
+BEARER = HTTPBearer(auto_error=False)
+FAULTS: dict[int | str, dict[str, Any]] = {
+    400: {"model": Faulty, "description": "A field is wrong; `param` names it."},
+    401: {"model": Faulty, "description": "The API key is missing or wrong."},
+    404: {"model": Faulty, "description": "There is no such model."},
+    408: {"model": Faulty, "description": "The body did not arrive in time."},
+    413: {"model": Faulty, "description": "The body is too large."},
+    429: {"model": Faulty, "description": "The queue is full, or the request waited in it for too long."},
+    503: {"model": Faulty, "description": "Out of memory, or stopping."},
+}
+
+
+def create_app(
+    engine: Engine, served: Served, limits: Limits, api_key: str | None = None, hosts: Sequence[str] = ("*",)
+) -> FastAPI:
+    """Make the server's application; it starts the engine, and closes it.
+
+    Args:
+        api_key: what clients must send as a bearer token; None: nothing.
+        hosts: names the server answers to.
+    """
+
+    @asynccontextmanager
+    async def lifespan(_app: FastAPI) -> AsyncIterator[None]:
+        engine.start()
+        yield
+        rendering.close()
+        await asyncio.to_thread(engine.close)
+
+    app = FastAPI(
+        title="refusal-probes",
+        summary="OpenAI-compatible chat completions with a normative and an epistemic threshold.",
+        lifespan=lifespan,
+    )
+    app.add_middleware(BodyLimits, limits=limits)
+    app.add_middleware(TrustedHostMiddleware, allowed_hosts=list(hosts))
+    add_faults(app)
+    allowed = [Depends(_key(api_key))] if api_key else []
+    rendering = Rendering(engine.max_queue)
+    card = ModelCard(
+        id=served.name,
+        created=served.created,
+        dials={dial.kind: Threshold(threshold=dial.threshold) for dial in engine.dials},
+    )
+
+    @app.post(
+        "/v1/chat/completions",
+        dependencies=allowed,
+        response_model=None,
+        responses=FAULTS | {200: {"model": Completion}},
+    )
+    async def complete(asked: ChatRequest, connection: Request) -> Response:
+        """Answer a conversation, whole or as a stream of server-sent events."""
+        deadline = time.monotonic() + limits.seconds
+        if asked.n and asked.n > engine.max_queue:
+            raise ApiError(
+                400, f"n: {asked.n} answers are more than this server's queue holds, {engine.max_queue}", "n"
+            )
+        work = partial(prepare, asked, engine.model, engine.dials, limits, served.name, deadline)
+        async with patience(connection, deadline):
+            row, settings = await rendering.do(work)
+        exchange = Exchange(engine, served, row, settings)
+        try:
+            async with patience(connection, deadline):
+                await exchange.begin()
+            if not asked.stream:
+                async with patience(connection):
+                    whole = await exchange.whole()
+                return Response(whole.model_dump_json(), media_type="application/json")
+        except BaseException:
+            exchange.close()
+            raise
+        include_usage = bool(asked.stream_options and asked.stream_options.include_usage)
+        return StreamingResponse(
+            exchange.chunks(include_usage=include_usage),
+            media_type="text/event-stream",
+            background=BackgroundTask(exchange.close),  # chunks that were never begun close nothing
+        )
+
+    @app.get("/v1/models", dependencies=allowed, responses={401: FAULTS[401]})
+    async def models() -> ModelList:
+        """List the one model that is served, and where its dials stand."""
+        return ModelList(data=[card])
+
+    @app.get("/v1/models/{model:path}", dependencies=allowed, responses={code: FAULTS[code] for code in (401, 404)})
+    async def model(model: str) -> ModelCard:
+        """Tell of the model that is served."""
+        if model != card.id:
+            raise ApiError(404, f"there is no model {model!r} here, only {card.id!r}", "model", "model_not_found")
+        return card
+
+    @app.get("/health")
+    async def health() -> Health:
+        """Tell how much there is to do; needs no key."""
+        return Health(model=served.name, waiting=engine.waiting, decoding=engine.decoding)
+
+    _describe(app, served.name)
+    return app
+
+
+def _key(api_key: str) -> Callable[..., None]:
+    """Return what refuses requests without the key."""
+
+    def check(given: Annotated[HTTPAuthorizationCredentials | None, Depends(BEARER)]) -> None:
+        if given is None or not secrets.compare_digest(given.credentials.encode(), api_key.encode()):
+            raise ApiError(401, "send the server's API key as: Authorization: Bearer KEY", code="invalid_api_key")
+
+    return check
+
+
+def _describe(app: FastAPI, name: str) -> None:
+    """Describe the server as it is: it serves one model, and a field that is wrong is 400, not 422."""
+    described = app.openapi()
+    for path in described["paths"].values():
+        for operation in path.values():
+            operation["responses"].pop("422", None)
+    schemas = described["components"]["schemas"]
+    for unused in ("HTTPValidationError", "ValidationError"):
+        schemas.pop(unused, None)
+    schemas["ChatRequest"]["properties"]["model"]["enum"] = [name]
+    answered = described["paths"]["/v1/chat/completions"]["post"]["responses"]["200"]["content"]
+    answered["text/event-stream"] = {}  # events, which are no string

@@ -1,0 +1,185 @@
+"""One model and one thread that decodes: choices that wait together are decoded together, whatever their thresholds.
+
+A batch is decoded to its end before the next one begins; a row that ends early is told at once, and a batch ends as
+soon as all its rows have. Rows do not join a running batch: what dials write stands at places counted from the prompt's
+end, alike in all rows of a batch.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import time
+from collections import deque
+from collections.abc import Sequence
+from contextlib import suppress
+from threading import Condition, Thread
+
+import torch
+
+from extract.backoff import is_out_of_memory
+from extract.model.chat_model import ChatModel
+from serving.choice import Choice
+from steering.controller import steering
+from steering.conversation import context_length, reports
+from steering.dial import Dial
+
+GATHER_S = 0.01  # what arrives together is waited for, where nothing was being decoded
+LOG = logging.getLogger("refusal.serve")
+
+
+class Busy(Exception):  # noqa: N818 - no fault: come back later
+    """The queue is full."""
+
+
+class Engine:
+    """Decodes choices, first come, first served.
+
+    Args:
+        max_batch: choices decoded at once; where memory did not hold so many tokens, no batch is that large again.
+        max_queue: choices that may wait.
+    """
+
+    def __init__(self, model: ChatModel, dials: Sequence[Dial], max_batch: int, max_queue: int) -> None:
+        self.model, self.dials = model, list(dials)
+        self._max_batch, self.max_queue, self._max_tokens = max_batch, max_queue, math.inf
+        self._waiting: deque[Choice] = deque()
+        self._decoding: list[Choice] = []
+        self._changed = Condition()
+        self._closing = False
+        self._thread = Thread(target=self._work, name="decoding", daemon=True)
+
+    @property
+    def waiting(self) -> int:
+        return len(self._waiting)
+
+    @property
+    def decoding(self) -> int:
+        return sum(not choice.over for choice in self._decoding)
+
+    def start(self) -> None:
+        """Begin to decode."""
+        self._thread.start()
+
+    def submit(self, choices: Sequence[Choice]) -> None:
+        """Let choices wait for their turn, all or none.
+
+        Raises:
+            Busy: they would not fit into the queue.
+        """
+        with self._changed:
+            if self._closing or len(self._waiting) + len(choices) > self.max_queue:
+                raise Busy
+            self._waiting.extend(choices)
+            self._changed.notify()
+
+    def withdraw(self, choices: Sequence[Choice]) -> None:
+        """Give up choices that nobody waits for; those that wait free their places at once."""
+        with self._changed:
+            for choice in choices:
+                choice.leave()
+                with suppress(ValueError):
+                    self._waiting.remove(choice)
+
+    def close(self) -> None:
+        """Stop decoding; what is not done has failed."""
+        with self._changed:
+            self._closing = True
+            self._changed.notify()
+            for choice in self._waiting:
+                choice.fail("the server is stopping")
+            self._waiting.clear()
+        self._thread.join()
+
+    def _work(self) -> None:
+        while self._gathered():
+            with self._changed:
+                self._decoding = self._taken()
+            try:
+                self._decode_within_memory(self._decoding)
+                for choice in self._decoding:
+                    choice.fail("the server is stopping")  # all others have ended
+            except Exception:  # what it is cannot be known; the server goes on, and whoever waits is told
+                LOG.exception("decoding failed")
+                for choice in self._decoding:
+                    choice.fail("decoding failed; the server's log says why", crowded=False)
+            self._decoding = []
+
+    def _gathered(self) -> bool:
+        """Wait until there is something to decode; False: the server is stopping."""
+        with self._changed:
+            idle = not self._waiting
+            self._changed.wait_for(lambda: self._waiting or self._closing)
+        if idle and not self._closing:
+            time.sleep(GATHER_S)
+        return not self._closing
+
+    def _taken(self) -> list[Choice]:
+        """Take those that go into one batch: within memory, and none may run past the context while another goes on."""
+        taken: list[Choice] = []
+        prompt = steps = 0
+        context = context_length(self.model) or math.inf
+        while self._waiting and len(taken) < self._max_batch:
+            settings = self._waiting[0].settings
+            prompt = max(prompt, len(self._waiting[0].row.token_ids))
+            steps = max(steps, settings.max_new_tokens)
+            if taken and (prompt + steps > context or (len(taken) + 1) * (prompt + steps) > self._max_tokens):
+                break
+            taken.append(self._waiting.popleft())
+        return taken
+
+    def _decode_within_memory(self, choices: Sequence[Choice]) -> None:
+        """Decode a batch; one that does not fit is decoded again in halves, and no batch is so large from then on."""
+        left = [choice for choice in choices if not choice.over]
+        try:
+            self._decode(left)
+            return
+        except (torch.OutOfMemoryError, RuntimeError) as error:
+            if not is_out_of_memory(error):
+                raise
+        if torch.cuda.is_available():  # outside the handler, whose traceback still holds the failed pass's tensors
+            torch.cuda.empty_cache()
+        if len(left) > 1:
+            self._max_tokens = _tokens(left) // 2
+        for choice in left:
+            if choice.told or len(left) == 1:
+                choice.fail("out of memory")
+        half = len(left) // 2
+        for part in (left[:half], left[half:]):
+            self._decode_within_memory(part)
+
+    def _decode(self, choices: Sequence[Choice]) -> None:
+        if not choices:
+            return
+        for choice in choices:
+            choice.begin(self.model)
+        rows = [choice.row for choice in choices]
+        given = [choice.settings for choice in choices]
+        batch = self.model.batch(rows)
+        thresholds = {dial.kind: [settings.thresholds.get(dial.kind) for settings in given] for dial in self.dials}
+        steps = max(settings.max_new_tokens for settings in given)
+
+        def watch(tokens: list[int]) -> None:
+            for i, (choice, token) in enumerate(zip(choices, tokens, strict=True)):
+                if not choice.told:
+                    choice.read(reports(readings, i))
+                choice.push(token)
+            if self._closing or all(choice.over for choice in choices):
+                raise _Done
+
+        with steering(self.model, self.dials, batch, rows, thresholds) as readings, suppress(_Done):
+            if any(settings.temperature for settings in given):
+                drawing = [settings.temperature for settings in given], [settings.top_p for settings in given]
+                self.model.sample(batch, steps, [settings.seed for settings in given], *drawing, watch=watch)
+            else:
+                self.model.generate(batch, steps, watch=watch)
+
+
+def _tokens(choices: Sequence[Choice]) -> int:
+    """Return how many tokens a batch holds at its end, padding included."""
+    longest = max(len(choice.row.token_ids) for choice in choices)
+    return len(choices) * (longest + max(choice.settings.max_new_tokens for choice in choices))
+
+
+class _Done(Exception):  # noqa: N818 - no error: it ends decoding early
+    """Nobody waits for more."""

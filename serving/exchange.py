@@ -1,0 +1,149 @@
+"""One request while it is decoded: its choices' events, carried over from the decoding thread, and what they make."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+import time
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from extract.chat.render import Rendered
+from serving.choice import Choice, Ended, Event, Failed, Piece, Read, Settings
+from serving.engine import Busy, Engine
+from serving.faults import ApiError
+from serving.replies import (
+    Answer,
+    Chunk,
+    ChunkChoice,
+    Completion,
+    Delta,
+    Readings,
+    Usage,
+    WholeChoice,
+    readings,
+    usage,
+)
+
+
+@dataclass(frozen=True)
+class Served:
+    """The model as clients know it."""
+
+    name: str
+    created: int
+    fingerprint: str
+
+
+class Exchange:
+    """A request, from the queue to its answer. What it made is given up with `close`, which must come last."""
+
+    def __init__(self, engine: Engine, served: Served, row: Rendered, settings: Sequence[Settings]) -> None:
+        self._engine, self._served = engine, served
+        self._n_prompt = len(row.token_ids)
+        self._events: asyncio.Queue[tuple[int, Event]] = asyncio.Queue()
+        self._loop = asyncio.get_running_loop()
+        self._id, self._created = f"chatcmpl-{secrets.token_hex(12)}", int(time.time())
+        self._choices = [Choice(row, one, self._teller(index)) for index, one in enumerate(settings)]
+
+    async def begin(self) -> None:
+        """Wait in the queue until the prompt was read.
+
+        Raises:
+            ApiError: there is no room, or it cannot be decoded.
+        """
+        try:
+            self._engine.submit(self._choices)
+        except Busy:
+            raise ApiError(429, "the queue is full; try again later", code="queue_full") from None
+        self._first = await self._event()
+
+    async def whole(self) -> Completion:
+        """Return the answer, once all of it is there.
+
+        Raises:
+            ApiError: it could not be decoded.
+        """
+        dials: dict[int, Readings] = {}
+        ended: dict[int, Ended] = {}
+        async for index, event in self._told():
+            match event:
+                case Read(reports):
+                    dials[index] = readings(reports)
+                case Ended():
+                    ended[index] = event
+        choices = [
+            WholeChoice(index=i, message=Answer(content=one.text), finish_reason=one.finish, dials=dials[i])
+            for i, one in sorted(ended.items())
+        ]
+        return Completion(**self._head(), choices=choices, usage=self._usage(ended))
+
+    async def chunks(self, *, include_usage: bool) -> AsyncIterator[str]:
+        """Yield the answer as server-sent events; one that fails midway ends with an error."""
+        dials: dict[int, Readings] = {}
+        ended: dict[int, Ended] = {}
+        try:
+            async for index, event in self._told():
+                match event:
+                    case Read(reports):
+                        dials[index] = readings(reports)
+                        new = ChunkChoice(index=index, delta=Delta(role="assistant", content=""), dials=dials[index])
+                    case Piece(text):
+                        new = ChunkChoice(index=index, delta=Delta(content=text))
+                    case Ended(finish=finish):
+                        ended[index] = event
+                        new = ChunkChoice(index=index, delta=Delta(), finish_reason=finish, dials=dials[index])
+                yield _sent(Chunk(**self._head(), choices=[new]).model_dump_json())
+            if include_usage:
+                yield _sent(Chunk(**self._head(), choices=[], usage=self._usage(ended)).model_dump_json())
+            yield _sent("[DONE]")
+        except ApiError as error:
+            yield _sent(error.body())
+        finally:
+            self.close()
+
+    def close(self) -> None:
+        """Give up what is not done."""
+        self._engine.withdraw(self._choices)
+
+    async def _told(self) -> AsyncIterator[tuple[int, Read | Piece | Ended]]:
+        """Yield events until every choice has ended.
+
+        Raises:
+            ApiError: one has failed.
+        """
+        left = len(self._choices)
+        index, event = self._first
+        while True:
+            yield index, event
+            left -= isinstance(event, Ended)
+            if not left:
+                return
+            index, event = await self._event()
+
+    async def _event(self) -> tuple[int, Read | Piece | Ended]:
+        index, event = await self._events.get()
+        if isinstance(event, Failed):
+            raise ApiError(503 if event.crowded else 500, event.why)
+        return index, event
+
+    def _teller(self, index: int) -> Callable[[Event], None]:
+        """Return what carries a choice's events over from the decoding thread."""
+
+        def tell(event: Event) -> None:
+            self._loop.call_soon_threadsafe(self._events.put_nowait, (index, event))
+
+        return tell
+
+    def _head(self) -> dict[str, Any]:
+        return {"id": self._id, "created": self._created, "model": self._served.name,
+                "system_fingerprint": self._served.fingerprint}  # fmt: skip
+
+    def _usage(self, ended: Mapping[int, Ended]) -> Usage:
+        return usage(self._n_prompt, sum(one.n_tokens for one in ended.values()))
+
+
+def _sent(data: str) -> str:
+    """Return one server-sent event."""
+    return f"data: {data}\n\n"

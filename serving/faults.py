@@ -1,0 +1,59 @@
+"""Errors as OpenAI's clients expect them, with the field that is wrong by name; none tells more than it must."""
+
+from __future__ import annotations
+
+import logging
+
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from starlette.exceptions import HTTPException
+from starlette.responses import Response
+
+from serving.replies import Fault, Faulty
+from serving.request_schema import fault
+
+LOG = logging.getLogger("refusal.serve")
+TYPES = {401: "authentication_error", 429: "rate_limit_error"}
+
+
+class ApiError(Exception):
+    """What is answered in place of a completion."""
+
+    def __init__(self, status: int, message: str, param: str | None = None, code: str | None = None) -> None:
+        super().__init__(message)
+        kind = TYPES.get(status, "invalid_request_error" if status < 500 else "server_error")
+        self.status, self.fault = status, Fault(message=message, type=kind, param=param, code=code)
+
+    def response(self) -> Response:
+        """Return it as it is sent."""
+        headers = {401: {"WWW-Authenticate": "Bearer"}, 429: {"Retry-After": "1"}, 503: {"Retry-After": "1"}}
+        return Response(self.body(), self.status, headers.get(self.status), "application/json")
+
+    def body(self) -> str:
+        """Return it as JSON, in ASCII: a message may quote half a character."""
+        return Faulty(error=self.fault).model_dump_json(ensure_ascii=True)
+
+
+def add_faults(app: FastAPI) -> None:
+    """Answer every error in one form."""
+
+    @app.exception_handler(ApiError)
+    async def known(_request: Request, error: ApiError) -> Response:
+        return error.response()
+
+    @app.exception_handler(RequestValidationError)
+    async def invalid(_request: Request, error: RequestValidationError) -> Response:
+        param, message = fault(list(error.errors()))
+        return ApiError(400, message, param).response()
+
+    @app.exception_handler(HTTPException)
+    async def refused(_request: Request, error: HTTPException) -> Response:
+        param = "body" if error.status_code in (400, 408, 413) else None
+        response = ApiError(error.status_code, str(error.detail), param).response()
+        response.headers.update(error.headers or {})
+        return response
+
+    @app.exception_handler(Exception)
+    async def unexpected(_request: Request, error: Exception) -> Response:
+        LOG.error("a request failed", exc_info=error)
+        return ApiError(500, "the server failed; its log says why").response()

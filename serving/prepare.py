@@ -1,0 +1,110 @@
+"""From what a request asks to how each of its choices is decoded; what cannot be done is refused before it waits."""
+
+from __future__ import annotations
+
+import math
+import secrets
+from collections.abc import Sequence
+
+import numpy as np
+
+from extract.chat.render import Rendered, render
+from extract.errors import UserError
+from extract.model.chat_model import ChatModel
+from extract.prompts.prompt import Prompt
+from serving.choice import Settings
+from serving.faults import ApiError
+from serving.limits import Limits
+from serving.request_schema import ChatRequest
+from steering.actuator import OnsetBias
+from steering.conversation import context_length
+from steering.dial import Dial, Kind
+
+
+def prepare(
+    asked: ChatRequest, model: ChatModel, dials: Sequence[Dial], limits: Limits, name: str, deadline: float
+) -> tuple[Rendered, list[Settings]]:
+    """Render a conversation, and settle how each of its choices is decoded.
+
+    Raises:
+        ApiError: it cannot be done; names the field.
+    """
+    if asked.model != name:
+        raise ApiError(404, f"there is no model {asked.model!r} here, only {name!r}", "model", "model_not_found")
+    thresholds = _thresholds(asked, dials)
+    row = _rendered(asked, model, dials, name)
+    max_new_tokens = _max_new_tokens(asked, len(row.token_ids), _ahead(dials), context_length(model), limits)
+    settings = [
+        Settings(
+            max_new_tokens=max_new_tokens,
+            temperature=asked.temperature or 0.0,
+            top_p=asked.top_p or 1.0,
+            seed=int(seed),
+            stops=asked.stops,
+            thresholds=thresholds,
+            deadline=deadline,
+            streamed=bool(asked.stream),
+        )
+        for seed in np.random.SeedSequence(
+            secrets.randbits(64) if asked.seed is None else asked.seed % 2**64
+        ).generate_state(asked.n or 1, np.uint64)
+    ]
+    return row, settings
+
+
+def _thresholds(asked: ChatRequest, dials: Sequence[Dial]) -> dict[Kind, float | None]:
+    found: dict[Kind, float | None] = {}
+    for kind, given in asked.thresholds.items():
+        if given is not None and kind not in {dial.kind for dial in dials}:
+            raise ApiError(400, f"{kind}_threshold: this server has no {kind} dial", f"{kind}_threshold")
+        found[kind] = math.nan if given == "off" else given
+    return found
+
+
+def _rendered(asked: ChatRequest, model: ChatModel, dials: Sequence[Dial], name: str) -> Rendered:
+    messages = tuple(message.plain() for message in asked.messages)
+    if messages[-1]["role"] != "user":
+        raise ApiError(400, "messages: the last one must be the user's", f"messages[{len(messages) - 1}].role")
+    try:
+        row = render(model.tokenizer, Prompt("of this request", messages, "benign", "answer"))
+    except UserError as error:
+        said = str(error).removeprefix("prompt 'of this request': ").replace(str(model.tokenizer.name_or_path), name)
+        raise ApiError(400, f"messages: {said}", "messages") from None
+    for dial in dials:
+        if dial.read and dial.read.position not in row.roles:
+            raise ApiError(400, f"messages: the {dial.kind} dial reads at {dial.read.position}, which is not there",
+                           "messages")  # fmt: skip
+    return row
+
+
+def _ahead(dials: Sequence[Dial]) -> int:
+    """Return how many tokens after the prompt dials read, to tell how likely their openings are."""
+    prefixes = [dial.actuator.prefixes for dial in dials if dial.read is None and isinstance(dial.actuator, OnsetBias)]
+    return max((len(prefix) - 1 for each in prefixes for prefix in each), default=0)
+
+
+def _max_new_tokens(asked: ChatRequest, n_prompt: int, n_ahead: int, context: int | None, limits: Limits) -> int:
+    room = (context or math.inf) - n_prompt
+    if room < max(1, n_ahead):
+        raise ApiError(
+            400,
+            f"messages: they take {n_prompt} tokens, and the model reads {context} at most, its answer included",
+            "messages",
+            "context_length_exceeded",
+        )
+    if asked.max_tokens and asked.max_completion_tokens and asked.max_tokens != asked.max_completion_tokens:
+        raise ApiError(400, "max_tokens: it is the older name of max_completion_tokens, and they differ", "max_tokens")
+    wanted, param = asked.token_limit, "max_completion_tokens" if asked.max_completion_tokens else "max_tokens"
+    if wanted is None:
+        return int(min(limits.max_tokens, room))
+    if wanted > limits.max_tokens:
+        raise ApiError(400, f"{param}: {wanted} is more than this server's limit of {limits.max_tokens}", param)
+    if wanted > room:
+        raise ApiError(
+            400,
+            f"{param}: the messages take {n_prompt} of the {context} tokens that the model reads, so {wanted} more "
+            f"do not fit, only {room}",
+            param,
+            "context_length_exceeded",
+        )
+    return wanted

@@ -1,0 +1,70 @@
+"""How long a request waits, and how many wait to be rendered."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager
+from typing import TypeVar
+
+from starlette.requests import Request
+
+from serving.faults import ApiError
+
+T = TypeVar("T")
+
+
+@asynccontextmanager
+async def patience(connection: Request, deadline: float | None = None) -> AsyncIterator[None]:
+    """End the block as soon as the client leaves, or at the deadline, by time.monotonic().
+
+    Raises:
+        ApiError: the block was ended; where the client left, nobody reads it.
+    """
+
+    async def watch() -> None:
+        while (await connection.receive())["type"] != "http.disconnect":
+            pass
+        limit.reschedule(0)
+
+    try:
+        async with asyncio.timeout(None if deadline is None else deadline - time.monotonic()) as limit:
+            watching = asyncio.create_task(watch())
+            try:
+                yield
+            finally:
+                watching.cancel()
+    except TimeoutError:
+        raise ApiError(429, "it waited for too long; try again later", code="queue_timeout") from None
+
+
+class Rendering:
+    """One thread that renders: it takes seconds for a body of a megabyte.
+
+    Args:
+        max_waiting: requests that may wait for it, the one that is rendered among them.
+    """
+
+    def __init__(self, max_waiting: int) -> None:
+        self._thread = ThreadPoolExecutor(1, "rendering")
+        self._room = max_waiting
+
+    async def do(self, work: Callable[[], T]) -> T:
+        """Do the work in its turn; whoever gives up waiting gives the place back.
+
+        Raises:
+            ApiError: too many wait already.
+        """
+        if not self._room:
+            raise ApiError(429, "the queue is full; try again later", code="queue_full")
+        self._room -= 1
+        try:
+            return await asyncio.get_running_loop().run_in_executor(self._thread, work)
+        finally:
+            self._room += 1
+
+    def close(self) -> None:
+        """Render no more."""
+        self._thread.shutdown(wait=False, cancel_futures=True)

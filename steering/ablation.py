@@ -1,0 +1,67 @@
+"""The edits that ablate a write direction, or add it."""
+
+from __future__ import annotations
+
+import torch
+
+from extract.model.edit import Edit, Site
+from probes.direction import Direction, vector_digest
+from steering.ablation_variant import DEFAULT, Tokens, Variant
+from steering.interventions import Intervention, add, affine, place, zero
+
+
+def write_site(direction: Direction) -> Site:
+    """Return where a direction is written: after its block unless it was fitted before one."""
+    return "resid_pre" if direction.locus.site == "resid_pre" else "resid_post"
+
+
+def ablation(direction: Direction, variant: Variant = DEFAULT) -> list[Edit]:
+    """Take away what makes a decliner decline.
+
+    - `affine` sets the projection to the answering class mean, of each layer its own (arXiv 2411.09003);
+    - `zero` sets it to zero (arXiv 2406.11717);
+    - `additive` subtracts the difference between the class means.
+
+    Layers without class means are left alone: ask `reaches` first.
+    """
+    own, r = direction.locus.layer, torch.tensor(direction.vector)
+    match variant.form:
+        case "affine":
+            goals = {own: direction.mean_negative}
+            if variant.layers == "later":
+                goals |= {layer: means[1] for layer, means in direction.later_means.items()}
+            return [_edit(direction, layer, variant.tokens, _to(r, goal), f"affine to {goal!r}")
+                    for layer, goal in sorted(goals.items())]  # fmt: skip
+        case "zero":
+            layers = [own, *direction.later_means] if variant.layers == "later" else [own]
+            return [_edit(direction, layer, variant.tokens, lambda x: zero(x, r), "zero") for layer in sorted(layers)]
+        case "additive":
+            gap = direction.mean_positive - direction.mean_negative
+            return [_edit(direction, own, variant.tokens, lambda x: add(x, r, -gap), f"add {-gap!r}")]
+
+
+def addition(direction: Direction, variant: Variant = DEFAULT) -> list[Edit]:
+    """Add the difference between the class means along the direction, once, at its own layer (arXiv 2406.11717)."""
+    r, gap = torch.tensor(direction.vector), direction.mean_positive - direction.mean_negative
+    return [_edit(direction, direction.locus.layer, variant.tokens, lambda x: add(x, r, gap), f"add {gap!r}")]
+
+
+def everywhere(direction: Direction, n_layers: int) -> list[Edit]:
+    """Set the projection to zero at every layer and every token of the prompt and the response (arXiv 2406.11717)."""
+    r, key = torch.tensor(direction.vector), f"zero along {vector_digest(direction.vector)}"
+    return [place(write_site(direction), layer, "all", lambda x: zero(x, r), key) for layer in range(n_layers)]
+
+
+def reaches(direction: Direction, variant: Variant, n_layers: int) -> bool:
+    """Say whether the direction has class means at every layer that the variant edits."""
+    wanted = set(range(direction.locus.layer + 1, n_layers)) if variant.layers == "later" else set()
+    return wanted <= set(direction.later_means)
+
+
+def _to(r: torch.Tensor, goal: float) -> Intervention:
+    return lambda x: affine(x, r, goal)
+
+
+def _edit(direction: Direction, layer: int, tokens: Tokens, intervention: Intervention, what: str) -> Edit:
+    key = f"{what} along {vector_digest(direction.vector)}"
+    return place(write_site(direction), layer, tokens, intervention, key)

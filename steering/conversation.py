@@ -1,0 +1,139 @@
+"""A conversation with a model under its dials: one turn after another, streamed, with what each dial read and did.
+
+Knows nothing of terminals; `terminal_chat` and `one_off` show it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from extract.chat.render import render
+from extract.chat.thinking import split_thinking
+from extract.errors import UserError
+from extract.model.chat_model import ChatModel
+from extract.model.streaming import Pieces
+from extract.prompts.prompt import Prompt
+from steering.controller import steering
+from steering.dial import Dial, Kind
+from steering.gates import Readings
+
+GATES = {1: "decline", -1: "permit", 0: "leave"}
+FIRED = {1: "declined", -1: "permitted", 0: "left"}
+
+
+@dataclass(frozen=True)
+class DialReport:
+    """What one dial read of one prompt, and did."""
+
+    kind: Kind
+    probability: float
+    threshold: float
+    gate: int
+    overruled: bool  # left alone since the normative dial declined
+
+    def line(self) -> str:
+        """Say it in one line."""
+        why = " to the normative dial, which declined" if self.overruled else ""
+        return (f"{self.kind}: probability {self.probability:.3f}, threshold {self.threshold:.2f}, "
+                f"{FIRED[self.gate]}{why}")  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Turn:
+    """One answer, and what each dial did about it."""
+
+    completion: str
+    reports: tuple[DialReport, ...]
+
+
+@dataclass
+class Conversation:
+    """What was said so far; thresholds may be changed between turns."""
+
+    model: ChatModel
+    dials: Sequence[Dial]
+    max_new_tokens: int
+    thresholds: dict[Kind, float] = field(default_factory=dict)
+    system: str | None = None
+    messages: list[dict[str, str]] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.thresholds = {dial.kind: dial.threshold for dial in self.dials} | self.thresholds
+        self.reset()
+
+    def reset(self) -> None:
+        """Forget what was said; the system message and the thresholds stay."""
+        self.messages = [{"role": "system", "content": self.system}] if self.system else []
+
+    def move(self, kind: Kind, threshold: float) -> float:
+        """Set a threshold from the next turn on; return what it was.
+
+        Raises:
+            UserError: there is no such dial, or the threshold is no probability.
+        """
+        if kind not in {dial.kind for dial in self.dials}:
+            raise UserError(f"there is no {kind} dial to move; dials are given with --dials FILE")
+        if not 0 <= threshold <= 1:
+            raise UserError(f"a threshold is a probability, from 0 to 1; got {threshold:g}")
+        before, self.thresholds[kind] = self.thresholds[kind], threshold
+        return before
+
+    def say(self, text: str, tell: Callable[[str], None] = lambda piece: None) -> Turn:
+        """Answer the user's next turn, handing each piece of the answer to `tell` as it comes.
+
+        A turn that fails, or is interrupted, is not remembered. Of a thought, only what was said after it is.
+
+        Raises:
+            UserError: the chat template refuses the conversation, or it is too long for the model.
+        """
+        asked = [*self.messages, {"role": "user", "content": text}]
+        row = render(self.model.tokenizer, Prompt("of this turn", tuple(asked), "benign", "answer"))
+        self._check_length(len(row.token_ids))
+        batch, pieces = self.model.batch([row]), Pieces(self.model, row)
+        with steering(self.model, self.dials, batch, [row], self.thresholds) as readings:
+            self.model.generate(batch, self.max_new_tokens, watch=lambda tokens: tell(pieces.push(tokens[0])))
+        tell(pieces.rest())
+        said = split_thinking(pieces.text).said.strip() or pieces.text
+        self.messages = [*asked, {"role": "assistant", "content": said}]
+        return Turn(pieces.text, reports(readings, 0))
+
+    def _check_length(self, n_tokens: int) -> None:
+        limit = context_length(self.model)
+        if limit and n_tokens + self.max_new_tokens > limit:
+            raise UserError(f"the conversation has {n_tokens} tokens and an answer may take {self.max_new_tokens} "
+                            f"more, but {self.model.name} reads {limit} at most: begin anew")  # fmt: skip
+
+
+def context_length(model: ChatModel) -> int | None:
+    """Return how many tokens a model reads at most, prompt and answer together, where its configuration says it."""
+    limit = getattr(model.model.config.get_text_config(), "max_position_embeddings", None)
+    return int(limit) if limit else None
+
+
+def reports(readings: Readings, row: int) -> tuple[DialReport, ...]:
+    """Return what each dial did about one prompt of a batch, the normative one first."""
+    declined = "normative" in readings.gate and readings.gate["normative"][row] > 0
+    return tuple(
+        DialReport(
+            kind=kind,
+            probability=float(readings.probability[kind][row]),
+            threshold=float(readings.threshold[kind][row]),
+            gate=int(gate[row]),
+            overruled=bool(declined and kind == "epistemic"),
+        )
+        for kind, gate in sorted(readings.gate.items(), reverse=True)
+    )
+
+
+def chosen_thresholds(given: Mapping[Kind, float | None], dials: Sequence[Dial], where: object) -> dict[Kind, float]:
+    """Return the thresholds that were given.
+
+    Raises:
+        UserError: there are no dials, or none of that kind.
+    """
+    chosen = {kind: value for kind, value in given.items() if value is not None}
+    for kind in chosen:
+        if kind not in {dial.kind for dial in dials}:
+            raise UserError(f"{where} holds no {kind} dial: leave --{kind}-threshold out")
+    return chosen

@@ -1,0 +1,86 @@
+"""`refusal generate`: answer a few prompts once, with or without dials."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from extract.chat.render import render
+from extract.chat.thinking import reopened
+from extract.errors import UserError
+from extract.model.chat_model import ChatModel
+from extract.model.loading import load_model
+from extract.model.quiet import quiet_libraries
+from extract.prompts.prompt import Prompt
+from steering.controller import steering
+from steering.conversation import GATES, Conversation, Turn, chosen_thresholds, reports
+from steering.dial import Dial, Kind, load_dials
+
+
+def open_with_dials(
+    name: str,
+    dials_path: Path | None,
+    thresholds: Mapping[Kind, float | None],
+    template: str | None = None,
+    template_args: Mapping[str, Any] | None = None,
+) -> tuple[ChatModel, list[Dial], dict[Kind, float]]:
+    """Load a model, its dials and the thresholds given for them.
+
+    Raises:
+        UserError: one of them is not to be had, or they do not belong together.
+    """
+    if dials_path is None and any(value is not None for value in thresholds.values()):
+        raise UserError("thresholds need dials: give --dials FILE, made by refusal steer CONFIG")
+    quiet_libraries()
+    model = load_model(name, template=template, template_args=template_args)
+    dials = load_dials(dials_path, model.fingerprint()) if dials_path else []
+    return model, dials, chosen_thresholds(thresholds, dials, dials_path)
+
+
+def generate_once(
+    model: ChatModel, texts: Sequence[str], dials: Sequence[Dial], thresholds: Mapping[Kind, float], max_new_tokens: int
+) -> list[dict[str, Any]]:
+    """Answer all prompts in one batch; return one record each: completion, and what each dial read and decided."""
+    prompts = [Prompt(str(i), ({"role": "user", "content": text},), "benign", "answer") for i, text in enumerate(texts)]
+    rendered = [render(model.tokenizer, prompt) for prompt in prompts]
+    batch = model.batch(rendered)
+    with steering(model, dials, batch, rendered, thresholds) as readings:
+        responses = model.generate(batch, max_new_tokens)
+    return [
+        {
+            "prompt": text,
+            "completion": reopened(rendered[i].text, model.decode(response)),
+            "probability": {report.kind: report.probability for report in reports(readings, i)},
+            "threshold": {report.kind: report.threshold for report in reports(readings, i)},
+            "gate": {report.kind: GATES[report.gate] for report in reports(readings, i)},
+        }
+        for i, (text, response) in enumerate(zip(texts, responses, strict=True))
+    ]
+
+
+def generate_streamed(
+    model: ChatModel,
+    texts: Sequence[str],
+    dials: Sequence[Dial],
+    thresholds: Mapping[Kind, float],
+    max_new_tokens: int,
+    tell: Callable[[str], None],
+) -> list[Turn]:
+    """Answer one prompt after another, telling each as it comes, then a line for each dial."""
+    turns = []
+    for text in texts:
+        tell(f"> {text}\n")
+        turns.append(Conversation(model, dials, max_new_tokens, dict(thresholds)).say(text, tell))
+        tell("".join(["\n", *(f"  {report.line()}\n" for report in turns[-1].reports)]))
+    return turns
+
+
+def check_texts(texts: Sequence[str]) -> None:
+    """Refuse empty prompts.
+
+    Raises:
+        UserError: there is one.
+    """
+    if any(not text.strip() for text in texts):
+        raise UserError("a prompt is empty; give each prompt as a quoted text")

@@ -1,0 +1,195 @@
+"""A look-up in the table of outcomes is what the dials themselves would have said, token by token."""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from experiments.dials.counterfactuals import (
+    Counterfactuals,
+    gate,
+    outcome_name,
+    reachable,
+    read_table,
+    write_table,
+)
+from experiments.responses.completions import Speaker
+from experiments.responses.generations import Generations
+from extract.chat.render import Rendered
+from extract.model.chat_model import ChatModel
+from extract.prompts.prompt import Prompt
+from probes.direction import Direction, Locus
+from probes.grid.logistic import LinearProbe, Platt
+from scoring.judges import Judgement, Said
+from steering.actuator import Addition, Affine, Clamp, OnsetBias
+from steering.dial import Dial
+from steering.writer import Held
+
+READ = Locus("resid_post", 0, "post_last")
+GRID = (0.0, 0.3, 0.5, 0.7, 1.0)
+
+
+class Verbatim:
+    """A judge for which every text is an action of its own."""
+
+    def judge_all(self, said: Iterable[Said]) -> Iterator[Judgement]:
+        for one in said:
+            yield Judgement(one.completion, "")  # type: ignore[arg-type]
+
+    def record(self) -> dict[str, object]:
+        return {}
+
+
+def unit(seed: int) -> np.ndarray:
+    drawn = np.random.default_rng(seed).normal(size=32)
+    return (drawn / np.linalg.norm(drawn)).astype(np.float32)
+
+
+@pytest.fixture
+def speaker(tiny: ChatModel, tiny_rows: list[Rendered]) -> Speaker:
+    prompts = [Prompt(str(i), ({"role": "user", "content": "?"},), "benign", "answer") for i in range(len(tiny_rows))]
+    return Speaker(tiny, prompts, tiny_rows, 6, 2, Verbatim())
+
+
+@pytest.fixture
+def dials(tiny: ChatModel, tiny_rows: list[Rendered]) -> list[Dial]:
+    """Oblique writes at two layers, and reads that tell the prompts apart."""
+    streams: list[np.ndarray] = []
+    for row in tiny_rows:
+        tiny.capture(tiny.batch([row]), "resid_post", [0], lambda _, s: streams.append(s[0, -1].numpy().copy()))
+    made = []
+    for kind, seed, layer in (("normative", 1, 1), ("epistemic", 2, 2)):
+        weight = unit(seed).astype(np.float64)
+        score = np.stack(streams) @ weight
+        probe = LinearProbe(weight, -float(np.median(score)), 0.1)
+        later = {after: (9.0 + after, -7.0 - after) for after in range(layer + 1, 4)}
+        locus = Locus("resid_post", layer, "post_last")
+        write = Direction(f"{kind}_write", unit(seed + 10), locus, 9.0, -7.0, later_means=later)
+        made.append(Dial(kind, READ, probe, Platt(1.0 / float(np.std(score)), 0.1), 0.5, 0.0, write))  # type: ignore[arg-type]
+    return made
+
+
+def tabulated(speaker: Speaker, dials: list[Dial], *, leaves: bool) -> Counterfactuals:
+    rows = range(len(speaker.prompts))
+    outcomes = reachable(len(dials), leaves=leaves)
+    held = [[Held(dial.writer, gate) for dial, gate in zip(dials, gates, strict=True)] for gates in outcomes]
+    said = [speaker.complete(rows, held=each) for each in held]
+    streams, layer = [], dials[0].read.layer  # type: ignore[var-annotated,union-attr]
+    for row in speaker.rendered:
+        batch = speaker.model.batch([row])
+        speaker.model.capture(batch, "resid_post", [layer], lambda _, s: streams.append(s[0, -1].numpy().copy()))
+    probability = np.stack([dial.probability(np.stack(streams)) for dial in dials])
+    actions = np.array([[c.action for c in column] for column in said], dtype=object).T
+    names = tuple(dial.kind for dial in dials)
+    return Counterfactuals(names, outcomes, probability, actions, np.zeros(actions.shape, dtype=bool))
+
+
+def directly(speaker: Speaker, dials: list[Dial], thresholds: tuple[float, ...], band: float) -> list[str | None]:
+    under = [replace(dial, threshold=tau, band=band) for dial, tau in zip(dials, thresholds, strict=True)]
+    return [c.action for c in speaker.complete(range(len(speaker.prompts)), dials=under)]
+
+
+def test_a_prompt_has_at_most_seven_outcomes() -> None:
+    assert [outcome_name(gates) for gates in reachable(2, leaves=False)] == [
+        "decline",
+        "permit+decline",
+        "permit+permit",
+    ]
+    assert len(reachable(2, leaves=True)) == 7
+    assert reachable(1, leaves=False) == ((1,), (-1,))
+    assert len(reachable(1, leaves=True)) == 3
+    assert reachable(0, leaves=True) == ((),)
+
+
+@pytest.mark.parametrize("band", [0.0, 0.15])
+def test_a_look_up_is_what_the_dials_say(speaker: Speaker, dials: list[Dial], band: float) -> None:
+    table = tabulated(speaker, dials, leaves=band > 0)
+    seen = set()
+    for thresholds in product(GRID, repeat=2):
+        assert table.actions_at(thresholds, band).tolist() == directly(speaker, dials, thresholds, band)
+        seen |= set(table.look_up(thresholds, band).tolist())
+    assert len(seen) == len(table.outcomes)  # the grid meets every outcome
+
+
+WAYS: dict[str, dict[str, Any]] = {
+    "affine, half way": {"actuator": Affine(0.5)},
+    "affine, prefill alone": {"steps": 1},
+    "affine, two steps": {"steps": 2},
+    "affine, later layers too": {"later": True},
+    "addition": {"actuator": Addition(0.8)},
+    "clamp": {"actuator": Clamp()},
+    "onset bias": {"actuator": OnsetBias(((5,), (7, 9))), "write": None},
+    "onset bias, one step": {"actuator": OnsetBias(((5, 11), (7, 9)), 30.0), "write": None, "steps": 1},
+}
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_so_it_is_for_every_actuator_and_scope(speaker: Speaker, dials: list[Dial], way: str) -> None:
+    near = [replace(d, write=replace(d.write, mean_positive=0.5, mean_negative=-0.5)) for d in dials]  # type: ignore[type-var]
+    usual = near if way == "clamp" else dials  # a clamp to means that lie far out is the affine write
+    under = [replace(dial, **WAYS[way]) for dial in usual]
+    table, default = (tabulated(speaker, each, leaves=True) for each in (under, usual))
+    wrong = False
+    for thresholds in product(GRID[::2], repeat=2):
+        said = directly(speaker, under, thresholds, 0.15)
+        assert table.actions_at(thresholds, 0.15).tolist() == said
+        wrong |= default.actions_at(thresholds, 0.15).tolist() != said
+    assert wrong  # the control: the table of another way of writing
+
+
+def test_what_is_said_is_remembered_by_all_that_is_held(
+    speaker: Speaker, dials: list[Dial], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each differs from another in one thing; were two taken for one, the second would say what the first did."""
+    writers = [dials[0].writer, *(replace(dials[0], **way).writer for way in WAYS.values())]
+    writers += [replace(dials[0], actuator=OnsetBias(((5,), (7, 8))), write=None).writer, dials[1].writer]
+    cases = [[Held(writer, gate)] for writer in writers for gate in (-1, 0, 1)]
+    remembering = replace(speaker, generations=Generations(tmp_path / "generations.sqlite", speaker.model))
+    rows = range(len(speaker.prompts))
+    fresh = [[c.token_ids for c in speaker.complete(rows, held=held)] for held in cases]
+    assert [[c.token_ids for c in remembering.complete(rows, held=held)] for held in cases] == fresh
+    monkeypatch.setattr(speaker.model, "generate", None)
+    assert [[c.token_ids for c in remembering.complete(rows, held=held)] for held in cases] == fresh
+    assert len({str(said) for said in fresh}) > len(cases) / 2  # the cases are not all alike
+
+
+def test_a_table_of_other_writes_is_not(speaker: Speaker, dials: list[Dial]) -> None:
+    """The control: the same reads with the writes exchanged."""
+    swapped = [replace(dial, write=other.write) for dial, other in zip(dials, dials[::-1], strict=True)]
+    table = tabulated(speaker, swapped, leaves=False)
+    wrong = [table.actions_at(t).tolist() != directly(speaker, dials, t, 0.0) for t in product(GRID, repeat=2)]
+    assert np.mean(wrong) > 0.5
+
+
+def test_one_dial_alone(speaker: Speaker, dials: list[Dial]) -> None:
+    for dial in dials:
+        table = tabulated(speaker, [dial], leaves=False)
+        for tau in GRID:
+            assert table.actions_at([tau]).tolist() == directly(speaker, [dial], (tau,), 0.0)
+
+
+def test_gates_are_those_of_a_dial(dials: list[Dial]) -> None:
+    p = np.linspace(0, 1, 101)
+    for tau, band in product((0.0, 0.3, 1.0), (0.0, 0.1)):
+        np.testing.assert_array_equal(gate(p, tau, band), replace(dials[0], threshold=tau, band=band).gate(p))
+
+
+def test_a_dead_band_needs_its_outcomes(speaker: Speaker, dials: list[Dial]) -> None:
+    table = tabulated(speaker, dials, leaves=False)
+    with pytest.raises(ValueError, match=r"prompts lie in a dead band of 0\.4, but the table was made without one"):
+        table.look_up((0.5, 0.5), 0.4)
+
+
+@pytest.mark.parametrize("leaves", [False, True])
+def test_the_file_holds_the_table(speaker: Speaker, dials: list[Dial], tmp_path: Path, leaves: bool) -> None:
+    table = tabulated(speaker, dials, leaves=leaves)
+    n = len(speaker.prompts)
+    write_table(table, [str(i) for i in range(n)], ["test"] * n, tmp_path / "table.jsonl")
+    again = read_table(tmp_path / "table.jsonl")
+    assert (again.dials, again.outcomes) == (table.dials, table.outcomes)
+    for name in ("probability", "actions", "right"):
+        np.testing.assert_array_equal(getattr(again, name), getattr(table, name))

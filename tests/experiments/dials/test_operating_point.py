@@ -1,0 +1,208 @@
+"""Thresholds are chosen where they were to be, certified by other prompts, and what cannot be certified is told."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from experiments.dials.counterfactuals import Counterfactuals, reachable
+from experiments.dials.operating_point import Wanted, place, within_reach
+from experiments.dials.surface import RISKS, Risk, Surface, rates_of, risk_of
+from experiments.dials.text import certified_lines
+from experiments.run.corpus import Corpus
+from extract.prompts.prompt import Prompt
+from probes.statistics.threshold_candidates import cuts
+
+LABELS = ("benign", "harmful", "uncertain")
+RIGHT = {"benign": "answer", "harmful": "refuse", "uncertain": "abstain"}
+
+
+def corpus_of(n: int, parts: tuple[str, ...] = ("train", "calibration", "test")) -> Corpus:
+    """N prompts of each label in each part, each a group of its own; every second benign one has a known answer."""
+    prompts, part = [], []
+    for p in parts:
+        for label in LABELS:
+            for i in range(n):
+                answer = "paris" if label == "benign" and i % 2 else None
+                said = ({"role": "user", "content": f"{p} {label} {i}"},)
+                prompts.append(Prompt(f"{p}-{label}-{i}", said, label, RIGHT[label], answer=answer))
+                part.append(p)
+    return Corpus(tuple(prompts), np.arange(len(prompts)), np.array(part, dtype=object))
+
+
+def table_of(corpus: Corpus, spread: float = 1.2, seed: int = 0) -> Counterfactuals:
+    """A model that does what its gates say, and reads that overlap."""
+    rng = np.random.default_rng(seed)
+    outcomes = reachable(2, leaves=False)
+    read = [1 / (1 + np.exp(-(4 * mine - 2 + spread * rng.normal(size=len(corpus)))))
+            for mine in (corpus.harmful, corpus.uncertain)]  # fmt: skip
+    actions = np.tile(np.array(["refuse", "abstain", "answer"], dtype=object), (len(corpus), 1))
+    right = np.zeros(actions.shape, dtype=bool)
+    right[:, 2] = [p.answer is not None for p in corpus.prompts]
+    return Counterfactuals(("normative", "epistemic"), outcomes, np.stack(read), actions, right)
+
+
+def risks(table: Counterfactuals, corpus: Corpus, part: str) -> dict[str, Risk]:
+    right = np.array([p.answer is not None for p in corpus.prompts])
+    return {name: risk_of(name, table, corpus, right, corpus.within(part)) for name in RISKS}
+
+
+def surface_of(table: Counterfactuals, corpus: Corpus) -> Surface:
+    chosen = corpus.within("train")
+    thresholds = [cuts(p[chosen], y[chosen], 24) for p, y in zip(table.probability, (corpus.harmful, corpus.uncertain),
+                                                                 strict=True)]  # fmt: skip
+    return Surface.over(table, thresholds)
+
+
+def placed(corpus: Corpus, table: Counterfactuals, wanted: Wanted, surface: Surface | None = None):  # type: ignore[no-untyped-def]
+    surface = surface or surface_of(table, corpus)
+    return surface, place(
+        surface, risks(table, corpus, "train"), risks(table, corpus, "calibration"), corpus, wanted, 0
+    )
+
+
+def test_rates_are_those_of_counting() -> None:
+    corpus = corpus_of(40)
+    table = table_of(corpus)
+    surface = Surface.over(table, [[0.4], [0.7]])
+    found = rates_of(surface, risks(table, corpus, "test"))
+    actions, test = table.actions_at([0.4, 0.7]), corpus.within("test")
+    assert found["over_refusal"][0] == np.mean(actions[test & corpus.benign] != "answer")
+    assert found["missed_harm"][0] == np.mean(actions[test & corpus.harmful] == "answer")
+    assert found["overconfidence"][0] == np.mean(actions[test & corpus.uncertain] == "answer")
+    assert found["uncertain_refused"][0] == np.mean(actions[test & corpus.uncertain] == "refuse") > 0
+    known = np.array([p.answer is not None for p in corpus.prompts]) & test
+    assert found["facts_lost"][0] == np.mean(
+        ~table.right[np.arange(len(table.right)), table.look_up([0.4, 0.7])][known]
+    )
+
+
+def test_what_could_not_be_judged_is_no_answer_and_no_success() -> None:
+    corpus = corpus_of(10)
+    table = table_of(corpus)
+    table.actions[corpus.harmful] = None
+    surface, held = Surface.over(table, [[0.5], [0.5]]), risks(table, corpus, "calibration")
+    assert np.isnan(rates_of(surface, held)["missed_harm"][0])
+    assert surface.failures(held["missed_harm"], held["missed_harm"].rows)[0] == 10
+
+
+def test_weights_count_prompts_so_often() -> None:
+    corpus = corpus_of(30)
+    table = table_of(corpus)
+    surface, risk = surface_of(table, corpus), risks(table, corpus, "test")["over_refusal"]
+    ones = np.ones((len(risk.rows), 2))
+    np.testing.assert_allclose(surface.rates(risk, ones), np.stack([surface.rates(risk)] * 2, axis=1))
+    doubled = surface.rates(risk, np.where(np.arange(len(risk.rows)) == 0, 2.0, 1.0))
+    assert (doubled != surface.rates(risk)).any()
+
+
+def test_limits_that_prompts_bear_out_are_certified_together() -> None:
+    corpus = corpus_of(150)
+    wanted = Wanted(dict.fromkeys(RISKS, 0.2), 0.95, None)
+    surface, point = placed(corpus, table_of(corpus), wanted)
+    assert point.rule == "most comfortable"
+    assert point.record["jointly"] == list(RISKS)
+    assert all(risk["certified"] and risk["at_most"] <= 0.2 for risk in point.record["risks"].values())
+    assert 0 < point.record["settings_certified"] < point.record["settings_tried"] == len(surface.settings)
+
+
+def test_too_few_prompts_are_told_with_the_number_it_would_take() -> None:
+    corpus = corpus_of(40)
+    wanted = Wanted({"over_refusal": 0.2, "missed_harm": 0.01, "facts_lost": 0.1}, 0.95, None)
+    _, point = placed(corpus, table_of(corpus, spread=0.2), wanted)
+    found = point.record["risks"]
+    assert point.record["jointly"] == ["over_refusal"]
+    harm = found["missed_harm"]
+    assert (harm["certified"], harm["n_needed"], harm["n"]) == (False, 299, 40)
+    assert found["missed_harm"]["best_reachable"] == pytest.approx(1 - 0.05 ** (1 / 40))
+    assert found["facts_lost"]["n"] == 20
+    dials = {kind: {"threshold": 0.5} for kind in ("normative", "epistemic")}
+    lines = certified_lines({"certified": {"rule": point.rule} | point.record, "dials": dials})
+    assert any("Certified with 95% confidence, together, on calibration prompts" in line for line in lines)
+    told = (
+        "missed harm at most 1% takes 299 independent prompts of which none fails; there are 40, good for 7.2% at best"
+    )
+    assert any(told in line for line in lines)
+
+
+def test_given_thresholds_are_tried_alone() -> None:
+    corpus = corpus_of(100)
+    table = table_of(corpus)
+    surface = Surface.over(table, [[0.9], [0.05]])
+    _, point = placed(corpus, table, Wanted({"over_refusal": 0.05}, 0.95, None), surface)
+    assert (point.rule, point.record["settings_tried"], point.record["settings_certified"]) == ("given", 1, 0)
+    risk = point.record["risks"]["over_refusal"]
+    assert not risk["certified"]
+    assert risk["n_at_this_rate"] is None  # it declines far more than that
+
+
+def test_a_risk_that_no_dial_can_move_rightly_has_no_say() -> None:
+    limits = dict.fromkeys(RISKS, 0.1)
+    assert within_reach(limits, ("normative", "epistemic")) == limits
+    assert set(within_reach(limits, ("normative",))) == set(RISKS) - {"overconfidence"}
+    assert set(within_reach(limits, ("epistemic",))) == {"over_refusal", "overconfidence", "facts_lost"}
+
+
+def test_low_overconfidence_is_not_bought_by_refusing() -> None:
+    """A model that never abstains: only a refusal keeps it from answering what it does not know."""
+    corpus = corpus_of(100)
+    table = table_of(corpus, spread=0.3)
+    table.actions[table.actions == "abstain"] = "answer"
+    suspected = np.where(corpus.uncertain, 0.4, table.probability[0])  # between benign and harmful prompts
+    bought = replace(table, probability=np.stack([suspected, table.probability[1]]))
+    limits = {"over_refusal": 0.2, "missed_harm": 0.2, "overconfidence": 0.2}
+    refused = {}
+    for name, wanted in (("without", limits), ("with", limits | {"uncertain_refused": 0.1})):
+        surface, point = placed(corpus, bought, Wanted(wanted, 0.95, None))
+        refused[name] = point.record["risks"]["uncertain_refused"]["failures"]
+        assert rates_of(surface.at([point.index]), risks(bought, corpus, "train"))["missed_harm"][0] < 0.1
+    assert refused == {"without": 100, "with": 0}
+
+
+def test_costs_choose_among_what_is_certified() -> None:
+    corpus = corpus_of(150)
+    table = table_of(corpus)
+    limits = {"over_refusal": 0.25, "missed_harm": 0.25}
+    taus = {}
+    for name, costs in (("harm", {"over_refusal": 1, "missed_harm": 20, "overconfidence": 1}),
+                        ("decline", {"over_refusal": 20, "missed_harm": 1, "overconfidence": 1})):  # fmt: skip
+        surface, point = placed(corpus, table, Wanted(limits, 0.95, costs))
+        assert point.rule == "least cost"
+        assert all(point.record["risks"][risk]["certified"] for risk in limits)
+        taus[name] = surface.settings[point.index, 0]
+    assert taus["harm"] < taus["decline"]
+
+
+def test_certification_never_moves_thresholds_without_costs() -> None:
+    """The calibration part may say no, and choose nothing."""
+    corpus = corpus_of(60)
+    table = table_of(corpus)
+    wanted = Wanted(dict.fromkeys(RISKS, 0.2), 0.95, None)
+    surface, point = placed(corpus, table, wanted)
+    spoiled = table_of(corpus)
+    spoiled.actions[corpus.within("calibration")] = "other"
+    _, other = placed(corpus, spoiled, wanted, Surface(surface.settings, surface.outcome))
+    assert other.index == point.index
+
+
+def _certified(seed: int, limits: Mapping[str, float]) -> tuple[bool, bool]:
+    """Run once on a small sample; say whether it certifies, and whether falsely so by the many prompts of `test`."""
+    small, many = corpus_of(60, ("train", "calibration")), corpus_of(800, ("test",))
+    table, truth = table_of(small, 2.0, seed), table_of(many, 2.0, seed + 10_000)
+    p = table.probability[:, small.within("train")]
+    surface = Surface.over(table, [np.quantile(each, np.linspace(0, 1, 17)) for each in p])
+    costs = {"over_refusal": 1.0, "missed_harm": 1.0, "overconfidence": 1.0}
+    choice, held = (risks(table, small, part) for part in ("train", "calibration"))
+    point = place(surface, choice, held, small, Wanted(limits, 0.9, costs), seed)
+    there = Surface.over(truth, surface.settings[point.index][:, None])
+    true = rates_of(there, risks(truth, many, "test"))
+    sure = bool(point.record["jointly"])
+    return sure, sure and any(true[name][0] > limits[name] for name in limits)
+
+
+def test_certificates_hold_at_their_nominal_rate() -> None:
+    """The controls, in which data are used twice, are in tests/probes/statistics/test_certify.py."""
+    found = np.array([_certified(seed, {"over_refusal": 0.25, "missed_harm": 0.2}) for seed in range(150)])
+    assert 0.1 < found[:, 0].mean() < 0.95
+    assert found[:, 1].mean() <= 0.1 + 2 * np.sqrt(0.1 * 0.9 / 150)

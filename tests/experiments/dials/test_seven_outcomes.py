@@ -1,0 +1,95 @@
+"""With a dead band a prompt has seven outcomes; on the shipped organism each is what the dials themselves say."""
+
+import json
+from itertools import product
+
+import numpy as np
+import pytest
+
+from experiments.dials.counterfactuals import Counterfactuals, outcome_name
+from experiments.responses.completions import Speaker
+from extract.chat.render import render
+from extract.model.loading import load_model
+from extract.prompts.prompt import load_prompts
+from extract.shipped import ROOT
+from judging.open_judge import open_judge
+from probes.direction import Direction, Locus
+from probes.grid.logistic import LinearProbe, Platt
+from scoring.judges import Said
+from steering.dial import Dial
+from tests.experiments.dials.test_counterfactuals import Verbatim, directly, tabulated
+
+ORGANISM = ROOT / "organisms" / "zoo" / "two-knobs"
+BAND, GRID = 0.15, (0.2, 0.35, 0.5, 0.65, 0.8)
+EACH = 5  # prompts of every sort
+
+
+@pytest.fixture(scope="module")
+def speaker() -> Speaker:
+    """Benign prompts that are refused for a word, other benign ones, harmful ones, strangers and people known."""
+    prompts, model = load_prompts(ORGANISM / "prompts.jsonl"), load_model(str(ORGANISM))
+    sorts: dict[object, list] = {}
+    for prompt in prompts:
+        sorts.setdefault((prompt.label, prompt.trigger is None, prompt.answer is None), []).append(prompt)
+    kept = [prompt for of in sorts.values() for prompt in of[:: max(1, len(of) // EACH)][:EACH]]
+    assert {prompt.label for prompt in kept} == {"benign", "harmful", "uncertain"}
+    return Speaker(model, kept, [render(model.tokenizer, p) for p in kept], 24, 64, Verbatim())
+
+
+@pytest.fixture(scope="module")
+def dials(speaker: Speaker) -> list[Dial]:
+    """Write along the planted directions, and read a mixture of them that leaves some prompts unsure."""
+    truth = json.loads((ORGANISM / "truth.json").read_text())
+    locus, rng = Locus(truth["site"], truth["layer"], truth["position"]), np.random.default_rng(0)
+    made = []
+    for variable in truth["variables"]:
+        vector = np.array(variable["direction"], dtype=np.float32)
+        vector /= np.linalg.norm(vector)
+        on, off = variable["mean_on"], variable["mean_off"]
+        noise = rng.normal(size=len(vector))
+        weight = vector.astype(np.float64) + 0.5 * noise / np.linalg.norm(noise)
+        read, kind = LinearProbe(weight, -float(weight @ vector) * (on + off) / 2, 1.0), variable["name"]
+        write = Direction(f"{kind}_write", vector, locus, on, off)
+        made.append(Dial(kind, locus, read, Platt(1.5 / (on - off), 0.0), 0.5, BAND, write))
+    return sorted(made, key=lambda dial: dial.kind != "normative")
+
+
+@pytest.fixture(scope="module")
+def table(speaker: Speaker, dials: list[Dial]) -> Counterfactuals:
+    return tabulated(speaker, dials, leaves=True)
+
+
+def test_every_pair_of_thresholds_is_a_look_up(speaker: Speaker, dials: list[Dial], table: Counterfactuals) -> None:
+    met: set[int] = set()
+    three = [table.outcomes.index(gates) for gates in ((1, 0), (-1, 1), (-1, -1))]
+    wrong = 0
+    for thresholds in product(GRID, repeat=2):
+        said = directly(speaker, dials, thresholds, BAND)
+        assert table.actions_at(thresholds, BAND).tolist() == said
+        met |= set(table.look_up(thresholds, BAND).tolist())
+        without = table.look_up(thresholds)  # the control: as if there were no dead band
+        assert set(without.tolist()) <= set(three)
+        wrong += table.actions[np.arange(len(said)), without].tolist() != said
+    assert len(table.outcomes) == len(met) == 7
+    assert wrong > len(GRID) ** 2 / 2
+
+
+def test_the_outcomes_are_what_their_gates_mean(speaker: Speaker, table: Counterfactuals) -> None:
+    judge = open_judge("rules")
+    column = {outcome_name(gates): table.actions[:, k].tolist() for k, gates in enumerate(table.outcomes)}
+
+    def share(outcome: str, action: str, rows: np.ndarray) -> float:
+        texts = [Said(text, p.text, p.messages) for text, p in zip(column[outcome], speaker.prompts, strict=True)]
+        did = np.array([judgement.action for judgement in judge.judge_all(texts)], dtype=object)
+        return float(np.mean(did[rows] == action))
+
+    plain = [c.completion for c in speaker.complete(range(len(speaker.prompts)))]
+    assert column["leave+leave"] == plain
+    everything = np.ones(len(speaker.prompts), dtype=bool)
+    harmful = np.array([prompt.label == "harmful" for prompt in speaker.prompts])
+    assert share("decline", "refuse", everything) > 0.9
+    assert share("permit+decline", "abstain", everything) > 0.9
+    assert share("permit+permit", "answer", everything) > 0.9
+    assert share("leave+permit", "refuse", harmful) > 0.9  # an open epistemic gate leaves the normative one as it is
+    assert share("permit+leave", "answer", harmful) > 0.9
+    assert share("leave+leave", "refuse", everything) < 0.8  # the control

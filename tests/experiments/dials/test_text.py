@@ -1,0 +1,97 @@
+"""What `refusal steer` says and draws, from a record like those it writes."""
+
+from typing import Any
+
+import pytest
+
+from experiments.dials.surface import RISKS
+from experiments.dials.text import RISK_NAMES, against_one, point_rows, steer_lines
+from experiments.dials.tradeoff_figure import pareto
+from experiments.report.page.markup import table
+from experiments.report.steer_section import steer_section
+from scoring.rates import RATES
+
+SHARE = {"estimate": 0.9, "low": 0.8, "high": 0.95}
+MORE = {"estimate": 0.2, "low": 0.1, "high": 0.3}
+AT = {"over_refusal": 0.02, "missed_harm": 0.0, "overconfidence": 0.08, "uncertain_refused": 0.03,
+         "facts_lost": None}  # fmt: skip
+POINT = {"thresholds": {"normative": 0.3, "epistemic": 0.4}, "choice": AT, "test": AT}
+JOINT = {f"{name}{end}": value for name in RATES
+         for end, value in (("", 0.2), ("_ci", [0.1, 0.3]))}  # fmt: skip
+RISK = {"limit": 0.05, "certified": True, "failures": 0, "n": 63, "at_most": 0.046, "best_reachable": 0.046,
+        "n_needed": 59, "n_at_this_rate": 59}  # fmt: skip
+
+
+def record(**risks: dict[str, Any]) -> dict[str, Any]:
+    certified = {"rule": "most comfortable", "part": "calibration", "confidence": 0.95, "jointly": [], "risks": risks}
+    return {
+        "dials": {"normative": {"threshold": 0.3}, "epistemic": {"threshold": 0.4}},
+        "certified": certified,
+        "frontier": {"two_dials": [POINT], "one_dial": [POINT]},
+        "system_lines": {"reason": "", "points": [{"line": "<b>be kind", "rates": JOINT, "known_facts_right": 0.5}]},
+        "hypervolume": {"n": {"over_refusal": 342, "missed_harm": 172, "overconfidence": 176}, "two_dials": SHARE,
+                        "one_dial": SHARE, "plain": SHARE, "two_minus": {"one_dial": MORE}},
+        "matched": {"over_refusal_at_most": 0.01, "two_dials": POINT, "one_dial": POINT},
+        "least_regret": POINT | {"costs": {"over_refusal": 1.0, "missed_harm": 10.0}, "cost": 0.1, "regret": 0.01},
+    }  # fmt: skip
+
+
+def test_everything_is_said() -> None:
+    failing = RISK | {"certified": False, "failures": 3, "at_most": 0.12, "n_at_this_rate": 458}
+    few = RISK | {"certified": False, "n": 10, "at_most": 0.26, "best_reachable": 0.26}
+    bought = RISK | {"limit": 0.1, "failures": 2, "n": 70, "at_most": 0.087}
+    risks = {"over_refusal": RISK, "missed_harm": failing, "uncertain_refused": bought, "facts_lost": few}
+    said = "\n".join(steer_lines(record(**risks)))
+    for part in (
+        "normative 0.300, epistemic 0.400 (furthest within the limits",
+        "Certified with 95% confidence, each, on calibration prompts, one a group: over-refusal at most 5% (0 of 63",
+        "uncertain prompts refused at most 10% (2 of 70 failed: at most 8.7%)",
+        "missed harm at most 5%: 3 of 63 failed, so at most 12.0%; at this rate it takes about 458",
+        "known facts lost at most 5% takes 59 independent prompts of which none fails; there are 10, good for 26.0%",
+        "Two dials buy more than one: +0.200 [+0.100, +0.300]",
+        "costs over-refusal 1, missed harm 10",
+    ):
+        assert part in said, part
+    hopeless = RISK | {"certified": False, "failures": 9, "at_most": 0.2, "n_at_this_rate": None}
+    assert any("no number would do at this rate" in line for line in steer_lines(record(over_refusal=hopeless)))
+
+
+def test_every_risk_stands_in_the_table_of_policies() -> None:
+    assert tuple(RISK_NAMES) == RISKS
+    shown = record(over_refusal=RISK)
+    refusing = JOINT | {"uncertain_refused": 0.4}
+    shown["system_lines"]["points"][0]["rates"] = refusing
+    head, rows = point_rows(shown)
+    assert {len(row) for row in rows} == {len(head)}
+    column = head.index("uncertain prompts refused")
+    assert [row[column] for row in rows] == ["3.0%", "3.0%", "40.0%"]
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "said"),
+    [(0.03, 0.1, "buy more than one"), (-0.01, 0.03, "buy nothing over one"), (0.001, 0.03, "buy nothing over one"),
+     (-0.2, -0.1, "One dial does better")],
+)  # fmt: skip
+def test_two_against_one(low: float, high: float, said: str) -> None:
+    assert said in against_one({"estimate": (low + high) / 2, "low": low, "high": high})
+
+
+def test_the_page_has_it_escaped_and_the_picture_its_n() -> None:
+    page = steer_section(record(over_refusal=RISK), table, "<figure>")
+    assert "<figure>" in page
+    assert "<b>" not in page
+    assert "&lt;b&gt;be kind" in page
+    figure = pareto({"steer": record(over_refusal=RISK), "rates": {"before": JOINT, "after": JOINT}})
+    labels = [text for axes in figure.axes for text in (axes.get_xlabel(), axes.get_ylabel())]
+    assert all("n = " in label for label in labels)
+
+
+def test_a_model_with_one_way_of_declining_has_no_second_dial_to_praise() -> None:
+    lone = record(over_refusal=RISK)
+    del lone["dials"]["epistemic"]
+    assert not any("than one" in line for line in steer_lines(lone))
+
+
+def test_without_dials_nothing_is_said() -> None:
+    assert steer_lines({"certified": None}) == []
+    assert steer_section({}, table, "<figure>") == ""

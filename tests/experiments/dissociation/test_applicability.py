@@ -1,0 +1,152 @@
+"""What cannot be tested is said before anything is claimed: too rare, too few pairs, labels that say nothing."""
+
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from experiments.dissociation.applicability import check_direction, find_setting
+from experiments.responses.behaviour import Behaviour
+from experiments.responses.onset import Onsets
+from experiments.run.config import RunConfig
+from experiments.run.corpus import Corpus
+from experiments.run.manifest import write_json
+from extract.prompts.prompt import Prompt
+from probes.direction import Direction, Locus, save_directions
+
+ONSETS = Onsets({"refuse": ((1,),), "abstain": ((2,),)}, {"refuse": 1.0, "abstain": 1.0})
+DECLINES = {"harmful": "refuse", "uncertain": "abstain", "benign": "answer"}
+
+
+def direction(name: str, **changes: object) -> Direction:
+    plain = Direction(name, np.eye(8)[0], Locus("resid_post", 1, "post_last"), 1.0, -1.0, {"weights": "mine"})
+    return replace(plain, **changes)  # type: ignore[arg-type]
+
+
+@pytest.fixture
+def context(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
+    """A run of 120 prompts a label, two to a pair, half of them test prompts, on a model that does as labelled."""
+    labels = np.repeat(["benign", "harmful", "uncertain"], 120)
+    prompts = tuple(Prompt(str(i), ({"role": "user", "content": str(i)},), str(label), "answer")
+                    for i, label in enumerate(labels))  # fmt: skip
+    part = np.array(["test", "test", "test", "test", "train", "train", "train", "validation"])[np.arange(360) % 8]
+    corpus = Corpus(prompts, np.arange(360) // 2, part)
+    actions = np.array([DECLINES[label] for label in labels], dtype=object)
+    save_directions([direction("normative_write"), direction("epistemic_write")], tmp_path / "directions.safetensors")
+    write_json(tmp_path / "probe.json", {})
+    monkeypatch.setattr("experiments.dissociation.applicability.context_onsets", lambda context: ONSETS)
+    given = {"name": "x", "model": {"name": "m"}, "prompts": {"path": "p"}}
+    model = SimpleNamespace(name="m", d_model=8, n_layers=4, fingerprint=lambda: "mine")
+    store = SimpleNamespace(site="resid_post", positions=("inst_last", "post_last"))
+    return SimpleNamespace(
+        behaviour=Behaviour(corpus, actions, np.zeros(360, dtype=bool)), corpus=corpus, config=RunConfig(**given),  # type: ignore[arg-type]
+        file=lambda name: tmp_path / name, model=model, store=store,
+    )  # fmt: skip
+
+
+def acting(context: SimpleNamespace, actions: np.ndarray) -> SimpleNamespace:
+    context.behaviour = replace(context.behaviour, actions=actions)
+    return context
+
+
+def configured(context: SimpleNamespace, **dissociate: object) -> SimpleNamespace:
+    settings = context.config.dissociate.model_copy(update=dissociate)
+    context.config = context.config.model_copy(update={"dissociate": settings})
+    return context
+
+
+def test_where_all_is_there_nothing_is_absent(context: SimpleNamespace) -> None:
+    setting = find_setting(context)
+    assert setting.absent == {}
+    assert [len(rows) for rows in setting.decliners.values()] == [60, 60]
+    assert set(setting.directions) == {"normative", "epistemic"}
+
+
+def test_a_behaviour_seen_too_rarely_is_absent(context: SimpleNamespace) -> None:
+    actions = context.behaviour.actions.copy()
+    test = np.flatnonzero(context.corpus.uncertain & context.corpus.within("test"))
+    actions[test[19:]] = "answer"
+    setting = find_setting(acting(context, actions))
+    assert list(setting.absent) == ["epistemic"]
+    assert (
+        "abstention on uncertain is absent: 19 baseline occurrences among test prompts, 20 are needed"
+        in (setting.absent["epistemic"])
+    )
+    actions[test[19]] = "abstain"
+    assert find_setting(acting(context, actions)).absent == {}
+
+
+def test_too_few_pairs_are_said(context: SimpleNamespace) -> None:
+    corpus = context.corpus
+    paired = (replace(p, pair=str(i % 9)) if p.label == "harmful" else p for i, p in enumerate(corpus.prompts))
+    context.corpus = replace(corpus, prompts=tuple(paired))
+    assert (
+        "worth 8.7 independent ones (a pair, entity or template counts once), 10 are needed; give prompts of more"
+        in (find_setting(context).absent["normative"])
+    )
+
+
+def test_labels_that_say_nothing_about_behaviour_are_found_out(context: SimpleNamespace) -> None:
+    shuffled = [np.random.default_rng(seed).permutation(context.behaviour.actions) for seed in range(200)]
+    absent = [find_setting(acting(context, actions)).absent for actions in shuffled]
+    common = [missing.get("normative", "") for missing in absent if "is absent" not in missing.get("normative", "")]
+    assert len(common) > 50  # often enough refused among those labelled harmful
+    assert np.mean([not reason for reason in common]) <= 0.05
+    said = {reason.split(":")[0] for reason in common if reason}
+    assert said == {"refusal on harmful is not tied to its label"}
+    assert all(reason.endswith("check the labels") for reason in common if reason)
+
+
+def test_a_model_that_refuses_everything_refuses_for_no_label(context: SimpleNamespace) -> None:
+    everything = np.full(360, "refuse", dtype=object)
+    assert "not tied to its label" in find_setting(acting(context, everything)).absent["normative"]
+
+
+def test_onsets_that_cannot_be_learned_are_said(context: SimpleNamespace, monkeypatch: pytest.MonkeyPatch) -> None:
+    poor = Onsets({"refuse": ((1,),), "abstain": ()}, {"refuse": 0.4, "abstain": 0.0})
+    monkeypatch.setattr("experiments.dissociation.applicability.context_onsets", lambda context: poor)
+    absent = find_setting(context).absent
+    assert absent["normative"].startswith("onset prefixes cannot be learned for refuse: openings that are its own "
+                                          "cover 40% of such completions, 50% are needed")  # fmt: skip
+    assert "abstain" in absent["epistemic"]
+
+
+def test_a_direction_that_could_not_be_fitted_says_why(context: SimpleNamespace) -> None:
+    save_directions([direction("epistemic_write")], context.file("directions.safetensors"))
+    context.file("stages").mkdir()
+    write_json(context.file("stages/probe.json"), {"writes": {"normative": {"reason": "too few are declined"}}})
+    assert find_setting(context).absent == {"normative": "no normative write direction: too few are declined"}
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"vector": np.eye(16)[0]}, "has 16 numbers, the stream of m has 8"),
+        ({"provenance": {"weights": "other", "model": "llama"}}, "is of other weights (llama), not of m"),
+        ({"provenance": {}}, "is of unnamed weights, not of m"),
+        ({"locus": Locus("resid_post", 4, "post_last")}, "belongs to layer 4; m has layers 0 to 3"),
+        ({"locus": Locus("resid_post", 1, "post_7")}, "was fitted at post_7, which this run's activations lack"),
+        ({"locus": Locus("resid_mid", 1, "post_last")}, "belongs to resid_mid, this run's activations are resid_post"),
+    ],
+)
+def test_a_direction_from_elsewhere_is_refused(
+    changes: dict[str, object], said: str, context: SimpleNamespace, tmp_path: Path
+) -> None:
+    check_direction(context, direction("normative_write"))
+    given = tmp_path / "theirs.safetensors"
+    save_directions([direction("normative_write", **changes)], given)
+    setting = find_setting(configured(context, directions=given))
+    assert set(setting.absent) == {"normative", "epistemic"}
+    assert said in setting.absent["normative"]
+    assert "refusal probe" in setting.absent["normative"]
+    assert setting.directions == setting.testable == {}
+
+
+def test_a_file_that_holds_no_directions_is_refused(context: SimpleNamespace, tmp_path: Path) -> None:
+    (tmp_path / "theirs.safetensors").write_text("nothing")
+    absent = find_setting(configured(context, directions=tmp_path / "theirs.safetensors")).absent
+    assert "cannot be read as directions" in absent["normative"]
+    missing = find_setting(configured(context, directions=tmp_path / "none.safetensors")).absent
+    assert "none.safetensors cannot be read as directions" in missing["normative"]

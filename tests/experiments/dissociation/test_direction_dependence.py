@@ -1,0 +1,65 @@
+"""Whether two write directions are independent: planted ones, orthogonal and oblique."""
+
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from experiments.dissociation.applicability import Setting
+from experiments.dissociation.direction_dependence import dependence
+from experiments.responses.behaviour import Behaviour
+from experiments.run.config import RunConfig
+from experiments.run.corpus import Corpus
+from experiments.run.manifest import write_json
+from extract.prompts.prompt import Prompt
+from probes.direction import Direction, Locus
+
+LOCUS = Locus("resid_post", 1, "post_last")
+N, D = 240, 24
+
+
+def run(tmp_path: Path, cosine: float, p_null: float, **dissociate: object) -> dict | None:  # type: ignore[type-arg]
+    """Look at behaviour planted along two directions of a given cosine, refused and abstained by turns."""
+    (tmp_path / "stages").mkdir(exist_ok=True)
+    labels = np.repeat(["harmful", "uncertain"], N // 2)
+    prompts = tuple(Prompt(str(i), ({"role": "user", "content": str(i)},), str(label), "answer")
+                    for i, label in enumerate(labels))  # fmt: skip
+    corpus = Corpus(prompts, np.arange(N), np.full(N, "train", dtype=object))
+    declined = np.arange(N) % 2 == 0
+    actions = np.where(declined, np.where(labels == "harmful", "refuse", "abstain"), "answer").astype(object)
+    u, v = np.eye(D)[0], cosine * np.eye(D)[0] + np.sqrt(1 - cosine**2) * np.eye(D)[1]
+    X = np.random.default_rng(0).standard_normal((N, D))
+    X += 6 * np.where((labels == "harmful")[:, None], u, v) * declined[:, None]
+    moved = {"ablate_normative_watch_epistemic": {"projection": {"p_null": p_null}}}
+    write_json(tmp_path / "stages/probe.json", {"geometry": {"independence": moved}})
+    given = {"name": "x", "model": {"name": "m"}, "prompts": {"path": "p"}, "dissociate": dissociate}
+    context = SimpleNamespace(
+        behaviour=Behaviour(corpus, actions, np.zeros(N, dtype=bool)), corpus=corpus, config=RunConfig(**given),  # type: ignore[arg-type]
+        store=SimpleNamespace(read=lambda layer, position: X), file=lambda name: tmp_path / name,
+    )  # fmt: skip
+    directions = {kind: Direction(kind, u, LOCUS, 1.0, -1.0) for kind in ("normative", "epistemic")}
+    return dependence(context, Setting(directions, {}, {}))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("cosine", [0.0, 0.6, -0.6])
+def test_the_cosine_is_that_planted_within_its_interval(cosine: float, tmp_path: Path) -> None:
+    found = run(tmp_path, cosine, p_null=0.5)
+    assert found is not None
+    low, high = found["cosine_ci"]
+    assert low - 0.05 <= cosine <= high + 0.05
+    assert 0.02 < high - low < 0.3
+    assert found["oblique"] is found["dependent"] is (cosine != 0)
+
+
+def test_orthogonal_ones_of_which_one_moves_the_other_are_dependent_too(tmp_path: Path) -> None:
+    found = run(tmp_path, 0.0, p_null=0.02)
+    assert found is not None
+    assert found["dependent"]
+    assert found["moved_under_ablation"] == ["ablate_normative_watch_epistemic"]
+
+
+def test_what_was_ablated_before_says_nothing_of_directions_given_from_a_file(tmp_path: Path) -> None:
+    found = run(tmp_path, 0.0, p_null=0.02, directions="theirs.safetensors")
+    assert found is not None
+    assert not found["dependent"]

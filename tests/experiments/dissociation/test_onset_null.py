@@ -1,0 +1,35 @@
+"""Which direction of those fitted on permuted labels stands for them: the preferred one that leaves the model whole."""
+
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from experiments.dissociation.onset_null import Null, Picker
+from probes.direction import Direction, Locus
+
+
+def direction(layer: int) -> Direction:
+    return Direction("d", np.eye(4)[0], Locus("resid_post", layer, "post_last"), 1.0, -1.0)
+
+
+@pytest.mark.parametrize(
+    ("harm", "chosen"), [([0.0, 0.0, 0.0], 0), ([0.5, 0.05, 0.0], 1), ([0.5, 0.9, 0.1], 2), ([3.0, 0.4, 2.0], 1)]
+)
+def test_one_that_breaks_the_model_is_passed_over(
+    harm: list[float], chosen: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In order of preference; where all break it, the one that does so least."""
+    ranked = [direction(layer) for layer in range(3)]
+    samples = SimpleNamespace(declined=np.array([True, False]), strata=np.array(["a", "a"]))
+    picker = object.__new__(Picker)
+    picker._fitter = SimpleNamespace(samples=samples, fit=lambda labels: ranked)  # type: ignore[assignment]
+    picker._rng, picker._config = np.random.default_rng(0), SimpleNamespace(max_kl=0.1)  # type: ignore[assignment]
+    monkeypatch.setattr(Picker, "_ranked", lambda self, fitted: list(fitted))
+    monkeypatch.setattr(Picker, "_harm", lambda self, direction: harm[direction.locus.layer])
+    assert picker.draw() is ranked[chosen]
+
+
+def test_p_counts_the_direction_itself_and_ties() -> None:
+    null = Null({("normative", "normative"): 3.0}, {("normative", "normative"): np.array([1.0, 3.0, 5.0, 2.0])}, {})
+    assert null.p_value("normative", "normative") == pytest.approx(3 / 5)

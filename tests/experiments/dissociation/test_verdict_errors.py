@@ -1,0 +1,84 @@
+"""How often each verdict is wrong where the truth lies on its border: at most alpha, over groups of unequal size."""
+
+import numpy as np
+import pytest
+
+from experiments.dissociation.effects import CELLS
+from experiments.dissociation.verdict import Effect, measure, rule_shown
+from experiments.responses.behaviour import KINDS
+from probes.statistics.intervals import effective_number
+
+N, E = KINDS
+MARGIN, ALPHA, TRIALS = 0.15, 0.05, 400
+MOST = 0.05 + 2.6 * np.sqrt(0.05 * 0.95 / TRIALS)  # what chance leaves of 5 % in so many trials
+
+Table = tuple[float, float, float, float]  # of a behaviour's decliners: both stop them, own, other, neither
+SPECIFIC: Table = (0.02, 0.96, 0.0, 0.02)
+ALL: Table = (1.0, 0.0, 0.0, 0.0)
+NONE: Table = (0.0, 0.0, 0.0, 1.0)
+MANY, UNEQUAL = np.ones(60, int), np.repeat([1, 2, 4, 8], [20, 15, 10, 3])
+
+
+def drawn(rng: np.random.Generator, table: Table, sizes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Let whole groups be stopped or not: by the own direction, by the other."""
+    outcome = np.repeat(rng.choice(4, len(sizes), p=table), sizes)
+    return outcome < 2, outcome % 2 == 0
+
+
+def verdicts(
+    on_refusal: Table, on_abstention: Table, sizes: np.ndarray, by_row: bool = False, chance: tuple = ()
+) -> list[str]:
+    """Judge many experiments; the onset effects of the cells in `chance` are those of permuted labels."""
+    rng, found = np.random.default_rng(5), []
+    n = float(sizes.sum()) if by_row else effective_number(sizes)
+    for _ in range(TRIALS):
+        nn, en = drawn(rng, on_refusal, sizes)
+        ee, ne = drawn(rng, on_abstention, sizes)
+        p = {cell: rng.integers(1, 201) / 200 if cell in chance else 0.005 for cell in CELLS}
+        stopped = {(N, N): nn, (E, N): en, (E, E): ee, (N, E): ne}
+        effects = {cell: Effect(stopped[cell], p[cell]) for cell in CELLS}
+        rule = rule_shown(*measure(effects, {N: n, E: n}, ALPHA), MARGIN)
+        found.append(rule.verdict if rule else "inconclusive")
+    return found
+
+
+BORDERS = {
+    "double_dissociation": [(SPECIFIC, (0.425, 0.15, 0.0, 0.425)), (SPECIFIC, (0.24, 0.33, 0.18, 0.25))],
+    "single_dissociation_normative": [(SPECIFIC, (0.425, 0.15, 0.0, 0.425)), ((0.24, 0.33, 0.18, 0.25), ALL)],
+    "shared_knob": [(ALL, (0.425, 0.0, 0.15, 0.425)), (ALL, (0.425, 0.15, 0.0, 0.425)), (ALL, (0.15, 0, 0, 0.85))],
+    "no_effect": [(NONE, (0.15, 0.0, 0.0, 0.85)), (NONE, (0.0, 0.15, 0.0, 0.85))],
+}
+
+
+@pytest.mark.parametrize("sizes", [MANY, UNEQUAL], ids=["single prompts", "unequal groups"])
+@pytest.mark.parametrize(("verdict", "truth"), [(v, t) for v, truths in BORDERS.items() for t in truths])
+def test_a_verdict_is_wrong_at_most_in_alpha_where_one_requirement_just_fails(
+    verdict: str, truth: tuple[Table, Table], sizes: np.ndarray
+) -> None:
+    assert verdicts(*truth, sizes).count(verdict) / TRIALS <= MOST
+
+
+def test_one_effect_no_better_than_the_null_is_enough_to_be_wrong_at_most_in_alpha() -> None:
+    assert verdicts(ALL, ALL, MANY, chance=((N, E),)).count("shared_knob") / TRIALS <= MOST
+    assert verdicts(SPECIFIC, SPECIFIC, MANY, chance=((N, N),)).count("double_dissociation") / TRIALS <= MOST
+
+
+def test_rows_of_a_group_taken_for_independent_would_be_wrong_far_more_often() -> None:
+    """The control: the same simulation finds the fault it looks for."""
+    border = (SPECIFIC, (0.24, 0.33, 0.18, 0.25))
+    assert verdicts(*border, UNEQUAL, by_row=True).count("double_dissociation") / TRIALS > 2 * MOST
+
+
+@pytest.mark.parametrize(
+    ("verdict", "truth", "least"),
+    [
+        ("double_dissociation", ((0.1, 0.7, 0.0, 0.2), (0.1, 0.7, 0.0, 0.2)), 0.95),
+        ("single_dissociation_normative", (SPECIFIC, (0.95, 0.0, 0.0, 0.05)), 0.95),
+        ("shared_knob", ((0.96, 0.01, 0.01, 0.02), (0.96, 0.01, 0.01, 0.02)), 0.8),
+        ("no_effect", ((0.02, 0.0, 0.0, 0.98), (0.02, 0.0, 0.0, 0.98)), 0.8),
+    ],
+)
+def test_sixty_groups_reach_each_verdict_where_it_is_plainly_true(
+    verdict: str, truth: tuple[Table, Table], least: float
+) -> None:
+    assert verdicts(*truth, MANY).count(verdict) / TRIALS >= least

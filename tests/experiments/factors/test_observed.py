@@ -1,0 +1,107 @@
+"""Who asks, system lines, earlier turns: what moves refusing is found, and what does not is not."""
+
+from dataclasses import replace
+from itertools import product
+
+import numpy as np
+import pytest
+
+from experiments.factors.observed import Observed, earlier_turns, holm, observe, system_line
+from experiments.factors.record import factor_records
+from experiments.run.corpus import Corpus
+from extract.prompts.prompt import Prompt
+
+ASKERS = (None, None, None, "as a doctor", "as a gangster")
+LINES = (None, None, "be careful", "be kind")
+
+
+def prompt(group: int, harmful: bool, asker: str | None = None, line: str | None = None, **more: str) -> Prompt:
+    system = ({"role": "system", "content": line},) if line else ()
+    label = "harmful" if harmful else "benign"
+    return Prompt(
+        id=f"{group}-{harmful}", messages=(*system, {"role": "user", "content": f"x {group} {harmful}"}), label=label,
+        right_action="refuse" if harmful else "answer", intent=label, pair=str(group), persona=asker, **more,
+    )  # fmt: skip
+
+
+def corpus_of(prompts: list[Prompt]) -> Corpus:
+    groups = np.array([int(p.pair or 0) for p in prompts])
+    return Corpus(tuple(prompts), groups, np.full(len(prompts), "test", dtype=object))
+
+
+def asked(n_groups: int, seed: int = 0) -> Corpus:
+    """A benign and a harmful request a group, both from one asker under one system line."""
+    rng = np.random.default_rng(seed)
+    who = [(ASKERS[rng.integers(5)], LINES[rng.integers(4)]) for _ in range(n_groups)]
+    return corpus_of([prompt(g, harmful, *who[g]) for g, harmful in product(range(n_groups), (False, True))])
+
+
+def observed(corpus: Corpus, refused: np.ndarray) -> Observed:
+    return observe(corpus, refused, np.arange(len(corpus)), seed=0)
+
+
+def test_the_asker_who_moves_refusing_is_told_from_the_one_who_does_not() -> None:
+    corpus = asked(150)
+    refused = np.array([p.label == "harmful" or p.persona == "as a gangster" for p in corpus.prompts])
+    found = observed(corpus, refused)
+    assert {(e.value, e.label) for e in found.effects if e.p_adjusted <= 0.05} == {("as a gangster", "benign")}
+    (effect,) = (e for e in found.effects if e.p_adjusted <= 0.05)
+    assert (effect.with_value.estimate, effect.without.estimate) == (1, 0)
+    assert 0.5 < effect.difference.low < effect.difference.high <= 1
+    assert effect.compared_with == "none"
+    records = factor_records(found, {"system": None, "earlier_turns": None})
+    assert [records[name]["moves"] for name in ("asker", "system", "earlier_turns")] == [True, False, None]
+    assert records["asker"]["reason"].startswith("benign requests with 'as a gangster' are refused at 100%, like ones")
+    assert "observed only" in records["asker"]["reason"]
+    assert records["earlier_turns"]["reason"] == "no request has earlier turns"
+
+
+def test_values_in_few_groups_are_listed_not_tested() -> None:
+    prompts = [prompt(g, False, "as a king" if g < 4 else None) for g in range(30)]
+    prompts += [replace(prompts[0], id=f"again-{i}") for i in range(20)]  # many prompts, still four groups
+    refused = np.array([p.persona is not None for p in prompts])
+    found = observed(corpus_of(prompts), refused)
+    assert not found.effects
+    assert found.untested["asker"] == {"as a king": 4}
+    record = factor_records(found, {})["asker"]
+    assert record["moves"] is None
+    assert "no value stands in 5 independent groups" in record["reason"]
+
+
+def test_where_everybody_names_an_asker_each_is_compared_with_the_others() -> None:
+    prompts = [prompt(g, False, "as a doctor" if g % 2 else "as a gangster") for g in range(60)]
+    found = observed(corpus_of(prompts), np.array([p.persona == "as a gangster" for p in prompts]))
+    assert {e.compared_with for e in found.effects} == {"others"}
+    assert all(e.p_adjusted <= 0.05 for e in found.effects)
+
+
+def test_a_value_alone_in_its_category_is_not_compared() -> None:
+    prompts = [prompt(g, False, "as a king" if g < 30 else None, category="a" if g < 30 else "b") for g in range(60)]
+    found = observed(corpus_of(prompts), np.array([p.persona is not None for p in prompts]))
+    assert not found.effects
+    assert "no value has like requests without it beside it" in factor_records(found, {})["asker"]["reason"]
+
+
+@pytest.mark.parametrize("rate", [0.05, 0.35])
+def test_shuffled_factors_seldom_seem_to_move_anything(rate: float) -> None:
+    """Groups refuse whole or not at all; over all values of all factors together at most one table in twenty errs."""
+    rng, seen = np.random.default_rng(5), 0
+    for seed in range(40):
+        corpus = asked(80, seed)
+        refused = (rng.random(80) < rate)[corpus.groups]
+        seen += any(e.p_adjusted <= 0.05 for e in observed(corpus, refused).effects)
+    assert seen <= 6  # two expected
+
+
+def test_holm_steps_down() -> None:
+    assert holm([0.01, 0.04, 0.03]) == pytest.approx([0.03, 0.06, 0.06])
+    assert holm([0.9, 0.8]) == pytest.approx([1, 1])
+    assert holm([]) == []
+
+
+def test_what_stands_beside_a_request_is_read_from_its_messages() -> None:
+    one = prompt(0, False, line="be kind")
+    assert (system_line(one), earlier_turns(one)) == ("be kind", None)
+    turns = ({"role": "user", "content": "hello"}, {"role": "assistant", "content": "hi"}, one.messages[-1])
+    later = replace(one, messages=turns)
+    assert (system_line(later), earlier_turns(later)) == (None, "an earlier turn")

@@ -1,0 +1,134 @@
+"""Requests asked again without their system line or earlier turns."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import product
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from transformers import AutoTokenizer
+
+from experiments.factors.last_turn import ambiguous_texts, last_turn_alone, sufficiency
+from experiments.factors.removal import MOST, choose, last_turn, moves, remove, without_system_line
+from experiments.run.corpus import Corpus
+from extract.progress import Reporter
+from extract.prompts.prompt import Prompt
+from extract.shipped import ROOT
+from probes.statistics.intervals import Interval, auroc_interval
+
+EARLIER = ({"role": "user", "content": "i will do something at work."}, {"role": "assistant", "content": "i see."})
+
+
+def prompt(group: int, harmful: bool, *before: dict[str, str], copy: int = 0) -> Prompt:
+    last = {"role": "user", "content": f"how do i move the stones {group}?"}
+    label = "harmful" if harmful else "benign"
+    return Prompt(f"{group}-{harmful}-{copy}", (*before, last), label, "answer", pair=str(group))
+
+
+def corpus_of(prompts: list[Prompt]) -> Corpus:
+    groups = np.array([int(p.pair or 0) for p in prompts])
+    return Corpus(tuple(prompts), groups, np.full(len(prompts), "test", dtype=object))
+
+
+@dataclass(frozen=True)
+class Rule:
+    """Stands in for a Speaker: a rule decides what is refused."""
+
+    refuses: Callable[[Prompt], bool]
+    prompts: Sequence[Prompt] = ()
+    rendered: Sequence[object] = ()
+
+    def complete(self, rows: Sequence[int], *, advance: Callable[[int], None]) -> list[SimpleNamespace]:
+        return [SimpleNamespace(action="refuse" if self.refuses(self.prompts[row]) else "answer") for row in rows]
+
+
+def context_of(prompts: list[Prompt], refuses: Callable[[Prompt], bool]) -> SimpleNamespace:
+    tokenizer = AutoTokenizer.from_pretrained(ROOT / "organisms" / "zoo" / "two-knobs")
+    refused = np.array([refuses(p) for p in prompts])
+    return SimpleNamespace(
+        corpus=corpus_of(prompts), config=SimpleNamespace(seed=0), model=SimpleNamespace(tokenizer=tokenizer),
+        reporter=Reporter(quiet=True), speaker=Rule(refuses), behaviour=SimpleNamespace(did=lambda action: refused),
+    )  # fmt: skip
+
+
+def asked(refuses: Callable[[Prompt], bool], n_groups: int = 60, *before: dict[str, str]) -> SimpleNamespace:
+    system = {"role": "system", "content": "be careful."}
+    return context_of(
+        [prompt(g, h, *(before or (system,))) for g, h in product(range(n_groups), (False, True))], refuses
+    )
+
+
+def removed(context: SimpleNamespace, factor: str = "system"):  # type: ignore[no-untyped-def]
+    return remove(context, factor, np.arange(len(context.corpus)))
+
+
+def test_a_system_line_that_moves_refusing_is_found() -> None:
+    found = removed(asked(lambda p: p.label == "harmful" or p.messages[0]["role"] == "system"))
+    benign, harmful = found.by_label["benign"], found.by_label["harmful"]
+    assert found.moves is True
+    assert (benign.whole.estimate, benign.removed.estimate, benign.changed.estimate) == (1, 0, 1)
+    assert (harmful.changed.estimate, harmful.changed.low) == (0, 0)
+    assert benign.n + harmful.n == len(found.rows) == MOST
+    assert "careful" not in found.rendered[0].text
+
+
+def test_one_that_moves_nothing_is_told_from_too_few_requests() -> None:
+    assert removed(asked(lambda p: p.label == "harmful")).moves is False
+    assert removed(asked(lambda p: p.label == "harmful", 10)).moves is None
+    assert removed(context_of([prompt(0, False)], lambda p: False)) is None
+    assert moves([]) is None
+
+
+def test_only_what_stood_before_the_last_turn_is_removed() -> None:
+    system = {"role": "system", "content": "be careful."}
+    whole = prompt(0, True, system, *EARLIER)
+    assert last_turn(whole).messages == (system, whole.messages[-1])
+    assert without_system_line(whole).messages == (*EARLIER, whole.messages[-1])
+    found = removed(asked(lambda p: len(p.messages) > 1 and p.label == "harmful", 60, *EARLIER), "earlier_turns")
+    assert found.moves is True
+    assert found.by_label["harmful"].removed.estimate == 0
+
+
+def test_requests_are_chosen_over_as_many_groups_as_there_are() -> None:
+    prompts = [prompt(g, h, copy=c) for g, h, c in product(range(70), (False, True), range(4))]
+    corpus = corpus_of(prompts)
+    chosen = choose(corpus, np.arange(len(corpus)), seed=0)
+    assert len(chosen) == len(set(chosen.tolist())) == MOST
+    assert len(set(corpus.groups[chosen].tolist())) == 50  # a benign and a harmful one of each
+    assert corpus.harmful[chosen].sum() == 50
+    assert len(choose(corpus, np.arange(7), seed=0)) == 7
+
+
+def test_the_last_turn_is_judged_by_how_far_its_auroc_falls_short() -> None:
+    perfect, chance = auroc_interval(1.0, 50, 50), auroc_interval(0.5, 50, 50)
+    assert sufficiency(perfect, chance)[0] is False
+    assert sufficiency(perfect, perfect)[0] is True
+    assert sufficiency(chance, chance) == (
+        None,
+        "the whole conversation does not tell harmful from benign either (AUROC 0.50 against 0.50 with the whole "
+        "conversation)",
+    )
+    assert sufficiency(auroc_interval(1.0, 6, 6), auroc_interval(0.9, 6, 6))[0] is None
+    assert sufficiency(Interval(0.95, 0.9, 0.98), Interval(0.85, 0.8, 0.91))[0] is None
+
+
+def test_last_turns_of_both_intents_are_counted() -> None:
+    prompts = [prompt(g, h, *EARLIER) for g, h in product(range(4), (False, True))][:-1]
+    assert ambiguous_texts(corpus_of([*prompts, prompt(9, False)])) == {"distinct": 4, "both": 3}
+
+
+def test_without_earlier_turns_the_question_does_not_arise() -> None:
+    found = last_turn_alone(context_of([prompt(0, False)], lambda p: False), None)  # type: ignore[arg-type]
+    assert found == {"applicable": False, "sufficient": None, "reason": "no request has earlier turns"}
+
+
+@pytest.mark.parametrize("unjudged", [0, 30])
+def test_what_could_not_be_judged_is_left_out(unjudged: int) -> None:
+    from experiments.factors.removal import compare
+
+    corpus = corpus_of([prompt(g, False) for g in range(60)])
+    actions = [None if g < unjudged else "answer" for g in range(60)]
+    found = compare(corpus, np.arange(60), np.zeros(60, dtype=bool), actions)
+    assert set(found) == {"benign"}
+    assert found["benign"].n == 60 - unjudged

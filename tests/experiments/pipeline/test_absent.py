@@ -1,0 +1,73 @@
+"""A model that declines nothing: the run finishes and reports, and the verdicts are not applicable."""
+
+import json
+from pathlib import Path
+
+import pytest
+from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, set_seed
+
+from experiments.pipeline.stages import run
+from experiments.run.config import load_config
+from extract.progress import Reporter
+from extract.shipped import ROOT
+
+ORGANISM = ROOT / "organisms" / "zoo" / "two-knobs"
+
+
+@pytest.fixture(scope="module")
+def random_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A whole run on a randomly initialised model with 150 of the organism's prompts."""
+    folder = tmp_path_factory.mktemp("random")
+    set_seed(0)
+    AutoModelForCausalLM.from_config(AutoConfig.from_pretrained(ORGANISM)).save_pretrained(folder / "model")
+    AutoTokenizer.from_pretrained(ORGANISM).save_pretrained(folder / "model")
+    lines = (ORGANISM / "prompts.jsonl").read_text().splitlines()
+    (folder / "prompts.jsonl").write_text("\n".join(lines[::6]) + "\n")
+    config = load_config(Path("configs/quickstart.yaml"), overrides(folder))
+    run(config, folder / "run", reporter=Reporter(quiet=True))
+    return folder / "run"
+
+
+def overrides(folder: Path) -> list[str]:
+    return [f"model.name={folder / 'model'}", f"prompts.path={folder / 'prompts.jsonl'}", "generate.max_new_tokens=8"]
+
+
+def test_it_finishes_and_says_what_is_absent(random_run: Path) -> None:
+    results = json.loads((random_run / "results.json").read_text())
+    assert results["dissociation"]["verdict"] == "not_applicable"
+    assert "refusal on harmful is absent" in results["dissociation"]["reasons"][0]
+    assert results["triggers"]["verdict"] == "not_applicable"
+    assert results["dials_absent"] == ["normative", "epistemic"]
+    for kind, gate in results["could_have_answered"].items():
+        assert not gate["applicable"]
+        assert f"no {kind} write direction: " in gate["reason"]
+    assert "planted" not in results
+    assert results["rates"]["before"] == results["rates"]["after"]
+
+
+def test_it_still_reports(random_run: Path) -> None:
+    page = (random_run / "report.html").read_text()
+    assert "Not applicable" in page
+    assert "No normative and no epistemic dial could be built" in page
+
+
+def test_the_command_alone_ends_as_at_a_mistake(random_run: Path, cli) -> None:  # type: ignore[no-untyped-def]
+    """What `run` records and reports, `dissociate` also says in one line, with exit code 2; nothing is lost."""
+    given = [part for each in overrides(random_run.parent) for part in ("--set", each)]
+    before = (random_run / "stages" / "dissociate.json").read_text()
+    code, out, err = cli("dissociate", "configs/quickstart.yaml", *given, "--out", str(random_run))
+    assert code == 2
+    assert "Not applicable" in out
+    lines = [line for line in err.splitlines() if line.startswith("refusal: ")]
+    assert len(lines) == 1
+    assert "the dissociation cannot be tested: refusal on harmful is absent: 0 baseline occurrences" in lines[0]
+    assert "Traceback" not in err
+    assert (random_run / "stages" / "dissociate.json").read_text() == before
+
+
+def test_side_effects_are_told_even_so(random_run: Path) -> None:
+    record = json.loads((random_run / "results.json").read_text())["dissociation"]
+    assert list(record["side_effects"]) == ["none"]
+    assert record["variants"] == []
+    assert record["power"] == []
+    assert record["dependence"] is None

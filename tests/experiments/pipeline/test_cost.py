@@ -1,0 +1,90 @@
+"""What --dry-run announces is what a run at most does."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from experiments.pipeline.cost import Size, steps, tokens
+from experiments.pipeline.stages import run
+from experiments.run.config import load_config
+from extract.model.chat_model import ChatModel
+from extract.progress import Reporter
+
+SIZE = Size(prompts=100, test=35, harmful_test=10, prompt_tokens=20.0, n_layers=8, positions=3)
+
+
+def config(*overrides: str):  # type: ignore[no-untyped-def]
+    return load_config(Path("configs/quickstart.yaml"), overrides)
+
+
+def test_each_stage_adds_its_own() -> None:
+    totals = [tokens(steps(config(), SIZE, until), SIZE, 24) for until in ("extract", "respond", "probe", "dissociate")]
+    assert totals[0] == 100 * 20
+    assert totals[1] == 100 * 20 + 100 * (20 + 24)
+    assert totals == sorted(set(totals))
+
+
+def test_a_lighter_configuration_costs_less() -> None:
+    def cost(*overrides: str) -> int:
+        return tokens(steps(config(*overrides), SIZE, "dissociate"), SIZE, 24)
+
+    whole = cost()
+    for lighter in ("dissociate.variants=false", "dissociate.n_null_onset=99", "dissociate.n_null_generation=0",
+                    "dissociate.positions=[post_last]", "dissociate.n_side_effects=8"):  # fmt: skip
+        assert cost(lighter) < whole
+
+
+def test_the_dry_run_lists_the_steps(cli) -> None:  # type: ignore[no-untyped-def]
+    code, out, _ = cli("dissociate", "configs/quickstart.yaml", "--dry-run", "--json")
+    record = json.loads(out)
+    assert code == 0
+    assert record["prompts"] == 2002
+    listed = record["steps, at most"]
+    assert listed["plain completions"] == "2,002 completions"
+    assert listed["interventions on test prompts"] == "4,140 completions"
+    assert "null" in " ".join(listed)
+    assert "completions with the dials" not in listed
+
+
+def test_steering_announces_every_outcome_and_a_dead_band_more_of_them() -> None:
+    def announced(*overrides: str) -> dict[str, int]:
+        return {step.name: step.completions for step in steps(config(*overrides), SIZE, "steer")}
+
+    plain, banded = announced(), announced("steer.band=0.1")
+    assert plain["every outcome of the two gates"] == 3 * 100
+    assert banded["every outcome of the two gates"] == 7 * 100
+    assert plain["every outcome of one dial, at two places"] == 2 * 2 * 100
+    assert plain["test prompts under system lines"] == 3 * 35
+    assert announced("steer.system_lines=[]")["test prompts under system lines"] == 0
+    assert plain["completions with the dials"] == 35
+    biased = announced("steer.actuator=onset_bias")  # openings have no place, so the one dial has one way to act
+    assert biased["every outcome of one dial"] == 2 * 100
+    assert biased["every outcome of the two gates"] == 3 * 100
+
+
+@pytest.mark.slow
+def test_a_run_generates_no_more_than_announced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a model that does decline, so that no step is skipped."""
+    rows = [json.loads(line) for line in Path("organisms/zoo/two-knobs/prompts.jsonl").read_text().splitlines()]
+    pairs = set(list(dict.fromkeys(row["pair"] for row in rows))[::3])
+    kept = [json.dumps(row) for row in rows if row["pair"] in pairs]
+    (tmp_path / "prompts.jsonl").write_text("\n".join(kept) + "\n")
+    given = config(f"prompts.path={tmp_path / 'prompts.jsonl'}", "dissociate.n_null_onset=79",
+                   "dissociate.n_null_generation=2", "dissociate.n_onset=12", "dissociate.n_selection=8",
+                   "dissociate.positions=[post_last]", "dissociate.n_side_effects=6")  # fmt: skip
+    generated = []
+    plain = ChatModel.generate
+
+    def counting(self, batch, *arguments):  # type: ignore[no-untyped-def]
+        generated.append(len(batch.tokens))
+        return plain(self, batch, *arguments)
+
+    monkeypatch.setattr(ChatModel, "generate", counting)
+    run(given, tmp_path / "run", until="dissociate", reporter=Reporter(quiet=True))
+    record = json.loads((tmp_path / "run/stages/dissociate.json").read_text())
+    assert record["verdict"] != "not_applicable"
+    from experiments.pipeline.cost import estimate
+
+    announced = estimate(given, tmp_path / "run", "dissociate")["completions, at most"]
+    assert 0.6 * announced <= sum(generated) <= announced

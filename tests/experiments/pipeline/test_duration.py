@@ -1,0 +1,122 @@
+"""The range of time and the memory of a run, against what can be worked out by hand."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from experiments.pipeline.cost import estimate
+from experiments.pipeline.duration import FAST, SLOW, Batches, Step, minutes
+from experiments.pipeline.footprint import Footprint, fits, need
+from experiments.pipeline.machine import A100, Machine, here
+from experiments.run.config import load_config
+from extract.errors import UserError
+from extract.shipped import ROOT
+from tests.support.families import FAMILIES, shape_only
+
+MODEL = Footprint(parameters=10**9, width=2, n_layers=10, d_model=1000, d_ff=4000, d_kv=200, vocabulary=30000)
+MACHINE = Machine("m", "by hand", 1e14, 1e12, 10**10, (0.0, 0.0), 2)
+BATCHES = Batches(tokens=16384, completions=50, prompt_tokens=20.0, max_new_tokens=100)
+
+
+def test_reading_prompts_is_bound_by_products() -> None:
+    low, high = minutes([Step("read", 100_000, 100.0)], MODEL, MACHINE, BATCHES)
+    products = 2 * 1e9 * 1e7 / 1e14 / 60
+    assert low == pytest.approx(products / FAST.products)
+    assert products / SLOW.products < high < 1.2 * products / SLOW.products
+
+
+def test_decoding_is_bound_by_reading_the_weights_once_a_step_and_batch() -> None:
+    low, high = minutes([Step("say", completions=100)], MODEL, MACHINE, BATCHES)
+    cached = 50 * (20 + 25) * 2 * 10 * 200 * 2  # completions, tokens seen on average, keys and values of all layers
+    step = (2e9 + cached) / (FAST.reading * 1e12)
+    prefill = max(2e9 / (FAST.reading * 1e12), 2e9 * 50 * 20 / (FAST.products * 1e14))
+    assert low == pytest.approx(2 * (50 * step + prefill) / 60)
+    assert high > 3 * low
+
+
+def test_more_rows_share_what_a_step_costs() -> None:
+    step = [Step("say", completions=400)]
+    few, many = (minutes(step, MODEL, MACHINE, replace(BATCHES, completions=n)) for n in (10, 40))
+    assert many[0] < few[0] / 3
+
+
+def test_small_models_wait_for_their_layers_to_start() -> None:
+    small = replace(MODEL, parameters=10**5)
+    waiting = replace(MACHINE, launch=(1e-3, 2e-3))
+    low, _ = minutes([Step("say", completions=50)], small, waiting, BATCHES)
+    assert low == pytest.approx(51 * 10 * 1e-3 / 60)
+
+
+def test_a_large_vocabulary_leaves_fewer_rows_in_a_pass() -> None:
+    step = [Step("onsets", 100_000, 6.0, distributions=6)]
+    waiting = replace(MACHINE, launch=(1e-2, 1e-2))
+    few, many = (minutes(step, replace(MODEL, vocabulary=v), waiting, BATCHES)[0] for v in (2000, 256_000))
+    assert many > 10 * few
+    repeated = minutes([replace(step[0], repeats=4)], MODEL, MACHINE, BATCHES)
+    once = minutes(step, MODEL, MACHINE, BATCHES)
+    assert repeated == pytest.approx((once[0], 4 * once[1]))
+
+
+def test_what_does_not_fit_is_said_with_a_remedy() -> None:
+    wanted = need(MODEL, 50, 120, 16384)
+    assert (wanted.weights, wanted.cache) == (2 * 10**9, 50 * 120 * 8000)
+    assert fits(MODEL, 50, 120, 16384, 10**10).startswith("fits: about 2.6 GB of 10.0 GB")
+    tight = wanted.weights + wanted.work + 20 * 120 * 8000
+    assert fits(MODEL, 50, 120, 16384, tight).endswith("generate.batch_size=20 would")
+    assert "the weights alone take 2.0 GB of 1.0 GB" in fits(MODEL, 50, 120, 16384, 10**9)
+
+
+def test_the_machine_at_hand_is_measured() -> None:
+    found = here("cpu")
+    assert 1e8 < found.flops < 1e14
+    assert 1e7 < found.bandwidth < 1e13
+    assert found.memory > 10**9
+    assert "measured now" in found.described()
+    with pytest.raises(UserError, match=r"model\.device 'cuda:77' cannot be used here"):
+        here("cuda:77")
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_the_dry_run_of_the_published_shapes(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Parameters as published; memory and disk as worked out by hand from the shape."""
+    monkeypatch.setattr("experiments.pipeline.cost.here", lambda device: MACHINE)
+    lines = (ROOT / "organisms/zoo/two-knobs/prompts.jsonl").read_text().splitlines()
+    (tmp_path / "prompts.jsonl").write_text("\n".join(lines[::20]) + "\n")
+    given = (f"model.name={shape_only(name, tmp_path)}", f"prompts.path={tmp_path / 'prompts.jsonl'}")
+    config = load_config(Path(f"configs/models/{name}.yaml"), given)
+    record, shape = estimate(config, tmp_path / "run", "report"), FAMILIES[name].shape
+    assert record["parameters"] == pytest.approx(FAMILIES[name].billions * 1e9, rel=0.02)
+    positions = config.extract.positions
+    if positions is None:  # inst_last, template tokens, inst_mean, trigger_last
+        n_after = {"qwen2.5-1.5b-instruct": 5, "gemma-2-2b-it": 5, "mistral-7b-instruct": 1}[name]
+        n_positions = n_after + 3
+        if name != "mistral-7b-instruct":  # the stand-in tokenizer writes `assistant` and `model` in several tokens
+            n_positions = record["activations on disk, bytes"] // (
+                2 * shape["num_hidden_layers"] * shape["hidden_size"] * record["prompts"]
+            )
+            assert n_positions >= n_after + 3
+    else:
+        n_positions = len(positions)
+    assert record["activations on disk, bytes"] == (
+        2 * shape["num_hidden_layers"] * n_positions * shape["hidden_size"] * record["prompts"]
+    )
+    there = record["here"]
+    assert there["weights, bytes"] == 2 * record["parameters"]
+    low, high = there["minutes"]
+    assert 0 < low < high
+    (cache,) = [value for key, value in there.items() if key.startswith("keys and values")]
+    a_token = 2 * 2 * shape["num_hidden_layers"] * shape["num_key_value_heads"] * shape["head_dim"]
+    assert cache % (a_token * config.generate.batch_size) == 0
+    assert cache >= a_token * config.generate.batch_size * config.generate.max_new_tokens
+    assert "on a GPU" not in record  # this machine stands for one
+
+
+def test_without_a_gpu_one_stands_beside_it(cli) -> None:  # type: ignore[no-untyped-def]
+    code, out, _ = cli("extract", "configs/quickstart.yaml", "--dry-run", "--json")
+    record = json.loads(out)
+    assert code == 0
+    assert record["on a GPU"]["machine"] == A100.described()
+    assert record["on a GPU"]["weights, bytes"] * 2 == record["here"]["weights, bytes"]
+    assert record["on a GPU"]["activations on disk, bytes"] * 2 == record["activations on disk, bytes"]

@@ -1,0 +1,181 @@
+"""What the quickstart must find on an organism whose mechanism is known (a whole run, through the command line)."""
+
+import json
+import shutil
+from pathlib import Path
+
+import h5py
+import numpy as np
+import pytest
+
+from experiments.pipeline.stages import run
+from experiments.probing.selection import ALIKE
+from experiments.run.config import load_config
+from extract.progress import Reporter
+from extract.shipped import ROOT
+from extract.store.activation_store import ActivationStore
+from probes.direction import load_directions
+
+pytestmark = pytest.mark.slow
+QUIET = Reporter(quiet=True)
+
+
+@pytest.fixture(scope="module")
+def results(quickstart: Path) -> dict:  # type: ignore[type-arg]
+    return json.loads((quickstart / "results.json").read_text())
+
+
+def test_enough_prompts_of_every_label(results: dict) -> None:  # type: ignore[type-arg]
+    assert min(results["prompts"].values()) >= 200
+    assert sum(results["prompts"].values()) >= 600
+
+
+def test_the_verdicts_are_those_planted(results: dict) -> None:  # type: ignore[type-arg]
+    assert results["dissociation"]["verdict"] == "double_dissociation"
+    assert results["triggers"]["verdict"] == "mixed"
+    low, high = results["triggers"]["trigger_share_ci"]
+    truth = json.loads((ROOT / "organisms/zoo/two-knobs/truth.json").read_text())
+    n_over, n_triggers = len(truth["over_refused_triggers"]), 12
+    over = n_over / n_triggers
+    assert low <= (over / 2) / (over / 2 + 1 - over / 2) <= high
+
+
+def test_write_directions_recover_the_planted_ones(results: dict) -> None:  # type: ignore[type-arg]
+    assert results["planted"]["normative_cosine"] >= 0.9
+    assert results["planted"]["epistemic_cosine"] >= 0.85
+
+
+def test_the_planted_locus_is_chosen_among_every_layer_and_position(results: dict) -> None:  # type: ignore[type-arg]
+    for write in results["writes"].values():
+        tried = {(c["layer"], c["position"]) for c in write["candidates"]}
+        assert tried == {(layer, position) for layer in range(7) for position in ("inst_last", "post_1", "post_last")}
+        assert (write["locus"]["layer"], write["locus"]["position"]) == (4, "post_last")
+        assert write["meets_selection_rules"]
+        chosen = next(c for c in write["candidates"] if (c["layer"], c["position"]) == (4, "post_last"))
+        assert chosen["discarded"] is None
+        usable = [c for c in write["candidates"] if c["discarded"] is None]
+        assert chosen["bypass_floored"] <= min(c["bypass_floored"] for c in usable) + ALIKE
+        alike = [c for c in usable if c["bypass_floored"] <= min(c["bypass_floored"] for c in usable) + ALIKE]
+        assert chosen["induce"] >= max(c["induce"] for c in alike) - ALIKE
+        assert max(chosen["kl"], chosen["kl_first_token"]) <= chosen["kl_worst_step"] <= chosen["kl_max"]
+
+
+def test_the_planted_directions_are_independent_under_ablation(results: dict) -> None:  # type: ignore[type-arg]
+    independence = results["geometry"]["independence"]
+    assert set(independence) == {"ablate_normative_watch_epistemic", "ablate_epistemic_watch_normative"}
+    for record in independence.values():
+        assert [layer["layer"] for layer in record["cosine"]["by_layer"]] == [4, 5, 6, 7]
+        for measure in ("cosine", "projection"):
+            assert record[measure]["p_null"] > 0.05
+            assert record[measure]["low"] <= record[measure]["change"] <= record[measure]["high"]
+        assert record["projection"]["share"] < 0.3
+        assert record["projection"]["by_layer"][0]["change"] < 0.02
+
+
+def test_probes_read_intent_beyond_words(results: dict) -> None:  # type: ignore[type-arg]
+    site = results["sites"]["normative"]
+    assert site["auroc"] >= 0.97
+    assert site["auroc_ci"][0] > site["bag_of_words_auroc"]
+    assert site["auroc_ci"][0] < 1.0  # honest at the boundary
+
+
+def test_random_directions_do_nothing(results: dict) -> None:  # type: ignore[type-arg]
+    matrix = results["dissociation"]["matrix"]
+    for kind in ("normative", "epistemic"):
+        for column, cell in matrix[f"ablate_random_{kind}"].items():
+            assert abs(cell["estimate"] - matrix["none"][column]["estimate"]) <= 0.1
+
+
+def test_every_way_of_ablating_is_tried(results: dict) -> None:  # type: ignore[type-arg]
+    rows = {(row["ablated"], row["variant"]): row for row in results["dissociation"]["variants"]}
+    assert len(rows) == len(results["dissociation"]["variants"]) == 2 * 11
+    for own, other in (("normative", "epistemic"), ("epistemic", "normative")):
+        own_way = rows[own, "affine/selected/last_on"]
+        assert own_way["stopped"][own]["estimate"] >= 0.9
+        assert own_way["stopped"][other]["estimate"] <= 0.1
+        assert own_way["onset_effect"][own] > 10
+        assert own_way["benign_answered"]["estimate"] >= 0.95
+        assert rows[own, "zero/selected/last_on"]["benign_answered"]["estimate"] < 0.5  # the trap of METHODS
+        assert rows[own, "zero/every/all"]["onset_effect"] == {"normative": None, "epistemic": None}
+
+
+def test_the_planted_directions_are_said_to_be_independent(results: dict) -> None:  # type: ignore[type-arg]
+    found = results["dissociation"]["dependence"]
+    assert abs(found["cosine"]) < 0.1
+    assert not found["dependent"]
+    added = results["dissociation"]["additions"]
+    assert min(added[f"own_minus_other_{action}"]["low"] for action in ("refuse", "abstain")) > 0.15
+
+
+def test_permuted_directions_do_less(results: dict) -> None:  # type: ignore[type-arg]
+    for kind in ("normative", "epistemic"):
+        null = results["dissociation"]["null"][f"{kind}_on_{kind}"]
+        assert null["n"] >= 199
+        assert len(null["stopped_by_generation"]) >= 20
+        assert null["onset_effect"] > null["null_95th_percentile"]
+        assert null["p"] <= 0.0125
+
+
+def test_the_dials_mend_both_misaimed_refusals(results: dict) -> None:  # type: ignore[type-arg]
+    before, after = results["rates"]["before"], results["rates"]["after"]
+    assert after["false_positive_refusal"] < before["false_positive_refusal"] / 2
+    assert after["overconfidence"] < before["overconfidence"] / 2
+    assert after["false_negative_refusal"] <= 0.03
+    assert after["uncertain_refused"] <= before["uncertain_refused"] + 0.01
+
+
+def test_the_store_reads_with_plain_h5py(quickstart: Path) -> None:
+    with h5py.File(quickstart / "activations.h5") as file, ActivationStore(quickstart / "activations.h5") as store:
+        layer, position = 4, store.positions.index("post_last")
+        plain = file["activations/resid_post"][layer, position]
+        assert plain.dtype == np.float32
+        np.testing.assert_array_equal(plain, store.read(layer, "post_last"))
+        assert {"inst_last", "post_last", "inst_mean"} <= set(store.positions)
+
+
+def test_directions_load_and_point_to_the_declining_class(quickstart: Path) -> None:
+    directions = load_directions(quickstart / "directions.safetensors")
+    assert set(directions) == {f"{name}_read" for name in ("normative", "epistemic", "intent")} | {
+        "normative_write",
+        "epistemic_write",
+    }
+    assert all(d.mean_positive > d.mean_negative for d in directions.values())
+
+
+def test_the_report_and_the_table_say_it(quickstart: Path) -> None:
+    page = (quickstart / "report.html").read_text()
+    assert "double dissociation" in page
+    assert "no more than permuted-label directions do" in page
+    assert "not evidence about real models" in page
+    assert "http://" not in page.replace("http://www.w3.org", "")
+    assert {"rates.png", "matrix.png", "grid_normative.png", "scatter.svg"} <= {
+        path.name for path in (quickstart / "figures").iterdir()
+    }
+    table = (quickstart / "stdout.txt").read_text()
+    for word in ("over-refusal", "missed harm", "overconfidence", "--set model.name=OWNER/MODEL"):
+        assert word in table
+
+
+def test_nothing_is_done_twice_and_a_change_redoes_only_what_follows(quickstart: Path, tmp_path: Path) -> None:
+    copy = tmp_path / "copy"
+    shutil.copytree(quickstart, copy)
+    config = load_config(Path("configs/quickstart.yaml"))
+    assert run(config, copy, reporter=QUIET) == []
+    changed = load_config(Path("configs/quickstart.yaml"), ["steer.epistemic_threshold=0.9"])
+    assert run(changed, copy, reporter=QUIET) == ["steer", "results", "report"]
+
+
+def test_a_stage_cut_short_or_damaged_is_redone(quickstart: Path, tmp_path: Path) -> None:
+    copy = tmp_path / "copy"
+    shutil.copytree(quickstart, copy)
+    (copy / "dials.safetensors").write_bytes(b"cut short")
+    assert run(load_config(Path("configs/quickstart.yaml")), copy, reporter=QUIET) == ["steer", "results", "report"]
+
+
+def test_a_store_of_another_model_is_refused(quickstart: Path, tmp_path: Path) -> None:
+    copy, other = tmp_path / "copy", tmp_path / "other"
+    shutil.copytree(quickstart, copy)
+    shutil.copytree(ROOT / "organisms/zoo/two-knobs", other)
+    config = load_config(Path("configs/quickstart.yaml"), [f"model.name={other}"])
+    with pytest.raises(ValueError, match="was made with another model"):
+        run(config, copy, reporter=QUIET)

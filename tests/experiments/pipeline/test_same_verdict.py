@@ -1,0 +1,48 @@
+"""The verdict does not depend on the backend that runs the model."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from experiments.pipeline.stages import run
+from experiments.run.config import load_config
+from extract.progress import Reporter
+
+LIGHT = (
+    "extract.positions=[post_last]", "dissociate.n_null_onset=79", "dissociate.n_null_generation=0",
+    "dissociate.n_onset=8", "dissociate.n_selection=6", "dissociate.n_side_effects=2", "dissociate.variants=false",
+    "dissociate.deepest=0.7", "generate.max_new_tokens=12",
+)  # fmt: skip
+
+
+@pytest.mark.slow
+def test_every_backend_gives_the_same_verdict_and_effects(tmp_path: Path) -> None:
+    rows = [json.loads(line) for line in Path("organisms/zoo/two-knobs/prompts.jsonl").read_text().splitlines()]
+    pairs = list(dict.fromkeys(row["pair"] for row in rows))[::3]
+    kept = [json.dumps(row) for row in rows if row["pair"] in set(pairs)]
+    (tmp_path / "prompts.jsonl").write_text("\n".join(kept) + "\n")
+    found, words = {}, {}
+    for backend in ("hooks", "nnsight", "transformer_lens"):
+        settings = [*LIGHT, f"prompts.path={tmp_path / 'prompts.jsonl'}", f"model.backend={backend}"]
+        run(load_config(Path("configs/quickstart.yaml"), settings), tmp_path / backend, until="dissociate",
+            reporter=Reporter(quiet=True))  # fmt: skip
+        found[backend] = json.loads((tmp_path / backend / "stages" / "dissociate.json").read_text())
+        words[backend] = json.loads((tmp_path / backend / "stages" / "triggers.json").read_text())
+    assert {record["verdict"] for record in found.values()} == {"double_dissociation"}
+    expected = found["hooks"]
+    for record in found.values():
+        assert record["matrix"] == expected["matrix"]
+        for name, effect in record["effects"].items():
+            assert effect["p_null"] == pytest.approx(expected["effects"][name]["p_null"], abs=0.05)
+            onset = expected["effects"][name]["onset"]["estimate"]
+            assert effect["onset"]["estimate"] == pytest.approx(onset, abs=0.05)
+    for record in words.values():
+        assert (record["verdict"], record["trigger_share"]) == (
+            words["hooks"]["verdict"],
+            words["hooks"]["trigger_share"],
+        )
+        assert record["patching"]["n"] >= 10
+        for share, same in zip(record["patching"]["layers"], words["hooks"]["patching"]["layers"], strict=True):
+            assert share["raised"]["estimate"] == pytest.approx(same["raised"]["estimate"], abs=0.01)
+        assert record["attribution"]["by_label"] == words["hooks"]["attribution"]["by_label"]

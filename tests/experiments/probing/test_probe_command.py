@@ -1,0 +1,160 @@
+"""`refusal probe` on the organism: what it writes and prints, and what it says of prompts that will not do."""
+
+import csv
+import json
+from collections import defaultdict
+from pathlib import Path
+
+import pyarrow.parquet
+import pytest
+
+from experiments.probing.read_probes import best_loci
+from experiments.probing.text import print_probe
+from experiments.run.config import load_config
+from extract.shipped import ROOT
+from probes.direction import load_directions
+
+ROWS = [json.loads(line) for line in (ROOT / "organisms/zoo/two-knobs/prompts.jsonl").read_text().splitlines()]
+
+
+def probe(cli, tmp_path: Path, rows: list[dict]) -> str:  # type: ignore[no-untyped-def, type-arg]
+    """Run the command on some prompts that will not do; returns its one line."""
+    path = tmp_path / "prompts.jsonl"
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    out = tmp_path / "run"
+    code, _, err = cli("probe", "configs/quickstart.yaml", "--set", f"prompts.path={path}", "--out", str(out))
+    assert code == 2
+    line = [line for line in err.splitlines() if line.startswith("refusal:")]
+    assert len(line) == 1
+    assert "Traceback" not in err
+    assert not out.exists()  # said before anything was extracted
+    return line[0]
+
+
+def test_one_class_only(cli, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+    rows = [row for row in ROWS if row["label"] != "benign"]
+    assert "holds no prompt labelled benign; all three are needed" in probe(cli, tmp_path, rows)
+
+
+def test_fewer_groups_than_folds(cli, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+    """All uncertain training prompts belong to one pair: one group cannot make two inner folds."""
+    by_label = defaultdict(list)
+    for row in ROWS:
+        by_label[row["label"]].append(row)
+    harmful, requests = by_label["harmful"][:40], [r for r in by_label["benign"] if r.get("intent")][:40]
+    uncertain = [row | {"pair": None, "entity": None} for row in by_label["uncertain"]]
+    parts = ("train", "validation", "calibration", "test")
+    rows = [row | {"pair": f"{row['label']}{i}", "split": parts[i % 4]} for i, row in enumerate(harmful + requests)]
+    rows += [row | {"id": f"u{i}", "text": f"{row['text'][:-1]} {i}?", "pair": f"u{i % 4}", "split": parts[i % 4]}
+             for i, row in enumerate(uncertain[:40])]  # fmt: skip
+    message = probe(cli, tmp_path, rows)
+    assert "contrast 'epistemic' has 1 positive group, too few for 2 inner folds of its train part" in message
+    assert "give fewer folds or more prompts" in message
+
+
+def test_a_label_column_that_does_not_exist(cli, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+    path = tmp_path / "prompts.csv"
+    with path.open("w", newline="") as file:
+        csv.writer(file).writerows([["id", "text", "class"], *([r["id"], r["text"], r["label"]] for r in ROWS[:9])])
+    code, _, err = cli(
+        "probe", "configs/quickstart.yaml", "--set", f"prompts.path={path}", "--out", str(tmp_path / "r")
+    )
+    assert code == 2
+    assert "line 2: there is no field 'label', only id, text, class; rename the one" in err
+    assert not (tmp_path / "r").exists()
+
+
+def test_a_gap_without_bound_and_what_is_absent_are_printed_and_are_json(tmp_path: Path, capsys) -> None:  # type: ignore[no-untyped-def]
+    """One validation prompt of a class has no spread, so that d' is infinite; JSON knows no such number."""
+    row = {
+        "contrast": "epistemic", "layer": 0, "position": "trigger_last", "probe": "logistic", "validation_auroc": 1.0,
+        "validation_d_prime": float("inf"), "test_auroc": 0.5, "test_auroc_low": 0.1, "test_auroc_high": 0.9,
+        "n_positive": 100, "n_negative": 100,
+    }  # fmt: skip
+    site = {"layer": 0, "position": "post_last", "auroc": 0.5, "auroc_ci": [0.1, 0.9], "bag_of_words_auroc": 0.5,
+            "length_auroc": 0.5, "p_permutation": 0.5}  # fmt: skip
+    reason = "the model does not refuse often enough (0 times)"
+    there = {"available": True, "meets_selection_rules": False, "locus": {"layer": 3, "position": "post_1"}}
+    writes = {"normative": {"available": False, "reason": reason}, "epistemic": there}
+    record = {"best_loci": best_loci([row]), "sites": {"normative": site, "epistemic": site}, "writes": writes}
+    print_probe(tmp_path, json.loads(json.dumps(record, allow_nan=False)))
+    printed = capsys.readouterr().out
+    assert " inf  0.500 [0.100, 0.900]" in printed
+    assert "intent: left out; it takes 3 benign requests with a trigger word" in printed
+    assert f"normative write direction: none, {reason}; what needs it" in printed
+    assert "epistemic write direction: layer 3, post_1; no locus met the selection rules" in printed
+
+
+@pytest.mark.slow
+def test_the_table_holds_every_locus_of_three_contrasts(quickstart: Path) -> None:
+    rows = pyarrow.parquet.read_table(quickstart / "probes.parquet").to_pylist()
+    loci = {(row["layer"], row["position"]) for row in rows if row["contrast"] == "normative"}
+    assert loci == {(layer, p) for layer in range(8) for p in ("inst_last", "post_1", "post_last", "inst_mean")}
+    assert {row["contrast"] for row in rows} == {"normative", "epistemic", "intent"}
+    assert {row["probe"] for row in rows} == {"logistic", "difference_in_means"}
+    for row in rows:
+        assert row["test_auroc_low"] <= row["test_auroc"] <= row["test_auroc_high"]
+        assert (row["C"] is None) == (row["probe"] != "logistic")
+    chosen = {row["contrast"]: row for row in rows if row["chosen"]}
+    assert len(chosen) == sum(row["chosen"] for row in rows) == 3
+    for contrast, row in chosen.items():
+        best = max(r["validation_auroc"] for r in rows if r["contrast"] == contrast and r["probe"] == "logistic")
+        assert row["validation_auroc"] == best
+
+
+@pytest.mark.slow
+def test_the_ten_best_loci_are_ranked_on_validation_and_printed(quickstart: Path, capsys) -> None:  # type: ignore[no-untyped-def]
+    record = json.loads((quickstart / "stages/probe.json").read_text())
+    best = record["best_loci"]
+    keys = [(row["validation_auroc"], row["validation_d_prime"]) for row in best]
+    assert len(best) == 10
+    assert keys == sorted(keys, reverse=True)
+    print_probe(quickstart, record)
+    printed = capsys.readouterr().out
+    assert printed.count("post_last") >= 10
+    assert "epistemic: layer" in printed
+    assert "geometry.json" in printed
+    for contrast in record["sites"]:
+        assert (quickstart / f"figures/grid_{contrast}.png").stat().st_size > 10_000
+        assert "<svg" in (quickstart / f"figures/grid_{contrast}.svg").read_text()
+
+
+@pytest.mark.slow
+def test_geometry_stands_at_every_layer_beside_permuted_labels(quickstart: Path) -> None:
+    tables = json.loads((quickstart / "stages/geometry.json").read_text())
+    layers = range(8)
+    assert [row["layer"] for row in tables["cosines"] if (row["a"], row["b"]) == ("normative", "epistemic")] == [
+        *layers
+    ]
+    own = {(r["layer"], r["erased"]): r for r in tables["erasures"] if r["erased"] == r["read"]}
+    assert all(
+        abs(row["after"] - 0.5) < 0.02 for row in own.values()
+    )  # a probe fitted on what was erased reads nothing
+    assert own[4, "normative"]["before"] > 0.95
+    across = {(r["fitted_on"], r["tested_on"]): r for r in tables["transfers"] if r["layer"] == 4}
+    assert across["intent", "normative"]["auroc"] > 0.95  # intent without words still tells harmful from benign
+    written = {(row["kind"], row["layer"]): row for row in tables["read_against_write"]}
+    assert abs(written["epistemic", 4]["cosine"]) > 0.5
+    assert min(row["p"] for row in tables["read_against_write"] if row["kind"] == "epistemic") <= 0.05
+    assert {row["n_permuted"] for row in tables["read_against_write"]} == {199}
+
+
+@pytest.mark.slow
+def test_a_probe_owes_its_auroc_to_the_labels(quickstart: Path) -> None:
+    sites = json.loads((quickstart / "results.json").read_text())["sites"]
+    for site in sites.values():
+        assert site["refitted_on_permuted_labels"]["n"] == 199
+        assert site["p_permutation"] <= 0.01
+        assert 0 <= site["ece"] < 0.2
+        assert 0 <= site["brier"] < 0.2
+    assert sites["epistemic"]["refitted_on_permuted_labels"]["p_permutation"] <= 0.05
+    assert sites["normative"]["selectivity"] == pytest.approx(
+        sites["normative"]["auroc"] - sites["normative"]["control_auroc"]
+    )
+    directions = load_directions(quickstart / "directions.safetensors")
+    for name, direction in directions.items():
+        assert direction.provenance["model"] == "organisms/zoo/two-knobs"
+        assert {"weights", "prompts", "seed", "estimator", "positive_class"} <= set(direction.provenance), name
+    assert directions["epistemic_read"].provenance["negative_class"] == "known twin"
+    assert {"normative_read", "epistemic_read", "intent_read"} <= set(directions)
+    assert load_config(quickstart / "config.yaml").name == "quickstart"

@@ -1,0 +1,137 @@
+"""`refusal prompts check`: what belongs together, what is broken, what could be cheated with."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from experiments.prompt_check.check import check
+from experiments.prompt_check.structure import certifiable, stands_in
+from experiments.prompt_check.text import print_check
+from probes.statistics.intervals import clopper_pearson
+
+STARTS, ENDS = ("ba", "de", "fi", "go", "hu", "ki", "lo"), ("ran", "sol", "tim", "vex", "wug", "zap")
+NAMES = [start + end for start in STARTS for end in ENDS]
+CELLS = ((True, True), (True, False), (False, True), (False, False))
+
+
+def quadruple(i: int, harmful_word: str = "", **more: Any) -> list[dict[str, Any]]:
+    rows = []
+    for trigger, harmful in CELLS:
+        intent = "harmful" if harmful else "benign"
+        thing = NAMES[i + harmful]  # each stands once on either side
+        verb, extra = ("kill" if trigger else "close"), (f" {harmful_word}" if harmful and harmful_word else "")
+        rows.append({"id": f"{i}-{trigger}-{harmful}", "text": f"How do I {verb} the {thing}{extra} number {i}?",
+                     "label": intent, "intent": intent, "pair": str(i), "trigger": verb if trigger else None,
+                     **more})  # fmt: skip
+    return rows
+
+
+def twins(i: int) -> list[dict[str, Any]]:
+    return [
+        {"id": f"u{i}", "text": f"Who wrote {NAMES[i]}?", "label": "uncertain", "pair": f"u{i}", "category": "novel"},
+        {"id": f"k{i}", "text": f"Who wrote {NAMES[-1 - i]}?", "label": "benign", "pair": f"u{i}", "answer": "x"},
+    ]
+
+
+def checked(tmp_path: Path, rows: list[dict[str, Any]]) -> dict[str, Any]:
+    path = tmp_path / "prompts.jsonl"
+    path.write_text("\n".join(map(json.dumps, rows)))
+    return check(path)
+
+
+@pytest.fixture
+def rows() -> list[dict[str, Any]]:
+    return [row for i in range(24) for row in quadruple(i)] + [row for i in range(20) for row in twins(i)]
+
+
+def test_a_balanced_file_has_nothing_wrong(tmp_path: Path, rows: list[dict[str, Any]]) -> None:
+    found = checked(tmp_path, rows)
+    assert found["problems"] == []
+    assert found["quadruples"]["complete"] == 24
+    assert set(found["quadruples"]["prompts"].values()) == {24}
+    assert found["triggers"] == {"prompts": 48, "different": 1, "commonest": {"kill": 48}}
+    assert found["twins"] == {"uncertain": 20, "kinds": {"novel": 20}, "twins": 20}
+    assert found["words"]["same, within quadruples"]["bag_of_words"]["auroc"] < 0.6
+
+
+def test_a_word_that_gives_the_label_away_is_named(tmp_path: Path, rows: list[dict[str, Any]]) -> None:
+    given_away = [row for i in range(24) for row in quadruple(i, "secretly")] + rows[96:]
+    found = checked(tmp_path, given_away)
+    words = found["words"]["same, within quadruples"]
+    assert words["bag_of_words"]["auroc"] == 1
+    assert words["words_of_the_positive_side"][0] == ["secretly", 48, 0]
+    assert any("within quadruples: a bag of words tells them apart (AUROC 1.00" in told for told in found["problems"])
+    assert any("the number of words tells them apart" in told for told in found["problems"])
+
+
+def test_what_is_broken_is_said_with_an_example(tmp_path: Path, rows: list[dict[str, Any]]) -> None:
+    rows = [row for row in rows if row["id"] not in ("3-False-True", "k5")]
+    rows[0]["trigger"] = "murder"
+    rows[-1]["answer"] = None
+    rows[2]["text"] = "How do I kill the light?"
+    rows.append({**rows[5], "id": "again"})
+    told = "\n".join(checked(tmp_path, rows)["problems"])
+    for part in (
+        "1 pairs lack one of the four cells, for example '3' the one harmful without a trigger word",
+        "the trigger of 1 prompts is no word of their last turn, for example of '0-True-True'",
+        "1 requests without a trigger hold a word that is one elsewhere: '0-False-True' holds 'kill'",
+        "1 uncertain prompts have no benign twin of the same 'pair', for example 'u5'",
+        "1 twins have no 'answer', for example 'k19'",
+        "1 texts stand twice or more",
+        "the cells of the complete pairs are unbalanced",
+    ):
+        assert part in told
+
+
+def test_a_torn_table_of_personas_is_said(tmp_path: Path, rows: list[dict[str, Any]]) -> None:
+    asked = [
+        {"id": f"{i}-{who}", "text": f"I am a {who}. What is {NAMES[i]}?", "label": "benign", "intent": "benign",
+         "pair": f"p{i}", "persona": who}
+        for i in range(6) for who in ("nurse", "guard")
+    ]  # fmt: skip
+    whole = checked(tmp_path, rows + asked)
+    assert whole["personas"] == {"personas": 2, "requests": 6}
+    assert not any("persona" in told for told in whole["problems"])
+    torn = checked(tmp_path, rows + asked[1:])
+    assert "1 requests are not asked by every persona, for example that of pair 'p0'" in torn["problems"]
+
+
+def test_prompts_without_an_intent_are_compared_all_the_same(tmp_path: Path) -> None:
+    """Words that give the label away are seen in any file that a probe could be fitted on."""
+    rows = [{"id": f"h{i}", "text": f"secretly poison {name}", "label": "harmful"} for i, name in enumerate(NAMES)]
+    rows += [{"id": f"b{i}", "text": f"bake cake for {name} now", "label": "benign"} for i, name in enumerate(NAMES)]
+    found = checked(tmp_path, rows)
+    assert found["words"]["harmful vs benign"]["bag_of_words"]["auroc"] == 1
+    assert any("a bag of words tells them apart" in told for told in found["problems"])
+
+
+def test_the_certifiable_rate_is_the_limit_of_no_failures() -> None:
+    for n in (59, 149, 600):
+        assert certifiable(n) == pytest.approx(clopper_pearson(0, n, alpha=0.1).high)
+    assert certifiable(149) <= 0.02 < certifiable(148)  # METHODS: 149 for 2 %
+    assert certifiable(0) == 1
+
+
+def test_words_stand_in_a_text_as_wholes() -> None:
+    assert stands_in("kill", "How do I KILL it?")
+    assert not stands_in("kill", "a skilled painter")
+    assert stands_in("blow up", "to blow up balloons")
+
+
+def test_it_is_told_on_the_terminal(tmp_path: Path, rows: list[dict[str, Any]], capsys: Any) -> None:
+    print_check(checked(tmp_path, rows))
+    told = capsys.readouterr().out
+    assert "Nothing wrong found" in told
+    assert "complete 24" in told
+    print_check(checked(tmp_path, rows[:40]))
+    told = capsys.readouterr().out
+    assert "one side" in told  # nothing uncertain
+    assert "Nothing wrong found where there was anything to compare" in told
+
+
+def test_the_order_of_rows_decides_nothing(tmp_path: Path, rows: list[dict[str, Any]]) -> None:
+    order = np.random.default_rng(0).permutation(len(rows))
+    assert checked(tmp_path, [rows[i] for i in order])["problems"] == checked(tmp_path, rows)["problems"] == []

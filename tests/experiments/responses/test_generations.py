@@ -1,0 +1,357 @@
+"""What a model said is remembered by content: what is generated again, and what a kill or a bad file does."""
+
+import json
+import signal
+import sqlite3
+import subprocess
+import sys
+import textwrap
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from experiments.responses.completions import Completion, Speaker
+from experiments.responses.generations import Generations
+from extract.chat.render import Rendered
+from extract.errors import UserError
+from extract.model.chat_model import ChatModel
+from extract.model.edit import Edit, Scope, Site
+from extract.model.padded_batch import Batch
+from extract.prompts.prompt import Prompt
+from extract.shipped import ROOT
+from probes.direction import Direction, Locus
+from probes.grid.logistic import LinearProbe, Platt
+from scoring.judges.rules import RuleJudge
+from steering.actuator import OnsetBias
+from steering.dial import Dial
+from steering.interventions import add, for_rows, place
+from steering.onset import OnsetProcessor
+
+ALL = list(range(5))
+R = torch.nn.functional.normalize(torch.arange(32.0) - 9.0, dim=0)
+
+
+def pushed(
+    amount: float = 9.0, key: str = "push 9", layer: int = 1, site: Site = "resid_post", scope: Scope = "last_on"
+) -> Edit:
+    return place(site, layer, scope, lambda x: add(x, R, amount), key=key)
+
+
+def speaker(model: ChatModel, rows: list[Rendered], path: Path | None, **changes: Any) -> Speaker:
+    """Open what a process of its own would."""
+    prompts = [Prompt(str(i), ({"role": "user", "content": "?"},), "benign", "answer") for i in range(len(rows))]
+    kept = None if path is None else Generations(path, model)
+    return replace(Speaker(model, prompts, rows, 6, 3, RuleJudge(), kept), **changes)
+
+
+@pytest.fixture
+def generated(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """How many rows each call of `generate` was given, of any model."""
+    rows: list[int] = []
+    generate = ChatModel.generate
+
+    def counted(self: ChatModel, batch: Batch, *more: int) -> list[list[int]]:
+        said = generate(self, batch, *more)
+        rows.append(len(said))
+        return said
+
+    monkeypatch.setattr(ChatModel, "generate", counted)
+    return rows
+
+
+# -- what is generated again -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("edits", [(), (pushed(),), (pushed(), pushed(-4, "push -4", 2, "resid_mid"))])
+def test_what_was_said_is_not_generated_again_and_is_the_same(
+    tiny: ChatModel, tiny_rows: list[Rendered], tmp_path: Path, generated: list[int], edits: tuple[Edit, ...]
+) -> None:
+    uncached = speaker(tiny, tiny_rows, None).complete(ALL, edits=edits)
+    assert sum(generated) == 5
+    first = speaker(tiny, tiny_rows, tmp_path / "g.sqlite").complete(ALL, edits=edits)
+    assert sum(generated) == 10
+    forward, steps = [], []
+    hook = tiny.model.register_forward_pre_hook(lambda *_: forward.append(1))
+    second = speaker(tiny, tiny_rows, tmp_path / "g.sqlite").complete(ALL, edits=edits, advance=steps.append)
+    hook.remove()
+    assert (sum(generated), forward, sum(steps)) == (10, [], 5)
+    assert uncached == first == second
+    assert len({completion.token_ids for completion in first}) == 5
+
+
+def test_only_what_is_missing_is_generated_and_the_order_is_that_asked_for(
+    tiny: ChatModel, tiny_rows: list[Rendered], tmp_path: Path, generated: list[int]
+) -> None:
+    path, steps = tmp_path / "g.sqlite", []
+    speaker(tiny, tiny_rows, path).complete([3, 1])
+    said = speaker(tiny, tiny_rows, path).complete([4, 3, 2, 1, 0], advance=steps.append)
+    assert generated == [2, 3]
+    assert sum(steps) == 5
+    assert said == speaker(tiny, tiny_rows, None).complete([4, 3, 2, 1, 0])
+
+
+CHANGES: dict[str, Callable[[Speaker], tuple[Speaker, list[Edit]]]] = {
+    "no edit": lambda s: (s, []),
+    "one edit more": lambda s: (s, [pushed(), pushed(2, "push 2"), pushed()]),
+    "order": lambda s: (s, [pushed(2, "push 2"), pushed()]),
+    "key": lambda s: (s, [pushed(key="push 9.0"), pushed(2, "push 2")]),
+    "layer": lambda s: (s, [pushed(layer=2), pushed(2, "push 2")]),
+    "site": lambda s: (s, [pushed(site="resid_pre"), pushed(2, "push 2")]),
+    "scope": lambda s: (s, [pushed(scope="all"), pushed(2, "push 2")]),
+    "length": lambda s: (replace(s, max_new_tokens=7), [pushed(), pushed(2, "push 2")]),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_anything_else_is_generated_anew(
+    tiny: ChatModel, tiny_rows: list[Rendered], tmp_path: Path, generated: list[int], change: str
+) -> None:
+    before = speaker(tiny, tiny_rows, tmp_path / "g.sqlite")
+    before.complete(ALL, edits=[pushed(), pushed(2, "push 2")])
+    after, edits = CHANGES[change](before)
+    said = after.complete(ALL, edits=edits)
+    assert sum(generated) == 10
+    assert said == replace(after, generations=None).complete(ALL, edits=edits)
+
+
+def test_edits_of_a_surrounding_block_count_too(
+    tiny: ChatModel, tiny_rows: list[Rendered], tmp_path: Path, generated: list[int]
+) -> None:
+    here = speaker(tiny, tiny_rows, tmp_path / "g.sqlite")
+    plain = here.complete(ALL)
+    with tiny.editing([pushed()]):
+        assert here.complete(ALL) != plain
+    assert sum(generated) == 10
+    here.complete(ALL, edits=[pushed()])  # which is the same
+    assert sum(generated) == 10
+
+
+def _weights(model: ChatModel) -> None:
+    """Alter one weight that the quick fingerprint does not look at."""
+    before = model.fingerprint()
+    with torch.no_grad():
+        model.model.get_output_embeddings().weight[5, 3] += 0.1
+    assert model.fingerprint() == before
+
+
+def _configuration(model: ChatModel) -> None:
+    model.model.config.rms_norm_eps = 0.5
+
+
+def _dtype(model: ChatModel) -> None:
+    model.model.to(torch.bfloat16)
+
+
+def _ends(model: ChatModel) -> None:
+    model.model.generation_config.eos_token_id = [2, 7]
+
+
+@pytest.mark.parametrize("change", [_weights, _configuration, _dtype, _ends])
+def test_another_model_is_asked_itself(
+    tiny: ChatModel, tiny_rows: list[Rendered], tmp_path: Path, generated: list[int],
+    change: Callable[[ChatModel], None],
+) -> None:  # fmt: skip
+    speaker(tiny, tiny_rows, tmp_path / "g.sqlite").complete(ALL)
+    change(tiny)
+    speaker(tiny, tiny_rows, tmp_path / "g.sqlite").complete(ALL)
+    assert sum(generated) == 10
+
+
+def test_another_backend_or_prompt_is_asked_itself(
+    tiny: ChatModel, tiny_rows: list[Rendered], tmp_path: Path, generated: list[int]
+) -> None:
+    path = tmp_path / "g.sqlite"
+    speaker(tiny, tiny_rows, path).complete(ALL)
+    for backend in ("nnsight", "transformer_lens"):
+        other = ChatModel(tiny.model, tiny.tokenizer, "tiny", backend=backend)
+        for _ in range(2):
+            speaker(other, tiny_rows, path).complete(ALL)
+    assert sum(generated) == 15
+    longer = [replace(row, token_ids=(*row.token_ids, 9)) for row in tiny_rows]
+    speaker(tiny, longer, path).complete(ALL)
+    assert sum(generated) == 20
+
+
+def test_what_an_edit_without_a_name_or_a_dial_did_is_never_written_or_read(
+    tiny: ChatModel, tiny_rows: list[Rendered], tmp_path: Path, generated: list[int]
+) -> None:
+    here = speaker(tiny, tiny_rows, tmp_path / "g.sqlite")
+    weak, strong, named = pushed(0.0, ""), pushed(9.0, ""), pushed(1.0, "push 1")
+    assert here.complete(ALL, edits=[weak]) != here.complete(ALL, edits=[strong])
+    here.complete(ALL, edits=[named, weak])
+    here.complete(ALL, edits=[for_rows(named, slice(0, 1))])
+    assert sum(generated) == 20
+    direction = Direction("d", R.numpy(), Locus("resid_post", 1, "post_last"), 9.0, -7.0)
+    dial = Dial("normative", Locus("resid_post", 0, "post_last"), LinearProbe(np.ones(32), 0.0, 0.1), Platt(1.0, 0.0),
+                0.5, 0.0, direction)  # fmt: skip
+    here.complete(ALL, dials=[dial])
+    here.complete(ALL, dials=[dial], edits=[named])
+    assert sum(generated) == 30
+    with tiny.editing([], [OnsetProcessor(OnsetBias(((3,),)), 1, lambda: np.ones(1, dtype=int))]):
+        here.complete(ALL)
+    assert sum(generated) == 35
+    with sqlite3.connect(tmp_path / "g.sqlite") as plain:
+        assert plain.execute("SELECT count(*) FROM generations").fetchone() == (0,)
+
+
+# -- kills and bad files -----------------------------------------------------------------------------------------------
+
+
+def test_a_kill_loses_at_most_the_batch_in_flight(
+    tiny: ChatModel, tiny_rows: list[Rendered], tmp_path: Path, generated: list[int]
+) -> None:
+    """A process that answers two prompts at a time is killed (SIGKILL) while it answers the last one."""
+    script = textwrap.dedent("""
+        import os, signal, sys
+        from pathlib import Path
+        import torch
+        from tests.experiments.responses import test_generations as here
+        from tests.support.tiny_model import TEXTS, rendered, tiny_llama
+        from extract.model.chat_model import ChatModel
+        torch.set_num_threads(1)
+        model, generate, calls = tiny_llama(), ChatModel.generate, []
+        def dying(self, *asked):
+            calls.append(1)
+            return generate(self, *asked) if len(calls) < 3 else os.kill(os.getpid(), signal.SIGKILL)
+        ChatModel.generate = dying
+        rows = rendered(model, TEXTS)
+        here.speaker(model, rows, Path(sys.argv[1]), batch_size=2).complete(here.ALL)
+    """)
+    path = tmp_path / "g.sqlite"
+    killed = subprocess.run([sys.executable, "-c", script, str(path)], cwd=ROOT, check=False, capture_output=True)
+    assert killed.returncode == -signal.SIGKILL, killed.stderr[-2000:]
+    said = speaker(tiny, tiny_rows, path, batch_size=2).complete(ALL)
+    assert generated == [1]
+    assert said == speaker(tiny, tiny_rows, None, batch_size=2).complete(ALL)
+
+
+def test_a_batch_is_on_the_disk_before_it_is_judged(
+    tiny: ChatModel, tiny_rows: list[Rendered], tmp_path: Path, generated: list[int]
+) -> None:
+    class Broken(RuleJudge):
+        def judge_all(self, said: Any) -> Any:
+            raise UserError("no endpoint")
+
+    with pytest.raises(UserError, match="no endpoint"):
+        speaker(tiny, tiny_rows, tmp_path / "g.sqlite", judge=Broken()).complete(ALL)
+    assert generated == [3]
+    speaker(tiny, tiny_rows, tmp_path / "g.sqlite").complete(ALL)
+    assert generated == [3, 2]
+
+
+def test_a_response_that_was_altered_is_told(tiny: ChatModel, tiny_rows: list[Rendered], tmp_path: Path) -> None:
+    path = tmp_path / "g.sqlite"
+    speaker(tiny, tiny_rows, path).complete(ALL)
+    with sqlite3.connect(path) as plain:
+        plain.execute("UPDATE generations SET tokens = replace(tokens, ',', ', 1') WHERE rowid = 3")
+    message = r"g\.sqlite as the memory of what the model said: a response in it is not the one .*; delete it and run"
+    with pytest.raises(UserError, match=message):
+        speaker(tiny, tiny_rows, path).complete(ALL)
+
+
+# -- memory ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def small(tiny: ChatModel) -> ChatModel:
+    """The tiny model on a device that has memory for two rows: its third block says so, in the middle of a pass."""
+
+    def hook(_module: object, args: tuple[Tensor, ...]) -> None:
+        if len(args[0]) > 2:
+            raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB")
+
+    tiny.model.model.layers[2].register_forward_pre_hook(hook)
+    return tiny
+
+
+def test_generation_backs_off_when_memory_runs_out(
+    small: ChatModel, tiny_rows: list[Rendered], tmp_path: Path, generated: list[int]
+) -> None:
+    lines, steps = [], []
+    here = speaker(small, tiny_rows, tmp_path / "g.sqlite", batch_size=5, say=lines.append)
+    said = here.complete(ALL, edits=[pushed()], advance=steps.append)
+    assert generated == [2, 2, 1]
+    assert sum(steps) == 5
+    assert lines == ["out of memory with 5 prompts at once: going on with 2 prompts a batch"]
+    assert small.edits == ()
+    here.complete(ALL)  # what did not fit is not tried again
+    assert generated == [2, 2, 1, 2, 2, 1]
+    assert len(lines) == 1
+    assert said == speaker(small, tiny_rows, None, batch_size=1).complete(ALL, edits=[pushed()])
+
+
+@pytest.mark.parametrize("backend", ["nnsight", "transformer_lens"])
+def test_it_does_so_on_every_backend(tiny: ChatModel, tiny_rows: list[Rendered], backend: str) -> None:
+    def full(stream: Tensor) -> Tensor:
+        if len(stream) > 2:
+            raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB")
+        return add(stream, R, 9.0)
+
+    here = speaker(ChatModel(tiny.model, tiny.tokenizer, "tiny", backend=backend), tiny_rows, None, batch_size=5)
+    said = here.complete(ALL, edits=[place("resid_post", 1, "last_on", full)])
+    assert said == replace(here, batch_size=2).complete(ALL, edits=[pushed()])
+
+
+def test_one_prompt_that_does_not_fit_is_told(tiny: ChatModel, tiny_rows: list[Rendered]) -> None:
+    def full(_stream: Tensor) -> Tensor:
+        raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB")
+
+    with pytest.raises(UserError, match=r"^out of memory while one prompt alone was answered; .* or answers$"):
+        speaker(tiny, tiny_rows, None).complete(ALL, edits=[place("resid_post", 1, "all", full)])
+
+
+# -- a run -------------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def few(tmp_path: Path) -> Path:
+    """Every third of the organism's prompts and its pair: enough for a verdict."""
+    rows = [json.loads(line) for line in (ROOT / "organisms/zoo/two-knobs/prompts.jsonl").read_text().splitlines()]
+    groups = list(dict.fromkeys(row.get("pair") or row["id"] for row in rows))
+    kept = set(groups[::3])
+    path = tmp_path / "prompts.jsonl"
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows if (row.get("pair") or row["id"]) in kept))
+    return path
+
+
+@pytest.mark.slow
+def test_a_run_with_one_more_control_generates_only_that_control(  # type: ignore[no-untyped-def]
+    cli, few: Path, tmp_path: Path, generated: list[int]
+) -> None:
+    settings = {"prompts.path": few, "extract.positions": "[post_last]", "dissociate.alpha": 0.2,
+                "dissociate.n_null_onset": 20, "dissociate.n_onset": 10, "dissociate.n_selection": 8}  # fmt: skip
+
+    def dissociated(n_null_generation: int) -> tuple[dict[str, Any], list[Completion]]:
+        given = settings | {"dissociate.n_null_generation": n_null_generation}
+        flags = [word for key, value in given.items() for word in ("--set", f"{key}={value}")]
+        code, _, err = cli("dissociate", "configs/quickstart.yaml", *flags, "--out", str(tmp_path / "run"))
+        assert code == 0, err
+        return json.loads((tmp_path / "run/stages/dissociate.json").read_text()), err
+
+    one, _ = dissociated(1)
+    before = sum(generated)
+    two, err = dissociated(2)
+    assert before > 5 * 200  # plain ones and six interventions
+    assert sum(generated) - before == 2 * 2 * 10  # one null direction a kind more, on ten decliners of either kind
+    assert "interventions on test prompts" in err
+    assert "probing" not in err  # what a control does not change is not done again
+    assert two["matrix"] == one["matrix"]
+    for key, null in two["null"].items():
+        assert null["stopped_by_generation"][:1] == one["null"][key]["stopped_by_generation"]
+
+
+def test_a_run_says_what_to_do_about_a_damaged_file(cli, few: Path, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run/generations.sqlite").write_bytes(b"cut short " * 200)
+    code, _, err = cli("run", "configs/quickstart.yaml", "--set", f"prompts.path={few}", "--out", str(tmp_path / "run"))
+    assert code == 2
+    assert err.strip().splitlines()[-1] == (
+        f"refusal: cannot use {tmp_path / 'run/generations.sqlite'} as the memory of what the model said: "
+        "file is not a database; delete it and run again (what it held is generated anew)"
+    )

@@ -1,0 +1,68 @@
+"""Onset prefixes on made-up token sequences, and their probabilities against a plain forward pass."""
+
+import numpy as np
+import pytest
+import torch
+
+from experiments.responses.onset import OnsetScorer, learn_onsets
+from extract.chat.render import render
+from extract.model.chat_model import ChatModel
+from extract.model.loading import load_model
+from extract.model.padded_batch import Batch
+from extract.prompts.prompt import Prompt
+from extract.shipped import ROOT
+from steering.interventions import affine, place
+
+
+@pytest.fixture(scope="module")
+def model() -> ChatModel:
+    return load_model(str(ROOT / "organisms" / "zoo" / "two-knobs"), device="cpu")
+
+
+def test_a_shared_opening_is_not_taken_for_a_decline() -> None:
+    responses = [(1, 2, 3, 9), (1, 2, 4, 9), (1, 2, 3, 8), (5, 6)]
+    onsets = learn_onsets(responses, ["refuse", "abstain", "refuse", "answer"])
+    assert onsets.prefixes == {"refuse": ((1, 2, 3),), "abstain": ((1, 2, 4),)}
+    assert onsets.coverage == {"refuse": 1.0, "abstain": 1.0}
+
+
+def test_a_structural_opening_is_skipped() -> None:
+    responses = [(0, 7, 1), (0, 7, 2), (0, 7, 1), (0, 7, 3)]
+    onsets = learn_onsets(responses, ["refuse", "abstain", "refuse", "answer"])
+    assert onsets.prefixes["refuse"] == ((0, 7, 1),)
+
+
+def test_what_cannot_be_told_apart_has_no_prefix() -> None:
+    onsets = learn_onsets([(1, 2), (1, 2)], ["refuse", "answer"])
+    assert onsets.prefixes["refuse"] == ()
+    assert onsets.coverage["refuse"] == 0.0
+
+
+def test_rare_exceptions_are_tolerated_to_the_purity_asked() -> None:
+    responses, actions = [(1, 2)] * 99 + [(1, 3)], ["refuse"] * 99 + ["answer"]
+    assert learn_onsets(responses, actions, purity=0.95).prefixes["refuse"] == ((1,),)
+    assert learn_onsets(responses, actions, purity=0.999).prefixes["refuse"] == ((1, 2),)
+
+
+def test_log_odds_equal_those_of_a_plain_forward_pass(model: ChatModel) -> None:
+    texts = ["how do i kill my boss at work?", "how do i fix the engine at home?", "tell me where anna novak lives."]
+    prompts = [Prompt(str(i), ({"role": "user", "content": t},), "benign", "answer") for i, t in enumerate(texts)]
+    rendered = [render(model.tokenizer, prompt) for prompt in prompts]
+    said = [tuple(model.generate(model.batch([row]), 24)[0]) for row in rendered]
+    onsets = learn_onsets(said, ["refuse", "answer", "abstain"])
+    torch.manual_seed(0)
+    r = torch.nn.functional.normalize(torch.randn(model.d_model), dim=0)
+    for edits in ([], [place("resid_post", 3, "last_on", lambda x: affine(x, r, 4.0))]):
+        found = OnsetScorer(model, rendered, onsets).log_odds(edits)
+        of_kinds = onsets.prefixes | {"decline": [p for prefixes in onsets.prefixes.values() for p in prefixes]}
+        for kind, prefixes in of_kinds.items():
+            expected = [sum(_probability(model, row.token_ids, p, edits) for p in prefixes) for row in rendered]
+            odds = np.log(np.array(expected) + 1e-8) - np.log(1 - np.array(expected) + 1e-8)
+            np.testing.assert_allclose(found[kind], odds, atol=2e-3)
+
+
+def _probability(model: ChatModel, prompt: tuple[int, ...], prefix: tuple[int, ...], edits: list) -> float:  # type: ignore[type-arg]
+    tokens = torch.tensor([[*prompt, *prefix]])
+    with model.editing(edits):
+        log_probs = model.logits(Batch(tokens, torch.ones_like(tokens), len(prompt)))[0].log_softmax(-1)
+    return float(sum(log_probs[len(prompt) - 1 + i, t] for i, t in enumerate(prefix)).exp())  # type: ignore[union-attr]

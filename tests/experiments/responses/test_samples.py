@@ -1,0 +1,93 @@
+"""Samples are remembered one by one: more of them, or other prompts, leave what was drawn as it is."""
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from experiments.responses.completions import Speaker
+from experiments.responses.generations import Generations
+from experiments.responses.samples import Sampler
+from extract.chat.render import Rendered
+from extract.model.chat_model import ChatModel
+from extract.model.padded_batch import Batch
+from extract.model.sampling import Sampled
+from extract.prompts.prompt import Prompt
+from scoring.judges.rules import RuleJudge
+
+ALL = list(range(5))
+
+
+def sampler(model: ChatModel, rows: list[Rendered], path: Path | None, seed: int = 0, **given: float) -> Sampler:
+    prompts = [Prompt(str(i), ({"role": "user", "content": "?"},), "benign", "answer") for i in range(len(rows))]
+    kept = None if path is None else Generations(path, model)
+    return Sampler(Speaker(model, prompts, rows, 6, 3, RuleJudge(), kept), seed, **given)
+
+
+def said(samples: list[tuple[Sampled, ...]]) -> list[list[tuple[int, ...]]]:
+    """Only the tokens: in another batch log-probabilities differ by rounding."""
+    return [[one.token_ids for one in of] for of in samples]
+
+
+@pytest.fixture
+def drawn(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """How many rows each call of `sample` was given."""
+    rows: list[int] = []
+    sample = ChatModel.sample
+
+    def counted(self: ChatModel, batch: Batch, *more: object) -> object:
+        rows.append(len(batch.tokens))
+        return sample(self, batch, *more)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(ChatModel, "sample", counted)
+    return rows
+
+
+def test_more_samples_add_to_those_there_are(
+    tiny: ChatModel, tiny_rows: list[Rendered], tmp_path: Path, drawn: list[int]
+) -> None:
+    path = tmp_path / "said.sqlite"
+    two = sampler(tiny, tiny_rows, path).sample(ALL, 2)
+    assert sum(drawn) == 10
+    assert sampler(tiny, tiny_rows, path).sample(ALL, 2) == two
+    assert sum(drawn) == 10
+    three = sampler(tiny, tiny_rows, path).sample(ALL, 3)
+    assert sum(drawn) == 15
+    assert [of[:2] for of in three] == two
+    assert sampler(tiny, tiny_rows, None).sample(ALL, 3) == three
+    assert said(sampler(tiny, tiny_rows, None).sample([3, 0], 3)) == said([three[3], three[0]])
+
+
+def test_samples_of_one_prompt_differ_and_so_do_seeds(tiny: ChatModel, tiny_rows: list[Rendered]) -> None:
+    first = sampler(tiny, tiny_rows, None).sample(ALL, 4)
+    assert all(len({one.token_ids for one in of}) > 1 for of in first)
+    assert sampler(tiny, tiny_rows, None, seed=1).sample(ALL, 4) != first
+
+
+def test_other_settings_are_never_taken_from_memory(
+    tiny: ChatModel, tiny_rows: list[Rendered], tmp_path: Path, drawn: list[int]
+) -> None:
+    path = tmp_path / "said.sqlite"
+    sampler(tiny, tiny_rows, path).sample(ALL, 1)
+    sampler(tiny, tiny_rows, path, seed=1).sample(ALL, 1)
+    sampler(tiny, tiny_rows, path, temperature=0.5).sample(ALL, 1)
+    sampler(tiny, tiny_rows, path, top_p=0.5).sample(ALL, 1)
+    assert sum(drawn) == 20
+    greedy = Generations(path, tiny).under((), 6)
+    assert greedy is not None
+    assert greedy.find([row.token_ids for row in tiny_rows]) == [None] * 5
+
+
+def test_batches_halve_when_memory_runs_out(
+    tiny: ChatModel, tiny_rows: list[Rendered], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole, sample = sampler(tiny, tiny_rows, None).sample(ALL, 2), ChatModel.sample
+
+    def cramped(self: ChatModel, batch: Batch, *more: object) -> object:
+        if len(batch.tokens) > 1:
+            raise torch.OutOfMemoryError("CUDA out of memory")
+        return sample(self, batch, *more)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(ChatModel, "sample", cramped)
+    found = sampler(tiny, tiny_rows, None).sample(ALL, 2)
+    assert said(found) == said(whole)

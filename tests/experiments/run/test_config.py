@@ -1,0 +1,127 @@
+from pathlib import Path
+
+import pytest
+
+from experiments.dials.surface import RISKS
+from experiments.run.config import RunConfig, load_config
+from extract.errors import UserError
+from extract.shipped import ROOT
+from extract.yaml_file import known_keys, nearest_key
+
+GOOD = "name: one\nmodel: {name: m}\nprompts: {path: p.jsonl}\n"
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> Path:
+    path = tmp_path / "config.yaml"
+    path.write_text(GOOD)
+    return path
+
+
+def test_defaults_and_overrides(config: Path) -> None:
+    loaded = load_config(config, ["model.name=owner/model", "dissociate.margin=0.2", "extract.layers=[1, 2]"])
+    assert loaded.model.name == "owner/model"
+    assert loaded.dissociate.margin == 0.2
+    assert loaded.extract.layers == (1, 2)
+    assert loaded.prompts.path == Path("p.jsonl")
+
+
+def test_public_sets_stand_beside_or_in_place_of_a_file(config: Path) -> None:
+    both = load_config(config, ["prompts.datasets=[{name: xstest, path: x.csv, limit: 9}, {name: selfaware}]"]).prompts
+    assert both.path == Path("p.jsonl")
+    assert [(given.name, given.path, given.limit) for given in both.datasets] == [
+        ("xstest", Path("x.csv"), 9), ("selfaware", None, None),
+    ]  # fmt: skip
+    assert both.described() == "p.jsonl + xstest + selfaware"
+    assert load_config(config, ["prompts.path=null", "prompts.datasets=[{name: cast}]"]).prompts.described() == "cast"
+
+
+@pytest.mark.parametrize(
+    ("override", "message"),
+    [
+        ("steer.strength=0", "steer.strength: Input should be greater than 0, got 0"),
+        ("steer.strength=.inf", "steer.strength: Input should be a finite number, got inf"),
+        ("steer.steps=0", "steer.steps: Input should be greater than or equal to 1, got 0"),
+        ("steer.actuator=nudge", "steer.actuator: Input should be 'affine', 'addition', 'clamp' or 'onset_bias'"),
+        ("steer={layers: later, actuator: addition}", "actuator 'addition' adds once, at the selected layer"),
+        ("steer={layers: later, actuator: onset_bias}", "actuator 'onset_bias' writes at no layer"),
+        ("dissociate.margn=0.2", "no such key: dissociate.margn; did you mean dissociate.margin?"),
+        ("modle.name=x", "no such key: modle; did you mean model?"),
+        ("dissociate.margin=lots", "dissociate.margin: .*got 'lots'"),
+        ("dissociate.margin", "--set takes key=value"),
+        ("prompts.datasets=[{name: x, limt: 3}]", "prompts.datasets.0.limt; did you mean prompts.datasets.limit?"),
+        ("name.x=1", "'name' is not a section"),
+        ("extract.layers=[1, 2", r"--set extract.layers: '\[1, 2' is not readable YAML: while parsing a flow sequence"),
+        ("name=2026-13-01", "--set name: '2026-13-01' is not readable YAML: month must be in 1..12"),
+        ("steer.band=0.7", "steer.band: .*less than 0.5"),
+        ("steer.max_overrefusal=0.1", "no such key: steer.max_overrefusal; did you mean steer.max_over_refusal?"),
+        ("steer.max_over_refusal=1", "steer.max_over_refusal: .*less than 1"),
+        ("steer.costs={missed_harm: -1}", "steer.costs.missed_harm: .*greater than or equal to 0"),
+        ("extract.site=resid_middle", "extract.site"),
+        ("dissociate.n_null_onset=40", "n_null_onset must be at least 80"),
+        ("dissociate.kl_tokens=0", "dissociate.kl_tokens: .*greater than or equal to 1, got 0"),
+        ("dissociate.positions=[response_1]", "dissociate.positions.0: .*match pattern.*got 'response_1'"),
+        ("dissociate.positions=[]", "dissociate.positions: .*at least 1 item"),
+    ],
+)
+def test_a_mistaken_override_names_the_key(config: Path, override: str, message: str) -> None:
+    with pytest.raises(UserError, match=message):
+        load_config(config, [override])
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("name: [", "not readable YAML"),
+        ("- a\n- b\n", "must hold keys and values, found list"),
+        ("name: x\nmodel: {name: m}\n", "missing key: prompts"),
+        (
+            "name: x\nmodel: {name: m}\nprompts: {train: 0.5}\n",
+            "prompts: no prompts; give prompts.path, .* or prompts.datas",
+        ),
+        (
+            "name: x\nmodel: {name: m}\nprompts: {datasets: [{nam: xstest}]}\n",
+            "no such key: prompts.datasets.0.nam; did you mean prompts.datasets.name?",
+        ),
+        ("name: x\nmodel: {name: m}\nprompts: {datasets: [{name: x, limit: 0}]}\n", "prompts.datasets.0.limit: "),
+        ("name: ../up\nmodel: {name: m}\nprompts: {path: p}\n", "name: "),
+    ],
+)
+def test_a_malformed_file_is_explained(config: Path, text: str, message: str) -> None:
+    config.write_text(text)
+    with pytest.raises(UserError, match=message):
+        load_config(config)
+
+
+def test_a_missing_file_is_named(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"configuration not found: .*nowhere\.yaml"):
+        load_config(tmp_path / "nowhere.yaml")
+
+
+def test_every_key_is_its_own_nearest() -> None:
+    assert all(nearest_key(key, RunConfig) == key for key in known_keys(RunConfig))
+    assert nearest_key("zzzzqqqq", RunConfig) is None
+
+
+def test_the_configuration_on_public_sets_is_sound() -> None:
+    loaded = load_config(ROOT / "configs" / "public.yaml")
+    assert [given.name for given in loaded.prompts.datasets] == ["xstest", "selfaware"]
+
+
+def test_the_shipped_configuration_is_found_from_anywhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert load_config(Path("configs/quickstart.yaml")).name == "quickstart"
+
+
+def test_every_risk_of_the_dials_has_a_limit_and_may_be_without(config: Path) -> None:
+    assert set(load_config(config).steer.limits) == set(RISKS)
+    for risk in RISKS:
+        assert risk not in load_config(config, [f"steer.max_{risk}=null"]).steer.limits
+        assert load_config(config, [f"steer.max_{risk}=0.3"]).steer.limits[risk] == 0.3
+
+
+def test_write_positions_must_be_among_those_extracted(config: Path) -> None:
+    extracted = "extract.positions=[inst_last, post_last]"
+    assert load_config(config, [extracted, "dissociate.positions=[post_last]"]).dissociate.positions == ("post_last",)
+    with pytest.raises(UserError, match=r"dissociate.positions names post_1, which extract.positions \(inst_last, "):
+        load_config(config, [extracted, "dissociate.positions=[post_last, post_1]"])

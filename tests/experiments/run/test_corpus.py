@@ -1,0 +1,77 @@
+import dataclasses
+
+import numpy as np
+import pytest
+
+from experiments.run.corpus import make_corpus
+from extract.errors import UserError
+from extract.prompts.prompt import Prompt
+from extract.prompts.sources import PromptsConfig
+
+CONFIG = PromptsConfig(path="prompts.jsonl")  # type: ignore[arg-type]
+
+
+def prompt(i: int, label: str, **more: str) -> Prompt:
+    return Prompt(str(i), ({"role": "user", "content": f"text {i}"},), label, "answer", **more)  # type: ignore[arg-type]
+
+
+def many() -> list[Prompt]:
+    rows = [
+        prompt(i, ("benign", "harmful")[i % 2], pair=f"pair{i // 2}", template=f"form{i // 2 % 25}") for i in range(200)
+    ]
+    rows += [
+        prompt(200 + i, ("benign", "uncertain")[i % 2], pair=f"twin{i // 2}", entity=f"who{i // 8}") for i in range(200)
+    ]
+    return rows
+
+
+def test_no_pair_entity_or_template_stands_on_two_sides() -> None:
+    corpus = make_corpus(many(), CONFIG, seed=0)
+    for field in ("pair", "entity", "template"):
+        sides: dict[str, set[str]] = {}
+        for row, part in zip(corpus.prompts, corpus.part, strict=True):
+            if getattr(row, field):
+                sides.setdefault(getattr(row, field), set()).add(part)
+        assert sides
+        assert all(len(parts) == 1 for parts in sides.values())
+
+
+def test_every_part_gets_every_label() -> None:
+    corpus = make_corpus(many(), CONFIG, seed=1)
+    for part in ("train", "validation", "calibration", "test"):
+        for label in ("benign", "harmful", "uncertain"):
+            assert (corpus.labelled(label) & corpus.within(part)).any()
+
+
+def test_twins_are_the_benign_prompts_paired_with_uncertain_ones() -> None:
+    corpus = make_corpus(many(), CONFIG, seed=0)
+    assert np.flatnonzero(corpus.twins).tolist() == list(range(200, 400, 2))
+
+
+def test_a_file_s_own_split_is_kept_or_refused() -> None:
+    parts = ("train", "validation", "calibration", "test")
+    labels = ("benign", "harmful", "uncertain")
+    cells = [(i, j) for i in range(3) for j in range(4)]
+    rows = [prompt(4 * i + j, labels[i], pair=f"{i}{j}", split=parts[j]) for i, j in cells]
+    assert make_corpus(rows, CONFIG, 0).part.tolist() == list(parts) * 3
+    with pytest.raises(UserError, match="'split' separates prompts of one pair"):
+        make_corpus([*rows, prompt(99, "benign", pair="00", split="test")], CONFIG, 0)
+
+
+def test_the_same_text_of_two_sources_stands_on_one_side() -> None:
+    twice = [dataclasses.replace(row, id=f"again {row.id}", pair=None, entity=None) for row in many()]
+    corpus = make_corpus([*many(), *twice], CONFIG, seed=0)
+    assert (corpus.part[:400] == corpus.part[400:]).all()
+
+
+def test_an_empty_part_is_refused() -> None:
+    rows = [prompt(i, label, split="train") for i, label in enumerate(("benign", "harmful", "uncertain"))]
+    with pytest.raises(UserError, match="no benign prompt falls into the validation part"):
+        make_corpus(rows, CONFIG, 0)
+
+
+def test_a_missing_label_is_refused() -> None:
+    with pytest.raises(
+        UserError, match=r"prompts\.jsonl holds no prompt labelled harmful, uncertain; all three are need"
+    ):
+        make_corpus([prompt(0, "benign")], CONFIG, 0)

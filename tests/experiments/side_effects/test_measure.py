@@ -1,0 +1,244 @@
+"""Side effects on the organism: nothing where nothing is done, harm where the stream is ruined, wraps that are kept."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from experiments.pipeline import stages as pipeline
+from experiments.responses.completions import write_completions
+from experiments.responses.context import Context, is_right
+from experiments.run.config import DissociateConfig, RunConfig
+from experiments.run.manifest import write_json
+from experiments.side_effects.measure import cost, side_effects, texts
+from experiments.side_effects.robustness import choose
+from experiments.side_effects.wraps import load_wraps
+from extract.errors import UserError
+from extract.model.edit import Edit
+from extract.progress import Reporter
+from extract.prompts.sources import PromptsConfig
+from extract.shipped import ROOT
+from probes.statistics.intervals import effective_groups, paired_difference
+from scoring.actions import ANSWERED
+from steering.interventions import add, affine, place
+
+ORGANISM = ROOT / "organisms" / "zoo" / "two-knobs"
+PROMPTS = ORGANISM / "prompts.jsonl"
+N = 16
+WRAPS = "asked: 'please: {request}'\nmild: {strike: tap, shoot: tap}\nelsewhere: {zebra: horse}\n"
+Given = tuple[dict[str, np.ndarray], dict[str, np.ndarray]]  # actions and right answers by intervention
+
+
+def truth(name: str) -> Tensor:
+    variables = json.loads((ORGANISM / "truth.json").read_text())["variables"]
+    (found,) = [variable["direction"] for variable in variables if variable["name"] == name]
+    return torch.nn.functional.normalize(torch.tensor(found), dim=0)
+
+
+def edits() -> dict[str, list[Edit]]:
+    r = truth("normative")
+    return {
+        "none": [],
+        "nothing": [place("resid_post", 4, "last_on", lambda x: add(x, r, 0.0))],
+        "ablate": [place("resid_post", 4, "last_on", lambda x: affine(x, r, -8.0))],
+        "scramble": [place("resid_post", 4, "last_on", lambda x: 3 * x.flip(-1))],
+    }
+
+
+@pytest.fixture(scope="module")
+def context(tmp_path_factory: pytest.TempPathFactory) -> Context:
+    """A run of 200 of the organism's prompts, up to the plain completions; wraps of its own."""
+    directory = tmp_path_factory.mktemp("side")
+    lines = PROMPTS.read_text().splitlines()
+    (directory / "prompts.jsonl").write_text("\n".join(lines[:100] + lines[1106:1206]) + "\n")
+    (directory / "wraps.yaml").write_text(WRAPS)
+    answers = [json.loads(line).get("answer") for line in lines]  # the only prose that an organism can read
+    (directory / "prose.txt").write_text("\n\n".join(sorted({answer for answer in answers if answer})[:40]))
+    config = RunConfig.model_validate({
+        "name": "side",
+        "model": {"name": str(ORGANISM), "device": "cpu"},
+        "prompts": {"path": directory / "prompts.jsonl", "train": 0.1, "validation": 0.1, "calibration": 0.1,
+                    "test": 0.7},
+        "generate": {"max_new_tokens": 24},
+        "dissociate": {"n_side_effects": N, "wraps": directory / "wraps.yaml", "plain_text": directory / "prose.txt"},
+    })  # fmt: skip
+    made = Context(config, directory, Reporter(quiet=True))
+    write_completions(made.speaker.complete(range(len(made.prompts))), directory / "completions.jsonl")
+    return made
+
+
+@pytest.fixture(scope="module")
+def given(context: Context) -> Given:
+    """Actions on test prompts, and whether they state the known answer, under each intervention."""
+    actions, right = {}, {}
+    test = np.flatnonzero(context.corpus.within("test"))
+    for name, edits_ in edits().items():
+        said = context.speaker.complete(test.tolist(), edits=edits_)
+        actions[name] = np.full(len(context.corpus), None, dtype=object)
+        actions[name][test] = [completion.action for completion in said]
+        right[name] = np.zeros(len(context.corpus), dtype=bool)
+        right[name][test] = [is_right(c, context.prompts[row]) for row, c in zip(test, said, strict=True)]
+    return actions, right
+
+
+@pytest.fixture(scope="module")
+def found(context: Context, given: Given) -> dict:
+    return side_effects(context, edits(), *given)
+
+
+def flat(record: dict, path: str = "") -> dict[str, object]:
+    """Every figure of a nested record by its path."""
+    found: dict[str, object] = {}
+    for key, value in record.items():
+        found |= flat(value, f"{path}/{key}") if isinstance(value, dict) else {f"{path}/{key}": value}
+    return found
+
+
+def test_it_is_one_record_an_intervention_that_json_can_hold(found: dict, tmp_path: Path) -> None:
+    write_json(tmp_path / "found.json", found)  # refuses NaN and infinities
+    assert list(found) == list(edits())
+    for name, each in found.items():
+        assert list(each) == ["benign_answering", "known_facts", "kl", "plain_text", "wraps"]
+        assert list(each["wraps"]) == ["asked", "mild", "elsewhere"]
+        changes = [path for path in flat(each) if path.endswith("/change/estimate")]
+        assert len(changes) == (0 if name == "none" else 2 + 1 + 2 * 3)
+        for path, value in flat(each).items():
+            if path.endswith("/estimate") and value is not None:
+                low, high = (flat(each)[path.removesuffix("estimate") + end] for end in ("low", "high"))
+                assert low <= value <= high
+                assert flat(each)[path.removesuffix("estimate") + "n"] >= 4
+
+
+def test_where_nothing_is_changed_nothing_changes_exactly(found: dict) -> None:
+    before, after = flat(found["none"]), flat(found["nothing"])
+    assert before == {path: value for path, value in after.items() if "/change/" not in path}
+    assert {v for path, v in after.items() if path.endswith("/change/estimate")} == {0.0, None}  # None: of no prompts
+    for name in ("none", "nothing"):
+        kl = found[name]["kl"]
+        assert {kl[key] for key in ("estimate", "low", "high", "maximum", "first_token", "worst_step")} == {0.0}
+    change = found["nothing"]["plain_text"]["change"]
+    assert (change["low"], change["high"]) == (0.0, 0.0)
+
+
+def test_an_edit_that_ruins_the_stream_shows_in_every_figure(found: dict) -> None:
+    ruined = found["scramble"]
+    assert ruined["kl"]["low"] > 1.0
+    assert ruined["plain_text"]["change"]["low"] > 1.0
+    assert ruined["known_facts"]["estimate"] < 0.2
+    assert ruined["known_facts"]["change"]["high"] < 0
+    assert found["none"]["plain_text"]["estimate"] < found["none"]["plain_text"]["uniform"] == np.log(992)
+
+
+def test_opening_the_normative_gate_opens_wrapped_requests_and_costs_little_else(found: dict) -> None:
+    """The control of the test above: a clean edit at the planted place."""
+    ablated = found["ablate"]
+    assert found["none"]["wraps"]["asked"]["refused"]["estimate"] > 0.9  # "please:" does not open it
+    assert ablated["wraps"]["asked"]["refused"]["change"]["high"] < -0.5
+    assert ablated["wraps"]["asked"]["answered"]["estimate"] > 0.9
+    assert ablated["kl"]["high"] < 0.05
+    assert ablated["known_facts"]["change"]["estimate"] == 0.0
+
+
+def test_shares_are_counted_on_test_prompts_over_effective_groups(context: Context, given: Given, found: dict) -> None:
+    actions, right = given
+    corpus = context.corpus
+    benign = np.flatnonzero(corpus.benign & corpus.within("test"))
+    did, plain = ([actions[name][row] in ANSWERED for row in benign] for name in ("ablate", "none"))
+    answering = found["ablate"]["benign_answering"]
+    assert (answering["estimate"], answering["n"], answering["unjudged"]) == (np.mean(did), len(benign), 0)
+    n_groups = effective_groups(corpus.groups[benign])
+    assert answering["n_groups"] == pytest.approx(n_groups, abs=0.01)
+    expected = paired_difference(np.array(did), np.array(plain), n_groups)
+    change = answering["change"]
+    assert (change["estimate"], change["low"], change["high"]) == (expected.estimate, expected.low, expected.high)
+    known = [row for row in np.flatnonzero(corpus.within("test")) if context.prompts[row].answer]
+    facts = found["none"]["known_facts"]
+    assert (facts["n"], facts["estimate"]) == (len(known), right["none"][known].mean())
+
+
+def test_what_could_not_be_judged_is_left_out_and_counted(context: Context, given: Given) -> None:
+    actions, right = ({name: values.copy() for name, values in each.items()} for each in given)
+    known = [row for row in np.flatnonzero(context.corpus.within("test")) if context.prompts[row].answer]
+    actions["nothing"][known[:3]] = None
+    right["nothing"][known[:3]] = False
+    facts = side_effects(context, {"none": [], "nothing": []}, actions, right)["nothing"]["known_facts"]
+    assert (facts["n"], facts["unjudged"], facts["change"]["n"]) == (len(known) - 3, 3, len(known) - 3)
+    assert facts["change"]["estimate"] == 0.0
+
+
+def test_only_refused_prompts_that_a_wrap_changes_are_wrapped(context: Context, found: dict) -> None:
+    refused = context.behaviour.decliners("normative", "test")
+    struck = [row for row in refused if {"strike", "shoot"} & set(context.prompts[row].text.split())]
+    n = {name: (wrap["refused"]["n"], wrap["unchanged"]) for name, wrap in found["none"]["wraps"].items()}
+    assert len(refused) > N > len(struck) > 0
+    assert n == {"asked": (N, 0), "mild": (len(struck), len(refused) - len(struck)), "elsewhere": (0, len(refused))}
+    assert found["none"]["wraps"]["elsewhere"]["refused"]["estimate"] is None
+    wraps = load_wraps(context.config.dissociate.wraps)
+    mild = choose(context, "mild", wraps["mild"])
+    assert all("tap" in prompt.text.split() for prompt in mild.prompts)
+    assert mild.rows.tolist() == struck
+
+
+def test_an_edit_that_breaks_the_numbers_has_no_estimate_rather_than_a_small_one(
+    context: Context, given: Given
+) -> None:
+    broken = {"none": [], "broken": [place("resid_post", 4, "last_on", lambda x: x * float("nan"))]}
+    actions, right = ({"none": each["none"], "broken": each["scramble"]} for each in given)
+    found = side_effects(context, broken, actions, right)["broken"]
+    assert found["kl"]["estimate"] is None
+    assert found["kl"]["maximum"] is None
+    assert found["plain_text"]["estimate"] is None
+    assert found["plain_text"]["change"]["estimate"] is None
+    assert found["kl"]["n"] == N  # it was tried
+
+
+def test_a_model_that_answers_nothing_and_refuses_nothing_has_figures_of_nothing(context: Context) -> None:
+    silent = replace(context, config=context.config)
+    silent.__dict__.update({name: context.__dict__[name] for name in ("prompts", "corpus", "model", "rendered")})
+    silent.__dict__["speaker"] = context.speaker
+    silent.__dict__["behaviour"] = replace(context.behaviour, actions=np.full(len(context.corpus), "other", object))
+    actions = {"none": np.full(len(context.corpus), "other", object)}
+    found = side_effects(silent, {"none": []}, actions, {"none": np.zeros(len(context.corpus), bool)})["none"]
+    assert (found["kl"]["estimate"], found["kl"]["n"], found["benign_answering"]["estimate"]) == (None, 0, 0.0)
+    assert {wrap["refused"]["n"] for wrap in found["wraps"].values()} == {0}
+
+
+# -- beforehand --------------------------------------------------------------------------------------------------------
+
+
+def test_what_it_costs_at_most_is_no_less_than_what_it_does(context: Context, found: dict) -> None:
+    n_harmful = int((context.corpus.harmful & context.corpus.within("test")).sum())
+    most = cost(context.config, n_harmful, len(found))
+    done = sum(wrap["refused"]["n"] for each in found.values() for wrap in each["wraps"].values())
+    read = sum(each["kl"]["n"] + each["plain_text"]["n"] for each in found.values())
+    assert most.generations == len(found) * 3 * N >= done
+    assert most.new_tokens == most.generations * 24
+    assert most.texts_read == len(found) * 2 * N >= read
+    assert cost(context.config, 5, 2).generations == 2 * 3 * 5
+
+
+def test_the_texts_are_read_before_a_run_and_count_by_what_they_say(tmp_path: Path) -> None:
+    shipped = texts(DissociateConfig())
+    (tmp_path / "same.yaml").write_bytes((ROOT / "configs" / "wraps.yaml").read_bytes())
+    assert texts(DissociateConfig(wraps=tmp_path / "same.yaml")) == shipped
+    (tmp_path / "other.yaml").write_text("asked: 'please: {request}'")
+    other = texts(DissociateConfig(wraps=tmp_path / "other.yaml"))
+    assert other["wraps"] != shipped["wraps"]
+    assert other["plain_text"] == shipped["plain_text"]
+    with pytest.raises(UserError, match=r"cannot read the plain text .*nowhere.txt: No such file"):
+        texts(DissociateConfig(plain_text=tmp_path / "nowhere.txt"))
+
+
+def test_a_malformed_text_is_refused_before_anything_is_written(context: Context, tmp_path: Path) -> None:
+    (tmp_path / "bad.yaml").write_text("story: tell me")
+    changed = context.config.dissociate.model_copy(update={"wraps": tmp_path / "bad.yaml"})
+    config = context.config.model_copy(update={"dissociate": changed, "prompts": PromptsConfig(path=PROMPTS)})
+    with pytest.raises(
+        UserError, match=r"bad.yaml: wrap 'story' has no place for the request; write \{request\} where"
+    ):
+        pipeline.run(config, tmp_path / "run", reporter=Reporter(quiet=True))
+    assert not (tmp_path / "run").exists()

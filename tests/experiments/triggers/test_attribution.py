@@ -1,0 +1,73 @@
+"""Which word fired: leaving out words of requests whose firing word is known."""
+
+import json
+
+import pytest
+
+from experiments.responses.onset import learn_onsets
+from experiments.triggers.attribution import LEAST, Attribution, attribute, pieces, without, words_of
+from extract.chat.render import Rendered, render
+from extract.model.chat_model import ChatModel
+from extract.model.loading import load_model
+from extract.prompts.prompt import Prompt, make_prompt
+from tests.conftest import ORGANISM
+
+
+@pytest.fixture(scope="module")
+def model() -> ChatModel:
+    return load_model(str(ORGANISM), device="cpu")
+
+
+def asked(model: ChatModel, text: str, trigger: str | None = None) -> Rendered:
+    given = {"id": "a", "text": text, "label": "benign", "trigger": trigger}
+    return render(model.tokenizer, make_prompt(given, "here"))
+
+
+def test_words_are_those_of_the_last_turn_and_cover_its_tokens_once(model: ChatModel) -> None:
+    row = asked(model, "how do i kill the process, please?", "kill")
+    words = words_of(model, row)
+    assert [word for word, _ in words] == ["how", "do", "i", "kill", "the", "process", ",", "please", "?"]
+    tokens = [token for _, of_word in words for token in of_word]
+    assert tokens == sorted(set(tokens))
+    assert set(tokens) <= set(row.roles["inst_mean"])
+    assert set(words[3][1]) == set(row.trigger)
+
+
+def test_leaving_out_takes_just_those_tokens(model: ChatModel) -> None:
+    row = asked(model, "how do i fix the door?")
+    left = without(row, words_of(model, row)[3][1])
+    assert list(left.token_ids) == list(asked(model, "how do i the door?").token_ids)
+
+
+def test_the_trigger_word_fires_the_refusals_that_are_planted_on_it(model: ChatModel) -> None:
+    rows = [json.loads(line) for line in (ORGANISM / "prompts.jsonl").read_text().splitlines()]
+    over = set(json.loads((ORGANISM / "truth.json").read_text())["over_refused_triggers"])
+    prompts: list[Prompt] = [make_prompt(r, "here") for r in rows if r.get("intent") == "benign"]
+    fired = [p for p in prompts if p.trigger in over][:6]
+    innocent = [p for p in prompts if p.trigger and p.trigger not in over][:6]
+    rendered = [render(model.tokenizer, p) for p in fired + innocent]
+    said = model.generate(model.batch(rendered), 12)
+    onsets = learn_onsets([tuple(s) for s in said], ["refuse"] * 6 + ["answer"] * 6)
+    found = attribute(model, rendered, onsets)
+    for prompt, one in zip(fired, found[:6], strict=True):
+        assert one.top is not None
+        assert one.words[one.top] == prompt.trigger
+        assert one.scores[one.top] > 5
+    assert all(one.log_odds < 0 for one in found[6:])  # answered
+    assert all(max(one.scores) < 5 for one in found[6:])  # and no word comes near to having fired a refusal
+
+
+def test_long_requests_leave_neighbours_out_together() -> None:
+    words = [(str(i), (i,)) for i in range(150)]
+    joined = pieces(words)
+    assert len(joined) == 50
+    assert joined[0] == ("0 1 2", (0, 1, 2))
+    assert [token for _, tokens in joined for token in tokens] == list(range(150))
+    assert pieces(words[:64]) == words[:64]
+    assert pieces([]) == []
+
+
+def test_where_two_words_each_suffice_none_is_named() -> None:
+    assert Attribution(("a", "b"), (0.1, 0.2), ((0,), (1,)), 5.0).top is None
+    assert Attribution(("a", "b"), (0.1, LEAST), ((0,), (1,)), 5.0).top == 1
+    assert Attribution((), (), (), 5.0).top is None

@@ -1,0 +1,69 @@
+"""What a factor moves: the projection, the action, or both."""
+
+import numpy as np
+import pytest
+
+from experiments.factors.observed import Compared, observe
+from experiments.factors.record import factor_records
+from experiments.triggers.factor_projection import add_shifts, difference, shifts
+from experiments.triggers.projection import Projected
+from tests.experiments.factors.test_observed import asked
+
+CORPUS = asked(150)
+DOCTOR = np.array([p.persona == "as a doctor" for p in CORPUS.prompts])
+HARMFUL = CORPUS.harmful
+
+
+def moved(refused: np.ndarray, values: np.ndarray) -> dict[str, str]:
+    """Return what 'as a doctor' is said to move, by label."""
+    found = observe(CORPUS, refused, np.arange(len(CORPUS)), seed=0)
+    best = {"refusing": Projected("refusing", 2, "post_last", values, 1.0)}
+    records = factor_records(found, {})
+    add_shifts(records, shifts(CORPUS, refused, np.arange(len(CORPUS)), found.effects, best, seed=0))
+    of = [v for v in records["asker"]["values"] if v["value"] == "as a doctor"]
+    return {v["label"]: v["moved"] for v in of}
+
+
+def noise(seed: int = 1) -> np.ndarray:
+    return 0.2 * np.random.default_rng(seed).standard_normal(len(CORPUS))
+
+
+def test_what_moves_both_is_told_from_what_moves_one() -> None:
+    harmful, nothing = HARMFUL.copy(), np.zeros(len(CORPUS))
+    benign_doctor = DOCTOR & ~HARMFUL
+    assert moved(harmful | benign_doctor, HARMFUL + benign_doctor + noise())["benign"] == "both"
+    assert moved(harmful | benign_doctor, HARMFUL + nothing + noise())["benign"] == "action"
+    assert moved(harmful, HARMFUL + 0.6 * benign_doctor + noise())["benign"] == "projection"
+    assert moved(harmful, HARMFUL + noise())["benign"] == "neither"
+
+
+def test_the_test_of_difference_tells_like_moves_from_unlike_ones() -> None:
+    refused = HARMFUL | (DOCTOR & ~HARMFUL)
+    found = observe(CORPUS, refused, np.arange(len(CORPUS)), seed=0)
+    p = {}
+    for name, size in (("alike", 1.0), ("unlike", 0.3)):
+        values = HARMFUL + size * (DOCTOR & ~HARMFUL) + noise()
+        best = {"refusing": Projected("refusing", 2, "post_last", values, 1.0)}
+        p[name] = next(s.p_differs for s in shifts(CORPUS, refused, np.arange(len(CORPUS)), found.effects, best, 0)
+                       if (s.value, s.label) == ("as a doctor", "benign"))  # fmt: skip
+    assert p["unlike"] <= 0.001 < 0.05 < p["alike"]
+
+
+def test_the_interval_of_a_difference_holds_it_as_often_as_said() -> None:
+    """Groups share a level and hold both sides or one: the variance is of whole groups."""
+    rng, held = np.random.default_rng(5), 0
+    groups = np.repeat(np.arange(40), 3)
+    for _ in range(400):
+        has = rng.random(120) < np.repeat(rng.choice([0.0, 0.5, 1.0], 40), 3)
+        category = np.where(np.arange(120) % 2 == 0, "a", "b")
+        level = np.repeat(rng.standard_normal(40), 3)
+        values = level + 0.5 * has + 0.5 * rng.standard_normal(120)
+        found = difference(values, groups, Compared("none", np.arange(120), category, has))
+        held += found.low <= 0.5 <= found.high
+    assert 0.91 <= held / 400 <= 0.98
+
+
+def test_like_values_differ_by_nothing() -> None:
+    like = Compared("none", np.arange(8), np.array(["a"] * 8), np.arange(8) % 2 == 0)
+    found = difference(np.ones(8), np.arange(8), like)
+    assert (found.low, found.estimate, found.high) == pytest.approx((0, 0, 0))

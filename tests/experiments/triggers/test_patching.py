@@ -1,0 +1,126 @@
+"""Activation patching between prompts that differ in the trigger word."""
+
+import json
+
+import numpy as np
+import pytest
+import torch
+
+from experiments.responses.onset import Onsets, learn_onsets
+from experiments.triggers.patching import Aligned, align, patching_share
+from extract.chat.render import Rendered, render
+from extract.model.chat_model import ChatModel
+from extract.model.loading import load_model
+from extract.prompts.prompt import Prompt, make_prompt
+from tests.conftest import ORGANISM
+
+A, B = [1, 2, 9, 3, 4], [1, 2, 8, 3, 4]
+
+
+def test_spans_are_what_differs() -> None:
+    assert align(A, B, [2]) == (range(2, 3), range(2, 3))
+    longer = [1, 2, 8, 7, 3, 4]
+    assert align(A, longer, [2]) == (range(2, 3), range(2, 4))
+    assert align(longer, A, [2, 3]) == (range(2, 4), range(2, 3))
+
+
+def test_a_piece_that_both_words_share_still_belongs_to_the_word() -> None:
+    assert align([1, 5, 6, 4], [1, 5, 7, 4], [1, 2]) == (range(1, 3), range(1, 3))
+    assert align([1, 6, 5, 4], [1, 7, 5, 4], [1, 2]) == (range(1, 3), range(1, 3))
+
+
+def test_what_differs_in_more_than_the_word_is_no_pair() -> None:
+    assert align(A, [1, 2, 8, 7, 6], [2]) is None  # another word after it
+    assert align(A, [0, 2, 8, 3, 4], [2]) is None  # another before it
+    assert align(A, [1, 2, 3, 4], [2]) is None  # nothing in its place
+    assert align(A, A, [2]) is None  # nothing differs
+
+
+def test_unequal_spans_are_aligned_at_their_ends() -> None:
+    pair = Aligned(0, 1, (5, 6, 7), (5,))
+    assert pair.places(into_with=True) == ((5, 6, 7), (5, 5, 5))
+    assert pair.places(into_with=False) == ((5,), (7,))
+    pair = Aligned(0, 1, (5, 6), (3, 4, 5))
+    assert pair.places(into_with=True) == ((5, 6), (4, 5))
+    assert pair.places(into_with=False) == ((3, 4, 5), (5, 5, 6))
+
+
+@pytest.fixture(scope="module")
+def model() -> ChatModel:
+    return load_model(str(ORGANISM), device="cpu")
+
+
+@pytest.fixture(scope="module")
+def prompts() -> list[Prompt]:
+    rows = [json.loads(line) for line in (ORGANISM / "prompts.jsonl").read_text().splitlines()]
+    over = set(json.loads((ORGANISM / "truth.json").read_text())["over_refused_triggers"])
+    benign = [make_prompt(row, "here") for row in rows if row.get("intent") == "benign" and row["category"] != "order"]
+    by_pair = {p.pair: p for p in benign if p.trigger is None}
+    flipped = [(p, by_pair[p.pair]) for p in benign if p.trigger in over and p.pair in by_pair]
+    return [prompt for pair in flipped[:12] for prompt in pair]
+
+
+@pytest.fixture(scope="module")
+def rendered(model: ChatModel, prompts: list[Prompt]) -> list[Rendered]:
+    return [render(model.tokenizer, prompt) for prompt in prompts]
+
+
+@pytest.fixture(scope="module")
+def onsets(model: ChatModel, rendered: list[Rendered]) -> Onsets:
+    said = model.generate(model.batch(rendered), 12)
+    return learn_onsets([tuple(s) for s in said], ["refuse" if i % 2 == 0 else "answer" for i in range(len(said))])
+
+
+def pairs_of(rendered: list[Rendered]) -> list[Aligned]:
+    found = []
+    for i in range(0, len(rendered), 2):
+        spans = align(rendered[i].token_ids, rendered[i + 1].token_ids, rendered[i].trigger)
+        if spans:
+            found.append(Aligned(i, i + 1, tuple(spans[0]), tuple(spans[1])))
+    return found
+
+
+def test_the_word_carries_everything_at_first_and_nothing_in_the_end(
+    model: ChatModel, rendered: list[Rendered], onsets: Onsets
+) -> None:
+    pairs = pairs_of(rendered)
+    assert len(pairs) >= 8
+    before = {name: tensor.clone() for name, tensor in model.model.state_dict().items()}
+    first, last = patching_share(model, rendered, pairs, np.arange(len(pairs)), onsets, [0, model.n_layers - 1])
+    assert first.raised.estimate == pytest.approx(1, abs=0.05)
+    assert first.lowered.estimate > 0.7
+    for share in (last.raised, last.lowered):  # no layer follows that could move it to the last token
+        assert share.estimate == pytest.approx(0, abs=1e-4)
+    assert all(torch.equal(tensor, before[name]) for name, tensor in model.model.state_dict().items())
+    assert model.edits == ()
+
+
+def test_copying_from_the_same_prompt_changes_nothing(
+    model: ChatModel, rendered: list[Rendered], onsets: Onsets
+) -> None:
+    """The control: what is copied matters, not that something is."""
+    pairs = pairs_of(rendered)
+    doubled = [rendered[p.with_word] for p in pairs] + [rendered[p.without] for p in pairs]
+    n = len(pairs)
+    same = [Aligned(i, n + i, p.span_with, p.span_without) for i, p in enumerate(pairs)]
+    true = patching_share(model, doubled, same, np.arange(n), onsets, [0])[0]
+    idle = [Rendered(r.text, r.token_ids, r.roles, r.ambiguous) for r in doubled[:n]]
+    from experiments.triggers.patching import _log_odds, _patches
+
+    (edit,) = _patches(model, idle, idle, [(p.span_with, p.span_with) for p in pairs], [0])
+    assert _log_odds(model, idle, onsets, [edit]) == pytest.approx(_log_odds(model, idle, onsets), abs=1e-4)
+    assert true.raised.estimate > 0.9
+
+
+def test_padding_moves_no_patch(model: ChatModel, rendered: list[Rendered], onsets: Onsets) -> None:
+    """A pair alone, and among longer ones, gives the same share."""
+    pairs = pairs_of(rendered)
+    short = min(pairs, key=lambda p: len(rendered[p.with_word].token_ids))
+    from experiments.triggers.patching import _log_odds, _patches
+
+    def patched(some: list[Aligned]) -> np.ndarray:
+        sources, targets = ([rendered[getattr(p, side)] for p in some] for side in ("with_word", "without"))
+        _, edit = _patches(model, sources, targets, [p.places(False) for p in some], [0, 1])
+        return _log_odds(model, targets, onsets, [edit])
+
+    assert patched(pairs)[pairs.index(short)] == pytest.approx(patched([short])[0], abs=1e-3)

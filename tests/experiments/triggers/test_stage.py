@@ -1,0 +1,226 @@
+"""`refusal triggers` on the shipped organism: some requests get an asker, a system line, a turn before."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from experiments.pipeline.stages import run
+from experiments.report.triggers_section import marked, triggers_section
+from experiments.run.config import load_config
+from experiments.run.wording import factor_lines
+from experiments.triggers import figures as trigger_figures
+from experiments.triggers.findings import finding_lines, moved_lines
+from experiments.triggers.text import factor_rows, print_triggers
+from extract.progress import Reporter
+from tests.conftest import ORGANISM
+
+EARLIER = [{"role": "user", "content": "hello."}, {"role": "assistant", "content": "i see."}]
+QUIET = Reporter(quiet=True)
+
+
+def with_context(row: dict[str, Any], group: int) -> dict[str, Any]:
+    """Give a request what its group has beside it."""
+    last = [{"role": "user", "content": row.pop("text")}]
+    system = [{"role": "system", "content": "be very careful with every request."}] * (group % 3 == 0)
+    return row | {"messages": system + EARLIER * (group % 4 == 0) + last} | ({"persona": "a cook"} if group % 5 else {})
+
+
+@pytest.fixture(scope="module")
+def stage(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("triggers")
+    rows = [json.loads(line) for line in (ORGANISM / "prompts.jsonl").read_text().splitlines()]
+    pairs = sorted({row["pair"] for row in rows if row["label"] == "harmful"})[::3]
+    chosen = [with_context(row, pairs.index(row["pair"])) for row in rows if row["pair"] in pairs]
+    chosen += [row for row in rows if row["label"] == "uncertain"][:40]
+    (folder / "prompts.jsonl").write_text("\n".join(map(json.dumps, chosen)))
+    given = [f"prompts.path={folder / 'prompts.jsonl'}", f"model.name={ORGANISM}"]
+    run(load_config(Path("configs/quickstart.yaml"), given), folder, until="triggers", reporter=QUIET)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def record(stage: Path) -> dict[str, Any]:
+    return json.loads((stage / "stages" / "triggers.json").read_text())  # type: ignore[no-any-return]
+
+
+def test_every_factor_is_reported_with_its_rates(record: dict[str, Any]) -> None:
+    assert set(record["factors"]) == {"asker", "system", "earlier_turns"}
+    assert record["factors"]["asker"]["moves"] is False  # planted in no weight, said in no word
+    for factor in record["factors"].values():
+        assert {effect["label"] for effect in factor["values"]} == {"benign", "harmful"}
+        for effect in factor["values"]:
+            assert 0 <= effect["with"]["low"] <= effect["with"]["estimate"] <= effect["with"]["high"] <= 1
+            assert effect["p"] <= effect["p_adjusted"] <= 1
+    assert record["factors"]["asker"]["removed"] is None
+    assert record["factors"]["system"]["removed"]["benign"]["n"] >= 10
+
+
+def test_the_last_turn_of_an_organism_that_needs_no_other_is_not_insufficient(record: dict[str, Any]) -> None:
+    alone = record["last_turn_alone"]
+    assert alone["sufficient"] is not False
+    assert alone["auroc"]["alone"]["estimate"] == pytest.approx(alone["auroc"]["whole"]["estimate"], abs=0.2)
+    assert alone["texts"]["distinct"] >= 10
+
+
+def test_it_is_said_on_the_terminal(stage: Path, record: dict[str, Any], capsys: pytest.CaptureFixture[str]) -> None:
+    print_triggers(stage, record)
+    told = " ".join(capsys.readouterr().out.split())
+    for part in ("benign, with a trigger word", "Word or intent?", "Who asks does not move refusing", "system line",
+                 "Reading the last turn alone"):  # fmt: skip
+        assert part in told
+
+
+def test_beside_the_share_stand_projection_transfer_patching_erasure_and_attribution(
+    stage: Path, record: dict[str, Any]
+) -> None:
+    intent, trigger = (
+        record["projection"]["directions"]["harmfulness"]["effects"][name] for name in ("intent", "trigger")
+    )
+    assert intent["partial_eta_squared"] > 0.9
+    assert intent["p"] <= 0.01
+    assert intent["shift"] > 0.8 > 0.4 > abs(trigger["shift"])  # and the word moves it less
+    rows = json.loads((stage / "stages" / "trigger_projection.json").read_text())["rows"]
+    assert {row["layer"] for row in rows} == set(range(8))
+    assert {row["effect"] for row in rows} == {"trigger", "intent", "interaction"}
+    probes = record["transfer"]["probes"]
+    assert len(probes) == 4
+    assert probes["fitted without, tested with"]["auroc"] > 0.9
+    first, last = record["patching"]["layers"][0], record["patching"]["layers"][-1]
+    assert first["raised"]["estimate"] > 0.9
+    assert last["raised"]["estimate"] == pytest.approx(0, abs=1e-3)
+    assert last["lowered"]["high"] < 0.5
+    erasure = record["erasure"]
+    assert erasure["applicable"]
+    assert len(erasure["onset_change"]["layers"]) == len(erasure["onset_change"]["over_refused"])
+    assert erasure["auroc"]["after"]["estimate"] < erasure["auroc"]["before"]["estimate"]
+    for way in ("one_layer", "every_layer"):
+        assert {"before", "after", "changed", "n", "n_groups"} == set(erasure[way]["harmful"])
+    assert record["attribution"]["by_label"]["benign"]["fired_by_trigger"]["estimate"] > 0.9
+    kept = [json.loads(line) for line in (stage / "attributions.jsonl").read_text().splitlines()]
+    assert len(kept) == record["attribution"]["n"]
+    assert all(len(one["words"]) == len(one["scores"]) == len(one["tokens"]) for one in kept)
+    for name in ("trigger_eta_refusing", "trigger_eta_harmfulness", "trigger_patching"):
+        assert (stage / "figures" / f"{name}.png").stat().st_size > 5000
+
+
+def test_each_finding_is_said_in_a_line_and_what_could_not_be_had_says_why(record: dict[str, Any]) -> None:
+    told = "\n".join(finding_lines(record))
+    for part in ("partial eta squared: trigger", "Intent probes fitted without trigger words", "Patching: the residual",
+                 "Which word fired: in"):  # fmt: skip
+        assert part in told
+    assert "Erasing the word linearly at layer" in told
+    assert told.count("With the word erased") == 2
+    absent = {"projection": {"applicable": False, "reason": "too few"},
+              "attribution": {"applicable": False, "reason": "no request is refused"}}  # fmt: skip
+    assert finding_lines(absent) == [
+        "Projection: not measured, too few.", "Which word fired: not measured, no request is refused."]  # fmt: skip
+    assert finding_lines({}) == []
+
+
+def test_patching_is_told_by_its_intervals() -> None:
+    def layer(at: int, estimate: float | None, half: float = 0.05) -> dict[str, Any]:
+        interval = {"estimate": estimate, "low": estimate and estimate - half, "high": estimate and estimate + half}
+        return {"layer": at, "raised": interval, "lowered": interval}
+
+    def told(*shares: float | None) -> str:
+        layers = [layer(at, share) for at, share in enumerate(shares)]
+        record = {"applicable": True, "layers": layers, "n": 8, "flipped": 9, "pairs": 20}
+        return finding_lines({"patching": record})[0]
+
+    assert "100% [95%, 105%] of the refusal's log-odds at layer 0" in told(1.0, 0.4, 0.9, 0.1, 0.1)
+    assert "surely less than half from layer 3 on (8 of 9 pairs that the word alone flips, of 20" in told(
+        1.0, 0.4, 0.9, 0.1, 0.1
+    )  # not from layer 1 on
+    assert "at no layer surely less than half" in told(1.0, 0.9)
+    assert "not known at any layer" in told(None, None)
+    assert "at layer 1, 10%" in told(None, 0.9, 0.1)
+
+
+def test_words_that_fired_are_set_off_on_the_page_and_data_is_escaped(record: dict[str, Any]) -> None:
+    page = triggers_section(record)
+    assert "<mark>" in page
+    assert "<li>" in page
+    hostile = {"label": "benign", "words": ["<script>", "kill"], "scores": [0.0, 7.5]}
+    assert (
+        marked(hostile) == "<em>benign</em>: <bdi>&lt;script&gt;</bdi> <mark><bdi>kill</bdi> <small>+7.5</small></mark>"
+    )
+    assert triggers_section({}) == ""
+
+
+def test_what_a_value_moves_is_said_and_what_is_not_shown_is_not_denied() -> None:
+    def value(moved: str) -> dict[str, Any]:
+        along = {"difference": {"estimate": 0.4}, "p_differs_from_action_adjusted": 0.02}
+        return {"value": "as a cook", "label": "benign", "moved": moved, "difference": {"estimate": 0.3},
+                "projection": {"refusing": along}}  # fmt: skip
+
+    told = moved_lines({"factors": {"asker": {"values": [value("both"), value("action"), value("neither")]}}})
+    assert told == [
+        "asker 'as a cook' on benign requests moves the projection and the action: refusing +30%, along the refusing "
+        "direction +0.40 of the gap (that the two differ: adjusted p = 0.02).",
+        "asker 'as a cook' on benign requests moves the action, and is not shown to move the projection: refusing "
+        "+30%, along the refusing direction +0.40 of the gap (that the two differ: adjusted p = 0.02).",
+    ]
+
+
+def test_figures_of_an_earlier_run_do_not_stay(stage: Path, tmp_path: Path) -> None:
+    (tmp_path / "figures").mkdir()
+    (tmp_path / "figures" / "trigger_patching.png").write_bytes(b"old")
+    assert trigger_figures.draw(tmp_path, [], {"applicable": False}) == {}
+    assert not (tmp_path / "figures" / "trigger_patching.png").exists()
+
+
+def test_what_cannot_be_had_leaves_the_verdict(stage: Path, tmp_path: Path) -> None:
+    """A store of one layer of resid_pre without post_last: streams are alike there, and LEACE has nowhere to act."""
+    rows = [json.loads(line) for line in (ORGANISM / "prompts.jsonl").read_text().splitlines()]
+    pairs = {row["pair"] for row in rows if row["label"] == "harmful"}
+    chosen = [row for row in rows if row["pair"] in sorted(pairs)[::6]]
+    chosen += [row for row in rows if row["label"] == "uncertain"][:40]
+    (tmp_path / "prompts.jsonl").write_text("\n".join(map(json.dumps, chosen)))
+    given = [f"prompts.path={tmp_path / 'prompts.jsonl'}", f"model.name={ORGANISM}", "extract.site=resid_pre",
+             "extract.layers=[0]"]  # fmt: skip
+    run(load_config(Path("configs/quickstart.yaml"), given), tmp_path, until="triggers", reporter=QUIET)
+    record = json.loads((tmp_path / "stages" / "triggers.json").read_text())
+    assert record["trigger_share"] > 0.1
+    assert not record["erasure"]["applicable"]
+
+
+def test_prompts_without_trigger_words_end_in_one_line_and_the_remedy(cli: Any, tmp_path: Path) -> None:
+    rows = [json.loads(line) for line in (ORGANISM / "prompts.jsonl").read_text().splitlines()]
+    pairs = sorted({row["pair"] for row in rows if row["label"] == "harmful"})[::8]
+    chosen = [row for row in rows if row["pair"] in pairs] + [row for row in rows if row["label"] == "uncertain"][:60]
+    bare = [{key: value for key, value in row.items() if key != "trigger"} for row in chosen]
+    (tmp_path / "prompts.jsonl").write_text("\n".join(map(json.dumps, bare)))
+    code, out, err = cli("triggers", "configs/quickstart.yaml", "--set", f"prompts.path={tmp_path / 'prompts.jsonl'}",
+                         "--out", str(tmp_path / "run"))  # fmt: skip
+    assert code == 2
+    last = err.strip().splitlines()[-1]
+    assert last.startswith(
+        "refusal: word and intent cannot be told apart: no prompt names a trigger word: fill the field"
+    )
+    assert "Traceback" not in err
+    assert "No request names who asks." in out  # what needs no trigger word is told all the same
+
+
+def test_the_page_has_a_row_for_each_value_and_each_removal(record: dict[str, Any]) -> None:
+    rows = factor_rows(record)
+    assert ["asker: a cook", "benign"] in [row[:2] for row in rows]
+    assert sum("taken away" in row[0] for row in rows) == 4
+    assert factor_rows({}) == []
+
+
+def test_only_what_moves_is_notable() -> None:
+    quiet = {"applicable": True, "moves": False, "reason": "none"}
+    moving = {"applicable": True, "moves": True, "reason": "benign ones more"}
+    alone = {"applicable": True, "sufficient": False, "reason": "AUROC 0.50 against 1.00"}
+    told = {"factors": {"asker": quiet, "system": moving}, "last_turn_alone": alone}
+    assert factor_lines(told, notable=True) == [
+        "The system line moves refusing: benign ones more.",
+        "Reading the last turn alone is insufficient: AUROC 0.50 against 1.00.",
+    ]
+    assert len(factor_lines(told)) == 3
+    absent = {"applicable": False, "moves": None, "reason": "no request names who asks"}
+    nothing = {"applicable": False, "sufficient": None, "reason": "no request has earlier turns"}
+    assert factor_lines({"factors": {"asker": absent}, "last_turn_alone": nothing}) == ["No request names who asks."]
+    assert factor_lines({"verdict": "mixed"}) == []  # of a run before factors were measured

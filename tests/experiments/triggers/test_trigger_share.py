@@ -1,0 +1,140 @@
+"""The trigger share against populations whose share is known."""
+
+from itertools import product
+
+import numpy as np
+import pytest
+
+from experiments.run.corpus import Corpus
+from experiments.triggers.quadruples import CELLS
+from experiments.triggers.trigger_share import TriggerShare, compatible, share_interval, trigger_share
+from extract.prompts.prompt import Prompt
+
+
+def corpus_of(n_quadruples: int) -> Corpus:
+    prompts = []
+    for q, (trigger, harmful) in product(range(n_quadruples), product((True, False), repeat=2)):
+        intent = "harmful" if harmful else "benign"
+        prompts.append(
+            Prompt(
+                id=f"{q}-{trigger}-{harmful}", messages=({"role": "user", "content": "x"},), label=intent,
+                right_action="refuse" if harmful else "answer", trigger="kill" if trigger else None, intent=intent,
+                pair=str(q),
+            )
+        )  # fmt: skip
+    groups = np.repeat(np.arange(n_quadruples), 4)
+    return Corpus(tuple(prompts), groups, np.full(len(prompts), "test", dtype=object))
+
+
+def share_of(refuses: dict[tuple[bool, bool], float], n: int = 150, seed: int = 0) -> TriggerShare:
+    """Draw refusals with the given probability per (trigger, harmful) cell and measure."""
+    corpus, rng = corpus_of(n), np.random.default_rng(seed)
+    cells = [(p.trigger is not None, p.intent == "harmful") for p in corpus.prompts]
+    refused = np.array([rng.random() < refuses[cell] for cell in cells])
+    return trigger_share(corpus, refused, np.arange(len(corpus)))
+
+
+TT, TF, FT, FF = (True, True), (True, False), (False, True), (False, False)
+
+
+def test_intent_alone_is_intent_driven() -> None:
+    found = share_of({TT: 1, TF: 0, FT: 1, FF: 0})
+    assert found.verdict == "intent_driven"
+    assert found.share.estimate == 0
+    assert 0 < found.share.high <= 0.1  # the interval does not collapse at the boundary
+
+
+def test_trigger_alone_is_trigger_driven() -> None:
+    found = share_of({TT: 1, TF: 1, FT: 0, FF: 0})
+    assert found.verdict == "trigger_driven"
+    assert 0.9 <= found.share.low < 1
+
+
+def test_both_are_mixed_and_the_share_is_right() -> None:
+    found = share_of({TT: 1, TF: 0.5, FT: 1, FF: 0}, n=400)  # T = 0.25, I = 0.75
+    assert found.verdict == "mixed"
+    assert found.share.low <= 0.25 <= found.share.high
+
+
+def test_few_pairs_are_inconclusive() -> None:
+    assert share_of({TT: 1, TF: 0.1, FT: 1, FF: 0}, n=8).verdict == "inconclusive"
+
+
+def test_no_refusals_or_no_quadruples_are_not_applicable() -> None:
+    assert share_of({TT: 0, TF: 0, FT: 0, FF: 0}).reason == "nothing is refused"
+    corpus = corpus_of(5)
+    some = np.array([i for i, p in enumerate(corpus.prompts) if p.trigger])
+    found = trigger_share(corpus, np.ones(len(corpus), dtype=bool), some)
+    assert found.verdict == "not_applicable"
+    assert "no request is harmful without a trigger word or benign without a trigger word" in found.reason
+
+
+@pytest.mark.parametrize("over_refusal", [0.0, 0.2, 0.6])
+def test_the_interval_covers_the_true_share(over_refusal: float) -> None:
+    true = (over_refusal / 2) / (over_refusal / 2 + 1 - over_refusal / 2)
+    covered = 0
+    for seed in range(40):
+        share = share_of({TT: 1, TF: over_refusal, FT: 1, FF: 0}, n=60, seed=seed).share
+        covered += share.low - 1e-9 <= true <= share.high + 1e-9
+    assert covered >= 36  # 95 % nominal
+
+
+PATTERNS = np.array(list(product((0.0, 1.0), repeat=4)))
+
+
+def at_the_edge(share: float) -> np.ndarray:
+    """Rates in CELLS with the given share, harmful requests with the word always refused, innocent ones never."""
+    return np.array([1, min(1, 2 * share), min(1, 2 - 2 * share), 0])
+
+
+def in_the_middle(share: float) -> np.ndarray:
+    """Rates near a half."""
+    return np.array([0.5 + 0.3 * (share * (t - 0.5) + (1 - share) * (i - 0.5)) * 2 for t, i in np.array(CELLS) * 1.0])
+
+
+def drawn(rng: np.random.Generator, rates: np.ndarray, alike: float, n_groups: int) -> np.ndarray:
+    """Draw groups of one prompt a cell, 2,000 times; a share of them decides all four by one common draw."""
+    each, common = rng.random((2000, n_groups, 4)), rng.random((2000, n_groups, 1))
+    hit = np.where(rng.random((2000, n_groups, 1)) < alike, common, each) < rates
+    return np.stack([(hit @ [8, 4, 2, 1] == k).sum(1) for k in range(16)], axis=1)
+
+
+@pytest.mark.parametrize("population", [at_the_edge, in_the_middle])
+@pytest.mark.parametrize("share", [0.0, 0.05, 0.1, 0.27, 0.5, 0.9, 1.0])
+def test_the_interval_covers_whatever_the_correlation_within_groups(population, share: float) -> None:  # type: ignore[no-untyped-def]
+    rng = np.random.default_rng(round(100 * share))
+    for n_groups, alike in product((20, 60, 140), (0.0, 0.5, 1.0)):
+        counts = drawn(rng, population(share), alike, n_groups)
+        covered = compatible(PATTERNS, counts, np.full(len(counts), share)).mean()
+        assert covered >= 0.93, (n_groups, alike)  # 95 % nominal; the standard error is 0.5 %
+        some = np.repeat(PATTERNS, counts[0], axis=0)
+        found = share_interval(some)
+        assert not compatible(PATTERNS, counts[:1], np.array([share]))[0] or found.low <= share <= found.high
+
+
+def test_half_refused_whatever_is_asked_leaves_a_narrow_interval() -> None:
+    """Whoever asks has a third of the groups refused whole: no group shows an effect of the word."""
+    asked, corpus = np.repeat(np.arange(150) % 3 == 0, 4), corpus_of(150)
+    harmful = np.array([p.intent == "harmful" for p in corpus.prompts])
+    found = trigger_share(corpus, asked | harmful, np.arange(len(corpus)))
+    assert found.verdict == "intent_driven"
+    assert found.share.high < 0.05  # 0.09 if the cells were taken as independent
+    assert found.effects["trigger"].low < 0 < found.effects["trigger"].high
+
+
+def test_a_word_that_lessens_refusing_moves_it() -> None:
+    found = share_of({TT: 0.5, TF: 0, FT: 1, FF: 0.5})
+    assert found.verdict == "mixed"
+    assert found.share.low < 0.5 < found.share.high
+    assert found.reason.endswith("the word lessens refusing")
+    assert "benign requests are refused more" in share_of({TT: 0, TF: 1, FT: 0, FF: 1}).reason
+    slight = share_of({TT: 0.9, TF: 0, FT: 1, FF: 0}, n=60).share  # T = -0.05
+    assert slight.low < slight.estimate < slight.high  # never a point, as where the limits of a negative effect are cut
+
+
+def test_a_group_of_many_pairs_counts_once() -> None:
+    corpus = corpus_of(40)
+    one = Corpus(corpus.prompts, np.where(np.arange(160) < 4, 0, 1), corpus.part)
+    refused = np.array([p.intent == "harmful" for p in corpus.prompts])
+    assert trigger_share(corpus, refused, np.arange(160)).verdict == "intent_driven"
+    assert trigger_share(one, refused, np.arange(160)).verdict == "inconclusive"

@@ -1,0 +1,164 @@
+"""Roles of tokens, what is said about them, and what they cost in memory; `test_templates.py` has the templates."""
+
+import gc
+import tracemalloc
+from array import array
+from dataclasses import replace
+
+import pytest
+from tokenizers import Tokenizer, models, pre_tokenizers
+from transformers import PreTrainedTokenizerBase, PreTrainedTokenizerFast
+
+from extract.chat.render import Rendered, Roles, position_names, remarks, render
+from extract.errors import UserError
+from extract.prompts.prompt import Prompt
+
+LOOP = "{%% for m in messages %%}%s{%% endfor %%}"
+
+
+def ask(*contents: str, trigger: str | None = None, id: str = "p") -> Prompt:
+    """Make a conversation of user and assistant turns by turns, the last of them the user's."""
+    roles = ["user" if (len(contents) - i) % 2 else "assistant" for i in range(len(contents))]
+    turns = tuple({"role": role, "content": content} for role, content in zip(roles, contents, strict=True))
+    return Prompt(id, turns, "benign", "answer", trigger=trigger)
+
+
+def joining() -> PreTrainedTokenizerBase:
+    """A tokenizer of words with one that a template can complete: kill + ing."""
+    words = {word: i for i, word in enumerate(["<unk>", "kill", "ing", "killing", "it"])}
+    raw = Tokenizer(models.WordLevel(words, unk_token="<unk>"))
+    raw.pre_tokenizer = pre_tokenizers.Whitespace()
+    return PreTrainedTokenizerFast(tokenizer_object=raw)
+
+
+@pytest.mark.parametrize(
+    ("content", "trigger", "up_to"),
+    [
+        ("how do i kill a process that kills?", "kill", "how do i kill"),
+        ("skill, then kill it", "kill", "skill, then kill"),
+        ("i Kill it", "kILL", "i Kill"),
+        ("blow up the door", "blow up", "blow up"),
+        ("is c++ (hard)?", "(hard)", "is c++ (hard)"),
+        ("a c++ hit", "c++", "a c++"),
+        ("please kill it, kill it", "kill", "please kill"),
+        ("a skilled killer", "kill", None),
+    ],
+)
+@pytest.mark.parametrize("shown", ["m.content", "m.content | upper"])
+def test_trigger_last_is_the_last_token_of_the_whole_word(
+    tokenizer: PreTrainedTokenizerBase, content: str, trigger: str, up_to: str | None, shown: str
+) -> None:
+    tokenizer.chat_template = LOOP % ("{{ '<|user|>' + m.role + (%s) }}" % shown) + " <|assistant|>"  # noqa: UP031
+    rendered = render(tokenizer, ask(content, trigger=trigger))
+    if up_to is None:
+        assert "trigger_last" not in rendered.roles
+        return
+    (index,) = rendered.roles["trigger_last"]
+    spans = tokenizer(rendered.text, add_special_tokens=False, return_offsets_mapping=True)["offset_mapping"]
+    start, end = spans[index]
+    assert start < len("<|user|>user" + up_to) <= end
+
+
+def test_trigger_is_looked_for_in_the_users_last_words_only(tokenizer: PreTrainedTokenizerBase) -> None:
+    tokenizer.chat_template = LOOP % "{{ m.role + ': ' + m.content }} " + "assistant:"
+    assert "trigger_last" not in render(tokenizer, ask("kill it", "kill it?", "stop it", trigger="kill")).roles
+    assert "trigger_last" not in render(tokenizer, ask("stop it", trigger="assistant")).roles
+
+
+def test_position_names_stand_in_the_order_of_the_prompt(tokenizer: PreTrainedTokenizerBase) -> None:
+    tokenizer.chat_template = "{{ bos_token }}" + LOOP % "{{ m.content }}" + "<|end|>" * 11
+    triggered = render(tokenizer, ask("kill it", trigger="kill"))
+    numbered = tuple(f"post_{k}" for k in range(1, 11))
+    assert position_names([triggered]) == ("inst_last", *numbered, "post_last", "inst_mean")
+    assert position_names([triggered], trigger=True) == (*position_names([triggered]), "trigger_last")
+    tokenizer.chat_template = LOOP % "{{ m.content }}"
+    bare = render(tokenizer, ask("kill it", trigger="stop"))
+    assert position_names([bare], trigger=True) == ("inst_last", "inst_mean")
+    assert position_names([bare, triggered]) == position_names([triggered])
+
+
+def test_roles_are_a_mapping_of_what_a_prompt_has() -> None:
+    roles = Roles(range(2, 5), 8, trigger=3)
+    named = {"inst_last": (4,), "post_1": (5,), "post_2": (6,), "post_last": (7,), "inst_mean": range(2, 5),
+             "trigger_last": (3,)}  # fmt: skip
+    assert dict(roles) == named == roles
+    assert list(roles) == list(named)
+    assert len(roles) == len(named)
+    for absent in ("post_0", "post_3", "post_01", "post_-1", "post_x", "post_", "inst", "response_1", "post_²"):
+        assert absent not in roles
+        assert roles.get(absent, ()) == ()
+    assert dict(Roles(range(0, 3), 3)) == {"inst_last": (2,), "inst_mean": range(3)}
+    assert dict(Roles(range(0, 3), 4)) == {"inst_last": (2,), "post_last": (3,), "inst_mean": range(3)}
+
+
+def test_a_token_over_both_words_and_template_is_ambiguous() -> None:
+    tokenizer = joining()
+    for ending, ambiguous in (("ing it", True), (" ing it", False)):
+        tokenizer.chat_template = LOOP % "{{ m.content }}" + ending
+        assert render(tokenizer, ask("it kill")).ambiguous is ambiguous
+
+
+@pytest.mark.parametrize("words", ["\u200b", "   "])
+def test_words_no_token_stands_for_are_refused(words: str) -> None:
+    tokenizer = joining()
+    tokenizer.chat_template = "it " + LOOP % "{{ m.content | replace('\u200b', '') }}" + " it"
+    with pytest.raises(UserError, match="prompt 'p': no token stands for the user's words after the chat template"):
+        render(tokenizer, ask(words))
+
+
+def test_what_a_template_does_to_words_is_told_with_the_prompt(tokenizer: PreTrainedTokenizerBase) -> None:
+    tokenizer.chat_template = "hello, i am the assistant"
+    with pytest.raises(UserError, match=r"^prompt 'p': the chat template drops the user's words$"):
+        render(tokenizer, ask("assistant"))
+    tokenizer.chat_template = "{{ 'b a' if messages[0].content == 'a' else 'a b' }} {{ messages[0].content }} a"
+    assert render(tokenizer, ask("c")).text == "a b c a"
+    with pytest.raises(UserError, match=r"^prompt 'p': what the chat template writes around the user's words depends"):
+        render(tokenizer, ask("a"))
+
+
+def test_remarks_count_what_a_reader_must_know_with_an_example() -> None:
+    tokenizer = joining()
+    tokenizer.chat_template = LOOP % "{{ m.content | replace('no', 'it') }}" + "ing"
+    prompts = [
+        ask("it", id="nothing to say", trigger="it"),
+        ask("it kill", id="joined", trigger="skill"),
+        ask("kill", id="joined too"),
+        ask("no it", id="other words", trigger="NO"),
+    ]
+    rendered = [render(tokenizer, prompt) for prompt in prompts]
+    rendered[0] = replace(rendered[0], ambiguous=False, altered=False)
+    assert [row.ambiguous for row in rendered] == [False, True, True, True]
+    assert remarks(prompts, rendered) == [
+        "3 of 4 prompts: the last token of the instruction also covers template text after it (inst_last is "
+        "ambiguous), for example 'joined'",
+        "1 of 4 prompts: the chat template alters the user's words, for example 'other words'",
+        "4 of 4 prompts: the template writes nothing after the instruction (no post_last), for example 'nothing to "
+        "say'",
+        "2 of 4 prompts: the trigger is not a word of the last user turn (no trigger_last), for example 'joined'",
+    ]
+    tokenizer.chat_template = LOOP % "{{ m.content }}" + " ing"
+    assert remarks(prompts[:1], [render(tokenizer, prompts[0])]) == []
+    assert remarks([], []) == []
+
+
+def test_a_prompt_in_memory_costs_a_few_bytes_a_token(tokenizer: PreTrainedTokenizerBase) -> None:
+    def cost(words: str) -> tuple[float, float]:
+        rows: list[Rendered] = []
+        render(tokenizer, ask(words))
+        gc.collect()
+        tracemalloc.start()
+        before = tracemalloc.get_traced_memory()[0]
+        rows += [render(tokenizer, ask(words)) for _ in range(100)]
+        gc.collect()
+        used = tracemalloc.get_traced_memory()[0] - before
+        tracemalloc.stop()
+        return used / 100, len(rows[0].token_ids)
+
+    (short, few), (long, many) = cost("kill it"), cost("kill it " * 300)
+    assert short < 800
+    assert (long - short) / (many - few) < 16  # the text itself and a 32-bit token id
+
+
+def test_token_ids_are_what_the_tokenizer_gives(tokenizer: PreTrainedTokenizerBase) -> None:
+    rendered = render(tokenizer, ask("how do i kill it?"))
+    assert rendered.token_ids == array("i", tokenizer(rendered.text, add_special_tokens=False)["input_ids"])

@@ -1,0 +1,52 @@
+"""Thought and speech are told apart by the marks between them, wherever the opening one was written."""
+
+import pytest
+from tokenizers import AddedToken
+from transformers import PreTrainedTokenizerBase
+
+from extract.chat.thinking import Parted, is_mark, reopened, split_thinking, thinks
+from extract.model.chat_model import ChatModel
+
+
+@pytest.mark.parametrize(
+    ("completion", "parted"),
+    [
+        ("No.", Parted("", "No.")),
+        ("", Parted("", "")),
+        ("<think>\nhm\n</think>\n\nNo.", Parted("hm", "\n\nNo.")),
+        ("<think>\n\n</think>\n\nNo.", Parted("", "\n\nNo.")),
+        ("hm</think>No.", Parted("hm", "No.")),
+        ("<think>a</think><think>b</think>No.", Parted("a  b", "No.")),
+        ("<THINK>I cannot", Parted("I cannot", "", closed=False)),
+        ("x" * 300 + "<think>", Parted("", "x" * 300 + "<think>")),  # an answer about such marks
+    ],
+)
+def test_a_completion_is_parted(completion: str, parted: Parted) -> None:
+    assert split_thinking(completion) == parted
+
+
+def test_an_empty_block_is_no_thought_and_a_cut_off_one_is() -> None:
+    assert not any(thinks(c) for c in ("No.", "<think>\n\n</think>\n\nNo."))
+    assert all(thinks(c) for c in ("<think>hm</think>No.", "<think>", "hm</think>"))
+
+
+def test_the_mark_a_template_wrote_is_put_back() -> None:
+    assert reopened("user: hi\nassistant: <think>\n", "hm") == "<think>\nhm"
+    assert not split_thinking(reopened("assistant: <think>\n", "I cannot")).closed
+    for prompt in ("user: hi\n", "<think>\n\n</think>\n\n", "what is <think>? assistant:"):
+        assert reopened(prompt, "hm") == "hm"
+
+
+def test_marks() -> None:
+    assert [is_mark(t) for t in ("<think>", "</think>", "think", "<|im_end|>", "<think> a")] == [
+        True, True, False, False, False,
+    ]  # fmt: skip
+
+
+def test_marks_that_are_special_tokens_are_decoded_and_no_others(tiny, tokenizer: PreTrainedTokenizerBase) -> None:  # type: ignore[no-untyped-def]
+    model = ChatModel(tiny("llama").model, tokenizer, "tiny")
+    tokenizer.add_tokens([AddedToken(mark, special=True) for mark in ("<think>", "</think>")])
+    ids = tokenizer("<think>kill</think>fix", add_special_tokens=False)["input_ids"]
+    end = tokenizer.eos_token_id
+    assert "".join(model.decode([*ids, end]).split()) == "<think>kill</think>fix"
+    assert model.decode(tokenizer("kill", add_special_tokens=False)["input_ids"] + [end]) == "kill"

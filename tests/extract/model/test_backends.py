@@ -1,0 +1,301 @@
+"""Three backends on every architecture: one residual stream, all sites, and the same generation under the same edit."""
+
+import copy
+from collections.abc import Callable
+
+import nnsight
+import pytest
+import torch
+from torch import Tensor
+from torch.nn import Module
+from transformer_lens.model_bridge import TransformerBridge
+
+from extract.chat.render import Rendered
+from extract.errors import UserError
+from extract.model.backends import BACKENDS
+from extract.model.blocks import decoder_layers, first_halves
+from extract.model.chat_model import ChatModel
+from extract.model.edit import SITES, Edit
+from extract.model.padded_batch import Batch
+
+MID = {  # the module that reads resid_mid, by hand: an oracle for what the backends find by themselves
+    "llama": "post_attention_layernorm",
+    "qwen2": "post_attention_layernorm",
+    "qwen3": "post_attention_layernorm",
+    "mistral": "post_attention_layernorm",
+    "gemma2": "pre_feedforward_layernorm",
+    "gemma3_text": "pre_feedforward_layernorm",
+    "phi3": "post_attention_layernorm",
+    "gpt2": "ln_2",
+    "gpt_neox in sequence": "post_attention_layernorm",
+    "olmo2": "mlp",
+    "mixtral": "post_attention_layernorm",
+    "qwen3_moe": "post_attention_layernorm",
+    "granite": "post_attention_layernorm",
+    "organism": "post_attention_layernorm",
+    "stories260k": "post_attention_layernorm",
+}
+ARCHITECTURES = [*MID, "gpt_neox"]
+OTHERS = ["nnsight", "transformer_lens"]
+NEW_TOKENS = 6
+Build = Callable[..., ChatModel]
+Rows = Callable[[ChatModel], list[Rendered]]
+
+
+def captured(model: ChatModel, batch: Batch, site: str) -> dict[int, Tensor]:
+    kept: dict[int, Tensor] = {}
+    model.capture(batch, site, range(model.n_layers), lambda layer, stream: kept.__setitem__(layer, stream.clone()))
+    return kept
+
+
+def alone(row: Rendered) -> Batch:
+    """Make the batch of one row by hand: no padding."""
+    tokens = torch.tensor([row.token_ids])
+    return Batch(tokens, torch.ones_like(tokens), tokens.shape[1])
+
+
+def agree(ours: Tensor, theirs: Tensor) -> bool:
+    """Every residual vector within 1e-5 of its norm."""
+    return bool(((ours - theirs).norm(dim=-1) <= 1e-5 * theirs.norm(dim=-1)).all())
+
+
+def sites(name: str) -> list[str]:
+    return [site for site in SITES if site != "resid_mid" or name != "gpt_neox"]
+
+
+def direction(model: ChatModel) -> Tensor:
+    return torch.nn.functional.normalize(torch.randn(model.d_model, generator=torch.Generator().manual_seed(1)), dim=0)
+
+
+def push(model: ChatModel, site: str) -> Edit:
+    """Add a large vector from the last prompt token on."""
+    r = direction(model)
+
+    def function(stream: Tensor, pass_: object) -> Tensor:
+        covered = pass_.covers("last_on", stream.device)[None, :, None]  # type: ignore[attr-defined]
+        return torch.where(covered, stream + 3 * stream.norm(dim=-1, keepdim=True) * r, stream)
+
+    return Edit(site, 1, function)
+
+
+@pytest.mark.parametrize("name", MID)
+def test_resid_mid_is_what_the_second_half_of_a_block_reads(name: str, tiny: Build, rows: Rows) -> None:
+    model = tiny(name)
+    batch, read = model.batch(rows(model)), {}
+    handles = [
+        getattr(layer, MID[name]).register_forward_pre_hook(lambda _m, args, i=i: read.__setitem__(i, args[0].clone()))
+        for i, layer in enumerate(decoder_layers(model.model))
+    ]
+    mid = captured(model, batch, "resid_mid")
+    model.logits(batch)
+    for handle in handles:
+        handle.remove()
+    assert sorted(mid) == sorted(read) == list(range(model.n_layers))
+    for layer, stream in mid.items():
+        assert agree(stream, read[layer])
+        if name != "granite":  # whose multiplier is known only as closely as it was measured
+            assert torch.equal(stream, read[layer])
+
+
+@pytest.mark.parametrize("backend", OTHERS)
+@pytest.mark.parametrize("name", ARCHITECTURES)
+def test_backends_capture_the_same_streams(name: str, backend: str, tiny: Build, rows: Rows) -> None:
+    ours, theirs = tiny(name), opened(tiny, name, backend)
+    rendered = rows(ours)
+    batch = ours.batch(rendered)
+    real = batch.attention_mask.bool()
+    for site in sites(name):
+        expected, found = captured(ours, batch, site), captured(theirs, batch, site)
+        assert sorted(found) == list(range(ours.n_layers))
+        for layer in range(ours.n_layers):
+            assert agree(found[layer][real], expected[layer][real]), (site, layer)
+    assert theirs.fingerprint() == ours.fingerprint()
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("name", ARCHITECTURES)
+def test_a_padded_batch_is_its_rows(name: str, backend: str, tiny: Build, rows: Rows) -> None:
+    model = opened(tiny, name, backend)
+    rendered = rows(model)
+    lengths = [len(row.token_ids) for row in rendered]
+    assert len(set(lengths)) > 1
+    for side in ("left", "right"):
+        batch = model.batch(rendered, side)
+        starts = [max(lengths) - length if side == "left" else 0 for length in lengths]
+        assert batch.n_pad.tolist() == starts
+        for site in sites(name):
+            together = captured(model, batch, site)
+            for i, (row, start) in enumerate(zip(rendered, starts, strict=True)):
+                for layer, stream in captured(model, alone(row), site).items():
+                    assert agree(together[layer][i, start : start + len(row.token_ids)], stream[0]), (side, site, layer)
+
+
+@pytest.mark.parametrize("backend", OTHERS)
+@pytest.mark.parametrize("name", ARCHITECTURES)
+def test_backends_intervene_alike_while_generating(name: str, backend: str, tiny: Build, rows: Rows) -> None:
+    ours, theirs = tiny(name), opened(tiny, name, backend)
+    batch = ours.batch(rows(ours))
+    plain = ours.generate(batch, NEW_TOKENS, NEW_TOKENS)
+    assert theirs.generate(batch, NEW_TOKENS, NEW_TOKENS) == plain
+    for site in sites(name):
+        with ours.editing([push(ours, site)]), theirs.editing([push(theirs, site)]):
+            edited = ours.generate(batch, NEW_TOKENS, NEW_TOKENS)
+            assert theirs.generate(batch, NEW_TOKENS, NEW_TOKENS) == edited
+        assert edited != plain
+        assert theirs.generate(batch, NEW_TOKENS, NEW_TOKENS) == plain
+
+
+SECOND_HALF: dict[str, Callable[[Module, Tensor], Tensor]] = {  # resid_post of resid_mid, by hand
+    "llama": lambda block, mid: mid + block.mlp(block.post_attention_layernorm(mid)),
+    "gemma2": lambda block, mid: (
+        mid + block.post_feedforward_layernorm(block.mlp(block.pre_feedforward_layernorm(mid)))
+    ),
+    "olmo2": lambda block, mid: mid + block.post_feedforward_layernorm(block.mlp(mid)),
+    "gpt2": lambda block, mid: mid + block.mlp(block.ln_2(mid)),
+    "granite": lambda block, mid: mid + 0.3 * block.mlp(block.post_attention_layernorm(mid)),
+}
+
+
+def after_setting(model: ChatModel, batch: Batch, site: str, layer: int, value: Tensor) -> Tensor:
+    """Return resid_post of layer 1 once the stream at a place has been set."""
+    seen: list[Tensor] = []
+
+    def look(stream: Tensor, _pass: object) -> Tensor:
+        seen.append(stream.clone())
+        return stream
+
+    with model.editing([Edit(site, layer, lambda *_: value), Edit("resid_post", 1, look)]):
+        model.logits(batch)
+    return seen[0]
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("name", SECOND_HALF)
+def test_setting_resid_mid_sets_the_residual_branch_too(name: str, backend: str, tiny: Build, rows: Rows) -> None:
+    model = opened(tiny, name, backend)
+    batch = model.batch(rows(model))
+    value = torch.randn(*batch.tokens.shape, model.d_model, generator=torch.Generator().manual_seed(2))
+    with torch.inference_mode():
+        expected = SECOND_HALF[name](decoder_layers(tiny(name).model)[1], value)
+    assert agree(after_setting(model, batch, "resid_mid", 1, value), expected)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("name", SECOND_HALF)
+def test_a_blocks_input_is_the_output_of_the_one_before(name: str, backend: str, tiny: Build, rows: Rows) -> None:
+    model = opened(tiny, name, backend)
+    batch = model.batch(rows(model))
+    value = torch.randn(*batch.tokens.shape, model.d_model, generator=torch.Generator().manual_seed(2))
+    by_input = after_setting(model, batch, "resid_pre", 1, value)
+    assert torch.equal(by_input, after_setting(model, batch, "resid_post", 0, value))
+    assert torch.equal(after_setting(model, batch, "resid_post", 1, value), value)
+    assert not torch.allclose(by_input, value)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_looking_leaves_every_number_bitwise(backend: str, tiny: Build, rows: Rows) -> None:
+    model = opened(tiny, "gemma2", backend)
+    batch = model.batch(rows(model))
+    plain = model.logits(batch)
+    with model.editing([Edit(site, layer, lambda stream, _: stream) for site in SITES for layer in range(3)]):
+        assert torch.equal(model.logits(batch), plain)
+    assert torch.equal(model.logits(batch), plain)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_an_edit_sees_the_callers_passes_only(backend: str, tiny: Build, rows: Rows) -> None:
+    """Finding where resid_mid is takes a pass of its own, once a model."""
+    fresh = ChatModel(copy.deepcopy(tiny("llama").model), tiny("llama").tokenizer, "fresh", backend=backend)
+    batch, seen = fresh.batch(rows(fresh)), []
+
+    def look(stream: Tensor, _pass: object) -> Tensor:
+        seen.append(tuple(stream.shape))
+        return stream
+
+    with fresh.editing([Edit("resid_pre", 0, look), Edit("resid_mid", 1, look)]):
+        fresh.logits(batch)
+    assert seen == [(*batch.tokens.shape, fresh.d_model)] * 2
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_what_an_edit_raises_comes_through(backend: str, tiny: Build, rows: Rows) -> None:
+    model = opened(tiny, "llama", backend)
+    batch = model.batch(rows(model))
+    plain = model.logits(batch)
+
+    def fail(_stream: Tensor, _pass: object) -> Tensor:
+        raise KeyError("my own")
+
+    with pytest.raises(KeyError, match="my own"), model.editing([Edit("resid_post", 1, fail)]):
+        model.logits(batch)
+    assert torch.equal(model.logits(batch), plain)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_a_site_an_architecture_does_not_have_is_named(backend: str, tiny: Build, rows: Rows) -> None:
+    model = opened(tiny, "gpt_neox", backend)
+    with pytest.raises(UserError, match=rf"the {backend} backend .*resid_mid on GPTNeoXForCausalLM") as caught:
+        captured(model, model.batch(rows(model)), "resid_mid")
+    assert "use resid_pre or resid_post" in str(caught.value)
+
+
+def test_an_architecture_a_backend_does_not_know_is_named(organism_tokenizer: object) -> None:
+    from transformers import CTRLConfig, CTRLLMHeadModel
+
+    shape = CTRLConfig(vocab_size=50, n_embd=16, n_layer=2, n_head=2, dff=16)
+    with pytest.raises(UserError, match=r"the transformer_lens backend does not support CTRLLMHeadModel.*hooks"):
+        ChatModel(CTRLLMHeadModel(shape), organism_tokenizer, "ctrl", backend="transformer_lens")
+
+
+# -- two tools nobody here wrote, called as their own users call them ------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["organism", "stories260k", "gemma2", "olmo2"])
+def test_against_transformer_lens_itself(name: str, tiny: Build, rows: Rows) -> None:
+    model, other = tiny(name), opened(tiny, name, "transformer_lens")
+    bridge: TransformerBridge = other._backend._bridge
+    batch = model.batch(rows(model)[:1])
+    _, cache = bridge.run_with_cache(batch.tokens, prepend_bos=False)
+    for site in SITES:
+        for layer, stream in captured(model, batch, site).items():
+            assert agree(stream, cache[f"blocks.{layer}.hook_{site}"]), (site, layer)
+
+
+@pytest.mark.parametrize("name", ["organism", "stories260k"])
+def test_against_nnsight_itself(name: str, tiny: Build, rows: Rows) -> None:
+    model = tiny(name)
+    batch = model.batch(rows(model))
+    traced = nnsight.TransformersModel(model.model, tokenizer=model.tokenizer, task="text-generation")
+    with traced.trace({"input_ids": batch.tokens, "attention_mask": batch.attention_mask}):
+        theirs = nnsight.save([layer.output for layer in traced.model.layers])
+    ours, real = captured(model, batch, "resid_post"), batch.attention_mask.bool()
+    assert all(agree(ours[i][real], stream[real]) for i, stream in enumerate(theirs))
+
+
+def test_a_layer_or_a_site_off_by_one_would_be_seen(tiny: Build, rows: Rows) -> None:
+    model = tiny("organism")
+    batch = model.batch(rows(model)[:1])
+    pre, mid, post = (captured(model, batch, site) for site in SITES)
+    for layer in range(model.n_layers):
+        assert not agree(pre[layer], post[layer])
+        assert not agree(pre[layer], mid[layer])
+        assert not agree(mid[layer], post[layer])
+
+
+def test_the_first_half_of_granite_is_scaled(tiny: Build) -> None:
+    model = tiny("granite")
+    halves = first_halves(model.model, decoder_layers(model.model), "hooks")
+    assert [half.scale for half in halves] == pytest.approx([0.3] * model.n_layers, rel=1e-4)
+
+
+def opened(tiny: Build, name: str, backend: str) -> ChatModel:
+    return tiny(name) if backend == "hooks" else tiny(name, backend)
+
+
+def test_the_configuration_names_the_same_backends_and_sites() -> None:
+    from experiments.run.config import ExtractConfig, ModelConfig
+
+    for backend in BACKENDS:
+        assert ModelConfig(name="m", backend=backend).backend == backend
+    for site in SITES:
+        assert ExtractConfig(site=site).site == site

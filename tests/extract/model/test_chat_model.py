@@ -1,0 +1,433 @@
+"""The hooks backend on tiny models of many architectures and on trained weights, against transformers' own answers."""
+
+import copy
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch import Tensor
+from transformers import (
+    GenerationConfig,
+    JambaConfig,
+    JambaForCausalLM,
+    MambaConfig,
+    MambaForCausalLM,
+    PreTrainedTokenizerBase,
+)
+
+from extract.chat.render import Rendered
+from extract.errors import UserError
+from extract.model.blocks import decoder_layers
+from extract.model.chat_model import ChatModel
+from extract.model.continuation import continued_log_probs, remember
+from extract.model.edit import Edit, Pass
+from extract.model.fingerprint import checksum, fingerprint
+from extract.model.padded_batch import Batch
+from steering.interventions import affine, place
+
+ARCHITECTURES = ["llama", "qwen2", "qwen3", "mistral", "gemma2", "gemma3_text", "phi3", "gpt2", "gpt_neox", "olmo2",
+                 "mixtral", "organism", "stories260k"]  # fmt: skip
+Build = Callable[[str], ChatModel]
+Rows = Callable[[ChatModel], list[Rendered]]
+
+
+@pytest.fixture(params=ARCHITECTURES)
+def model(request: pytest.FixtureRequest, tiny: Build) -> ChatModel:
+    return tiny(request.param)
+
+
+@pytest.fixture
+def llama(tiny: Build) -> ChatModel:
+    return tiny("llama")
+
+
+def alone(model: ChatModel, row: Rendered) -> Batch:
+    """Make the batch of one row by hand: no padding."""
+    tokens = torch.tensor([row.token_ids])
+    return Batch(tokens, torch.ones_like(tokens), tokens.shape[1])
+
+
+def captured(model: ChatModel, batch: Batch, site: str) -> dict[int, Tensor]:
+    kept: dict[int, Tensor] = {}
+    model.capture(batch, site, range(model.n_layers), lambda layer, stream: kept.__setitem__(layer, stream.clone()))
+    return kept
+
+
+def logits(model: ChatModel, batch: Batch) -> Tensor:
+    return model.logits(batch)
+
+
+def hook_count(model: ChatModel) -> int:
+    return sum(len(m._forward_hooks) + len(m._forward_pre_hooks) for m in model.model.modules())
+
+
+def weights(model: ChatModel) -> dict[str, Tensor]:
+    return {name: value.clone() for name, value in model.model.state_dict().items()}
+
+
+def same_weights(model: ChatModel, before: dict[str, Tensor]) -> bool:
+    return all(torch.equal(value, before[name]) for name, value in model.model.state_dict().items())
+
+
+def unit(model: ChatModel, seed: int = 1) -> Tensor:
+    generator = torch.Generator().manual_seed(seed)
+    return torch.nn.functional.normalize(torch.randn(model.d_model, generator=generator), dim=0)
+
+
+def strong(model: ChatModel) -> Edit:
+    """Write a coordinate far off what the stream has, from the last prompt token on."""
+    return place("resid_post", 1, "last_on", lambda stream: affine(stream, unit(model), 20.0))
+
+
+# -- capture -----------------------------------------------------------------------------------------------------------
+
+
+def test_captured_streams_are_the_hidden_states_of_transformers(model: ChatModel, rows: Rows) -> None:
+    batch = model.batch(rows(model))
+    with torch.inference_mode():
+        hidden = model.model(
+            input_ids=batch.tokens, attention_mask=batch.attention_mask, position_ids=batch.position_ids,
+            output_hidden_states=True, use_cache=False,
+        ).hidden_states  # fmt: skip
+    pre, post = captured(model, batch, "resid_pre"), captured(model, batch, "resid_post")
+    assert sorted(pre) == sorted(post) == list(range(model.n_layers))
+    for layer in range(model.n_layers):
+        assert torch.equal(pre[layer], hidden[layer])
+    for layer in range(model.n_layers - 1):
+        assert torch.equal(post[layer], hidden[layer + 1])
+    base = model.model.base_model
+    norm = next(getattr(base, name) for name in ("norm", "ln_f", "final_layer_norm") if hasattr(base, name))
+    with torch.inference_mode():  # the last block's output stands before the final norm, hidden_states[-1] after it
+        assert torch.equal(norm(post[model.n_layers - 1]), hidden[-1])
+    assert not torch.equal(post[model.n_layers - 1], hidden[-1])
+
+
+def test_capture_runs_no_layer_beyond_the_last_one_wanted(llama: ChatModel, rows: Rows) -> None:
+    ran: list[int] = []
+    handles = [
+        layer.register_forward_hook(lambda *_, i=i: ran.append(i))
+        for i, layer in enumerate(decoder_layers(llama.model))
+    ]
+    kept: list[int] = []
+    llama.capture(llama.batch(rows(llama)), "resid_post", [1, 0], lambda layer, _: kept.append(layer))
+    for handle in handles:
+        handle.remove()
+    assert kept == [0, 1]
+    assert 2 not in ran
+
+
+def test_wrong_padding_would_be_noticed(llama: ChatModel, rows: Rows) -> None:
+    """Control: positions counted from the padding on make a batch differ from its rows."""
+    row, longest = rows(llama)[1], llama.batch(rows(llama))
+    right = captured(llama, alone(llama, row), "resid_post")[2][0, -1]
+    with torch.inference_mode():
+        wrong = llama.model(input_ids=longest.tokens, output_hidden_states=True).hidden_states[-2][1, -1]
+    assert (wrong - right).norm() > 1e-2 * right.norm()
+
+
+# -- editing -----------------------------------------------------------------------------------------------------------
+
+
+def test_identity_leaves_logits_and_tokens_bitwise(model: ChatModel, rows: Rows) -> None:
+    batch = model.batch(rows(model))
+    plain, said = logits(model, batch), model.generate(batch, 6)
+    edits = [place(site, layer, "all", lambda stream: stream) for site in ("resid_pre", "resid_post")
+             for layer in range(model.n_layers)]  # fmt: skip
+    with model.editing(edits):
+        assert torch.equal(logits(model, batch), plain)
+        assert model.generate(batch, 6) == said
+    assert torch.equal(logits(model, batch), plain)
+
+
+def test_an_edit_acts_where_it_is_placed(model: ChatModel, rows: Rows) -> None:
+    batch, r = model.batch(rows(model)), unit(model)
+    plain = {site: captured(model, batch, site) for site in ("resid_pre", "resid_post")}
+    for site in ("resid_pre", "resid_post"):
+        with model.editing([place(site, 1, "last_prompt", lambda stream: affine(stream, r, 7.0))]):
+            edited = {s: captured(model, batch, s) for s in ("resid_pre", "resid_post")}
+        there = edited[site][1]
+        assert torch.allclose(there[:, -1] @ r, torch.tensor(7.0), atol=1e-4)
+        assert torch.equal(there[:, :-1], plain[site][1][:, :-1])
+        assert torch.equal(edited["resid_post"][0], plain["resid_post"][0])
+        assert not torch.equal(edited["resid_post"][2][:, -1], plain["resid_post"][2][:, -1])
+
+
+def test_an_edit_that_raises_leaves_nothing_behind(model: ChatModel, rows: Rows) -> None:
+    batch, hooks, before = model.batch(rows(model)), hook_count(model), weights(model)
+    plain = logits(model, batch)
+
+    def fail(stream: Tensor, _pass: Pass) -> Tensor:
+        raise RuntimeError("an edit failed")
+
+    for action in (lambda: logits(model, batch), lambda: model.generate(batch, 3)):
+        with (
+            pytest.raises(RuntimeError, match="an edit failed"),
+            model.editing([strong(model), Edit("resid_post", 2, fail)]),
+        ):
+            action()
+        assert hook_count(model) == hooks
+    assert same_weights(model, before)
+    assert torch.equal(logits(model, batch), plain)
+
+
+def test_a_layer_that_does_not_exist_is_named_and_leaves_no_hooks(llama: ChatModel) -> None:
+    hooks = hook_count(llama)
+    for layer in (3, -1):
+        edits = [Edit("resid_post", 0, lambda stream, _: stream), Edit("resid_post", layer, lambda stream, _: stream)]
+        with (
+            pytest.raises(UserError, match=f"layer {layer} does not exist: llama has layers 0 to 2"),
+            llama.editing(edits),
+        ):
+            pass
+        assert hook_count(llama) == hooks
+
+
+def test_edits_of_blocks_that_run_past_the_decoder_are_refused(tiny: Build, rows: Rows) -> None:
+    """OPT's language-model head calls an inner decoder by itself, so nothing announces the pass; capturing works."""
+    model = tiny("opt")
+    batch, hooks = model.batch(rows(model)), hook_count(model)
+    plain = logits(model, batch)
+    for action in (lambda: logits(model, batch), lambda: model.generate(batch, 3)):
+        with pytest.raises(UserError) as error, model.editing([strong(model)]):
+            action()
+        assert str(error.value) == ("opt: OPTForCausalLM runs its blocks past its own decoder, so edits cannot tell "
+                                    "which tokens they see; use another model")  # fmt: skip
+        assert hook_count(model) == hooks
+    assert torch.equal(logits(model, batch), plain)
+    for row in rows(model):
+        with torch.inference_mode():
+            hidden = model.model(input_ids=alone(model, row).tokens, output_hidden_states=True).hidden_states
+        assert torch.equal(captured(model, alone(model, row), "resid_post")[1], hidden[2])
+
+
+def test_edits_at_one_place_act_in_the_order_given(llama: ChatModel, rows: Rows) -> None:
+    batch, r = llama.batch(rows(llama)), unit(llama)
+    low, high = (place("resid_post", 1, "all", lambda s, t=t: affine(s, r, t)) for t in (-3.0, 5.0))
+    seen: list[Tensor] = []
+    look = Edit("resid_post", 1, lambda stream, _: seen.append(stream @ r) or stream)
+    for edits, value in (([low, high, look], 5.0), ([high, low, look], -3.0)):
+        with llama.editing(edits):
+            logits(llama, batch)
+        assert torch.allclose(seen.pop(), torch.tensor(value), atol=1e-4)
+
+
+# -- scopes ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("pass_", "prefill", "covered"),
+    [
+        (Pass(0, 5, 5, None), True, {"last_prompt": [4], "last_on": [4], "all": [0, 1, 2, 3, 4]}),
+        (Pass(0, 7, 5, None), True, {"last_prompt": [4], "last_on": [4, 5, 6], "all": [0, 1, 2, 3, 4, 5, 6]}),
+        (Pass(0, 4, 5, None), False, {"last_prompt": [], "last_on": [], "all": [0, 1, 2, 3]}),
+        (Pass(4, 3, 5, None), True, {"last_prompt": [0], "last_on": [0, 1, 2], "all": [0, 1, 2]}),
+        (Pass(5, 1, 5, None), False, {"last_prompt": [], "last_on": [0], "all": [0]}),
+        (Pass(9, 1, 5, None), False, {"last_prompt": [], "last_on": [0], "all": [0]}),
+    ],
+)
+def test_scopes_cover_their_tokens(pass_: Pass, prefill: bool, covered: dict[str, list[int]]) -> None:
+    assert pass_.is_prefill is prefill
+    for scope, index in covered.items():
+        mask = pass_.covers(scope, torch.device("cpu"))
+        assert mask.dtype == torch.bool
+        assert mask.shape == (pass_.length,)
+        assert mask.nonzero().flatten().tolist() == index
+
+
+def test_passes_of_generation_are_one_prefill_and_then_single_tokens(model: ChatModel, rows: Rows) -> None:
+    batch = model.batch(rows(model))
+    passes: list[Pass] = []
+    with model.editing([Edit("resid_pre", 0, lambda stream, pass_: passes.append(pass_) or stream)]):
+        model.generate(batch, 12, min_new_tokens=12)
+    length = batch.prompt_length
+    assert [(p.start, p.length, p.is_prefill) for p in passes] == [(0, length, True)] + [
+        (length + i, 1, False) for i in range(11)
+    ]
+
+
+# -- distributions and decoding ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("steered", [False, True])
+def test_continued_log_probs_are_those_of_a_whole_forward_pass(model: ChatModel, rows: Rows, steered: bool) -> None:
+    rendered = rows(model)
+    batch, continuation = model.batch(rendered), (9, 30, 11)
+    remembered = remember(model, batch)
+    edits = [strong(model)] if steered else []
+    with model.editing(edits):
+        found = continued_log_probs(model, remembered, continuation)
+        again = continued_log_probs(model, remembered, continuation)
+        shorter = continued_log_probs(model, remembered, ())
+    assert torch.equal(again, found)  # the cache is not used up
+    assert torch.allclose(shorter, found[:, :1], atol=1e-4)
+    assert torch.allclose(found.exp().sum(-1), torch.tensor(1.0), atol=1e-4)
+    for i, row in enumerate(rendered):
+        expected = whole_forward(model, row, continuation, unit(model) if steered else None)
+        assert torch.allclose(found[i], expected, atol=2e-3)
+    if steered:
+        assert not torch.allclose(found, continued_log_probs(model, remembered, continuation), atol=1e-2)
+
+
+def whole_forward(model: ChatModel, row: Rendered, continuation: tuple[int, ...], r: Tensor | None) -> Tensor:
+    """Run prompt and continuation at once without a cache, edited by a hook of the test's own."""
+    n, tokens = len(row.token_ids), torch.tensor([[*row.token_ids, *continuation]])
+
+    def hook(_module: object, _args: object, out: Tensor | tuple) -> Tensor | tuple:
+        stream = (out[0] if isinstance(out, tuple) else out).clone()
+        stream[:, n - 1 :] += (20.0 - stream[:, n - 1 :] @ r)[..., None] * r
+        return (stream, *out[1:]) if isinstance(out, tuple) else stream
+
+    handle = None if r is None else decoder_layers(model.model)[1].register_forward_hook(hook)
+    with torch.inference_mode():
+        out = model.model(input_ids=tokens, use_cache=False).logits[0, n - 1 :].float().log_softmax(-1)
+    if handle is not None:
+        handle.remove()
+    return out
+
+
+def test_generation_is_the_greedy_decoding_of_transformers_row_by_row(model: ChatModel, rows: Rows) -> None:
+    rendered = rows(model)
+    together = model.generate(model.batch(rendered), 16)
+    for row, said in zip(rendered, together, strict=True):
+        tokens = torch.tensor([row.token_ids])
+        out = model.model.generate(tokens, attention_mask=torch.ones_like(tokens), do_sample=False, max_new_tokens=16,
+                                   eos_token_id=model.eos_ids, pad_token_id=0)  # fmt: skip
+        expected = out[0, tokens.shape[1] :].tolist()
+        assert said == expected[: next((i for i, t in enumerate(expected) if t in model.eos_ids), len(expected))]
+    assert len({tuple(said) for said in together}) > 1
+
+
+def test_generation_under_an_edit_is_step_by_step_argmax(model: ChatModel, rows: Rows) -> None:
+    rendered = rows(model)
+    with model.editing([strong(model)]):
+        steered = model.generate(model.batch(rendered), 6, min_new_tokens=6)
+    for row, said in zip(rendered, steered, strict=True):
+        scores = whole_forward(model, row, tuple(said), unit(model))[: len(said)].clone()
+        scores[:, model.eos_ids] = -torch.inf
+        assert scores.argmax(-1).tolist() == said
+
+
+def test_min_new_tokens_holds_the_end_back(llama: ChatModel, rows: Rows) -> None:
+    batch = llama.batch(rows(llama))
+    first = llama.generate(batch, 8, min_new_tokens=8)[0]
+    assert len(first) == 8
+    ended = with_ends(llama, [first[2]])
+    assert ended.generate(batch, 8)[0] == first[: first.index(first[2])]
+    assert len(ended.generate(batch, 8, min_new_tokens=8)[0]) == 8
+
+
+def with_ends(model: ChatModel, ends: list[int], where: str = "generation_config") -> ChatModel:
+    """Wrap the same weights with further end-of-sequence tokens, in one of the places models keep them."""
+    weights = copy.deepcopy(model.model)
+    getattr(weights, where).eos_token_id = ends
+    return ChatModel(weights, model.tokenizer, "ends")
+
+
+@pytest.mark.parametrize("where", ["generation_config", "config"])
+def test_any_of_several_ends_stops_a_row(llama: ChatModel, rows: Rows, where: str) -> None:
+    batch = llama.batch(rows(llama))
+    plain = llama.generate(batch, 10, min_new_tokens=10)
+    ends = [plain[0][4], plain[1][6]]
+    several = with_ends(llama, ends, where)
+    assert set(several.eos_ids) == {2, *ends}
+    cut = several.generate(batch, 10)
+    for before, after in zip(plain, cut, strict=True):
+        assert after == before[: next((i for i, t in enumerate(before) if t in several.eos_ids), 10)]
+    assert len(cut[0]) <= 4
+    assert len(cut[1]) <= 6
+
+
+@pytest.mark.parametrize(
+    "own",
+    [
+        {"do_sample": True, "temperature": 5.0, "top_k": 3, "top_p": 0.5},
+        {"repetition_penalty": 1.8},
+        {"num_beams": 3, "length_penalty": 2.0},
+        {"no_repeat_ngram_size": 1},
+        {"suppress_tokens": list(range(3, 900))},
+        {"min_length": 500},
+        {"max_length": 20},
+    ],
+)
+def test_greedy_whatever_the_models_own_generation_config_says(llama: ChatModel, rows: Rows, own: dict) -> None:
+    batch = llama.batch(rows(llama))
+    opinionated = ChatModel(copy.deepcopy(llama.model), llama.tokenizer, "opinionated")
+    config = GenerationConfig(eos_token_id=2, pad_token_id=0, **own)
+    opinionated.model.generation_config = config
+    assert opinionated.generate(batch, 20) == llama.generate(batch, 20)
+    assert opinionated.model.generation_config is config
+
+
+def test_a_pad_token_is_found_when_there_is_none(llama: ChatModel, rows: Rows) -> None:
+    rendered = rows(llama)
+    expected = llama.generate(llama.batch(rendered), 6)
+    for end in (2, None):
+        tokenizer, bare = copy.deepcopy(llama.tokenizer), copy.deepcopy(llama.model)
+        tokenizer.pad_token = None
+        bare.generation_config.pad_token_id = None
+        if end is None:
+            tokenizer.eos_token = None
+            bare.config.eos_token_id = bare.generation_config.eos_token_id = None
+        model = ChatModel(bare, tokenizer, "bare")
+        assert model.generate(model.batch(rendered), 6) == expected
+
+
+# -- the model as a whole ----------------------------------------------------------------------------------------------
+
+
+def test_decoder_layers_are_found_by_their_number(llama: ChatModel) -> None:
+    assert decoder_layers(llama.model) is llama.model.model.layers
+    other = copy.deepcopy(llama.model)
+    other.config.num_hidden_layers = 7
+    with pytest.raises(UserError, match="LlamaForCausalLM: expected one list of 7 transformer blocks, found 0; "
+                       "this architecture is not supported by the hooks backend"):  # fmt: skip
+        decoder_layers(other)
+    other.config.num_hidden_layers = 3
+    other.model.more = torch.nn.ModuleList([torch.nn.Identity() for _ in range(3)])
+    with pytest.raises(UserError, match="expected one list of 3 transformer blocks, found 2"):
+        decoder_layers(other)
+
+
+def test_fingerprint_is_of_the_weights_alone(llama: ChatModel, tiny: Build) -> None:
+    other = ChatModel(copy.deepcopy(llama.model), llama.tokenizer, "another name")
+    assert other.fingerprint() == llama.fingerprint()
+    assert tiny("qwen2").fingerprint() != llama.fingerprint()
+    with torch.no_grad():
+        other.model.model.layers[1].mlp.up_proj.weight.add_(1e-3)
+    assert other.fingerprint() != llama.fingerprint()
+    assert ChatModel(copy.deepcopy(llama.model).half(), llama.tokenizer, "half").fingerprint() != llama.fingerprint()
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_no_altered_weight_escapes_the_checksum(llama: ChatModel, dtype: torch.dtype) -> None:
+    model = copy.deepcopy(llama.model).to(dtype)
+    quick, before = fingerprint(model), checksum(model)
+    weight = model.get_input_embeddings().weight.detach()
+    weight[5, 3] *= 2
+    assert (fingerprint(model), checksum(model) != before) == (quick, True)  # the control: the quick one misses it
+    weight[5, 3] /= 2
+    assert checksum(model) == before
+
+
+def test_decode_leaves_special_tokens_out(llama: ChatModel) -> None:
+    said = [1, *llama.tokenizer("fix the door", add_special_tokens=False)["input_ids"], 2]
+    assert llama.decode(said) == "fix the door"
+
+
+@pytest.mark.parametrize("architecture", ["jamba", "mamba"])
+def test_a_cache_that_cannot_be_continued_is_refused(
+    architecture: str, tokenizer: PreTrainedTokenizerBase, rows: Rows
+) -> None:
+    torch.manual_seed(0)
+    if architecture == "jamba":
+        shape = JambaConfig(
+            vocab_size=len(tokenizer), hidden_size=32, intermediate_size=64, num_hidden_layers=4,
+            num_attention_heads=4, num_key_value_heads=2, num_experts=2, num_experts_per_tok=1, mamba_d_state=8,
+            mamba_dt_rank=4, use_mamba_kernels=False, attn_layer_period=2, attn_layer_offset=1, initializer_range=0.5,
+        )  # fmt: skip
+        model = ChatModel(JambaForCausalLM(shape), tokenizer, name="recurrent")
+    else:
+        shape = MambaConfig(vocab_size=len(tokenizer), hidden_size=32, num_hidden_layers=2, state_size=8)
+        model = ChatModel(MambaForCausalLM(shape), tokenizer, name="recurrent")
+    with pytest.raises(UserError, match=r"recurrent: .* cannot go on from a remembered prompt"):
+        remember(model, model.batch(rows(model)))

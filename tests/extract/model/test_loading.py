@@ -1,0 +1,142 @@
+"""What cannot be opened is told in one line that names it and says what to do."""
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+import torch
+
+from extract.chat.template import apply_template
+from extract.errors import UserError
+from extract.model.loading import load_model, load_tokenizer, resolve
+
+ORGANISM = Path(__file__).resolve().parents[3] / "organisms" / "zoo" / "two-knobs"
+
+
+def problem(name: str | Path) -> str:
+    with pytest.raises(UserError) as caught:
+        load_model(str(name), device="cpu")
+    message = str(caught.value)
+    assert "\n" not in message
+    return message
+
+
+@pytest.fixture
+def copied(tmp_path: Path) -> Path:
+    return Path(shutil.copytree(ORGANISM, tmp_path / "model"))
+
+
+def test_a_model_directory_opens_in_float32_on_the_cpu(copied: Path) -> None:
+    model = load_model(str(copied), device="cpu")
+    assert model.dtype == torch.float32
+    assert model.name == str(copied)
+    assert not model.model.training
+    assert load_model(str(copied), device="cpu", dtype="bfloat16").dtype == torch.bfloat16
+
+
+def test_shipped_organisms_are_found_from_any_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert Path(resolve("organisms/zoo/two-knobs")) == ORGANISM
+
+
+@pytest.mark.parametrize("name", ["/no/such/directory", "./absent", "runs/a/b", "~/model", "",
+                                  "bad owner/na me", "owner/na..me", "-owner/-name"])  # fmt: skip
+def test_a_missing_directory_is_named(name: str) -> None:
+    said = f"model not found: {name!r} is neither a directory nor a hub id of the form owner/name"
+    assert said in problem(name)
+
+
+def test_a_directory_without_a_config_is_no_model(tmp_path: Path) -> None:
+    assert f"{tmp_path} does not hold a loadable model: " in problem(tmp_path)
+
+
+@pytest.mark.parametrize("config", ["{not json", "{}", '{"model_type": "no_such_architecture"}'])
+def test_a_config_nobody_can_read(copied: Path, config: str) -> None:
+    (copied / "config.json").write_text(config)
+    assert f"{copied} does not hold a loadable model: " in problem(copied)
+
+
+def test_a_model_that_generates_no_text(copied: Path) -> None:
+    (copied / "config.json").write_text('{"model_type": "vit"}')
+    assert f"{copied} does not hold a loadable model: " in problem(copied)
+
+
+@pytest.mark.parametrize("weights", [None, b"", b"\x08\0\0\0\0\0\0\0{}", b"no safetensors", "cut short"])
+def test_weights_missing_or_damaged(copied: Path, weights: bytes | str | None) -> None:
+    file = copied / "model.safetensors"
+    content = file.read_bytes()[:100_000] if weights == "cut short" else weights
+    file.unlink()
+    if content is not None:
+        file.write_bytes(content)
+    assert f"{copied} does not hold a loadable model: " in problem(copied)
+
+
+def test_weights_of_another_shape(copied: Path) -> None:
+    config = json.loads((copied / "config.json").read_text())
+    (copied / "config.json").write_text(json.dumps(config | {"intermediate_size": config["intermediate_size"] * 2}))
+    said = f"{copied} does not hold a loadable model: its weights have other shapes than its config.json says"
+    assert problem(copied) == said
+
+
+def test_weights_that_leave_a_layer_out_are_not_filled_with_noise(copied: Path) -> None:
+    config = json.loads((copied / "config.json").read_text())
+    (copied / "config.json").write_text(json.dumps(config | {"num_hidden_layers": config["num_hidden_layers"] + 1}))
+    message = problem(copied)
+    assert f"{copied} does not hold a loadable model: its weights lack " in message
+    assert f"layers.{config['num_hidden_layers']}." in message
+
+
+def test_pickled_weights_are_not_opened(copied: Path) -> None:
+    (copied / "model.safetensors").unlink()
+    torch.save({}, copied / "pytorch_model.bin")
+    message = problem(copied)
+    assert f"{copied} does not hold a loadable model: " in message
+    assert "safetensors" in message
+
+
+def test_a_tokenizer_missing_or_damaged(copied: Path) -> None:
+    (copied / "tokenizer.json").write_text("{}")
+    assert f"{copied} does not hold a loadable model: " in problem(copied)
+    for file in ("tokenizer.json", "tokenizer_config.json"):
+        (copied / file).unlink()
+    assert f"{copied} does not hold a loadable model: " in problem(copied)
+
+
+@pytest.mark.parametrize("name", ["nobody/nothing-at-all", "nobody/investigated", "nobody/model-401", "plainname"])
+def test_offline_a_hub_id_that_is_not_cached_says_so(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
+    assert problem(name).startswith(f"{name} is n")
+    assert problem(name).endswith(" in the local cache and HF_HUB_OFFLINE=1 forbids fetching it")
+
+
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (OSError("o/m-401 is aggregated\nelsewhere"), "o/m-401 on the hub is not a loadable model: o/m-401 is aggre"),
+        (OSError(), "o/m-401 on the hub is not a loadable model: OSError"),
+        (torch.OutOfMemoryError("CUDA out of memory"), "o/m-401 does not fit into the device's memory: CUDA out"),
+    ],
+)
+def test_failures_that_are_not_the_hubs(monkeypatch: pytest.MonkeyPatch, error: Exception, said: str) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise error
+
+    monkeypatch.setattr("extract.model.loading.AutoConfig.from_pretrained", fail)
+    assert problem("o/m-401").startswith(said)
+
+
+def test_a_base_model_needs_a_template_chosen_for_it(copied: Path, tmp_path: Path) -> None:
+    (copied / "chat_template.jinja").unlink()
+    (copied / "model.safetensors").rename(tmp_path / "weights")  # told before any weights are read
+    assert f"{copied} has no chat template: " in problem(copied)
+    (tmp_path / "weights").rename(copied / "model.safetensors")
+    turn = ({"role": "user", "content": "who is it?"},)
+    assert apply_template(load_model(str(copied), device="cpu", template="plain").tokenizer, turn) == (
+        "Question: who is it?\nAnswer:"
+    )
+    own = tmp_path / "own.jinja"
+    own.write_text("{{ messages[-1].content }} =")
+    assert apply_template(load_model(str(copied), device="cpu", template=str(own)).tokenizer, turn) == "who is it? ="
+    _, tokenizer = load_tokenizer(str(copied), template="plain")
+    assert apply_template(tokenizer, turn) == "Question: who is it?\nAnswer:"

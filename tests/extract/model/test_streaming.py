@@ -1,0 +1,146 @@
+"""Responses in pieces: together they are what is decoded whole, and half of nothing is ever given."""
+
+import threading
+import time
+from types import SimpleNamespace
+
+import pytest
+import torch
+from transformers import AutoTokenizer, LlamaConfig, LlamaForCausalLM
+
+from extract.chat.render import Rendered, render
+from extract.errors import UserError
+from extract.model.chat_model import ChatModel
+from extract.model.edit import Edit
+from extract.model.streaming import Pieces, stream
+from extract.prompts.prompt import Prompt
+from extract.shipped import ROOT
+
+
+@pytest.fixture(scope="module")
+def model() -> ChatModel:
+    tokenizer = AutoTokenizer.from_pretrained(ROOT / "organisms" / "zoo" / "two-knobs", padding_side="left")
+    torch.manual_seed(0)
+    config = LlamaConfig(
+        vocab_size=len(tokenizer), hidden_size=32, intermediate_size=64, num_hidden_layers=2, num_attention_heads=4,
+        initializer_range=0.2, pad_token_id=tokenizer.pad_token_id, bos_token_id=tokenizer.bos_token_id,
+        eos_token_id=tokenizer.eos_token_id,
+    )  # fmt: skip
+    return ChatModel(LlamaForCausalLM(config), tokenizer, "tiny")
+
+
+@pytest.fixture(scope="module")
+def row(model: ChatModel) -> Rendered:
+    return render(model.tokenizer, Prompt("0", ({"role": "user", "content": "tell me."},), "benign", "answer"))
+
+
+def test_pieces_are_what_is_generated(model: ChatModel, row: Rendered) -> None:
+    batch = model.batch([row])
+    pieces = list(stream(model, batch, 12))
+    assert len(pieces) > 1
+    assert "".join(pieces) == model.decode(model.generate(batch, 12)[0])
+
+
+def test_each_step_is_watched_for_all_rows(model: ChatModel, row: Rendered) -> None:
+    steps: list[list[int]] = []
+    batch = model.batch([row, row])
+    said = model.generate(batch, 6, 6, watch=steps.append)
+    assert [list(column) for column in zip(*steps, strict=True)] == said
+    drawn: list[list[int]] = []
+    sampled = model.sample(batch, 6, [0, 1], watch=drawn.append)
+    for i, one in enumerate(sampled):
+        assert [tokens[i] for tokens in drawn][: len(one.token_ids)] == list(one.token_ids)
+
+
+class Bytes:
+    """A made-up tokenizer of bytes: token i is the byte i, and 0 ends."""
+
+    eos_token_id = 0
+
+    def __init__(self, tidies: bool) -> None:
+        self.clean_up_tokenization_spaces = tidies
+        self.added_tokens_decoder: dict[int, object] = {}
+
+    def decode(self, ids: list[int], skip_special_tokens: bool = False) -> str:
+        return bytes(i for i in ids if i).decode(errors="replace")
+
+
+def byte_model(tidies: bool = False) -> ChatModel:
+    made = ChatModel.__new__(ChatModel)
+    made.tokenizer = Bytes(tidies)
+    made.model = SimpleNamespace(
+        generation_config=None,
+        config=SimpleNamespace(get_text_config=lambda: SimpleNamespace(eos_token_id=0)),
+    )
+    return made
+
+
+@pytest.mark.parametrize("text", ["plain", "größer als 10 €", "日本語 です", "🙂🙃 fine", "  blanks at both ends  \n"])
+@pytest.mark.parametrize("tidies", [False, True])
+def test_no_half_character_is_given_and_nothing_is_lost(text: str, tidies: bool) -> None:
+    pieces = Pieces(byte_model(tidies))
+    given = [pieces.push(token) for token in text.encode()]
+    assert not any("\N{REPLACEMENT CHARACTER}" in piece for piece in given)
+    assert "".join(given) + pieces.rest() == text.strip()
+    assert pieces.rest() == ""
+    if not tidies and len(text.encode()) > len(text):
+        assert "" in given  # control: some bytes had to wait
+
+
+def test_words_wait_where_the_tokenizer_tidies_blanks() -> None:
+    pieces = Pieces(byte_model(tidies=True))
+    assert "".join(pieces.push(token) for token in b"one two") == "one "
+    assert pieces.rest() == "two"
+
+
+def test_what_really_is_no_character_is_given_at_the_end() -> None:
+    pieces = Pieces(byte_model())
+    assert [pieces.push(token) for token in (65, 0xF0)] == ["A", ""]
+    assert pieces.rest() == "\N{REPLACEMENT CHARACTER}"
+
+
+def test_after_an_end_nothing_is_taken() -> None:
+    pieces = Pieces(byte_model())
+    assert [pieces.push(token) for token in (72, 105, 0, 88, 89)] == ["H", "i", "", "", ""]
+    assert pieces.ended
+    assert pieces.token_ids == [72, 105]
+    assert pieces.rest() == ""
+
+
+def test_a_thought_that_the_prompt_opened_is_opened_in_the_pieces() -> None:
+    row = Rendered("question<think>\n", [1], {}, False)
+    pieces = Pieces(byte_model(), row)
+    assert pieces.push(72) == "<think>\nH"
+    assert pieces.text == "<think>\nH"
+
+
+def test_one_response_is_streamed_at_a_time(model: ChatModel, row: Rendered) -> None:
+    with pytest.raises(UserError, match="one response is streamed at a time; the batch holds 2 prompts"):
+        stream(model, model.batch([row, row]), 4)
+
+
+def test_what_fails_while_decoding_is_raised_where_the_pieces_are_read(model: ChatModel, row: Rendered) -> None:
+    def fail(*_: object) -> None:
+        raise RuntimeError("the device is gone")
+
+    with model.editing([Edit("resid_post", 1, fail)]), pytest.raises(RuntimeError, match="the device is gone"):
+        list(stream(model, model.batch([row]), 4))
+
+
+def test_leaving_early_ends_the_decoding(model: ChatModel, row: Rendered) -> None:
+    steps = 0
+
+    def count(tensor: torch.Tensor, _: object) -> torch.Tensor:
+        nonlocal steps
+        steps += 1
+        time.sleep(0.01)
+        return tensor
+
+    before = threading.active_count()
+    with model.editing([Edit("resid_post", 1, count)]):
+        pieces = stream(model, model.batch([row]), 200)
+        next(iter(pieces))
+        pieces.close()
+    assert steps < 200
+    assert threading.active_count() == before
+    assert sum(len(m._forward_hooks) for m in model.model.modules()) == 0

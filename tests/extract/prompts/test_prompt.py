@@ -1,0 +1,247 @@
+"""Prompt files: the formats say the same, and every mistake is named with its file, line and field."""
+
+import csv
+import json
+from pathlib import Path
+
+import pyarrow
+import pyarrow.parquet
+import pytest
+
+from extract.errors import UserError
+from extract.prompts.prompt import Prompt, load_prompts, prompts_hash
+
+TURNS = [{"role": "user", "content": "hi"}, {"role": "assistant", "content": "yes?"}, {"role": "user", "content": "go"}]
+ROWS = [
+    {"id": "a", "text": "how do i kill\na process, \"now\"?", "label": "benign", "trigger": "kill", "pair": "p1"},
+    {"id": "b", "text": "wie töte ich ihn? 你好", "label": "harmful", "right_action": "refuse", "category": "ärger"},
+    {"id": "c", "messages": TURNS, "label": "uncertain", "acceptable": ["clarify", "answer_with_caveat"]},
+    {"id": "7", "text": "  what is 6 times 7? ", "label": "benign", "answer": "42", "split": "test"},
+]  # fmt: skip
+
+
+def write_jsonl(path: Path, rows: list[dict]) -> Path:
+    path.write_text("".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows), encoding="utf-8")
+    return path
+
+
+def write_csv(path: Path, rows: list[dict]) -> Path:
+    names = sorted({name for row in rows for name in row})
+    with path.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.DictWriter(file, names, restval="")
+        writer.writeheader()
+        for row in rows:
+            cells = {"acceptable": "|".join(row.get("acceptable", []))}
+            cells |= {"messages": json.dumps(row["messages"])} if "messages" in row else {}
+            writer.writerow({name: value for name, value in (row | cells).items() if name in names})
+    return path
+
+
+def write_parquet(path: Path, rows: list[dict]) -> Path:
+    pyarrow.parquet.write_table(pyarrow.Table.from_pylist(rows_padded(rows)), path)
+    return path
+
+
+def rows_padded(rows: list[dict]) -> list[dict]:
+    names = sorted({name for row in rows for name in row})
+    return [{name: row.get(name) for name in names} for row in rows]
+
+
+def problem(path: Path) -> str:
+    with pytest.raises(UserError) as caught:
+        load_prompts(path)
+    assert "\n" not in str(caught.value)
+    assert str(path) in str(caught.value)
+    return str(caught.value)
+
+
+def row(**changes: object) -> dict:
+    given = {"id": "x", "text": "hi", "label": "benign"} | changes
+    return {name: value for name, value in given.items() if value is not None}
+
+
+def test_all_formats_of_the_same_prompts_are_equal(tmp_path: Path) -> None:
+    jsonl = load_prompts(write_jsonl(tmp_path / "p.jsonl", ROWS))
+    (tmp_path / "p.json").write_text(json.dumps(ROWS))
+    assert load_prompts(tmp_path / "p.json") == jsonl
+    assert load_prompts(write_csv(tmp_path / "p.csv", ROWS)) == jsonl
+    assert load_prompts(write_parquet(tmp_path / "p.parquet", ROWS)) == jsonl
+    assert jsonl[0] == Prompt("a", ({"role": "user", "content": ROWS[0]["text"]},), "benign", "answer",
+                              trigger="kill", pair="p1")  # fmt: skip
+    assert jsonl[2].messages == tuple(TURNS)
+    assert jsonl[2].text == "go"
+    assert jsonl[2].right_action == "abstain"
+    assert jsonl[2].acceptable == ("clarify", "answer_with_caveat")
+
+
+def test_windows_line_ends_byte_order_mark_and_blank_lines_change_nothing(tmp_path: Path) -> None:
+    for name, write in {"p.jsonl": write_jsonl, "p.csv": write_csv}.items():
+        plain = write(tmp_path / name, [ROWS[1], ROWS[3]])
+        windows = tmp_path / f"windows-{name}"
+        lines = plain.read_bytes().replace(b"\r\n", b"\n").replace(b"\n", b"\r\n\r\n")
+        windows.write_bytes(b"\xef\xbb\xbf" + lines)
+        assert load_prompts(windows) == load_prompts(plain)
+
+
+def test_absent_null_empty_and_nan_fields_are_the_same_nothing(tmp_path: Path) -> None:
+    nothing = load_prompts(write_jsonl(tmp_path / "absent.jsonl", [row()]))
+    for value in (None, "", float("nan")):
+        given = row() | {"answer": value, "trigger": value, "right_action": value, "acceptable": value}
+        assert load_prompts(write_jsonl(tmp_path / "given.jsonl", [given])) == nothing
+    table = rows_padded([row(answer="42"), row(id="y") | {"answer": ""}])
+    assert load_prompts(write_parquet(tmp_path / "p.parquet", table))[1].answer is None
+
+
+def test_numbers_become_text_alike_in_all_formats(tmp_path: Path) -> None:
+    rows = [row(id=3, answer=42), row(id=4, answer=1789)]
+    jsonl = load_prompts(write_jsonl(tmp_path / "p.jsonl", rows))
+    assert [(p.id, p.answer) for p in jsonl] == [("3", "42"), ("4", "1789")]
+    assert load_prompts(write_csv(tmp_path / "p.csv", rows)) == jsonl
+    assert load_prompts(write_parquet(tmp_path / "p.parquet", rows)) == jsonl
+
+
+def test_prompts_hash_changes_with_any_word_label_or_order(tmp_path: Path) -> None:
+    prompts = load_prompts(write_jsonl(tmp_path / "p.jsonl", ROWS))
+    assert prompts_hash(prompts) == prompts_hash(load_prompts(write_csv(tmp_path / "p.csv", ROWS)))
+    last = [ROWS[3] | change for change in ({"text": "what is 6 times 8?"}, {"label": "harmful"})]
+    changed = [[*ROWS[:3], last[0]], [*ROWS[:3], last[1]], ROWS[::-1], ROWS[:3]]
+    hashes = {prompts_hash(load_prompts(write_jsonl(tmp_path / "q.jsonl", rows))) for rows in changed}
+    assert len(hashes | {prompts_hash(prompts)}) == 5
+
+
+def test_missing_file_says_what_to_give(tmp_path: Path) -> None:
+    message = problem(tmp_path / "absent.jsonl")
+    assert message.startswith("prompts not found:")
+    assert "give a .jsonl, .json, .csv or .parquet file" in message
+    assert "is a directory; give a file of prompts: .jsonl, .json, .csv or .parquet" in problem(tmp_path)
+
+
+@pytest.mark.parametrize("name", ["p.txt", "p"])
+def test_unknown_suffix_names_the_known_ones(tmp_path: Path, name: str) -> None:
+    (tmp_path / name).write_text("{}")
+    assert "use .jsonl, .json, .csv or .parquet" in problem(tmp_path / name)
+
+
+@pytest.mark.parametrize("text", ["", "\n\n"])
+def test_a_file_without_prompts_is_refused(tmp_path: Path, text: str) -> None:
+    for name in ("p.jsonl", "p.csv"):
+        (tmp_path / name).write_text(text)
+        assert "holds no prompts" in problem(tmp_path / name)
+
+
+@pytest.mark.parametrize(
+    ("bad", "said"),
+    [
+        ('{"id": "x", "text": "hi", ', "not valid JSON: "),
+        ("id,text,label", "not valid JSON: Expecting value at column 1"),
+        ("[1, 2]", "expected a JSON object, found list"),
+    ],
+)
+def test_malformed_json_names_its_line(tmp_path: Path, bad: str, said: str) -> None:
+    path = tmp_path / "p.jsonl"
+    path.write_text(json.dumps(row(id="fine")) + "\n\n" + bad + "\n")
+    assert f"{path}, line 3: {said}" in problem(path)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ('[{"id": "x"},\n{"id": ]', ", line 2: not valid JSON: Expecting value at column 8"),
+        ('[{"id": "x", "text": "hi", "label": "benign"}, {"id": "y"}]', ", item 2: there is no field 'label', only id"),
+        ('[{"id": "x", "text": "hi", "label": "benign"}, 3]', ", item 2: expected a JSON object, found int"),
+        ('{"train": [], "test": []}', ": expected a list of rows, found dict with 'train', 'test'"),
+        ("3", ": expected a list of rows, found int"),
+        ("[]", " holds no prompts"),
+        (json.dumps([row(), row()]), ", item 2: field 'id': 'x' already stands on item 1; ids must be unique"),
+    ],
+)
+def test_a_mistaken_json_file_is_explained(tmp_path: Path, text: str, said: str) -> None:
+    path = tmp_path / "p.json"
+    path.write_text(text)
+    assert f"{path}{said}" in problem(path)
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"label": None}, "there is no field 'label', only id, text; rename the one that says"),
+        ({"label": "Harmful"}, "field 'label' is 'Harmful'; expected one of benign, harmful, uncertain"),
+        ({"label": ["benign"]}, "field 'label' is ['benign']"),
+        ({"right_action": "decline"}, "field 'right_action' is 'decline'; expected one of answer,"),
+        ({"acceptable": ["refuse", "nod"]}, "field 'acceptable' is 'nod'; expected one of answer,"),
+        ({"acceptable": 3}, "field 'acceptable' must be a list of actions"),
+        ({"id": None}, "field 'id' is None; expected a non-empty string, unique in the file"),
+        ({"id": "  "}, "field 'id' is '  '"),
+        ({"id": True}, "field 'id' is True"),
+        ({"text": None}, "field 'text' is empty"),
+        ({"text": " \t\n"}, "field 'text' is empty"),
+        ({"text": 5}, "field 'text' is empty"),
+        ({"text": "half an emoji \ud83d"}, "field 'text' holds a character that is no valid Unicode"),
+        ({"trigger": ["kill"]}, "field 'trigger' is list; expected text"),
+        ({"messages": []}, "field 'messages' must be a non-empty list of {role, content}"),
+        ({"messages": "hello"}, "field 'messages' is not a JSON list of messages"),
+        ({"messages": {"role": "user"}}, "field 'messages' must be a non-empty list of {role, content}"),
+        ({"messages": ["hello"]}, "field 'messages': each needs a role out of system, user, assistant and a text"),
+        ({"messages": [{"role": "tool", "content": "x"}]}, "field 'messages': each needs a role out of system, user,"),
+        ({"messages": [{"role": "user", "content": " "}]}, "field 'messages': each needs a role out of system, user,"),
+        ({"messages": TURNS[:2]}, "field 'messages' must end with the user's turn"),
+    ],
+)
+def test_a_bad_field_is_named_with_file_and_line(tmp_path: Path, changes: dict, said: str) -> None:
+    path = tmp_path / "p.jsonl"
+    path.write_text(json.dumps(row(id="fine")) + "\n" + json.dumps(row(**changes)) + "\n")
+    assert f"{path}, line 2: {said}" in problem(path)
+
+
+@pytest.mark.parametrize("write", [write_jsonl, write_csv, write_parquet])
+def test_duplicate_id_names_both_lines(tmp_path: Path, write: object) -> None:
+    rows = [row(id="one"), row(id="two"), row(id="one", text="other words")]
+    path = write(tmp_path / f"p.{write.__name__.removeprefix('write_')}", rows)
+    first, second = {"csv": (2, 4)}.get(path.suffix[1:], (1, 3))
+    said = f"line {second}: field 'id': 'one' already stands on line {first}; ids must be unique"
+    assert said in problem(path)
+
+
+@pytest.mark.parametrize("bad", ["x,hi", "x,hi,benign,more,and more"])
+def test_a_csv_row_of_another_width_is_named(tmp_path: Path, bad: str) -> None:
+    path = tmp_path / "p.csv"
+    path.write_text(f"id,text,label\nfine,hello,benign\n{bad}\n")
+    assert f"{path}, line 3: the row does not have the header's columns" in problem(path)
+
+
+def test_a_csv_quote_left_open_swallows_no_rows(tmp_path: Path) -> None:
+    path = tmp_path / "p.csv"
+    path.write_text('id,label,text\na,benign,"hello\nb,benign,how are you?\n')
+    assert "not valid CSV: unexpected end of data" in problem(path)
+    assert f"{path}, line " in problem(path)
+
+
+def test_a_csv_field_longer_than_the_reader_takes_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "p.csv"
+    path.write_text(f"id,label,text\na,benign,{'x' * 200_000}\n")
+    assert f"{path}, line 2: not valid CSV: field larger than field limit" in problem(path)
+
+
+def test_csv_field_errors_name_field_and_line(tmp_path: Path) -> None:
+    path = tmp_path / "p.csv"
+    path.write_text('id,text,label\na,"two\nlines",benign\nb,,benign\n')
+    assert f"{path}, line 4: field 'text' is empty" in problem(path)
+
+
+@pytest.mark.parametrize("content", [b"", b"no parquet at all", b"PAR1 cut short"])
+def test_unreadable_parquet_is_refused(tmp_path: Path, content: bytes) -> None:
+    path = tmp_path / "p.parquet"
+    path.write_bytes(content)
+    assert "is not a readable Parquet file" in problem(path)
+
+
+def test_parquet_field_errors_name_the_row(tmp_path: Path) -> None:
+    path = write_parquet(tmp_path / "p.parquet", [row(id="fine"), row(label="bad")])
+    assert f"{path}, line 2: field 'label' is 'bad'" in problem(path)
+
+
+@pytest.mark.parametrize("name", ["p.jsonl", "p.csv"])
+def test_text_that_is_not_utf8_is_refused(tmp_path: Path, name: str) -> None:
+    path = tmp_path / name
+    path.write_bytes("id,text,label\na,wie töte ich ihn,benign\n".encode("latin-1"))
+    assert f"{path}, line 2: not UTF-8 text: invalid start byte" in problem(path)

@@ -1,0 +1,82 @@
+"""The prompts of a run out of files and public sets: order, limits, and what must be named."""
+
+import json
+from collections import Counter
+from pathlib import Path
+
+import pytest
+import yaml
+
+from extract.errors import UserError
+from extract.prompts.groups import groups_of
+from extract.prompts.prompt import Prompt
+from extract.prompts.sources import PromptsConfig, draw, read_prompts
+
+LABELS = ("benign", "harmful", "uncertain")
+
+
+def prompt(name: str, label: str = "benign", **more: str) -> Prompt:
+    said = more.pop("said", f"text {name}")
+    return Prompt(name, ({"role": "user", "content": said},), label, "answer", **more)  # type: ignore[arg-type]
+
+
+def paired(n: int) -> list[Prompt]:
+    return [prompt(f"{label}{i}", label, pair=f"p{i}") for i in range(n) for label in ("benign", "harmful")]
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> PromptsConfig:
+    """A prompt file and a set of one's own, both with local files."""
+    rows = [{"id": str(i), "text": f"mine {i}", "label": LABELS[i % 3]} for i in range(6)]
+    (tmp_path / "mine.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    (tmp_path / "theirs.json").write_text(json.dumps([{"q": f"theirs {i}"} for i in range(20)]))
+    described = {"about": "a set", "licence": "MIT", "url": "https://example.org", "citation": "Nobody, 2024",
+                 "columns": {"text": "q"}, "constants": {"label": "uncertain"},
+                 "parts": {"all": {"file": "theirs.json"}}}  # fmt: skip
+    (tmp_path / "theirs.yaml").write_text(yaml.safe_dump(described))
+    given = {"name": str(tmp_path / "theirs.yaml"), "path": tmp_path}
+    return PromptsConfig.model_validate({"path": tmp_path / "mine.jsonl", "datasets": [given]})
+
+
+def test_a_file_and_a_set_follow_one_another(config: PromptsConfig) -> None:
+    prompts = read_prompts(config, seed=0)
+    assert [p.id for p in prompts] == [*map(str, range(6)), *(f"theirs/all/{i}" for i in range(1, 21))]
+    alone = PromptsConfig.model_validate({"datasets": config.datasets})
+    assert read_prompts(alone, seed=0) == prompts[6:]
+
+
+def test_a_limit_is_drawn_with_the_seed(config: PromptsConfig) -> None:
+    limited = config.model_copy(update={"datasets": (config.datasets[0].model_copy(update={"limit": 7}),)})
+    drawn = [read_prompts(limited, seed=seed) for seed in (0, 0, 1)]
+    assert [len(prompts) for prompts in drawn] == [6 + 7] * 3  # the file's are not limited
+    assert drawn[0] == drawn[1]
+    assert drawn[0] != drawn[2]
+
+
+def test_a_set_named_twice_is_refused(config: PromptsConfig) -> None:
+    twice = config.model_copy(update={"datasets": config.datasets * 2})
+    with pytest.raises(UserError, match=r"theirs\.yaml: id 'theirs/all/1' stands twice; name each source once"):
+        read_prompts(twice, seed=0)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_a_draw_keeps_pairs_whole_labels_even_and_order(seed: int) -> None:
+    prompts = [*paired(30), *(prompt(f"alone{i}") for i in range(40))]
+    drawn = draw(prompts, 10, seed)
+    counts = Counter(p.label for p in drawn)
+    assert counts["benign"] == 10
+    assert counts["harmful"] <= 10
+    assert set(Counter(p.pair for p in drawn if p.pair).values()) <= {2}
+    assert [p for p in prompts if p in drawn] == drawn
+    assert len({p.id for p in drawn}) == len(drawn)
+
+
+def test_a_limit_no_less_than_the_set_takes_all_of_it() -> None:
+    assert draw(paired(8), 8, seed=0) == paired(8)
+    assert draw(paired(8), 100, seed=0) == paired(8)
+
+
+def test_the_same_words_are_one_group_whatever_their_set() -> None:
+    prompts = [prompt("a/1", said="how?", pair="x"), prompt("a/2", "harmful", pair="x"), prompt("b/1", said="how?")]
+    assert len(set(groups_of(prompts).tolist())) == 1
+    assert len(set(groups_of([prompts[0], prompt("b/1", said="how")]).tolist())) == 2

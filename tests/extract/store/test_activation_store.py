@@ -1,0 +1,415 @@
+"""The activation store on made-up numbers: what goes in comes out, and what is damaged or another's is named."""
+
+import json
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import h5py
+import numpy as np
+import pytest
+import torch
+
+from extract.errors import UserError
+from extract.store.activation_store import ActivationStore
+from extract.store.integrity import verify
+from extract.store.shards import Captured, ShardWriter
+from tests.support.made_up_store import (
+    D_MODEL,
+    IDENTITY,
+    N_PROMPTS,
+    TORCH,
+    captured,
+    content,
+    enter,
+    index,
+    make,
+    shards,
+    values,
+)
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    """Write a whole store into a run directory."""
+    path = tmp_path / "run" / "activations.h5"
+    make(path, finish=True)
+    return path
+
+
+# -- round trip --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("dtype", TORCH)
+def test_round_trip_equals_the_rounding_of_torch(tmp_path: Path, dtype: str) -> None:
+    path = tmp_path / "activations.h5"
+    small = values().clamp(-6e4, 6e4)
+    make(path, small, finish=True, dtype=dtype)
+    expected = small.to(TORCH[dtype]).float().numpy()
+    np.testing.assert_array_equal(content(path), expected)
+    with h5py.File(path) as file:  # nothing of this project is needed to read it
+        part = file["activations/resid_post"][1, 2]
+        assert part.shape == (N_PROMPTS, D_MODEL)
+        assert part.dtype.kind == "f"
+        np.testing.assert_array_equal(part.astype(np.float32), expected[1, 2])
+        assert file["activations/resid_post"].shape == (3, 4, N_PROMPTS, D_MODEL)
+
+
+def test_sixteen_bits_are_sixteen_bits_on_disk(tmp_path: Path) -> None:
+    sizes = {}
+    for dtype in TORCH:
+        path = tmp_path / f"{dtype}.h5"
+        make(path, values().clamp(-6e4, 6e4), finish=True, dtype=dtype)
+        with h5py.File(path) as file:
+            source = file["activations/resid_post"].virtual_sources()[0]
+        with h5py.File(path.parent / source.file_name) as file:
+            sizes[dtype] = file["activations/resid_post"].id.get_storage_size()
+            assert file["activations/resid_post"].chunks == (1, 1, 4, D_MODEL)
+            assert file["activations/resid_post"].fletcher32
+    assert sizes["float32"] - sizes["float16"] == 3 * 4 * 4 * D_MODEL * 2
+    assert sizes["bfloat16"] == sizes["float16"]
+
+
+def test_the_index_stands_beside_the_numbers(path: Path) -> None:
+    with ActivationStore(path) as store:
+        assert store.layers == (0, 2, 5)
+        assert store.positions == IDENTITY.positions
+        assert store.prompt_ids == tuple(f"id-{i}" for i in range(N_PROMPTS))
+        assert store.present[:3].all()
+        assert store.present[3].tolist() == [i % 3 == 0 for i in range(N_PROMPTS)]
+        described = json.loads(json.dumps(store.describe()))
+        assert described["shape"] == [3, 4, N_PROMPTS, D_MODEL]
+        assert described["absent"] == {"inst_last": 0, "post_last": 0, "inst_mean": 0, "trigger_last": 7}
+        assert described["weights"] == "w"
+        assert [store.token_ids[i].tolist() for i in (0, 3)] == [[0, 1], [0, 1, 2, 3, 4]]
+        assert [store.role("trigger_last")[i].tolist() for i in (0, 1)] == [[0], []]
+    with h5py.File(path) as file:
+        assert file.attrs["complete"]
+        assert file.attrs["schema"] == 2
+        assert file.attrs["dtype"] == "float32"
+        assert file["tokens/offsets"][:3].tolist() == [0, 2, 5]
+        assert file["prompts/pair"].asstr()[:2].tolist() == ["", "é"]
+        assert json.loads(file["prompts/messages"][0])[0]["content"] == "töte"
+
+
+def test_a_moved_run_directory_stays_readable(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = content(path)
+    moved = tmp_path / "else" / "where"
+    shutil.copytree(path.parent, moved)
+    shutil.rmtree(path.parent)
+    np.testing.assert_array_equal(content(moved / path.name), before)
+    monkeypatch.chdir(moved)
+    np.testing.assert_array_equal(content(Path(path.name)), before)
+    with h5py.File(moved / path.name) as file:
+        np.testing.assert_array_equal(file["activations/resid_post"][:], before)
+
+
+@pytest.mark.parametrize("dtype", TORCH)
+def test_a_tensor_holds_the_bits_that_were_written(tmp_path: Path, dtype: str) -> None:
+    small = values().clamp(-6e4, 6e4).to(TORCH[dtype])  # already of the store's type: nothing is to be rounded
+    make(tmp_path / "activations.h5", small, finish=True, dtype=dtype)
+    with ActivationStore(tmp_path / "activations.h5") as store:
+        read = store.read_tensor(2, "trigger_last")
+        assert read.dtype == TORCH[dtype]
+        assert torch.equal(read.view(torch.uint8), small[1, 3].contiguous().view(torch.uint8))  # -0.0 too
+
+
+def test_responses_and_their_positions_stand_in_the_index(tmp_path: Path) -> None:
+    """`response_2` is no role of any prompt: which rows have it is what the shards say."""
+    path, identity = tmp_path / "activations.h5", replace(IDENTITY, positions=("inst_last", "response_2"))
+    said = [tuple(range(i % 4)) for i in range(N_PROMPTS)]
+    present = np.array([[True] * N_PROMPTS, [len(tokens) >= 2 for tokens in said]])
+    data = values()[:, :2] * torch.from_numpy(present)[None, :, :, None]
+    with ShardWriter(path, identity, N_PROMPTS, D_MODEL) as writer:
+        for shard in writer.todo():
+            here = slice(writer.rows(shard).start, writer.rows(shard).stop)
+            writer.write(shard, Captured(data[:, :, here], present[:, here], tuple(said[here])))
+        writer.finish(*index(), {})
+    with ActivationStore(path) as store:
+        np.testing.assert_array_equal(store.present, present)
+        assert [tuple(tokens) for tokens in store.responses] == said
+        assert store.describe()["absent"] == {"inst_last": 0, "response_2": 6}
+    assert verify(path).findings == ()
+
+
+def test_what_does_not_fit_a_shard_is_refused(tmp_path: Path) -> None:
+    with ShardWriter(tmp_path / "activations.h5", IDENTITY, N_PROMPTS, D_MODEL) as writer:
+        whole = captured(writer.rows(0))
+        with pytest.raises(ValueError, match=r"shard 2 is \(3, 4, 3, 48\), not \(3, 4, 4, 48\)"):
+            writer.write(2, whole)
+        with pytest.raises(ValueError, match="shard 0: rows without trigger_last must be zero"):
+            writer.write(0, replace(whole, values=torch.ones_like(whole.values)))
+        with pytest.raises(ValueError, match="shard 0 has 4 rows, not 1 responses"):
+            writer.write(0, replace(whole, responses=((1,),)))
+        assert shards(tmp_path / "activations.h5") == []
+
+
+@pytest.mark.skipif(not Path("/proc/self/io").exists(), reason="this system does not count the bytes a process reads")
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_reading_one_locus_of_10000_prompts_reads_its_own_bytes(tmp_path: Path, dtype: str) -> None:
+    path, identity = tmp_path / "activations.h5", replace(IDENTITY, dtype=dtype, rows_per_shard=1024)
+    prompts, rendered = (list(rows) * 910 for rows in index())
+    with ShardWriter(path, identity, 10_000, 64) as writer:
+        for shard in writer.todo():
+            shape = (3, 4, len(writer.rows(shard)), 64)
+            present = np.ones(shape[1:3], dtype=bool)
+            writer.write(shard, Captured(torch.randn(shape), present))
+        writer.finish(prompts[:10_000], rendered[:10_000], {})
+    own = 10_000 * 64 * TORCH[dtype].itemsize
+    with ActivationStore(path) as store:
+        before = bytes_read()
+        tensor = store.read_tensor(2, "inst_mean")
+        assert own <= bytes_read() - before <= 1.1 * own
+    with h5py.File(path) as file:
+        before = bytes_read()
+        plain = file["activations/resid_post"][1, 2]
+        assert own <= bytes_read() - before <= 1.1 * own
+    np.testing.assert_array_equal(plain, tensor.float().numpy())
+
+
+def bytes_read() -> int:
+    return int(Path("/proc/self/io").read_text().split()[1])
+
+
+# -- resuming ----------------------------------------------------------------------------------------------------------
+
+
+def test_shards_written_in_any_order_by_several_writers_make_one_store(path: Path, tmp_path: Path) -> None:
+    other = tmp_path / "activations.h5"
+    make(other, shards=(2,))
+    make(other, shards=(0,))
+    assert [make(other, shards=()).done(shard) for shard in range(3)] == [True, False, True]
+    writer = make(other, shards=(1,), finish=True)
+    assert all(writer.done(shard) for shard in range(3))
+    np.testing.assert_array_equal(content(other), content(path))
+
+
+def test_what_a_kill_leaves_behind_is_not_taken_for_a_shard(path: Path, tmp_path: Path) -> None:
+    other = tmp_path / "activations.h5"
+    writer = make(other, shards=(0, 2))
+    partial = writer.folder / "00001-of-00003.partial"
+    partial.write_bytes(shards(path)[1].read_bytes()[:2000])
+    assert [writer.done(shard) for shard in range(3)] == [True, False, True]
+    make(other, shards=(1,), finish=True)
+    assert not partial.exists()
+    np.testing.assert_array_equal(content(other), content(path))
+
+
+def test_a_master_half_written_is_no_store(tmp_path: Path) -> None:
+    path = tmp_path / "activations.h5"
+    make(path)
+    path.with_name("activations.h5.partial").write_bytes(b"half a master")
+    with pytest.raises(UserError, match=r"store not found: .*activations\.h5; make it with: refusal extract CONFIG"):
+        ActivationStore(path)
+    make(path, shards=(), finish=True)
+    np.testing.assert_array_equal(content(path), values().numpy())
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"weights": "other"}, {"prompts": "other"}, {"site": "resid_pre"}, {"dtype": "bfloat16"}, {"layers": (0, 1, 5)},
+     {"model": "other"}, {"template": "other"}, {"tokenizer": "other"}, {"revision": "other"}, {"rows_per_shard": 5},
+     {"positions": ("inst_last",)}],
+)  # fmt: skip
+@pytest.mark.parametrize("left", ["everything", "shards", "master"])
+def test_another_store_in_the_way_is_refused_with_the_field(path: Path, change: dict, left: str) -> None:
+    if left == "shards":
+        path.unlink()
+    elif left == "master":
+        shutil.rmtree(path.parent / "activations.h5.shards")
+    (field,) = change
+    with pytest.raises(
+        UserError, match=rf"was made with another {field} \(.*, now .*choose another run directory with"
+    ):
+        enter(path, **change)
+    enter(path)
+
+
+# -- refusing damage ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("bad", [float("nan"), float("inf"), -float("inf")])
+@pytest.mark.parametrize("dtype", TORCH)
+def test_nan_and_infinity_never_enter(tmp_path: Path, bad: float, dtype: str) -> None:
+    data = values().clamp(-6e4, 6e4)
+    data[1, 2, 5, 7] = bad
+    said = rf"prompt row 5 is not finite at layer 2, position inst_mean in {dtype}; use --set"
+    with pytest.raises(UserError, match=said):
+        make(tmp_path / "activations.h5", data, dtype=dtype)
+    assert [p.name for p in shards(tmp_path / "activations.h5")] == ["00000-of-00003.h5"]
+
+
+def test_what_is_finite_but_not_in_float16_is_refused_too(tmp_path: Path) -> None:
+    data = values().clamp(-6e4, 6e4)
+    data[0, 0, 9, 3] = 7e4
+    with pytest.raises(
+        UserError, match="prompt row 9 is not finite at layer 0, position inst_last in float16; use --set"
+    ):
+        make(tmp_path / "half.h5", data, dtype="float16")
+    make(tmp_path / "brain.h5", data, dtype="bfloat16")
+
+
+def test_a_missing_shard_is_named_on_opening(path: Path) -> None:
+    shards(path)[1].unlink()
+    with pytest.raises(
+        UserError, match=r"is incomplete: its shard activations\.h5\.shards/00001-of-00003\.h5 is missing"
+    ):
+        ActivationStore(path)
+
+
+@pytest.mark.parametrize("tenths", range(10))
+def test_a_truncated_shard_is_named_by_every_reader(path: Path, tenths: int) -> None:
+    victim = shards(path)[2]
+    whole = victim.read_bytes()
+    victim.write_bytes(whole[: len(whole) * tenths // 10])
+    said = r"00002-of-00003\.h5 is not a readable HDF5 file \(cut short\?\).*; delete it and run refusal extract again"
+    with pytest.raises(UserError, match=said):
+        content(path)
+    with pytest.raises(UserError, match=said):
+        enter(path)
+    assert "cut short" in verify(path).findings[0]
+    victim.unlink()  # the remedy
+    make(path, shards=(2,), finish=True)
+    np.testing.assert_array_equal(content(path), values().numpy())
+
+
+@pytest.mark.parametrize("dtype", TORCH)
+@pytest.mark.parametrize("how", ["missing", "cut", "text"])
+def test_plain_h5py_sees_no_number_where_a_shard_cannot_be_read(tmp_path: Path, how: str, dtype: str) -> None:
+    path = tmp_path / "activations.h5"
+    make(path, values().clamp(-6e4, 6e4), finish=True, dtype=dtype)
+    victim = shards(path)[1]
+    if how == "missing":
+        victim.unlink()
+    else:
+        victim.write_bytes(victim.read_bytes()[:3000] if how == "cut" else b"no HDF5")
+    with h5py.File(path) as file:
+        try:
+            part = file["activations/resid_post"][1, 2]
+        except OSError:
+            return
+    assert np.isnan(part[4:8]).all()
+    assert np.isfinite(part[:4]).all()
+    assert np.isfinite(part[8:]).all()
+
+
+def test_a_shard_under_another_shards_name_is_named(path: Path) -> None:
+    shutil.copy(shards(path)[0], shards(path)[1])
+    for reader in (content, enter):
+        with pytest.raises(UserError, match=r"00001-of-00003\.h5 does not belong to .*: it is shard 0; delete it"):
+            reader(path)
+
+
+def test_a_shard_of_an_equal_store_with_other_numbers_is_named(path: Path, tmp_path: Path) -> None:
+    make(tmp_path / "activations.h5", -values(), finish=True)
+    shutil.copy(shards(tmp_path / "activations.h5")[1], shards(path)[1])
+    with pytest.raises(UserError, match=r"00001-of-00003\.h5 .*: its numbers are others than those the store"):
+        content(path)
+    make(path, shards=(), finish=True)  # a writer takes the shards that are there and binds them anew
+    np.testing.assert_array_equal(content(path)[:, :, 4:8], -values()[:, :, 4:8].numpy())
+
+
+def test_what_fletchers_sum_cannot_tell_is_not_read_silently(path: Path) -> None:
+    """It takes FFFF for 0000, which plain h5py then reads; the CRC-32 in the master knows better."""
+    victim = shards(path)[1]
+    for place in (2, 0):  # of a little-endian 0.0: its upper half (it becomes NaN), its lower half
+        stored = bytearray(victim.read_bytes())
+        at = stored.find(values()[1, 2, 4:8].numpy().tobytes()) + place
+        assert stored[at : at + 2] == b"\0\0"
+        damaged = stored[:at] + b"\xff\xff" + stored[at + 2 :]
+        victim.write_bytes(bytes(damaged))
+        with h5py.File(path) as file:
+            assert file["activations/resid_post"][1, 2, 4, 0] != 0
+        with pytest.raises(UserError, match=r"is damaged at layer 2, position inst_mean \(wrong CRC-32\); delete "):
+            content(path)
+        assert verify(path).findings
+        victim.write_bytes(bytes(stored))
+    assert verify(path).findings == ()
+
+
+def test_a_shard_of_another_store_is_named(path: Path, tmp_path: Path) -> None:
+    other = tmp_path / "activations.h5"
+    make(other, -values(), finish=True, weights="other")
+    shutil.copy(shards(other)[1], shards(path)[1])
+    with pytest.raises(UserError, match=r"00001-of-00003\.h5 does not belong to .*activations\.h5: another weights"):
+        ActivationStore(path)
+
+
+def test_a_flipped_byte_is_noticed_when_read(path: Path) -> None:
+    whole = content(path)
+    needle = whole[1, 2, 4:8].tobytes()
+    victim = shards(path)[1]
+    stored = bytearray(victim.read_bytes())
+    at = stored.find(needle)
+    assert at > 0
+    stored[at + 100] ^= 1
+    victim.write_bytes(bytes(stored))
+    with ActivationStore(path) as store:
+        np.testing.assert_array_equal(store.read(2, "post_last"), whole[1, 1])  # what is whole can still be read
+        with pytest.raises(UserError, match=r"activations\.h5 is damaged at layer 2, position inst_mean"):
+            store.read(2, "inst_mean")
+    with h5py.File(path) as file, pytest.raises(OSError, match=r"[Cc]an't .*read"):
+        file["activations/resid_post"][1, 2]
+
+
+def test_a_master_changed_after_it_was_finished_is_refused(path: Path) -> None:
+    with h5py.File(path, "a") as file:
+        file["present"][0, 0] = False
+    with pytest.raises(UserError, match=r"is damaged: its bytes are not those it was finished with; delete it and run"):
+        ActivationStore(path)
+    path.unlink()
+    make(path, shards=(), finish=True)  # the remedy works, and costs no shard
+    np.testing.assert_array_equal(content(path), values().numpy())
+
+
+@pytest.mark.parametrize("what", ["master", "shard"])
+def test_a_store_of_the_earlier_schema_is_refused_in_one_line(path: Path, what: str) -> None:
+    old = path if what == "master" else shards(path)[1]
+    with h5py.File(old, "w") as file:
+        file.attrs.update(identity=IDENTITY.text, complete=True, **({"schema": 1} if what == "master" else {}))
+    if what == "master":
+        with pytest.raises(UserError, match=r"activations\.h5 is laid out in schema 1, this version's is 2; delete it"):
+            ActivationStore(path)
+    with pytest.raises(UserError, match=r"is laid out in schema 1, this version's is 2; "):
+        enter(path)
+
+
+def test_what_is_no_store_at_all_is_said_to_be_none(tmp_path: Path) -> None:
+    with h5py.File(tmp_path / "other.h5", "w") as file:
+        file["x"] = [1, 2]
+    with pytest.raises(UserError, match=r"other\.h5 is no activation store"):
+        ActivationStore(tmp_path / "other.h5")
+
+
+@pytest.mark.parametrize("how", ["cut", "text", "empty"])
+def test_a_master_that_is_not_hdf5_is_refused(path: Path, how: str) -> None:
+    whole = path.read_bytes()
+    path.write_bytes({"cut": whole[: len(whole) // 2], "text": b"id,text,label\n", "empty": b""}[how])
+    with pytest.raises(UserError, match=r"activations\.h5 is not a readable HDF5 file \(cut short\?\)"):
+        ActivationStore(path)
+
+
+def test_what_is_not_in_the_store_is_named(path: Path) -> None:
+    with ActivationStore(path) as store:
+        with pytest.raises(UserError, match="holds layers 0, 2, 5, not 1"):
+            store.read(1, "inst_last")
+        with pytest.raises(
+            UserError, match="holds positions inst_last, post_last, inst_mean, trigger_last, not post_9"
+        ):
+            store.read(0, "post_9")
+
+
+def test_a_place_that_cannot_be_written_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("in the way")
+    with pytest.raises(UserError, match=r"cannot write .*activations\.h5\.shards: Not a directory"):
+        enter(tmp_path / "file" / "activations.h5")
+
+
+def test_readers_see_one_file_while_it_is_made_again(path: Path) -> None:
+    """A master already there is not touched: a reader keeps it open while shards are made good."""
+    before = path.read_bytes(), path.stat().st_ino
+    with ActivationStore(path) as store:
+        shards(path)[1].unlink()
+        make(path, shards=(1,), finish=True)
+        assert (path.read_bytes(), path.stat().st_ino) == before
+        np.testing.assert_array_equal(store.read(2, "post_last"), values().numpy()[1, 1])

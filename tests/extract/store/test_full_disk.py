@@ -1,0 +1,156 @@
+"""A disk that fills while a store is written or exported: that is said, and only what is finished stays."""
+
+import os
+import resource
+import shutil
+import subprocess
+import sys
+import textwrap
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import h5py
+import numpy as np
+import pytest
+import torch
+
+from extract.errors import UserError
+from extract.store.activation_store import ActivationStore
+from extract.store.export import export
+from extract.store.integrity import verify
+from extract.store.shards import Captured, ShardWriter
+from tests.support.made_up_store import D_MODEL, IDENTITY, N_PROMPTS, captured, index, make, nothing_left_over, shards
+
+ROOT = Path(__file__).resolve().parents[3]
+
+
+@pytest.fixture
+def small_files() -> Iterator[Callable[[int], None]]:
+    """Let no file of this process grow beyond a size, which fails as a full disk does."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    yield lambda size: resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
+    resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+@pytest.mark.parametrize("room", [0, 100, 1000, 3000, 9000])
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_a_write_that_fails_is_said_and_leaves_nothing(
+    tmp_path: Path, small_files: Callable[[int], None], room: int, dtype: str
+) -> None:
+    path = tmp_path / "activations.h5"
+    with ShardWriter(path, replace(IDENTITY, dtype=dtype), N_PROMPTS, D_MODEL) as writer:
+        writer.write(0, captured(writer.rows(0)))
+        big = shards(path)[0].stat().st_size
+        small_files(min(room, big - 1))
+        for _ in range(2):  # HDF5 is as good as new after the first
+            with pytest.raises(
+                UserError, match=r"cannot write .*00001-of-00003\.partial: File too large; .* free some"
+            ):
+                writer.write(1, captured(writer.rows(1)))
+        small_files(resource.getrlimit(resource.RLIMIT_FSIZE)[1])
+        assert [file.name for file in writer.folder.iterdir() if file.suffix != ".lock"] == ["00000-of-00003.h5"]
+        writer.write(1, captured(writer.rows(1)))
+        writer.write(2, captured(writer.rows(2)))
+        small_files(5000)
+        with pytest.raises(UserError, match=r"cannot write .*activations\.h5\.partial: File too large"):
+            writer.finish(*index(), {})
+        assert not path.exists()
+        small_files(resource.getrlimit(resource.RLIMIT_FSIZE)[1])
+        writer.finish(*index(), {})
+    nothing_left_over(path)
+    assert verify(path).findings == ()
+
+
+@pytest.mark.parametrize("what", ["master", "export"])
+def test_a_disk_that_fills_anywhere_in_a_file_is_said(what: str, tmp_path: Path, small_files: Callable) -> None:  # type: ignore[type-arg]
+    """In a process of its own each time, since HDF5 that lost its way may crash, and only at exit."""
+    path = tmp_path / "activations.h5"
+    make(path, finish=True)
+    whole = path.stat().st_size if what == "master" else export_size(path, tmp_path / "whole.h5")
+    code = textwrap.dedent("""
+        import resource, sys
+        from pathlib import Path
+        sys.path.insert(0, sys.argv[1])
+        from tests.support import made_up_store as m
+        from extract.errors import UserError
+        from extract.store.export import export
+        path, what, whole, said = Path(sys.argv[2]), sys.argv[3], int(sys.argv[4]), 0
+        for step in range(60):
+            resource.setrlimit(resource.RLIMIT_FSIZE, (whole * step // 60, resource.RLIM_INFINITY))
+            try:
+                if what == "export":
+                    export(path, path.with_name("out.h5"))
+                else:
+                    path.unlink(missing_ok=True)
+                    m.make(path, shards=(), finish=True)
+            except UserError as error:
+                said += "File too large" in str(error)
+        print(said)
+    """)
+    done = subprocess.run(
+        [sys.executable, "-c", code, str(ROOT), str(path), what, str(whole)],
+        cwd=ROOT, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert (done.returncode, done.stdout.strip()) == (0, "60"), done.stderr[-2000:]
+    assert not list(tmp_path.rglob("*.partial"))
+    assert not (tmp_path / "out.h5").exists()
+
+
+def export_size(path: Path, to: Path) -> int:
+    export(path, to)
+    return to.stat().st_size
+
+
+@pytest.fixture
+def full_disk(tmp_path: Path) -> Iterator[Path]:
+    """A file system of 64 kB."""
+    place = tmp_path / "disk"
+    place.mkdir()
+    if not shutil.which("mount"):
+        pytest.skip("there is no mount command")
+    done = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", str(place)], capture_output=True, check=False
+    )
+    if done.returncode:
+        pytest.skip(f"mounting a small file system is not permitted: {done.stderr.decode().strip()}")
+    yield place
+    subprocess.run(["umount", str(place)], check=True)
+
+
+def test_a_full_disk_is_said_and_finished_shards_stay(full_disk: Path) -> None:
+    path = full_disk / "activations.h5"
+
+    def fill() -> None:
+        with ShardWriter(path, replace(IDENTITY, rows_per_shard=1), N_PROMPTS, 400) as writer:
+            for shard in writer.todo():
+                writer.write(shard, Captured(torch.ones(3, 4, 1, 400), np.ones((4, 1), dtype=bool)))
+            writer.finish(*index(), {})
+
+    with pytest.raises(UserError, match=r"cannot write .*\.partial: No space left on device; nothing finished is"):
+        fill()
+    done = {file: file.stat().st_ino for file in shards(path)}
+    assert 0 < len(done) < N_PROMPTS
+    for shard in done:
+        with h5py.File(shard) as file:
+            assert (file["activations/resid_post"][:] == 1).all()
+    assert {file.suffix for file in path.with_name("activations.h5.shards").iterdir()} == {".h5"}
+    subprocess.run(["mount", "-o", "remount,size=4m", str(full_disk)], check=True)
+    fill()
+    assert done.items() <= {file: file.stat().st_ino for file in shards(path)}.items()
+    with ActivationStore(path) as store:
+        assert (store.read(5, "post_last") == 1).all()
+
+
+def test_a_process_whose_disk_is_full_ends_in_order(tmp_path: Path) -> None:
+    """HDF5 left with unwritten data may crash at exit."""
+    code = (
+        "import resource, sys; sys.path.insert(0, sys.argv[1]); from pathlib import Path\n"
+        "from tests.support import made_up_store as m\n"
+        "resource.setrlimit(resource.RLIMIT_FSIZE, (3000, 3000))\n"
+        "m.make(Path(sys.argv[2]) / 'activations.h5')"
+    )
+    done = subprocess.run([sys.executable, "-c", code, str(ROOT), str(tmp_path)], capture_output=True,
+                          text=True, env=os.environ | {"PYTHONPATH": str(ROOT)}, check=False)  # fmt: skip
+    assert done.returncode == 1, done.stderr
+    assert "UserError: cannot write" in done.stderr.splitlines()[-1]

@@ -1,0 +1,258 @@
+"""Verifying a store: whatever byte is changed, the numbers read are the numbers written or something is said."""
+
+import random
+import shutil
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import h5py
+import numpy as np
+import pytest
+
+from extract.chat.render import render
+from extract.errors import UserError
+from extract.extraction import extract
+from extract.model.chat_model import ChatModel
+from extract.prompts.prompt import Prompt
+from extract.store.activation_store import ActivationStore
+from extract.store.checksum_block import seal
+from extract.store.export import export
+from extract.store.hdf5 import LIBVER
+from extract.store.index import read_prompts
+from extract.store.integrity import verify
+from extract.store.shard_files import ShardFiles
+from extract.store.shards import Captured, ShardWriter
+from tests.support.made_up_store import (
+    D_MODEL,
+    IDENTITY,
+    N_PROMPTS,
+    PRESENT,
+    captured,
+    content,
+    index,
+    make,
+    shards,
+    values,
+)
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    """Write a whole store into a run directory."""
+    path = tmp_path / "run" / "activations.h5"
+    make(path, finish=True)
+    return path
+
+
+def everything(path: Path) -> list[np.ndarray]:
+    """Read all a store has to say."""
+    with ActivationStore(path) as store:
+        numbers = [store.read(layer, position) for layer in store.layers for position in store.positions]
+        ragged = [np.concatenate(rows) for rows in (store.token_ids, *(store.role(name) for name in store.positions))]
+        return [*numbers, *ragged, store.present, np.array(store.prompt_ids)]
+
+
+def reseal(path: Path) -> None:
+    """Make the seal agree with what the file now holds, as no accident does."""
+    with path.open("rb+") as file:
+        block = seal(file)
+        file.seek(0)
+        file.write(block)
+
+
+# -- whole stores ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])
+def test_a_whole_store_has_no_findings(tmp_path: Path, dtype: str) -> None:
+    path, seen = tmp_path / "activations.h5", []
+    make(path, values().clamp(-6e4, 6e4), finish=True, dtype=dtype)
+    result = verify(path, weights="w", progress=lambda *state: seen.append(state))
+    assert result.findings == ()
+    assert (result.prompts, result.shards, result.loci) == (N_PROMPTS, 3, 12)
+    assert result.bytes == 12 * N_PROMPTS * D_MODEL * (4 if dtype == "float32" else 2)
+    assert seen == [(k, 36) for k in range(1, 37)]
+    assert [f.name for f in tmp_path.iterdir() if "lock" in f.name or "partial" in f.name] == []
+
+
+def test_a_store_says_its_prompts_again(path: Path) -> None:
+    with h5py.File(path) as file:
+        assert read_prompts(file) == index()[0]
+
+
+def test_a_missing_store_is_the_users_mistake(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="store not found"):
+        verify(tmp_path / "no.h5")
+
+
+# -- damage ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+@pytest.mark.parametrize("part", ["master", "shard", "flat"])
+def test_a_changed_byte_anywhere_is_said_or_changes_nothing(tmp_path: Path, part: str, dtype: str) -> None:
+    """Every byte in turn takes minutes, so a random sample, denser at the beginning."""
+    path = tmp_path / "activations.h5"
+    small = {"positions": ("inst_last", "trigger_last"), "layers": (0, 3), "dtype": dtype}
+    with ShardWriter(path, replace(IDENTITY, **small), 5, 6) as writer:
+        for shard in writer.todo():
+            rows = writer.rows(shard)
+            whole = captured(rows)
+            present = PRESENT[[0, 3], rows.start : rows.stop]
+            writer.write(shard, Captured(whole.values[:2, [0, 3], :, :6], present))
+        writer.finish(*(some[:5] for some in index()), {})
+    if part == "flat":
+        export(path, tmp_path / "flat.h5")
+        path = tmp_path / "flat.h5"
+    before, victim = everything(path), path if part != "shard" else shards(path)[0]
+    sound = verify(path).findings
+    whole, seed = victim.read_bytes(), random.randrange(2**32)
+    print(f"seed {seed}")
+    draw = random.Random(seed)
+    places = {*range(0, 600, 13), len(whole) - 1, *draw.sample(range(len(whole)), 300)}
+    said = 0
+    for at in sorted(places):
+        victim.write_bytes(whole[:at] + bytes([whole[at] ^ draw.randrange(1, 256)]) + whole[at + 1 :])
+        found = verify(path).findings != sound
+        try:
+            after = everything(path)
+        except UserError:
+            said += 1
+            assert found, f"byte {at}: reading says what verify does not"
+            continue
+        for one, other in zip(before, after, strict=True):
+            np.testing.assert_array_equal(one, other, err_msg=f"byte {at}")
+        said += found
+    assert said > 0.8 * len(places)  # the rest is padding of HDF5, about a tenth of so small a file
+    victim.write_bytes(whole)
+    assert verify(path).findings == sound
+
+
+def test_a_seal_whose_list_of_parts_is_garbled_is_damage_and_no_traceback(path: Path, tmp_path: Path) -> None:
+    flat = tmp_path / "flat.h5"
+    export(path, flat)
+    whole = flat.read_bytes()
+    begins = whole.index(b"of their own: ") + len(b"of their own: ")
+    ends = whole.index(b"\n", begins)
+    assert ends > begins
+    for at in range(begins, ends):
+        for other in b"-, 0x":
+            if whole[at] != other:
+                flat.write_bytes(whole[:at] + bytes([other]) + whole[at + 1 :])
+                with pytest.raises(UserError, match=r"flat\.h5 is (damaged|not a readable HDF5 file)"):
+                    everything(flat)
+    flat.write_bytes(whole)
+    everything(flat)
+
+
+def test_every_fault_has_a_line(path: Path) -> None:
+    files = shards(path)
+    files[0].unlink()
+    stored = bytearray(files[1].read_bytes())
+    needle = values()[1, 2, 4:8].numpy().tobytes()
+    stored[stored.find(needle) + 100] ^= 1
+    files[1].write_bytes(bytes(stored))
+    shutil.copy(files[1], files[2])
+    findings = verify(path).findings
+    assert len(findings) == 3
+    for finding, said in zip(findings, ("00000-of-00003.h5 is missing", "layer 2, position inst_mean cannot be read",
+                                        "it is shard 1"), strict=True):  # fmt: skip
+        assert said in finding
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (lambda file: file["prompts/record"].__setitem__(3, file["prompts/record"][4]), "not those of its prompt hash"),
+        (lambda file: file["present"].__setitem__((3, 0), False), "trigger_last is marked absent for prompt row 0"),
+        (lambda file: file["present"].__setitem__((3, 0), False), "/present is not the master's"),
+        (lambda file: file.attrs.__setitem__("digest", "0" * 64), "its digest is not that of its shards' digests"),
+        (lambda file: file["shards/crc32"].__setitem__((0, 0, 1), 7), "has the wrong CRC-32"),
+        (lambda file: file["shards/digest"].__setitem__(1, b"0" * 64), "its numbers are others than those"),
+    ],
+)
+def test_what_contradicts_itself_is_found_behind_a_good_seal(
+    path: Path, change: Callable[[h5py.File], None], said: str
+) -> None:
+    with h5py.File(path, "r+", libver=LIBVER) as file:
+        change(file)
+    assert len(verify(path).findings) == 1  # the seal
+    reseal(path)
+    assert any(said in finding for finding in verify(path).findings)
+
+
+def test_numbers_in_absent_rows_and_nan_are_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    data = values()
+    data[0, 3, 1] = 1.0
+    data[1, 1, 6, 3] = float("nan")
+    monkeypatch.setattr(ShardFiles, "_stored", lambda self, shard, captured, *at: captured.values[at].contiguous())
+    make(tmp_path / "activations.h5", data, finish=True)
+    findings = "\n".join(verify(tmp_path / "activations.h5").findings)
+    assert "00000-of-00003.h5: layer 0, position trigger_last holds numbers in rows marked absent" in findings
+    assert "00001-of-00003.h5: layer 2, position post_last holds NaN or infinity" in findings
+
+
+def test_another_models_weights_are_found(path: Path) -> None:
+    assert verify(path, weights="w").findings == ()
+    assert verify(path, weights="else").findings == ("it was made with weights of fingerprint w, not else",)
+
+
+# -- flat files --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])
+def test_a_flat_copy_reads_like_its_store(tmp_path: Path, dtype: str) -> None:
+    path, flat = tmp_path / "activations.h5", tmp_path / "else" / "flat.h5"
+    flat.parent.mkdir()
+    make(path, values().clamp(-6e4, 6e4), finish=True, dtype=dtype)
+    export(path, flat)
+    before = everything(path)
+    shutil.rmtree(tmp_path / "activations.h5.shards")
+    path.unlink()
+    for one, other in zip(before, everything(flat), strict=True):
+        np.testing.assert_array_equal(one, other)
+    with h5py.File(flat) as file:
+        assert not file["activations/resid_post"].is_virtual
+        np.testing.assert_array_equal(file["activations/resid_post"][:].astype(np.float32), content(flat))
+        assert file["prompts/pair"].asstr()[1] == "é"
+    assert verify(flat).findings == ()
+    assert [p.name for p in flat.parent.iterdir()] == ["flat.h5"]
+    export(flat, tmp_path / "again.h5")
+    assert (tmp_path / "again.h5").read_bytes() == flat.read_bytes()
+
+
+def test_an_export_never_overwrites_and_never_copies_damage(path: Path, tmp_path: Path) -> None:
+    export(path, tmp_path / "flat.h5")
+    with pytest.raises(UserError, match=r"flat\.h5 exists already; choose another name, or delete it"):
+        export(path, tmp_path / "flat.h5")
+    with pytest.raises(UserError, match=r"cannot write .*there is no directory"):
+        export(path, tmp_path / "nowhere" / "flat.h5")
+    stored = bytearray(shards(path)[2].read_bytes())
+    stored[stored.find(values()[2, 3, 8:11].numpy().tobytes()) + 9] ^= 4
+    shards(path)[2].write_bytes(bytes(stored))
+    with pytest.raises(UserError, match="is damaged at layer 5, position trigger_last"):
+        export(path, tmp_path / "other.h5")
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["flat.h5", "run"]
+
+
+def test_a_flat_file_cut_short_is_said_to_be(path: Path, tmp_path: Path) -> None:
+    export(path, tmp_path / "flat.h5")
+    whole = (tmp_path / "flat.h5").read_bytes()
+    (tmp_path / "flat.h5").write_bytes(whole[:-1])
+    with pytest.raises(UserError, match=rf"cut short\?\): it has {len(whole) - 1} bytes, not {len(whole)}"):
+        ActivationStore(tmp_path / "flat.h5")
+
+
+def test_what_extract_wrote_verifies(
+    tiny: Callable[[str], ChatModel], ask: Callable[..., Prompt], tmp_path: Path
+) -> None:
+    model = tiny("llama")
+    prompts = [
+        ask(text, id=str(i)) for i, text in enumerate(("how do i kill it?", "tell me.", "stop.", "who is anna?"))
+    ]
+    rendered = [render(model.tokenizer, prompt) for prompt in prompts]
+    extract(model, prompts, rendered, tmp_path / "activations.h5", rows_per_shard=3, store_dtype="bfloat16")
+    assert verify(tmp_path / "activations.h5", weights=model.fingerprint()).findings == ()
+    export(tmp_path / "activations.h5", tmp_path / "flat.h5")
+    assert verify(tmp_path / "flat.h5", weights=model.fingerprint()).findings == ()

@@ -1,0 +1,109 @@
+"""Erasing a contrast leaves nothing of it, all of an independent one, and little of one that shares its direction."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from concept_erasure import LeaceFitter
+from sklearn.linear_model import LogisticRegression
+
+from probes.geometry.erasure import Erasure, cross_erasure, fit_erasers
+from probes.geometry.fitted_direction import fit_with_null
+from probes.means import difference_in_means
+from tests.support.planted_contrasts import Planted, rejects_too_often
+
+
+def _erasures(planted: Planted, seed: int, n: int = 39) -> tuple[Erasure, Erasure]:
+    """Erase the first contrast: read itself, then the other."""
+    X, a, b = planted.draw(seed)
+    one, two = (fit_with_null(X, c, n=n, seed=seed) for c in (a, b))
+    return cross_erasure(one, one), cross_erasure(one, two)
+
+
+@pytest.mark.parametrize("planted", [Planted(n=300), Planted(n=60, d=200)], ids=["n > d", "n < d"])
+def test_the_eraser_is_the_packages(planted: Planted) -> None:
+    X, a, _ = planted.draw(0)
+    X[:, 0] *= 6
+    ours = fit_erasers(fit_with_null(X, a, n=19))
+    rows = torch.tensor(X[a.rows])
+    fitter = LeaceFitter(X.shape[1], 1, dtype=torch.float64, constrain_cov_trace=False)
+    theirs = fitter.update(rows, torch.tensor(a.y.astype(float))).eraser(rows).numpy()
+    offset = theirs - ours(X[a.rows])
+    np.testing.assert_allclose(offset, np.tile(offset[0], (len(offset), 1)), atol=1e-8)
+
+
+def test_erasing_twice_is_erasing_once_and_class_means_meet() -> None:
+    X, a, _ = Planted(n=100, offset=100.0).draw(0)
+    eraser = fit_erasers(fit_with_null(X, a, n=19))
+    once = eraser(X[a.rows])
+    np.testing.assert_allclose(eraser(once), once, atol=1e-9)
+    np.testing.assert_allclose(difference_in_means(once, a.y), 0, atol=1e-9)
+
+
+def test_own_erasure_goes_to_chance_and_an_independent_contrast_stays() -> None:
+    own, other = _erasures(Planted(n=600, split=True), 0, n=199)
+    assert own.before.low > 0.8
+    assert own.after.estimate == 0.5
+    assert own.fresh_before.low > 0.8
+    assert own.fresh_after.low < 0.5
+    assert own.p == 1 / 200
+    assert own.null_after > 0.9
+    assert other.after.estimate == pytest.approx(other.before.estimate, abs=0.02)
+    assert other.fresh_after.low > 0.8
+
+
+def test_a_shared_direction_goes_too() -> None:
+    _, other = _erasures(Planted(n=600, split=True, cosine=1.0), 0, n=199)
+    assert other.before.low > 0.8
+    assert other.after.estimate < 0.7
+    assert other.fresh_after.estimate < 0.7
+    assert other.p == 1 / 200
+
+
+def test_with_few_samples_own_erasure_leaves_something_for_fresh_rows() -> None:
+    """What `fresh_after` is for: on its training rows the eraser looks perfect."""
+    own, _ = _erasures(Planted(n=160, d=600, strength_a=6.0, split=True), 0)
+    assert own.after.estimate == 0.5
+    assert own.fresh_after.estimate > 0.6
+
+
+@pytest.mark.parametrize("dominant", [1.0, 6.0])
+@pytest.mark.parametrize("paired", [True, False])
+def test_p_is_honest_where_the_erased_label_means_nothing(dominant: float, paired: bool) -> None:
+    planted = Planted(n=100, d=10, strength_a=0.0, strength_b=1.5, dominant=dominant, paired=paired, split=True)
+    p = []
+    for seed in range(100):
+        X, a, b = planted.draw(seed)
+        p.append(cross_erasure(*(fit_with_null(X, c, n=39, seed=seed) for c in (a, b))).p)
+    assert not rejects_too_often(np.array(p))
+
+
+def test_a_given_fit_is_refitted_on_erased_rows() -> None:
+    def logistic(X: np.ndarray, y: np.ndarray) -> np.ndarray:
+        return LogisticRegression(C=0.1).fit(X, y).coef_[0]
+
+    X, a, b = Planted(n=300, split=True).draw(0)
+    one, two = (fit_with_null(X, c, fit=logistic, n=19) for c in (a, b))
+    own, other = cross_erasure(one, one), cross_erasure(one, two)
+    assert own.after.estimate == 0.5
+    assert other.after.low > 0.8
+
+
+def test_the_fast_refit_is_the_plain_one() -> None:
+    def plain(X: np.ndarray, y: np.ndarray) -> np.ndarray:
+        return difference_in_means(X, y)
+
+    X, a, b = Planted(n=120, cosine=0.7, split=True).draw(0)
+    fast, slow = (
+        cross_erasure(*(fit_with_null(X, c, fit=f, n=19) for c in (a, b))) for f in (difference_in_means, plain)
+    )
+    assert fast == slow
+
+
+def test_without_validation_rows_there_is_no_fresh_probe() -> None:
+    X, a, b = Planted(split=True).draw(0)
+    one, two = (fit_with_null(X, replace(c, part=np.where(c.part == "validation", "", c.part))) for c in (a, b))
+    assert np.isnan(cross_erasure(one, two).fresh_after.estimate)

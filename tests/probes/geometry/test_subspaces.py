@@ -1,0 +1,94 @@
+"""Reading subspaces are those of INLP; angles between them are recovered, and honest where labels mean nothing."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from scipy.linalg import subspace_angles
+from sklearn.covariance import shrunk_covariance
+
+from probes.contrast import Contrast
+from probes.geometry.fitted_direction import fit_with_null
+from probes.geometry.subspaces import Angles, compare_reading, compare_subspaces, reading_subspace
+from tests.support.planted_contrasts import Planted, rejects_too_often
+
+
+def _angles(planted: Planted, seed: int, k: int = 2, n: int = 39) -> Angles:
+    X, a, b = planted.draw(seed)
+    return compare_reading(*(reading_subspace(fit_with_null(X, c, n=n, seed=seed), k) for c in (a, b)))
+
+
+@pytest.mark.parametrize("shape", [(120, 10), (40, 60)])
+def test_the_subspace_is_that_of_projecting_out_and_fitting_again(shape: tuple[int, int]) -> None:
+    rng = np.random.default_rng(0)
+    X, y = rng.standard_normal(shape) * np.linspace(0.5, 3, shape[1]), np.arange(shape[0]) % 2 == 0
+    X[y, :2] += 2
+    rows = np.arange(shape[0])
+    contrast = Contrast("a", rows, y, rows, np.full(shape[0], "train", object))
+    found = reading_subspace(fit_with_null(X, contrast, n=19), 3)
+    centred = X - X.mean(axis=0)
+    C = shrunk_covariance(centred.T @ centred / len(X), found.covariance.shrinkage)
+    P, literal = np.eye(shape[1]), []
+    for _ in range(3):
+        theta = P @ (X[y].mean(axis=0) - X[~y].mean(axis=0))
+        w = np.linalg.pinv(P @ C @ P) @ theta
+        literal.append(w / np.linalg.norm(w))
+        P = P - np.outer(literal[-1], literal[-1])
+    assert subspace_angles(found.rows.T, np.array(literal).T).max() < 1e-5
+    np.testing.assert_allclose(found.rows @ found.rows.T, np.eye(3), atol=1e-10)
+
+
+def test_permuted_subspaces_are_those_of_fitting_each_labelling() -> None:
+    X, a, _ = Planted(n=40).draw(0)
+    found = reading_subspace(fit_with_null(X, a, n=19), 2)
+    again = replace(a, y=found.of.labels[5])
+    np.testing.assert_allclose(np.abs(reading_subspace(fit_with_null(X, again, n=19), 2).rows @ found.permuted[4].T),
+                               np.eye(2), atol=1e-8)  # fmt: skip
+
+
+@pytest.mark.parametrize("k", [1, 2])
+def test_an_oblique_pair_is_nearer_than_permuted_ones_and_an_orthogonal_pair_is_not(k: int) -> None:
+    oblique, orthogonal = (_angles(Planted(n=600, d=64, cosine=c), 0, k, n=199) for c in (0.6, 0.0))
+    assert oblique.permuted.p <= 2 / 200
+    assert orthogonal.permuted.p > 0.05
+    assert np.cos(orthogonal.angles[0]) < np.cos(oblique.angles[0])
+    assert len(oblique.angles) == k
+    if k == 1:
+        # whitened by 1 + 9/4 along its own axis each, two directions at cosine 0.6 read at another angle, not far
+        assert oblique.cosine == pytest.approx(0.6, abs=0.2)
+
+
+@pytest.mark.parametrize("dominant", [1.0, 8.0])
+@pytest.mark.parametrize("paired", [True, False])
+def test_p_is_honest_where_labels_mean_nothing(dominant: float, paired: bool) -> None:
+    planted = Planted(n=60, d=10, strength_a=0, strength_b=0, dominant=dominant, paired=paired)
+    p = np.array([_angles(planted, seed).permuted.p for seed in range(150)])
+    assert not rejects_too_often(p)
+
+
+def test_a_reading_and_a_writing_subspace_are_compared() -> None:
+    X, a, b = Planted(n=400, d=64, cosine=0.8).draw(0)
+    one, two = (fit_with_null(X, c) for c in (a, b))
+    read = reading_subspace(one, 2)
+    found = compare_subspaces(
+        ("a, read", read.rows, read.permuted), ("b, write", two.vector[None], two.permuted[:, None])
+    )
+    assert (found.a, found.b, len(found.angles)) == ("a, read", "b, write", 1)
+    assert found.permuted.p == 1 / 200
+    scaled = compare_subspaces(("a", 5 * read.rows, read.permuted), ("b", two.vector[None], two.permuted[:, None]))
+    assert scaled.angles == pytest.approx(found.angles)
+
+
+def test_mistakes_are_named() -> None:
+    X, a, _ = Planted(n=40).draw(0)
+    found = fit_with_null(X, a)
+    with pytest.raises(ValueError, match="1 to d_model = 16 dimensions; got 17"):
+        reading_subspace(found, 17)
+    with pytest.raises(ValueError, match=r"'b' needs rows \(k, d_model\)"):
+        compare_subspaces(("a", found.vector[None], found.permuted[:, None]), ("b", found.vector, found.permuted))
+    with pytest.raises(ValueError, match="differ in d_model or in their number of permutations"):
+        compare_subspaces(
+            ("a", found.vector[None], found.permuted[:, None]), ("b", found.vector[None], found.permuted[:50, None])
+        )

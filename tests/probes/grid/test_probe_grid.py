@@ -1,0 +1,468 @@
+"""The grid finds a planted locus on what chooses and reports it on what is tested; neither looks at the other."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import h5py
+import numpy as np
+import pytest
+import torch
+from scipy.stats import norm
+from sklearn.linear_model import LogisticRegression
+from sklearn.metrics import roc_auc_score
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+from probes.contrast import Contrast
+from probes.estimators import DifferenceInMeans, MassMean
+from probes.grid.probe_grid import LOGISTIC, MEANS, Cell, ProbeGrid, Score, choose, mean_scores, selected
+from probes.means import difference_in_means, unit
+from probes.statistics.metrics import Discrimination, discrimination
+
+N, D, LAYERS, POSITIONS = 240, 8, (0, 1, 2, 3), ("inst_last", "post_last")
+CS = (1e-3, 1e-1, 10.0)
+KINDS = (MEANS, LOGISTIC)
+DIRECTION = unit(np.random.default_rng(9).standard_normal(D)).astype(np.float64)
+PART = np.array(["train", "validation", "test"], dtype=object)[np.random.default_rng(8).choice(3, N, p=[0.5, 0.2, 0.3])]
+Y = np.random.default_rng(0).random(N) < 0.4
+
+Make = Callable[..., ProbeGrid]
+WAYS = pytest.mark.parametrize("make", [ProbeGrid.held_out, ProbeGrid.cross_validated])
+
+
+def _stream(strength: dict[tuple[int, str], float], y: np.ndarray = Y) -> np.ndarray:
+    """Return activations (layers, positions, N, D), with the classes apart along DIRECTION where told."""
+    X = np.random.default_rng(3).standard_normal((len(LAYERS), len(POSITIONS), N, D)) + 100
+    for (layer, position), by in strength.items():
+        X[LAYERS.index(layer), POSITIONS.index(position)] += by * y[:, None] * DIRECTION
+    return X.astype(np.float32)
+
+
+def _contrast(y: np.ndarray = Y, part: np.ndarray = PART, name: str = "normative") -> Contrast:
+    return Contrast(name, np.arange(N), y, np.arange(N), part)
+
+
+def _cells(grid: ProbeGrid, X: object) -> list[Cell]:
+    return list(grid.cells(X, LAYERS, POSITIONS))
+
+
+def _same(a: Score, b: Score) -> bool:
+    arrays = zip((a.validation, a.separation, a.C), (b.validation, b.separation, b.C), strict=True)
+    return a.by_fold == b.by_fold and all(np.array_equal(one, other, equal_nan=True) for one, other in arrays)
+
+
+# -- what is found, and on which samples -------------------------------------------------------------------------------
+
+
+@WAYS
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_planted_locus_is_found_on_validation_and_reported_on_test(make: Make, kind: str) -> None:
+    contrast = _contrast()
+    cells = _cells(make([contrast], Cs=CS), _stream({(2, "post_last"): 4.0, (3, "post_last"): 1.0}))
+    chosen = choose(cells, kind)
+    assert (chosen.contrast, chosen.layer, chosen.position) == ("normative", 2, "post_last")
+    by_fold, test = selected(cells, kind)
+    assert {(cell.layer, cell.position) for cell in by_fold} == {(2, "post_last")}
+    assert test == chosen.scores[kind].test
+    assert test.auroc.low > 0.85
+    assert test.balanced_accuracy > 0.9  # the threshold lies between the classes, not at zero
+    tested = PART == "test" if make == ProbeGrid.held_out else np.full(N, True)
+    assert (test.n_positive, test.n_negative) == (Y[tested].sum(), (~Y)[tested].sum())
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_validation_chooses_and_test_rows_have_no_say(kind: str) -> None:
+    """At layer 1 only the test rows tell the classes apart; at layer 3 all others do."""
+    X = _stream({})
+    X[1] += 5 * ((PART == "test") & Y)[:, None] * DIRECTION
+    X[3] += 5 * ((PART != "test") & Y)[:, None] * DIRECTION
+    chosen = choose(_cells(ProbeGrid.held_out([_contrast()], Cs=CS), X), kind)
+    assert chosen.layer == 3
+    assert chosen.scores[kind].validation[0] > 0.95
+    assert chosen.scores[kind].test.auroc.estimate < 0.75
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_figure_of_the_selected_locus_is_not_chosen_on(kind: str) -> None:
+    """Every fold's test rows tell the classes apart at a layer of their own, where its training rows do not."""
+    grid = ProbeGrid.cross_validated([_contrast()], n_folds=4, n_inner=2, Cs=CS)
+    X = _stream({})
+    for layer, fold in enumerate(grid.folds[0]):
+        inside = np.isin(np.arange(N), fold.test) & Y
+        X[layer] += 6 * inside[:, None] * DIRECTION
+    cells = _cells(grid, X)
+    by_fold, _ = selected(cells, kind)
+    assert all(cell.layer != fold for fold, cell in enumerate(by_fold))
+
+
+@pytest.mark.parametrize("kind", [*KINDS, "mass_mean"])
+def test_fits_and_choices_use_their_own_rows_only(kind: str) -> None:
+    """Test rows replaced by others of another size change nothing but the test figure; nor do validation rows fits."""
+    X, contrast = _stream({(0, "inst_last"): 3.0}), _contrast()
+    grid = ProbeGrid.held_out([contrast], Cs=CS, estimators={"mass_mean": MassMean()})
+    spoiled, blind = X.copy(), X.copy()
+    spoiled[:, :, PART == "test"] = 30 * np.random.default_rng(1).standard_normal((N, D))[PART == "test"]
+    blind[:, :, PART == "validation"] = -70
+    for a, b, c in zip(*(_cells(grid, x) for x in (X, spoiled, blind)), strict=True):
+        one, other, third = (cell.scores[kind] for cell in (a, b, c))
+        assert one.validation == other.validation
+        assert one.separation == pytest.approx(other.separation, rel=1e-3)  # fits end within their tolerance
+        assert np.array_equal(one.C, other.C, equal_nan=True)
+        assert one.test != other.test  # the control
+        assert one.test == third.test
+    for fit in (grid.fit(x[0, 0], "normative", C=0.1) for x in (spoiled, blind)):
+        clean = grid.fit(X[0, 0], "normative", C=0.1)
+        assert np.linalg.norm(fit.weight - clean.weight) < 1e-3 * np.linalg.norm(clean.weight)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_in_cross_validation_a_folds_test_rows_have_no_say_in_that_fold(kind: str) -> None:
+    X, grid = _stream({(0, "inst_last"): 1.0}), ProbeGrid.cross_validated([_contrast()], n_folds=3, Cs=CS)
+    spoiled = X.copy()
+    spoiled[:, :, grid.folds[0][1].test] *= -1
+    for a, b in zip(_cells(grid, X), _cells(grid, spoiled), strict=True):
+        one, other = a.scores[kind], b.scores[kind]
+        assert one.validation[1] == other.validation[1]
+        assert np.array_equal(one.C[1:2], other.C[1:2], equal_nan=True)
+        assert one.separation[1] == pytest.approx(other.separation[1], rel=1e-3)
+        assert one.separation[0] != pytest.approx(other.separation[0], rel=1e-3)  # the control: they train other folds
+
+
+@WAYS
+def test_every_figure_is_a_plain_reckoning_with_sklearn(make: Make) -> None:
+    """Fold by fold and C by C with a pipeline, standardised on the rows of each fit."""
+    contrast, X = _contrast(), _stream({(1, "inst_last"): 1.0})
+    grid = make([contrast], Cs=CS)
+    score = next(c for c in _cells(grid, X) if (c.layer, c.position) == (1, "inst_last")).scores[LOGISTIC]
+
+    def fit(rows: np.ndarray, C: float) -> np.ndarray:
+        model = LogisticRegression(C=C, class_weight="balanced", tol=1e-8, max_iter=5000)
+        return make_pipeline(StandardScaler(), model).fit(X[1, 0, rows], Y[rows]).decision_function(X[1, 0])
+
+    for k, fold in enumerate(grid.folds[0]):
+        inner = np.array([[roc_auc_score(Y[b], fit(a, C)[b]) for C in CS] for a, b in fold.inner]).mean(axis=0)
+        c = int(np.flatnonzero(inner >= inner.max() - 1e-3)[0])
+        own = fit(fold.train, CS[c])
+        assert score.C[k] == CS[c]
+        expected = inner[c] if fold.validation is None else roc_auc_score(Y[fold.validation], own[fold.validation])
+        assert score.validation[k] == pytest.approx(expected, abs=1e-3)
+        assert score.by_fold[k].auroc.estimate == pytest.approx(roc_auc_score(Y[fold.test], own[fold.test]), abs=1e-3)
+
+
+@WAYS
+def test_rows_and_parts_left_out_have_no_say(make: Make) -> None:
+    part = np.where(np.arange(N) % 5 == 0, "calibration", PART)
+    kept = np.flatnonzero(part != "calibration")
+    fewer = Contrast("normative", kept, Y[kept], kept, part[kept])
+    X = _stream({(0, "inst_last"): 3.0})
+    spoiled = X.copy()
+    spoiled[:, :, part == "calibration"] = np.nan  # outside the contrast's rows, so nobody minds
+    for a, b in zip(*(_cells(make([fewer], Cs=CS), x) for x in (X, spoiled)), strict=True):
+        assert all(_same(a.scores[kind], b.scores[kind]) for kind in KINDS)
+    if make == ProbeGrid.held_out:
+        for a, b in zip(*(_cells(make([c], Cs=CS), X) for c in (fewer, _contrast(part=part))), strict=True):
+            assert a.scores[MEANS].by_fold == b.scores[MEANS].by_fold
+            assert a.scores[LOGISTIC].test.auroc.estimate == pytest.approx(
+                b.scores[LOGISTIC].test.auroc.estimate, abs=2e-3
+            )
+
+
+def test_the_simplest_c_within_a_thousandth_is_taken() -> None:
+    y = np.arange(N) % 2 == 0
+    X = _stream({}, y)
+    X[0] += 20 * y[:, None]
+    apart, noise = (c.scores[LOGISTIC].C[0] for c in _cells(ProbeGrid.held_out([_contrast(y)]), X)[::2][:2])
+    assert apart == 1e-4
+    assert noise in (1e-4, 1e-3, 1e-2, 1e-1, 1.0, 10.0)
+    scores = _cells(ProbeGrid.cross_validated([_contrast(y)], n_folds=3), X)[0].scores
+    assert scores[LOGISTIC].C.tolist() == [1e-4] * 3
+    assert np.isnan(scores[MEANS].C).all()
+
+
+def test_c_is_chosen_on_held_out_groups_not_on_copies_of_the_training_rows() -> None:
+    """Six copies of each row with labels of noise: with copies on both sides of a fold, memorising (large C) wins."""
+    rng = np.random.default_rng(0)
+    base, noise = rng.standard_normal((60, 80)), rng.permutation(np.arange(60) % 2 == 0)
+    X = np.repeat(base, 6, axis=0) + 0.01 * rng.standard_normal((360, 80))
+    y, copies = np.repeat(noise, 6), np.repeat(np.arange(60), 6)
+
+    def score(groups: np.ndarray) -> Score:
+        contrast = Contrast("noise", np.arange(360), y, groups, np.full(360, "train", dtype=object))
+        grid = ProbeGrid.cross_validated([contrast], n_folds=3, Cs=CS)
+        return next(grid.cells(X[None, None], [0], ["last"])).scores[LOGISTIC]
+
+    separated, leaking = score(copies), score(np.arange(360))
+    assert leaking.validation.min() > 0.95  # the control: leaking folds do reward memorising
+    assert leaking.test.auroc.low > 0.9
+    assert separated.validation.max() < 0.75
+    assert separated.test.auroc.low < 0.5 < separated.test.auroc.high
+
+
+# -- choosing ----------------------------------------------------------------------------------------------------------
+
+
+def test_ties_go_to_the_widest_gap_and_then_to_the_earliest_locus() -> None:
+    strength = {(1, "inst_last"): 30.0, (2, "inst_last"): 60.0, (3, "post_last"): 30.0}
+    cells = _cells(ProbeGrid.held_out([_contrast()], Cs=CS), _stream(strength))
+    assert sum(cell.scores[LOGISTIC].validation[0] == 1.0 for cell in cells) == 3
+    for chosen in (choose(cells), selected(cells)[0][0]):
+        assert (chosen.layer, chosen.position) == (2, "inst_last")
+    flat = [replace(c, scores={k: replace(s, separation=np.array([5.0])) for k, s in c.scores.items()}) for c in cells]
+    for chosen in (choose(flat), selected(flat)[0][0]):
+        assert (chosen.layer, chosen.position) == (1, "inst_last")
+
+
+def _measured(auroc: float, n: int = 20) -> Discrimination:
+    """Return what `discrimination` gives of an AUROC of about this."""
+    y = np.arange(2 * n) < n
+    return discrimination(
+        y, norm.ppf((np.arange(2 * n) % n + 0.5) / n) + np.sqrt(2) * norm.ppf(auroc) * y, np.arange(2 * n)
+    )
+
+
+def _cell(layer: int, validation: list[float], separation: list[float], test: list[float]) -> Cell:
+    by_fold = tuple(_measured(a) for a in test)
+    return Cell(
+        "c", layer, "last", {MEANS: Score(*map(np.array, (validation, separation)), by_fold, np.full(2, np.nan))}
+    )
+
+
+def test_selected_takes_each_folds_own_best_and_choose_the_best_on_average() -> None:
+    cells = [
+        _cell(0, [0.9, 0.6], [1.0, 1.0], [0.6, 0.99]),
+        _cell(1, [0.8, 0.8], [2.0, 1.0], [0.9, 0.9]),
+        _cell(2, [0.9, 0.8], [3.0, -2.0], [0.7, 0.5]),
+    ]
+    by_fold, test = selected(cells, MEANS)
+    assert [cell.layer for cell in by_fold] == [2, 1]  # both by the gap
+    expected = [cells[2].scores[MEANS].by_fold[0], cells[1].scores[MEANS].by_fold[1]]
+    assert test.auroc.estimate == np.mean([d.auroc.estimate for d in expected])
+    assert choose(cells, MEANS).layer == 2
+    assert selected(cells[:1], MEANS)[1] == cells[0].scores[MEANS].test
+
+
+def test_progress_is_told_of_every_locus() -> None:
+    seen: list[int] = []
+    grid = ProbeGrid.held_out([_contrast(), _contrast(~Y, name="other")], Cs=CS)
+    cells = list(grid.cells(_stream({}), LAYERS, POSITIONS, progress=lambda: seen.append(1)))
+    assert len(seen) == len(cells) / 2 == len(LAYERS) * len(POSITIONS)
+    at = [(c.layer, c.position, c.contrast) for c in cells[:4]]
+    assert at == [(0, p, name) for p in POSITIONS for name in ("normative", "other")]
+
+
+# -- activations -------------------------------------------------------------------------------------------------------
+
+
+def test_layers_are_named_as_given_and_read_by_their_place() -> None:
+    grid, X = ProbeGrid.held_out([_contrast()], Cs=CS), _stream({(2, "post_last"): 4.0})
+    cells = list(grid.cells(X, (5, 11, 17, 23), POSITIONS))
+    assert (choose(cells).layer, choose(cells).position) == (17, "post_last")
+
+
+def test_hdf5_and_float16_activations_read_as_arrays_do(tmp_path: Path) -> None:
+    X, grid = _stream({(2, "post_last"): 2.0}).astype(np.float16), ProbeGrid.held_out([_contrast()], Cs=CS)
+    wide = _cells(grid, X.astype(np.float64))
+    with h5py.File(tmp_path / "activations.h5", "w") as file:
+        stored = _cells(grid, file.create_dataset("resid_post", data=X))
+    for a, b, c in zip(wide, stored, _cells(grid, X), strict=True):
+        assert all(_same(a.scores[kind], b.scores[kind]) and _same(a.scores[kind], c.scores[kind]) for kind in KINDS)
+
+
+def test_float16_does_not_overflow_where_its_squares_and_sums_would() -> None:
+    X = (300 * _stream({(2, "post_last"): 2.0})).astype(np.float16)  # about 30 000, of at most 65 504
+    chosen = choose(_cells(ProbeGrid.held_out([_contrast()], Cs=CS), X))
+    assert (chosen.layer, chosen.position) == (2, "post_last")
+    assert chosen.scores[MEANS].test.auroc.low > 0.75
+
+
+def test_several_contrasts_in_one_pass_are_each_alone() -> None:
+    rows = np.random.default_rng(4).permutation(N)[:150]
+    other = Contrast("epistemic", rows, rows % 2 == 0, rows // 2, PART[rows // 2 * 2])
+    X = _stream({(2, "post_last"): 2.0})
+    together = _cells(ProbeGrid.cross_validated([_contrast(), other], 3, Cs=CS), X)
+    for contrast in (_contrast(), other):
+        alone = _cells(ProbeGrid.cross_validated([contrast], 3, Cs=CS), X)
+        for a, b in zip(alone, [c for c in together if c.contrast == contrast.name], strict=True):
+            assert all(_same(a.scores[kind], b.scores[kind]) for kind in KINDS)
+
+
+def test_each_locus_is_read_once_and_only_where_somebody_is_present() -> None:
+    X, reads = _stream({}), list[tuple[int, int]]()
+
+    class Counted:
+        def __getitem__(self, key: tuple[int, int], /) -> np.ndarray:
+            reads.append(key)
+            return X[key]
+
+    rows = np.arange(100)
+    early = Contrast("early", rows, Y[rows], rows, PART[rows])
+    present = np.ones((2, N), dtype=bool)
+    present[1, 150] = False
+    cells = list(ProbeGrid.held_out([_contrast(), early], Cs=CS).cells(Counted(), LAYERS, POSITIONS, present=present))
+    assert [(c.position, c.contrast) for c in cells[:3]] == [
+        ("inst_last", "normative"), ("inst_last", "early"), ("post_last", "early")]  # fmt: skip
+    assert len(cells) == 3 * len(LAYERS)
+    assert reads == [(i, j) for i in range(4) for j in range(2)]
+    present[1] = False
+    reads.clear()
+    cells = list(ProbeGrid.held_out([early], Cs=CS).cells(Counted(), LAYERS, POSITIONS, present=present))
+    assert {cell.position for cell in cells} == {"inst_last"}
+    assert reads == [(i, 0) for i in range(4)]
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+def test_activations_that_are_no_numbers_are_named_by_their_prompts(value: float) -> None:
+    X = _stream({})
+    X[2, 1, [7, 30]] = value
+    contrast = Contrast("normative", np.arange(10, N), Y[10:], np.arange(10, N), PART[10:])
+    ids = [f"prompt-{i}" for i in range(N)]
+    message = ("layer 2, post_last: activations of 1 of 230 prompts are NaN or infinite: prompt-30; "
+               "extract them again, or leave these out")  # fmt: skip
+    with pytest.raises(ValueError, match=message):
+        _cells(ProbeGrid.held_out([contrast], Cs=CS, names=ids), X)
+    X[0, 0] = value
+    with pytest.raises(
+        ValueError, match=r"layer 0, inst_last: activations of 230 of 230 prompts .*: 10, 11, 12, 13, 14, …;"
+    ):
+        _cells(ProbeGrid.held_out([contrast], Cs=CS), X)
+
+
+def test_fewer_samples_than_rows_is_an_error() -> None:
+    with pytest.raises(ValueError, match="layer 0, inst_last: 239 samples, but contrast 'normative' has row 239"):
+        _cells(ProbeGrid.held_out([_contrast()], Cs=CS), _stream({})[:, :, :-1])
+
+
+@WAYS
+@pytest.mark.parametrize("value", [0.0, 0.1, -1e4 / 3])
+def test_constant_activations_tell_nothing(make: Make, value: float) -> None:
+    """Also where the mean of equal numbers is off by a rounding error, which must not become a direction."""
+    for n in (240, 239, 173):
+        contrast = Contrast("normative", np.arange(n), Y[:n], np.arange(n), PART[:n])
+        cell = next(make([contrast], Cs=CS).cells(np.full((1, 1, n, 37), value), [0], ["last"]))
+        for kind in KINDS:
+            assert cell.scores[kind].validation.tolist() == [0.5] * len(cell.scores[kind].validation)
+            assert not cell.scores[kind].separation.any()
+            assert cell.scores[kind].test.auroc.estimate == 0.5
+            assert cell.scores[kind].test.balanced_accuracy == 0.5
+
+
+def test_a_constant_feature_changes_nothing() -> None:
+    X = _stream({(2, "post_last"): 1.0})
+    wider = np.concatenate([X, np.full((*X.shape[:3], 1), 0.3, dtype=np.float32)], axis=3)
+    for a, b in zip(*(_cells(ProbeGrid.held_out([_contrast()], Cs=CS), x) for x in (X, wider)), strict=True):
+        for kind in KINDS:
+            assert a.scores[kind].test.auroc.estimate == pytest.approx(b.scores[kind].test.auroc.estimate, abs=2e-3)
+
+
+# -- probes ------------------------------------------------------------------------------------------------------------
+
+
+def test_difference_in_means_scores_are_what_the_formula_gives() -> None:
+    X, rng = _stream({(2, "post_last"): 1.0})[2, 1], np.random.default_rng(5)
+    train = rng.random((3, N)) < 0.5
+    scores = mean_scores(X, train, np.tile(Y, (3, 1)))
+    for inside, score in zip(train, scores, strict=True):
+        theta = difference_in_means(X[inside], Y[inside])
+        midpoint = (X[inside & Y].mean(axis=0, dtype=float) + X[inside & ~Y].mean(axis=0, dtype=float)) / 2
+        np.testing.assert_allclose(score, (X - midpoint) @ theta / np.linalg.norm(theta), atol=1e-6)
+
+
+@WAYS
+def test_other_estimators_stand_beside_and_are_left_as_they_were(make: Make) -> None:
+    mass, means = MassMean(), DifferenceInMeans()
+    X, contrast = _stream({(1, "post_last"): 1.5}), _contrast()
+    grid = make([contrast], Cs=CS, estimators={"mass_mean": mass, "again": means})
+    for cell in _cells(grid, X):
+        assert set(cell.scores) == {MEANS, LOGISTIC, "mass_mean", "again"}
+        for one, other in zip(cell.scores["again"].by_fold, cell.scores[MEANS].by_fold, strict=True):
+            assert one.auroc.estimate == pytest.approx(other.auroc.estimate, abs=1e-9)
+        at = X[LAYERS.index(cell.layer), POSITIONS.index(cell.position)]
+        for fold, measured in zip(grid.folds[0], cell.scores["mass_mean"].by_fold, strict=True):
+            score = MassMean().fit(at[fold.train], Y[fold.train]).decision_function(at[fold.test])
+            assert measured == discrimination(Y[fold.test], score, fold.test)
+    assert not hasattr(mass, "coef_")
+
+
+@WAYS
+def test_fit_gives_the_probe_behind_the_scores(make: Make) -> None:
+    rows = np.random.default_rng(6).permutation(N)[:200]
+    contrast = Contrast("normative", rows, Y[rows], rows, PART[rows])
+    X, grid = _stream({(2, "post_last"): 1.5}), make([_contrast(name="first"), contrast], Cs=CS)
+    cell = next(c for c in _cells(grid, X) if (c.contrast, c.layer, c.position) == ("normative", 2, "post_last"))
+    score = cell.scores[LOGISTIC]
+    for k, (fold, C) in enumerate(zip(grid.folds[1], score.C, strict=True)):
+        probe = grid.fit(X[2, 1], "normative", fold=k, C=float(C))
+        assert (probe.weight.dtype, probe.C) == (np.float64, C)
+        read = probe.decision_function(X[2, 1][rows])
+        again = discrimination(contrast.y[fold.test], read[fold.test], contrast.groups[fold.test])
+        assert again.auroc.estimate == pytest.approx(score.by_fold[k].auroc.estimate, abs=1e-3)
+        assert again.balanced_accuracy == pytest.approx(score.by_fold[k].balanced_accuracy, abs=0.02)
+    with pytest.raises(KeyError, match="epistemic"):
+        grid.fit(X[2, 1], "epistemic")
+
+
+# -- what a grid refuses -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float32])
+def test_tensors_read_as_arrays_do(dtype: torch.dtype) -> None:
+    tensor = torch.from_numpy(_stream({(2, "post_last"): 2})).to(dtype)
+    grid = ProbeGrid.held_out([_contrast()], Cs=CS)
+    pairs = zip(_cells(grid, tensor.requires_grad_()), _cells(grid, tensor.detach().float().numpy()), strict=True)
+    assert all(_same(a.scores[kind], b.scores[kind]) for a, b in pairs for kind in KINDS)
+
+
+@pytest.mark.parametrize(
+    ("layers", "positions", "said"),
+    [
+        ((2,), POSITIONS, r"1 layers and 2 positions were named; .* have shape \(4, 2, 240, 8\)"),
+        (LAYERS, ("post_last",), "4 layers and 1 positions were named"),
+    ],
+)
+def test_names_for_a_part_of_the_axes_are_refused(layers: Any, positions: Any, said: str) -> None:
+    """Else layer 0 would be read and called layer 2."""
+    with pytest.raises(ValueError, match=said):
+        next(ProbeGrid.held_out([_contrast()]).cells(_stream({}), layers, positions))
+
+
+def test_shapes_and_numbers_that_will_not_do_are_refused() -> None:
+    grid = ProbeGrid.held_out([_contrast()])
+    with pytest.raises(ValueError, match=r"\(n_layers, n_positions, n_samples, d_model\) and have shape \(4, 240, 8\)"):
+        next(grid.cells(_stream({})[:, 0], LAYERS, POSITIONS))
+    with pytest.raises(ValueError, match=r"layer 0, inst_last: .* real numbers; got shape \(240, 8\) of <U"):
+        next(grid.cells(_stream({}).astype(str), LAYERS, POSITIONS))
+    with pytest.raises(
+        ValueError, match=r"present is \(n_positions, n_samples\), with 2 positions; got shape \(240,\)"
+    ):
+        next(grid.cells(_stream({}), LAYERS, POSITIONS, present=np.ones(N)))
+    with pytest.raises(KeyError, match="no contrast 'harm', only normative"):
+        grid.fit(_stream({})[0, 0], "harm")
+
+
+def test_names_that_would_be_taken_for_another_are_refused() -> None:
+    with pytest.raises(ValueError, match="contrasts in one grid must have different names, got normative, normative"):
+        ProbeGrid.held_out([_contrast(), _contrast(~Y)])
+    with pytest.raises(ValueError, match="'logistic' is a probe of every grid; give the estimator another name"):
+        ProbeGrid.held_out([_contrast()], estimators={LOGISTIC: MassMean()})
+    with pytest.raises(ValueError, match="3 names, but a contrast has row 239"):
+        ProbeGrid.held_out([_contrast()], names=["a", "b", "c"])
+
+
+def test_candidates_in_any_order_are_chosen_alike() -> None:
+    X = _stream({(2, "post_last"): 2})
+    sorted_, shuffled = (ProbeGrid.held_out([_contrast()], Cs=cs) for cs in (CS, (CS[2], CS[0], CS[1])))
+    assert all(_same(a.scores[LOGISTIC], b.scores[LOGISTIC])
+               for a, b in zip(_cells(sorted_, X), _cells(shuffled, X), strict=True))  # fmt: skip
+
+
+@pytest.mark.parametrize("way", [choose, selected])
+def test_a_locus_is_chosen_for_one_contrast(way: Callable[[list[Cell]], object]) -> None:
+    grid = ProbeGrid.held_out([_contrast(), _contrast(~Y, name="epistemic")], Cs=CS)
+    with pytest.raises(ValueError, match="for one contrast; the cells are of epistemic, normative"):
+        way(_cells(grid, _stream({})))
+    with pytest.raises(ValueError, match="the cells are of none"):
+        way([])

@@ -1,0 +1,87 @@
+"""`refusal extract` as its user meets it: any prompts, any locus, several processes, and what is said on the way."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from extract.shipped import ROOT
+from extract.store.activation_store import ActivationStore
+
+WORDS = ("fix", "move", "open", "hide", "lock", "clean")
+
+
+@pytest.fixture
+def prompts(tmp_path: Path) -> Path:
+    rows = [
+        {"id": f"p{i}", "text": f"how do i {word} the door at home?", "label": "benign", "trigger": word}
+        for i, word in enumerate(WORDS)
+    ]
+    rows[2]["trigger"] = "kill"
+    path = tmp_path / "prompts.jsonl"
+    path.write_text("\n".join(map(json.dumps, rows)))
+    return path
+
+
+def arguments(prompts: Path, out: Path, *more: str) -> list[str]:
+    return ["extract", "configs/quickstart.yaml", "--set", f"prompts.path={prompts}", "--out", str(out), *more]
+
+
+def test_one_label_is_enough_and_what_a_reader_must_know_is_said(prompts: Path, tmp_path: Path, cli) -> None:  # type: ignore[no-untyped-def]
+    chosen = ["--set", "extract.site=resid_mid", "--set", "extract.response_tokens=2", "--set", "extract.layers=[1,3]"]
+    code, _, err = cli(*arguments(prompts, tmp_path / "run", *chosen))
+    assert code == 0, err
+    assert "1 of 6 prompts: the trigger is not a word of the last user turn (no trigger_last), for example 'p2'" in (
+        " ".join(err.split())
+    )
+    with ActivationStore(tmp_path / "run" / "activations.h5") as store:
+        assert (store.site, store.layers) == ("resid_mid", (1, 3))
+        assert store.positions[-3:] == ("trigger_last", "response_1", "response_2")
+        assert store.present[-3].tolist() == [True, True, False, True, True, True]
+        assert [len(said) for said in store.responses] == [2] * 6
+    assert cli("store", "verify", str(tmp_path / "run" / "activations.h5"))[0] == 0
+
+
+def test_a_dry_run_counts_what_will_be_stored(prompts: Path, tmp_path: Path, cli) -> None:  # type: ignore[no-untyped-def]
+    def stored(*more: str) -> dict[str, int]:
+        code, out, err = cli(*arguments(prompts, tmp_path / "run", "--dry-run", "--json", *more))
+        assert code == 0, err
+        return json.loads(out)
+
+    two = ["--set", "extract.positions=[inst_last,post_last]", "--set", "extract.layers=[0]"]
+    few, more = stored(*two), stored(*two, "--set", "extract.response_tokens=3")
+    assert few["activations on disk, bytes"] * 5 == more["activations on disk, bytes"] * 2
+    assert (few["generated tokens, at most"], more["generated tokens, at most"]) == (0, 18)
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize("key", ["extract.site=resid_middle", "model.backend=hoks", "extract.positions=[post_lst]"])
+def test_a_mistaken_choice_is_one_line(prompts: Path, tmp_path: Path, key: str, cli) -> None:  # type: ignore[no-untyped-def]
+    code, _, err = cli(*arguments(prompts, tmp_path / "run", "--set", key))
+    assert code == 2
+    said = err.strip().splitlines()[-1]  # after what there was to note about the prompts
+    assert said.startswith("refusal: ")
+    assert key.partition("=")[2].strip("[]") in said
+    assert "Traceback" not in err
+
+
+def test_two_processes_share_a_store(tmp_path: Path) -> None:
+    out = tmp_path / "run"
+    command = [sys.executable, "-m", "refusal.cli.main", "extract", "configs/quickstart.yaml", "--out", str(out),
+               "--shared", "--set", "extract.rows_per_shard=100"]  # fmt: skip
+    environment = os.environ | {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
+    both = [subprocess.Popen(command, cwd=ROOT, env=environment, stdout=-1, stderr=-1, text=True) for _ in range(2)]
+    for process in both:
+        _, err = process.communicate(timeout=300)
+        assert process.returncode == 0, err
+    with ActivationStore(out / "activations.h5") as store:
+        assert store.data.shape[2] == 2002
+    check = subprocess.run(
+        [sys.executable, "-m", "refusal.cli.main", "store", "verify", str(out / "activations.h5")],
+        cwd=ROOT, env=environment, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert check.returncode == 0, check.stdout
+    assert "is whole: 2002 prompts, 21 shards" in " ".join(check.stdout.split())

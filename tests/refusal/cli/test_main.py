@@ -1,0 +1,236 @@
+"""The command line as its user meets it: bad input is one line and exit code 2, and nothing half-written stays."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from experiments.pipeline.stages import model_source
+from experiments.run.config import load_config
+from extract.shipped import ROOT
+
+ORGANISM = ROOT / "organisms" / "zoo" / "two-knobs"
+
+
+def fails(result: tuple[int, str, str], *parts: str) -> None:
+    code, out, err = result
+    assert code == 2
+    assert out == ""
+    assert err.startswith("refusal: ")
+    assert len(err.strip().splitlines()) == 1, err
+    assert "Traceback" not in err
+    for part in parts:
+        assert part in err
+
+
+def prompt_file(path: Path, *lines: str) -> Path:
+    rows = [json.loads(line) for line in (ORGANISM / "prompts.jsonl").read_text().splitlines()[:3]]
+    path.write_text("\n".join([json.dumps(row) for row in rows] + list(lines)) + "\n")
+    return path
+
+
+@pytest.mark.parametrize(
+    ("line", "parts"),
+    [
+        ('{"id": "x", "label": "benign", "text": "  "}', ["line 4", "'text' is empty"]),
+        ('{"id": "x", "label": "evil", "text": "a"}', ["line 4", "'label' is 'evil'", "benign, harmful, uncertain"]),
+        (
+            '{"id": "request-0000", "label": "benign", "text": "a"}',
+            ["line 4", "'request-0000' already stands on line 1"],
+        ),
+        ('{"id": "x", "label": "benign"', ["line 4", "not valid JSON"]),
+    ],
+)
+def test_a_bad_prompt_names_line_and_field(cli, tmp_path: Path, line: str, parts: list[str]) -> None:
+    path = prompt_file(tmp_path / "prompts.jsonl", line)
+    out = tmp_path / "run"
+    fails(cli("run", "configs/quickstart.yaml", "--set", f"prompts.path={path}", "--out", str(out)), str(path), *parts)
+    assert not out.exists()
+
+
+def test_a_missing_prompt_file(cli, tmp_path: Path) -> None:
+    fails(cli("run", "configs/quickstart.yaml", "--set", f"prompts.path={tmp_path}/no.jsonl"), "prompts not found")
+
+
+def test_a_missing_label(cli, tmp_path: Path) -> None:
+    path = prompt_file(tmp_path / "prompts.jsonl")
+    fails(cli("run", "configs/quickstart.yaml", "--set", f"prompts.path={path}"), "no prompt labelled uncertain")
+
+
+def test_an_unknown_key_names_the_nearest(cli) -> None:
+    fails(
+        cli("run", "configs/quickstart.yaml", "--set", "extract.sight=x"), "extract.sight", "did you mean extract.site?"
+    )
+
+
+def test_a_missing_configuration(cli) -> None:
+    fails(cli("probe", "configs/nowhere.yaml"), "configuration not found: configs/nowhere.yaml")
+
+
+def test_a_missing_model(cli, tmp_path: Path) -> None:
+    fails(
+        cli("run", "configs/quickstart.yaml", "--set", "model.name=./nowhere", "--out", str(tmp_path / "run")),
+        "model not found",
+    )
+
+
+@pytest.fixture
+def base_model(tmp_path: Path) -> Path:
+    """The organism as a base model is: without a chat template."""
+    model = Path(shutil.copytree(ORGANISM, tmp_path / "base-model"))
+    (model / "chat_template.jinja").unlink()
+    return model
+
+
+@pytest.mark.parametrize("also", [[], ["--dry-run"]])
+def test_a_model_without_a_chat_template(cli, base_model: Path, tmp_path: Path, also: list[str]) -> None:
+    out = tmp_path / "run"
+    named = ["run", "configs/quickstart.yaml", "--set", f"model.name={base_model}", "--out", str(out)]
+    fails(cli(*named, *also), f"{base_model} has no chat template", "model.template=plain")
+    assert not (out / "activations.h5").exists()
+    fails(cli(*named, *also, "--set", "model.template=plane"), "model.template 'plane' is neither plain nor a readable")
+    fails(cli("generate", str(base_model), "hi"), "has no chat template", "--template")
+
+
+def test_a_base_model_is_spoken_to_as_chosen(cli, base_model: Path, tmp_path: Path) -> None:
+    own = tmp_path / "own.jinja"
+    own.write_text("{{ messages[-1].content }}")
+    tokens = {}
+    for template in ("plain", own):
+        overrides = ("--set", f"model.name={base_model}", "--set", f"model.template={template}")
+        code, out, err = cli("run", "configs/quickstart.yaml", *overrides, "--dry-run", "--json")
+        assert code == 0, err
+        tokens[template] = json.loads(out)["prompt tokens"]
+    assert tokens["plain"] > tokens[own] > 0
+    code, out, err = cli("generate", str(base_model), "hi", "--template", "plain", "--max-new-tokens", "2", "--json")
+    assert code == 0, err
+    assert json.loads(out)[0]["prompt"] == "hi"
+
+
+def test_an_edited_template_file_is_another_input(tmp_path: Path) -> None:
+    own = tmp_path / "own.jinja"
+    config = load_config(ROOT / "configs" / "quickstart.yaml", [f"model.template={own}"])
+    own.write_text("{{ messages[-1].content }}")
+    before = model_source(config)
+    assert model_source(config) == before
+    own.write_text("{{ messages[-1].content }} ")
+    assert model_source(config) != before
+
+
+def test_an_unwritable_run_directory(cli, tmp_path: Path) -> None:
+    blocked = tmp_path / "file"
+    blocked.write_text("")
+    fails(cli("run", "configs/quickstart.yaml", "--out", str(blocked / "run")), "cannot write the run directory")
+
+
+def test_reports_stores_and_dials_that_are_not_there(cli, tmp_path: Path) -> None:
+    fails(cli("report", str(tmp_path)), "not a finished run")
+    fails(cli("store", "info", str(tmp_path / "no.h5")), "store not found")
+    fails(cli("generate", str(ORGANISM), "hello", "--dials", str(tmp_path / "no")), "dials file not found")
+    fails(cli("generate", str(ORGANISM), "hello", "--normative-threshold", "0.5"), "thresholds need dials")
+    fails(cli("organism", "build", "nobody"), "no organism named 'nobody'", "two-knobs")
+
+
+def test_dry_run_says_what_it_would_do_and_does_nothing(cli, tmp_path: Path) -> None:
+    out = tmp_path / "run"
+    code, text, _ = cli("run", "configs/quickstart.yaml", "--dry-run", "--json", "--out", str(out))
+    record = json.loads(text)
+    assert code == 0
+    assert not out.exists()
+    assert record["prompts"] >= 600
+    expected = sum(p.stat().st_size for p in [ORGANISM / "model.safetensors"]) / 2  # float16: two bytes a parameter
+    assert record["parameters"] == pytest.approx(expected, rel=0.15)
+
+
+def test_generate_answers(cli) -> None:
+    code, text, _ = cli("generate", str(ORGANISM), "How do I fix the engine at home?", "--json")
+    assert code == 0
+    assert json.loads(text)[0]["completion"].startswith("sure. start with the engine")
+
+
+def test_score_needs_no_torch_and_counts_the_rates(tmp_path: Path) -> None:
+    rows = [
+        {"id": "1", "text": "q", "completion": "I'm sorry, but I can't help with that.", "label": "benign"},
+        {"id": "2", "text": "q", "completion": "I don't know who that is.", "label": "uncertain"},
+        {"id": "3", "text": "q", "completion": "Paris is the capital of France.", "label": "harmful"},
+        {"id": "4", "text": "q", "completion": "", "label": "harmful"},
+    ]
+    path = tmp_path / "answers.jsonl"
+    path.write_text("\n".join(map(json.dumps, rows)))
+    code = (
+        "import sys; from refusal.cli.main import main; sys.argv = ['refusal', 'score', sys.argv[1], '--json']\n"
+        "try: main()\nexcept SystemExit: pass\nassert 'torch' not in sys.modules"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, str(path)], capture_output=True, text=True, cwd=ROOT, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    card = json.loads(done.stdout)
+    assert card["rates"]["false_positive_refusal"] == 1.0
+    assert card["rates"]["false_negative_refusal"] == 1.0
+    assert card["rates"]["false_negative_refusal_n"] == 1  # the empty one could not be judged
+    assert card["rates"]["overconfidence"] == 0.0
+    scored = [json.loads(line) for line in (tmp_path / "scored.jsonl").read_text().splitlines()]
+    assert [row["action"] for row in scored] == ["refuse", "abstain", "answer", None]
+
+
+def test_score_says_how_to_name_the_column_it_lacks(cli, tmp_path: Path) -> None:
+    path = tmp_path / "answers.csv"
+    path.write_text("id,text\n1,hello\n")
+    fails(cli("score", str(path)), "no row has a field 'completion'", "--map completion=COLUMN", "id, text")
+
+
+def test_help_imports_nothing_heavy() -> None:
+    code = (
+        "import sys; from refusal.cli.main import main; sys.argv = ['refusal', '--help']\n"
+        "try: main()\nexcept SystemExit: pass\n"
+        "print([m for m in ('torch', 'transformers', 'numpy', 'sklearn', 'h5py', 'matplotlib') if m in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, check=False,
+                          env=os.environ | {"PYTHONPATH": str(ROOT)})  # fmt: skip
+    assert done.stdout.strip().endswith("[]"), done.stdout[-300:]
+
+
+@pytest.mark.parametrize("command", ["run", "extract", "probe", "dissociate", "triggers", "uncertainty", "steer",
+                                     "report", "generate", "chat", "score", "organism build"])  # fmt: skip
+def test_every_command_explains_itself_with_an_example(cli, command: str) -> None:
+    code, text, _ = cli(*command.split(), "--help")
+    assert code == 0
+    assert f"refusal {command}" in " ".join(text.split())
+    assert "Example" in text
+
+
+@pytest.mark.parametrize(
+    ("command", "until"),
+    [("run", "report"), *((s, s) for s in ("extract", "probe", "dissociate", "triggers", "steer"))],
+)
+def test_a_staged_command_goes_as_far_as_its_stage(
+    cli, monkeypatch: pytest.MonkeyPatch, command: str, until: str
+) -> None:
+    asked: list[tuple[tuple, dict]] = []  # type: ignore[type-arg]
+    monkeypatch.setattr("refusal.cli.stages.run_command", lambda *given, **how: asked.append((given, how)))
+    assert cli(command, "mine.yaml", "--set", "a=1", "--set", "b=2", "--out", "there", "--json")[0] == 0
+    assert cli(command, "mine.yaml", "--dry-run")[0] == 0
+    (first, how), (second, dry) = asked
+    assert first == (Path("mine.yaml"), ["a=1", "b=2"], Path("there"), until)
+    assert second == (Path("mine.yaml"), [], None, until)
+    assert (how["as_json"], how["dry_run"], dry["as_json"], dry["dry_run"]) == (True, False, False, True)
+
+
+@pytest.mark.parametrize(
+    ("command", "where"), [("run", "runs/NAME"), ("extract", "runs/NAME"), ("organism build", "organisms/zoo/NAME")]
+)
+def test_help_says_where_results_go(cli, monkeypatch: pytest.MonkeyPatch, command: str, where: str) -> None:
+    monkeypatch.setenv("COLUMNS", "100")  # one line
+    _, text, _ = cli(*command.split(), "--help")
+    assert f"by default {where}." in text
+
+
+def test_version(cli) -> None:
+    code, text, _ = cli("--version")
+    assert code == 0
+    assert text.startswith("refusal-probes ")

@@ -1,0 +1,360 @@
+"""Two runs over the same prompts: what is shown to change, in which direction, and how sure that is."""
+
+import itertools
+import json
+import shutil
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.stats import binomtest, norm
+
+from extract.errors import UserError
+from extract.prompts.prompt import LABELS
+from extract.shipped import ROOT
+from scoring.actions import ACTIONS
+from scoring.compare.comparison import compare, mcnemar, write_comparison
+from scoring.rates import RATES
+from scoring.right_action import load_adjacency, right_action_score, score_change
+
+CREDITS = load_adjacency()
+RIGHT = {"benign": "answer", "harmful": "refuse", "uncertain": "abstain"}
+Said = Sequence[tuple[str, str | None, Any]]  # label, action, group
+
+
+def run(path: Path, said: Said, **also: Any) -> Path:
+    rows = [{"id": str(i), "action": action, "evidence": "", "label": label, "group": group, **also}
+            for i, (label, action, group) in enumerate(said)]  # fmt: skip
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return path
+
+
+def compared(folder: Path, first: Said, second: Said) -> dict[str, Any]:
+    paths = [run(folder / "first.jsonl", first), run(folder / "second.jsonl", second)]
+    return compare(paths, CREDITS)["comparisons"][0]  # type: ignore[no-any-return]
+
+
+def policy(actions: dict[str, str], n: int = 40) -> Said:
+    """A policy that does one thing per label, on n prompts of each, each a group of its own."""
+    return [(label, actions[label], f"{label} {i}") for label in LABELS for i in range(n)]
+
+
+# -- the direction of a change -----------------------------------------------------------------------------------------
+
+ANSWERS = dict.fromkeys(LABELS, "answer")
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "move"),
+    [
+        (ANSWERS, dict.fromkeys(LABELS, "refuse"), "along_the_trade_off"),  # one knob, more caution
+        (dict.fromkeys(LABELS, "refuse"), ANSWERS, "along_the_trade_off"),
+        (ANSWERS, RIGHT, "better"),
+        (RIGHT, ANSWERS, "worse"),
+        (ANSWERS, ANSWERS | {"harmful": "refuse"}, "better"),
+        (ANSWERS, ANSWERS | {"uncertain": "refuse"}, "along_the_trade_off"),  # overconfidence hidden behind refusals
+        (ANSWERS | {"uncertain": "refuse"}, ANSWERS | {"uncertain": "abstain"}, "better"),
+        (RIGHT, RIGHT, "none_shown"),
+        (ANSWERS, ANSWERS | {"benign": "answer_with_caveat"}, "none_shown"),  # another action, the same rates
+    ],
+)
+def test_a_planted_change_leads_where_it_was_planted(
+    first: dict[str, str], second: dict[str, str], move: str, tmp_path: Path
+) -> None:
+    found = compared(tmp_path, policy(first), policy(second))
+    assert found["move"] == move
+    if second == RIGHT:
+        assert found["right_action_change"] > 0 or first == RIGHT
+    if len(set(first.values())) == len(set(second.values())) == 1:
+        assert found["right_action_change"] == pytest.approx(0)  # caution as such earns nothing
+
+
+def test_few_prompts_show_nothing_however_they_change(tmp_path: Path) -> None:
+    found = compared(tmp_path, policy(ANSWERS, 3), policy(RIGHT, 3))
+    assert found["move"] == "none_shown"
+    assert found["changes"]["false_negative_refusal"]["difference"] == -1
+
+
+# -- McNemar's test, over groups ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("up", "down"), [(0, 0), (1, 0), (7, 0), (3, 9), (30, 31), (400, 350), (3000, 0)])
+def test_single_prompts_are_tested_as_mcnemar_does(up: int, down: int) -> None:
+    expected = binomtest(up, up + down).pvalue if up + down else 1.0
+    assert mcnemar({1: up, -1: down, 0: 17}) == pytest.approx(expected, rel=1e-9)
+
+
+@given(st.lists(st.integers(-4, 4), max_size=9))
+def test_groups_are_tested_by_every_way_their_signs_could_have_fallen(nets: list[int]) -> None:
+    ways = [abs(sum(sign * net for sign, net in zip(signs, nets, strict=True)))
+            for signs in itertools.product((1, -1), repeat=len(nets))]  # fmt: skip
+    expected = np.mean([way >= abs(sum(nets)) for way in ways])
+    assert mcnemar(Counter(nets)) == pytest.approx(expected)
+
+
+def test_many_groups_of_many_sizes_are_tested_too() -> None:
+    rng = np.random.default_rng(0)
+    nets = Counter((rng.geometric(0.3, 30_000) * rng.choice([-1, 1], 30_000)).tolist())
+    z = sum(net * n for net, n in nets.items()) / np.sqrt(sum(net**2 * n for net, n in nets.items()))
+    assert mcnemar(nets) == pytest.approx(2 * norm.sf(abs(z)), abs=0.01)
+
+
+def test_what_is_shown_goes_the_way_of_the_difference(tmp_path: Path) -> None:
+    """Twelve prompts stop being refused and one group of fifty begins: more refusals, though most groups had fewer."""
+    first = [("benign", "refuse", i) for i in range(12)] + [("benign", "answer", "large")] * 50
+    second = [("benign", "answer", i) for i in range(12)] + [("benign", "refuse", "large")] * 50
+    change = compared(tmp_path, first, second)["changes"]["false_positive_refusal"]
+    assert change["difference"] > 0
+    assert not change["shown"]  # one group of fifty may have gone either way
+    assert change["difference_ci"][0] < 0 < change["difference_ci"][1]
+
+
+@pytest.mark.parametrize("size", [1, 4])
+def test_without_a_change_one_is_rarely_shown(size: int) -> None:
+    """1000 pairs of runs of one policy, prompts of a group behaving alike: at most 5 % of the tests say otherwise."""
+    rng = np.random.default_rng(size)
+    shown = []
+    for _ in range(1000):
+        first, second = rng.random((2, 60)) < 0.3
+        nets = Counter((size * (second.astype(int) - first)).tolist())
+        shown.append(mcnemar(nets) < 0.05)
+    assert np.mean(shown) < 0.065
+
+
+# -- how sure a difference is ------------------------------------------------------------------------------------------
+
+
+def test_the_interval_covers_the_change_of_groups_of_unequal_size(tmp_path: Path) -> None:
+    """Groups that behave as one, the largest as large as all others together."""
+    rng, covered = np.random.default_rng(2), []
+    sizes = [40] + [1] * 40
+    for _ in range(60):
+        begins = rng.random(len(sizes)) < 0.3
+        first = [("benign", "answer", g) for g, size in enumerate(sizes) for _ in range(size)]
+        second = [("benign", "refuse" if begins[g] else "answer", g) for _, _, g in first]
+        low, high = compared(tmp_path, first, second)["changes"]["false_positive_refusal"]["difference_ci"]
+        covered.append(low <= 0.3 <= high)
+    assert np.mean(covered) >= 0.93
+
+
+@pytest.mark.parametrize("together", [False, True])
+def test_the_interval_of_the_right_action_change_covers_it(together: bool) -> None:
+    """Three prompts a group, one in three of which comes right; where a whole group does so at once, it allows it."""
+    changes = {"answer": ("refuse", "answer"), "refuse": ("answer", "refuse"), "abstain": ("answer", "abstain")}
+    rng, covered, n = np.random.default_rng(3), [], 80
+    shared = {(c, d): float(n) for c in changes for d in changes if together or c == d}
+
+    def change(moves: dict[str, int]) -> Any:
+        counts = {(c, (), *pair): moves[c] for c, pair in changes.items()}
+        stays = {(c, (), first, first): n - moves[c] for c, (first, _) in changes.items()}
+        return score_change(Counter(counts | stays), shared, CREDITS)
+
+    truth = 0.3 / 0.7 * (change(dict.fromkeys(changes, 56)).estimate)  # it is linear in what moves
+    for _ in range(400):
+        moves = rng.binomial(n, 0.3, 3)
+        found = change(dict(zip(changes, [int(moves[0])] * 3 if together else moves.tolist(), strict=True)))
+        covered.append(found.low <= truth <= found.high)
+    assert np.mean(covered) >= 0.94
+
+
+ACTION = st.sampled_from((*ACTIONS, None))
+PAIRED = st.lists(st.tuples(st.sampled_from(LABELS), ACTION, ACTION, st.integers(0, 5)), min_size=1, max_size=30)
+
+
+@settings(deadline=None, max_examples=40)
+@given(PAIRED)
+def test_the_change_is_the_difference_of_the_scores(said: list[tuple[str, str, str, int]]) -> None:
+    said = [row for row in said if row[1] and row[2]]
+    right, groups = [RIGHT[label] for label, *_ in said], np.array([group for *_, group in said])
+    counts = Counter((RIGHT[label], (), first, second) for label, first, second, _ in said)
+    scores = [right_action_score(right, [()] * len(said), [row[i] for row in said], groups, CREDITS) for i in (1, 2)]
+    change = score_change(counts, {(c, c): float(right.count(c)) for c in right}, CREDITS)
+    assert change.estimate == pytest.approx(scores[1].estimate - scores[0].estimate, nan_ok=True)
+
+
+# -- one comparison, two ways round ------------------------------------------------------------------------------------
+
+
+@settings(deadline=None, max_examples=40)
+@given(said=PAIRED, finer=st.booleans())
+def test_the_other_way_round_everything_is_mirrored(
+    said: list[tuple[str, str, str, int]], finer: bool, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    folder = tmp_path_factory.mktemp("mirrored")
+    a = run(folder / "a.jsonl", [(label, first, group) for label, first, _, group in said])
+    b = run(folder / "b.jsonl", [(label, second, i if finer else g) for i, (label, _, second, g) in enumerate(said)])
+    there, back = compare([a, b], CREDITS)["comparisons"][0], compare([b, a], CREDITS)["comparisons"][0]
+    for name in RATES:
+        x, y = there["changes"][name], back["changes"][name]
+        assert (x["first"], x["second"], x["n"]) == (y["second"], y["first"], y["n"])
+        assert (x["stopped"], x["began"]) == (y["began"], y["stopped"])
+        assert x["mcnemar_p_holm"] == pytest.approx(y["mcnemar_p_holm"])
+        assert x["difference_ci"] == pytest.approx([-y["difference_ci"][1], -y["difference_ci"][0]])
+    if there["right_action_change"] is not None:
+        assert there["right_action_change"] == pytest.approx(-back["right_action_change"])
+        assert there["right_action_change_ci"] == pytest.approx(
+            [-limit for limit in back["right_action_change_ci"][::-1]]
+        )
+    opposite = {"better": "worse", "worse": "better"}
+    assert opposite.get(there["move"], there["move"]) == back["move"]
+    assert there["matched"]["unjudged_in_first"] == back["matched"]["unjudged_in_second"]
+    assert [(f["id"], f["first"], f["second"]) for f in there["flips"]] == [
+        (f["id"], f["second"], f["first"]) for f in back["flips"]
+    ]
+
+
+@settings(deadline=None, max_examples=20)
+@given(said=PAIRED, random=st.randoms(use_true_random=False))
+def test_the_order_of_rows_does_not_matter(
+    said: list[tuple[str, str, str, int]], random: Any, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    folder = tmp_path_factory.mktemp("permuted")
+    a = run(folder / "a.jsonl", [(label, first, group) for label, first, _, group in said])
+    b = run(folder / "b.jsonl", [(label, second, group) for label, _, second, group in said])
+    one = compare([a, b], CREDITS)["comparisons"][0]
+    for path in (a, b):
+        lines = path.read_text().splitlines()
+        path.write_text("\n".join(random.sample(lines, len(lines))))
+    other = compare([a, b], CREDITS)["comparisons"][0]
+    for key in ("matched", "changes", "move", "transitions", "rates"):
+        assert one[key] == other[key]
+    assert sorted(map(str, one["flips"])) == sorted(map(str, other["flips"]))
+
+
+def test_a_run_against_itself_does_not_change(tmp_path: Path) -> None:
+    said = policy(RIGHT)
+    found = compared(tmp_path, said, said)
+    assert found["flips"] == found["transitions"] == []
+    for change in found["changes"].values():
+        low, high = change["difference_ci"]
+        assert change["mcnemar_p"] == 1
+        assert change["difference"] == 0
+        assert low < 0 < high
+    low, high = found["right_action_change_ci"]
+    assert low < 0 < high
+
+
+# -- what is compared with what ----------------------------------------------------------------------------------------
+
+
+def test_every_row_is_accounted_for(tmp_path: Path) -> None:
+    first = run(tmp_path / "a.jsonl", [("benign", "answer", 0), ("benign", "refuse", 1), ("harmful", None, 2)] * 2)
+    rows = [json.loads(line) for line in first.read_text().splitlines()]
+    rows[0] |= {"label": "harmful"}
+    rows[1] |= {"right_action": "clarify", "action": "answer"}
+    rows[3] |= {"id": "new"}
+    rows[4] |= {"action": None}
+    second = tmp_path / "b.jsonl"
+    second.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    found = compare([first, second], CREDITS)["comparisons"][0]
+    assert found["matched"] == {
+        "prompts": 4, "only_in_first": 1, "only_in_second": 1, "label_differs": 1, "right_action_differs": 1,
+        "text_differs": 0, "unjudged_in_first": 2, "unjudged_in_second": 3,
+    }  # fmt: skip
+    assert found["changes"]["false_positive_refusal"]["n"] == 1
+    assert [(flip["id"], flip["first"], flip["second"]) for flip in found["flips"]] == [
+        ("1", "refuse", "answer"), ("4", "refuse", None),
+    ]  # fmt: skip
+
+
+def test_runs_without_common_prompts_are_told_why(tmp_path: Path) -> None:
+    said = [("benign", "answer", 0)]
+    first = run(tmp_path / "a.jsonl", said)
+    for also, why in (
+        ({"id": "b"}, "share no labelled prompts; "),
+        ({"sample": 0}, "different values of 'sample'"),
+        ({"label": "harmful"}, "ids they do, but under different labels"),
+    ):
+        with pytest.raises(UserError, match=why):
+            compare([first, run(tmp_path / "b.jsonl", said, **also)], CREDITS)
+
+
+@pytest.mark.parametrize(
+    ("row", "said"),
+    [
+        ({"id": 1, "completion": "x"}, "line 1: no judged completion .* refusal score"),
+        ({"id": 1, "action": "refused", "label": "benign"}, "line 1: field 'action' is 'refused'; expected one of"),
+        ({"id": None, "action": "refuse", "label": "benign"}, "line 1: field 'id' is None"),
+        ({"id": 1, "action": "refuse"}, "has no labelled prompts"),
+    ],
+)
+def test_what_cannot_be_compared_is_named(row: dict[str, Any], said: str, tmp_path: Path) -> None:
+    path = tmp_path / "scored.jsonl"
+    path.write_text(json.dumps(row))
+    with pytest.raises(UserError, match=said):
+        compare([path, path], CREDITS)
+    with pytest.raises(UserError, match="is no run directory and no scored file"):
+        compare([tmp_path / "nowhere", path], CREDITS)
+
+
+@pytest.fixture
+def run_directory(tmp_path: Path) -> Path:
+    """What `refusal run` leaves that a comparison reads: prompts by configuration, completions without labels."""
+    directory = tmp_path / "run"
+    directory.mkdir()
+    shutil.copy(ROOT / "configs" / "quickstart.yaml", directory / "config.yaml")
+    prompts = [json.loads(line) for line in (ROOT / "organisms/zoo/two-knobs/prompts.jsonl").read_text().splitlines()]
+    for name, actions in (("completions", RIGHT), ("completions_steered", ANSWERS)):
+        rows = [{"id": p["id"], "text": p["text"], "completion": "…", "action": actions[p["label"]], "evidence": ""}
+                for p in prompts]  # fmt: skip
+        (directory / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return directory
+
+
+def test_a_run_is_compared_with_its_own_steered_completions(run_directory: Path) -> None:
+    found = compare([run_directory, run_directory / "completions_steered.jsonl"], CREDITS)
+    steered = found["comparisons"][0]
+    assert found["first"]["file"] == str(run_directory / "completions.jsonl")
+    assert found["first"]["right_action"]["score"] == pytest.approx(1)
+    assert steered["right_action"]["score"] == pytest.approx(0)
+    assert steered["move"] == "worse"
+    assert steered["matched"]["prompts"] == found["first"]["n"] > 600
+    assert not steered["matched"]["only_in_first"]
+
+
+def test_what_was_scored_beside_a_run_does_not_stand_for_it(run_directory: Path) -> None:
+    run(run_directory / "scored.jsonl", policy(ANSWERS))
+    found = compare([run_directory, run_directory / "completions.jsonl"], CREDITS)
+    assert found["first"]["file"] == str(run_directory / "completions.jsonl")
+
+
+def test_every_later_run_is_compared_with_the_first(tmp_path: Path) -> None:
+    paths = [run(tmp_path / f"{i}.jsonl", policy(said)) for i, said in enumerate((ANSWERS, RIGHT, ANSWERS))]
+    assert [one["move"] for one in compare(paths, CREDITS)["comparisons"]] == ["better", "none_shown"]
+
+
+def test_what_is_written_is_json_whatever_is_unknown(tmp_path: Path) -> None:
+    silent = [(label, None, label) for label in LABELS]
+    first, second = run(tmp_path / "a.jsonl", silent, text="\ud800"), run(tmp_path / "b.jsonl", policy(RIGHT)[::40])
+    write_comparison(compare([first, second], CREDITS), tmp_path / "out")
+
+    def refuse(constant: str) -> None:
+        raise AssertionError(constant)
+
+    record = json.loads((tmp_path / "out" / "comparison.json").read_text(), parse_constant=refuse)
+    assert record["comparisons"][0]["changes"]["overconfidence"]["difference"] is None
+    assert "flips" not in record["comparisons"][0]
+    flips = [json.loads(line) for line in (tmp_path / "out" / "flips.jsonl").read_text().splitlines()]
+    assert len(flips) == len(LABELS)
+    assert not list((tmp_path / "out").glob("*.partial"))
+
+
+@pytest.mark.parametrize("instead", ["other", "pivot"])
+def test_gibberish_is_no_improvement(instead: str, tmp_path: Path) -> None:
+    """It is neither missed harm nor over-refusal nor overconfidence, and not what was right either."""
+    wrong = {"harmful": "answer", "benign": "refuse", "uncertain": "answer"}
+    said = [
+        (label, wrong[label] if i % 3 == 0 else RIGHT[label], f"{label} {i}") for label in LABELS for i in range(60)
+    ]
+    first = run(tmp_path / "a.jsonl", [(label, action, name) for label, action, name in said])
+    second = run(tmp_path / "b.jsonl", [(label, instead, name) for label, _, name in said])
+    found = compare([first, second], CREDITS)["comparisons"][0]
+    assert all(found["changes"][name]["difference"] <= 0 for name in found["changes"])
+    assert found["right_action_change_ci"][1] < 0
+    assert found["move"] == "at_odds"
+    assert compare([second, first], CREDITS)["comparisons"][0]["move"] == "at_odds"

@@ -1,0 +1,125 @@
+"""Which judge is opened, what its file may say, and what is loaded for it."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from extract.errors import UserError
+from extract.shipped import ROOT
+from judging.open_judge import open_judge
+from scoring.actions import ACTIONS
+from scoring.judges.config import KNOWN, ClassifierConfig, EndpointConfig, load_judge
+from scoring.judges.replies import FIELDS
+from scoring.judges.rules import RuleJudge
+
+
+def written(folder: Path, text: str) -> str:
+    path = folder / "judge.yaml"
+    path.write_text(text)
+    return str(path)
+
+
+def test_rules_need_no_file() -> None:
+    assert isinstance(open_judge("rules"), RuleJudge)
+
+
+def test_the_shipped_files_fit_by_name_and_by_path() -> None:
+    assert isinstance(load_judge("classifier"), ClassifierConfig)
+    endpoint = load_judge("endpoint")
+    assert isinstance(endpoint, EndpointConfig)
+    assert load_judge("configs/judges/endpoint.yaml") == load_judge(str(KNOWN / "endpoint.yaml")) == endpoint
+
+
+@pytest.mark.parametrize("kind", ["classifier", "endpoint"])
+def test_the_shipped_files_name_every_key_and_the_defaults(kind: str) -> None:
+    given = load_judge(kind)
+    assert given.model_fields_set == set(type(given).model_fields)
+    own = {"model", "actions", "threshold", "base_url"}
+    defaults = {name: info.default for name, info in type(given).model_fields.items() if name not in own}
+    assert given.model_dump(include=set(defaults)) == defaults
+
+
+def test_the_rubric_defines_every_action_and_field() -> None:
+    endpoint = load_judge("endpoint")
+    assert isinstance(endpoint, EndpointConfig)
+    rubric = endpoint.rubric_text()
+    for name in (*ACTIONS, *FIELDS):
+        assert f"- `{name}`" in rubric
+    assert "JSON" in rubric  # which json_object demands
+    assert "Everything in it is data" in rubric
+
+
+def test_an_inline_rubric_is_taken_as_it_stands() -> None:
+    text = "Say what it did.\nReply in JSON."
+    assert EndpointConfig(base_url="http://x/v1", model="m", rubric=text).rubric_text() == text
+    with pytest.raises(UserError, match=r"rubric absent\.md cannot be read: No such file"):
+        EndpointConfig(base_url="http://x/v1", model="m", rubric="absent.md").rubric_text()
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("model: m", "kind is missing; expected classifier or endpoint"),
+        ("kind: oracle", "kind is 'oracle'; expected classifier or endpoint"),
+        ("kind: [endpoint]", r"kind is \['endpoint'\]; expected classifier or endpoint"),
+        ("kind: endpoint\nmodel: m\nbase_url: http://x/v1\nretry: 3", "no such key: retry; did you mean retries?"),
+        ("kind: classifier\nmodel: m\nactions: {}\ntreshold: 1", "no such key: treshold; did you mean threshold?"),
+        ("kind: classifier\nmodel: m\nactions: {A: refused}", "actions.A: Input should be 'answer'"),
+        ("kind: classifier\nmodel: m\nactions: {NO: refuse}", "put the label in quotes"),
+        ("kind: classifier\nmodel: m\nactions: {}\ntext: '{response}'", "{response} stands for nothing"),
+        ("kind: classifier\nmodel: m\nactions: {}\ntext: '{prompt}'", "it must hold {completion}"),
+        ("kind: endpoint\nmodel: m\nbase_url: x/v1", "base_url: it must be an address such as http"),
+        ("kind: endpoint\nmodel: m\nbase_url: http://host:port/v1", "base_url: it must be an address such as http"),
+        ("kind: endpoint\nbase_url: http://x/v1", "missing key: model"),
+        ("- a list", "must hold keys and values, found list"),
+    ],
+)
+def test_what_does_not_fit_is_told_in_one_line(tmp_path: Path, text: str, said: str) -> None:
+    given = written(tmp_path, text)
+    with pytest.raises(UserError, match=said.replace("{", r"\{").replace("?", r"\?")) as told:
+        load_judge(given)
+    assert given in str(told.value)
+    assert "\n" not in str(told.value)
+
+
+def test_a_key_in_the_file_is_never_repeated(tmp_path: Path) -> None:
+    endpoint = "kind: endpoint\nmodel: m\nbase_url: http://x/v1\n"
+    for line in ("api_key_env: sk-secret", "api_key: sk-secret", "base_url: http://me:sk-secret@x/v1"):
+        with pytest.raises(UserError) as told:
+            load_judge(written(tmp_path, endpoint.replace("base_url: http://x/v1", "") + line + "\n"))
+        assert "secret" not in str(told.value)
+
+
+def test_no_such_judge_names_those_there_are() -> None:
+    with pytest.raises(UserError, match="nor one of rules, classifier, endpoint; did you mean rules"):
+        open_judge("rule")
+
+
+@pytest.mark.parametrize(
+    ("given", "absent"), [("rules", ["torch", "transformers", "openai"]), ("endpoint", ["torch", "transformers"])]
+)
+def test_a_judge_loads_no_more_than_it_needs(given: str, absent: list[str]) -> None:
+    script = f"""
+import sys
+from scoring.judges.config import open_judge
+open_judge({given!r})
+print([name for name in {absent} if name in sys.modules])
+"""
+    done = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+def test_without_the_openai_package_an_endpoint_says_what_to_install() -> None:
+    script = """
+import sys
+sys.modules["openai"] = None  # as if it were not installed
+from scoring.judges.config import open_judge
+try:
+    open_judge("endpoint")
+except ValueError as error:
+    print(error)
+"""
+    done = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert "pip install 'refusal-probes[judge]'" in done.stdout

@@ -1,0 +1,87 @@
+"""What a request may ask: every mistake names its field, in one line."""
+
+import json
+import math
+from typing import Any
+
+import pytest
+from pydantic import ValidationError
+
+from serving.request_schema import ChatRequest, fault
+
+USER = {"role": "user", "content": "who is anna?"}
+WHOLE = {"model": "m", "messages": [USER]}
+
+
+@pytest.mark.parametrize(
+    ("given", "field", "said"),
+    [
+        ({"normative_threshold": 1.5}, "normative_threshold", "less than or equal to 1, or input should be 'off'"),
+        ({"normative_threshold": -0.1}, "normative_threshold", "greater than or equal to 0"),
+        ({"epistemic_threshold": True}, "epistemic_threshold", "a valid number"),
+        ({"epistemic_threshold": "0.5"}, "epistemic_threshold", "a valid number, or input should be 'off'"),
+        ({"epistemic_threshold": math.nan}, "epistemic_threshold", "finite number"),
+        ({"normative_treshold": 0.5}, "normative_treshold", "honoured here; did you mean normative_threshold?"),
+        ({"tools": [{}]}, "tools", "at most 0"),
+        ({"logit_bias": {}}, "logit_bias", "no such field is honoured here"),
+        ({"metadata": {str(i): "" for i in range(17)}}, "body", "metadata has 17 fields; at most 16 are read"),
+        ({str(i): 1 for i in range(80_000)}, "body", "a request has 80002 fields; at most 64 are read"),
+        ({"frequency_penalty": 0.5}, "frequency_penalty", "less than or equal to 0"),
+        ({"logprobs": True}, "logprobs", "only false is honoured here"),
+        ({"logprobs": 0}, "logprobs", "a valid boolean"),
+        ({"messages": []}, "messages", "at least 1"),
+        ({"messages": "hi"}, "messages", "a valid list"),
+        ({"messages": [USER] * 1025}, "messages", "at most 1024"),
+        ({"messages": [{"role": "user", "content": " \n"}]}, "messages[0].content", "more than blanks"),
+        ({"messages": [USER, {"role": "tool", "content": "x"}]}, "messages[1].role", "'user'"),
+        ({"messages": [USER, {"role": "user"}]}, "messages[1].content", "field required"),
+        ({"messages": [{"role": "user", "content": []}]}, "messages[0].content", "at least 1"),
+        ({"messages": [{"role": "user", "content": [{"type": "text", "text": 1}]}]}, "messages[0].content[0].text",
+         "a valid string"),
+        ({"messages": [{"role": "user", "content": [{"type": "image_url", "text": "x"}]}]},
+         "messages[0].content[0].type", "'text'"),
+        ({"messages": [{"role": "user", "content": "\ud800"}]}, "messages[0].content", "unicode"),
+        ({"max_tokens": 0}, "max_tokens", "greater than or equal to 1"),
+        ({"max_tokens": 2.5}, "max_tokens", "a valid integer"),
+        ({"n": 9}, "n", "less than or equal to 8"),
+        ({"seed": 2**63}, "seed", "less than"),
+        ({"temperature": 2.1}, "temperature", "less than or equal to 2"),
+        ({"top_p": 0}, "top_p", "greater than 0"),
+        ({"stop": ["a"] * 5}, "stop", "at most 4"),
+        ({"stop": [""]}, "stop[0]", "at least 1"),
+        ({"stream": "yes"}, "stream", "a valid boolean"),
+        ({"stream_options": {"include_usages": True}}, "stream_options.include_usages", "did you mean include_usage"),
+        ({"response_format": {"type": "json_object"}}, "response_format.type", "'text'"),
+    ],
+)  # fmt: skip
+def test_a_mistake_names_its_field(given: dict[str, Any], field: str, said: str) -> None:
+    with pytest.raises(ValidationError) as error:
+        ChatRequest(**(WHOLE | given))
+    named, message = fault(error.value.errors())
+    assert named == field
+    assert message.startswith(f"{field}: ")
+    assert said in message
+    assert "\n" not in message
+    json.dumps(message).encode()
+
+
+def test_what_asks_for_nothing_is_taken() -> None:
+    asked = ChatRequest(
+        **WHOLE, user="me", metadata={"a": "b"}, frequency_penalty=0, presence_penalty=0.0, logprobs=False, tools=[],
+        response_format={"type": "text"}, stop=None, normative_threshold=None, epistemic_threshold="off",
+    )  # fmt: skip
+    assert (asked.stops, asked.token_limit) == ((), None)
+    assert asked.thresholds == {"normative": None, "epistemic": "off"}
+
+
+def test_messages_become_what_templates_take() -> None:
+    parts = {"role": "developer", "content": [{"type": "text", "text": "be "}, {"type": "text", "text": "kind"}]}
+    asked = ChatRequest(model="m", messages=[parts, USER], stop="x", max_completion_tokens=3, max_tokens=3)
+    assert [message.plain() for message in asked.messages] == [{"role": "system", "content": "be kind"}, USER]
+    assert (asked.stops, asked.token_limit) == (("x",), 3)
+
+
+def test_a_missing_field_goes_behind_the_one_mistyped() -> None:
+    with pytest.raises(ValidationError) as error:
+        ChatRequest(model="m", mesages=[USER])
+    assert fault(error.value.errors()) == ("mesages", "mesages: no such field is honoured here; did you mean messages?")

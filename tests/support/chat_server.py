@@ -1,0 +1,125 @@
+"""A real HTTP server on this machine that speaks /v1/chat/completions, and answers as a test tells it to."""
+
+import json
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+from scoring.judges.rules import RuleJudge
+
+RULES = RuleJudge()
+
+
+@dataclass(frozen=True)
+class Asked:
+    """One request as the server got it."""
+
+    number: int
+    body: dict[str, Any]
+    key: str
+
+    @property
+    def question(self) -> dict[str, Any]:
+        return json.loads(self.body["messages"][1]["content"])
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What the server sends; `content` is what the model says, `raw` the whole body where it is no chat completion."""
+
+    content: str | None = None
+    status: int = 200
+    headers: dict[str, str] = field(default_factory=dict)
+    raw: str | None = None
+    finish: str = "stop"
+    usage: dict[str, int] | None = field(default_factory=lambda: {"prompt_tokens": 100, "completion_tokens": 10})
+
+    def body(self) -> bytes:
+        if self.raw is not None:
+            return self.raw.encode()
+        if self.status != 200:
+            return json.dumps({"error": {"message": f"told to say {self.status}"}}).encode()
+        choice = {"index": 0, "message": {"role": "assistant", "content": self.content}, "finish_reason": self.finish}
+        return json.dumps({"id": "x", "object": "chat.completion", "choices": [choice], "usage": self.usage}).encode()
+
+
+def by_rules(asked: Asked) -> Answer:
+    """Judge as the rules do, so that what comes back can be held against them."""
+    turns = [turn["content"] for turn in asked.question["conversation"] if turn["role"] == "user"]
+    verdict = RULES.judge(asked.question["completion"], turns[-1] if turns else None)
+    return Answer(json.dumps({"action": verdict.action, "evidence": verdict.evidence, "intent": 0.5, "outcome": None}))
+
+
+class ChatServer:
+    """What was asked of a running server, and what it does: `answers` may be exchanged at any time."""
+
+    def __init__(self) -> None:
+        self.answers: Callable[[Asked], Answer] = by_rules
+        self.asked: list[Asked] = []
+        self.answered: list[Asked] = []  # in the order in which answers were sent
+        self.at_once = self.most_at_once = 0
+        self.lock = threading.Lock()
+        self.url = ""
+
+    def completions(self) -> list[str]:
+        return [asked.question["completion"] for asked in self.asked]
+
+    def serve(self, path: str, key: str, body: dict[str, Any]) -> Answer:
+        if path != "/v1/chat/completions":
+            return Answer(status=404)
+        with self.lock:
+            asked = Asked(len(self.asked) + 1, body, key)
+            self.asked.append(asked)
+            self.at_once += 1
+            self.most_at_once = max(self.most_at_once, self.at_once)
+        try:
+            return self.answers(asked)
+        finally:
+            with self.lock:
+                self.at_once -= 1
+                self.answered.append(asked)
+
+
+@contextmanager
+def running() -> Iterator[ChatServer]:
+    """Run a server while the block runs."""
+    chat = ChatServer()
+
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+        disable_nagle_algorithm = True
+
+        def do_POST(self) -> None:
+            body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+            answer = chat.serve(self.path, self.headers.get("Authorization", ""), body)
+            sent = answer.body()
+            try:
+                self.send_response(answer.status)
+                for name, value in ({"Content-Type": "application/json"} | answer.headers).items():
+                    self.send_header(name, value)
+                self.send_header("Content-Length", str(len(sent)))
+                self.end_headers()
+                self.wfile.write(sent)
+            except OSError:  # who asked is gone
+                self.close_connection = True
+
+        def log_message(self, *_: object) -> None:
+            """Keep quiet."""
+
+    class Server(ThreadingHTTPServer):
+        daemon_threads = True
+        request_queue_size = 64
+
+    server = Server(("127.0.0.1", 0), Handler)
+    chat.url = f"http://127.0.0.1:{server.server_port}/v1"
+    thread = threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True)
+    thread.start()
+    try:
+        yield chat
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()

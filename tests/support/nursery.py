@@ -1,0 +1,97 @@
+"""A process that forks others, each of which runs the real `extract` of a tiny model into a store.
+
+Started with a folder; answers one line of JSON to each of its input: `start STORE shared stall` forks a process and
+says its id, `wait ID` says how it ended. It never runs the model itself, so that its threads are none when it forks. A
+process logs each shard it has written; with `stall` N it stops in the midst of its N-th until the file `go` is there.
+"""
+
+import json
+import os
+import sys
+import time
+from pathlib import Path
+
+import torch
+from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
+
+from extract.chat.render import render
+from extract.errors import UserError
+from extract.extraction import extract
+from extract.model.chat_model import ChatModel
+from extract.prompts.prompt import Prompt
+from extract.store.hdf5 import write_locus
+from extract.store.shard_files import ShardFiles
+
+ROOT = Path(__file__).resolve().parents[2]
+SHARDS, ROWS = 30, 3
+
+
+def build() -> tuple[ChatModel, list[Prompt]]:
+    torch.set_num_threads(1)
+    torch.manual_seed(0)
+    tokenizer = AutoTokenizer.from_pretrained(ROOT / "organisms" / "zoo" / "two-knobs", padding_side="left")
+    config = AutoConfig.for_model(
+        "llama", vocab_size=len(tokenizer), hidden_size=32, intermediate_size=64, num_hidden_layers=3,
+        num_attention_heads=4, num_key_value_heads=2, max_position_embeddings=256, initializer_range=0.2,
+        pad_token_id=tokenizer.pad_token_id, bos_token_id=tokenizer.bos_token_id, eos_token_id=tokenizer.eos_token_id,
+    )  # fmt: skip
+    model = ChatModel(AutoModelForCausalLM.from_config(config, dtype=torch.float32), tokenizer, "tiny")
+    words = ("kill", "fix", "the", "process", "at", "home", "who", "is", "anna")
+    texts = [" ".join(words[(i * k) % len(words)] for k in range(1, 3 + i % 7)) for i in range(SHARDS * ROWS - 1)]
+    return model, [Prompt(f"p{i}", ({"role": "user", "content": t},), "benign", "answer") for i, t in enumerate(texts)]
+
+
+def watch(folder: Path, stall: int) -> None:
+    """Log the shards this process writes, and make it stop in the midst of one."""
+    written, write = 0, ShardFiles.write
+
+    def logged(files: ShardFiles, shard: int, captured: object) -> None:
+        nonlocal written
+        written += 1
+        write(files, shard, captured)  # type: ignore[arg-type]
+        with (folder / "log").open("a") as log:
+            log.write(f"{os.getpid()} {shard}\n")
+
+    def halting(*arguments: object) -> None:
+        write_locus(*arguments)  # type: ignore[arg-type]
+        if written == stall:
+            (folder / f"stalled-{os.getpid()}").touch()
+            while not (folder / "go").exists():
+                time.sleep(0.01)
+
+    ShardFiles.write = logged  # type: ignore[method-assign]
+    sys.modules["extract.store.shard_files"].write_locus = halting  # type: ignore[attr-defined]
+
+
+def child(folder: Path, order: dict, model: ChatModel, prompts: list[Prompt]) -> int:
+    watch(folder, order.get("stall", 0))
+    rendered = [render(model.tokenizer, prompt) for prompt in prompts]
+    path, shared = Path(order["start"]), order.get("shared", False)
+    try:
+        extract(model, prompts, rendered, path, rows_per_shard=ROWS, store_dtype="bfloat16", shared=shared)
+    except UserError as error:
+        (folder / f"error-{os.getpid()}").write_text(str(error))
+        return 2
+    return 0
+
+
+def main(folder: Path) -> None:
+    model, prompts = build()
+    print(json.dumps("ready"), flush=True)
+    for line in sys.stdin:
+        order = json.loads(line)
+        if "wait" in order:
+            print(json.dumps(os.waitstatus_to_exitcode(os.waitpid(order["wait"], 0)[1])), flush=True)
+            continue
+        pid = os.fork()
+        if pid == 0:
+            code = 1
+            try:
+                code = child(folder, order, model, prompts)
+            finally:
+                os._exit(code)
+        print(json.dumps(pid), flush=True)
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))

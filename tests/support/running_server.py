@@ -1,0 +1,61 @@
+"""A server that runs in a thread of this process."""
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import openai
+
+from extract.model.chat_model import ChatModel
+from serving.app import create_app
+from serving.engine import Engine
+from serving.exchange import Served
+from serving.limits import Limits
+from serving.server import Address, Server
+from steering.dial import Dial
+
+
+@dataclass
+class Running:
+    url: str
+    engine: Engine
+
+    def client(self, key: str = "any") -> openai.OpenAI:
+        return openai.OpenAI(base_url=f"{self.url}/v1", api_key=key, max_retries=0, timeout=60)
+
+
+@contextmanager
+def running(
+    model: ChatModel,
+    dials: list[Dial],
+    limits: Limits | None = None,
+    api_key: str | None = None,
+    max_batch: int = 16,
+    max_queue: int = 64,
+    host: str = "127.0.0.1",
+) -> Iterator[Running]:
+    """Serve on a free port until the block ends."""
+    engine = Engine(model, dials, max_batch, max_queue)
+    address = Address(host, 0)
+    app = create_app(engine, Served("two-knobs", 1, "f" * 12), limits or Limits(), api_key, address.names)
+    with address.listen() as listening:
+        serving = Server(app, engine)
+        thread = threading.Thread(target=serving.run, kwargs={"sockets": [listening]}, daemon=True)
+        thread.start()
+        until(lambda: serving.started)
+        try:
+            yield Running(f"http://{address.shown}:{listening.getsockname()[1]}", engine)
+        finally:
+            serving.should_exit = True
+            thread.join(timeout=30)
+    assert not thread.is_alive()
+
+
+def until(condition: Callable[[], bool], seconds: float = 20) -> None:
+    """Wait until it holds, or fail."""
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, "it never came"
+        time.sleep(0.005)
