@@ -1,4 +1,4 @@
-"""A file written whole or not at all: a partial name, flushed to the disk, then renamed into place.
+"""Atomic writes: temporary file, fsync, rename.
 
 HDF5 cannot recover when a write fails in the middle (a full disk): closing the file fails again, and so may the
 interpreter's exit. So HDF5 is given a Python file object that remembers its first error and keeps every later write in
@@ -7,8 +7,9 @@ memory, where HDF5 finds it again; HDF5 closes cleanly, and the error is raised 
 
 from __future__ import annotations
 
+import json
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -88,12 +89,13 @@ class Sink:
 
 
 @contextmanager
-def written_whole(final: Path, partial: Path) -> Iterator[Sink]:
+def atomic_file(final: Path, partial: Path | None = None) -> Iterator[Sink]:
     """Yield a file to write; rename it to `final` when the block ends well, and leave nothing when it does not.
 
     Raises:
         UserError: the disk is full, or the place cannot be written.
     """
+    partial = partial or final.with_name(final.name + ".partial")
     try:
         sink = Sink(partial)
     except OSError as error:
@@ -111,6 +113,46 @@ def written_whole(final: Path, partial: Path) -> Iterator[Sink]:
         raise
     finally:
         sink.close()
+
+
+@contextmanager
+def atomic_path(final: Path) -> Iterator[Path]:
+    """Yield a temporary path to write; rename it to `final` when the block ends well, remove it when it does not.
+
+    For libraries that take a path. Where a file object will do, `atomic_file` also keeps HDF5 in order on a full disk.
+
+    Raises:
+        UserError: the disk is full, or the place cannot be written.
+    """
+    partial = final.with_name(final.name + ".partial")
+    try:
+        yield partial
+        with partial.open("rb") as written:
+            os.fsync(written.fileno())
+        partial.replace(final)
+        sync_folder(final.parent)
+    except OSError as error:
+        raise unwritable(final, error) from None
+    finally:
+        with suppress(OSError):
+            partial.unlink(missing_ok=True)
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write a UTF-8 file atomically."""
+    with atomic_path(path) as partial:
+        partial.write_text(text, encoding="utf-8")
+
+
+def write_json(path: Path, record: object) -> None:
+    """Write JSON atomically; a number that is not finite is an error."""
+    write_text(path, json.dumps(record, indent=1, allow_nan=False) + "\n")
+
+
+def write_jsonl(path: Path, rows: Iterable[object]) -> None:
+    """Write JSON Lines atomically, a row at a time; a number that is not finite is an error."""
+    with atomic_path(path) as partial, partial.open("w", encoding="utf-8") as file:
+        file.writelines(json.dumps(row, ensure_ascii=False, allow_nan=False) + "\n" for row in rows)
 
 
 def unwritable(path: Path, error: OSError) -> UserError:

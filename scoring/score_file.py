@@ -14,7 +14,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from extract.atomic_write import unwritable, written_whole
+from extract.atomic_write import atomic_file, unwritable
 from extract.errors import UserError
 from extract.progress import Advance, Reporter
 from extract.prompts.rows import place, read_rows
@@ -146,7 +146,7 @@ def score_completions(
     with (
         _folder(out),
         workspace() as connection,
-        written_whole(out / "scorecard.json", out / "scorecard.json.partial") as sink,  # renamed last: the mark of all
+        atomic_file(out / "scorecard.json") as sink,  # renamed last: the mark of all
         scored_files(out, parquet=parquet) as write,
     ):
         ledger = Ledger(connection)

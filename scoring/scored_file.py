@@ -9,7 +9,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
-from extract.atomic_write import Sink, written_whole
+from extract.atomic_write import Sink, atomic_file
 from scoring.fields import FIELDS
 from scoring.ledger import Entry
 
@@ -29,7 +29,7 @@ def scored_files(out: Path, *, parquet: bool = False) -> Iterator[Write]:
         UserError: the directory cannot be written, or the disk is full; what stood there before is left as it was.
     """
     with ExitStack() as stack:
-        writers = [_jsonl(stack.enter_context(written_whole(*_names(out, "scored.jsonl"))))]
+        writers = [_jsonl(stack.enter_context(atomic_file(*_names(out, "scored.jsonl"))))]
         if parquet:
             writers.append(stack.enter_context(_parquet(out)))
 
@@ -73,7 +73,7 @@ def _parquet(out: Path) -> Iterator[Callable[[dict[str, Any]], None]]:
     schema = pyarrow.schema(columns)
     waiting: list[dict[str, Any]] = []
 
-    with written_whole(*_names(out, "scored.parquet")) as sink:
+    with atomic_file(*_names(out, "scored.parquet")) as sink:
         writer = pyarrow.parquet.ParquetWriter(_Stream(sink), schema)
 
         def flush() -> None:

@@ -12,6 +12,7 @@ import numpy as np
 from safetensors import safe_open
 from safetensors.numpy import save_file
 
+from extract.atomic_write import atomic_path
 from extract.errors import UserError
 from probes.direction import Direction, Locus
 from probes.grid.logistic import LinearProbe, Platt
@@ -113,9 +114,8 @@ def save_dials(dials: Sequence[Dial], path: Path, fingerprint: str) -> None:
         if dial.write is not None:
             tensors[f"{dial.kind}.write"] = dial.write.vector
         metadata[dial.kind] = json.dumps(_record(dial))
-    partial = path.with_name(path.name + ".partial")
-    save_file(tensors, partial, metadata=metadata)
-    partial.replace(path)
+    with atomic_path(path) as partial:
+        save_file(tensors, partial, metadata=metadata)
 
 
 def load_dials(path: Path, fingerprint: str) -> list[Dial]:

@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from experiments.responses.context import Context, is_right
+from extract.atomic_write import write_jsonl
 from steering.dial import gate
 from steering.writer import Held, Writer
 
@@ -107,14 +108,12 @@ def write_table(table: Counterfactuals, ids: Sequence[str], parts: Sequence[str]
     """Write JSONL, a prompt a line: what each dial read, and action and rightness of each outcome."""
     names = [outcome_name(gates) for gates in table.outcomes]
 
-    def line(row: int) -> str:
+    def line(row: int) -> dict[str, object]:
         read = {name: float(p[row]) for name, p in zip(table.dials, table.probability, strict=True)}
         told = {n: {"action": table.actions[row, k], "right": bool(table.right[row, k])} for k, n in enumerate(names)}
-        return json.dumps({"id": ids[row], "part": parts[row], "probability": read, "outcomes": told})
+        return {"id": ids[row], "part": parts[row], "probability": read, "outcomes": told}
 
-    partial = path.with_name(path.name + ".partial")
-    partial.write_text("".join(line(row) + "\n" for row in range(len(ids))), encoding="utf-8")
-    partial.replace(path)
+    write_jsonl(path, map(line, range(len(ids))))
 
 
 def read_table(path: Path) -> Counterfactuals:

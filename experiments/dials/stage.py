@@ -18,7 +18,7 @@ from experiments.responses.behaviour import KINDS, Kind
 from experiments.responses.completions import Completion, write_completions
 from experiments.responses.context import Context, is_right
 from experiments.run.estimates import outcome, rate
-from experiments.run.manifest import write_json
+from extract.atomic_write import write_json
 from scoring.rates import RATES, joint_rates, rates_record
 from steering.actuator import actuator_record
 from steering.dial import Dial, save_dials

@@ -12,8 +12,9 @@ from experiments.responses.context import Context
 from experiments.responses.onset import Tokens
 from experiments.run.config import SteerConfig
 from extract.errors import UserError
-from probes.direction import Direction, load_directions
+from probes.direction import Direction
 from steering.actuator import actuator_of
+from steering.direction_file import load_directions
 from steering.writer import Writer
 
 

@@ -13,8 +13,9 @@ from experiments.responses.context import Context
 from experiments.run.corpus import Corpus
 from experiments.run.manifest import read_json
 from extract.errors import UserError
-from probes.direction import Direction, load_directions
+from probes.direction import Direction
 from probes.statistics.intervals import Interval, difference, wilson
+from steering.direction_file import load_directions
 
 OWN: dict[Kind, str] = {"normative": "refusal on harmful", "epistemic": "abstention on uncertain"}
 MIN_GROUPS = 10  # independent groups of decliners: fewer make no interval worth having

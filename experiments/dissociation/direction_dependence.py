@@ -17,6 +17,7 @@ from experiments.run.manifest import read_json
 from probes.direction import Locus
 from probes.geometry.angles import cosine
 from probes.means import difference_in_means
+from probes.statistics.seeds import named_rng
 
 N_BOOTSTRAP = 199
 NEAR = 0.2  # a cosine whose whole interval is beyond this is called oblique
@@ -53,7 +54,7 @@ def dependence(context: Context, setting: Setting) -> dict[str, Any] | None:
 
 def _cosines(context: Context, locus: Locus) -> np.ndarray:
     """Return the cosine as fitted, then of bootstrapped groups; (1 + N_BOOTSTRAP,) or fewer."""
-    corpus, rng = context.corpus, np.random.default_rng([context.config.seed, 9])
+    corpus, rng = context.corpus, named_rng(context.config.seed, "direction dependence")
     fits = [_Fit(context, locus, kind) for kind in KINDS]
     groups = np.unique(np.concatenate([corpus.groups[fit.rows] for fit in fits]))
     draws = [groups, *(rng.choice(groups, size=len(groups)) for _ in range(N_BOOTSTRAP))]

@@ -10,7 +10,7 @@ from experiments.dissociation.applicability import Setting, find_setting, missin
 from experiments.responses.behaviour import ACTION_OF, KINDS, Kind
 from experiments.responses.context import Context, is_right
 from experiments.run.estimates import Outcome, rate
-from experiments.run.manifest import write_json
+from extract.atomic_write import write_json
 from probes.direction import Direction
 from scoring.actions import ANSWERED
 from steering.ablation import ablation

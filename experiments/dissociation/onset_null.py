@@ -24,6 +24,7 @@ from experiments.responses.onset import EITHER, Onsets, OnsetScorer
 from extract.chat.render import Rendered
 from extract.model.chat_model import ChatModel
 from probes.direction import Direction
+from probes.statistics.seeds import named_rng
 from steering.ablation import ablation, addition
 
 Cell = tuple[Kind, Kind]  # the direction ablated, the behaviour of the decliners
@@ -91,7 +92,7 @@ def permuted_null(
     Args:
         stopped: the share of a behaviour's decliners that ablating a direction stops, by generation.
     """
-    config, rng = context.config.dissociate, np.random.default_rng([context.config.seed, 4])
+    config, rng = context.config.dissociate, named_rng(context.config.seed, "permuted-label null")
     behaviours = tuple(effects.rows)
     found = effects.falls([ablation(direction, config.variant) for direction in directions.values()])
     observed = {(k, b): float(found[b][i]) for i, k in enumerate(directions) for b in behaviours}

@@ -18,12 +18,13 @@ from experiments.probing.stage import context_onsets
 from experiments.responses.behaviour import ACTION_OF, KINDS, Kind
 from experiments.responses.context import Context, is_right
 from experiments.run.corpus import Corpus
-from experiments.run.manifest import write_json
 from experiments.side_effects.measure import side_effects
+from extract.atomic_write import write_json
 from extract.model.edit import Edit
 from probes.direction import Direction, Locus
 from probes.means import unit
 from probes.statistics.intervals import Interval, paired_difference
+from probes.statistics.seeds import named_rng
 from scoring.actions import OPENED
 from scoring.rates import grouped_rate
 from steering.ablation import ablation, addition
@@ -114,7 +115,7 @@ def _outcomes(context: Context, setting: Setting) -> Outcomes:
 
 def _random_like(context: Context, kind: Kind, locus: Locus) -> Direction:
     """Return an isotropic random direction at a write locus, its class means measured on the same training prompts."""
-    rng = np.random.default_rng([context.config.seed, 3])
+    rng = named_rng(context.config.seed, "random direction", kind)
     vector = unit(rng.standard_normal(context.model.d_model))
     X, behaviour = context.write_read(locus.layer), context.behaviour
     declined, answered = behaviour.decliners(kind, "train"), behaviour.answered_benign("train")
@@ -137,7 +138,7 @@ def onset_effects(context: Context, setting: Setting) -> OnsetEffects | None:
     """Return what measures onset effects, on at most `n_onset` decliners of each behaviour; None without any."""
     if not setting.directions or not setting.testable:
         return None
-    rng, most = np.random.default_rng([context.config.seed, 4]), context.config.dissociate.n_onset
+    rng, most = named_rng(context.config.seed, "onset decliners"), context.config.dissociate.n_onset
     tested = {b: np.sort(rng.permutation(rows)[:most]) for b, rows in setting.testable.items()}
     return OnsetEffects(context.model, context.rendered, tested, context_onsets(context))
 

@@ -17,6 +17,7 @@ from experiments.responses.behaviour import Kind
 from experiments.responses.context import Context
 from extract.model.edit import Edit
 from probes.direction import Direction
+from probes.statistics.seeds import named_rng
 from scoring.actions import ANSWERED, OPENED
 from scoring.rates import grouped_rate
 from steering.ablation import ablation, everywhere, reaches
@@ -30,7 +31,7 @@ def variant_table(context: Context, setting: Setting, onset: OnsetEffects | None
     if onset is None or not context.config.dissociate.variants:
         return []
     trials = [(kind, *trial) for kind, d in setting.directions.items() for trial in _trials(d, context.model.n_layers)]
-    rng, most = np.random.default_rng([context.config.seed, 8]), context.config.dissociate.n_onset
+    rng, most = named_rng(context.config.seed, "ablation variants"), context.config.dissociate.n_onset
     benign = np.sort(rng.permutation(context.behaviour.answered_benign("test"))[:most])
     n_rows = len(benign) + sum(map(len, onset.rows.values()))
     with context.reporter.task("other ways of ablating", len(trials) * n_rows) as advance:

@@ -17,6 +17,7 @@ from experiments.run.corpus import Corpus
 from extract.prompts.prompt import Prompt
 from probes.statistics.intervals import Interval, combination, wilson
 from probes.statistics.permutation import Units, holm, permuted_p
+from probes.statistics.seeds import named_rng
 
 NO_VALUE = ""
 MIN_GROUPS = 5  # independent groups with a value, and as many without, before it is tested
@@ -107,7 +108,7 @@ def _tested(found: list[tuple[Effect, Units]], seed: int) -> tuple[Effect, ...]:
     """Give each effect its p-value, corrected for those whose outcome varies: no other could ever be told."""
     varied = [i for i, (_, units) in enumerate(found) if 0 < units.hits.sum() < units.n.sum()]
     times = max(PERMUTATIONS, 100 * len(varied))
-    ps = [permuted_p(found[i][1], times, np.random.default_rng([seed, 7, i])) for i in varied]
+    ps = [permuted_p(found[i][1], times, named_rng(seed, "factor", i)) for i in varied]
     effects = [replace(effect, p=1.0, p_adjusted=1.0) for effect, _ in found]
     for i, p, adjusted in zip(varied, ps, holm(ps), strict=True):
         effects[i] = replace(effects[i], p=p, p_adjusted=adjusted)

@@ -19,6 +19,7 @@ from extract.chat.render import Rendered, render
 from extract.prompts.prompt import Prompt
 from probes.statistics.bounded_mean import mean_interval
 from probes.statistics.intervals import Interval
+from probes.statistics.seeds import named_rng
 
 MOST = 100  # requests that are asked again
 LABELS = ("benign", "harmful")
@@ -79,7 +80,7 @@ def remove(context: Context, factor: str, rows: np.ndarray) -> Removal | None:
 
 def choose(corpus: Corpus, rows: np.ndarray, seed: int, most: int = MOST) -> np.ndarray:
     """Choose some requests at most: of each group first one benign and one harmful, groups in random order."""
-    rng, taken = np.random.default_rng([seed, 8]), Counter[tuple[int, bool]]()
+    rng, taken = named_rng(seed, "removal"), Counter[tuple[int, bool]]()
     order = rng.permutation(corpus.groups.max() + 1)
     places = []
     for row in rng.permutation(rows[corpus.requests[rows] | corpus.harmful[rows]]):

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from experiments.pipeline.planted import planted
 from experiments.responses.context import Context
-from experiments.run.manifest import Manifest, read_json, write_json
+from experiments.run.manifest import Manifest, read_json
+from extract.atomic_write import write_json
 
 STEER = ("dials", "certified", "over_refusal_with_trigger", "frontier", "hypervolume", "matched", "least_regret",
          "system_lines", "one_dial_written_at", "as_looked_up")  # fmt: skip

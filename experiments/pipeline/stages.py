@@ -26,6 +26,7 @@ from experiments.run.manifest import Manifest, file_hash, inputs_hash
 from experiments.side_effects.measure import texts
 from experiments.triggers.stage import triggers
 from experiments.uncertainty.stage import uncertainty
+from extract.atomic_write import write_text
 from extract.chat.thinking import split_thinking
 from extract.errors import UserError
 from extract.extraction import extract, versions
@@ -185,7 +186,7 @@ def model_source(config: RunConfig) -> Any:
 def _prepare(directory: Path, config: RunConfig) -> None:
     try:
         (directory / "stages").mkdir(parents=True, exist_ok=True)
-        (directory / "config.yaml").write_text(yaml.safe_dump(config.model_dump(mode="json"), sort_keys=False))
+        write_text(directory / "config.yaml", yaml.safe_dump(config.model_dump(mode="json"), sort_keys=False))
     except OSError as error:
         raise UserError(
             f"cannot write the run directory {directory}: {error.strerror}; choose another with --out"

@@ -9,13 +9,14 @@ import numpy as np
 
 from experiments.probing.read_probes import Reading, StoredLoci
 from experiments.probing.write_directions import WriteFitter, permuted
-from experiments.responses.behaviour import KINDS, Kind, write_samples
+from experiments.responses.behaviour import Kind, write_samples
 from experiments.responses.context import Context
 from probes.contrast import Contrast
 from probes.direction import Direction
 from probes.geometry.angles import cosine
 from probes.geometry.locus_geometry import geometry_at
 from probes.means import difference_in_means, same_means
+from probes.statistics.seeds import named_rng
 
 N_PERMUTED = 199
 Table = list[dict[str, Any]]
@@ -60,7 +61,7 @@ def read_against_write(
         samples, contrast = write_samples(context.behaviour, kind), readings[kind].contrast
         if samples is None:
             continue
-        rng = np.random.default_rng([context.config.seed, 6, KINDS.index(kind)])
+        rng = named_rng(context.config.seed, "contrast geometry", kind)
         loci = [(d.locus.layer, d.locus.position) for d in directions]
         fitter = WriteFitter(context.store.read, context.store.site, loci, kind, samples)
         drawn = [d for _ in range(N_PERMUTED) for d in fitter.fit(permuted(samples, rng))]

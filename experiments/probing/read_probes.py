@@ -11,6 +11,7 @@ import numpy as np
 from experiments.responses.behaviour import Kind
 from experiments.responses.context import Context
 from experiments.run.corpus import Corpus
+from extract.atomic_write import atomic_path
 from extract.errors import UserError
 from extract.store.activation_store import ActivationStore
 from probes.contrast import Contrast
@@ -259,10 +260,9 @@ def _finite(value: object) -> object:
 
 
 def write_parquet(rows: Sequence[dict[str, object]], path: Path) -> None:
-    """Write rows as Parquet, whole or not at all."""
+    """Write rows as Parquet, atomically."""
     import pyarrow
     import pyarrow.parquet
 
-    partial = path.with_name(path.name + ".partial")
-    pyarrow.parquet.write_table(pyarrow.Table.from_pylist(list(rows)), partial)
-    partial.replace(path)
+    with atomic_path(path) as partial:
+        pyarrow.parquet.write_table(pyarrow.Table.from_pylist(list(rows)), partial)

@@ -28,11 +28,13 @@ from experiments.responses.context import Context
 from experiments.responses.onset import Onsets, learn_onsets
 from experiments.run.charts import draw_grids
 from experiments.run.config import WRITE_POSITION, DissociateConfig
-from experiments.run.manifest import write_json
+from extract.atomic_write import write_json
 from extract.chat.thinking import thinks
 from extract.errors import UserError
-from probes.direction import Direction, Locus, save_directions
+from probes.direction import Direction, Locus
 from probes.geometry.angles import cosine
+from probes.statistics.seeds import named_rng
+from steering.direction_file import save_directions
 
 
 def probe(context: Context) -> None:
@@ -125,7 +127,7 @@ def _write(context: Context, kind: Kind, onsets: Onsets) -> Written:
 
 def validation_of(context: Context, kind: Kind) -> Validation | None:
     """Return the prompts one kind's candidates are tried on, None where there are too few."""
-    rng, most = np.random.default_rng([context.config.seed, 2]), context.config.dissociate.n_selection
+    rng, most = named_rng(context.config.seed, "locus selection", kind), context.config.dissociate.n_selection
     decliners = _some(rng, context.behaviour.decliners(kind, "validation"), most)
     benign = _some(rng, context.behaviour.answered_benign("validation"), most)
     if len(decliners) < 4 or len(benign) < 4:
@@ -161,8 +163,8 @@ def write_fitter(context: Context, kind: Kind, samples: WriteSamples, *, later: 
                         "leave extract.layers out, so that all are")  # fmt: skip
     possible = write_positions(store, samples.rows)
     if WRITE_POSITION not in possible:
-        raise UserError(f"{store.path}: write directions are written from {WRITE_POSITION} on, which not "
-                        "every prompt has; extract it, and use a template that writes after the instruction")  # fmt: skip
+        raise UserError(f"{store.path}: write directions are written from {WRITE_POSITION} on, which not every prompt "
+                        "has; extract it, and use a template that writes something after the instruction")  # fmt: skip
     wanted = possible if config.positions is None else config.positions
     if strange := [position for position in wanted if position not in possible]:
         raise UserError(f"dissociate.positions: {strange[0]!r} is no position that write directions can be fitted at; "
@@ -217,7 +219,7 @@ def _independence(context: Context, writes: dict[Kind, Written]) -> dict[str, An
     chosen = {kind: written.chosen for kind, written in writes.items() if written.chosen is not None}
     if len(chosen) < len(KINDS):
         return None
-    rng, corpus = np.random.default_rng([context.config.seed, 5]), context.corpus
+    rng, corpus = named_rng(context.config.seed, "independence"), context.corpus
     held_out = [np.flatnonzero(corpus.labelled(label) & corpus.within("test")) for label in corpus.counts()]
     rows = np.concatenate([_some(rng, of_label, N_A_LABEL) for of_label in held_out])
     prompts, record = Repeated(context.model, [context.rendered[i] for i in rows]), {}

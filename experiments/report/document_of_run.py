@@ -19,7 +19,7 @@ from experiments.report.run_figures import draw
 from experiments.responses.behaviour import KINDS
 from experiments.responses.context import Context
 from experiments.run.manifest import Manifest, read_json
-from extract.atomic_write import written_whole
+from extract.atomic_write import atomic_file
 from extract.prompts.prompt import prompts_hash
 from scoring.compare.comparison import compare
 from scoring.right_action import load_adjacency
@@ -44,7 +44,7 @@ def write_report(contexts: Sequence[Context], path: Path) -> None:
         parts.insert(0, comparison_section(names, records, compared))
     title = f"Refusal report: {', '.join(record['model']['name'] for record in records)}"
     path.parent.mkdir(parents=True, exist_ok=True)
-    with written_whole(path, path.with_name(path.name + ".partial")) as sink:
+    with atomic_file(path) as sink:
         sink.write(document(title, parts).encode("utf-8", "backslashreplace"))
 
 

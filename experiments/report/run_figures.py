@@ -18,7 +18,7 @@ from experiments.run.config import WRITE_POSITION
 from experiments.run.manifest import read_json
 from experiments.triggers import figures as trigger_figures
 from experiments.uncertainty.reliability_figure import reliability_diagram
-from probes.direction import load_directions
+from steering.direction_file import load_directions
 
 
 def draw(context: Context, results: dict[str, Any], reads: Mapping[str, Read]) -> dict[str, Path]:

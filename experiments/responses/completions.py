@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from experiments.responses.generations import Generations, Remembered
+from extract.atomic_write import write_jsonl
 from extract.backoff import TokenBudget
 from extract.chat.render import Rendered
 from extract.chat.thinking import reopened
@@ -127,11 +128,8 @@ class Speaker:
 
 
 def write_completions(completions: Sequence[Completion], path: Path) -> None:
-    """Write JSONL, whole or not at all."""
-    partial = path.with_name(path.name + ".partial")
-    lines = (json.dumps(asdict(completion), ensure_ascii=False) for completion in completions)
-    partial.write_text("\n".join(lines) + "\n", encoding="utf-8")
-    partial.replace(path)
+    """Write JSONL atomically."""
+    write_jsonl(path, map(asdict, completions))
 
 
 def read_completions(path: Path) -> list[Completion]:

@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from extract.atomic_write import write_json
 from extract.errors import UserError
 
 
@@ -48,13 +49,6 @@ class Manifest:
     def describe(self, **facts: Any) -> None:
         """Record versions, device, seeds and the like."""
         write_json(self.path, self.read() | facts)
-
-
-def write_json(path: Path, record: Any) -> None:
-    """Write JSON whole or not at all."""
-    partial = path.with_name(path.name + ".partial")
-    partial.write_text(json.dumps(record, indent=1, allow_nan=False) + "\n", encoding="utf-8")
-    partial.replace(path)
 
 
 def read_json(path: Path) -> Any:

@@ -24,6 +24,7 @@ from experiments.side_effects.robustness import robustness
 from experiments.side_effects.wraps import load_wraps
 from extract.model.edit import Edit
 from extract.shipped import beside_packages
+from probes.statistics.seeds import named_rng
 from scoring.actions import ANSWERED
 
 Interventions = Mapping[str, Sequence[Edit]]
@@ -149,5 +150,5 @@ def _plain_text(context: Context, interventions: Interventions) -> dict[str, Any
 
 def _drawn(context: Context, rows: np.ndarray) -> np.ndarray:
     """Draw at most `n_side_effects` of some rows, in order."""
-    rng = np.random.default_rng([context.config.seed, 7])
+    rng = named_rng(context.config.seed, "side effects")
     return np.sort(rng.permutation(rows)[: context.config.dissociate.n_side_effects])

@@ -15,6 +15,7 @@ from experiments.side_effects.wraps import Wrap, wrapped
 from extract.chat.render import render
 from extract.model.edit import Edit
 from extract.prompts.prompt import Prompt
+from probes.statistics.seeds import named_rng
 from scoring.actions import ANSWERED
 
 COUNTED = {"refused": ("refuse",), "answered": tuple(sorted(ANSWERED))}
@@ -61,7 +62,7 @@ def choose(context: Context, name: str, wrap: Wrap) -> Wrapped:
     All wraps take them in one random order, so that as many as possible are the same.
     """
     refused = context.behaviour.decliners("normative", "test")
-    shuffled = np.random.default_rng([context.config.seed, 8]).permutation(refused).tolist()
+    shuffled = named_rng(context.config.seed, "robustness").permutation(refused).tolist()
     changed = {row: new for row in shuffled if (new := wrapped(context.prompts[row], name, wrap)) is not None}
     rows = sorted(list(changed)[: context.config.dissociate.n_side_effects])
     return Wrapped(np.array(rows, dtype=int), tuple(changed[row] for row in rows), len(refused) - len(changed))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -12,6 +11,7 @@ from experiments.factors.removal import choose
 from experiments.probing.stage import context_onsets
 from experiments.responses.context import Context
 from experiments.triggers.attribution import Attribution, attribute
+from extract.atomic_write import write_jsonl
 from probes.statistics.bounded_mean import mean_interval
 
 SHOWN = 8  # examples that stand in the record
@@ -43,11 +43,7 @@ def attributed(context: Context) -> list[Attributed]:
     else:
         found = []
     kept = [Attributed(row, one, _fired(context, row, one)) for row, one in zip(rows, found, strict=True)]
-    path = context.file("attributions.jsonl")
-    partial = path.with_name(path.name + ".partial")
-    lines = (json.dumps(line(context, one), ensure_ascii=False, allow_nan=False) + "\n" for one in kept)
-    partial.write_text("".join(lines), encoding="utf-8")
-    partial.replace(path)
+    write_jsonl(context.file("attributions.jsonl"), (line(context, one) for one in kept))
     return kept
 
 

@@ -21,6 +21,7 @@ from experiments.run.corpus import Corpus
 from experiments.triggers.projection import REPORTED, Projected
 from probes.statistics.intervals import Interval
 from probes.statistics.permutation import Units, holm, permuted_p
+from probes.statistics.seeds import named_rng
 
 ALPHA = 0.05
 Moved = Literal["both", "action", "projection", "neither"]
@@ -68,7 +69,7 @@ def shifts(
         if like is None or like.compared_with != effect.compared_with:
             continue
         for projected in best.values():
-            rng = np.random.default_rng([seed, 23, len(found)])
+            rng = named_rng(seed, "factor projection", len(found))
             found.append(_shift(corpus, refused, effect, projected, like, times, rng))
     adjusted, differing = holm([shift.p for shift in found]), holm([shift.p_differs for shift in found])
     return [replace(shift, p_adjusted=p, p_differs_adjusted=d)

@@ -11,6 +11,7 @@ import numpy as np
 from experiments.probing.stage import context_onsets
 from experiments.responses.context import Context
 from experiments.triggers.patching import MIN_GROUPS, SITE, Aligned, LayerShare, align, patching_share
+from probes.statistics.seeds import named_rng
 
 MOST = 48  # pairs
 
@@ -66,7 +67,7 @@ def _aligned(context: Context, a: int, b: int) -> Aligned | str:
 
 def _spread(context: Context, pairs: list[Aligned]) -> list[Aligned]:
     """Take up to MOST pairs, one of each group first, groups in random order."""
-    rng, taken = np.random.default_rng([context.config.seed, 22]), Counter[int]()
+    rng, taken = named_rng(context.config.seed, "patching"), Counter[int]()
     order = rng.permutation(context.corpus.groups.max() + 1)
     placed = []
     for i in rng.permutation(len(pairs)):

@@ -13,7 +13,6 @@ from experiments.factors.observed import observe
 from experiments.factors.record import factor_records
 from experiments.factors.removal import REMOVALS, remove
 from experiments.responses.context import Context
-from experiments.run.manifest import write_json
 from experiments.triggers import figures as trigger_figures
 from experiments.triggers.attribution_record import attribution_record
 from experiments.triggers.erasure import erasure_record
@@ -22,6 +21,7 @@ from experiments.triggers.patching_record import patching_record
 from experiments.triggers.projection import Projected, measure_projections
 from experiments.triggers.transfer import transfer_record
 from experiments.triggers.trigger_share import TriggerShare, trigger_share
+from extract.atomic_write import write_json
 from extract.errors import UserError
 
 

@@ -16,6 +16,7 @@ from extract.prompts.prompt import Prompt
 from probes.statistics.intervals import difference
 from probes.statistics.metrics import discrimination
 from probes.statistics.permutation import Units, holm, permuted_p
+from probes.statistics.seeds import named_rng
 from scoring.actions import ANSWERED
 from scoring.rates import grouped_rate
 
@@ -103,7 +104,7 @@ def _measure(values: Sequence[float | None], wrong: np.ndarray, groups: np.ndarr
     found = discrimination(y, score, of)
     return {
         "auroc": found.auroc.estimate, "auroc_ci": [found.auroc.low, found.auroc.high],
-        "p": auroc_p(y, score, of, np.random.default_rng([seed, 11])),
+        "p": auroc_p(y, score, of, named_rng(seed, "AUROC permutation")),
         "groups_positive": round(found.groups_positive, 2), "groups_negative": round(found.groups_negative, 2),
     } | counts  # fmt: skip
 
@@ -148,5 +149,5 @@ def _bond(hedged: np.ndarray, high: np.ndarray, groups: np.ndarray, seed: int) -
         return None
     at_high, at_low = (grouped_rate(hedged[rows], groups[rows]) for rows in (high, ~high))
     units = Units.of(groups, np.zeros(len(high), dtype=int), high, hedged.astype(float))
-    p = permuted_p(units, PERMUTATIONS, np.random.default_rng([seed, 12]))
+    p = permuted_p(units, PERMUTATIONS, named_rng(seed, "hedging permutation"))
     return record(difference(at_high, at_low), len(high), groups) | {"p": p}

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterable
-from pathlib import Path
 from typing import Any
 
 from experiments.responses.context import Context
 from experiments.run.config import FEW_SAMPLES, UncertaintyConfig
-from experiments.run.manifest import write_json
 from experiments.uncertainty.entailment import open_meanings
 from experiments.uncertainty.knowledge import knowledge, knowledge_record, prompt_row, relabelled
 from experiments.uncertainty.observation import Observation, observe, questions
 from experiments.uncertainty.record import uncertainty_record
 from experiments.uncertainty.reliability_figure import draw_reliability
 from experiments.uncertainty.semantic_entropy import split
+from extract.atomic_write import write_json, write_jsonl
 
 NO_QUESTIONS = ("no prompt has a known answer or the label uncertain; give questions with the field 'answer', or "
                 "uncertain ones")  # fmt: skip
@@ -37,9 +34,9 @@ def uncertainty(context: Context) -> None:
     threshold = split_of(observed)
     told = [knowledge(one, threshold) for one in observed]
     lines = (one.row | {"knows": known.knows, "why": known.why} for one, known in zip(observed, told, strict=True))
-    write_lines(context.file("uncertainty.jsonl"), lines)
+    write_jsonl(context.file("uncertainty.jsonl"), lines)
     by_id = {one.id: known for one, known in zip(observed, told, strict=True)}
-    write_lines(context.file("prompts_by_model.jsonl"), map(prompt_row, relabelled(prompts, by_id)))
+    write_jsonl(context.file("prompts_by_model.jsonl"), map(prompt_row, relabelled(prompts, by_id)))
     found = uncertainty_record(observed, asked, threshold, context.config.seed)
     draw_reliability(found["reliability"], context.file("figures/reliability.png"))
     write_json(
@@ -75,12 +72,3 @@ def remarks(settings: UncertaintyConfig, observed: list[Observation]) -> list[st
         said.append("temperature or top_p is not 1, so entropies are those of the samples so drawn, not of the model's "
                     "own distribution; log-probabilities are the plain model's all the same")  # fmt: skip
     return said
-
-
-def write_lines(path: Path, rows: Iterable[dict[str, Any]]) -> None:
-    """Write JSONL, whole or not at all."""
-    partial = path.with_name(path.name + ".partial")
-    with partial.open("w", encoding="utf-8") as file:
-        for row in rows:
-            file.write(json.dumps(row, ensure_ascii=False, allow_nan=False) + "\n")
-    partial.replace(path)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import h5py
 
-from extract.atomic_write import Sink, written_whole
+from extract.atomic_write import Sink, atomic_file
 from extract.errors import UserError
 from extract.store.activation_store import ActivationStore
 from extract.store.checksum_block import SEAL_SIZE, seal
@@ -29,7 +29,7 @@ def export(path: Path, to: Path, *, progress: Progress = lambda done, total: Non
         raise UserError(f"{to} exists already; choose another name, or delete it")
     if not to.parent.is_dir():
         raise UserError(f"cannot write {to}: there is no directory {to.parent}")
-    with ActivationStore(path) as store, written_whole(to, to.with_name(to.name + ".partial")) as sink:
+    with ActivationStore(path) as store, atomic_file(to) as sink:
         with h5py.File(sink, "w", libver=LIBVER, userblock_size=SEAL_SIZE) as file:
             loci = _copy_loci(store, file, sink, progress)
             store.copy_index(file)

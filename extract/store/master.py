@@ -11,7 +11,7 @@ from pathlib import Path
 import h5py
 import numpy as np
 
-from extract.atomic_write import written_whole
+from extract.atomic_write import atomic_file
 from extract.chat.render import Rendered
 from extract.prompts.prompt import Prompt
 from extract.store.checksum_block import SEAL_SIZE, seal
@@ -30,7 +30,7 @@ def write_master(
     versions: dict[str, str],
 ) -> None:
     """Write the master over finished shards and rename it into place."""
-    with written_whole(files.path, files.path.with_name(files.path.name + ".partial")) as sink:
+    with atomic_file(files.path) as sink:
         with h5py.File(sink, "w", libver=LIBVER, userblock_size=SEAL_SIZE) as file:
             # Where a source cannot be opened HDF5 reads the fill value without a word: let it be no number.
             file.create_virtual_dataset(f"activations/{files.identity.site}", _layout(files), fillvalue=np.nan)

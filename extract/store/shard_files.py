@@ -21,7 +21,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from extract.atomic_write import written_whole
+from extract.atomic_write import atomic_file
 from extract.errors import UserError
 from extract.store.hdf5 import LIBVER, TORCH_TYPES, bits, create_loci, open_hdf5, write_locus
 from extract.store.identity import SCHEMA, Identity, difference, read_identity
@@ -84,7 +84,7 @@ class ShardFiles:
         self._check(shard, captured)
         final = self.file(shard)
         with (
-            written_whole(final, final.with_suffix(".partial")) as sink,
+            atomic_file(final, final.with_suffix(".partial")) as sink,
             h5py.File(sink, "w", libver=LIBVER) as file,
             ThreadPoolExecutor(1) as beside,
         ):

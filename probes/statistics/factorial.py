@@ -14,6 +14,8 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.stats import t as student
 
+from probes.statistics.seeds import named_rng
+
 N_FLIPS = 999
 CELLS = ((1, 1), (1, 0), (0, 1), (0, 0))  # first factor, second factor: the order of the columns
 CONTRASTS = {
@@ -63,7 +65,7 @@ def partial_eta(cells: np.ndarray, contrast: np.ndarray, *, seed: int, alpha: fl
         (n - 1) / n * ((without - without.mean(axis=0)) ** 2).sum(axis=0)
     )
     near = np.where(np.abs(d) > half, np.abs(d) - half, 0.0)
-    signs = np.random.default_rng([seed, 21]).choice([-1.0, 1.0], size=(N_FLIPS, n))
+    signs = named_rng(seed, "sign flips").choice([-1.0, 1.0], size=(N_FLIPS, n))
     beyond = (np.abs(signs @ c) >= np.abs(total) * (1 - 1e-9)).sum(axis=0)
     flipped = np.where(squares > 0, (1 + beyond) / (1 + N_FLIPS), 1.0)
     return PartialEta(estimate, _eta(near, n), _eta(np.abs(d) + half, n), flipped, total / n)

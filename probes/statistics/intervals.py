@@ -25,6 +25,14 @@ class Interval:
         """Say whether the whole interval lies inside [low, high]."""
         return bool(self.low >= low and self.high <= high)
 
+    def to_dict(self) -> dict[str, float | None]:
+        """Return estimate, low and high for JSON; a number that is not finite is null."""
+        return {name: float(v) if np.isfinite(v) else None for name, v in vars(self).items()}
+
+    def __format__(self, spec: str) -> str:
+        """Return `estimate [low, high]`, each number formatted alike: `f"{interval:.1%}"`."""
+        return f"{self.estimate:{spec}} [{self.low:{spec}}, {self.high:{spec}}]"
+
 
 NOTHING = Interval(float("nan"), float("nan"), float("nan"))
 

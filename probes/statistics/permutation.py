@@ -6,6 +6,7 @@ is moved between groups as a whole, and what differs within a group is moved ins
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np

@@ -38,6 +38,8 @@ def run_command(
     """Run stages up to `until` and print what came out."""
     config = load_config(path, overrides)
     directory = out or Path("runs") / run_name(config, overrides)
+    from extract.model.quiet import quiet_libraries
+
     quiet_libraries()
     if dry_run:
         from experiments.pipeline.cost import estimate

@@ -17,7 +17,7 @@ import numpy as np
 from scipy.signal import fftconvolve
 from scipy.stats import binom
 
-from extract.atomic_write import unwritable, written_whole
+from extract.atomic_write import atomic_file, unwritable
 from extract.errors import UserError
 from probes.statistics.intervals import NOTHING, Interval, paired_difference_of_counts
 from probes.statistics.permutation import holm
@@ -75,8 +75,8 @@ def write_comparison(record: dict[str, Any], out: Path) -> None:
     brief = record | {"comparisons": [{k: v for k, v in one.items() if k != "flips"} for one in record["comparisons"]]}
     flips = [{"run": one["run"]} | flip for one in record["comparisons"] for flip in one["flips"]]
     with (
-        written_whole(out / "comparison.json", out / "comparison.json.partial") as sink,
-        written_whole(out / "flips.jsonl", out / "flips.jsonl.partial") as lines,
+        atomic_file(out / "comparison.json") as sink,
+        atomic_file(out / "flips.jsonl") as lines,
     ):
         for flip in flips:
             lines.write((json.dumps(flip, ensure_ascii=False) + "\n").encode())

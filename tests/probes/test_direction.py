@@ -10,7 +10,8 @@ import pytest
 from safetensors import safe_open
 from safetensors.numpy import load_file, save_file
 
-from probes.direction import Direction, Locus, load_directions, save_directions
+from probes.direction import Direction, Locus
+from steering.direction_file import load_directions, save_directions
 
 LOCUS = Locus("resid_post", 4, "post_last")
 

@@ -11,10 +11,11 @@ from safetensors import safe_open
 from safetensors.numpy import save_file
 
 from extract.errors import UserError
-from probes.direction import Direction, Locus, save_directions
+from probes.direction import Direction, Locus
 from probes.grid.logistic import Platt
 from steering.actuator import Addition, Affine, Clamp, OnsetBias
 from steering.dial import Dial, check_order, load_dials, save_dials
+from steering.direction_file import save_directions
 
 Make = Callable[..., Dial]
 

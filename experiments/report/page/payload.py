@@ -20,10 +20,10 @@ from experiments.responses.completions import read_completions
 from experiments.responses.context import Context
 from experiments.run.config import WRITE_POSITION
 from extract.prompts.prompt import LABELS
-from probes.direction import load_directions
 from scoring.actions import ACTIONS
 from scoring.rates import RATES
 from scoring.right_action import load_adjacency, net_credits
+from steering.direction_file import load_directions
 
 MOST_CHARACTERS = 400  # of a prompt or a completion
 LOW_OVER_REFUSAL = 0.02

@@ -13,8 +13,9 @@ from experiments.responses.behaviour import MIN_BASELINE
 from experiments.responses.completions import Completion, write_completions
 from experiments.run.config import SteerConfig
 from extract.errors import UserError
-from probes.direction import Direction, Locus, save_directions
+from probes.direction import Direction, Locus
 from steering.actuator import Addition, Affine, Clamp, OnsetBias
+from steering.direction_file import save_directions
 from steering.writer import Writer
 
 LATER = {2: (4.0, -2.0), 3: (5.0, -3.0)}

@@ -12,9 +12,10 @@ from experiments.responses.behaviour import Behaviour
 from experiments.responses.onset import Onsets
 from experiments.run.config import RunConfig
 from experiments.run.corpus import Corpus
-from experiments.run.manifest import write_json
+from extract.atomic_write import write_json
 from extract.prompts.prompt import Prompt
-from probes.direction import Direction, Locus, save_directions
+from probes.direction import Direction, Locus
+from steering.direction_file import save_directions
 
 ONSETS = Onsets({"refuse": ((1,),), "abstain": ((2,),)}, {"refuse": 1.0, "abstain": 1.0})
 DECLINES = {"harmful": "refuse", "uncertain": "abstain", "benign": "answer"}

@@ -11,7 +11,7 @@ from experiments.dissociation.direction_dependence import dependence
 from experiments.responses.behaviour import Behaviour
 from experiments.run.config import RunConfig
 from experiments.run.corpus import Corpus
-from experiments.run.manifest import write_json
+from extract.atomic_write import write_json
 from extract.prompts.prompt import Prompt
 from probes.direction import Direction, Locus
 

@@ -14,7 +14,7 @@ from experiments.run.config import load_config
 from extract.progress import Reporter
 from extract.shipped import ROOT
 from extract.store.activation_store import ActivationStore
-from probes.direction import load_directions
+from steering.direction_file import load_directions
 
 pytestmark = pytest.mark.slow
 QUIET = Reporter(quiet=True)

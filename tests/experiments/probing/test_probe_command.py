@@ -12,7 +12,7 @@ from experiments.probing.read_probes import best_loci
 from experiments.probing.text import print_probe
 from experiments.run.config import load_config
 from extract.shipped import ROOT
-from probes.direction import load_directions
+from steering.direction_file import load_directions
 
 ROWS = [json.loads(line) for line in (ROOT / "organisms/zoo/two-knobs/prompts.jsonl").read_text().splitlines()]
 

@@ -13,10 +13,10 @@ from experiments.pipeline import stages as pipeline
 from experiments.responses.completions import write_completions
 from experiments.responses.context import Context, is_right
 from experiments.run.config import DissociateConfig, RunConfig
-from experiments.run.manifest import write_json
 from experiments.side_effects.measure import cost, side_effects, texts
 from experiments.side_effects.robustness import choose
 from experiments.side_effects.wraps import load_wraps
+from extract.atomic_write import write_json
 from extract.errors import UserError
 from extract.model.edit import Edit
 from extract.progress import Reporter

@@ -11,8 +11,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from probes.direction import Locus, load_directions, save_directions
+from probes.direction import Locus
 from probes.estimators import CentroidCosine, DifferenceInMeans, Inlp, LeaceEraser, LogisticProbe, MassMean
+from steering.direction_file import load_directions, save_directions
 
 READER = """
 import json, sys

@@ -1,0 +1,59 @@
+"""Directions in a safetensors file: a tensor each, locus, class means and provenance as JSON metadata."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from safetensors import safe_open
+from safetensors.numpy import save_file
+
+from extract.atomic_write import atomic_path
+from probes.direction import Direction, Locus
+
+
+def save_directions(directions: Sequence[Direction], path: str | Path) -> None:
+    """Write directions to one safetensors file: a tensor each, the rest as JSON metadata.
+
+    Any safetensors reader loads it; nothing of this project is needed.
+
+    Raises:
+        ValueError: two directions have the same name.
+    """
+    names = [d.name for d in directions]
+    if len(set(names)) < len(names):
+        raise ValueError(f"directions in one file must have different names, got {', '.join(names)}")
+    tensors = {d.name: np.ascontiguousarray(d.vector, dtype=np.float32) for d in directions}
+    metadata = {d.name: json.dumps({k: v for k, v in asdict(d).items() if k not in ("name", "vector")},
+                                    default=_plain) for d in directions}  # fmt: skip
+    with atomic_path(Path(path)) as partial:
+        save_file(tensors, partial, metadata=metadata)
+
+
+def _plain(value: object) -> object:
+    """Return a NumPy number or array as JSON can hold it: a layer of `np.arange`, a mean."""
+    if isinstance(value, np.generic | np.ndarray):
+        return value.tolist()
+    raise TypeError(f"a direction's provenance must be what JSON can hold; got {type(value).__name__}")
+
+
+def load_directions(path: str | Path) -> dict[str, Direction]:
+    """Read directions written by `save_directions`, by name.
+
+    Raises:
+        ValueError: the file is a safetensors file of something else.
+    """
+    with safe_open(path, framework="numpy") as file:
+        metadata = file.metadata() or {}
+        if set(metadata) != set(file.keys()):
+            raise ValueError(f"{path} was not written by save_directions: its tensors do not come with their loci")
+        return {name: _direction(name, file.get_tensor(name), json.loads(metadata[name])) for name in metadata}
+
+
+def _direction(name: str, vector: np.ndarray, record: dict[str, Any]) -> Direction:
+    later = {int(layer): (float(on), float(off)) for layer, (on, off) in record.pop("later_means", {}).items()}
+    return Direction(name=name, vector=vector, locus=Locus(**record.pop("locus")), later_means=later, **record)
