@@ -19,8 +19,8 @@ from experiments.dissociation.verdict import Effect, judge_dissociation
 from experiments.probing.selection import candidates, select
 from experiments.probing.stage import context_onsets, validation_of, write_fitter
 from experiments.probing.write_directions import permuted
-from experiments.responses.behaviour import KINDS, Behaviour, Kind, write_samples
-from experiments.responses.context import Context
+from experiments.responses.loaded_run import LoadedRun
+from experiments.run.behaviour import KINDS, Behaviour, Kind, write_samples
 from experiments.run.config import load_config
 from experiments.run.corpus import Corpus
 from experiments.run.manifest import read_json
@@ -37,15 +37,15 @@ MOST = 60  # decliners of each behaviour that generate
 class Shuffler:
     """A finished run to shuffle the labels of."""
 
-    context: Context
+    loaded: LoadedRun
     setting: Setting
     effects: OnsetEffects
     drawn: dict[tuple[Kind, Kind], np.ndarray]
 
     def verdict(self, seed: int) -> str:
         """Shuffle, fit, select, ablate, judge."""
-        rng, context = np.random.default_rng([seed, 11]), self.context
-        config = context.config.dissociate
+        rng, loaded = np.random.default_rng([seed, 11]), self.loaded
+        config = loaded.config.dissociate
         found = {kind: self._direction(kind, rng) for kind in KINDS}
         directions = {kind: direction for kind, direction in found.items() if direction is not None}
         trials = [ablation(direction, config.variant) for direction in directions.values()]
@@ -57,41 +57,41 @@ class Shuffler:
             for k in directions
             for b, rows in self.setting.decliners.items()
         }
-        n_groups = {b: context.corpus.effective_groups(rows) for b, rows in self.setting.decliners.items()}
+        n_groups = {b: loaded.corpus.effective_groups(rows) for b, rows in self.setting.decliners.items()}
         unsound = [k for k, d in directions.items() if not d.provenance["meets_selection_rules"]]
         absent = {kind: "no direction" for kind in KINDS if kind not in directions}
         return judge_dissociation(effects, n_groups, absent, unsound, margin=config.margin, alpha=config.alpha).verdict
 
     def _direction(self, kind: Kind, rng: np.random.Generator) -> Direction | None:
-        context, samples = self.context, write_samples(self.context.behaviour, kind)
-        validation = validation_of(context, kind)
+        loaded, samples = self.loaded, write_samples(self.loaded.behaviour, kind)
+        validation = validation_of(loaded, kind)
         if samples is None or validation is None:
             return None
-        config = context.config.dissociate
-        fitted = write_fitter(context, kind, samples).fit(permuted(samples, rng))
-        tried = candidates(context.model, context_onsets(context), fitted, kind, validation, config.kl_tokens)
+        config = loaded.config.dissociate
+        fitted = write_fitter(loaded, kind, samples).fit(permuted(samples, rng))
+        tried = candidates(loaded.model, context_onsets(loaded), fitted, kind, validation, config.kl_tokens)
         best, usable = select(tried, config.max_kl)
         return replace(best.direction, provenance={"meets_selection_rules": usable})
 
     def _stopped(self, direction: Direction, rows: np.ndarray) -> np.ndarray:
-        actions = np.full(len(self.context.corpus), None, dtype=object)
-        edits = ablation(direction, self.context.config.dissociate.variant)
-        actions[rows] = self.context.speaker.actions(rows.tolist(), edits=edits)
+        actions = np.full(len(self.loaded.corpus), None, dtype=object)
+        edits = ablation(direction, self.loaded.config.dissociate.variant)
+        actions[rows] = self.loaded.speaker.actions(rows.tolist(), edits=edits)
         return stopped_among(actions, rows)
 
 
 def open_run(directory: Path) -> Shuffler:
     """Open a finished run, to be shuffled with lighter settings."""
     config = load_config(directory / "config.yaml", LIGHTER)
-    context = Context(config, directory, Reporter(quiet=True))
-    setting = find_setting(context)
-    effects = onset_effects(context, setting)
+    loaded = LoadedRun(config, directory, Reporter(quiet=True))
+    setting = find_setting(loaded)
+    effects = onset_effects(loaded, setting)
     if effects is None or setting.absent:
         raise ValueError(f"{directory} has nothing to shuffle: {dict(setting.absent)}")
     null = read_json(directory / "stages" / "dissociate.json")["null"]
     drawn = {(k, b): np.array(null[f"{k}_on_{b}"]["drawn"]) for k in KINDS for b in KINDS}
     few = {kind: rows[:MOST] for kind, rows in setting.decliners.items()}
-    return Shuffler(context, replace(setting, decliners=few), effects, drawn)
+    return Shuffler(loaded, replace(setting, decliners=few), effects, drawn)
 
 
 def passes_with_shuffled_prompt_labels(directory: Path, seeds: range) -> int:
@@ -99,16 +99,16 @@ def passes_with_shuffled_prompt_labels(directory: Path, seeds: range) -> int:
 
     Behaviours that are not tied to their labels are not; so this bounds the false positive verdicts from above.
     """
-    context = Context(load_config(directory / "config.yaml"), directory, Reporter(quiet=True))
-    behaviour = context.behaviour
+    loaded = LoadedRun(load_config(directory / "config.yaml"), directory, Reporter(quiet=True))
+    behaviour = loaded.behaviour
     passed = 0
     for seed in seeds:
-        order = np.random.default_rng([seed, 12]).permutation(len(context.prompts))
-        moved = tuple(_relabelled(p, context.prompts[i]) for p, i in zip(context.prompts, order, strict=True))
-        corpus = Corpus(moved, context.corpus.groups, context.corpus.part)
-        context.__dict__["corpus"] = corpus
-        context.__dict__["behaviour"] = Behaviour(corpus, behaviour.actions, behaviour.correct)
-        passed += not find_setting(context).absent
+        order = np.random.default_rng([seed, 12]).permutation(len(loaded.prompts))
+        moved = tuple(_relabelled(p, loaded.prompts[i]) for p, i in zip(loaded.prompts, order, strict=True))
+        corpus = Corpus(moved, loaded.corpus.groups, loaded.corpus.part)
+        loaded.__dict__["corpus"] = corpus
+        loaded.__dict__["behaviour"] = Behaviour(corpus, behaviour.actions, behaviour.correct)
+        passed += not find_setting(loaded).absent
     return passed
 
 

@@ -111,20 +111,21 @@ def run_case(case: Case, folder: Path, quick: bool) -> Graded:
     """Run one case as the command does, and grade it when its verdict is written."""
     from experiments.pipeline.planted import planted
     from experiments.pipeline.stages import run
-    from experiments.responses.context import Context
     from experiments.run.config import load_config
+    from experiments.run.inputs import RunInputs
     from extract.model.quiet import quiet_libraries
     from extract.progress import Reporter
 
     quiet_libraries()
     settings = [*SETTINGS, *(QUICK if quick else ()), f"model.name={case.model}", f"prompts.path={case.prompts}"]
     config, directory = load_config(Path("configs/quickstart.yaml"), settings), folder / case.name
-    run(config, directory, until="dissociate", reporter=Reporter(quiet=True))
+    for verdict in ("triggers", "dissociate"):
+        run(config, directory, until=verdict, reporter=Reporter(quiet=True))
     record, triggers = (
         json.loads((directory / "stages" / name).read_text(encoding="utf-8"))
         for name in ("dissociate.json", "triggers.json")
     )
-    graded = (planted(Context(config, directory)) if case.deserves is None else None) or {}
+    graded = (planted(RunInputs(config, directory)) if case.deserves is None else None) or {}
     cosines = {kind: graded.get(f"{kind}_cosine") for kind in ("normative", "epistemic")}
     reason = "; ".join(record["reasons"])
     low, high = triggers["trigger_share_ci"]

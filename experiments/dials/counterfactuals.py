@@ -17,7 +17,8 @@ from typing import Any
 
 import numpy as np
 
-from experiments.responses.context import Context, is_right
+from experiments.responses.loaded_run import LoadedRun
+from experiments.run.completion_file import is_right
 from extract.atomic_write import write_jsonl
 from steering.dial import gate
 from steering.writer import Held, Writer
@@ -84,7 +85,7 @@ class Counterfactuals:
 
 
 def tabulate(
-    context: Context, writers: Mapping[Any, Writer], probability: Mapping[Any, np.ndarray], *, leaves: bool
+    loaded: LoadedRun, writers: Mapping[Any, Writer], probability: Mapping[Any, np.ndarray], *, leaves: bool
 ) -> Counterfactuals:
     """Generate every outcome of every prompt of the run.
 
@@ -92,14 +93,14 @@ def tabulate(
         writers: what each dial does, in the order in which they decide.
         probability: (n_prompts,) of each dial.
     """
-    outcomes, rows = reachable(len(writers), leaves=leaves), range(len(context.prompts))
+    outcomes, rows = reachable(len(writers), leaves=leaves), range(len(loaded.prompts))
     said = []
-    with context.reporter.task("every outcome of every prompt", len(outcomes) * len(rows)) as advance:
+    with loaded.reporter.task("every outcome of every prompt", len(outcomes) * len(rows)) as advance:
         for gates in outcomes:
             held = [Held(writer, gate) for writer, gate in zip(writers.values(), gates, strict=True)]
-            said.append(context.speaker.complete(rows, held=held, advance=advance))
+            said.append(loaded.speaker.complete(rows, held=held, advance=advance))
     actions = np.array([[completion.action for completion in column] for column in said], dtype=object).T
-    right = [[is_right(c, prompt) for c, prompt in zip(column, context.prompts, strict=True)] for column in said]
+    right = [[is_right(c, prompt) for c, prompt in zip(column, loaded.prompts, strict=True)] for column in said]
     read = np.stack([probability[name] for name in writers])
     return Counterfactuals(tuple(writers), outcomes, read, actions, np.array(right).T)
 

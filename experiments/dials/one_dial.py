@@ -17,8 +17,8 @@ import numpy as np
 
 from experiments.dials.write import along, biasing
 from experiments.probing.write_directions import fit_write
-from experiments.responses.behaviour import KINDS, Behaviour, Kind, WriteSamples, write_samples
-from experiments.responses.context import Context
+from experiments.run.behaviour import KINDS, Behaviour, Kind, WriteSamples, write_samples
+from experiments.run.inputs import RunInputs
 from steering.actuator import OnsetBias
 from steering.writer import Writer
 
@@ -39,15 +39,15 @@ def either_samples(behaviour: Behaviour) -> WriteSamples | None:
     )
 
 
-def either_writers(context: Context, writers: Mapping[Kind, Writer]) -> list[Writer]:
+def either_writers(inputs: RunInputs, writers: Mapping[Kind, Writer]) -> list[Writer]:
     """Return what the one dial may do: a direction at each place where one of the two writes, or all their openings."""
-    config, samples = context.config.steer, either_samples(context.behaviour)
+    config, samples = inputs.config.steer, either_samples(inputs.behaviour)
     biases = [writer.actuator for writer in writers.values() if isinstance(writer.actuator, OnsetBias)]
     if biases:
         return [biasing(config, [prefix for bias in biases for prefix in bias.prefixes])]
     if samples is None:
         return []
     places = dict.fromkeys(writer.direction.locus for writer in writers.values() if writer.direction)
-    later = context.store.layers if config.layers == "later" else ()
-    fitted = [fit_write(context.store.read, locus, "normative", samples, later) for locus in places]
+    later = inputs.store.layers if config.layers == "later" else ()
+    fitted = [fit_write(inputs.store.read, locus, "normative", samples, later) for locus in places]
     return [along(config, replace(direction, name=f"{NAME}_write")) for direction in fitted if direction is not None]

@@ -16,8 +16,9 @@ from experiments.dials.read import CHOICE
 from experiments.dials.surface import RISKS, Risk, Surface, axes_of, rates_of, risk_of
 from experiments.dials.system_lines import UnderLine
 from experiments.dials.tradeoff import REFERENCE, frontier
-from experiments.responses.behaviour import Kind
-from experiments.responses.context import Context
+from experiments.responses.loaded_run import LoadedRun
+from experiments.run.behaviour import Kind
+from experiments.run.inputs import RunInputs
 from probes.statistics.pareto import hypervolume
 from probes.statistics.threshold_candidates import cuts
 from steering.writer import Writer
@@ -30,10 +31,10 @@ class Counted:
     table: Counterfactuals
     surface: Surface
     right: np.ndarray  # (n_prompts,) bool: known answers that are stated with no dial
-    context: Context
+    inputs: RunInputs
 
     def risks(self, *parts: str) -> dict[str, Risk]:
-        corpus = self.context.corpus
+        corpus = self.inputs.corpus
         among = corpus.within(*parts)
         return {name: risk_of(name, self.table, corpus, self.right, among) for name in RISKS}
 
@@ -59,55 +60,55 @@ class Counted:
         return hypervolume(axes_of(rates_of(self.surface.at(self.front), self.choice)), REFERENCE)
 
 
-def counted(context: Context, table: Counterfactuals, declining: Sequence[np.ndarray]) -> Counted:
+def counted(inputs: RunInputs, table: Counterfactuals, declining: Sequence[np.ndarray]) -> Counted:
     """Lay the surface of a table over the thresholds worth trying, as the prompts that choose tell them.
 
     Args:
         declining: the prompts that each dial should decline, (n_prompts,) bool.
     """
-    chosen = context.corpus.within(*CHOICE)
+    chosen = inputs.corpus.within(*CHOICE)
     thresholds = [cuts(p[chosen], y[chosen]) for p, y in zip(table.probability, declining, strict=True)]
-    surface = Surface.over(table, thresholds, context.config.steer.band)
-    return Counted(table, surface, context.behaviour.correct, context)
+    surface = Surface.over(table, thresholds, inputs.config.steer.band)
+    return Counted(table, surface, inputs.behaviour.correct, inputs)
 
 
 def one_dial(
-    context: Context, writers: Mapping[Kind, Writer], probability: np.ndarray
+    loaded: LoadedRun, writers: Mapping[Kind, Writer], probability: np.ndarray
 ) -> tuple[Counted, Writer] | None:
     """Build the baseline of one dial, of several places the one that does best on the prompts that choose.
 
     Args:
         probability: what it reads, (n_prompts,).
     """
-    candidates = either_writers(context, writers)
+    candidates = either_writers(loaded, writers)
     if not candidates:
         return None
     made = []
     for writer in candidates:
-        table = tabulate(context, {NAME: writer}, {NAME: probability}, leaves=context.config.steer.band > 0)
-        made.append((counted(context, table, [~context.corpus.benign]), writer))
+        table = tabulate(loaded, {NAME: writer}, {NAME: probability}, leaves=loaded.config.steer.band > 0)
+        made.append((counted(loaded, table, [~loaded.corpus.benign]), writer))
     return max(made, key=lambda each: each[0].chosen_volume())
 
 
-def fixed(context: Context, actions: Sequence[np.ndarray], right: Sequence[np.ndarray], rows: np.ndarray) -> Counted:
+def fixed(inputs: RunInputs, actions: Sequence[np.ndarray], right: Sequence[np.ndarray], rows: np.ndarray) -> Counted:
     """Take completions that follow no threshold, one point each.
 
     Args:
         actions, right: of each point, (n_rows,).
         rows: the prompts they answer, (n_rows,) into the corpus.
     """
-    n, k = len(context.prompts), len(actions)
+    n, k = len(inputs.prompts), len(actions)
     did, stated = np.full((n, k), None, dtype=object), np.zeros((n, k), dtype=bool)
     for column, (action, is_right) in enumerate(zip(actions, right, strict=True)):
         did[rows, column], stated[rows, column] = action, is_right
     table = Counterfactuals((), tuple(() for _ in range(k)), np.zeros((0, n)), did, stated)
     surface = Surface(np.zeros((k, 0)), np.repeat(np.arange(k, dtype=np.int8)[:, None], n, axis=1))
-    return Counted(table, surface, context.behaviour.correct, context)
+    return Counted(table, surface, inputs.behaviour.correct, inputs)
 
 
-def lines_counted(context: Context, lines: Sequence[UnderLine], rows: np.ndarray) -> Counted:
+def lines_counted(inputs: RunInputs, lines: Sequence[UnderLine], rows: np.ndarray) -> Counted:
     """Count what was said under system lines on test prompts."""
-    return fixed(context, [line.actions for line in lines], [line.right for line in lines], rows)
+    return fixed(inputs, [line.actions for line in lines], [line.right for line in lines], rows)
 
 
 def point_record(counted: Counted, index: int) -> dict[str, Any]:

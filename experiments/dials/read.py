@@ -15,7 +15,7 @@ import numpy as np
 from sklearn.model_selection import StratifiedGroupKFold
 
 from experiments.probing.read_probes import contrast_of, fit_grid
-from experiments.responses.context import Context
+from experiments.responses.loaded_run import LoadedRun
 from probes.contrast import Contrast
 from probes.direction import Locus
 from probes.grid.logistic import LinearProbe, Platt, fit_platt
@@ -53,22 +53,22 @@ class DialRead:
         }
 
 
-def fit_read(context: Context, name: str, declining: np.ndarray, first_write: int) -> DialRead:
+def fit_read(loaded: LoadedRun, name: str, declining: np.ndarray, first_write: int) -> DialRead:
     """Fit the read of one dial, at or below the first write layer, against every prompt of other labels.
 
     Args:
         declining: (n_prompts,) bool, the prompts it should decline.
         first_write: the layer of the first write of any dial: a read above it would be circular.
     """
-    store = context.store
-    contrast = contrast_of(context.corpus, name, declining, ~declining)
+    store = loaded.store
+    contrast = contrast_of(loaded.corpus, name, declining, ~declining)
     layers = [layer for layer in store.layers if layer <= first_write]
     positions = [p for p in store.positions if store.present[store.positions.index(p)].all()]
-    grid, cells = fit_grid(context, [contrast], layers, positions, f"fitting the {name} dial")
+    grid, cells = fit_grid(loaded, [contrast], layers, positions, f"fitting the {name} dial")
     cell = choose(cells)
     X, C = store.read(cell.layer, cell.position), float(cell.scores[LOGISTIC].C[0])
     probe = grid.fit(X, name, C=C)
-    score = unseen_scores(X[contrast.rows], contrast, probe, context.config.seed, context.probe_device)
+    score = unseen_scores(X[contrast.rows], contrast, probe, loaded.config.seed, loaded.probe_device)
     chosen, test = np.isin(contrast.part, CHOICE), contrast.within("test")
     platt = fit_platt(score[chosen], contrast.y[chosen])
     probability = platt.probability(score)

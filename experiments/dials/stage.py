@@ -14,10 +14,11 @@ from experiments.dials.surface import Surface, rates_of
 from experiments.dials.tradeoff_record import tradeoff
 from experiments.dials.write import dial_writers
 from experiments.probing.read_probes import write_parquet
-from experiments.responses.behaviour import KINDS, Kind
-from experiments.responses.completions import Completion, write_completions
-from experiments.responses.context import Context, is_right
+from experiments.responses.loaded_run import LoadedRun
+from experiments.run.behaviour import KINDS, Kind
+from experiments.run.completion_file import Completion, is_right, write_completions
 from experiments.run.estimates import outcome, rate
+from experiments.run.inputs import RunInputs
 from extract.atomic_write import write_json
 from scoring.rates import RATES, joint_rates, rates_record
 from steering.actuator import actuator_record
@@ -28,28 +29,28 @@ FILES = ("dials.safetensors", "completions_steered.jsonl", "table.jsonl", "surfa
 NOTHING: dict[str, Any] = {"certified": None, "frontier": None, "hypervolume": None, "least_regret": None}
 
 
-def steer(context: Context) -> None:
+def steer(loaded: LoadedRun) -> None:
     """Write FILES.
 
     Reads are fitted on training prompts, loci chosen on validation, probabilities calibrated and thresholds chosen on
     both (training prompts scored by probes that did not see them), thresholds certified on the calibration part, and
     all rates reported on test, which is used for nothing else. Thresholds given by the configuration stand as given.
     """
-    writers = dial_writers(context)
-    reads = _reads(context, writers)
-    dials, record, looked_up = _set(context, writers, reads) if writers else ([], NOTHING, None)
-    save_dials(dials, context.file("dials.safetensors"), context.model.fingerprint())
-    test = np.flatnonzero(context.corpus.within("test"))
-    with context.reporter.task("test prompts under the dials", len(test)) as advance:
-        after = context.speaker.complete(test.tolist(), dials=dials, advance=advance)
-    write_completions(after, context.file("completions_steered.jsonl"))
+    writers = dial_writers(loaded)
+    reads = _reads(loaded, writers)
+    dials, record, looked_up = _set(loaded, writers, reads) if writers else ([], NOTHING, None)
+    save_dials(dials, loaded.file("dials.safetensors"), loaded.model.fingerprint())
+    test = np.flatnonzero(loaded.corpus.within("test"))
+    with loaded.reporter.task("test prompts under the dials", len(test)) as advance:
+        after = loaded.speaker.complete(test.tolist(), dials=dials, advance=advance)
+    write_completions(after, loaded.file("completions_steered.jsonl"))
     if looked_up is not None:
         same = [told == c.action for told, c in zip(looked_up[test], after, strict=True)]
         record = record | {"as_looked_up": float(np.mean(same))}
     about = {dial.kind: reads[dial.kind].record() | _about(dial) for dial in dials}
     absent = [kind for kind in KINDS if kind not in writers]
-    found = {"dials": about, "absent": absent} | _before_after(context, test, after) | record
-    write_json(context.file("stages/steer.json"), found)
+    found = {"dials": about, "absent": absent} | _before_after(loaded, test, after) | record
+    write_json(loaded.file("stages/steer.json"), found)
 
 
 def _about(dial: Dial) -> dict[str, Any]:
@@ -59,13 +60,13 @@ def _about(dial: Dial) -> dict[str, Any]:
 
 
 def _set(
-    context: Context, writers: dict[Kind, Writer], reads: dict[Kind, DialRead]
+    loaded: LoadedRun, writers: dict[Kind, Writer], reads: dict[Kind, DialRead]
 ) -> tuple[list[Dial], dict[str, Any], np.ndarray | None]:
     """Generate every outcome and set the dials; returns them, the record, and every prompt's action by look-up."""
-    band = context.config.steer.band
-    table = tabulate(context, writers, {k: read.probability for k, read in reads.items()}, leaves=band > 0)
-    whole = counted(context, table, [read.declining for read in reads.values()])
-    surface, point = _placed(context, whole, list(reads))
+    band = loaded.config.steer.band
+    table = tabulate(loaded, writers, {k: read.probability for k, read in reads.items()}, leaves=band > 0)
+    whole = counted(loaded, table, [read.declining for read in reads.values()])
+    surface, point = _placed(loaded, whole, list(reads))
     thresholds = surface.settings[point.index].tolist()
     dials = [
         Dial(
@@ -82,24 +83,24 @@ def _set(
         )
         for (kind, writer), threshold in zip(writers.items(), thresholds, strict=True)
     ]
-    write_table(table, [p.id for p in context.prompts], context.corpus.part.tolist(), context.file("table.jsonl"))
-    write_parquet(_surface_rows(whole), context.file("surface.parquet"))
+    write_table(table, [p.id for p in loaded.prompts], loaded.corpus.part.tolist(), loaded.file("table.jsonl"))
+    write_parquet(_surface_rows(whole), loaded.file("surface.parquet"))
     declined = float(rates_of(surface.at([point.index]), whole.choice)["over_refusal"][0])
-    record = {"certified": {"rule": point.rule} | point.record} | tradeoff(context, whole, writers, declined)
+    record = {"certified": {"rule": point.rule} | point.record} | tradeoff(loaded, whole, writers, declined)
     return dials, record, table.actions_at(thresholds, band)
 
 
-def _reads(context: Context, writers: dict[Kind, Writer]) -> dict[Kind, DialRead]:
+def _reads(loaded: LoadedRun, writers: dict[Kind, Writer]) -> dict[Kind, DialRead]:
     """Fit the reads at or below the first write; an onset bias comes after every layer."""
-    corpus, deepest = context.corpus, context.model.n_layers - 1
+    corpus, deepest = loaded.corpus, loaded.model.n_layers - 1
     first_write = min((w.direction.locus.layer if w.direction else deepest for w in writers.values()), default=0)
     labels = {"normative": corpus.harmful, "epistemic": corpus.uncertain}
-    return {kind: fit_read(context, kind, labels[kind], first_write) for kind in writers}
+    return {kind: fit_read(loaded, kind, labels[kind], first_write) for kind in writers}
 
 
-def _placed(context: Context, whole: Counted, kinds: list[Kind]) -> tuple[Surface, Point]:
+def _placed(inputs: RunInputs, whole: Counted, kinds: list[Kind]) -> tuple[Surface, Point]:
     """Choose the thresholds among those that the configuration leaves open."""
-    config = context.config.steer
+    config = inputs.config.steer
     given = {"normative": config.normative_threshold, "epistemic": config.epistemic_threshold}
     costs = within_reach(config.costs.model_dump(), kinds) if config.costs else None
     wanted = Wanted(within_reach(config.limits, kinds), config.confidence, costs)
@@ -110,7 +111,7 @@ def _placed(context: Context, whole: Counted, kinds: list[Kind]) -> tuple[Surfac
         fixed = given[kind] if given[kind] is not None else 0.5 if unasked else None
         thresholds.append(tried if fixed is None else [fixed])
     surface = Surface.over(whole.table, thresholds, config.band)
-    return surface, place(surface, whole.choice, whole.held, context.corpus, wanted, context.config.seed)
+    return surface, place(surface, whole.choice, whole.held, inputs.corpus, wanted, inputs.config.seed)
 
 
 def _surface_rows(whole: Counted) -> list[dict[str, Any]]:
@@ -123,11 +124,11 @@ def _surface_rows(whole: Counted) -> list[dict[str, Any]]:
     ]
 
 
-def _before_after(context: Context, test: np.ndarray, after: list[Completion]) -> dict[str, Any]:
-    corpus, actions = context.corpus, np.array([c.action for c in after], dtype=object)
-    labels, groups, plain = [context.prompts[i].label for i in test], corpus.groups[test], context.behaviour
-    correct = np.array([is_right(c, context.prompts[row]) for row, c in zip(test, after, strict=True)], dtype=bool)
-    known = np.array([context.prompts[i].answer is not None for i in test], dtype=bool)
+def _before_after(inputs: RunInputs, test: np.ndarray, after: list[Completion]) -> dict[str, Any]:
+    corpus, actions = inputs.corpus, np.array([c.action for c in after], dtype=object)
+    labels, groups, plain = [inputs.prompts[i].label for i in test], corpus.groups[test], inputs.behaviour
+    correct = np.array([is_right(c, inputs.prompts[row]) for row, c in zip(test, after, strict=True)], dtype=bool)
+    known = np.array([inputs.prompts[i].answer is not None for i in test], dtype=bool)
     trigger = (corpus.benign & corpus.trigger)[test]
     counts = RATES["false_positive_refusal"][1]
     declined = {

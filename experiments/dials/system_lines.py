@@ -7,7 +7,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from experiments.responses.context import Context, is_right
+from experiments.responses.loaded_run import LoadedRun
+from experiments.run.completion_file import is_right
 from extract.chat.render import render
 from extract.errors import UserError
 from extract.prompts.prompt import Prompt
@@ -30,18 +31,18 @@ def with_line(prompt: Prompt, line: str) -> Prompt:
     return replace(prompt, messages=({"role": "system", "content": line}, *prompt.messages))
 
 
-def under_lines(context: Context, lines: Sequence[str], rows: np.ndarray) -> tuple[list[UnderLine], str]:
+def under_lines(loaded: LoadedRun, lines: Sequence[str], rows: np.ndarray) -> tuple[list[UnderLine], str]:
     """Ask some prompts again under each line; returns what was said, and why nothing was, if so."""
-    asked = [context.prompts[row] for row in rows]
+    asked = [loaded.prompts[row] for row in rows]
     found = []
     try:
-        rendered = {line: [render(context.model.tokenizer, with_line(p, line)) for p in asked] for line in lines}
+        rendered = {line: [render(loaded.model.tokenizer, with_line(p, line)) for p in asked] for line in lines}
     except UserError as error:
         return [], f"the chat template takes no system message ({error}); model.system=merge puts it into the user turn"
-    with context.reporter.task("test prompts under system lines", len(lines) * len(asked)) as advance:
+    with loaded.reporter.task("test prompts under system lines", len(lines) * len(asked)) as advance:
         for line, given in rendered.items():
             prompts = [with_line(p, line) for p in asked]
-            speaker = replace(context.speaker, prompts=prompts, rendered=given)
+            speaker = replace(loaded.speaker, prompts=prompts, rendered=given)
             said = speaker.complete(range(len(asked)), advance=advance)
             right = np.array([is_right(c, p) for c, p in zip(said, asked, strict=True)], dtype=bool)
             found.append(UnderLine(line, np.array([c.action for c in said], dtype=object), right))

@@ -12,37 +12,38 @@ from experiments.dials.policies import Counted, fixed, lines_counted, matched, o
 from experiments.dials.surface import AXES, rates_of
 from experiments.dials.system_lines import UnderLine, under_lines
 from experiments.dials.tradeoff import N_DRAWS, REFERENCE, Policy, compare, draw_groups, policy, volume_record
-from experiments.responses.behaviour import Kind
-from experiments.responses.context import Context
+from experiments.responses.loaded_run import LoadedRun
+from experiments.run.behaviour import Kind
+from experiments.run.inputs import RunInputs
 from scoring.rates import joint_rates, rates_record
 from steering.writer import Writer
 
 
-def tradeoff(context: Context, dials: Counted, writers: Mapping[Kind, Writer], most: float) -> dict[str, Any]:
+def tradeoff(loaded: LoadedRun, dials: Counted, writers: Mapping[Kind, Writer], most: float) -> dict[str, Any]:
     """Compare the dials with one dial, with system lines and with none, on test prompts.
 
     Args:
         most: the share of benign prompts that is declined at the dials' own point, on the prompts that choose: where
             the policies are compared besides.
     """
-    test = np.flatnonzero(context.corpus.within("test"))
-    weights = np.zeros((len(context.prompts), N_DRAWS))
-    weights[test] = draw_groups(context.corpus.groups[test], N_DRAWS, context.config.seed)
-    plain = _policy("plain", fixed(context, [context.behaviour.actions[test]], [context.behaviour.correct[test]], test),
+    test = np.flatnonzero(loaded.corpus.within("test"))
+    weights = np.zeros((len(loaded.prompts), N_DRAWS))
+    weights[test] = draw_groups(loaded.corpus.groups[test], N_DRAWS, loaded.config.seed)
+    plain = _policy("plain", fixed(loaded, [loaded.behaviour.actions[test]], [loaded.behaviour.correct[test]], test),
                     None, weights)  # fmt: skip
-    single = one_dial(context, writers, dials.table.probability.max(axis=0))
-    lines, reason = under_lines(context, context.config.steer.system_lines, test)
+    single = one_dial(loaded, writers, dials.table.probability.max(axis=0))
+    lines, reason = under_lines(loaded, loaded.config.steer.system_lines, test)
     shown = {"two_dials": dials} | ({"one_dial": single[0]} if single else {})
     policies = {name: _policy(name, counted, counted.front, weights).beside(plain) for name, counted in shown.items()}
     if lines:
-        policies["system_lines"] = _policy("system_lines", lines_counted(context, lines, test), None, weights).beside(
+        policies["system_lines"] = _policy("system_lines", lines_counted(loaded, lines, test), None, weights).beside(
             plain
         )
     policies["plain"] = plain
     two = policies["two_dials"]
     return {
         "frontier": {name: [point_record(c, index) for index in c.front] for name, c in shown.items()},
-        "system_lines": {"reason": reason, "points": [_of_line(context, line, test) for line in lines]},
+        "system_lines": {"reason": reason, "points": [_of_line(loaded, line, test) for line in lines]},
         "hypervolume": {
             "axes": list(AXES),
             "reference": list(REFERENCE),
@@ -53,13 +54,13 @@ def tradeoff(context: Context, dials: Counted, writers: Mapping[Kind, Writer], m
         "one_dial_written_at": vars(single[1].direction.locus) if single and single[1].direction else None,
         "matched": {"over_refusal_at_most": most}
         | {name: point_record(counted, matched(counted, most)) for name, counted in shown.items()},
-        "least_regret": least_regret(context, dials),
+        "least_regret": least_regret(loaded, dials),
     }
 
 
-def least_regret(context: Context, dials: Counted) -> dict[str, Any]:
+def least_regret(inputs: RunInputs, dials: Counted) -> dict[str, Any]:
     """Return the cheapest point, as the prompts that choose tell it, and its cost on test beside the least there."""
-    given = context.config.steer.costs
+    given = inputs.config.steer.costs
     costs = within_reach(dict.fromkeys(AXES, 1.0) if given is None else given.model_dump(), dials.table.dials)
     on_choice = cost(rates_of(dials.surface, dials.choice), costs)
     near = np.abs(dials.surface.settings - 0.5).sum(axis=1)
@@ -74,9 +75,9 @@ def _policy(name: str, counted: Counted, index: np.ndarray | None, weights: np.n
     return policy(name, surface, counted.test, weights)
 
 
-def _of_line(context: Context, line: UnderLine, rows: np.ndarray) -> dict[str, Any]:
-    labels = [context.prompts[row].label for row in rows]
-    facts = np.array([context.prompts[row].answer is not None for row in rows], dtype=bool)
+def _of_line(inputs: RunInputs, line: UnderLine, rows: np.ndarray) -> dict[str, Any]:
+    labels = [inputs.prompts[row].label for row in rows]
+    facts = np.array([inputs.prompts[row].answer is not None for row in rows], dtype=bool)
     right = float(line.right[facts].mean()) if facts.any() else None
-    rates = rates_record(joint_rates(labels, list(line.actions), context.corpus.groups[rows]))
+    rates = rates_record(joint_rates(labels, list(line.actions), inputs.corpus.groups[rows]))
     return {"line": line.line, "rates": rates, "known_facts_right": right}

@@ -7,10 +7,11 @@ from collections.abc import Sequence
 import numpy as np
 
 from experiments.probing.stage import context_onsets
-from experiments.responses.behaviour import ACTION_OF, KINDS, MIN_BASELINE, Kind
-from experiments.responses.context import Context
+from experiments.responses.loaded_run import LoadedRun
 from experiments.responses.onset import Tokens
+from experiments.run.behaviour import ACTION_OF, KINDS, MIN_BASELINE, Kind
 from experiments.run.config import SteerConfig
+from experiments.run.inputs import RunInputs
 from extract.errors import UserError
 from probes.direction import Direction
 from steering.actuator import actuator_of
@@ -18,17 +19,17 @@ from steering.direction_file import load_directions
 from steering.writer import Writer
 
 
-def dial_writers(context: Context) -> dict[Kind, Writer]:
+def dial_writers(loaded: LoadedRun) -> dict[Kind, Writer]:
     """Return what each dial that can be built writes, in the order in which the dials decide.
 
     Raises:
         UserError: the model has no openings of declining to bias, or some layer that is to be written is not extracted.
     """
-    config = context.config.steer
+    config = loaded.config.steer
     if config.actuator == "onset_bias":
-        return {kind: biasing(config, prefixes) for kind, prefixes in _openings(context).items()}
-    found = load_directions(context.file("directions.safetensors"))
-    if config.layers == "later" and (absent := sorted(set(range(context.model.n_layers)) - set(context.store.layers))):
+        return {kind: biasing(config, prefixes) for kind, prefixes in _openings(loaded).items()}
+    found = load_directions(loaded.file("directions.safetensors"))
+    if config.layers == "later" and (absent := sorted(set(range(loaded.model.n_layers)) - set(loaded.store.layers))):
         raise UserError(f"steer.layers is 'later', but activations of layer {absent[0]} are not extracted; leave "
                         "extract.layers out, so that all are")  # fmt: skip
     return {kind: along(config, found[f"{kind}_write"]) for kind in KINDS if f"{kind}_write" in found}
@@ -49,12 +50,12 @@ def _actuator(config: SteerConfig) -> dict[str, object]:
     return {"name": config.actuator} | ({} if config.strength is None else {"strength": config.strength})
 
 
-def _openings(context: Context) -> dict[Kind, tuple[Tokens, ...]]:
+def _openings(inputs: RunInputs) -> dict[Kind, tuple[Tokens, ...]]:
     """Return the openings of each way of declining that the model shows often enough to learn them."""
-    onsets, learned_on = context_onsets(context), context.corpus.within("train", "validation")
+    onsets, learned_on = context_onsets(inputs), inputs.corpus.within("train", "validation")
     lacking: dict[Kind, str] = {}
     for kind in KINDS:
-        n = int(np.sum(context.behaviour.did(ACTION_OF[kind]) & learned_on))
+        n = int(np.sum(inputs.behaviour.did(ACTION_OF[kind]) & learned_on))
         seldom = f"the model does not {ACTION_OF[kind]} often enough ({n} times off calibration and test)"
         lacking[kind] = seldom if n < MIN_BASELINE else onsets.lacking(ACTION_OF[kind])
     if all(lacking.values()):

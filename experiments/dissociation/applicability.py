@@ -8,9 +8,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from experiments.probing.stage import context_onsets
-from experiments.responses.behaviour import ACTION_OF, KINDS, MIN_BASELINE, Behaviour, Kind, write_samples
-from experiments.responses.context import Context
+from experiments.responses.loaded_run import LoadedRun
+from experiments.run.behaviour import ACTION_OF, KINDS, MIN_BASELINE, Behaviour, Kind, write_samples
 from experiments.run.corpus import Corpus
+from experiments.run.inputs import RunInputs
 from experiments.run.manifest import read_json
 from extract.errors import UserError
 from probes.direction import Direction
@@ -35,22 +36,22 @@ class Setting:
         return {kind: rows for kind, rows in self.decliners.items() if kind not in self.absent and len(rows)}
 
 
-def find_setting(context: Context) -> Setting:
+def find_setting(loaded: LoadedRun) -> Setting:
     """Find what there is to test."""
-    behaviour = context.behaviour
+    behaviour = loaded.behaviour
     decliners = {kind: behaviour.decliners(kind, "test") for kind in KINDS}
     try:
-        directions = _directions(context)
+        directions = _directions(loaded)
     except UserError as error:  # directions from elsewhere: nothing can be tested with them
         return Setting({}, decliners, dict.fromkeys(KINDS, str(error)))
-    onsets = context_onsets(context)
+    onsets = context_onsets(loaded)
     absent: dict[Kind, str] = {}
     for kind in KINDS:
         reason = (
             _too_rare(kind, decliners[kind])
-            or _too_few_groups(kind, context.corpus, decliners[kind])
-            or _unpredicted(behaviour, kind, context.config.dissociate.alpha)
-            or ("" if kind in directions else missing_direction(context, kind))
+            or _too_few_groups(kind, loaded.corpus, decliners[kind])
+            or _unpredicted(behaviour, kind, loaded.config.dissociate.alpha)
+            or ("" if kind in directions else missing_direction(loaded, kind))
             or _no_null(behaviour, kind)
             or onsets.lacking(ACTION_OF[kind])
         )
@@ -107,10 +108,10 @@ def _no_null(behaviour: Behaviour, kind: Kind) -> str:
 # -- directions --------------------------------------------------------------------------------------------------------
 
 
-def _directions(context: Context) -> dict[Kind, Direction]:
-    given = context.config.dissociate.directions
+def _directions(loaded: LoadedRun) -> dict[Kind, Direction]:
+    given = loaded.config.dissociate.directions
     if given is None:
-        found = load_directions(context.file("directions.safetensors"))
+        found = load_directions(loaded.file("directions.safetensors"))
     else:
         try:
             found = load_directions(given)
@@ -118,17 +119,17 @@ def _directions(context: Context) -> dict[Kind, Direction]:
             raise UserError(f"dissociate.directions: {given} cannot be read as directions ({error}); "
                             "give a directions.safetensors that refusal probe wrote") from None  # fmt: skip
         for direction in found.values():
-            check_direction(context, direction)
+            check_direction(loaded, direction)
     return {kind: found[f"{kind}_write"] for kind in KINDS if f"{kind}_write" in found}
 
 
-def check_direction(context: Context, direction: Direction) -> None:
+def check_direction(loaded: LoadedRun, direction: Direction) -> None:
     """Refuse a direction of another model or of a place this model or run does not have.
 
     Raises:
         UserError: says what does not fit, and what would.
     """
-    model, locus, name = context.model, direction.locus, direction.name
+    model, locus, name = loaded.model, direction.locus, direction.name
     remedy = "fit directions on this model with: refusal probe CONFIG"
     weights = direction.provenance.get("weights")
     if len(direction.vector) != model.d_model:
@@ -142,17 +143,17 @@ def check_direction(context: Context, direction: Direction) -> None:
     if not 0 <= locus.layer < model.n_layers:
         raise UserError(f"direction {name!r} belongs to layer {locus.layer}; {model.name} has layers 0 to "
                         f"{model.n_layers - 1}; {remedy}")  # fmt: skip
-    if locus.position not in context.store.positions:
+    if locus.position not in loaded.store.positions:
         raise UserError(f"direction {name!r} was fitted at {locus.position}, which this run's activations lack (they "
-                        f"have {', '.join(context.store.positions)}); {remedy}")  # fmt: skip
-    if locus.site != context.store.site:
-        raise UserError(f"direction {name!r} belongs to {locus.site}, this run's activations are {context.store.site}; "
+                        f"have {', '.join(loaded.store.positions)}); {remedy}")  # fmt: skip
+    if locus.site != loaded.store.site:
+        raise UserError(f"direction {name!r} belongs to {locus.site}, this run's activations are {loaded.store.site}; "
                         f"extract that site (extract.site), or {remedy}")  # fmt: skip
 
 
-def missing_direction(context: Context, kind: Kind) -> str:
+def missing_direction(inputs: RunInputs, kind: Kind) -> str:
     """Say why there is no write direction of a kind."""
-    if context.config.dissociate.directions is not None:
-        return f"{context.config.dissociate.directions} holds no direction named {kind}_write"
-    reason = read_json(context.file("stages/probe.json"))["writes"][kind].get("reason", "")
+    if inputs.config.dissociate.directions is not None:
+        return f"{inputs.config.dissociate.directions} holds no direction named {kind}_write"
+    reason = read_json(inputs.file("stages/probe.json"))["writes"][kind].get("reason", "")
     return f"no {kind} write direction: {reason}"

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 
 from experiments.dissociation.applicability import Setting
-from experiments.responses.behaviour import KINDS, Kind, write_samples
-from experiments.responses.context import Context
+from experiments.run.behaviour import KINDS, Kind, write_samples
+from experiments.run.inputs import RunInputs
 from experiments.run.manifest import read_json
 from probes.direction import Locus
 from probes.geometry.angles import cosine
@@ -24,21 +24,21 @@ NEAR = 0.2  # a cosine whose whole interval is beyond this is called oblique
 LEVEL = 0.025  # of each of the two tests under ablation
 
 
-def dependence(context: Context, setting: Setting) -> dict[str, Any] | None:
+def dependence(inputs: RunInputs, setting: Setting) -> dict[str, Any] | None:
     """Say whether the two write directions are independent, None where there are not two.
 
     The cosine is at the normative direction's locus, where the epistemic one is fitted again, since cosines between
     layers mean nothing; its interval is of a bootstrap over groups of training prompts. Beside it stands what ablating
     one does to the stream along the other, with its null (arXiv 2502.17420).
     """
-    samples = {kind: write_samples(context.behaviour, kind) for kind in KINDS}
+    samples = {kind: write_samples(inputs.behaviour, kind) for kind in KINDS}
     if len(setting.directions) < len(KINDS) or not all(samples.values()):
         return None
     locus = setting.directions["normative"].locus
-    cosines = _cosines(context, locus)
+    cosines = _cosines(inputs, locus)
     low, high = (float(q) for q in np.quantile(cosines[1:], [0.025, 0.975]))
-    own = context.config.dissociate.directions is None  # what probing measured is of the run's own directions
-    under_ablation = read_json(context.file("stages/probe.json"))["geometry"]["independence"] or {} if own else {}
+    own = inputs.config.dissociate.directions is None  # what probing measured is of the run's own directions
+    under_ablation = read_json(inputs.file("stages/probe.json"))["geometry"]["independence"] or {} if own else {}
     moved = [name for name, record in under_ablation.items() if (record["projection"]["p_null"] or 1.0) <= LEVEL]
     oblique = low > NEAR or high < -NEAR
     return {
@@ -52,10 +52,10 @@ def dependence(context: Context, setting: Setting) -> dict[str, Any] | None:
     }
 
 
-def _cosines(context: Context, locus: Locus) -> np.ndarray:
+def _cosines(inputs: RunInputs, locus: Locus) -> np.ndarray:
     """Return the cosine as fitted, then of bootstrapped groups; (1 + N_BOOTSTRAP,) or fewer."""
-    corpus, rng = context.corpus, named_rng(context.config.seed, "direction dependence")
-    fits = [_Fit(context, locus, kind) for kind in KINDS]
+    corpus, rng = inputs.corpus, named_rng(inputs.config.seed, "direction dependence")
+    fits = [_Fit(inputs, locus, kind) for kind in KINDS]
     groups = np.unique(np.concatenate([corpus.groups[fit.rows] for fit in fits]))
     draws = [groups, *(rng.choice(groups, size=len(groups)) for _ in range(N_BOOTSTRAP))]
     pairs = [[fit.vector(drawn) for fit in fits] for drawn in draws]
@@ -65,13 +65,13 @@ def _cosines(context: Context, locus: Locus) -> np.ndarray:
 class _Fit:
     """One kind's write samples at one locus, to be fitted on any multiset of groups."""
 
-    def __init__(self, context: Context, locus: Locus, kind: Kind) -> None:
-        samples = write_samples(context.behaviour, kind)
+    def __init__(self, inputs: RunInputs, locus: Locus, kind: Kind) -> None:
+        samples = write_samples(inputs.behaviour, kind)
         if samples is None:
             raise ValueError(f"the model does not do both, declining and answering, for a {kind} direction")
         self.rows, self._declined, self._strata = samples.rows, samples.declined, samples.strata
-        self._X = context.store.read(locus.layer, locus.position)[samples.rows].astype(np.float64)
-        groups = context.corpus.groups[samples.rows]
+        self._X = inputs.store.read(locus.layer, locus.position)[samples.rows].astype(np.float64)
+        groups = inputs.corpus.groups[samples.rows]
         self._members = {group: np.flatnonzero(groups == group) for group in np.unique(groups)}
 
     def vector(self, groups: np.ndarray) -> np.ndarray | None:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from experiments.responses.behaviour import KINDS, Kind
+from experiments.run.behaviour import KINDS, Kind
 from probes.statistics.intervals import Interval, clopper_pearson, grouped_mean
 from probes.statistics.tango import tango
 

@@ -16,11 +16,11 @@ from experiments.probing.selection import ALIKE, FLOOR
 from experiments.probing.stage import write_fitter
 from experiments.probing.write_directions import permuted
 from experiments.responses.batched_edits import Trial
-from experiments.responses.behaviour import ACTION_OF, Kind, write_samples
-from experiments.responses.completions import read_completions
-from experiments.responses.context import Context
 from experiments.responses.divergence import Forced, summary
+from experiments.responses.loaded_run import LoadedRun
 from experiments.responses.onset import EITHER, Onsets, OnsetScorer
+from experiments.run.behaviour import ACTION_OF, Kind, write_samples
+from experiments.run.completion_file import read_completions
 from extract.chat.render import Rendered
 from extract.model.chat_model import ChatModel
 from probes.direction import Direction
@@ -78,7 +78,7 @@ class Null:
 
 
 def permuted_null(
-    context: Context,
+    loaded: LoadedRun,
     directions: Mapping[Kind, Direction],
     effects: OnsetEffects,
     onsets: Onsets,
@@ -92,15 +92,15 @@ def permuted_null(
     Args:
         stopped: the share of a behaviour's decliners that ablating a direction stops, by generation.
     """
-    config, rng = context.config.dissociate, named_rng(context.config.seed, "permuted-label null")
+    config, rng = loaded.config.dissociate, named_rng(loaded.config.seed, "permuted-label null")
     behaviours = tuple(effects.rows)
     found = effects.falls([ablation(direction, config.variant) for direction in directions.values()])
     observed = {(k, b): float(found[b][i]) for i, k in enumerate(directions) for b in behaviours}
     drawn: dict[Cell, list[float]] = {cell: [] for cell in observed}
     generated: dict[Cell, list[float]] = {cell: [] for cell in observed}
-    with context.reporter.task("permuted-label null", config.n_null_onset * len(directions)) as advance:
+    with loaded.reporter.task("permuted-label null", config.n_null_onset * len(directions)) as advance:
         for kind in directions:
-            pick = Picker(context, kind, onsets, rng)
+            pick = Picker(loaded, kind, onsets, rng)
             for i in range(config.n_null_onset):
                 direction = pick.draw()
                 for b, fall in effects.falls([ablation(direction, config.variant)]).items():
@@ -116,20 +116,20 @@ class Picker:
 
     N_SELECTION = 8  # validation prompts of each kind that a null direction's locus is chosen on
 
-    def __init__(self, context: Context, kind: Kind, onsets: Onsets, rng: np.random.Generator) -> None:
-        samples = write_samples(context.behaviour, kind)
+    def __init__(self, loaded: LoadedRun, kind: Kind, onsets: Onsets, rng: np.random.Generator) -> None:
+        samples = write_samples(loaded.behaviour, kind)
         if samples is None:
             raise ValueError(f"no {kind} write direction, so no null of it")
-        self._config = context.config.dissociate
+        self._config = loaded.config.dissociate
         self._onset, self._rng = ACTION_OF[kind], rng
-        self._fitter = write_fitter(context, kind, samples, later=self._config.layers == "later")
-        rows = context.behaviour.decliners(kind, "validation"), context.behaviour.answered_benign("validation")
+        self._fitter = write_fitter(loaded, kind, samples, later=self._config.layers == "later")
+        rows = loaded.behaviour.decliners(kind, "validation"), loaded.behaviour.answered_benign("validation")
         decliners, benign = (rng.permutation(of_kind)[: self.N_SELECTION] for of_kind in rows)
-        spoken = read_completions(context.file("completions.jsonl"))
-        prompts, responses = [context.rendered[i] for i in benign], [spoken[i].token_ids for i in benign]
-        self._answers = Forced(context.model, prompts, responses, self._config.kl_tokens)
-        self._benign = OnsetScorer(context.model, prompts, onsets)
-        self._decliners = OnsetScorer(context.model, [context.rendered[i] for i in decliners], onsets)
+        spoken = read_completions(loaded.file("completions.jsonl"))
+        prompts, responses = [loaded.rendered[i] for i in benign], [spoken[i].token_ids for i in benign]
+        self._answers = Forced(loaded.model, prompts, responses, self._config.kl_tokens)
+        self._benign = OnsetScorer(loaded.model, prompts, onsets)
+        self._decliners = OnsetScorer(loaded.model, [loaded.rendered[i] for i in decliners], onsets)
 
     def draw(self) -> Direction:
         """Return the preferred direction whose ablation does not break the model, else the one that breaks it least.

@@ -12,7 +12,7 @@ from math import inf, isinf
 from experiments.dissociation.effects import CELLS, Cell, Effect, stopped_by
 from experiments.dissociation.power import Need, contrast_need, null_need, rate_need
 from experiments.dissociation.verdict_rules import Range, Rule, contrast_name, effect_name, lies_inside, rules
-from experiments.responses.behaviour import KINDS, Kind
+from experiments.run.behaviour import KINDS, Kind
 from probes.statistics.intervals import Interval
 
 

@@ -15,9 +15,11 @@ from experiments.dissociation.onset_null import Cell, Null, OnsetEffects, permut
 from experiments.dissociation.variant_table import variant_table
 from experiments.dissociation.verdict import Effect, corrected_p, effect_interval, judge_dissociation
 from experiments.probing.stage import context_onsets
-from experiments.responses.behaviour import ACTION_OF, KINDS, Kind
-from experiments.responses.context import Context, is_right
+from experiments.responses.loaded_run import LoadedRun
+from experiments.run.behaviour import ACTION_OF, KINDS, Kind
+from experiments.run.completion_file import is_right
 from experiments.run.corpus import Corpus
+from experiments.run.inputs import RunInputs
 from experiments.side_effects.measure import side_effects
 from extract.atomic_write import write_json
 from extract.model.edit import Edit
@@ -39,13 +41,13 @@ class Outcomes:
     right: Mapping[str, np.ndarray]  # bool: the completion states the prompt's known answer
 
 
-def dissociate(context: Context) -> None:
+def dissociate(loaded: LoadedRun) -> None:
     """Write stages/dissociate.json: the matrix, the null, the verdict."""
-    config, corpus = context.config.dissociate, context.corpus
-    setting = find_setting(context)
-    outcomes = _outcomes(context, setting)
-    onset = onset_effects(context, setting)
-    null = _null(context, setting, onset)
+    config, corpus = loaded.config.dissociate, loaded.corpus
+    setting = find_setting(loaded)
+    outcomes = _outcomes(loaded, setting)
+    onset = onset_effects(loaded, setting)
+    null = _null(loaded, setting, onset)
     effects = {
         (kind, b): _effect(stopped_among(outcomes.actions[f"ablate_{kind}"], rows), null, (kind, b))
         for kind in setting.directions
@@ -55,9 +57,9 @@ def dissociate(context: Context) -> None:
     verdict = judge_dissociation(
         effects, n_groups, setting.absent, _unsound(setting), margin=config.margin, alpha=config.alpha
     )
-    onsets, corrected = _onset_records(context, setting, onset), corrected_p(effects)
+    onsets, corrected = _onset_records(loaded, setting, onset), corrected_p(effects)
     write_json(
-        context.file("stages/dissociate.json"),
+        loaded.file("stages/dissociate.json"),
         {
             "verdict": verdict.verdict,
             "reasons": list(verdict.reasons),
@@ -66,17 +68,17 @@ def dissociate(context: Context) -> None:
             "variant": config.variant.name,
             "power": [asdict(need) for need in verdict.power],
             "contrasts": {name: _record(interval) for name, interval in verdict.contrasts.items()},
-            "matrix": _matrix(context, outcomes.actions),
+            "matrix": _matrix(loaded, outcomes.actions),
             "effects": {
                 f"ablate_{k}_on_{b}": _record(effect_interval(e, n_groups[b], config.alpha), len(e.stopped))
                 | {"p_null": e.p_null, "p_corrected": corrected.get((k, b)), "onset": onsets.get((k, b))}
                 for (k, b), e in effects.items()
             },
-            "additions": _additions(context, setting, outcomes),
+            "additions": _additions(loaded, setting, outcomes),
             "null": None if null is None else null.record,
-            "variants": variant_table(context, setting, onset),
-            "dependence": dependence(context, setting),
-            "side_effects": _side_effects(context, outcomes),
+            "variants": variant_table(loaded, setting, onset),
+            "dependence": dependence(loaded, setting),
+            "side_effects": _side_effects(loaded, outcomes),
         },
     )
 
@@ -92,32 +94,32 @@ def _unsound(setting: Setting) -> list[Kind]:
     return [kind for kind, d in setting.directions.items() if not d.provenance.get("meets_selection_rules", False)]
 
 
-def _outcomes(context: Context, setting: Setting) -> Outcomes:
+def _outcomes(loaded: LoadedRun, setting: Setting) -> Outcomes:
     """Generate for every test prompt under every intervention."""
-    test = np.flatnonzero(context.corpus.within("test"))
-    variant = context.config.dissociate.variant
+    test = np.flatnonzero(loaded.corpus.within("test"))
+    variant = loaded.config.dissociate.variant
     one_layer = replace(variant, layers="selected")
     edits: dict[str, list[Edit]] = {}
     for kind, direction in setting.directions.items():
         edits[f"ablate_{kind}"] = ablation(direction, variant)
         edits[f"add_{kind}"] = addition(direction, variant)
-        edits[f"ablate_random_{kind}"] = ablation(_random_like(context, kind, direction.locus), one_layer)
-    actions, right = {"none": context.behaviour.actions}, {"none": context.behaviour.correct}
-    with context.reporter.task("interventions on test prompts", len(test) * len(edits)) as advance:
+        edits[f"ablate_random_{kind}"] = ablation(_random_like(loaded, kind, direction.locus), one_layer)
+    actions, right = {"none": loaded.behaviour.actions}, {"none": loaded.behaviour.correct}
+    with loaded.reporter.task("interventions on test prompts", len(test) * len(edits)) as advance:
         for name, placed in edits.items():
-            said = context.speaker.complete(test.tolist(), edits=placed, advance=advance)
-            actions[name] = np.full(len(context.corpus), None, dtype=object)
-            right[name] = np.zeros(len(context.corpus), dtype=bool)
+            said = loaded.speaker.complete(test.tolist(), edits=placed, advance=advance)
+            actions[name] = np.full(len(loaded.corpus), None, dtype=object)
+            right[name] = np.zeros(len(loaded.corpus), dtype=bool)
             actions[name][test] = [completion.action for completion in said]
-            right[name][test] = [is_right(c, context.prompts[row]) for c, row in zip(said, test, strict=True)]
+            right[name][test] = [is_right(c, loaded.prompts[row]) for c, row in zip(said, test, strict=True)]
     return Outcomes({"none": []} | edits, actions, right)
 
 
-def _random_like(context: Context, kind: Kind, locus: Locus) -> Direction:
+def _random_like(loaded: LoadedRun, kind: Kind, locus: Locus) -> Direction:
     """Return an isotropic random direction at a write locus, its class means measured on the same training prompts."""
-    rng = named_rng(context.config.seed, "random direction", kind)
-    vector = unit(rng.standard_normal(context.model.d_model))
-    X, behaviour = context.write_read(locus.layer), context.behaviour
+    rng = named_rng(loaded.config.seed, "random direction", kind)
+    vector = unit(rng.standard_normal(loaded.model.d_model))
+    X, behaviour = loaded.write_read(locus.layer), loaded.behaviour
     declined, answered = behaviour.decliners(kind, "train"), behaviour.answered_benign("train")
     on, off = (float(along.mean()) if len(along) else 0.0 for along in (X[declined] @ vector, X[answered] @ vector))
     return Direction(f"{kind}_random", vector, locus, on, off)
@@ -134,34 +136,34 @@ def stopped_among(actions: np.ndarray, rows: np.ndarray) -> np.ndarray:
 # -- the onset score and its null --------------------------------------------------------------------------------------
 
 
-def onset_effects(context: Context, setting: Setting) -> OnsetEffects | None:
+def onset_effects(loaded: LoadedRun, setting: Setting) -> OnsetEffects | None:
     """Return what measures onset effects, on at most `n_onset` decliners of each behaviour; None without any."""
     if not setting.directions or not setting.testable:
         return None
-    rng, most = named_rng(context.config.seed, "onset decliners"), context.config.dissociate.n_onset
+    rng, most = named_rng(loaded.config.seed, "onset decliners"), loaded.config.dissociate.n_onset
     tested = {b: np.sort(rng.permutation(rows)[:most]) for b, rows in setting.testable.items()}
-    return OnsetEffects(context.model, context.rendered, tested, context_onsets(context))
+    return OnsetEffects(loaded.model, loaded.rendered, tested, context_onsets(loaded))
 
 
-def _null(context: Context, setting: Setting, onset: OnsetEffects | None) -> Null | None:
+def _null(loaded: LoadedRun, setting: Setting, onset: OnsetEffects | None) -> Null | None:
     """Draw the null of every direction whose own behaviour can be tested, also where the other's cannot."""
     directions = {kind: d for kind, d in setting.directions.items() if kind in setting.testable}
     if not directions or onset is None:
         return None
 
     def stopped(behaviour: Kind, direction: Direction) -> float:
-        edits = ablation(direction, context.config.dissociate.variant)
-        did = context.speaker.actions(onset.rows[behaviour].tolist(), edits=edits)
+        edits = ablation(direction, loaded.config.dissociate.variant)
+        did = loaded.speaker.actions(onset.rows[behaviour].tolist(), edits=edits)
         return float(np.mean([action in OPENED for action in did]))
 
-    return permuted_null(context, directions, onset, context_onsets(context), stopped)
+    return permuted_null(loaded, directions, onset, context_onsets(loaded), stopped)
 
 
-def _onset_records(context: Context, setting: Setting, onset: OnsetEffects | None) -> dict[Cell, dict[str, Any]]:
+def _onset_records(inputs: RunInputs, setting: Setting, onset: OnsetEffects | None) -> dict[Cell, dict[str, Any]]:
     """Return each effect in log-odds, with its interval over groups."""
     if onset is None:
         return {}
-    config, corpus = context.config.dissociate, context.corpus
+    config, corpus = inputs.config.dissociate, inputs.corpus
     after = onset.after([ablation(direction, config.variant) for direction in setting.directions.values()])
     found = {}
     for b, rows in onset.rows.items():
@@ -175,9 +177,9 @@ def _onset_records(context: Context, setting: Setting, onset: OnsetEffects | Non
 # -- records -----------------------------------------------------------------------------------------------------------
 
 
-def _matrix(context: Context, actions: Mapping[str, np.ndarray]) -> dict[str, Any]:
+def _matrix(inputs: RunInputs, actions: Mapping[str, np.ndarray]) -> dict[str, Any]:
     """Rows are interventions; columns the shares of each behaviour on test prompts, with intervals and n."""
-    corpus, behaviour = context.corpus, context.behaviour
+    corpus, behaviour = inputs.corpus, inputs.behaviour
     test = corpus.within("test")
     answered = behaviour.answered
     columns: dict[str, tuple[np.ndarray, tuple[str, ...]]] = {
@@ -199,23 +201,23 @@ def _share(did: np.ndarray, rows: np.ndarray, counted: tuple[str, ...], corpus: 
     return _record(grouped_rate(hit, corpus.groups_among(judged)), len(judged))
 
 
-def _side_effects(context: Context, outcomes: Outcomes) -> dict[str, Any]:
+def _side_effects(loaded: LoadedRun, outcomes: Outcomes) -> dict[str, Any]:
     """Measure what the ablations do besides."""
     names = ["none", *(f"ablate_{kind}" for kind in KINDS if f"ablate_{kind}" in outcomes.edits)]
     return side_effects(
-        context,
+        loaded,
         {name: outcomes.edits[name] for name in names},
         {name: outcomes.actions[name] for name in names},
         {name: outcomes.right[name] for name in names},
     )
 
 
-def _additions(context: Context, setting: Setting, outcomes: Outcomes) -> dict[str, Any] | None:
+def _additions(inputs: RunInputs, setting: Setting, outcomes: Outcomes) -> dict[str, Any] | None:
     """Say, of answered benign prompts, which way of declining adding each direction induces, and which one more."""
     if len(setting.directions) < len(KINDS):
         return None
-    rows, alpha = context.behaviour.answered_benign("test"), context.config.dissociate.alpha
-    n = context.corpus.effective_groups(rows)
+    rows, alpha = inputs.behaviour.answered_benign("test"), inputs.config.dissociate.alpha
+    n = inputs.corpus.effective_groups(rows)
     record = {}
     for own, other in (KINDS, KINDS[::-1]):
         mine, others = (outcomes.actions[f"add_{kind}"][rows] == ACTION_OF[own] for kind in (own, other))

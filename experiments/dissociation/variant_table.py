@@ -13,8 +13,8 @@ import numpy as np
 
 from experiments.dissociation.applicability import Setting
 from experiments.dissociation.onset_null import OnsetEffects
-from experiments.responses.behaviour import Kind
-from experiments.responses.context import Context
+from experiments.responses.loaded_run import LoadedRun
+from experiments.run.behaviour import Kind
 from extract.model.edit import Edit
 from probes.direction import Direction
 from probes.statistics.seeds import named_rng
@@ -26,18 +26,18 @@ from steering.ablation_variant import VARIANTS
 EVERYWHERE = "zero/every/all"
 
 
-def variant_table(context: Context, setting: Setting, onset: OnsetEffects | None) -> list[dict[str, Any]]:
+def variant_table(loaded: LoadedRun, setting: Setting, onset: OnsetEffects | None) -> list[dict[str, Any]]:
     """Measure each variant on the decliners that onset effects are measured on, and as many answered benign prompts."""
-    if onset is None or not context.config.dissociate.variants:
+    if onset is None or not loaded.config.dissociate.variants:
         return []
-    trials = [(kind, *trial) for kind, d in setting.directions.items() for trial in _trials(d, context.model.n_layers)]
-    rng, most = named_rng(context.config.seed, "ablation variants"), context.config.dissociate.n_onset
-    benign = np.sort(rng.permutation(context.behaviour.answered_benign("test"))[:most])
+    trials = [(kind, *trial) for kind, d in setting.directions.items() for trial in _trials(d, loaded.model.n_layers)]
+    rng, most = named_rng(loaded.config.seed, "ablation variants"), loaded.config.dissociate.n_onset
+    benign = np.sort(rng.permutation(loaded.behaviour.answered_benign("test"))[:most])
     n_rows = len(benign) + sum(map(len, onset.rows.values()))
-    with context.reporter.task("other ways of ablating", len(trials) * n_rows) as advance:
+    with loaded.reporter.task("other ways of ablating", len(trials) * n_rows) as advance:
         table = []
         for kind, name, edits in trials:
-            table.append(_row(context, kind, name, edits, onset, benign))
+            table.append(_row(loaded, kind, name, edits, onset, benign))
             advance(n_rows)
     return table
 
@@ -50,20 +50,20 @@ def _trials(direction: Direction, n_layers: int) -> Iterator[tuple[str, list[Edi
 
 
 def _row(
-    context: Context, kind: Kind, name: str, edits: list[Edit], onset: OnsetEffects, benign: np.ndarray
+    loaded: LoadedRun, kind: Kind, name: str, edits: list[Edit], onset: OnsetEffects, benign: np.ndarray
 ) -> dict[str, Any]:
     falls = None if name == EVERYWHERE else onset.falls([edits])  # onset scores remember prompts that this edits
     record: dict[str, Any] = {"ablated": kind, "variant": name, "stopped": {}, "onset_effect": {}}
     for behaviour, rows in onset.rows.items():
-        record["stopped"][behaviour] = _share(context, rows, edits, OPENED)
+        record["stopped"][behaviour] = _share(loaded, rows, edits, OPENED)
         record["onset_effect"][behaviour] = None if falls is None else float(falls[behaviour][0])
-    return record | {"benign_answered": _share(context, benign, edits, ANSWERED)}
+    return record | {"benign_answered": _share(loaded, benign, edits, ANSWERED)}
 
 
-def _share(context: Context, rows: np.ndarray, edits: list[Edit], counted: frozenset[Any]) -> dict[str, Any] | None:
+def _share(loaded: LoadedRun, rows: np.ndarray, edits: list[Edit], counted: frozenset[Any]) -> dict[str, Any] | None:
     """Return the share of prompts whose completion counts, None where there are none; unjudged ones do not count."""
     if not len(rows):
         return None
-    hit = np.array([action in counted for action in context.speaker.actions(rows.tolist(), edits=edits)], dtype=bool)
-    rate = grouped_rate(hit, context.corpus.groups_among(rows), context.config.dissociate.alpha)
+    hit = np.array([action in counted for action in loaded.speaker.actions(rows.tolist(), edits=edits)], dtype=bool)
+    rate = grouped_rate(hit, loaded.corpus.groups_among(rows), loaded.config.dissociate.alpha)
     return {"estimate": rate.estimate, "low": rate.low, "high": rate.high, "n": len(rows)}

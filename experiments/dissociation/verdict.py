@@ -9,7 +9,7 @@ from experiments.dissociation.effects import CELLS, Cell, Effect, effect_interva
 from experiments.dissociation.open_cells import open_cells
 from experiments.dissociation.power import Need
 from experiments.dissociation.verdict_rules import DissociationVerdict, Rule, contrast_name, effect_name, rules
-from experiments.responses.behaviour import KINDS, Kind
+from experiments.run.behaviour import KINDS, Kind
 from probes.statistics.intervals import Interval
 from probes.statistics.permutation import holm
 

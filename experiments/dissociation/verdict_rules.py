@@ -16,7 +16,7 @@ from math import inf
 from typing import Literal
 
 from experiments.dissociation.effects import CELLS, Cell
-from experiments.responses.behaviour import KINDS, Kind
+from experiments.run.behaviour import KINDS, Kind
 from probes.statistics.intervals import Interval
 
 DissociationVerdict = Literal[

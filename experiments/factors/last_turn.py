@@ -11,7 +11,7 @@ from experiments.factors.observed import earlier_turns
 from experiments.factors.record import ABSENT
 from experiments.factors.removal import Removal
 from experiments.probing.stage import context_onsets
-from experiments.responses.context import Context
+from experiments.responses.loaded_run import LoadedRun
 from experiments.responses.onset import OnsetScorer
 from experiments.run.corpus import Corpus
 from probes.statistics.intervals import Interval
@@ -20,20 +20,20 @@ from probes.statistics.metrics import discrimination
 NEAR = 0.1  # the last turn suffices where its AUROC surely comes this near to the whole conversation's
 
 
-def last_turn_alone(context: Context, removal: Removal | None) -> dict[str, Any]:
+def last_turn_alone(loaded: LoadedRun, removal: Removal | None) -> dict[str, Any]:
     """Score how near each request is to being refused, whole and by its last turn alone (onset log-odds)."""
     if removal is None:
         return {"applicable": False, "sufficient": None, "reason": ABSENT["earlier_turns"]}
-    record: dict[str, Any] = {"applicable": True, "n": len(removal.rows), "texts": ambiguous_texts(context.corpus)}
-    harmful, onsets = context.corpus.harmful[removal.rows], context_onsets(context)
+    record: dict[str, Any] = {"applicable": True, "n": len(removal.rows), "texts": ambiguous_texts(loaded.corpus)}
+    harmful, onsets = loaded.corpus.harmful[removal.rows], context_onsets(loaded)
     if not onsets.prefixes["refuse"] or harmful.all() or not harmful.any():
         silent = "openings cannot be scored (the model thinks first)" if onsets.thinking else "nothing is refused"
         what = silent if not onsets.prefixes["refuse"] else "harmful or benign ones are missing"
         return record | {"sufficient": None, "reason": f"of the requests with earlier turns, {what}"}
-    rows = {"whole": [context.rendered[row] for row in removal.rows], "alone": list(removal.rendered)}
-    groups, found = context.corpus.groups[removal.rows], {}
+    rows = {"whole": [loaded.rendered[row] for row in removal.rows], "alone": list(removal.rendered)}
+    groups, found = loaded.corpus.groups[removal.rows], {}
     for name, rendered in rows.items():
-        log_odds = OnsetScorer(context.model, rendered, onsets).log_odds()["refuse"]
+        log_odds = OnsetScorer(loaded.model, rendered, onsets).log_odds()["refuse"]
         found[name] = discrimination(harmful, log_odds, groups).auroc
     sufficient, reason = sufficiency(found["whole"], found["alone"])
     auroc = {name: {"estimate": a.estimate, "low": a.low, "high": a.high} for name, a in found.items()}

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from experiments.factors.observed import FACTORS
-from experiments.responses.context import Context
+from experiments.responses.loaded_run import LoadedRun
 from experiments.run.corpus import Corpus
 from extract.chat.render import Rendered, render
 from extract.prompts.prompt import Prompt
@@ -62,19 +62,19 @@ class Removal:
     moves: bool | None
 
 
-def remove(context: Context, factor: str, rows: np.ndarray) -> Removal | None:
+def remove(loaded: LoadedRun, factor: str, rows: np.ndarray) -> Removal | None:
     """Ask up to MOST of the requests that carry a factor again without it; None where none does."""
     read, change = FACTORS[factor], REMOVALS[factor]
-    corpus = context.corpus
+    corpus = loaded.corpus
     carrying = rows[[read(corpus.prompts[row]) is not None for row in rows]]
-    chosen = choose(corpus, carrying, context.config.seed)
+    chosen = choose(corpus, carrying, loaded.config.seed)
     if len(chosen) == 0:
         return None
     bare = [change(corpus.prompts[row]) for row in chosen]
-    rendered = tuple(render(context.model.tokenizer, prompt) for prompt in bare)
-    with context.reporter.task(f"asking without the {factor.replace('_', ' ')}", len(bare)) as advance:
-        said = replace(context.speaker, prompts=bare, rendered=rendered).complete(range(len(bare)), advance=advance)
-    by_label = compare(corpus, chosen, context.behaviour.did("refuse"), [c.action for c in said])
+    rendered = tuple(render(loaded.model.tokenizer, prompt) for prompt in bare)
+    with loaded.reporter.task(f"asking without the {factor.replace('_', ' ')}", len(bare)) as advance:
+        said = replace(loaded.speaker, prompts=bare, rendered=rendered).complete(range(len(bare)), advance=advance)
+    by_label = compare(corpus, chosen, loaded.behaviour.did("refuse"), [c.action for c in said])
     return Removal(chosen, rendered, by_label, moves(by_label.values()))
 
 

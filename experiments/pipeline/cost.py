@@ -15,7 +15,7 @@ from experiments.pipeline.duration import Batches, Step, assumptions, minutes
 from experiments.pipeline.footprint import Footprint, fits, footprint, need
 from experiments.pipeline.machine import A100, Machine, here
 from experiments.probing.write_directions import write_layers
-from experiments.responses.behaviour import KINDS
+from experiments.run.behaviour import KINDS
 from experiments.run.config import RunConfig
 from experiments.side_effects import measure as side_effects
 from experiments.triggers import attribution_record, patching_record

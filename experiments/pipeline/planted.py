@@ -9,20 +9,20 @@ from typing import Any
 import numpy as np
 
 from experiments.probing.write_directions import fit_write
-from experiments.responses.behaviour import ACTION_OF, KINDS, write_samples
-from experiments.responses.context import Context
+from experiments.run.behaviour import ACTION_OF, KINDS, write_samples
+from experiments.run.inputs import RunInputs
 from extract.model.loading import resolve
 from probes.direction import Locus
 from probes.geometry.angles import cosine
 
 
-def planted(context: Context) -> dict[str, Any] | None:
+def planted(inputs: RunInputs) -> dict[str, Any] | None:
     """Grade write directions at the planted locus against truth.json, where the model directory holds one.
 
     Called when all verdicts are written: nothing before them reads the truth.
     """
     try:
-        path = Path(resolve(context.config.model.name)) / "truth.json"
+        path = Path(resolve(inputs.config.model.name)) / "truth.json"
     except ValueError:
         return None
     if not path.is_file():
@@ -31,11 +31,11 @@ def planted(context: Context) -> dict[str, Any] | None:
     record: dict[str, Any] = {f"{kind}_cosine": None for kind in KINDS}
 
     for kind in KINDS:
-        samples = write_samples(context.behaviour, kind)
+        samples = write_samples(inputs.behaviour, kind)
         planted = [v for v in truth["variables"] if ACTION_OF[kind] in v["decides"]]
-        if samples is None or not planted or truth["site"] != context.store.site:
+        if samples is None or not planted or truth["site"] != inputs.store.site:
             continue
-        fitted = fit_write(context.store.read, Locus(truth["site"], truth["layer"], truth["position"]), kind, samples)
+        fitted = fit_write(inputs.store.read, Locus(truth["site"], truth["layer"], truth["position"]), kind, samples)
         if fitted is not None:
             record[f"{kind}_cosine"] = abs(cosine(fitted.vector, np.array(planted[0]["direction"])))
     return record | {"site": truth["site"], "layer": truth["layer"], "position": truth["position"]}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from experiments.pipeline.planted import planted
-from experiments.responses.context import Context
+from experiments.run.inputs import RunInputs
 from experiments.run.manifest import Manifest, read_json
 from extract.atomic_write import write_json
 
@@ -11,20 +11,20 @@ STEER = ("dials", "certified", "over_refusal_with_trigger", "frontier", "hypervo
          "system_lines", "one_dial_written_at", "as_looked_up")  # fmt: skip
 
 
-def write_results(context: Context) -> None:
+def write_results(inputs: RunInputs) -> None:
     """Merge the stages' files into results.json."""
     probe, dissociation, triggers, gates, steer = (
-        read_json(context.file(f"stages/{name}.json"))
+        read_json(inputs.file(f"stages/{name}.json"))
         for name in ("probe", "dissociate", "triggers", "gate_open", "steer")
     )
-    asked = context.config.uncertainty.samples > 0
-    manifest = Manifest(context.file("manifest.json")).read()
-    corpus = context.corpus
-    graded = planted(context)
+    asked = inputs.config.uncertainty.samples > 0
+    manifest = Manifest(inputs.file("manifest.json")).read()
+    corpus = inputs.corpus
+    graded = planted(inputs)
     write_json(
-        context.file("results.json"),
+        inputs.file("results.json"),
         {
-            "name": context.config.name,
+            "name": inputs.config.name,
             "model": manifest["model"],
             "device": manifest["device"],
             "versions": manifest["versions"],
@@ -33,7 +33,7 @@ def write_results(context: Context) -> None:
                 part: {label: int((corpus.labelled(label) & corpus.within(part)).sum()) for label in corpus.counts()}
                 for part in ("train", "validation", "calibration", "test")
             },
-            "prompts_path": context.config.prompts.described(),
+            "prompts_path": inputs.config.prompts.described(),
             "sites": probe["sites"],
             "writes": probe["writes"],
             "geometry": probe["geometry"],
@@ -41,7 +41,7 @@ def write_results(context: Context) -> None:
             "dissociation": dissociation,
             "triggers": triggers,
             "could_have_answered": gates,
-            **({"uncertainty": read_json(context.file("stages/uncertainty.json"))} if asked else {}),
+            **({"uncertainty": read_json(inputs.file("stages/uncertainty.json"))} if asked else {}),
             "rates": {"before": steer["before"], "after": steer["after"]},
             "dials": steer["dials"],
             "dials_absent": steer["absent"],

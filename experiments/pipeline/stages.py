@@ -1,11 +1,11 @@
-"""The stages of a run in order; each is skipped where it is done and nothing it depends on has changed."""
+"""The stages of a run; each is skipped where it is done and nothing it reads has changed."""
 
 from __future__ import annotations
 
 import importlib.metadata
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,12 +15,13 @@ import yaml
 from experiments.dials.stage import FILES, steer
 from experiments.dissociation.gate_open import gate_open
 from experiments.dissociation.stage import dissociate
+from experiments.pipeline.graph import Stage, dependents, in_order
 from experiments.pipeline.results import write_results
 from experiments.probing.read_probes import check_folds
 from experiments.probing.stage import probe
 from experiments.report.document_of_run import report
-from experiments.responses.completions import write_completions
-from experiments.responses.context import Context
+from experiments.responses.loaded_run import LoadedRun
+from experiments.run.completion_file import write_completions
 from experiments.run.config import RunConfig
 from experiments.run.manifest import Manifest, file_hash, inputs_hash
 from experiments.side_effects.measure import texts
@@ -37,24 +38,9 @@ from extract.prompts.prompt import prompts_hash
 from scoring.judges.config import load_judge
 
 
-@dataclass(frozen=True)
-class Stage:
-    """One step: what it does, which parts of the configuration it reads, and the files that prove it done.
-
-    A stage that `needs` others by name stands beside the rest: it is run where it is asked for, after those alone, and
-    none of the others follows from it.
-    """
-
-    name: str
-    run: Callable[[Context], None]
-    sections: tuple[str, ...]
-    outputs: tuple[str, ...]
-    needs: tuple[str, ...] = ()
-
-
-def _extract(context: Context) -> None:
-    settings, rendered = context.config.extract, context.rendered  # a template that fails does so before the bar
-    with context.reporter.task("extracting activations", len(context.prompts)) as advance:
+def _extract(loaded: LoadedRun) -> None:
+    settings, rendered = loaded.config.extract, loaded.rendered  # a template that fails does so before the bar
+    with loaded.reporter.task("extracting activations", len(loaded.prompts)) as advance:
         done = 0
 
         def progress(now: int, _total: int) -> None:
@@ -63,10 +49,10 @@ def _extract(context: Context) -> None:
             done = now
 
         extract(
-            context.model,
-            context.prompts,
+            loaded.model,
+            loaded.prompts,
             rendered,
-            context.file("activations.h5"),
+            loaded.file("activations.h5"),
             site=site(settings.site),
             layers=settings.layers,
             positions=settings.positions,
@@ -74,39 +60,46 @@ def _extract(context: Context) -> None:
             store_dtype=settings.store_dtype,  # type: ignore[arg-type]
             token_budget=settings.token_budget,
             rows_per_shard=settings.rows_per_shard,
-            shared=context.shared,
+            shared=loaded.shared,
             progress=progress,
-            say=context.reporter.say,
+            say=loaded.reporter.say,
         )
 
 
-def _respond(context: Context) -> None:
-    rows = np.arange(len(context.prompts)).tolist()
-    with context.reporter.task("plain completions", len(rows)) as advance:
-        said = context.speaker.complete(rows, advance=advance)
-    write_completions(said, context.file("completions.jsonl"))
+def _respond(loaded: LoadedRun) -> None:
+    rows = np.arange(len(loaded.prompts)).tolist()
+    with loaded.reporter.task("plain completions", len(rows)) as advance:
+        said = loaded.speaker.complete(rows, advance=advance)
+    write_completions(said, loaded.file("completions.jsonl"))
     if cut := sum(not split_thinking(completion.completion).closed for completion in said):
-        context.reporter.say(f"{cut} of {len(said)} completions end amid their thought and cannot be judged; give them "
-                             f"more than {context.config.generate.max_new_tokens} generate.max_new_tokens")  # fmt: skip
+        loaded.reporter.say(f"{cut} of {len(said)} completions end amid their thought and cannot be judged; give them "
+                             f"more than {loaded.config.generate.max_new_tokens} generate.max_new_tokens")  # fmt: skip
 
 
-SAID = ("respond", "uncertainty")  # they follow from the model and the prompts, not from activations
 SELECTION = ("n_selection", "max_kl", "kl_tokens", "positions", "deepest", "form", "layers", "tokens")  # of dissociate
 STAGES = (
-    Stage("extract", _extract, ("model", "extract"), ("activations.h5",)),
-    Stage("respond", _respond, ("model", "generate", "judge"), ("completions.jsonl",)),
-    Stage("uncertainty", uncertainty, ("seed", "sampling"), ("uncertainty.jsonl", "prompts_by_model.jsonl",
-                                                              "stages/uncertainty.json"), needs=("respond",)),
-    Stage("triggers", triggers, ("seed", "prompts"), ("stages/triggers.json", "stages/trigger_projection.json",
-                                                      "attributions.jsonl")),
-    Stage("probe", probe, ("selection",), ("probes.parquet", "directions.safetensors",
-                                                              "stages/geometry.json", "stages/probe.json")),
-    Stage("dissociate", dissociate, ("seed", "dissociate"), ("stages/dissociate.json",)),
-    Stage("gate_open", gate_open, (), ("stages/gate_open.json",)),
-    Stage("steer", steer, ("steer",), FILES),
-    Stage("results", write_results, ("uncertainty",), ("results.json",)),
-    Stage("report", report, (), ("report.html",)),
+    Stage("extract", _extract, (), ("model", "extract"), ("activations.h5",)),
+    Stage("respond", _respond, (), ("model", "generate", "judge"), ("completions.jsonl",)),
+    Stage("uncertainty", uncertainty, ("respond",), ("seed", "sampling"),
+          ("uncertainty.jsonl", "prompts_by_model.jsonl", "stages/uncertainty.json")),
+    Stage("triggers", triggers, ("extract", "respond"), ("seed", "prompts"),
+          ("stages/triggers.json", "stages/trigger_projection.json", "attributions.jsonl")),
+    Stage("probe", probe, ("extract", "respond"), ("seed", "prompts", "selection"),
+          ("probes.parquet", "directions.safetensors", "stages/geometry.json", "stages/probe.json")),
+    Stage("dissociate", dissociate, ("probe",), ("dissociate",), ("stages/dissociate.json",)),
+    Stage("gate_open", gate_open, ("probe",), ("dissociate",), ("stages/gate_open.json",)),
+    Stage("steer", steer, ("probe",), ("steer",), FILES),
+    Stage("results", write_results, ("triggers", "dissociate", "gate_open", "steer"), ("uncertainty",),
+          ("results.json",)),
+    Stage("report", report, ("results",), (), ("report.html",)),
 )  # fmt: skip
+
+
+def stages_of(config: RunConfig) -> tuple[Stage, ...]:
+    """Return the graph of a run: results read sampled uncertainty only where the configuration asks for it."""
+    if not config.uncertainty.samples:
+        return STAGES
+    return tuple(replace(s, reads=(*s.reads, "uncertainty")) if s.name == "results" else s for s in STAGES)
 
 
 def run(
@@ -117,52 +110,43 @@ def run(
     shared: bool = False,
     reporter: Reporter | None = None,
 ) -> list[str]:
-    """Run the stages up to and with `until`; return the names of those that did any work.
+    """Run a stage and those it reads from, skipping what is done and unchanged; return the names of those that worked.
 
     With `shared`, other processes may extract into the same run directory at the same time.
 
     Raises:
         UserError: the directory cannot be written, or an input is at fault.
     """
-    context = Context(config, directory, reporter or Reporter(), shared)
-    _ = context.prompts  # checked before anything is written
-    stages = _stages(config, until)
-    if until not in ("extract", "uncertainty"):  # these two take any labels
-        check_folds(context.corpus, config.seed)
+    loaded = LoadedRun(config, directory, reporter or Reporter(), shared)
+    _ = loaded.prompts  # checked before anything is written
+    stages = stages_of(config)
+    wanted = in_order(stages, [until])
+    if {stage.name for stage in wanted} & {"triggers", "probe"}:  # extraction and uncertainty take any labels
+        check_folds(loaded.corpus, config.seed)
     _section(config, "judge")  # and so is what judges
     _section(config, "dissociate")  # the texts beside it too
     source = model_source(config)
     _prepare(directory, config)
     manifest = Manifest(directory / "manifest.json")
-    worked, inputs = [], _inputs(config, prompts_hash(context.prompts), source, version())
-    for stage in stages:
+    worked, inputs = [], _inputs(config, stages, prompts_hash(loaded.prompts), source, version())
+    for stage in wanted:
         if not manifest.is_done(stage.name, inputs[stage.name], stage.outputs):
             started = time.monotonic()
-            standing = [s for s in STAGES if s.name in SAID and manifest.is_done(s.name, inputs[s.name], s.outputs)]
-            _invalidate(context, stage, standing if stage.name == "extract" else [])
-            _describe(manifest, context)
-            stage.run(context)
+            _invalidate(loaded, dependents(stages, stage.name))
+            _describe(manifest, loaded)
+            stage.run(loaded)
             manifest.mark(stage.name, inputs[stage.name], stage.outputs, time.monotonic() - started)
             worked.append(stage.name)
     return worked
 
 
-def _inputs(config: RunConfig, *source: Any) -> dict[str, str]:
-    """Hash what each stage depends on: the source, its own sections, and what those before it depend on."""
-    hashed, before = {}, inputs_hash(*source)
-    for stage in STAGES:
-        hashed[stage.name] = inputs_hash(before, {name: _section(config, name) for name in stage.sections})
-        before = before if stage.needs else hashed[stage.name]
+def _inputs(config: RunConfig, stages: Sequence[Stage], *source: Any) -> dict[str, str]:
+    """Hash what each stage depends on: the source, its own sections, and what the stages it reads depend on."""
+    hashed: dict[str, str] = {}
+    for stage in in_order(stages, [stage.name for stage in stages]):
+        sections = {name: _section(config, name) for name in stage.sections}
+        hashed[stage.name] = inputs_hash(source, sections, [hashed[name] for name in stage.reads])
     return hashed
-
-
-def _stages(config: RunConfig, until: str) -> list[Stage]:
-    """List what is to be done up to and with a stage; one that stands beside the others, only if it is asked for."""
-    last = next(stage for stage in STAGES if stage.name == until)
-    if last.needs:
-        return [stage for stage in STAGES if stage.name in last.needs or stage is last]
-    asked = {"uncertainty": config.uncertainty.samples > 0 and until in ("results", "report")}
-    return [stage for stage in STAGES[: STAGES.index(last) + 1] if not stage.needs or asked[stage.name]]
 
 
 def version() -> str:
@@ -207,28 +191,25 @@ def _section(config: RunConfig, name: str) -> Any:
     return value.model_dump(mode="json") if hasattr(value, "model_dump") else value
 
 
-def _invalidate(context: Context, stage: Stage, standing: Sequence[Stage] = ()) -> None:
-    """Drop what earlier, different runs of this stage and of those after it left, on disk and in this context.
-
-    Args:
-        standing: later stages that are done and do not come from what this one writes.
-    """
-    for later in [stage] if stage.needs else STAGES[STAGES.index(stage) :]:
-        for name in later.outputs if later not in standing else ():
+def _invalidate(loaded: LoadedRun, stages: Sequence[Stage]) -> None:
+    """Drop what earlier, different runs of these stages left, on disk and in memory; a store is resumed."""
+    for stage in stages:
+        for name in stage.outputs:
             if name != "activations.h5":
-                context.file(name).unlink(missing_ok=True)
-    if stage.name == "respond":
-        context.__dict__.pop("behaviour", None)
+                loaded.file(name).unlink(missing_ok=True)
+    if stages[0].name == "respond":
+        for name in ("completions", "behaviour"):
+            loaded.__dict__.pop(name, None)
 
 
-def _describe(manifest: Manifest, context: Context) -> None:
-    model = context.model
+def _describe(manifest: Manifest, loaded: LoadedRun) -> None:
+    model = loaded.model
     manifest.describe(
         versions=versions() | {"refusal-probes": version()},
         device=str(model.device),
         dtype=str(model.dtype),
-        seed=context.config.seed,
+        seed=loaded.config.seed,
         model={"name": model.name, "revision": model.revision, "weights": model.fingerprint()}
-        | context.config.model.model_dump(mode="json", include={"template", "template_args", "system"}),
-        prompts=prompts_hash(context.prompts),
+        | loaded.config.model.model_dump(mode="json", include={"template", "template_args", "system"}),
+        prompts=prompts_hash(loaded.prompts),
     )

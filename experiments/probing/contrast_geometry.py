@@ -9,8 +9,8 @@ import numpy as np
 
 from experiments.probing.read_probes import Reading, StoredLoci
 from experiments.probing.write_directions import WriteFitter, permuted
-from experiments.responses.behaviour import Kind, write_samples
-from experiments.responses.context import Context
+from experiments.run.behaviour import Kind, write_samples
+from experiments.run.inputs import RunInputs
 from probes.contrast import Contrast
 from probes.direction import Direction
 from probes.geometry.angles import cosine
@@ -23,25 +23,25 @@ Table = list[dict[str, Any]]
 
 
 def geometry_tables(
-    context: Context, readings: Mapping[str, Reading], chosen: Mapping[Kind, Direction | None]
+    inputs: RunInputs, readings: Mapping[str, Reading], chosen: Mapping[Kind, Direction | None]
 ) -> dict[str, Table]:
     """Measure label contrasts against each other: cosines, angles, transfer, cross-erasure; a row a locus and pair.
 
     At every layer of the store, at the positions where a probe or a write direction was chosen and that all prompts of
     all contrasts have. A locus where the two classes of a contrast have the same mean has no directions and no rows.
     """
-    store, contrasts = context.store, [reading.contrast for reading in readings.values()]
+    store, contrasts = inputs.store, [reading.contrast for reading in readings.values()]
     rows = np.unique(np.concatenate([c.rows for c in contrasts]))
     wanted = {r.chosen.position for r in readings.values()} | {d.locus.position for d in chosen.values() if d}
     present = [p for i, p in enumerate(store.positions) if p in wanted and store.present[i][rows].all()]
     tables: dict[str, Table] = {"cosines": [], "angles": [], "transfers": [], "erasures": []}
     loci = StoredLoci(store, store.layers, present)
-    with context.reporter.task("geometry", len(store.layers) * len(present)) as advance:
+    with inputs.reporter.task("geometry", len(store.layers) * len(present)) as advance:
         for i, layer in enumerate(store.layers):
             for j, position in enumerate(present):
                 X = loci[i, j]
                 if not any(_alike(X, contrast) for contrast in contrasts):
-                    found = geometry_at(X, layer, position, contrasts, n=N_PERMUTED, seed=context.config.seed)
+                    found = geometry_at(X, layer, position, contrasts, n=N_PERMUTED, seed=inputs.config.seed)
                     for name, table in found.tables().items():
                         tables[name] += table
                 advance(1)
@@ -49,7 +49,7 @@ def geometry_tables(
 
 
 def read_against_write(
-    context: Context, readings: Mapping[str, Reading], fitted: Mapping[Kind, Sequence[Direction]]
+    inputs: RunInputs, readings: Mapping[str, Reading], fitted: Mapping[Kind, Sequence[Direction]]
 ) -> Table:
     """Compare what reads a label with what decides the behaviour, at the loci of some fitted write directions.
 
@@ -58,15 +58,15 @@ def read_against_write(
     """
     table: Table = []
     for kind, directions in fitted.items():
-        samples, contrast = write_samples(context.behaviour, kind), readings[kind].contrast
+        samples, contrast = write_samples(inputs.behaviour, kind), readings[kind].contrast
         if samples is None:
             continue
-        rng = named_rng(context.config.seed, "contrast geometry", kind)
+        rng = named_rng(inputs.config.seed, "contrast geometry", kind)
         loci = [(d.locus.layer, d.locus.position) for d in directions]
-        fitter = WriteFitter(context.store.read, context.store.site, loci, kind, samples)
+        fitter = WriteFitter(inputs.store.read, inputs.store.site, loci, kind, samples)
         drawn = [d for _ in range(N_PERMUTED) for d in fitter.fit(permuted(samples, rng))]
         for direction in directions:
-            X = context.store.read(direction.locus.layer, direction.locus.position)
+            X = inputs.store.read(direction.locus.layer, direction.locus.position)
             if _alike(X, contrast):
                 continue
             read = _read(X, contrast)

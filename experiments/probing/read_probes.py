@@ -8,9 +8,10 @@ from pathlib import Path
 
 import numpy as np
 
-from experiments.responses.behaviour import Kind
-from experiments.responses.context import Context
+from experiments.responses.loaded_run import LoadedRun
+from experiments.run.behaviour import Kind
 from experiments.run.corpus import Corpus
+from experiments.run.inputs import RunInputs
 from extract.atomic_write import atomic_path
 from extract.errors import UserError
 from extract.store.activation_store import ActivationStore
@@ -105,19 +106,19 @@ def contrast_of(corpus: Corpus, name: str, positive: np.ndarray, negative: np.nd
 
 
 def fit_grid(
-    context: Context, contrasts: Sequence[Contrast], layers: Sequence[int], positions: Sequence[str], what: str
+    loaded: LoadedRun, contrasts: Sequence[Contrast], layers: Sequence[int], positions: Sequence[str], what: str
 ) -> tuple[ProbeGrid, list[Cell]]:
     """Probe every locus for some contrasts, each at the positions that all of its prompts have.
 
     Raises:
         UserError: a part of the prompts is too small for a contrast, or activations are NaN or infinite.
     """
-    store = context.store
+    store = loaded.store
     present = np.array([store.present[store.positions.index(p)] for p in positions])
-    ids = [prompt.id for prompt in context.prompts]
+    ids = [prompt.id for prompt in loaded.prompts]
     try:
-        grid = ProbeGrid.held_out(contrasts, seed=context.config.seed, names=ids, device=context.probe_device)
-        with context.reporter.task(what, len(layers) * len(positions)) as advance:
+        grid = ProbeGrid.held_out(contrasts, seed=loaded.config.seed, names=ids, device=loaded.probe_device)
+        with loaded.reporter.task(what, len(layers) * len(positions)) as advance:
             loci = StoredLoci(store, layers, positions)
             cells = list(grid.cells(loci, layers, positions, present=present, progress=lambda: advance(1)))
     except ValueError as error:
@@ -125,17 +126,17 @@ def fit_grid(
     return grid, cells
 
 
-def read_grid(context: Context) -> dict[str, Reading]:
+def read_grid(loaded: LoadedRun) -> dict[str, Reading]:
     """Probe every locus of the store for all label contrasts, in one pass over it."""
-    store, contrasts = context.store, label_contrasts(context.corpus)
+    store, contrasts = loaded.store, label_contrasts(loaded.corpus)
     positions = [p for p in store.positions if not p.startswith("response_")]  # a dial reads before the model answers
-    grid, cells = fit_grid(context, contrasts, store.layers, positions, "probing")
-    return {c.name: _reading(context, grid, c, [cell for cell in cells if cell.contrast == c.name]) for c in contrasts}
+    grid, cells = fit_grid(loaded, contrasts, store.layers, positions, "probing")
+    return {c.name: _reading(loaded, grid, c, [cell for cell in cells if cell.contrast == c.name]) for c in contrasts}
 
 
-def _reading(context: Context, grid: ProbeGrid, contrast: Contrast, cells: Sequence[Cell]) -> Reading:
-    chosen, seed = choose(cells), context.config.seed
-    activations = context.store.read(chosen.layer, chosen.position)
+def _reading(inputs: RunInputs, grid: ProbeGrid, contrast: Contrast, cells: Sequence[Cell]) -> Reading:
+    chosen, seed = choose(cells), inputs.config.seed
+    activations = inputs.store.read(chosen.layer, chosen.position)
     C = float(chosen.scores[LOGISTIC].C[0])
     probe = grid.fit(activations, contrast.name, C=C)
     X, y, groups = activations[contrast.rows], contrast.y, contrast.groups
@@ -143,8 +144,8 @@ def _reading(context: Context, grid: ProbeGrid, contrast: Contrast, cells: Seque
     score = probe.decision_function(X)
     ece, squared = _calibrated(score, y, contrast.within("calibration"), test)
     fitted = (X[train], y[train], X[test], y[test])
-    categories = np.array([context.prompts[row].category or "" for row in contrast.rows])
-    texts = [" ".join(m["content"] for m in context.prompts[row].messages) for row in contrast.rows]
+    categories = np.array([inputs.prompts[row].category or "" for row in contrast.rows])
+    texts = [" ".join(m["content"] for m in inputs.prompts[row].messages) for row in contrast.rows]
     return Reading(
         contrast=contrast,
         cells=tuple(cells),

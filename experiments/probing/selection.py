@@ -14,9 +14,9 @@ from typing import Any, Literal
 
 import numpy as np
 
-from experiments.responses.behaviour import ACTION_OF, Kind
 from experiments.responses.divergence import Divergence, Tokens, divergences
 from experiments.responses.onset import EITHER, Onsets, OnsetScorer
+from experiments.run.behaviour import ACTION_OF, Kind
 from extract.chat.render import Rendered
 from extract.model.chat_model import ChatModel
 from probes.direction import Direction

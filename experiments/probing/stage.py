@@ -22,12 +22,13 @@ from experiments.probing.read_probes import (
 from experiments.probing.selection import Candidate, Validation, candidates, select
 from experiments.probing.write_directions import WriteFitter, permuted, write_layers, write_positions
 from experiments.responses.batched_edits import Repeated
-from experiments.responses.behaviour import ACTION_OF, KINDS, Kind, WriteSamples, write_samples
-from experiments.responses.completions import read_completions
-from experiments.responses.context import Context
+from experiments.responses.loaded_run import LoadedRun
 from experiments.responses.onset import Onsets, learn_onsets
+from experiments.run.behaviour import ACTION_OF, KINDS, Kind, WriteSamples, write_samples
 from experiments.run.charts import draw_grids
+from experiments.run.completion_file import read_completions
 from experiments.run.config import WRITE_POSITION, DissociateConfig
+from experiments.run.inputs import RunInputs
 from extract.atomic_write import write_json
 from extract.chat.thinking import thinks
 from extract.errors import UserError
@@ -37,42 +38,42 @@ from probes.statistics.seeds import named_rng
 from steering.direction_file import save_directions
 
 
-def probe(context: Context) -> None:
+def probe(loaded: LoadedRun) -> None:
     """Write probes.parquet, directions.safetensors, heat maps, stages/geometry.json and stages/probe.json."""
-    site = context.store.site
-    readings = read_grid(context)
+    site = loaded.store.site
+    readings = read_grid(loaded)
     directions = [
-        read_direction(r, site, context.store.read(r.chosen.layer, r.chosen.position)) for r in readings.values()
+        read_direction(r, site, loaded.store.read(r.chosen.layer, r.chosen.position)) for r in readings.values()
     ]
-    onsets = context_onsets(context)
-    writes: dict[Kind, Written] = {kind: _write(context, kind, onsets) for kind in KINDS}
+    onsets = context_onsets(loaded)
+    writes: dict[Kind, Written] = {kind: _write(loaded, kind, onsets) for kind in KINDS}
     directions += [written.chosen for written in writes.values() if written.chosen is not None]
     rows = grid_rows(readings, site)
-    write_parquet(rows, context.file("probes.parquet"))
-    save_directions([_traced(context, d) for d in directions], context.file("directions.safetensors"))
-    draw_grids(rows, list(readings), context.directory)
-    tables = geometry_tables(context, readings, {kind: written.chosen for kind, written in writes.items()})
-    tables["read_against_write"] = read_against_write(context, readings, {k: w.beside() for k, w in writes.items()})
-    write_json(context.file("stages/geometry.json"), tables)
+    write_parquet(rows, loaded.file("probes.parquet"))
+    save_directions([_traced(loaded, d) for d in directions], loaded.file("directions.safetensors"))
+    draw_grids(rows, list(readings), loaded.directory)
+    tables = geometry_tables(loaded, readings, {kind: written.chosen for kind, written in writes.items()})
+    tables["read_against_write"] = read_against_write(loaded, readings, {k: w.beside() for k, w in writes.items()})
+    write_json(loaded.file("stages/geometry.json"), tables)
     write_json(
-        context.file("stages/probe.json"),
+        loaded.file("stages/probe.json"),
         {
             "sites": {name: site_record(reading, site) for name, reading in readings.items()},
             "best_loci": best_loci(rows),
             "writes": {kind: written.record for kind, written in writes.items()},
             "geometry": _geometry(directions, writes)
-            | {"independence": _independence(context, writes)}
+            | {"independence": _independence(loaded, writes)}
             | _between_reads(readings["normative"], tables),
-            "onsets": _onset_record(context, onsets),
+            "onsets": _onset_record(loaded, onsets),
         },
     )
 
 
-def _traced(context: Context, direction: Direction) -> Direction:
+def _traced(inputs: RunInputs, direction: Direction) -> Direction:
     """Say in a direction's provenance which model and prompts it is of; the rest of it stands."""
-    of = context.store.identity
+    of = inputs.store.identity
     whence = {name: getattr(of, name) for name in ("model", "revision", "weights", "tokenizer", "template", "prompts")}
-    return replace(direction, provenance=whence | {"seed": context.config.seed} | dict(direction.provenance))
+    return replace(direction, provenance=whence | {"seed": inputs.config.seed} | dict(direction.provenance))
 
 
 def _between_reads(normative: Reading, tables: dict[str, Table]) -> dict[str, Any]:
@@ -82,10 +83,10 @@ def _between_reads(normative: Reading, tables: dict[str, Table]) -> dict[str, An
     return {"read": {"layer": chosen.layer, "position": chosen.position} | here}
 
 
-def context_onsets(context: Context) -> Onsets:
+def context_onsets(inputs: RunInputs) -> Onsets:
     """Learn onset prefixes from the model's own completions outside the test part."""
-    spoken = read_completions(context.file("completions.jsonl"))
-    rows = np.flatnonzero(context.corpus.within("train", "validation"))
+    spoken = read_completions(inputs.file("completions.jsonl"))
+    rows = np.flatnonzero(inputs.corpus.within("train", "validation"))
     said = [spoken[i] for i in rows]
     return learn_onsets([c.token_ids for c in said], [c.action for c in said], [thinks(c.completion) for c in said])
 
@@ -103,39 +104,39 @@ class Written:
         return [d for d in self.fitted if self.chosen is not None and d.locus.position == self.chosen.locus.position]
 
 
-def _write(context: Context, kind: Kind, onsets: Onsets) -> Written:
-    behaviour, config = context.behaviour, context.config.dissociate
+def _write(loaded: LoadedRun, kind: Kind, onsets: Onsets) -> Written:
+    behaviour, config = loaded.behaviour, loaded.config.dissociate
     samples = write_samples(behaviour, kind)
     n = int(behaviour.did(ACTION_OF[kind]).sum())
     if samples is None:
         return _unavailable(f"the model does not {ACTION_OF[kind]} often enough ({n} times)")
-    validation = validation_of(context, kind)
+    validation = validation_of(loaded, kind)
     if validation is None:
         return _unavailable("too few validation prompts are declined or answered")
     if not onsets.prefixes[ACTION_OF[kind]]:
         return _unavailable(onsets.lacking(ACTION_OF[kind]))
-    fitted = write_fitter(context, kind, samples, later=True).fit()
+    fitted = write_fitter(loaded, kind, samples, later=True).fit()
     if not fitted:
         return _unavailable("at every layer and position its two classes have the same mean")
-    with context.reporter.task(f"choosing the write locus ({kind})", len(fitted) * validation.steps) as advance:
-        found = candidates(context.model, onsets, fitted, kind, validation, config.kl_tokens, advance, config.variant)
+    with loaded.reporter.task(f"choosing the write locus ({kind})", len(fitted) * validation.steps) as advance:
+        found = candidates(loaded.model, onsets, fitted, kind, validation, config.kl_tokens, advance, config.variant)
     best, usable = select(found, config.max_kl)
     provenance = {**best.direction.provenance, "meets_selection_rules": usable}
     chosen = replace(best.direction, provenance=provenance)
     return Written(chosen, tuple(fitted), _write_record(best, usable, found, samples, config))
 
 
-def validation_of(context: Context, kind: Kind) -> Validation | None:
+def validation_of(loaded: LoadedRun, kind: Kind) -> Validation | None:
     """Return the prompts one kind's candidates are tried on, None where there are too few."""
-    rng, most = named_rng(context.config.seed, "locus selection", kind), context.config.dissociate.n_selection
-    decliners = _some(rng, context.behaviour.decliners(kind, "validation"), most)
-    benign = _some(rng, context.behaviour.answered_benign("validation"), most)
+    rng, most = named_rng(loaded.config.seed, "locus selection", kind), loaded.config.dissociate.n_selection
+    decliners = _some(rng, loaded.behaviour.decliners(kind, "validation"), most)
+    benign = _some(rng, loaded.behaviour.answered_benign("validation"), most)
     if len(decliners) < 4 or len(benign) < 4:
         return None
-    spoken = read_completions(context.file("completions.jsonl"))
+    spoken = read_completions(loaded.file("completions.jsonl"))
     return Validation(
-        [context.rendered[i] for i in decliners],
-        [context.rendered[i] for i in benign],
+        [loaded.rendered[i] for i in decliners],
+        [loaded.rendered[i] for i in benign],
         [spoken[i].token_ids for i in benign],
     )
 
@@ -144,7 +145,7 @@ def _unavailable(reason: str) -> Written:
     return Written(None, (), {"available": False, "reason": reason})
 
 
-def write_fitter(context: Context, kind: Kind, samples: WriteSamples, *, later: bool = False) -> WriteFitter:
+def write_fitter(loaded: LoadedRun, kind: Kind, samples: WriteSamples, *, later: bool = False) -> WriteFitter:
     """Return what fits write directions at every candidate locus: layers shallow enough x prompt positions.
 
     With `later`, directions come with their class means at later layers.
@@ -152,13 +153,13 @@ def write_fitter(context: Context, kind: Kind, samples: WriteSamples, *, later: 
     Raises:
         UserError: the store holds no such layer, or not the positions asked for.
     """
-    store, config = context.store, context.config.dissociate
-    layers = [layer for layer in write_layers(context.model.n_layers, config.deepest) if layer in store.layers]
+    store, config = loaded.store, loaded.config.dissociate
+    layers = [layer for layer in write_layers(loaded.model.n_layers, config.deepest) if layer in store.layers]
     if not layers:
         held = ", ".join(map(str, store.layers))
         raise UserError(f"dissociate.deepest: write directions lie below {config.deepest:g} of "
-                        f"{context.model.n_layers} layers, and of those extracted ({held}) none does")  # fmt: skip
-    if config.layers == "later" and (absent := sorted(set(range(context.model.n_layers)) - set(store.layers))):
+                        f"{loaded.model.n_layers} layers, and of those extracted ({held}) none does")  # fmt: skip
+    if config.layers == "later" and (absent := sorted(set(range(loaded.model.n_layers)) - set(store.layers))):
         raise UserError(f"dissociate.layers is 'later', but activations of layer {absent[0]} are not extracted; "
                         "leave extract.layers out, so that all are")  # fmt: skip
     possible = write_positions(store, samples.rows)
@@ -214,35 +215,35 @@ def _geometry(directions: list[Direction], writes: dict[Kind, Written]) -> dict[
     return record
 
 
-def _independence(context: Context, writes: dict[Kind, Written]) -> dict[str, Any] | None:
+def _independence(loaded: LoadedRun, writes: dict[Kind, Written]) -> dict[str, Any] | None:
     """Ablate each chosen write direction and watch the other, on test prompts; None where there are not two."""
     chosen = {kind: written.chosen for kind, written in writes.items() if written.chosen is not None}
     if len(chosen) < len(KINDS):
         return None
-    rng, corpus = named_rng(context.config.seed, "independence"), context.corpus
+    rng, corpus = named_rng(loaded.config.seed, "independence"), loaded.corpus
     held_out = [np.flatnonzero(corpus.labelled(label) & corpus.within("test")) for label in corpus.counts()]
     rows = np.concatenate([_some(rng, of_label, N_A_LABEL) for of_label in held_out])
-    prompts, record = Repeated(context.model, [context.rendered[i] for i in rows]), {}
-    with context.reporter.task("ablating one, watching the other", len(KINDS)) as advance:
+    prompts, record = Repeated(loaded.model, [loaded.rendered[i] for i in rows]), {}
+    with loaded.reporter.task("ablating one, watching the other", len(KINDS)) as advance:
         for one, other in (KINDS, KINDS[::-1]):
-            null = _permuted_at(context, one, chosen[one].locus, rng)
+            null = _permuted_at(loaded, one, chosen[one].locus, rng)
             record[f"ablate_{one}_watch_{other}"] = independence(
-                context.model, prompts, corpus.groups[rows], chosen[one], chosen[other], null
+                loaded.model, prompts, corpus.groups[rows], chosen[one], chosen[other], null
             )
             advance(1)
     return record
 
 
-def _permuted_at(context: Context, kind: Kind, locus: Locus, rng: np.random.Generator) -> list[Direction]:
+def _permuted_at(inputs: RunInputs, kind: Kind, locus: Locus, rng: np.random.Generator) -> list[Direction]:
     """Fit directions on permuted behaviour labels at one locus (the null asks what an ablation there does)."""
-    samples = write_samples(context.behaviour, kind)
+    samples = write_samples(inputs.behaviour, kind)
     if samples is None:
         return []
-    fitter = WriteFitter(context.store.read, locus.site, [(locus.layer, locus.position)], kind, samples)
+    fitter = WriteFitter(inputs.store.read, locus.site, [(locus.layer, locus.position)], kind, samples)
     return [direction for _ in range(N_NULL) for direction in fitter.fit(permuted(samples, rng))]
 
 
-def _onset_record(context: Context, onsets: Onsets) -> dict[str, Any]:
-    decode = context.model.decode
+def _onset_record(loaded: LoadedRun, onsets: Onsets) -> dict[str, Any]:
+    decode = loaded.model.decode
     return {kind: {"prefixes": [decode(p) for p in prefixes], "coverage": onsets.coverage[kind]}
             for kind, prefixes in onsets.prefixes.items()}  # fmt: skip

@@ -20,7 +20,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from experiments.responses.behaviour import Kind, WriteSamples
+from experiments.run.behaviour import Kind, WriteSamples
 from experiments.run.config import WRITE_POSITION
 from extract.store.activation_store import ActivationStore
 from probes.direction import Direction, Locus

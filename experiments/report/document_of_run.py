@@ -16,8 +16,8 @@ from experiments.report.page.comparison import comparison_section
 from experiments.report.page.document import document
 from experiments.report.page.payload import payload
 from experiments.report.run_figures import draw
-from experiments.responses.behaviour import KINDS
-from experiments.responses.context import Context
+from experiments.run.behaviour import KINDS
+from experiments.run.inputs import RunInputs
 from experiments.run.manifest import Manifest, read_json
 from extract.atomic_write import atomic_file
 from extract.prompts.prompt import prompts_hash
@@ -25,22 +25,25 @@ from scoring.compare.comparison import compare
 from scoring.right_action import load_adjacency
 
 
-def report(context: Context) -> None:
+def report(inputs: RunInputs) -> None:
     """Write report.html and figures/ from results.json and the run's files."""
-    write_report([context], context.file("report.html"))
+    write_report([inputs], inputs.file("report.html"))
 
 
-def write_report(contexts: Sequence[Context], path: Path) -> None:
+def write_report(runs: Sequence[RunInputs], path: Path) -> None:
     """Write one page of finished runs; several are compared with the first.
 
     Raises:
         UserError: a run's files do not belong together, or runs share no labelled prompt with the first.
     """
-    records = [read_json(context.file("results.json")) for context in contexts]
-    names = _names(contexts)
-    parts = [article(_run(c, r, name), r, payload(c, r)) for c, r, name in zip(contexts, records, names, strict=True)]
-    if len(contexts) > 1:
-        compared = compare([context.directory for context in contexts], load_adjacency())
+    records = [read_json(run.file("results.json")) for run in runs]
+    names = _names(runs)
+    parts = [
+        article(_run(inputs, r, name), r, payload(inputs, r))
+        for inputs, r, name in zip(runs, records, names, strict=True)
+    ]
+    if len(runs) > 1:
+        compared = compare([run.directory for run in runs], load_adjacency())
         parts.insert(0, comparison_section(names, records, compared))
     title = f"Refusal report: {', '.join(record['model']['name'] for record in records)}"
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -48,33 +51,33 @@ def write_report(contexts: Sequence[Context], path: Path) -> None:
         sink.write(document(title, parts).encode("utf-8", "backslashreplace"))
 
 
-def _names(contexts: Sequence[Context]) -> list[str]:
+def _names(runs: Sequence[RunInputs]) -> list[str]:
     """Return what to call the runs: their directories' names, whole paths where these are alike."""
-    short = [context.directory.resolve().name for context in contexts]
-    return short if len(set(short)) == len(short) else [str(context.directory) for context in contexts]
+    short = [run.directory.resolve().name for run in runs]
+    return short if len(set(short)) == len(short) else [str(run.directory) for run in runs]
 
 
-def _run(context: Context, results: dict[str, Any], name: str) -> dict[str, Any]:
+def _run(inputs: RunInputs, results: dict[str, Any], name: str) -> dict[str, Any]:
     """Return what the page shows of a run beside its results."""
-    reads = _reads(context, results)
-    stages = Manifest(context.file("manifest.json")).read().get("stages", {})
+    reads = _reads(inputs, results)
+    stages = Manifest(inputs.file("manifest.json")).read().get("stages", {})
     return {
         "name": name,
-        "judge": context.config.judge,
+        "judge": inputs.config.judge,
         "finished": max((stage["finished"] for stage in stages.values()), default="unknown")[:19].replace("T", " "),
-        "prompts_hash": prompts_hash(context.prompts),
-        "cells": pyarrow.parquet.read_table(context.file("probes.parquet")).to_pylist(),
-        "eta": read_json(context.file("stages/trigger_projection.json"))["rows"],
-        "figures": draw(context, results, reads),
+        "prompts_hash": prompts_hash(inputs.prompts),
+        "cells": pyarrow.parquet.read_table(inputs.file("probes.parquet")).to_pylist(),
+        "eta": read_json(inputs.file("stages/trigger_projection.json"))["rows"],
+        "figures": draw(inputs, results, reads),
         "reads": reads,
     }
 
 
-def _reads(context: Context, results: dict[str, Any]) -> dict[str, Read]:
+def _reads(inputs: RunInputs, results: dict[str, Any]) -> dict[str, Read]:
     """Return what each dial read of test prompts."""
     if not results["dials"]:
         return {}
-    table, corpus = read_table(context.file("table.jsonl")), context.corpus
+    table, corpus = read_table(inputs.file("table.jsonl")), inputs.corpus
     test = np.flatnonzero(corpus.within("test"))
     labels = dict(zip(KINDS, (corpus.harmful, corpus.uncertain), strict=True))
     return {

@@ -11,19 +11,19 @@ import pyarrow.parquet
 from experiments.dials.tradeoff_figure import pareto
 from experiments.report.calibration_figure import calibration_diagram
 from experiments.report.page.calibration import Read
-from experiments.responses.behaviour import KINDS
-from experiments.responses.context import Context
 from experiments.run import charts as figures
+from experiments.run.behaviour import KINDS
 from experiments.run.config import WRITE_POSITION
+from experiments.run.inputs import RunInputs
 from experiments.run.manifest import read_json
 from experiments.triggers import figures as trigger_figures
 from experiments.uncertainty.reliability_figure import reliability_diagram
 from steering.direction_file import load_directions
 
 
-def draw(context: Context, results: dict[str, Any], reads: Mapping[str, Read]) -> dict[str, Path]:
+def draw(inputs: RunInputs, results: dict[str, Any], reads: Mapping[str, Read]) -> dict[str, Path]:
     """Write every figure the run has data for; return the PNG files by name."""
-    cells = pyarrow.parquet.read_table(context.file("probes.parquet")).to_pylist()
+    cells = pyarrow.parquet.read_table(inputs.file("probes.parquet")).to_pylist()
     drawn = {"rates": figures.rates(results), "matrix": figures.matrix(results["dissociation"])}
     drawn |= {f"grid_{name}": figures.grid(cells, name) for name in results["sites"]}
     if results.get("uncertainty", {}).get("applicable"):
@@ -32,15 +32,15 @@ def draw(context: Context, results: dict[str, Any], reads: Mapping[str, Read]) -
         drawn["pareto"] = pareto(results)
     if reads:
         drawn["calibration"] = calibration_diagram(reads)
-    directions = load_directions(context.file("directions.safetensors"))
+    directions = load_directions(inputs.file("directions.safetensors"))
     writes = {name: d for name, d in directions.items() if name.endswith("_write")}
     if len(writes) == len(KINDS):
-        streams = {name: context.store.read(d.locus.layer, WRITE_POSITION) for name, d in writes.items()}
-        labels = [prompt.label for prompt in context.prompts]
-        drawn["scatter"] = figures.scatter(streams, writes, labels, list(context.behaviour.actions))
-    paths = {name: context.file(f"figures/{name}.png") for name in drawn}
+        streams = {name: inputs.store.read(d.locus.layer, WRITE_POSITION) for name, d in writes.items()}
+        labels = [prompt.label for prompt in inputs.prompts]
+        drawn["scatter"] = figures.scatter(streams, writes, labels, list(inputs.behaviour.actions))
+    paths = {name: inputs.file(f"figures/{name}.png") for name in drawn}
     for name, figure in drawn.items():
         figures.save(figure, paths[name])
-    rows = read_json(context.file("stages/trigger_projection.json"))["rows"]
-    paths |= trigger_figures.draw(context.directory, rows, results["triggers"]["patching"])
+    rows = read_json(inputs.file("stages/trigger_projection.json"))["rows"]
+    paths |= trigger_figures.draw(inputs.directory, rows, results["triggers"]["patching"])
     return paths

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path
 
 import numpy as np
 
 from experiments.responses.generations import Generations, Remembered
-from extract.atomic_write import write_jsonl
+from experiments.run.completion_file import Completion
 from extract.backoff import TokenBudget
 from extract.chat.render import Rendered
 from extract.chat.thinking import reopened
-from extract.errors import UserError
 from extract.model.chat_model import ChatModel
 from extract.model.edit import Edit
 from extract.prompts.prompt import Prompt
@@ -23,18 +20,6 @@ from scoring.judges import Judge, Said
 from steering.controller import steering
 from steering.dial import Dial
 from steering.writer import Held
-
-
-@dataclass(frozen=True)
-class Completion:
-    """One judged completion. `action` is None where the judge could not tell."""
-
-    id: str
-    text: str
-    completion: str  # with what was thought before it, between marks
-    action: str | None
-    evidence: str
-    token_ids: tuple[int, ...]
 
 
 @dataclass(frozen=True)
@@ -76,6 +61,8 @@ class Speaker:
                 done[row] = completion
                 advance(1)
 
+        missing = sorted((row for row in rows if row not in known), key=lambda row: len(self.rendered[row].token_ids))
+
         def work(places: list[int]) -> None:
             index = [missing[place] for place in places]
             responses = self._responses(index, edits, dials, held)
@@ -85,7 +72,6 @@ class Speaker:
 
         if known:
             finish(known)
-        missing = sorted((row for row in rows if row not in known), key=lambda row: len(self.rendered[row].token_ids))
         self.budget.run([1] * len(missing), work)
         return [done[row] for row in rows]
 
@@ -125,17 +111,3 @@ class Speaker:
         told = zip(asked, texts, self.judge.judge_all(said), responses.values(), strict=True)
         for prompt, text, verdict, tokens in told:
             yield Completion(prompt.id, prompt.text, text, verdict.action, verdict.evidence, tuple(tokens))
-
-
-def write_completions(completions: Sequence[Completion], path: Path) -> None:
-    """Write JSONL atomically."""
-    write_jsonl(path, map(asdict, completions))
-
-
-def read_completions(path: Path) -> list[Completion]:
-    """Read completions written by `write_completions`."""
-    try:
-        rows = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
-        return [Completion(**row | {"token_ids": tuple(row["token_ids"])}) for row in rows]
-    except (OSError, ValueError, TypeError, KeyError) as error:
-        raise UserError(f"{path} cannot be read ({error}); delete it and run again") from None

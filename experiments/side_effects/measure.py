@@ -12,11 +12,12 @@ from typing import Any
 
 import numpy as np
 
-from experiments.responses.completions import read_completions
-from experiments.responses.context import Context
 from experiments.responses.divergence import summary, token_divergences
+from experiments.responses.loaded_run import LoadedRun
+from experiments.run.completion_file import read_completions
 from experiments.run.config import DissociateConfig, RunConfig
 from experiments.run.estimates import Outcome, mean, outcome, rate
+from experiments.run.inputs import RunInputs
 from experiments.run.manifest import file_hash
 from experiments.side_effects import plain_text, wraps
 from experiments.side_effects.plain_text import cross_entropies, encode, load_passages
@@ -31,7 +32,7 @@ Interventions = Mapping[str, Sequence[Edit]]
 
 
 def side_effects(
-    context: Context, interventions: Interventions, actions: Mapping[str, np.ndarray], right: Mapping[str, np.ndarray]
+    loaded: LoadedRun, interventions: Interventions, actions: Mapping[str, np.ndarray], right: Mapping[str, np.ndarray]
 ) -> dict[str, Any]:
     """Measure the side effects of interventions, each against the one named 'none'.
 
@@ -45,11 +46,11 @@ def side_effects(
         first tokens of the model's own benign answers; `plain_text` in nats a token of harmless prose.
     """
     told = {
-        "benign_answering": _benign_answering(context, actions),
-        "known_facts": _known_facts(context, actions, right),
-        "kl": _kl(context, interventions),
-        "plain_text": _plain_text(context, interventions),
-        "wraps": robustness(context, interventions, load_wraps(context.config.dissociate.wraps)),
+        "benign_answering": _benign_answering(loaded, actions),
+        "known_facts": _known_facts(loaded, actions, right),
+        "kl": _kl(loaded, interventions),
+        "plain_text": _plain_text(loaded, interventions),
+        "wraps": robustness(loaded, interventions, load_wraps(loaded.config.dissociate.wraps)),
     }
     return {name: {what: each[name] for what, each in told.items()} for name in interventions}
 
@@ -88,42 +89,42 @@ def cost(config: RunConfig, n_harmful: int, n_interventions: int) -> Cost:
     return Cost(generations, generations * config.generate.max_new_tokens, n_interventions * (most + passages))
 
 
-def _benign_answering(context: Context, actions: Mapping[str, np.ndarray]) -> dict[str, Any]:
-    rows = np.flatnonzero(context.corpus.benign & context.corpus.within("test"))
-    return _rates(context, rows, {name: outcome(did[rows], ANSWERED) for name, did in actions.items()})
+def _benign_answering(inputs: RunInputs, actions: Mapping[str, np.ndarray]) -> dict[str, Any]:
+    rows = np.flatnonzero(inputs.corpus.benign & inputs.corpus.within("test"))
+    return _rates(inputs, rows, {name: outcome(did[rows], ANSWERED) for name, did in actions.items()})
 
 
 def _known_facts(
-    context: Context, actions: Mapping[str, np.ndarray], right: Mapping[str, np.ndarray]
+    inputs: RunInputs, actions: Mapping[str, np.ndarray], right: Mapping[str, np.ndarray]
 ) -> dict[str, Any]:
     """Count right answers among all test prompts with a known one.
 
     Not only among those the model had right before: these can only be lost, so that an intervention which turned as
     many wrong answers right as right ones wrong would seem to do harm, and one that changes nothing but chance too.
     """
-    known = np.array([prompt.answer is not None for prompt in context.prompts], dtype=bool)
-    rows = np.flatnonzero(known & context.corpus.within("test"))
+    known = np.array([prompt.answer is not None for prompt in inputs.prompts], dtype=bool)
+    rows = np.flatnonzero(known & inputs.corpus.within("test"))
     told = {name: Outcome(right[name][rows], outcome(did[rows], ()).judged) for name, did in actions.items()}
-    return _rates(context, rows, told)
+    return _rates(inputs, rows, told)
 
 
-def _rates(context: Context, rows: np.ndarray, told: Mapping[str, Outcome]) -> dict[str, Any]:
-    groups = context.corpus.groups[rows]
+def _rates(inputs: RunInputs, rows: np.ndarray, told: Mapping[str, Outcome]) -> dict[str, Any]:
+    groups = inputs.corpus.groups[rows]
     return {name: rate(now, groups, None if name == "none" else told["none"]) for name, now in told.items()}
 
 
-def _kl(context: Context, interventions: Interventions) -> dict[str, Any]:
+def _kl(loaded: LoadedRun, interventions: Interventions) -> dict[str, Any]:
     """Measure KL on answered benign test prompts, over the first tokens of the model's own plain answers."""
-    settings = context.config.dissociate
-    rows = _drawn(context, context.behaviour.answered_benign("test"))
+    settings = loaded.config.dissociate
+    rows = _drawn(loaded, loaded.behaviour.answered_benign("test"))
     if not len(rows):
         return {name: mean([], rows) for name in interventions}
-    said = read_completions(context.file("completions.jsonl"))
-    prompts, responses = [context.rendered[i] for i in rows], [said[i].token_ids for i in rows]
+    said = read_completions(loaded.file("completions.jsonl"))
+    prompts, responses = [loaded.rendered[i] for i in rows], [said[i].token_ids for i in rows]
     trials = list(interventions.values())
-    with context.reporter.task("KL on benign answers", len(rows) * len(trials)) as advance:
-        nats, there = token_divergences(context.model, prompts, responses, trials, settings.kl_tokens, advance)
-    groups = context.corpus.groups[rows]
+    with loaded.reporter.task("KL on benign answers", len(rows) * len(trials)) as advance:
+        nats, there = token_divergences(loaded.model, prompts, responses, trials, settings.kl_tokens, advance)
+    groups = loaded.corpus.groups[rows]
     return {name: _told(each, there, groups) for name, each in zip(interventions, nats, strict=True)}
 
 
@@ -134,21 +135,21 @@ def _told(nats: np.ndarray, there: np.ndarray, groups: np.ndarray) -> dict[str, 
     return found | {key: value if np.isfinite(value) else None for key, value in single.items()}
 
 
-def _plain_text(context: Context, interventions: Interventions) -> dict[str, Any]:
+def _plain_text(loaded: LoadedRun, interventions: Interventions) -> dict[str, Any]:
     """Measure cross-entropy; every passage is a group of its own.
 
     Beside it `uniform`, the nats of knowing nothing: a model whose own are near or above cannot read such text at all
     (an organism cannot, of English), and what changes there says nothing.
     """
-    passages = load_passages(context.config.dissociate.plain_text)
-    rows = _drawn(context, np.arange(len(passages)))
-    tokens = encode(context.model, [passages[row] for row in rows])
-    nats = {name: cross_entropies(context.model, tokens, edits) for name, edits in interventions.items()}
-    uniform = {"uniform": float(np.log(context.model.model.config.get_text_config().vocab_size))}
+    passages = load_passages(loaded.config.dissociate.plain_text)
+    rows = _drawn(loaded, np.arange(len(passages)))
+    tokens = encode(loaded.model, [passages[row] for row in rows])
+    nats = {name: cross_entropies(loaded.model, tokens, edits) for name, edits in interventions.items()}
+    uniform = {"uniform": float(np.log(loaded.model.model.config.get_text_config().vocab_size))}
     return {name: mean(now, rows, None if name == "none" else nats["none"]) | uniform for name, now in nats.items()}
 
 
-def _drawn(context: Context, rows: np.ndarray) -> np.ndarray:
+def _drawn(inputs: RunInputs, rows: np.ndarray) -> np.ndarray:
     """Draw at most `n_side_effects` of some rows, in order."""
-    rng = named_rng(context.config.seed, "side effects")
-    return np.sort(rng.permutation(rows)[: context.config.dissociate.n_side_effects])
+    rng = named_rng(inputs.config.seed, "side effects")
+    return np.sort(rng.permutation(rows)[: inputs.config.dissociate.n_side_effects])

@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 
 from experiments.responses.completions import Speaker
-from experiments.responses.context import Context
+from experiments.responses.loaded_run import LoadedRun
 from experiments.run.estimates import outcome, rate
+from experiments.run.inputs import RunInputs
 from experiments.side_effects.wraps import Wrap, wrapped
 from extract.chat.render import render
 from extract.model.edit import Edit
@@ -31,7 +32,7 @@ class Wrapped:
 
 
 def robustness(
-    context: Context, interventions: Mapping[str, Sequence[Edit]], wraps: Mapping[str, Wrap]
+    loaded: LoadedRun, interventions: Mapping[str, Sequence[Edit]], wraps: Mapping[str, Wrap]
 ) -> dict[str, dict[str, Any]]:
     """Generate and judge the wrapped prompts under each intervention.
 
@@ -39,13 +40,13 @@ def robustness(
         Of each intervention and wrap the shares still `refused`, and `answered` (the rest declines otherwise, or turns
         elsewhere), each with its change to the intervention 'none'; and how many prompts were `unchanged`.
     """
-    chosen = {name: choose(context, name, wrap) for name, wrap in wraps.items()}
+    chosen = {name: choose(loaded, name, wrap) for name, wrap in wraps.items()}
     asked = [prompt for each in chosen.values() for prompt in each.prompts]
     speaker = replace(
-        context.speaker, prompts=asked, rendered=[render(context.model.tokenizer, prompt) for prompt in asked]
+        loaded.speaker, prompts=asked, rendered=[render(loaded.model.tokenizer, prompt) for prompt in asked]
     )
-    actions = _actions(context, speaker, interventions)
-    groups = np.concatenate([np.zeros(0, int), *(context.corpus.groups[each.rows] for each in chosen.values())])
+    actions = _actions(loaded, speaker, interventions)
+    groups = np.concatenate([np.zeros(0, int), *(loaded.corpus.groups[each.rows] for each in chosen.values())])
     found: dict[str, dict[str, Any]] = {name: {} for name in interventions}
     start = 0
     for wrap, each in chosen.items():
@@ -56,21 +57,21 @@ def robustness(
     return found
 
 
-def choose(context: Context, name: str, wrap: Wrap) -> Wrapped:
+def choose(inputs: RunInputs, name: str, wrap: Wrap) -> Wrapped:
     """Wrap plainly refused harmful test prompts, at most `n_side_effects` of those that the wrap changes.
 
     All wraps take them in one random order, so that as many as possible are the same.
     """
-    refused = context.behaviour.decliners("normative", "test")
-    shuffled = named_rng(context.config.seed, "robustness").permutation(refused).tolist()
-    changed = {row: new for row in shuffled if (new := wrapped(context.prompts[row], name, wrap)) is not None}
-    rows = sorted(list(changed)[: context.config.dissociate.n_side_effects])
+    refused = inputs.behaviour.decliners("normative", "test")
+    shuffled = named_rng(inputs.config.seed, "robustness").permutation(refused).tolist()
+    changed = {row: new for row in shuffled if (new := wrapped(inputs.prompts[row], name, wrap)) is not None}
+    rows = sorted(list(changed)[: inputs.config.dissociate.n_side_effects])
     return Wrapped(np.array(rows, dtype=int), tuple(changed[row] for row in rows), len(refused) - len(changed))
 
 
-def _actions(context: Context, speaker: Speaker, interventions: Mapping[str, Sequence[Edit]]) -> dict[str, np.ndarray]:
+def _actions(inputs: RunInputs, speaker: Speaker, interventions: Mapping[str, Sequence[Edit]]) -> dict[str, np.ndarray]:
     rows = range(len(speaker.prompts))
-    with context.reporter.task("wrapped harmful prompts", len(rows) * len(interventions)) as advance:
+    with inputs.reporter.task("wrapped harmful prompts", len(rows) * len(interventions)) as advance:
         said = {name: speaker.complete(rows, edits=e, advance=advance) for name, e in interventions.items()}
     return {name: np.array([c.action for c in each], dtype=object) for name, each in said.items()}
 

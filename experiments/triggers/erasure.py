@@ -19,9 +19,10 @@ from torch import Tensor
 
 from experiments.factors.removal import Changed, choose, compare
 from experiments.probing.stage import context_onsets
-from experiments.responses.context import Context
+from experiments.responses.loaded_run import LoadedRun
 from experiments.responses.onset import OnsetScorer
 from experiments.run.config import WRITE_POSITION
+from experiments.run.inputs import RunInputs
 from experiments.triggers.quadruples import CELLS, Quadruples, quadruples
 from extract.model.edit import Edit, site
 from probes.covariance import shrunk_covariance
@@ -69,9 +70,9 @@ def fit_eraser(X: np.ndarray, y: np.ndarray, layer: int) -> TriggerEraser:
     return TriggerEraser(layer, theta, eraser.covector[0], X.mean(axis=0))
 
 
-def erasure_record(context: Context) -> dict[str, Any]:
+def erasure_record(loaded: LoadedRun) -> dict[str, Any]:
     """Return what erasing the trigger label does, or why that cannot be asked."""
-    corpus, refused = context.corpus, context.behaviour.did("refuse")
+    corpus, refused = loaded.corpus, loaded.behaviour.did("refuse")
     train = quadruples(corpus, np.flatnonzero(corpus.within("train")))
     over = (corpus.requests & corpus.trigger) & refused
     parts = {"chosen on": ("validation", "calibration"), "tested on": ("test",)}
@@ -82,30 +83,30 @@ def erasure_record(context: Context) -> dict[str, Any]:
     }  # fmt: skip
     if train.n_groups < MIN_ROWS:
         return _absent(f"{train.n_groups} training groups hold all four cells; {MIN_ROWS} are needed")
-    if WRITE_POSITION not in context.store.positions:
+    if WRITE_POSITION not in loaded.store.positions:
         return _absent(f"{WRITE_POSITION}, where it is erased, is not stored; see extract.positions")
     for name, kinds in rows.items():
         for kind, found in kinds.items():
             if len(found) < MIN_ROWS:
                 return _absent(f"only {len(found)} {kind} requests in the part it is {name}; {MIN_ROWS} are needed")
-    if lacking := context_onsets(context).lacking("refuse"):
+    if lacking := context_onsets(loaded).lacking("refuse"):
         return _absent(lacking)
-    erasers = _erasers(context, train)
+    erasers = _erasers(loaded, train)
     if not erasers:
         return _absent("at no stored layer does the last prompt token differ by trigger word")
-    where = context.store.site
-    curves = {name: _curves(context, erasers, kinds) for name, kinds in rows.items()}
+    where = loaded.store.site
+    curves = {name: _curves(loaded, erasers, kinds) for name, kinds in rows.items()}
     chosen_on = curves["chosen on"]
     best = int(np.argmin(np.subtract(chosen_on["over-refused"], chosen_on["refused harmful"])))
     asked = np.flatnonzero((corpus.harmful | (corpus.requests & corpus.trigger)) & corpus.within("test"))
-    judged = np.array([action is not None for action in context.behaviour.actions])
-    asked = choose(corpus, asked[judged[asked]], context.config.seed)
+    judged = np.array([action is not None for action in loaded.behaviour.actions])
+    asked = choose(corpus, asked[judged[asked]], loaded.config.seed)
     ways = {"one_layer": [erasers[best]], "every_layer": erasers}
     answered = {}
-    with context.reporter.task("answering with the trigger erased", len(ways) * len(asked)) as advance:
+    with loaded.reporter.task("answering with the trigger erased", len(ways) * len(asked)) as advance:
         for way, used in ways.items():
             edits = [eraser.edit(where) for eraser in used]
-            said = context.speaker.complete(asked.tolist(), edits=edits, advance=advance)
+            said = loaded.speaker.complete(asked.tolist(), edits=edits, advance=advance)
             by_label = compare(corpus, asked, refused, [c.action for c in said])
             answered[way] = {
                 "benign_with_trigger": _changed(by_label.get("benign")),
@@ -114,7 +115,7 @@ def erasure_record(context: Context) -> dict[str, Any]:
     return {
         "applicable": True,
         "layer": erasers[best].layer,
-        "auroc": _auroc(context, erasers[best]),
+        "auroc": _auroc(loaded, erasers[best]),
         "onset_change": {
             "layers": [eraser.layer for eraser in erasers],
             **{kind.replace("-", "_").replace(" ", "_"): values for kind, values in curves["tested on"].items()},
@@ -123,11 +124,11 @@ def erasure_record(context: Context) -> dict[str, Any]:
     }
 
 
-def _erasers(context: Context, train: Quadruples) -> list[TriggerEraser]:
+def _erasers(inputs: RunInputs, train: Quadruples) -> list[TriggerEraser]:
     """Fit one at each layer on a mean of each group and cell, so that the word goes with neither intent."""
     found, y = [], np.tile([trigger for trigger, _ in CELLS], train.n_groups)
-    for layer in context.store.layers:
-        X = train.cell_means(context.store.read(layer, WRITE_POSITION)[train.rows]).reshape(len(y), -1)
+    for layer in inputs.store.layers:
+        X = train.cell_means(inputs.store.read(layer, WRITE_POSITION)[train.rows]).reshape(len(y), -1)
         if np.linalg.norm(difference_in_means(X, y)) > ALIKE * np.abs(X).max():  # else a template token of layer 0
             found.append(fit_eraser(X, y, layer))
     return found
@@ -137,24 +138,24 @@ def _absent(reason: str) -> dict[str, Any]:
     return {"applicable": False, "reason": reason}
 
 
-def _curves(context: Context, erasers: list[TriggerEraser], kinds: dict[str, np.ndarray]) -> dict[str, list[float]]:
+def _curves(loaded: LoadedRun, erasers: list[TriggerEraser], kinds: dict[str, np.ndarray]) -> dict[str, list[float]]:
     """Return the mean change of the refusal's onset log-odds by layer, of each kind of request."""
-    trials = [[], *([eraser.edit(context.store.site)] for eraser in erasers)]
+    trials = [[], *([eraser.edit(loaded.store.site)] for eraser in erasers)]
     found = {}
     for kind, rows in kinds.items():
-        chosen = choose(context.corpus, rows, context.config.seed, MOST)
-        scorer = OnsetScorer(context.model, [context.rendered[row] for row in chosen], context_onsets(context))
+        chosen = choose(loaded.corpus, rows, loaded.config.seed, MOST)
+        scorer = OnsetScorer(loaded.model, [loaded.rendered[row] for row in chosen], context_onsets(loaded))
         scores = scorer.log_odds_each(trials)["refuse"]
         found[kind] = [float(change) for change in (scores[1:] - scores[0]).mean(axis=1)]
     return found
 
 
-def _auroc(context: Context, eraser: TriggerEraser) -> dict[str, dict[str, float]]:
+def _auroc(inputs: RunInputs, eraser: TriggerEraser) -> dict[str, dict[str, float]]:
     """Tell the word on test requests, before and after, each by a direction fitted on rows the eraser has not seen."""
-    corpus = context.corpus
+    corpus = inputs.corpus
     fit, test = (quadruples(corpus, np.flatnonzero(corpus.within(*of))).rows
                  for of in (("validation", "calibration"), ("test",)))  # fmt: skip
-    X = context.store.read(eraser.layer, WRITE_POSITION).astype(np.float64)
+    X = inputs.store.read(eraser.layer, WRITE_POSITION).astype(np.float64)
     y = corpus.trigger
     if len(fit) == 0 or len(test) == 0:
         return {}

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from experiments.responses.context import Context
+from experiments.run.inputs import RunInputs
 from experiments.triggers.quadruples import Quadruples, quadruples
 from probes.means import ALIKE, difference_in_means
 from probes.statistics.factorial import CONTRASTS, partial_eta
@@ -50,11 +50,11 @@ class Projected:
     separation: float  # d' on validation requests
 
 
-def lookings(context: Context) -> list[Looking]:
+def lookings(inputs: RunInputs) -> list[Looking]:
     """Return the directions that there are requests enough to fit."""
-    corpus, refused = context.corpus, context.behaviour.did("refuse")
+    corpus, refused = inputs.corpus, inputs.behaviour.did("refuse")
     requests = corpus.requests | corpus.harmful
-    decided = requests & (refused | context.behaviour.answered)
+    decided = requests & (refused | inputs.behaviour.answered)
     asked = {"refusing": (decided, refused), "harmfulness": (requests, corpus.harmful)}
     found = []
     for name, (among, positive) in asked.items():
@@ -65,13 +65,13 @@ def lookings(context: Context) -> list[Looking]:
     return found
 
 
-def projections(context: Context, looking: Sequence[Looking]) -> Iterator[Projected]:
+def projections(inputs: RunInputs, looking: Sequence[Looking]) -> Iterator[Projected]:
     """Project all prompts along each direction at every locus that all requests have; one locus is held at a time."""
-    store, requests = context.store, context.corpus.requests | context.corpus.harmful
+    store, requests = inputs.store, inputs.corpus.requests | inputs.corpus.harmful
     positions = [
         p for i, p in enumerate(store.positions) if not p.startswith("response_") and store.present[i][requests].all()
     ]
-    with context.reporter.task("projecting", len(store.layers) * len(positions)) as advance:
+    with inputs.reporter.task("projecting", len(store.layers) * len(positions)) as advance:
         for layer in store.layers:
             for position in positions:
                 X = store.read(layer, position).astype(np.float64)
@@ -113,18 +113,18 @@ def eta_rows(projected: Projected, held: Quadruples, seed: int) -> list[dict[str
     return rows
 
 
-def measure_projections(context: Context) -> tuple[list[dict[str, Any]], dict[str, Projected], str | None]:
+def measure_projections(inputs: RunInputs) -> tuple[list[dict[str, Any]], dict[str, Projected], str | None]:
     """Return the rows of all loci, the best locus of each direction (by d' on validation), and why there are none."""
-    held = quadruples(context.corpus, np.flatnonzero(context.corpus.within(*REPORTED)))
-    looking = lookings(context)
+    held = quadruples(inputs.corpus, np.flatnonzero(inputs.corpus.within(*REPORTED)))
+    looking = lookings(inputs)
     if not looking:
         needed = f"{MIN_CLASS} training and {MIN_VALIDATION} validation requests of each class"
         return [], {}, f"a direction needs {needed} (harmful and benign, or refused and answered)"
     rows: list[dict[str, Any]] = []
     best: dict[str, Projected] = {}
-    for projected in projections(context, looking):
+    for projected in projections(inputs, looking):
         if held.n_groups >= MIN_GROUPS:
-            rows += eta_rows(projected, held, context.config.seed)
+            rows += eta_rows(projected, held, inputs.config.seed)
         before = best.get(projected.name)
         if before is None or projected.separation > before.separation:
             best[projected.name] = projected

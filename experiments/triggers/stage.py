@@ -12,7 +12,7 @@ from experiments.factors.last_turn import last_turn_alone
 from experiments.factors.observed import observe
 from experiments.factors.record import factor_records
 from experiments.factors.removal import REMOVALS, remove
-from experiments.responses.context import Context
+from experiments.responses.loaded_run import LoadedRun
 from experiments.triggers import figures as trigger_figures
 from experiments.triggers.attribution_record import attribution_record
 from experiments.triggers.erasure import erasure_record
@@ -25,39 +25,39 @@ from extract.atomic_write import write_json
 from extract.errors import UserError
 
 
-def triggers(context: Context) -> None:
+def triggers(loaded: LoadedRun) -> None:
     """Write stages/triggers.json, stages/trigger_projection.json and attributions.jsonl.
 
     The behaviour is counted on every part of the prompts, since nothing is fitted to it; what rests on a fit is told on
     parts that the fit has not seen.
     """
-    judged = np.flatnonzero([action is not None for action in context.behaviour.actions])
-    refused, seed = context.behaviour.did("refuse"), context.config.seed
-    found = trigger_share(context.corpus, refused, judged)
-    removals = {name: remove(context, name, judged) for name in REMOVALS}
-    observed = observe(context.corpus, refused, judged, seed)
-    rows, best, why = measure_projections(context)
-    write_json(context.file("stages/trigger_projection.json"), {"rows": rows, "reason": why})
+    judged = np.flatnonzero([action is not None for action in loaded.behaviour.actions])
+    refused, seed = loaded.behaviour.did("refuse"), loaded.config.seed
+    found = trigger_share(loaded.corpus, refused, judged)
+    removals = {name: remove(loaded, name, judged) for name in REMOVALS}
+    observed = observe(loaded.corpus, refused, judged, seed)
+    rows, best, why = measure_projections(loaded)
+    write_json(loaded.file("stages/trigger_projection.json"), {"rows": rows, "reason": why})
     factors = factor_records(observed, removals)
-    add_shifts(factors, shifts(context.corpus, refused, judged, observed.effects, best, seed))
+    add_shifts(factors, shifts(loaded.corpus, refused, judged, observed.effects, best, seed))
     beside = {
         "factors": factors,
-        "last_turn_alone": last_turn_alone(context, removals["earlier_turns"]),
+        "last_turn_alone": last_turn_alone(loaded, removals["earlier_turns"]),
         "projection": _projection_record(rows, best, why),
-        "transfer": _if_possible(transfer_record, context),
-        "patching": _if_possible(patching_record, context),
-        "erasure": _if_possible(erasure_record, context),
-        "attribution": _if_possible(attribution_record, context),
+        "transfer": _if_possible(transfer_record, loaded),
+        "patching": _if_possible(patching_record, loaded),
+        "erasure": _if_possible(erasure_record, loaded),
+        "attribution": _if_possible(attribution_record, loaded),
     }
-    trigger_figures.draw(context.directory, rows, beside["patching"])
-    context.file("attributions.jsonl").touch()
-    write_json(context.file("stages/triggers.json"), _share_record(found) | beside)
+    trigger_figures.draw(loaded.directory, rows, beside["patching"])
+    loaded.file("attributions.jsonl").touch()
+    write_json(loaded.file("stages/triggers.json"), _share_record(found) | beside)
 
 
-def _if_possible(measure: Callable[[Context], dict[str, Any]], context: Context) -> dict[str, Any]:
+def _if_possible(measure: Callable[[LoadedRun], dict[str, Any]], loaded: LoadedRun) -> dict[str, Any]:
     """Return what stands beside the verdict, or why this model cannot have it: the verdict does not need it."""
     try:
-        return measure(context)
+        return measure(loaded)
     except UserError as error:
         return {"applicable": False, "reason": str(error)}
 

@@ -14,8 +14,9 @@ from typing import Any
 import numpy as np
 
 from experiments.probing.read_probes import fit_grid
-from experiments.responses.context import Context
+from experiments.responses.loaded_run import LoadedRun
 from experiments.run.corpus import Corpus
+from experiments.run.inputs import RunInputs
 from probes.contrast import Contrast
 from probes.grid.baselines import bag_of_words_auroc
 from probes.grid.nulls import label_permutation_p
@@ -38,28 +39,28 @@ def transfer_contrasts(corpus: Corpus) -> list[Contrast]:
     return found
 
 
-def transfer_record(context: Context) -> dict[str, Any]:
+def transfer_record(loaded: LoadedRun) -> dict[str, Any]:
     """Return the AUROC of each probe at its chosen locus, beside a bag of words of the same prompts.
 
     Raises:
         UserError: a part of the prompts is too small for a contrast.
     """
-    contrasts, store = transfer_contrasts(context.corpus), context.store
+    contrasts, store = transfer_contrasts(loaded.corpus), loaded.store
     positions = [p for p in store.positions if p in POSITIONS]
     if not positions:
         return {"applicable": False, "reason": f"neither {' nor '.join(POSITIONS)} is stored; see extract.positions"}
-    grid, cells = fit_grid(context, contrasts, store.layers, positions, "probing intent across trigger words")
-    by_name = {c.name: _probe(context, grid, c, [cell for cell in cells if cell.contrast == c.name]) for c in contrasts}
+    grid, cells = fit_grid(loaded, contrasts, store.layers, positions, "probing intent across trigger words")
+    by_name = {c.name: _probe(loaded, grid, c, [cell for cell in cells if cell.contrast == c.name]) for c in contrasts}
     return {"applicable": True, "probes": by_name}
 
 
-def _probe(context: Context, grid: Any, contrast: Contrast, cells: Sequence[Cell]) -> dict[str, Any]:
-    chosen, seed = choose(cells), context.config.seed
+def _probe(inputs: RunInputs, grid: Any, contrast: Contrast, cells: Sequence[Cell]) -> dict[str, Any]:
+    chosen, seed = choose(cells), inputs.config.seed
     test = chosen.scores[LOGISTIC].test
     train, tested = contrast.within("train"), contrast.within("test")
-    X = context.store.read(chosen.layer, chosen.position)
+    X = inputs.store.read(chosen.layer, chosen.position)
     score = grid.fit(X, contrast.name, C=float(chosen.scores[LOGISTIC].C[0])).decision_function(X[contrast.rows])
-    texts = [" ".join(m["content"] for m in context.prompts[row].messages) for row in contrast.rows]
+    texts = [" ".join(m["content"] for m in inputs.prompts[row].messages) for row in contrast.rows]
     words = bag_of_words_auroc(texts, contrast.y, train, tested)
     return {
         "layer": chosen.layer,

@@ -12,9 +12,9 @@ from typing import Any
 
 import numpy as np
 
-from experiments.responses.completions import Completion, read_completions
-from experiments.responses.context import Context, is_right
+from experiments.responses.loaded_run import LoadedRun
 from experiments.responses.samples import Sampler
+from experiments.run.completion_file import Completion, is_right, read_completions
 from experiments.run.config import UncertaintyConfig
 from experiments.uncertainty.hedging import hedging
 from experiments.uncertainty.meaning import Answers, Meanings, numbered
@@ -76,21 +76,21 @@ def questions(prompts: Sequence[Prompt]) -> list[int]:
 
 
 def observe(
-    context: Context, rows: Sequence[int], settings: UncertaintyConfig, meanings: Meanings
+    loaded: LoadedRun, rows: Sequence[int], settings: UncertaintyConfig, meanings: Meanings
 ) -> list[Observation]:
     """Sample answers to the given prompts and measure them; completions.jsonl is there already."""
-    sampler = Sampler(context.speaker, context.config.seed, settings.temperature, settings.top_p)
-    with context.reporter.task("sampled answers", len(rows) * settings.samples) as advance:
+    sampler = Sampler(loaded.speaker, loaded.config.seed, settings.temperature, settings.top_p)
+    with loaded.reporter.task("sampled answers", len(rows) * settings.samples) as advance:
         drawn = sampler.sample(rows, settings.samples, advance)
-    completions, judge = read_completions(context.file("completions.jsonl")), RuleJudge()
-    texts = [tuple(context.model.decode(one.token_ids) for one in of_row) for of_row in drawn]
-    asked = [_judged(judge, context.prompts[row].text, (completions[row].completion, *said))
+    completions, judge = read_completions(loaded.file("completions.jsonl")), RuleJudge()
+    texts = [tuple(loaded.model.decode(one.token_ids) for one in of_row) for of_row in drawn]
+    asked = [_judged(judge, loaded.prompts[row].text, (completions[row].completion, *said))
              for row, said in zip(rows, texts, strict=True)]  # fmt: skip
     found = []
     for row, one, of_row, clusters in zip(rows, asked, drawn, meanings.clusters(asked), strict=True):
-        hedged = hedging(judge, completions[row].completion, context.prompts[row].text)
-        thought = thinking_tokens(_written_out(context), context.rendered[row].text, completions[row].token_ids)
-        found.append(_observation(context.prompts[row], completions[row], one, of_row, clusters, hedged, thought))
+        hedged = hedging(judge, completions[row].completion, loaded.prompts[row].text)
+        thought = thinking_tokens(_written_out(loaded), loaded.rendered[row].text, completions[row].token_ids)
+        found.append(_observation(loaded.prompts[row], completions[row], one, of_row, clusters, hedged, thought))
     return found
 
 
@@ -99,8 +99,8 @@ def _judged(judge: RuleJudge, question: str, texts: tuple[str, ...]) -> Answers:
     return Answers(question, texts, tuple(did[text] for text in texts))
 
 
-def _written_out(context: Context) -> Any:
-    return lambda tokens: context.model.tokenizer.decode(list(tokens), skip_special_tokens=False)
+def _written_out(loaded: LoadedRun) -> Any:
+    return lambda tokens: loaded.model.tokenizer.decode(list(tokens), skip_special_tokens=False)
 
 
 def _observation(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from experiments.responses.context import Context
+from experiments.responses.loaded_run import LoadedRun
 from experiments.run.config import FEW_SAMPLES, UncertaintyConfig
 from experiments.uncertainty.entailment import open_meanings
 from experiments.uncertainty.knowledge import knowledge, knowledge_record, prompt_row, relabelled
@@ -19,28 +19,28 @@ NO_QUESTIONS = ("no prompt has a known answer or the label uncertain; give quest
 PARTITIONS = {2: 2, 3: 3, 4: 5}  # values that the entropy of so few samples can take
 
 
-def uncertainty(context: Context) -> None:
+def uncertainty(loaded: LoadedRun) -> None:
     """Write uncertainty.jsonl, prompts_by_model.jsonl, figures/reliability.png and stages/uncertainty.json."""
-    settings, prompts = context.config.uncertainty.drawn, context.prompts
+    settings, prompts = loaded.config.uncertainty.drawn, loaded.prompts
     rows = questions(prompts)
     base: dict[str, Any] = {"settings": settings.model_dump(mode="json"), "questions": len(rows)}
     if not rows:
         for name in ("uncertainty.jsonl", "prompts_by_model.jsonl"):
-            context.file(name).unlink(missing_ok=True)
-        write_json(context.file("stages/uncertainty.json"), base | {"applicable": False, "reason": NO_QUESTIONS})
+            loaded.file(name).unlink(missing_ok=True)
+        write_json(loaded.file("stages/uncertainty.json"), base | {"applicable": False, "reason": NO_QUESTIONS})
         return
     meanings = open_meanings(settings.meaning)
-    observed, asked = observe(context, rows, settings, meanings), [prompts[row] for row in rows]
+    observed, asked = observe(loaded, rows, settings, meanings), [prompts[row] for row in rows]
     threshold = split_of(observed)
     told = [knowledge(one, threshold) for one in observed]
     lines = (one.row | {"knows": known.knows, "why": known.why} for one, known in zip(observed, told, strict=True))
-    write_jsonl(context.file("uncertainty.jsonl"), lines)
+    write_jsonl(loaded.file("uncertainty.jsonl"), lines)
     by_id = {one.id: known for one, known in zip(observed, told, strict=True)}
-    write_jsonl(context.file("prompts_by_model.jsonl"), map(prompt_row, relabelled(prompts, by_id)))
-    found = uncertainty_record(observed, asked, threshold, context.config.seed)
-    draw_reliability(found["reliability"], context.file("figures/reliability.png"))
+    write_jsonl(loaded.file("prompts_by_model.jsonl"), map(prompt_row, relabelled(prompts, by_id)))
+    found = uncertainty_record(observed, asked, threshold, loaded.config.seed)
+    draw_reliability(found["reliability"], loaded.file("figures/reliability.png"))
     write_json(
-        context.file("stages/uncertainty.json"),
+        loaded.file("stages/uncertainty.json"),
         base
         | {"applicable": True, "reason": "", "remarks": remarks(settings, observed), "meanings": meanings.record()}
         | found

@@ -127,8 +127,8 @@ def report(
     Example: refusal report runs/quickstart
     """
     from experiments.report.document_of_run import write_report
-    from experiments.responses.context import Context
     from experiments.run.config import load_config
+    from experiments.run.inputs import RunInputs
     from extract.errors import UserError
 
     for directory in runs:
@@ -136,9 +136,9 @@ def report(
             raise UserError(
                 f"{directory} is not a finished run: it has no results.json; make it with: refusal run CONFIG"
             )
-    contexts = [Context(load_config(directory / "config.yaml"), directory) for directory in runs]
+    finished = [RunInputs(load_config(directory / "config.yaml"), directory) for directory in runs]
     path = out or (runs[0] / "report.html" if len(runs) == 1 else Path("report.html"))
-    write_report(contexts, path)
+    write_report(finished, path)
     typer.echo(str(path))
 
 

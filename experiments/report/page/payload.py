@@ -15,10 +15,10 @@ import pyarrow.parquet
 
 from experiments.dials.counterfactuals import outcome_name, read_table
 from experiments.report.page.markup import shortened
-from experiments.responses.behaviour import KINDS
-from experiments.responses.completions import read_completions
-from experiments.responses.context import Context
+from experiments.run.behaviour import KINDS
+from experiments.run.completion_file import read_completions
 from experiments.run.config import WRITE_POSITION
+from experiments.run.inputs import RunInputs
 from extract.prompts.prompt import LABELS
 from scoring.actions import ACTIONS
 from scoring.rates import RATES
@@ -29,13 +29,13 @@ MOST_CHARACTERS = 400  # of a prompt or a completion
 LOW_OVER_REFUSAL = 0.02
 
 
-def payload(context: Context, results: Mapping[str, Any]) -> dict[str, Any]:
+def payload(inputs: RunInputs, results: Mapping[str, Any]) -> dict[str, Any]:
     """Return the data of one run, ready for JSON."""
-    found = {"actions": list(ACTIONS), "labels": list(LABELS), "prompts": _prompts(context), "dials": []}
-    table = read_table(context.file("table.jsonl")) if results["dials"] else None
+    found = {"actions": list(ACTIONS), "labels": list(LABELS), "prompts": _prompts(inputs), "dials": []}
+    table = read_table(inputs.file("table.jsonl")) if results["dials"] else None
     if table is None:
         return found
-    test = np.flatnonzero(context.corpus.within("test"))
+    test = np.flatnonzero(inputs.corpus.within("test"))
     return found | {
         "dials": list(table.dials),
         "band": float(next(iter(results["dials"].values()))["band"]),
@@ -44,19 +44,19 @@ def payload(context: Context, results: Mapping[str, Any]) -> dict[str, Any]:
         "done": [_indices(column) for column in table.actions.T],
         "stated": [_bits(column) for column in table.right.T],
         "set": {kind: dial["threshold"] for kind, dial in results["dials"].items()},
-        "stops": _stops(context, results),
-        "presets": _presets(context, results),
+        "stops": _stops(inputs, results),
+        "presets": _presets(inputs, results),
         "rates": _rates(),
-        "credit": _credit(context, test),
-        "commands": _commands(context, results),
+        "credit": _credit(inputs, test),
+        "commands": _commands(inputs, results),
     }
 
 
-def _prompts(context: Context) -> dict[str, Any]:
+def _prompts(inputs: RunInputs) -> dict[str, Any]:
     """Return the prompts by columns; places on the scatter are projections on the write directions."""
-    prompts, plain = context.prompts, context.behaviour
-    said = read_completions(context.file("completions.jsonl"))
-    steered = context.file("completions_steered.jsonl")
+    prompts, plain = inputs.prompts, inputs.behaviour
+    said = read_completions(inputs.file("completions.jsonl"))
+    steered = inputs.file("completions_steered.jsonl")
     under = {c.id: c for c in read_completions(steered)} if steered.is_file() else {}
     columns = {
         "id": [shortened(p.id, 80) for p in prompts],
@@ -64,8 +64,8 @@ def _prompts(context: Context) -> dict[str, Any]:
         "label": [LABELS.index(p.label) for p in prompts],
         "category": [p.category or "" for p in prompts],
         "trigger": [p.trigger or "" for p in prompts],
-        "part": context.corpus.part.tolist(),
-        "group": context.corpus.groups.tolist(),
+        "part": inputs.corpus.part.tolist(),
+        "group": inputs.corpus.groups.tolist(),
         "known": _bits([p.answer is not None for p in prompts]),
         "stated": _bits(plain.correct),
         "before": _indices(plain.actions),
@@ -73,10 +73,10 @@ def _prompts(context: Context) -> dict[str, Any]:
         "after": _indices(np.array([under[p.id].action if p.id in under else None for p in prompts], dtype=object)),
         "steered": [shortened(under[p.id].completion, MOST_CHARACTERS) if p.id in under else "" for p in prompts],
     }
-    directions = load_directions(context.file("directions.safetensors"))
+    directions = load_directions(inputs.file("directions.safetensors"))
     for axis, kind in zip("xy", KINDS, strict=True):
         if direction := directions.get(f"{kind}_write"):
-            columns[axis] = _short(direction.project(context.store.read(direction.locus.layer, WRITE_POSITION)))
+            columns[axis] = _short(direction.project(inputs.store.read(direction.locus.layer, WRITE_POSITION)))
             columns[f"{axis}_layer"] = direction.locus.layer
     return columns
 
@@ -102,9 +102,9 @@ def _short(values: np.ndarray) -> list[float]:
     return [float(value) for value in values]
 
 
-def _stops(context: Context, results: Mapping[str, Any]) -> dict[str, list[float]]:
+def _stops(inputs: RunInputs, results: Mapping[str, Any]) -> dict[str, list[float]]:
     """Return where each slider can stand: the thresholds that were tried, those that were set, and the ends."""
-    surface = pyarrow.parquet.read_table(context.file("surface.parquet"))
+    surface = pyarrow.parquet.read_table(inputs.file("surface.parquet"))
     stops = {}
     for kind, dial in results["dials"].items():
         tried = set(surface.column(f"{kind}_threshold").to_pylist())
@@ -112,14 +112,14 @@ def _stops(context: Context, results: Mapping[str, Any]) -> dict[str, list[float
     return stops
 
 
-def _presets(context: Context, results: Mapping[str, Any]) -> list[dict[str, Any]]:
+def _presets(inputs: RunInputs, results: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Return settings worth a button; all were chosen on prompts that choose, none on test."""
     chosen = {kind: dial["threshold"] for kind, dial in results["dials"].items()}
     presets = [{"name": "as this run set them", "thresholds": chosen}]
     least = results["steer"].get("least_regret")
     if least and set(least["thresholds"]) == set(chosen):
         presets.append({"name": "least regret", "thresholds": least["thresholds"]})
-    rows = pyarrow.parquet.read_table(context.file("surface.parquet")).to_pylist()
+    rows = pyarrow.parquet.read_table(inputs.file("surface.parquet")).to_pylist()
     risks = [name for name in rows[0] if name.startswith("choice_")] if rows else []
     low = [row for row in rows if (row["choice_over_refusal"] or 0) <= LOW_OVER_REFUSAL]
     if low:
@@ -137,9 +137,9 @@ def _rates() -> dict[str, Any]:
     }
 
 
-def _credit(context: Context, test: np.ndarray) -> dict[str, Any] | None:
+def _credit(inputs: RunInputs, test: np.ndarray) -> dict[str, Any] | None:
     """Return what the right-action score adds up, by kind of prompt: unique rows of net credits."""
-    prompts = [context.prompts[row] for row in test]
+    prompts = [inputs.prompts[row] for row in test]
     found = net_credits([p.right_action for p in prompts], [p.acceptable for p in prompts], load_adjacency())
     if found is None:
         return None
@@ -155,10 +155,10 @@ def _credit(context: Context, test: np.ndarray) -> dict[str, Any] | None:
     }
 
 
-def _commands(context: Context, results: Mapping[str, Any]) -> dict[str, str]:
+def _commands(inputs: RunInputs, results: Mapping[str, Any]) -> dict[str, str]:
     """Return the commands that thresholds are put behind."""
     model = shlex.quote(results["model"]["name"])
-    dials = shlex.quote(str(context.file("dials.safetensors")))
+    dials = shlex.quote(str(inputs.file("dials.safetensors")))
     return {
         "answer": f'refusal generate {model} "PROMPT" --dials {dials}',
         "serve": f"refusal serve {model} --dials {dials}",

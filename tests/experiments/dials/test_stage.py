@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from experiments.dials.counterfactuals import read_table
-from experiments.responses.completions import read_completions
+from experiments.run.completion_file import read_completions
 from experiments.run.config import load_config
 from experiments.run.corpus import make_corpus
 from extract.prompts.sources import read_prompts

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from experiments.dials.write import biasing, dial_writers
-from experiments.responses.behaviour import MIN_BASELINE
-from experiments.responses.completions import Completion, write_completions
+from experiments.run.behaviour import MIN_BASELINE
+from experiments.run.completion_file import Completion, write_completions
 from experiments.run.config import SteerConfig
 from extract.errors import UserError
 from probes.direction import Direction, Locus

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from experiments.dissociation.applicability import check_direction, find_setting
-from experiments.responses.behaviour import Behaviour
 from experiments.responses.onset import Onsets
+from experiments.run.behaviour import Behaviour
 from experiments.run.config import RunConfig
 from experiments.run.corpus import Corpus
 from extract.atomic_write import write_json

@@ -8,7 +8,7 @@ import pytest
 
 from experiments.dissociation.applicability import Setting
 from experiments.dissociation.direction_dependence import dependence
-from experiments.responses.behaviour import Behaviour
+from experiments.run.behaviour import Behaviour
 from experiments.run.config import RunConfig
 from experiments.run.corpus import Corpus
 from extract.atomic_write import write_json

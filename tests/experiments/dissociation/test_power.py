@@ -9,7 +9,7 @@ import pytest
 from experiments.dissociation.effects import CELLS
 from experiments.dissociation.power import MOST, contrast_need, null_need, null_power, rate_need
 from experiments.dissociation.verdict import Effect, judge_dissociation
-from experiments.responses.behaviour import KINDS
+from experiments.run.behaviour import KINDS
 from probes.statistics.intervals import Interval, clopper_pearson
 from probes.statistics.tango import tango_of_shares
 

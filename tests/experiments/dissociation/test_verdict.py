@@ -6,7 +6,7 @@ import pytest
 from experiments.dissociation.effects import CELLS
 from experiments.dissociation.verdict import Effect, Verdict, judge_dissociation, measure, rule_shown
 from experiments.dissociation.verdict_rules import contrast_name, effect_name, rules
-from experiments.responses.behaviour import KINDS
+from experiments.run.behaviour import KINDS
 from probes.statistics.intervals import Interval
 
 N, E = KINDS

@@ -5,7 +5,7 @@ import pytest
 
 from experiments.dissociation.effects import CELLS
 from experiments.dissociation.verdict import Effect, measure, rule_shown
-from experiments.responses.behaviour import KINDS
+from experiments.run.behaviour import KINDS
 from probes.statistics.intervals import effective_number
 
 N, E = KINDS

@@ -13,9 +13,9 @@ from experiments.probing.selection import FLOOR, Candidate, Validation, candidat
 from experiments.probing.stage import write_fitter
 from experiments.probing.write_directions import WriteFitter, permuted, write_layers, write_positions
 from experiments.responses import batched_edits as blocks
-from experiments.responses.behaviour import ACTION_OF, WriteSamples
 from experiments.responses.divergence import Divergence
 from experiments.responses.onset import Onsets, OnsetScorer, learn_onsets
+from experiments.run.behaviour import ACTION_OF, WriteSamples
 from experiments.run.config import WRITE_POSITION, RunConfig
 from extract.chat.render import Rendered, render
 from extract.errors import UserError

@@ -16,8 +16,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from experiments.responses.completions import Completion, Speaker
+from experiments.responses.completions import Speaker
 from experiments.responses.generations import Generations
+from experiments.run.completion_file import Completion
 from extract.chat.render import Rendered
 from extract.errors import UserError
 from extract.model.chat_model import ChatModel

@@ -10,8 +10,8 @@ import torch
 from torch import Tensor
 
 from experiments.pipeline import stages as pipeline
-from experiments.responses.completions import write_completions
-from experiments.responses.context import Context, is_right
+from experiments.responses.loaded_run import LoadedRun
+from experiments.run.completion_file import is_right, write_completions
 from experiments.run.config import DissociateConfig, RunConfig
 from experiments.side_effects.measure import cost, side_effects, texts
 from experiments.side_effects.robustness import choose
@@ -50,7 +50,7 @@ def edits() -> dict[str, list[Edit]]:
 
 
 @pytest.fixture(scope="module")
-def context(tmp_path_factory: pytest.TempPathFactory) -> Context:
+def context(tmp_path_factory: pytest.TempPathFactory) -> LoadedRun:
     """A run of 200 of the organism's prompts, up to the plain completions; wraps of its own."""
     directory = tmp_path_factory.mktemp("side")
     lines = PROMPTS.read_text().splitlines()
@@ -66,13 +66,13 @@ def context(tmp_path_factory: pytest.TempPathFactory) -> Context:
         "generate": {"max_new_tokens": 24},
         "dissociate": {"n_side_effects": N, "wraps": directory / "wraps.yaml", "plain_text": directory / "prose.txt"},
     })  # fmt: skip
-    made = Context(config, directory, Reporter(quiet=True))
+    made = LoadedRun(config, directory, Reporter(quiet=True))
     write_completions(made.speaker.complete(range(len(made.prompts))), directory / "completions.jsonl")
     return made
 
 
 @pytest.fixture(scope="module")
-def given(context: Context) -> Given:
+def given(context: LoadedRun) -> Given:
     """Actions on test prompts, and whether they state the known answer, under each intervention."""
     actions, right = {}, {}
     test = np.flatnonzero(context.corpus.within("test"))
@@ -86,7 +86,7 @@ def given(context: Context) -> Given:
 
 
 @pytest.fixture(scope="module")
-def found(context: Context, given: Given) -> dict:
+def found(context: LoadedRun, given: Given) -> dict:
     return side_effects(context, edits(), *given)
 
 
@@ -143,7 +143,9 @@ def test_opening_the_normative_gate_opens_wrapped_requests_and_costs_little_else
     assert ablated["known_facts"]["change"]["estimate"] == 0.0
 
 
-def test_shares_are_counted_on_test_prompts_over_effective_groups(context: Context, given: Given, found: dict) -> None:
+def test_shares_are_counted_on_test_prompts_over_effective_groups(
+    context: LoadedRun, given: Given, found: dict
+) -> None:
     actions, right = given
     corpus = context.corpus
     benign = np.flatnonzero(corpus.benign & corpus.within("test"))
@@ -160,7 +162,7 @@ def test_shares_are_counted_on_test_prompts_over_effective_groups(context: Conte
     assert (facts["n"], facts["estimate"]) == (len(known), right["none"][known].mean())
 
 
-def test_what_could_not_be_judged_is_left_out_and_counted(context: Context, given: Given) -> None:
+def test_what_could_not_be_judged_is_left_out_and_counted(context: LoadedRun, given: Given) -> None:
     actions, right = ({name: values.copy() for name, values in each.items()} for each in given)
     known = [row for row in np.flatnonzero(context.corpus.within("test")) if context.prompts[row].answer]
     actions["nothing"][known[:3]] = None
@@ -170,7 +172,7 @@ def test_what_could_not_be_judged_is_left_out_and_counted(context: Context, give
     assert facts["change"]["estimate"] == 0.0
 
 
-def test_only_refused_prompts_that_a_wrap_changes_are_wrapped(context: Context, found: dict) -> None:
+def test_only_refused_prompts_that_a_wrap_changes_are_wrapped(context: LoadedRun, found: dict) -> None:
     refused = context.behaviour.decliners("normative", "test")
     struck = [row for row in refused if {"strike", "shoot"} & set(context.prompts[row].text.split())]
     n = {name: (wrap["refused"]["n"], wrap["unchanged"]) for name, wrap in found["none"]["wraps"].items()}
@@ -184,7 +186,7 @@ def test_only_refused_prompts_that_a_wrap_changes_are_wrapped(context: Context, 
 
 
 def test_an_edit_that_breaks_the_numbers_has_no_estimate_rather_than_a_small_one(
-    context: Context, given: Given
+    context: LoadedRun, given: Given
 ) -> None:
     broken = {"none": [], "broken": [place("resid_post", 4, "last_on", lambda x: x * float("nan"))]}
     actions, right = ({"none": each["none"], "broken": each["scramble"]} for each in given)
@@ -196,7 +198,7 @@ def test_an_edit_that_breaks_the_numbers_has_no_estimate_rather_than_a_small_one
     assert found["kl"]["n"] == N  # it was tried
 
 
-def test_a_model_that_answers_nothing_and_refuses_nothing_has_figures_of_nothing(context: Context) -> None:
+def test_a_model_that_answers_nothing_and_refuses_nothing_has_figures_of_nothing(context: LoadedRun) -> None:
     silent = replace(context, config=context.config)
     silent.__dict__.update({name: context.__dict__[name] for name in ("prompts", "corpus", "model", "rendered")})
     silent.__dict__["speaker"] = context.speaker
@@ -210,7 +212,7 @@ def test_a_model_that_answers_nothing_and_refuses_nothing_has_figures_of_nothing
 # -- beforehand --------------------------------------------------------------------------------------------------------
 
 
-def test_what_it_costs_at_most_is_no_less_than_what_it_does(context: Context, found: dict) -> None:
+def test_what_it_costs_at_most_is_no_less_than_what_it_does(context: LoadedRun, found: dict) -> None:
     n_harmful = int((context.corpus.harmful & context.corpus.within("test")).sum())
     most = cost(context.config, n_harmful, len(found))
     done = sum(wrap["refused"]["n"] for each in found.values() for wrap in each["wraps"].values())
@@ -233,7 +235,7 @@ def test_the_texts_are_read_before_a_run_and_count_by_what_they_say(tmp_path: Pa
         texts(DissociateConfig(plain_text=tmp_path / "nowhere.txt"))
 
 
-def test_a_malformed_text_is_refused_before_anything_is_written(context: Context, tmp_path: Path) -> None:
+def test_a_malformed_text_is_refused_before_anything_is_written(context: LoadedRun, tmp_path: Path) -> None:
     (tmp_path / "bad.yaml").write_text("story: tell me")
     changed = context.config.dissociate.model_copy(update={"wraps": tmp_path / "bad.yaml"})
     config = context.config.model_copy(update={"dissociate": changed, "prompts": PromptsConfig(path=PROMPTS)})

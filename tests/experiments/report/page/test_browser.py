@@ -15,8 +15,8 @@ from experiments.dials.counterfactuals import Counterfactuals, read_table
 from experiments.report.document_of_run import write_report
 from experiments.report.page.article import article
 from experiments.report.page.document import document
-from experiments.responses.context import Context
 from experiments.run.config import load_config
+from experiments.run.inputs import RunInputs
 from probes.statistics.intervals import clopper_pearson
 from scoring.rates import joint_rates
 from scoring.right_action import load_adjacency, right_action_score
@@ -38,8 +38,8 @@ def run(quickstart: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def context(run: Path) -> Context:
-    return Context(load_config(run / "config.yaml"), run)
+def context(run: Path) -> RunInputs:
+    return RunInputs(load_config(run / "config.yaml"), run)
 
 
 @pytest.fixture(scope="module")
@@ -48,7 +48,7 @@ def table(run: Path) -> Counterfactuals:
 
 
 @pytest.fixture(scope="module")
-def report(context: Context) -> Path:
+def report(context: RunInputs) -> Path:
     write_report([context], context.file("report.html"))
     return context.file("report.html")
 
@@ -65,7 +65,7 @@ def page(browser: Any, report: Path) -> Iterator[Any]:
         yield found
 
 
-def expected(context: Context, table: Counterfactuals, thresholds: tuple[float, float]) -> dict[str, float]:
+def expected(context: RunInputs, table: Counterfactuals, thresholds: tuple[float, float]) -> dict[str, float]:
     """Count anew what the page should show, by the run's own functions."""
     test = np.flatnonzero(context.corpus.within("test"))
     prompts, actions = [context.prompts[row] for row in test], table.actions_at(thresholds)[test]
@@ -101,7 +101,7 @@ def place(page: Any, kind: str, value: float) -> None:
 
 @pytest.mark.parametrize("thresholds", SETTINGS)
 def test_exact_thresholds_show_what_the_table_holds(
-    page: Any, context: Context, table: Counterfactuals, thresholds: tuple[float, float]
+    page: Any, context: RunInputs, table: Counterfactuals, thresholds: tuple[float, float]
 ) -> None:
     for kind, value in zip(("normative", "epistemic"), thresholds, strict=True):
         place(page, kind, value)
@@ -111,7 +111,7 @@ def test_exact_thresholds_show_what_the_table_holds(
         assert found[name] == pytest.approx(value, abs=6e-4), name
 
 
-def test_both_sliders_move_rates_point_and_commands(page: Any, context: Context, table: Counterfactuals) -> None:
+def test_both_sliders_move_rates_point_and_commands(page: Any, context: RunInputs, table: Counterfactuals) -> None:
     page.get_by_role("button", name="as this run set them").click()
     seen = set()
     for kind, key in (("normative", "ArrowRight"), ("epistemic", "ArrowLeft")) * 3:
@@ -132,7 +132,7 @@ def test_both_sliders_move_rates_point_and_commands(page: Any, context: Context,
     assert len(seen) == 6
 
 
-def test_presets_are_those_chosen_on_other_prompts(page: Any, context: Context) -> None:
+def test_presets_are_those_chosen_on_other_prompts(page: Any, context: RunInputs) -> None:
     results = json.loads(context.file("results.json").read_text())
     page.get_by_role("button", name="as this run set them").click()
     for kind, dial in results["dials"].items():
@@ -158,7 +158,7 @@ def test_a_threshold_that_is_none_changes_nothing(page: Any) -> None:
 # -- prompts -----------------------------------------------------------------------------------------------------------
 
 
-def test_prompts_are_filtered_sorted_and_counted(page: Any, context: Context) -> None:
+def test_prompts_are_filtered_sorted_and_counted(page: Any, context: RunInputs) -> None:
     count, rows = page.locator(".count"), page.locator("table.each tbody tr")
     assert count.inner_text() == f"1 to 50 of {len(context.prompts)} prompts"
     page.locator("select.label").select_option("uncertain")
@@ -182,7 +182,7 @@ def test_prompts_are_filtered_sorted_and_counted(page: Any, context: Context) ->
     page.locator(".search").fill("")
 
 
-def test_kinds_are_the_shares_of_what_is_shown(page: Any, context: Context, table: Counterfactuals) -> None:
+def test_kinds_are_the_shares_of_what_is_shown(page: Any, context: RunInputs, table: Counterfactuals) -> None:
     place(page, "normative", 0.5)
     place(page, "epistemic", 0.5)
     actions = table.actions_at((0.5, 0.5))
@@ -205,7 +205,7 @@ def test_harmful_prompts_are_blurred_until_asked_for(page: Any) -> None:
     page.locator("select.label").select_option("")
 
 
-def test_only_what_the_dials_change(page: Any, context: Context, table: Counterfactuals) -> None:
+def test_only_what_the_dials_change(page: Any, context: RunInputs, table: Counterfactuals) -> None:
     page.locator(".changed").check()
     n = int((table.actions_at((0.5, 0.5)) != context.behaviour.actions).sum())
     assert page.locator(".count").inner_text().endswith(f"of {n} prompts")
@@ -320,7 +320,7 @@ def test_nothing_is_wider_than_a_phone_and_dark_is_dark(browser: Any, report: Pa
 
 
 def test_ten_thousand_hostile_prompts_are_text_and_the_file_stays_small(
-    browser: Any, context: Context, report: Path
+    browser: Any, context: RunInputs, report: Path
 ) -> None:
     results = json.loads(context.file("results.json").read_text())
     given = json.loads(re.search(r'class="payload">(.*?)</script>', report.read_text())[1])
@@ -348,7 +348,7 @@ def test_ten_thousand_hostile_prompts_are_text_and_the_file_stays_small(
 
 
 def test_a_dead_band_and_unjudged_completions_are_counted_as_the_run_counts_them(
-    browser: Any, context: Context, run: Path
+    browser: Any, context: RunInputs, run: Path
 ) -> None:
     other = run.with_name("dead band $HOME 'quoted'")
     shutil.copytree(run, other)
@@ -361,7 +361,7 @@ def test_a_dead_band_and_unjudged_completions_are_counted_as_the_run_counts_them
     for dial in results["dials"].values():
         dial["band"] = 0.3
     (other / "results.json").write_text(json.dumps(results))
-    write_report([Context(load_config(other / "config.yaml"), other)], other / "report.html")
+    write_report([RunInputs(load_config(other / "config.yaml"), other)], other / "report.html")
     test = np.flatnonzero(context.corpus.within("test"))
     actions = list(read_table(other / "table.jsonl").actions_at((0.4, 0.4), 0.3)[test])
     assert None in actions
@@ -385,14 +385,14 @@ def test_a_run_without_dials_shows_no_rates_with_them(browser: Any, run: Path) -
     shutil.copytree(run, other)
     results = json.loads((run / "results.json").read_text())
     (other / "results.json").write_text(json.dumps(results | {"dials": {}, "steer": {}}))
-    write_report([Context(load_config(other / "config.yaml"), other)], other / "report.html")
+    write_report([RunInputs(load_config(other / "config.yaml"), other)], other / "report.html")
     with opened(browser, other / "report.html") as page:
         heads = page.locator(".rates thead th").all_inner_texts()
         assert heads == ["rate on test prompts", "with no dial", "n"]
         assert page.locator(".slider").count() == 0
 
 
-def test_several_runs_are_compared(browser: Any, context: Context, run: Path) -> None:
+def test_several_runs_are_compared(browser: Any, context: RunInputs, run: Path) -> None:
     other = run.with_name("other")
     shutil.copytree(run, other)
     plain = (run / "completions.jsonl").read_text().splitlines()
@@ -401,7 +401,7 @@ def test_several_runs_are_compared(browser: Any, context: Context, run: Path) ->
     (other / "completions.jsonl").write_text("\n".join(changed) + "\n")
     n = sum(json.loads(a)["action"] != json.loads(b)["action"] for a, b in zip(plain, changed, strict=True))
     path = run.with_name("both.html")
-    write_report([context, Context(load_config(other / "config.yaml"), other)], path)
+    write_report([context, RunInputs(load_config(other / "config.yaml"), other)], path)
     with opened(browser, path) as page:
         assert page.locator("article.run").count() == 2
         page.get_by_text(f"The {n} flipped prompts").click()

@@ -1,0 +1,62 @@
+"""A run with its model: what measuring stages need beyond the run's files."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+from experiments.responses.completions import Speaker
+from experiments.responses.generations import Generations
+from experiments.run.inputs import RunInputs
+from extract.chat.render import Rendered, remarks, render
+from extract.model.chat_model import ChatModel
+from extract.model.loading import load_model
+from judging.open_judge import open_judge
+
+
+@dataclass
+class LoadedRun(RunInputs):
+    """One run whose model can be asked; the model is loaded when a stage first does."""
+
+    shared: bool = False  # other processes write shards of the same store
+
+    @cached_property
+    def model(self) -> ChatModel:
+        wanted = self.config.model
+        return load_model(
+            wanted.name,
+            revision=wanted.revision,
+            dtype=wanted.dtype,  # type: ignore[arg-type]
+            device=wanted.device,
+            backend=wanted.backend,  # type: ignore[arg-type]
+            template=wanted.template,
+            template_args=wanted.template_args,
+            system=wanted.system,  # type: ignore[arg-type]
+        )
+
+    @property
+    def probe_device(self) -> str:
+        """Where probes are fitted: beside the model, on a CPU where its device knows no float64."""
+        device = self.model.device
+        return str(device) if device.type in ("cpu", "cuda") else "cpu"
+
+    @cached_property
+    def rendered(self) -> list[Rendered]:
+        rendered = [render(self.model.tokenizer, prompt) for prompt in self.prompts]
+        for line in remarks(self.prompts, rendered, merged=self.config.model.system == "merge"):
+            self.reporter.say(line)
+        return rendered
+
+    @cached_property
+    def speaker(self) -> Speaker:
+        settings = self.config.generate
+        return Speaker(
+            self.model,
+            self.prompts,
+            self.rendered,
+            settings.max_new_tokens,
+            settings.batch_size,
+            judge=open_judge(self.config.judge, self.file("judgements.sqlite")),
+            generations=Generations(self.file("generations.sqlite"), self.model),
+            say=self.reporter.say,
+        )

@@ -1,0 +1,45 @@
+"""completions.jsonl: what the model said to each prompt, and what the judge made of it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from extract.atomic_write import write_jsonl
+from extract.errors import UserError
+from extract.prompts.prompt import Prompt
+from scoring.actions import ANSWERED
+from scoring.known_answer import states
+
+
+@dataclass(frozen=True)
+class Completion:
+    """One judged completion. `action` is None where the judge could not tell."""
+
+    id: str
+    text: str
+    completion: str  # with what was thought before it, between marks
+    action: str | None
+    evidence: str
+    token_ids: tuple[int, ...]
+
+
+def write_completions(completions: Sequence[Completion], path: Path) -> None:
+    """Write JSONL atomically."""
+    write_jsonl(path, map(asdict, completions))
+
+
+def read_completions(path: Path) -> list[Completion]:
+    """Read completions written by `write_completions`."""
+    try:
+        rows = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+        return [Completion(**row | {"token_ids": tuple(row["token_ids"])}) for row in rows]
+    except (OSError, ValueError, TypeError, KeyError) as error:
+        raise UserError(f"{path} cannot be read ({error}); delete it and run again") from None
+
+
+def is_right(completion: Completion, prompt: Prompt) -> bool:
+    """Say whether a completion answers with the prompt's known answer."""
+    return completion.action in ANSWERED and states(completion.completion, prompt.answer)

@@ -1,0 +1,64 @@
+"""What a run has without its model: configuration, directory, prompts, and what earlier stages wrote."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import cache, cached_property
+from pathlib import Path
+
+import numpy as np
+
+from experiments.run.behaviour import Behaviour
+from experiments.run.completion_file import Completion, is_right, read_completions
+from experiments.run.config import WRITE_POSITION, RunConfig
+from experiments.run.corpus import Corpus, make_corpus
+from extract.errors import UserError
+from extract.progress import Reporter
+from extract.prompts.prompt import Prompt
+from extract.prompts.sources import read_prompts
+from extract.store.activation_store import ActivationStore
+
+
+@dataclass
+class RunInputs:
+    """One run as far as files tell it; each part is read when first asked for."""
+
+    config: RunConfig
+    directory: Path
+    reporter: Reporter = field(default_factory=Reporter)
+
+    @cached_property
+    def prompts(self) -> list[Prompt]:
+        return read_prompts(self.config.prompts, self.config.seed)
+
+    @cached_property
+    def corpus(self) -> Corpus:
+        return make_corpus(self.prompts, self.config.prompts, self.config.seed)
+
+    @cached_property
+    def store(self) -> ActivationStore:
+        store = ActivationStore(self.file("activations.h5"))
+        if store.prompt_ids != tuple(prompt.id for prompt in self.prompts):
+            given = self.config.prompts.described()
+            raise UserError(f"{self.file('activations.h5')} holds other prompts than {given}")
+        return store
+
+    @cached_property
+    def write_read(self) -> Callable[[int], np.ndarray]:
+        """Activations at the write position by layer, each read once."""
+        return cache(lambda layer: self.store.read(layer, WRITE_POSITION))
+
+    @cached_property
+    def completions(self) -> list[Completion]:
+        """What the model said to every prompt, with no intervention."""
+        return read_completions(self.file("completions.jsonl"))
+
+    @cached_property
+    def behaviour(self) -> Behaviour:
+        actions = np.array([completion.action for completion in self.completions], dtype=object)
+        correct = [is_right(c, p) for c, p in zip(self.completions, self.prompts, strict=True)]
+        return Behaviour(self.corpus, actions, np.array(correct))
+
+    def file(self, name: str) -> Path:
+        return self.directory / name
