@@ -13,7 +13,9 @@ from experiments.factors import removal
 from experiments.factors.removal import LABELS, REMOVALS
 from experiments.pipeline.duration import Batches, Step, assumptions, minutes
 from experiments.pipeline.footprint import Footprint, fits, footprint, need
+from experiments.pipeline.graph import in_order
 from experiments.pipeline.machine import A100, Machine, here
+from experiments.pipeline.stages import stages_of
 from experiments.probing.write_directions import write_layers
 from experiments.run.behaviour import KINDS
 from experiments.run.config import RunConfig
@@ -44,12 +46,6 @@ class Size:
 
 def steps(config: RunConfig, size: Size, until: str) -> list[Step]:
     """List the steps up to a stage, each at its most: as if every prompt that may decline did."""
-    names = ("extract", "respond", "triggers", "probe", "dissociate", "gate_open", "steer")
-    wanted = names[: names.index(until) + 1] if until in names else names
-    if until == "uncertainty":
-        wanted = ("respond", "uncertainty")
-    elif until not in names and config.uncertainty.samples:
-        wanted = (*wanted, "uncertainty")
     listed: dict[str, Callable[[RunConfig, Size], list[Step]]] = {
         "extract": lambda c, s: [Step("activations", s.prompts, s.prompt_tokens)],
         "respond": lambda c, s: [Step("plain completions", completions=s.prompts)],
@@ -60,7 +56,8 @@ def steps(config: RunConfig, size: Size, until: str) -> list[Step]:
         "uncertainty": lambda c, s: [Step("sampled answers", completions=c.uncertainty.drawn.samples * s.questions)],
         "steer": _steer,
     }
-    return [step for name in wanted for step in listed[name](config, size)]
+    wanted = [stage.name for stage in in_order(stages_of(config), [until])]
+    return [step for name in wanted if name in listed for step in listed[name](config, size)]
 
 
 def _triggers(config: RunConfig, size: Size) -> list[Step]:
@@ -168,7 +165,7 @@ def estimate(config: RunConfig, directory: Path, until: str) -> dict[str, Any]:
     longest = max(lengths) + config.generate.max_new_tokens
     plan = Plan(config, model, listed, size.prompt_tokens, longest, streams * len(prompts) * model.d_model)
     return {
-        "would run": f"stages up to {until}; what {directory} already holds unchanged is skipped",
+        "would run": f"{until} and the stages it reads from; what {directory} already holds unchanged is skipped",
         "model": wanted.name,
         "parameters": model.parameters,
         "prompts": len(prompts),
