@@ -140,7 +140,7 @@ def _before_after(inputs: RunInputs, test: np.ndarray, after: list[Completion]) 
         "known_facts_right": {
             "before": _mean(plain.correct[test][known]), "after": _mean(correct[known]), "n": int(known.sum()),
         },
-        "over_refusal_with_trigger": {when: rate(each, groups[trigger]) for when, each in declined.items()},
+        "over_refusal_with_trigger": {when: rate(each, groups[trigger]).to_dict() for when, each in declined.items()},
     }  # fmt: skip
 
 

@@ -57,9 +57,9 @@ def _answers(loaded: LoadedRun, rows: np.ndarray, gate: Direction, other: Direct
     known = np.array([loaded.prompts[row].answer is not None for row in rows], dtype=bool)
     groups = loaded.corpus.groups_among(rows) if len(rows) else np.zeros(0, dtype=int)
     return {
-        "answered": rate(answered, groups, control),  # its `change` is against the other gate
-        "answered_other_gate_open": None if control is None else rate(control, groups),
-        "right": rate(Outcome(right.hit[known], right.judged[known]), groups[known]),
+        "answered": rate(answered, groups, control).to_dict(),  # its `change` is against the other gate
+        "answered_other_gate_open": None if control is None else rate(control, groups).to_dict(),
+        "right": rate(Outcome(right.hit[known], right.judged[known]), groups[known]).to_dict(),
     }
 
 

@@ -1,14 +1,14 @@
-"""Estimates with intervals over groups, and their change against a baseline on the same prompts, ready for JSON."""
+"""Estimates with intervals over groups, and their change against a baseline on the same prompts, as typed results."""
 
 from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from probes.statistics.intervals import Interval, effective_groups, mean_over_groups, paired_difference
+from scoring.estimate import Estimate, estimate_of
 from scoring.rates import grouped_rate
 
 
@@ -28,20 +28,27 @@ def outcome(actions: np.ndarray, counted: Collection[str]) -> Outcome:
     )
 
 
-def rate(now: Outcome, groups: np.ndarray, before: Outcome | None = None) -> dict[str, Any]:
+class Share(Estimate):
+    """A share of prompts, or a mean over tokens, and its paired change against a baseline."""
+
+    unjudged: int | None = None
+    n_tokens: int | None = None
+    change: Estimate | None = None
+
+
+def rate(now: Outcome, groups: np.ndarray, before: Outcome | None = None) -> Share:
     """Return the share of judged prompts that hit, and its paired change on those judged both times."""
     told = now.judged
-    found = record(grouped_rate(now.hit[told], groups[told]), int(told.sum()), groups[told])
-    found["unjudged"] = int((~told).sum())
-    if before is not None:
-        both = now.judged & before.judged
-        independent = effective_groups(groups[both])
-        change = paired_difference(now.hit[both], before.hit[both], independent)
-        found["change"] = record(change, int(both.sum()), groups[both])
-    return found
+    found = estimate_of(grouped_rate(now.hit[told], groups[told]), int(told.sum()), groups[told])
+    share = Share(**found.to_dict(), unjudged=int((~told).sum()))
+    if before is None:
+        return share
+    both = now.judged & before.judged
+    change = paired_difference(now.hit[both], before.hit[both], effective_groups(groups[both]))
+    return Share(**share.to_dict(), change=estimate_of(change, int(both.sum()), groups[both]))
 
 
-def mean(nats: list[np.ndarray], groups: np.ndarray, before: list[np.ndarray] | None = None) -> dict[str, Any]:
+def mean(nats: list[np.ndarray], groups: np.ndarray, before: list[np.ndarray] | None = None) -> Share:
     """Return the mean of the nats of all tokens of some texts, and its paired change.
 
     Args:
@@ -53,21 +60,15 @@ def mean(nats: list[np.ndarray], groups: np.ndarray, before: list[np.ndarray] | 
     """
     owner = np.repeat(groups, [len(each) for each in nats])
     values = np.concatenate(nats) if nats else np.zeros(0)
-    found = record(_mean(values, owner, 0.0), len(nats), groups) | {"n_tokens": len(values)}
-    if before is not None:
-        change = values - np.concatenate(before) if before else values
-        found["change"] = record(_mean(change, owner, -np.inf), len(nats), groups)
-    return found
+    found = estimate_of(_mean(values, owner, 0.0), len(nats), groups)
+    share = Share(**found.to_dict(), n_tokens=len(values))
+    if before is None:
+        return share
+    moved = values - np.concatenate(before) if before else values
+    return Share(**share.to_dict(), change=estimate_of(_mean(moved, owner, -np.inf), len(nats), groups))
 
 
 def _mean(values: np.ndarray, owner: np.ndarray, least: float) -> Interval:
     if len(values) and np.isfinite(values).all():
         return mean_over_groups(values, owner, least=least)
     return Interval(float("nan"), least, float("inf"))
-
-
-def record(interval: Interval, n: int, groups: np.ndarray) -> dict[str, Any]:
-    """Return estimate, low and high (null where there is none), the n they rest on, and its effective groups."""
-    limits = {"estimate": interval.estimate, "low": interval.low, "high": interval.high}
-    finite = {name: float(value) if np.isfinite(value) else None for name, value in limits.items()}
-    return finite | {"n": n, "n_groups": round(effective_groups(groups), 2)}

@@ -110,7 +110,7 @@ def _known_facts(
 
 def _rates(inputs: RunInputs, rows: np.ndarray, told: Mapping[str, Outcome]) -> dict[str, Any]:
     groups = inputs.corpus.groups[rows]
-    return {name: rate(now, groups, None if name == "none" else told["none"]) for name, now in told.items()}
+    return {name: rate(now, groups, None if name == "none" else told["none"]).to_dict() for name, now in told.items()}
 
 
 def _kl(loaded: LoadedRun, interventions: Interventions) -> dict[str, Any]:
@@ -118,7 +118,7 @@ def _kl(loaded: LoadedRun, interventions: Interventions) -> dict[str, Any]:
     settings = loaded.config.dissociate
     rows = _drawn(loaded, loaded.behaviour.answered_benign("test"))
     if not len(rows):
-        return {name: mean([], rows) for name in interventions}
+        return {name: mean([], rows).to_dict() for name in interventions}
     said = read_completions(loaded.file("completions.jsonl"))
     prompts, responses = [loaded.rendered[i] for i in rows], [said[i].token_ids for i in rows]
     trials = list(interventions.values())
@@ -130,7 +130,10 @@ def _kl(loaded: LoadedRun, interventions: Interventions) -> dict[str, Any]:
 
 def _told(nats: np.ndarray, there: np.ndarray, groups: np.ndarray) -> dict[str, Any]:
     """Sum up (n_rows, k) nats at the steps that are there; the single figures have no interval."""
-    found, figures = mean([row[kept] for row, kept in zip(nats, there, strict=True)], groups), summary(nats, there)
+    found, figures = (
+        mean([row[kept] for row, kept in zip(nats, there, strict=True)], groups).to_dict(),
+        summary(nats, there),
+    )
     single = {key: getattr(figures, key) for key in ("maximum", "first_token", "worst_step")}
     return found | {key: value if np.isfinite(value) else None for key, value in single.items()}
 
@@ -146,7 +149,10 @@ def _plain_text(loaded: LoadedRun, interventions: Interventions) -> dict[str, An
     tokens = encode(loaded.model, [passages[row] for row in rows])
     nats = {name: cross_entropies(loaded.model, tokens, edits) for name, edits in interventions.items()}
     uniform = {"uniform": float(np.log(loaded.model.model.config.get_text_config().vocab_size))}
-    return {name: mean(now, rows, None if name == "none" else nats["none"]) | uniform for name, now in nats.items()}
+    return {
+        name: mean(now, rows, None if name == "none" else nats["none"]).to_dict() | uniform
+        for name, now in nats.items()
+    }
 
 
 def _drawn(inputs: RunInputs, rows: np.ndarray) -> np.ndarray:

@@ -78,6 +78,6 @@ def _actions(inputs: RunInputs, speaker: Speaker, interventions: Mapping[str, Se
 
 def _shares(did: np.ndarray, groups: np.ndarray, before: np.ndarray | None) -> dict[str, Any]:
     return {
-        name: rate(outcome(did, counted), groups, None if before is None else outcome(before, counted))
+        name: rate(outcome(did, counted), groups, None if before is None else outcome(before, counted)).to_dict()
         for name, counted in COUNTED.items()
     }

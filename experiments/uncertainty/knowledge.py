@@ -18,10 +18,10 @@ from typing import Any
 
 import numpy as np
 
-from experiments.run.estimates import record
 from experiments.uncertainty.observation import Observation
 from extract.prompts.groups import groups_apart
 from extract.prompts.prompt import Prompt
+from scoring.estimate import estimate_of
 from scoring.rates import grouped_rate
 
 REFUSED = "most samples refuse"
@@ -100,7 +100,7 @@ def knowledge_record(
     alone = np.array([not doubt(one, threshold) for one in observed], dtype=bool) == file_knows
 
     def share(hit: np.ndarray, rows: np.ndarray) -> dict[str, Any]:
-        return record(grouped_rate(hit[rows], groups[rows]), int(rows.sum()), groups[rows])
+        return estimate_of(grouped_rate(hit[rows], groups[rows]), int(rows.sum()), groups[rows]).to_dict()
 
     named = {True: "benign", False: "uncertain", None: "left_out"}
     return {

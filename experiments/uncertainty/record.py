@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 from scipy.stats import rankdata
 
-from experiments.run.estimates import record
 from experiments.uncertainty.observation import Observation
 from experiments.uncertainty.reliability import reliability
 from extract.prompts.groups import groups_apart
@@ -18,6 +17,7 @@ from probes.statistics.metrics import discrimination
 from probes.statistics.permutation import Units, holm, permuted_p
 from probes.statistics.seeds import named_rng
 from scoring.actions import ANSWERED
+from scoring.estimate import estimate_of
 from scoring.rates import grouped_rate
 
 PERMUTATIONS = 1999
@@ -139,7 +139,8 @@ def _crossed(
         for does in (False, True):
             here = (hedged == says) & (high == does)
             cells.append({"hedged": says, "high_entropy": does,
-                          "right": record(grouped_rate(right[here], of[here]), int(here.sum()), of[here])})  # fmt: skip
+                          "right": estimate_of(grouped_rate(right[here], of[here]), int(here.sum()),
+                                                of[here]).to_dict()})  # fmt: skip
     return {"threshold": threshold, "cells": cells, "hedged_more_at_high_entropy": _bond(hedged, high, of, seed)}
 
 
@@ -150,4 +151,4 @@ def _bond(hedged: np.ndarray, high: np.ndarray, groups: np.ndarray, seed: int) -
     at_high, at_low = (grouped_rate(hedged[rows], groups[rows]) for rows in (high, ~high))
     units = Units.of(groups, np.zeros(len(high), dtype=int), high, hedged.astype(float))
     p = permuted_p(units, PERMUTATIONS, named_rng(seed, "hedging permutation"))
-    return record(difference(at_high, at_low), len(high), groups) | {"p": p}
+    return estimate_of(difference(at_high, at_low), len(high), groups).to_dict() | {"p": p}

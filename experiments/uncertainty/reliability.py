@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from experiments.run.estimates import record
 from probes.statistics.bounded_mean import mean_interval
 from probes.statistics.intervals import Interval
+from scoring.estimate import estimate_of
 from scoring.rates import grouped_rate
 
 EDGES = (0.0, 0.2, 0.4, 0.6, 0.8)  # of the bins, each up to and with the next; all samples agreeing is one of its own
@@ -30,13 +30,13 @@ def reliability(confidence: np.ndarray, right: np.ndarray, groups: np.ndarray) -
     ends = [*zip(EDGES, (*EDGES[1:], 1.0), strict=True), (1.0, 1.0)]
     bins = [
         {"from": ends[b][0], "to": ends[b][1], "confidence": float(confidence[here].mean()),
-         "right": record(grouped_rate(right[here], groups[here]), int(here.sum()), groups[here])}
+         "right": estimate_of(grouped_rate(right[here], groups[here]), int(here.sum()), groups[here]).to_dict()}
         for b in range(len(ends)) if (here := place == b).any()
     ]  # fmt: skip
     return {
         "bins": bins,
-        "gap": record(_over_groups(confidence - right, groups, -1.0), len(right), groups),
-        "brier": record(_over_groups((confidence - right) ** 2, groups, 0.0), len(right), groups),
+        "gap": estimate_of(_over_groups(confidence - right, groups, -1.0), len(right), groups).to_dict(),
+        "brier": estimate_of(_over_groups((confidence - right) ** 2, groups, 0.0), len(right), groups).to_dict(),
     }
 
 

@@ -1,0 +1,42 @@
+"""Typed results: frozen values that are written to JSON and read back."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Self
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from extract.atomic_write import write_json
+from extract.errors import UserError
+
+
+class Record(BaseModel):
+    """A result of a stage, or a part of one.
+
+    What is written is what was given: a field left at its default does not appear in the file. What is read may hold
+    keys that this version does not know (they are left out), so that files of another version still load.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="ignore", populate_by_name=True)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain values for JSON, without the fields that were not given."""
+        return self.model_dump(mode="json", by_alias=True, exclude_unset=True)
+
+    def write(self, path: Path) -> None:
+        """Write JSON atomically."""
+        write_json(path, self.to_dict())
+
+    @classmethod
+    def read(cls, path: Path) -> Self:
+        """Read what `write` wrote.
+
+        Raises:
+            UserError: the file is missing, no JSON, or does not hold such a result; says to run again.
+        """
+        try:
+            return cls.model_validate_json(path.read_bytes())
+        except (OSError, ValidationError) as error:
+            reason = error.errors()[0]["msg"] if isinstance(error, ValidationError) else error
+            raise UserError(f"{path} cannot be read ({reason}); run again") from None

@@ -1,0 +1,42 @@
+"""An estimate with its interval, its n and its effective number of groups, as results hold it."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from extract.record import Record
+from probes.statistics.intervals import Interval, effective_groups
+
+
+class Estimate(Record):
+    """A number with its 95 % limits (unless a field's name says otherwise); null where there is nothing to estimate.
+
+    `f"{estimate:.1%}"` gives `20.2% [12.6%, 29.7%]`, and `none judged` where there is none.
+    """
+
+    estimate: float | None
+    low: float | None
+    high: float | None
+    n: int | None = None
+    n_groups: float | None = None  # effective number (Kish 1965)
+
+    def __format__(self, spec: str) -> str:
+        return "none judged" if self.estimate is None else format(self.interval, spec)
+
+    @property
+    def interval(self) -> Interval:
+        """The same as a value to compute with; NaN where there is nothing."""
+        return Interval(*(float("nan") if v is None else v for v in (self.estimate, self.low, self.high)))
+
+
+def estimate_of(interval: Interval, n: int | None = None, groups: np.ndarray | None = None) -> Estimate:
+    """Return an interval for a result.
+
+    Args:
+        n: how many prompts it rests on, where that is to be written.
+        groups: (n,) what belongs together, where their effective number is to be written.
+    """
+    beside: dict[str, float] = {} if n is None else {"n": n}
+    if groups is not None:
+        beside["n_groups"] = round(effective_groups(groups), 2)
+    return Estimate.model_validate(interval.to_dict() | beside)
