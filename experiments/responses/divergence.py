@@ -65,10 +65,10 @@ def token_divergences(
     Returns:
         The nats, (n_trials, n_rows, k), and which steps each response has, (n_rows, k) bool; the others mean nothing.
     """
-    return Forced(model, rows, responses, k).divergences(trials, advance)
+    return ForcedResponses(model, rows, responses, k).divergences(trials, advance)
 
 
-class Forced:
+class ForcedResponses:
     """Responses fed as they stand after their prompts, under one set of edits after another.
 
     Keys and values of the prompts and what the plain model predicts are computed once: a null tries hundreds of edits.
