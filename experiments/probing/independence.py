@@ -23,7 +23,7 @@ from jaxtyping import Float, Shaped
 from torch import Tensor
 
 from experiments.probing.geometry_results import Independence, StreamChange
-from experiments.responses.batched_edits import Repeated, Trial
+from experiments.responses.batched_edits import RepeatedPrompts, Trial
 from extract.model.chat_model import ChatModel
 from extract.model.continuation import last_streams
 from probes.direction import Direction
@@ -36,7 +36,7 @@ N_A_LABEL = 24  # held-out prompts of each label
 
 def independence(
     model: ChatModel,
-    prompts: Repeated,
+    prompts: RepeatedPrompts,
     groups: Shaped[np.ndarray, " prompts"],
     ablated: Direction,
     watched: Direction,
@@ -72,7 +72,11 @@ def independence(
 
 
 def watch(
-    model: ChatModel, prompts: Repeated, trials: Sequence[Trial], watched: Sequence[Direction], layers: Sequence[int]
+    model: ChatModel,
+    prompts: RepeatedPrompts,
+    trials: Sequence[Trial],
+    watched: Sequence[Direction],
+    layers: Sequence[int],
 ) -> dict[str, Float[np.ndarray, "watched trials layers prompts"]]:
     """Measure how far each trial's edits move the stream along watched directions of one site.
 

@@ -1,4 +1,4 @@
-"""Read probes: what the residual stream tells about a prompt's label, at every layer and position."""
+"""Read probes: how well a prompt's label is read from the residual stream, at every layer and position."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+from jaxtyping import Bool, Float
 
 from experiments.probing.results import GridRow, SiteRecord
 from experiments.responses.loaded_run import LoadedRun
@@ -65,7 +66,7 @@ class StoredLoci:
     layers: Sequence[int]
     positions: Sequence[str]
 
-    def __getitem__(self, key: tuple[int, int], /) -> np.ndarray:
+    def __getitem__(self, key: tuple[int, int], /) -> Float[np.ndarray, "prompts d_model"]:
         return self.store.read(self.layers[key[0]], self.positions[key[1]])
 
 
@@ -100,8 +101,10 @@ def check_folds(corpus: Corpus, seed: int) -> None:
         raise UserError(str(error)) from error
 
 
-def contrast_of(corpus: Corpus, name: str, positive: np.ndarray, negative: np.ndarray) -> Contrast:
-    """Build a contrast from two boolean masks over the corpus."""
+def contrast_of(
+    corpus: Corpus, name: str, positive: Bool[np.ndarray, " prompts"], negative: Bool[np.ndarray, " prompts"]
+) -> Contrast:
+    """Build a contrast from two masks over the corpus."""
     rows = np.flatnonzero(positive | negative)
     return Contrast(name, rows, positive[rows], corpus.groups[rows], corpus.part[rows])
 
@@ -173,7 +176,7 @@ def _calibrated(
     return expected_calibration_error(y[test], probability), brier(y[test], probability)
 
 
-def read_direction(reading: Reading, site: str, activations: np.ndarray) -> Direction:
+def read_direction(reading: Reading, site: str, activations: Float[np.ndarray, "prompts d_model"]) -> Direction:
     """Return the difference-in-means read direction at the chosen locus; `activations` are all samples' there."""
     contrast, chosen = reading.contrast, reading.chosen
     train = contrast.within("train")

@@ -21,7 +21,7 @@ from experiments.probing.read_probes import (
 from experiments.probing.results import OnsetRecord, ProbeResults, WriteRecord
 from experiments.probing.selection import Candidate, Validation, candidates, select
 from experiments.probing.write_directions import WriteFitter, permuted, write_layers, write_positions
-from experiments.responses.batched_edits import Repeated
+from experiments.responses.batched_edits import RepeatedPrompts
 from experiments.responses.loaded_run import LoadedRun
 from experiments.responses.onset import Onsets, learn_onsets
 from experiments.run.behaviour import ACTION_OF, KINDS, Kind, WriteSamples, write_samples
@@ -214,7 +214,7 @@ def _independence(loaded: LoadedRun, writes: dict[Kind, Written]) -> dict[str, I
     rng, corpus = named_rng(loaded.config.seed, "independence"), loaded.corpus
     held_out = [np.flatnonzero(corpus.labelled(label) & corpus.within("test")) for label in corpus.counts()]
     rows = np.concatenate([_some(rng, of_label, N_A_LABEL) for of_label in held_out])
-    prompts, record = Repeated(loaded.model, [loaded.rendered[i] for i in rows]), {}
+    prompts, record = RepeatedPrompts(loaded.model, [loaded.rendered[i] for i in rows]), {}
     with loaded.reporter.task("ablating one, watching the other", len(KINDS)) as advance:
         for one, other in (KINDS, KINDS[::-1]):
             null = _permuted_at(loaded, one, chosen[one].locus, rng)

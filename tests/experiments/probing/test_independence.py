@@ -10,7 +10,7 @@ from torch import Tensor
 
 from experiments.probing.geometry_results import StreamChange
 from experiments.probing.independence import independence, watch
-from experiments.responses.batched_edits import Repeated
+from experiments.responses.batched_edits import RepeatedPrompts
 from extract.chat.render import Rendered, render
 from extract.model.chat_model import ChatModel
 from extract.model.edit import Edit
@@ -39,7 +39,7 @@ def basis(i: int) -> np.ndarray:
 
 def test_changes_are_what_plain_passes_give(tiny: ChatModel, tiny_rows: list[Rendered]) -> None:
     ablated, watched = direction(np.arange(32) - 9.0, 1), direction(np.arange(32) ** 0.5, 2, (3.0, 1.0))
-    found = watch(tiny, Repeated(tiny, tiny_rows), [[], ablation(ablated)], [ablated, watched], [1, 2, 3])
+    found = watch(tiny, RepeatedPrompts(tiny, tiny_rows), [[], ablation(ablated)], [ablated, watched], [1, 2, 3])
     assert found["cosine"].shape == found["projection"].shape == (2, 2, 3, len(tiny_rows))
     changes = {measure: change[1] for measure, change in found.items()}
     assert (changes["cosine"][0] == 0).all()  # nothing was edited, so nothing changed: exactly
@@ -61,7 +61,7 @@ def _streams(model: ChatModel, row: Rendered, edits: list[Edit]) -> dict[int, np
 
 
 def test_one_direction_under_two_names_depends_on_itself_entirely(tiny: ChatModel, tiny_rows: list[Rendered]) -> None:
-    prompts, groups = Repeated(tiny, tiny_rows), np.arange(len(tiny_rows))
+    prompts, groups = RepeatedPrompts(tiny, tiny_rows), np.arange(len(tiny_rows))
     one, same, other = direction(basis(0), 1), direction(basis(0), 1), direction(basis(1), 1)
     null = [direction(np.random.default_rng(i).standard_normal(32), 1, (1.0, 0.0)) for i in range(39)]
     dependent = independence(tiny, prompts, groups, one, same, null).projection
@@ -82,7 +82,7 @@ def test_orthogonal_directions_are_dependent_where_a_later_layer_computes_one_fr
 
     def found(edits: list[Edit]) -> StreamChange:
         with tiny.editing(edits):
-            return independence(tiny, Repeated(tiny, tiny_rows), np.arange(5), source, target, []).projection
+            return independence(tiny, RepeatedPrompts(tiny, tiny_rows), np.arange(5), source, target, []).projection
 
     wired, plain = found([place("resid_post", 2, "all", copied)]), found([])
     assert [layer.layer for layer in wired.by_layer] == [1, 2, 3]
@@ -94,7 +94,7 @@ def test_orthogonal_directions_are_dependent_where_a_later_layer_computes_one_fr
 
 def test_layers_before_the_ablated_one_are_left_out(tiny: ChatModel, tiny_rows: list[Rendered]) -> None:
     low, high = direction(basis(0), 0), direction(basis(0), 3)
-    record = independence(tiny, Repeated(tiny, tiny_rows), np.arange(5), high, low, []).cosine
+    record = independence(tiny, RepeatedPrompts(tiny, tiny_rows), np.arange(5), high, low, []).cosine
     assert [layer.layer for layer in record.by_layer] == [3]
     assert record.change == record.by_layer[0].change > 0
 
@@ -103,7 +103,9 @@ def test_adding_nothing_changes_nothing_in_whatever_block(tiny: ChatModel, tiny_
     r = torch.tensor(basis(3), dtype=torch.float32)
     nothing = [place("resid_post", 0, "last_on", lambda x: add(x, r, 0.0))]
     something = ablation(direction(basis(3), 0))
-    changes = watch(tiny, Repeated(tiny, tiny_rows), [something, nothing, something], [direction(basis(3), 0)], [0])
+    changes = watch(
+        tiny, RepeatedPrompts(tiny, tiny_rows), [something, nothing, something], [direction(basis(3), 0)], [0]
+    )
     assert (changes["cosine"][0, 1] == 0).all()
     assert (changes["cosine"][0, [0, 2]] > 0).all()
 
@@ -112,12 +114,12 @@ def test_adding_nothing_changes_nothing_in_whatever_block(tiny: ChatModel, tiny_
 
 
 @pytest.fixture(scope="module")
-def organism() -> tuple[ChatModel, Repeated, np.ndarray]:
+def organism() -> tuple[ChatModel, RepeatedPrompts, np.ndarray]:
     model = load_model(str(ORGANISM), device="cpu")
     prompts = load_prompts(ORGANISM / "prompts.jsonl")
     chosen = [p for label in ("harmful", "benign", "uncertain")
               for p in [p for p in prompts if p.label == label][:16]]  # fmt: skip
-    return model, Repeated(model, [render(model.tokenizer, p) for p in chosen]), np.arange(len(chosen))
+    return model, RepeatedPrompts(model, [render(model.tokenizer, p) for p in chosen]), np.arange(len(chosen))
 
 
 def planted(name: str) -> Direction:
@@ -127,7 +129,7 @@ def planted(name: str) -> Direction:
 
 
 def test_planted_directions_are_independent_and_half_of_one_is_not(
-    organism: tuple[ChatModel, Repeated, np.ndarray],
+    organism: tuple[ChatModel, RepeatedPrompts, np.ndarray],
 ) -> None:
     normative, epistemic = planted("normative"), planted("epistemic")
     oblique = direction(normative.vector + epistemic.vector, 4, (epistemic.mean_positive, epistemic.mean_negative))
