@@ -13,9 +13,11 @@ from pathlib import Path
 import numpy as np
 
 from experiments.dissociation.applicability import Setting, find_setting
-from experiments.dissociation.onset_null import Null, OnsetEffects
-from experiments.dissociation.stage import onset_effects, stopped_among
-from experiments.dissociation.verdict import Effect, judge_dissociation
+from experiments.dissociation.effects import Cell, Effect, stopped_among
+from experiments.dissociation.measure import onset_effects
+from experiments.dissociation.measured_effects import MeasuredEffects, NullEffects, null_name
+from experiments.dissociation.onset_null import OnsetEffects
+from experiments.dissociation.verdict import judge_dissociation
 from experiments.probing.selection import candidates, select
 from experiments.probing.stage import context_onsets, validation_of, write_fitter
 from experiments.probing.write_directions import permuted
@@ -23,7 +25,6 @@ from experiments.responses.loaded_run import LoadedRun
 from experiments.run.behaviour import KINDS, Behaviour, Kind, write_samples
 from experiments.run.config import load_config
 from experiments.run.corpus import Corpus
-from experiments.run.manifest import read_json
 from extract.progress import Reporter
 from extract.prompts.prompt import Prompt
 from probes.direction import Direction
@@ -40,7 +41,7 @@ class Shuffler:
     loaded: LoadedRun
     setting: Setting
     effects: OnsetEffects
-    drawn: dict[tuple[Kind, Kind], np.ndarray]
+    null: dict[Cell, NullEffects]  # of the run's own directions: what permuted labels do is the same
 
     def verdict(self, seed: int) -> str:
         """Shuffle, fit, select, ablate, judge."""
@@ -50,13 +51,11 @@ class Shuffler:
         directions = {kind: direction for kind, direction in found.items() if direction is not None}
         trials = [ablation(direction, config.variant) for direction in directions.values()]
         falls = self.effects.falls(trials)
-        observed = {(k, b): float(falls[b][i]) for i, k in enumerate(directions) for b in KINDS}
-        null = Null(observed, self.drawn, {})
-        effects = {
-            (k, b): Effect(self._stopped(directions[k], rows), null.p_value(k, b), len(self.drawn[k, b]))
-            for k in directions
-            for b, rows in self.setting.decliners.items()
-        }
+        effects: dict[Cell, Effect] = {}
+        for i, (k, direction) in enumerate(directions.items()):
+            for b, rows in self.setting.decliners.items():
+                null = self.null[k, b].model_copy(update={"observed": float(falls[b][i])})
+                effects[k, b] = Effect(self._stopped(direction, rows), null.p, len(null.drawn))
         n_groups = {b: loaded.corpus.effective_groups(rows) for b, rows in self.setting.decliners.items()}
         unsound = [k for k, d in directions.items() if not d.provenance["meets_selection_rules"]]
         absent = {kind: "no direction" for kind in KINDS if kind not in directions}
@@ -74,10 +73,8 @@ class Shuffler:
         return replace(best.direction, provenance={"meets_selection_rules": usable})
 
     def _stopped(self, direction: Direction, rows: np.ndarray) -> np.ndarray:
-        actions = np.full(len(self.loaded.corpus), None, dtype=object)
         edits = ablation(direction, self.loaded.config.dissociate.variant)
-        actions[rows] = self.loaded.speaker.actions(rows.tolist(), edits=edits)
-        return stopped_among(actions, rows)
+        return stopped_among(self.loaded.speaker.actions(rows.tolist(), edits=edits))
 
 
 def open_run(directory: Path) -> Shuffler:
@@ -88,10 +85,10 @@ def open_run(directory: Path) -> Shuffler:
     effects = onset_effects(loaded, setting)
     if effects is None or setting.absent:
         raise ValueError(f"{directory} has nothing to shuffle: {dict(setting.absent)}")
-    null = read_json(directory / "stages" / "dissociate.json")["null"]
-    drawn = {(k, b): np.array(null[f"{k}_on_{b}"]["drawn"]) for k in KINDS for b in KINDS}
+    measured = MeasuredEffects.read(directory / "stages" / "effects.json").null or {}
+    null: dict[Cell, NullEffects] = {(k, b): measured[null_name(k, b)] for k in KINDS for b in KINDS}
     few = {kind: rows[:MOST] for kind, rows in setting.decliners.items()}
-    return Shuffler(loaded, replace(setting, decliners=few), effects, drawn)
+    return Shuffler(loaded, replace(setting, decliners=few), effects, null)
 
 
 def passes_with_shuffled_prompt_labels(directory: Path, seeds: range) -> int:

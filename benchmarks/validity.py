@@ -28,7 +28,7 @@ QUICK = ("dissociate.n_null_onset=79", "dissociate.n_onset=8", "dissociate.n_sel
 
 @dataclass(frozen=True)
 class Graded:
-    """One case's verdicts beside their truths."""
+    """One case's verdicts and their truths."""
 
     name: str
     verdict: str

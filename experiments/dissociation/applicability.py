@@ -1,4 +1,4 @@
-"""What a dissociation can be tested on: the directions, the decliners, and what is missing, with what would mend it."""
+"""What a dissociation can be tested on: the directions, the decliners, and what is missing, with the remedy."""
 
 from __future__ import annotations
 
@@ -6,13 +6,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
+from jaxtyping import Int
 
+from experiments.probing.results import ProbeResults
 from experiments.probing.stage import context_onsets
 from experiments.responses.loaded_run import LoadedRun
 from experiments.run.behaviour import ACTION_OF, KINDS, MIN_BASELINE, Behaviour, Kind, write_samples
 from experiments.run.corpus import Corpus
 from experiments.run.inputs import RunInputs
-from experiments.run.manifest import read_json
 from extract.errors import UserError
 from probes.direction import Direction
 from probes.statistics.intervals import Interval, difference, wilson
@@ -20,6 +21,7 @@ from steering.direction_file import load_directions
 
 OWN: dict[Kind, str] = {"normative": "refusal on harmful", "epistemic": "abstention on uncertain"}
 MIN_GROUPS = 10  # independent groups of decliners: fewer make no interval worth having
+LEVEL = 0.05  # of the tie to a label; fixed, so that what is measured does not follow from `dissociate.alpha`
 
 
 @dataclass(frozen=True)
@@ -27,11 +29,11 @@ class Setting:
     """The directions and test prompts of one dissociation."""
 
     directions: Mapping[Kind, Direction]
-    decliners: Mapping[Kind, np.ndarray]  # rows of the test part that decline as they should at baseline
+    decliners: Mapping[Kind, Int[np.ndarray, " decliners"]]  # test rows that decline as they should at baseline
     absent: Mapping[Kind, str]  # behaviours that cannot be tested, and why
 
     @property
-    def testable(self) -> dict[Kind, np.ndarray]:
+    def testable(self) -> dict[Kind, Int[np.ndarray, " decliners"]]:
         """The behaviours on which effects can be measured at all."""
         return {kind: rows for kind, rows in self.decliners.items() if kind not in self.absent and len(rows)}
 
@@ -50,7 +52,7 @@ def find_setting(loaded: LoadedRun) -> Setting:
         reason = (
             _too_rare(kind, decliners[kind])
             or _too_few_groups(kind, loaded.corpus, decliners[kind])
-            or _unpredicted(behaviour, kind, loaded.config.dissociate.alpha)
+            or _unpredicted(behaviour, kind)
             or ("" if kind in directions else missing_direction(loaded, kind))
             or _no_null(behaviour, kind)
             or onsets.lacking(ACTION_OF[kind])
@@ -76,7 +78,7 @@ def _too_few_groups(kind: Kind, corpus: Corpus, rows: np.ndarray) -> str:
             f"entity or template counts once), {MIN_GROUPS} are needed; give prompts of more pairs")  # fmt: skip
 
 
-def _unpredicted(behaviour: Behaviour, kind: Kind, alpha: float) -> str:
+def _unpredicted(behaviour: Behaviour, kind: Kind) -> str:
     """Say so where a label's prompts are not declined its way more often than other prompts are.
 
     The behaviour is then none of the label's: shuffled labels, or a model that declines whatever it is asked.
@@ -84,7 +86,7 @@ def _unpredicted(behaviour: Behaviour, kind: Kind, alpha: float) -> str:
     corpus, did = behaviour.corpus, behaviour.did(ACTION_OF[kind])
     judged = np.array([action is not None for action in behaviour.actions])
     own = (corpus.harmful if kind == "normative" else corpus.uncertain) & judged
-    mine, others = (_rate(did, corpus, np.flatnonzero(rows), alpha) for rows in (own, judged & ~own))
+    mine, others = (_rate(did, corpus, np.flatnonzero(rows)) for rows in (own, judged & ~own))
     if difference(mine, others).low > 0:
         return ""
     label = "harmful" if kind == "normative" else "uncertain"
@@ -92,9 +94,9 @@ def _unpredicted(behaviour: Behaviour, kind: Kind, alpha: float) -> str:
             f"prompts and {others.estimate:.0%} of all others; check the labels")  # fmt: skip
 
 
-def _rate(did: np.ndarray, corpus: Corpus, rows: np.ndarray, alpha: float) -> Interval:
+def _rate(did: np.ndarray, corpus: Corpus, rows: np.ndarray) -> Interval:
     n = corpus.effective_groups(rows)
-    return wilson(float(did[rows].mean()) * n, n, alpha) if len(rows) else Interval(float("nan"), 0.0, 1.0)
+    return wilson(float(did[rows].mean()) * n, n, LEVEL) if len(rows) else Interval(float("nan"), 0.0, 1.0)
 
 
 def _no_null(behaviour: Behaviour, kind: Kind) -> str:
@@ -155,5 +157,5 @@ def missing_direction(inputs: RunInputs, kind: Kind) -> str:
     """Say why there is no write direction of a kind."""
     if inputs.config.dissociate.directions is not None:
         return f"{inputs.config.dissociate.directions} holds no direction named {kind}_write"
-    reason = read_json(inputs.file("stages/probe.json"))["writes"][kind].get("reason", "")
-    return f"no {kind} write direction: {reason}"
+    probed = ProbeResults.read(inputs.file("stages/probe.json"))
+    return f"no {kind} write direction: {probed.writes[kind].reason}"

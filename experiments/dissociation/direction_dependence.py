@@ -1,4 +1,4 @@
-"""Beside the verdict: how the two write directions lie to each other, and whether either moves the other.
+"""The dependence of the two write directions: their cosine, and whether ablating either moves the other.
 
 Two directions may be oblique and yet decide apart, or orthogonal and yet one knob (arXiv 2602.02132), so none of this
 enters the verdict.
@@ -6,14 +6,13 @@ enters the verdict.
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from experiments.dissociation.applicability import Setting
+from experiments.dissociation.results import Dependence
+from experiments.probing.results import ProbeResults
 from experiments.run.behaviour import KINDS, Kind, write_samples
 from experiments.run.inputs import RunInputs
-from experiments.run.manifest import read_json
 from probes.direction import Locus
 from probes.geometry.angles import cosine
 from probes.means import difference_in_means
@@ -24,12 +23,12 @@ NEAR = 0.2  # a cosine whose whole interval is beyond this is called oblique
 LEVEL = 0.025  # of each of the two tests under ablation
 
 
-def dependence(inputs: RunInputs, setting: Setting) -> dict[str, Any] | None:
+def dependence(inputs: RunInputs, setting: Setting) -> Dependence | None:
     """Say whether the two write directions are independent, None where there are not two.
 
     The cosine is at the normative direction's locus, where the epistemic one is fitted again, since cosines between
-    layers mean nothing; its interval is of a bootstrap over groups of training prompts. Beside it stands what ablating
-    one does to the stream along the other, with its null (arXiv 2502.17420).
+    layers mean nothing; its interval is of a bootstrap over groups of training prompts. What ablating one does
+    to the stream along the other is compared with its null (arXiv 2502.17420).
     """
     samples = {kind: write_samples(inputs.behaviour, kind) for kind in KINDS}
     if len(setting.directions) < len(KINDS) or not all(samples.values()):
@@ -38,18 +37,19 @@ def dependence(inputs: RunInputs, setting: Setting) -> dict[str, Any] | None:
     cosines = _cosines(inputs, locus)
     low, high = (float(q) for q in np.quantile(cosines[1:], [0.025, 0.975]))
     own = inputs.config.dissociate.directions is None  # what probing measured is of the run's own directions
-    under_ablation = read_json(inputs.file("stages/probe.json"))["geometry"]["independence"] or {} if own else {}
-    moved = [name for name, record in under_ablation.items() if (record["projection"]["p_null"] or 1.0) <= LEVEL]
-    oblique = low > NEAR or high < -NEAR
-    return {
-        "dependent": bool(oblique or moved),
-        "cosine": float(cosines[0]),
-        "cosine_ci": [low, high],
-        "principal_angle_degrees": float(np.degrees(np.arccos(min(1.0, abs(cosines[0]))))),
-        "locus": vars(locus),
-        "oblique": bool(oblique),
-        "moved_under_ablation": moved,
-    }
+    probed = ProbeResults.read(inputs.file("stages/probe.json")) if own else ProbeResults()
+    under_ablation = probed.geometry.independence or {}
+    moved = tuple(name for name, found in under_ablation.items() if (found.projection.p_null or 1.0) <= LEVEL)
+    oblique = bool(low > NEAR or high < -NEAR)
+    return Dependence(
+        dependent=bool(oblique or moved),
+        cosine=float(cosines[0]),
+        cosine_ci=(low, high),
+        principal_angle_degrees=float(np.degrees(np.arccos(min(1.0, abs(cosines[0]))))),
+        locus=locus,
+        oblique=oblique,
+        moved_under_ablation=moved,
+    )
 
 
 def _cosines(inputs: RunInputs, locus: Locus) -> np.ndarray:

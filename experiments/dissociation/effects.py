@@ -10,10 +10,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
+from jaxtyping import Bool, Float, Shaped
 
 from experiments.run.behaviour import KINDS, Kind
 from probes.statistics.intervals import Interval, clopper_pearson, grouped_mean
 from probes.statistics.tango import tango
+from scoring.actions import OPENED
 
 Cell = tuple[Kind, Kind]  # (ablated direction, behaviour of the decliners)
 CELLS: tuple[Cell, ...] = tuple((direction, behaviour) for direction in KINDS for behaviour in KINDS)
@@ -23,7 +25,7 @@ CELLS: tuple[Cell, ...] = tuple((direction, behaviour) for direction in KINDS fo
 class Effect:
     """Ablating one direction, on the baseline decliners of one behaviour."""
 
-    stopped: np.ndarray  # (n_decliners,) bool: stopped declining
+    stopped: Bool[np.ndarray, " decliners"]
     p_null: float | None  # p of the onset effect against permuted-label directions; None where not tested
     n_null: int | None = None  # how many permuted-label directions that p rests on
 
@@ -41,7 +43,17 @@ def own_minus_other(
     return tango(own_stopped, other_stopped, n_groups[behaviour], alpha)
 
 
-def stopped_by(effects: Mapping[Cell, Effect], behaviour: Kind) -> tuple[np.ndarray, np.ndarray]:
+def stopped_among(actions: Shaped[np.ndarray, " decliners"]) -> Bool[np.ndarray, " decliners"]:
+    """Say of which decliners the action is now to do something with the request instead.
+
+    What cannot be judged, turns elsewhere or is no answer at all has not been shown to be an opened gate.
+    """
+    return np.array([action in OPENED for action in actions], dtype=bool)
+
+
+def stopped_by(
+    effects: Mapping[Cell, Effect], behaviour: Kind
+) -> tuple[Bool[np.ndarray, " decliners"], Bool[np.ndarray, " decliners"]]:
     """Return which decliners of a behaviour its own direction stops, and which the other's does."""
     return effects[behaviour, behaviour].stopped, effects[other_kind(behaviour), behaviour].stopped
 
@@ -53,11 +65,16 @@ def effect_interval(effect: Effect, n_groups: float, alpha: float) -> Interval:
     return clopper_pearson(float(effect.stopped.mean()) * n_groups, n_groups, alpha)
 
 
-def onset_effect_interval(before: np.ndarray, after: np.ndarray, groups: np.ndarray, alpha: float) -> Interval:
+def onset_effect_interval(
+    before: Float[np.ndarray, " prompts"],
+    after: Float[np.ndarray, " prompts"],
+    groups: Shaped[np.ndarray, " prompts"],
+    alpha: float,
+) -> Interval:
     """Return by how much an ablation lowers the log-odds of opening as a decline: the mean of before - after.
 
     Args:
-        before, after: onset log-odds of the same prompts, (n_prompts,).
-        groups: (n_prompts,) what belongs together; the interval is over these.
+        before, after: onset log-odds of the same prompts.
+        groups: what belongs together; the interval is over these.
     """
     return grouped_mean(np.asarray(before, dtype=float) - np.asarray(after, dtype=float), groups, alpha)

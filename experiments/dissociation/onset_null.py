@@ -1,80 +1,54 @@
 """Onset effects, and their null: directions fitted on permuted labels and passed through the same selection.
 
-An isotropic random vector is no null: it misses the top principal components, so that any fitted direction would look
-special beside it (METHODS).
+An isotropic random vector is no null: it misses the top principal components, so that any fitted direction would seem
+special (METHODS).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
+from jaxtyping import Float, Int
 
+from experiments.dissociation.effects import Cell
+from experiments.dissociation.measured_effects import NullEffects, numbers
 from experiments.probing.selection import ALIKE, FLOOR
 from experiments.probing.stage import write_fitter
 from experiments.probing.write_directions import permuted
 from experiments.responses.batched_edits import Trial
-from experiments.responses.divergence import Forced, summary
+from experiments.responses.divergence import ForcedResponses, summary
 from experiments.responses.loaded_run import LoadedRun
 from experiments.responses.onset import EITHER, Onsets, OnsetScorer
 from experiments.run.behaviour import ACTION_OF, Kind, write_samples
-from experiments.run.completion_file import read_completions
 from extract.chat.render import Rendered
 from extract.model.chat_model import ChatModel
 from probes.direction import Direction
 from probes.statistics.seeds import named_rng
 from steering.ablation import ablation, addition
 
-Cell = tuple[Kind, Kind]  # the direction ablated, the behaviour of the decliners
-
 
 class OnsetEffects:
     """What edits do to a fixed set of decliners' onset log-odds of their own way of declining."""
 
     def __init__(
-        self, model: ChatModel, rendered: Sequence[Rendered], decliners: Mapping[Kind, np.ndarray], onsets: Onsets
+        self,
+        model: ChatModel,
+        rendered: Sequence[Rendered],
+        decliners: Mapping[Kind, Int[np.ndarray, " decliners"]],
+        onsets: Onsets,
     ) -> None:
         self.rows = dict(decliners)
         self._scorers = {b: OnsetScorer(model, [rendered[i] for i in rows], onsets) for b, rows in decliners.items()}
         self.before = {b: scorer.log_odds()[ACTION_OF[b]] for b, scorer in self._scorers.items()}
 
-    def after(self, trials: Sequence[Trial]) -> dict[Kind, np.ndarray]:
-        """Return each behaviour's log-odds under each trial's edits, (n_trials, n_decliners)."""
+    def after(self, trials: Sequence[Trial]) -> dict[Kind, Float[np.ndarray, "trials decliners"]]:
+        """Return each behaviour's log-odds under each trial's edits."""
         return {b: scorer.log_odds_each(trials)[ACTION_OF[b]] for b, scorer in self._scorers.items()}
 
-    def falls(self, trials: Sequence[Trial]) -> dict[Kind, np.ndarray]:
-        """Return each behaviour's mean fall of the log-odds under each trial's edits, (n_trials,)."""
+    def falls(self, trials: Sequence[Trial]) -> dict[Kind, Float[np.ndarray, " trials"]]:
+        """Return each behaviour's mean fall of the log-odds under each trial's edits."""
         return {b: self.before[b].mean() - after.mean(axis=1) for b, after in self.after(trials).items()}
-
-
-@dataclass(frozen=True)
-class Null:
-    """Onset effects of the directions, and of those fitted on permuted labels."""
-
-    observed: Mapping[Cell, float]
-    drawn: Mapping[Cell, np.ndarray]
-    generated: Mapping[Cell, list[float]]  # shares of decliners that a drawn direction's ablation stopped
-
-    def p_value(self, kind: Kind, behaviour: Kind) -> float:
-        """Return (1 + #{null >= observed}) / (1 + n), one-sided."""
-        drawn = self.drawn[kind, behaviour]
-        return float((1 + (drawn >= self.observed[kind, behaviour]).sum()) / (1 + len(drawn)))
-
-    @property
-    def record(self) -> dict[str, Any]:
-        return {
-            f"{k}_on_{b}": {
-                "onset_effect": effect,
-                "null_95th_percentile": float(np.quantile(self.drawn[k, b], 0.95)),
-                "p": self.p_value(k, b),
-                "n": len(self.drawn[k, b]),
-                "drawn": [round(float(value), 4) for value in self.drawn[k, b]],
-                "stopped_by_generation": self.generated[k, b],
-            }
-            for (k, b), effect in self.observed.items()
-        }
 
 
 def permuted_null(
@@ -83,7 +57,7 @@ def permuted_null(
     effects: OnsetEffects,
     onsets: Onsets,
     stopped: Callable[[Kind, Direction], float],
-) -> Null:
+) -> dict[Cell, NullEffects]:
     """Fit directions on permuted behaviour labels, choose their locus by the same rule, and measure the same effect.
 
     Choosing for the null is by the same bypass, induce and limit on KL over the same candidates; what it induces may be
@@ -94,24 +68,27 @@ def permuted_null(
     """
     config, rng = loaded.config.dissociate, named_rng(loaded.config.seed, "permuted-label null")
     behaviours = tuple(effects.rows)
-    found = effects.falls([ablation(direction, config.variant) for direction in directions.values()])
-    observed = {(k, b): float(found[b][i]) for i, k in enumerate(directions) for b in behaviours}
+    falls = effects.falls([ablation(direction, config.variant) for direction in directions.values()])
+    observed: dict[Cell, float] = {(k, b): float(falls[b][i]) for i, k in enumerate(directions) for b in behaviours}
     drawn: dict[Cell, list[float]] = {cell: [] for cell in observed}
     generated: dict[Cell, list[float]] = {cell: [] for cell in observed}
     with loaded.reporter.task("permuted-label null", config.n_null_onset * len(directions)) as advance:
         for kind in directions:
-            pick = Picker(loaded, kind, onsets, rng)
+            sampler = NullDirectionSampler(loaded, kind, onsets, rng)
             for i in range(config.n_null_onset):
-                direction = pick.draw()
+                direction = sampler.draw()
                 for b, fall in effects.falls([ablation(direction, config.variant)]).items():
                     drawn[kind, b].append(float(fall[0]))
                     if i < config.n_null_generation:
                         generated[kind, b].append(stopped(b, direction))
                 advance(1)
-    return Null(observed, {cell: np.array(values) for cell, values in drawn.items()}, generated)
+    return {
+        cell: NullEffects(observed=numbers([fall])[0], drawn=numbers(drawn[cell]), generated=tuple(generated[cell]))
+        for cell, fall in observed.items()
+    }
 
 
-class Picker:
+class NullDirectionSampler:
     """Draws null directions of one kind: permuted labels, then the locus chosen much as `selection.select` chooses."""
 
     N_SELECTION = 8  # validation prompts of each kind that a null direction's locus is chosen on
@@ -125,9 +102,9 @@ class Picker:
         self._fitter = write_fitter(loaded, kind, samples, later=self._config.layers == "later")
         rows = loaded.behaviour.decliners(kind, "validation"), loaded.behaviour.answered_benign("validation")
         decliners, benign = (rng.permutation(of_kind)[: self.N_SELECTION] for of_kind in rows)
-        spoken = read_completions(loaded.file("completions.jsonl"))
-        prompts, responses = [loaded.rendered[i] for i in benign], [spoken[i].token_ids for i in benign]
-        self._answers = Forced(loaded.model, prompts, responses, self._config.kl_tokens)
+        prompts = [loaded.rendered[i] for i in benign]
+        responses = [loaded.completions[i].token_ids for i in benign]
+        self._answers = ForcedResponses(loaded.model, prompts, responses, self._config.kl_tokens)
         self._benign = OnsetScorer(loaded.model, prompts, onsets)
         self._decliners = OnsetScorer(loaded.model, [loaded.rendered[i] for i in decliners], onsets)
 

@@ -37,12 +37,12 @@ def open_cells(
         if (where := wanted.get(contrast_name(b))) is not None:
             need = contrast_need(contrast_name(b), _question(where, margin), *stopped_by(effects, b), n_groups[b],
                                  where, alpha)  # fmt: skip
-            found.append((f"{b}: own minus other effect is {_said(intervals, need)}", need))
+            found.append((f"{b}: own minus other effect is {_shown(intervals, need)}", need))
     for cell in CELLS:
         name = effect_name(cell)
         if (where := wanted.get(name)) is not None:
             need = rate_need(name, _question(where, margin), intervals[name].estimate, n_groups[cell[1]], where, alpha)
-            found.append((f"{cell[1]}: the share that ablating {cell[0]} stops is {_said(intervals, need)}", need))
+            found.append((f"{cell[1]}: the share that ablating {cell[0]} stops is {_shown(intervals, need)}", need))
     return found + [_null(cell, effects[cell], alpha) for cell in aim.beyond_null if cell not in beyond]
 
 
@@ -67,7 +67,7 @@ def _question(where: Range, margin: float) -> str:
     return f"does it lie above {where[0]:g}?" if isinf(where[1]) else f"does it lie below {where[1]:g}?"
 
 
-def _said(intervals: Mapping[str, Interval], need: Need) -> str:
+def _shown(intervals: Mapping[str, Interval], need: Need) -> str:
     interval = intervals[need.cell]
     return f"{interval.estimate:.2f} [{interval.low:.2f}, {interval.high:.2f}]; {need.question} {need}"
 

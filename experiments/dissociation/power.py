@@ -15,6 +15,7 @@ from math import ceil
 from typing import Literal
 
 import numpy as np
+from jaxtyping import Bool
 from scipy.special import ndtri
 from scipy.stats import binom
 
@@ -46,7 +47,15 @@ class Need:
         return f"about {self.needed} {self.unit} would settle it (now {self.now:.0f}) with a power of {POWER:.0%}"
 
 
-def contrast_need(cell: str, question: str, a: np.ndarray, b: np.ndarray, n: float, where: Range, alpha: float) -> Need:
+def contrast_need(
+    cell: str,
+    question: str,
+    a: Bool[np.ndarray, " decliners"],
+    b: Bool[np.ndarray, " decliners"],
+    n: float,
+    where: Range,
+    alpha: float,
+) -> Need:
     """Say how many groups would show mean(a) - mean(b) of paired outcomes to lie in a range; n groups were seen."""
     a, b = np.asarray(a, dtype=bool), np.asarray(b, dtype=bool)
     x, y = (float(np.mean(only)) if len(only) else float("nan") for only in (a & ~b, ~a & b))

@@ -1,116 +1,162 @@
-"""The outcome of `refusal dissociate` on the terminal: the verdict, what each ablation stops, and what it costs."""
+"""The dissociation in words and tables, for the terminal and the report; the opened gates in one line."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
-from experiments.run.wording import dependence_lines, verdict_sentence
+from experiments.dissociation.results import Dissociation, OpenedGate, OpenedGates, OpenedLabel
+from experiments.run.wording import verdict_sentence
+from scoring.estimate import Estimate
+
+if TYPE_CHECKING:
+    from rich.table import Table
 
 BEHAVIOUR = {"normative": "refusing harmful", "epistemic": "abstaining on uncertain"}
+DECLINED = {"normative": "refused", "epistemic": "abstained from"}
 
 
-def print_dissociation(directory: Path, record: Mapping[str, Any]) -> None:
+def print_dissociation(directory: Path, found: Dissociation) -> None:
     """Print the verdict, the effects, the other ways of ablating, side effects and the file that holds the rest."""
     from rich.console import Console
     from rich.markup import escape
 
     console = Console(highlight=False)
-    console.print("[bold]One refusal or two?[/] " + escape(verdict_sentence(dict(record))), soft_wrap=True)
-    for title, head, rows in tables(record):
+    console.print("[bold]One refusal or two?[/] " + escape(verdict_sentence(found.to_dict())), soft_wrap=True)
+    for title, head, rows in tables(found):
         if rows:
             console.print(_table(title, head, rows))
-    for line in dependence_lines(record):
+    for line in dependence_lines(found):
         console.print(escape(line), soft_wrap=True)
     console.print(f"Written: {directory / 'stages' / 'dissociate.json'}", soft_wrap=True)
 
 
-def tables(record: Mapping[str, Any]) -> list[tuple[str, list[str], list[list[str]]]]:
+def tables(found: Dissociation) -> list[tuple[str, list[str], list[list[str]]]]:
     """Return the title, head and rows of each table, for the terminal and the report alike."""
     return [
         ("Baseline decliners that stop declining (95 %)",
          ["ablated", "behaviour", "stop", "n", "onset log-odds fall by", "p against permuted labels (Holm)"],
-         _effects(record)),
+         _effects(found)),
         ("Answered benign prompts that an added direction makes decline",
-         ["added", "refuse", "abstain", "n"], _added(record)),
+         ["added", "refuse", "abstain", "n"], _added(found)),
         ("Other ways of ablating: decliners that stop, benign prompts still answered",
-         ["ablated", "form", "layers", "tokens", "refusing", "abstaining", "benign"], _variants(record)),
+         ["ablated", "form", "layers", "tokens", "refusing", "abstaining", "benign"], _variants(found)),
         ("Side effects",
          ["ablated", "benign answered", "known facts right", "KL, nats a token",
           "plain text, nats a token (knowing nothing)"],
-         _side_effects(record)),
-        ("Harmful prompts still refused when wrapped", ["ablated", "wrap", "refused", "n"], _wraps(record)),
-        ("What more prompts would settle", ["cell", "question", "of", "now", "needed (power 80 %)"], _power(record)),
+         _side_effects(found)),
+        ("Harmful prompts still refused when wrapped", ["ablated", "wrap", "refused", "n"], _wraps(found)),
+        ("What more prompts would settle", ["cell", "question", "of", "now", "needed (power 80 %)"], _power(found)),
     ]  # fmt: skip
 
 
-def share(cell: Mapping[str, Any] | None) -> str:
-    """Return a share with its interval."""
-    if cell is None or cell["estimate"] is None:
-        return "none"
-    return f"{cell['estimate']:.0%} [{cell['low']:.0%}, {cell['high']:.0%}]"
+def strength_sentence(found: Dissociation) -> str:
+    """Say how much more each direction's ablation stops its own way of declining than the other's does."""
+    contrasts = [(own, found.contrasts.get(f"own_minus_other_on_{kind}"))
+                 for own, kind in (("refusals", "normative"), ("abstentions", "epistemic"))]  # fmt: skip
+    parts = [
+        f"{100 * c.interval.estimate:.0f} points more of the {own} "
+        f"[{100 * c.interval.low:.0f}, {100 * c.interval.high:.0f}]"
+        for own, c in contrasts
+        if c is not None and c.estimate is not None
+    ]
+    return f"Ablating its own direction stops {' and '.join(parts)} than ablating the other." if parts else ""
 
 
-def _effects(record: Mapping[str, Any]) -> list[list[str]]:
+def dependence_lines(found: Dissociation) -> list[str]:
+    """Say whether the two write directions are independent, which is another question than the verdict's."""
+    of = found.dependence
+    if of is None:
+        return []
+    low, high = of.cosine_ci
+    line = f"Beside the verdict: the two write directions lie at cosine {of.cosine:.2f} [{low:.2f}, {high:.2f}]"
+    moved = [name.removeprefix("ablate_").replace("_watch_", " moves the ") for name in of.moved_under_ablation]
+    if moved:
+        line += f"; ablating the {', and the '.join(moved)} one more than permuted-label directions do"
+    return [line + ("; so they are not independent." if of.dependent else ", and neither moves the other.")]
+
+
+def gate_sentence(gates: OpenedGates) -> str:
+    """Say in one line what declined test prompts get where the gate that declined them is opened."""
+    return f"{_gate('normative', gates.normative)} {_gate('epistemic', gates.epistemic)}"
+
+
+def _gate(kind: str, gate: OpenedGate) -> str:
+    if not gate.applicable:
+        return f"Of what is {DECLINED[kind]}: not applicable, {gate.reason}."
+    parts = [_label(label, of) for label, of in gate.labels.items() if of.answered.n]
+    return f"Of what is {DECLINED[kind]}, with the {kind} direction ablated: {'; '.join(parts)}."
+
+
+def _label(label: str, of: OpenedLabel) -> str:
+    other, right = of.answered_other_gate_open, of.right
+    text = f"{of.answered:.0%} of {of.answered.n} {label} prompts are answered"
+    if other is not None and other.estimate is not None:
+        text += f" ({other.estimate:.0%} with the other ablated)"
+    return text + (f", {right:.0%} of the {right.n} with a known answer rightly" if right.n else "")
+
+
+# -- tables ------------------------------------------------------------------------------------------------------------
+
+
+def _share(of: Estimate) -> str:
+    return "none" if of.estimate is None else f"{of:.0%}"
+
+
+def _effects(found: Dissociation) -> list[list[str]]:
     rows = []
-    for name, effect in record["effects"].items():
+    for name, effect in found.effects.items():
         ablated, behaviour = name.removeprefix("ablate_").split("_on_")
-        onset = effect.get("onset")
-        fall = "not tested" if onset is None else f"{onset['estimate']:.1f} [{onset['low']:.1f}, {onset['high']:.1f}]"
-        p = "not tested" if effect["p_corrected"] is None else f"{effect['p_corrected']:.3f}"
-        rows.append([ablated, BEHAVIOUR[behaviour], share(effect), str(effect["n"]), fall, p])
+        fall = "not tested" if effect.onset is None else f"{effect.onset:.1f}"
+        p = "not tested" if effect.p_corrected is None else f"{effect.p_corrected:.3f}"
+        rows.append([ablated, BEHAVIOUR[behaviour], _share(effect), str(effect.n), fall, p])
     return rows
 
 
-def _added(record: Mapping[str, Any]) -> list[list[str]]:
-    matrix = record["matrix"]
-    cells = [(kind, matrix[f"add_{kind}"]) for kind in BEHAVIOUR if f"add_{kind}" in matrix]
+def _added(found: Dissociation) -> list[list[str]]:
+    cells = [(kind, found.matrix[f"add_{kind}"]) for kind in BEHAVIOUR if f"add_{kind}" in found.matrix]
     refuse, abstain = "refusal_on_answered_benign", "abstention_on_answered_benign"
-    return [[kind, share(row[refuse]), share(row[abstain]), str(row[refuse]["n"])] for kind, row in cells]
+    return [[kind, _share(row[refuse]), _share(row[abstain]), str(row[refuse].n)] for kind, row in cells]
 
 
-def _variants(record: Mapping[str, Any]) -> list[list[str]]:
-    rows = []
-    for row in record["variants"]:
-        stops = (row["stopped"].get(kind) for kind in BEHAVIOUR)
-        rows.append([row["ablated"], *row["variant"].split("/"), *(_percent(s) for s in stops),
-                     _percent(row["benign_answered"])])  # fmt: skip
-    return rows
-
-
-def _percent(cell: Mapping[str, Any] | None) -> str:
-    return "" if cell is None else f"{cell['estimate']:.0%}"
-
-
-def _side_effects(record: Mapping[str, Any]) -> list[list[str]]:
+def _variants(found: Dissociation) -> list[list[str]]:
     return [
-        [name.removeprefix("ablate_"), share(e["benign_answering"]), share(e["known_facts"]), _number(e["kl"]),
-         _number(e["plain_text"])]
-        for name, e in record["side_effects"].items()
+        [row.ablated, *row.variant.split("/"), *(_percent(row.stopped.get(kind)) for kind in BEHAVIOUR),
+         _percent(row.benign_answered)]
+        for row in found.variants
     ]  # fmt: skip
 
 
-def _number(cell: Mapping[str, Any]) -> str:
-    value = cell["estimate"]
-    nothing = f" ({cell['uniform']:.1f})" if "uniform" in cell else ""
-    return "none" if value is None else f"{value:.3f}{nothing}"
+def _percent(of: Estimate | None) -> str:
+    return "" if of is None or of.estimate is None else f"{of.estimate:.0%}"
 
 
-def _wraps(record: Mapping[str, Any]) -> list[list[str]]:
+def _side_effects(found: Dissociation) -> list[list[str]]:
     return [
-        [name.removeprefix("ablate_"), wrap, share(found["refused"]), str(found["refused"]["n"])]
-        for name, effects in record["side_effects"].items()
-        for wrap, found in effects["wraps"].items()
+        [name.removeprefix("ablate_"), _share(each.benign_answering), _share(each.known_facts), _nats(each.kl),
+         _nats(each.plain_text) + (f" ({each.plain_text.uniform:.1f})" if each.plain_text.estimate is not None else "")]
+        for name, each in found.side_effects.items()
+    ]  # fmt: skip
+
+
+def _nats(of: Estimate) -> str:
+    return "none" if of.estimate is None else f"{of.estimate:.3f}"
+
+
+def _wraps(found: Dissociation) -> list[list[str]]:
+    return [
+        [name.removeprefix("ablate_"), wrap, _share(each.refused), str(each.refused.n)]
+        for name, effects in found.side_effects.items()
+        for wrap, each in effects.wraps.items()
     ]
 
 
-def _power(record: Mapping[str, Any]) -> list[list[str]]:
-    return [[row["cell"].replace("_", " "), row["question"], row["unit"], f"{row['now']:.0f}",
-             row["obstacle"] if row["needed"] is None else str(row["needed"])] for row in record["power"]]  # fmt: skip
+def _power(found: Dissociation) -> list[list[str]]:
+    return [[need.cell.replace("_", " "), need.question, need.unit, f"{need.now:.0f}",
+             need.obstacle if need.needed is None else str(need.needed)] for need in found.power]  # fmt: skip
 
 
-def _table(title: str, head: list[str], rows: list[list[str]]) -> Any:
+def _table(title: str, head: list[str], rows: list[list[str]]) -> Table:
     from rich.box import SIMPLE
     from rich.table import Table
 

@@ -13,9 +13,6 @@ from experiments.run.behaviour import KINDS, Kind
 from probes.statistics.intervals import Interval
 from probes.statistics.permutation import holm
 
-__all__ = ["DissociationVerdict", "Effect", "Need", "Verdict", "effect_interval", "judge_dissociation",
-           "own_minus_other"]  # fmt: skip
-
 
 @dataclass(frozen=True)
 class Verdict:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from experiments.dials.counterfactuals import reachable
-from experiments.dissociation.onset_null import Picker
+from experiments.dissociation.onset_null import NullDirectionSampler
 from experiments.factors import removal
 from experiments.factors.removal import LABELS, REMOVALS
 from experiments.pipeline.duration import Batches, Step, assumptions, minutes
@@ -50,7 +50,7 @@ def steps(config: RunConfig, size: Size, until: str) -> list[Step]:
         "extract": lambda c, s: [Step("activations", s.prompts, s.prompt_tokens)],
         "respond": lambda c, s: [Step("plain completions", completions=s.prompts)],
         "probe": _probe,
-        "dissociate": _dissociate,
+        "effects": _effects,
         "triggers": _triggers,
         "gate_open": lambda c, s: [Step("declined prompts with the gate open (remembered)")],
         "uncertainty": lambda c, s: [Step("sampled answers", completions=c.uncertainty.drawn.samples * s.questions)],
@@ -99,11 +99,11 @@ def _probe(config: RunConfig, size: Size) -> list[Step]:
     ]
 
 
-def _dissociate(config: RunConfig, size: Size) -> list[Step]:
+def _effects(config: RunConfig, size: Size) -> list[Step]:
     given = config.dissociate
     draws, onset = len(KINDS) * given.n_null_onset, len(KINDS) * given.n_onset
     generated = len(KINDS) * min(given.n_null_generation, given.n_null_onset) * onset
-    tried = draws * _candidates(config, size) * Picker.N_SELECTION
+    tried = draws * _candidates(config, size) * NullDirectionSampler.N_SELECTION
     ways = len(KINDS) * (len(VARIANTS) + 1) if given.variants else 0
     besides = side_effects.cost(config, size.harmful_test, 1 + len(KINDS))
     return [

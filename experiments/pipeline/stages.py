@@ -14,7 +14,8 @@ import yaml
 
 from experiments.dials.stage import FILES, steer
 from experiments.dissociation.gate_open import gate_open
-from experiments.dissociation.stage import dissociate
+from experiments.dissociation.judge import dissociate
+from experiments.dissociation.measure import measure_effects
 from experiments.pipeline.graph import Stage, dependents, in_order
 from experiments.pipeline.results import write_results
 from experiments.probing.read_probes import check_folds
@@ -76,6 +77,7 @@ def _respond(loaded: LoadedRun) -> None:
                              f"more than {loaded.config.generate.max_new_tokens} generate.max_new_tokens")  # fmt: skip
 
 
+VERDICT = ("margin", "alpha")  # of dissociate: what the verdict alone depends on
 SELECTION = ("n_selection", "max_kl", "kl_tokens", "positions", "deepest", "form", "layers", "tokens")  # of dissociate
 STAGES = (
     Stage("extract", _extract, (), ("model", "extract"), ("activations.h5",)),
@@ -86,8 +88,9 @@ STAGES = (
           ("stages/triggers.json", "stages/trigger_projection.json", "attributions.jsonl")),
     Stage("probe", probe, ("extract", "respond"), ("seed", "prompts", "selection"),
           ("probes.parquet", "directions.safetensors", "stages/geometry.json", "stages/probe.json")),
-    Stage("dissociate", dissociate, ("probe",), ("dissociate",), ("stages/dissociate.json",)),
-    Stage("gate_open", gate_open, ("probe",), ("dissociate",), ("stages/gate_open.json",)),
+    Stage("effects", measure_effects, ("probe",), ("seed", "measuring"), ("stages/effects.json",)),
+    Stage("dissociate", dissociate, ("effects",), ("verdict",), ("stages/dissociate.json",)),
+    Stage("gate_open", gate_open, ("probe",), ("measuring",), ("stages/gate_open.json",)),
     Stage("steer", steer, ("probe",), ("steer",), FILES),
     Stage("results", write_results, ("triggers", "dissociate", "gate_open", "steer"), ("uncertainty",),
           ("results.json",)),
@@ -124,7 +127,7 @@ def run(
     if {stage.name for stage in wanted} & {"triggers", "probe"}:  # extraction and uncertainty take any labels
         check_folds(loaded.corpus, config.seed)
     _section(config, "judge")  # and so is what judges
-    _section(config, "dissociate")  # the texts beside it too
+    _section(config, "measuring")  # and the texts that side effects read
     source = model_source(config)
     _prepare(directory, config)
     manifest = Manifest(directory / "manifest.json")
@@ -133,8 +136,9 @@ def run(
         if not manifest.is_done(stage.name, inputs[stage.name], stage.outputs):
             started = time.monotonic()
             _invalidate(loaded, dependents(stages, stage.name))
-            _describe(manifest, loaded)
             stage.run(loaded)
+            if loaded.has_model:  # a stage that judges asks none
+                _describe(manifest, loaded)
             manifest.mark(stage.name, inputs[stage.name], stage.outputs, time.monotonic() - started)
             worked.append(stage.name)
     return worked
@@ -178,16 +182,19 @@ def _prepare(directory: Path, config: RunConfig) -> None:
 
 
 def _section(config: RunConfig, name: str) -> Any:
+    if name == "verdict":
+        return config.dissociate.model_dump(mode="json", include=set(VERDICT))
     if name == "selection":
         return config.dissociate.model_dump(mode="json", include=set(SELECTION))
     if name == "sampling":
         return config.uncertainty.drawn.model_dump(mode="json")
+    if name == "measuring":
+        settings, given = config.dissociate, config.dissociate.directions
+        measured = settings.model_dump(mode="json", exclude=set(VERDICT))
+        return measured | texts(settings) | {"directions": file_hash(given) if given else None}
     value = getattr(config, name)
     if name == "judge" and value != "rules":  # what its file says counts, not where it lies
         value = load_judge(value)
-    if name == "dissociate":
-        given = value.directions
-        return value.model_dump(mode="json") | texts(value) | {"directions": file_hash(given) if given else None}
     return value.model_dump(mode="json") if hasattr(value, "model_dump") else value
 
 

@@ -1,12 +1,12 @@
-"""How the contrasts' directions lie to each other at every layer, at the positions that matter in this run."""
+"""Cosines, angles, transfer and cross-erasure between contrasts, at every layer and the positions of this run."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import numpy as np
 
+from experiments.probing.geometry_results import GeometryTables, ReadWriteRow
 from experiments.probing.read_probes import Reading, StoredLoci
 from experiments.probing.write_directions import WriteFitter, permuted
 from experiments.run.behaviour import Kind, write_samples
@@ -14,49 +14,56 @@ from experiments.run.inputs import RunInputs
 from probes.contrast import Contrast
 from probes.direction import Direction
 from probes.geometry.angles import cosine
-from probes.geometry.locus_geometry import geometry_at
+from probes.geometry.locus_geometry import LocusGeometry, geometry_at
 from probes.means import difference_in_means, same_means
 from probes.statistics.seeds import named_rng
 
 N_PERMUTED = 199
-Table = list[dict[str, Any]]
+TABLES = ("cosines", "angles", "transfers", "erasures")
 
 
 def geometry_tables(
-    inputs: RunInputs, readings: Mapping[str, Reading], chosen: Mapping[Kind, Direction | None]
-) -> dict[str, Table]:
+    inputs: RunInputs,
+    readings: Mapping[str, Reading],
+    chosen: Mapping[Kind, Direction | None],
+    fitted: Mapping[Kind, Sequence[Direction]],
+) -> GeometryTables:
     """Measure label contrasts against each other: cosines, angles, transfer, cross-erasure; a row a locus and pair.
 
     At every layer of the store, at the positions where a probe or a write direction was chosen and that all prompts of
     all contrasts have. A locus where the two classes of a contrast have the same mean has no directions and no rows.
+
+    Args:
+        chosen: the write directions; their positions are measured too.
+        fitted: write directions to compare with what reads the label, a locus each.
     """
     store, contrasts = inputs.store, [reading.contrast for reading in readings.values()]
     rows = np.unique(np.concatenate([c.rows for c in contrasts]))
     wanted = {r.chosen.position for r in readings.values()} | {d.locus.position for d in chosen.values() if d}
     present = [p for i, p in enumerate(store.positions) if p in wanted and store.present[i][rows].all()]
-    tables: dict[str, Table] = {"cosines": [], "angles": [], "transfers": [], "erasures": []}
+    measured: list[LocusGeometry] = []
     loci = StoredLoci(store, store.layers, present)
     with inputs.reporter.task("geometry", len(store.layers) * len(present)) as advance:
         for i, layer in enumerate(store.layers):
             for j, position in enumerate(present):
                 X = loci[i, j]
                 if not any(_alike(X, contrast) for contrast in contrasts):
-                    found = geometry_at(X, layer, position, contrasts, n=N_PERMUTED, seed=inputs.config.seed)
-                    for name, table in found.tables().items():
-                        tables[name] += table
+                    measured.append(geometry_at(X, layer, position, contrasts, n=N_PERMUTED, seed=inputs.config.seed))
                 advance(1)
-    return tables
+    tables = [found.tables() for found in measured]
+    rows_of = {name: [row for table in tables for row in table[name]] for name in TABLES}
+    return GeometryTables.model_validate(rows_of | {"read_against_write": read_against_write(inputs, readings, fitted)})
 
 
 def read_against_write(
     inputs: RunInputs, readings: Mapping[str, Reading], fitted: Mapping[Kind, Sequence[Direction]]
-) -> Table:
+) -> list[ReadWriteRow]:
     """Compare what reads a label with what decides the behaviour, at the loci of some fitted write directions.
 
     The null keeps the read direction and permutes the behaviour within strata: if, the label given, nothing but chance
     decided who declined, a write direction would lie to the read one as these do (two-sided p).
     """
-    table: Table = []
+    table = []
     for kind, directions in fitted.items():
         samples, contrast = write_samples(inputs.behaviour, kind), readings[kind].contrast
         if samples is None:
@@ -72,17 +79,11 @@ def read_against_write(
             read = _read(X, contrast)
             observed = cosine(read, direction.vector)
             null = [abs(cosine(read, d.vector)) for d in drawn if d.locus == direction.locus]
-            table.append({
-                "kind": kind, "layer": direction.locus.layer, "position": direction.locus.position,
-                "cosine": observed, "p": (1 + sum(c >= abs(observed) for c in null)) / (1 + len(null)),
-                "n_permuted": len(null),
-            })  # fmt: skip
+            p = (1 + sum(c >= abs(observed) for c in null)) / (1 + len(null))
+            layer, position = direction.locus.layer, direction.locus.position
+            row = ReadWriteRow(kind=kind, layer=layer, position=position, cosine=observed, p=p, n_permuted=len(null))
+            table.append(row)
     return table
-
-
-def at_locus(table: Sequence[Mapping[str, Any]], layer: int, position: str) -> list[Mapping[str, Any]]:
-    """Return a table's rows of one locus."""
-    return [row for row in table if row["layer"] == layer and row["position"] == position]
 
 
 def _read(X: np.ndarray, contrast: Contrast) -> np.ndarray:

@@ -6,7 +6,7 @@ default of `variant` (affine, at one layer, from the last prompt token on), so l
 left out; x_l is the stream of the last prompt token.
 
 No change is exactly zero in a real model, and a cosine changes with the stream's norm even where the coordinate itself
-stays. So the change of the projection λ·x_l stands beside that of the cosine, and each beside two others: what the same
+stays. So the change of the projection λ·x_l is measured too, and each is compared with two others: what the same
 ablation does along μ itself (a share of 1: the two are one; shares compare like with like, for an ablation moves only
 the prompts that had the coordinate), and what ablating directions does that are fitted on permuted labels at the same
 locus (no more than that is what any ablation does).
@@ -15,15 +15,15 @@ locus (no more than that is what any ablation does).
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import einops
 import numpy as np
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Shaped
 from torch import Tensor
 
-from experiments.responses.batched_edits import Repeated, Trial
+from experiments.probing.geometry_results import Independence, StreamChange
+from experiments.responses.batched_edits import RepeatedPrompts, Trial
 from extract.model.chat_model import ChatModel
 from extract.model.continuation import last_streams
 from probes.direction import Direction
@@ -36,17 +36,17 @@ N_A_LABEL = 24  # held-out prompts of each label
 
 def independence(
     model: ChatModel,
-    prompts: Repeated,
-    groups: np.ndarray,
+    prompts: RepeatedPrompts,
+    groups: Shaped[np.ndarray, " prompts"],
     ablated: Direction,
     watched: Direction,
     null: Sequence[Direction],
     alpha: float = 0.05,
-) -> dict[str, Any]:
+) -> Independence:
     """Say what ablating one direction does to the stream along another.
 
     Args:
-        groups: (n_prompts,) what belongs together; intervals are over these.
+        groups: what belongs together; intervals are over these.
         null: directions fitted at the ablated one's locus on permuted labels.
 
     Returns:
@@ -57,31 +57,31 @@ def independence(
     trials = [ablation(direction) for direction in (ablated, *null)]
     layers = range(ablated.locus.layer, model.n_layers)
     changes = watch(model, prompts, trials, (watched, ablated), layers)
-    return {
-        "ablated": vars(ablated.locus),
-        "watched": vars(watched.locus),
-        "n": prompts.n_rows,
-        "n_null": len(null),
-        **{
-            measure: {
-                **_against_null(change.mean(axis=1), groups, alpha),
-                "share": float(change[0].mean() / own[0].mean()) if own[0].any() else None,
-                "by_layer": [
-                    {"layer": layer, **_against_null(change[:, i], groups, alpha)} for i, layer in enumerate(layers)
-                ],
-            }
-            for measure, (change, own) in changes.items()
-        },
+    moved = {
+        measure: StreamChange(
+            **_against_null(change.mean(axis=1), groups, alpha),
+            share=float(change[0].mean() / own[0].mean()) if own[0].any() else None,
+            by_layer=tuple(
+                StreamChange(layer=layer, **_against_null(change[:, i], groups, alpha))
+                for i, layer in enumerate(layers)
+            ),
+        )
+        for measure, (change, own) in changes.items()
     }
+    return Independence(ablated=ablated.locus, watched=watched.locus, n=prompts.n_rows, n_null=len(null), **moved)
 
 
 def watch(
-    model: ChatModel, prompts: Repeated, trials: Sequence[Trial], watched: Sequence[Direction], layers: Sequence[int]
-) -> dict[str, np.ndarray]:
+    model: ChatModel,
+    prompts: RepeatedPrompts,
+    trials: Sequence[Trial],
+    watched: Sequence[Direction],
+    layers: Sequence[int],
+) -> dict[str, Float[np.ndarray, "watched trials layers prompts"]]:
     """Measure how far each trial's edits move the stream along watched directions of one site.
 
     Returns:
-        Absolute changes of `cosine` and `projection`, each (n_watched, n_trials, n_layers, n_prompts).
+        Absolute changes of `cosine` and `projection`.
     """
     site = write_site(watched[0])
     R = torch.tensor(np.stack([direction.vector for direction in watched]), device=model.device)
@@ -109,11 +109,11 @@ def _along(
 def _against_null(change: np.ndarray, groups: np.ndarray, alpha: float) -> dict[str, float | None]:
     """Sum up (n_trials, n_prompts) changes: the first trial is the ablation, the others are the null."""
     interval = mean_over_groups(change[0], groups, alpha)
-    null = change[1:].mean(axis=1)
+    limits, null = interval.to_dict(), change[1:].mean(axis=1)
     return {
-        "change": interval.estimate,
-        "low": interval.low,
-        "high": interval.high if np.isfinite(interval.high) else None,
+        "change": limits["estimate"],
+        "low": limits["low"],
+        "high": limits["high"],
         "null_95th_percentile": float(np.quantile(null, 0.95)) if len(null) else None,
         "p_null": float((1 + (null >= interval.estimate).sum()) / (1 + len(null))) if len(null) else None,
     }

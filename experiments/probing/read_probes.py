@@ -1,4 +1,4 @@
-"""Read probes: what the residual stream tells about a prompt's label, at every layer and position."""
+"""Read probes: how well a prompt's label is read from the residual stream, at every layer and position."""
 
 from __future__ import annotations
 
@@ -7,7 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+from jaxtyping import Bool, Float
 
+from experiments.probing.results import GridRow, SiteRecord
 from experiments.responses.loaded_run import LoadedRun
 from experiments.run.behaviour import Kind
 from experiments.run.corpus import Corpus
@@ -64,7 +66,7 @@ class StoredLoci:
     layers: Sequence[int]
     positions: Sequence[str]
 
-    def __getitem__(self, key: tuple[int, int], /) -> np.ndarray:
+    def __getitem__(self, key: tuple[int, int], /) -> Float[np.ndarray, "prompts d_model"]:
         return self.store.read(self.layers[key[0]], self.positions[key[1]])
 
 
@@ -99,8 +101,10 @@ def check_folds(corpus: Corpus, seed: int) -> None:
         raise UserError(str(error)) from error
 
 
-def contrast_of(corpus: Corpus, name: str, positive: np.ndarray, negative: np.ndarray) -> Contrast:
-    """Build a contrast from two boolean masks over the corpus."""
+def contrast_of(
+    corpus: Corpus, name: str, positive: Bool[np.ndarray, " prompts"], negative: Bool[np.ndarray, " prompts"]
+) -> Contrast:
+    """Build a contrast from two masks over the corpus."""
     rows = np.flatnonzero(positive | negative)
     return Contrast(name, rows, positive[rows], corpus.groups[rows], corpus.part[rows])
 
@@ -172,7 +176,7 @@ def _calibrated(
     return expected_calibration_error(y[test], probability), brier(y[test], probability)
 
 
-def read_direction(reading: Reading, site: str, activations: np.ndarray) -> Direction:
+def read_direction(reading: Reading, site: str, activations: Float[np.ndarray, "prompts d_model"]) -> Direction:
     """Return the difference-in-means read direction at the chosen locus; `activations` are all samples' there."""
     contrast, chosen = reading.contrast, reading.chosen
     train = contrast.within("train")
@@ -198,66 +202,82 @@ def read_direction(reading: Reading, site: str, activations: np.ndarray) -> Dire
     )
 
 
-def site_record(reading: Reading, site: str) -> dict[str, object]:
-    """Return the chosen locus in the form of results.json."""
+def site_record(reading: Reading, site: str) -> SiteRecord:
+    """Return the chosen locus for results.json."""
     cell, test = reading.chosen, reading.test
     score = cell.scores[LOGISTIC]
-    return {
-        "site": site,
-        "layer": cell.layer,
-        "position": cell.position,
-        "auroc": test.auroc.estimate,
-        "auroc_ci": [test.auroc.low, test.auroc.high],
-        "validation_auroc": float(score.validation[0]),
-        "C": float(score.C[0]),
-        "balanced_accuracy": test.balanced_accuracy,
-        "recall_at_1pct_fpr": test.recall_at_1pct_fpr,
-        "ece": reading.ece,
-        "brier": reading.brier,
-        "n_test": test.n_positive + test.n_negative,
-        "bag_of_words_auroc": reading.bag_of_words,
-        "length_auroc": reading.length,
-        "beats_bag_of_words": bool(test.auroc.low > reading.bag_of_words),
-        "p_permutation": reading.p_permutation,
-        "control_auroc": None if np.isnan(reading.control) else reading.control,
-        "selectivity": None if np.isnan(reading.control) else test.auroc.estimate - reading.control,
-        "refitted_on_permuted_labels": vars(reading.refitted),
-        "difference_in_means": vars(reading.null),
-    }
+    control = None if np.isnan(reading.control) else reading.control
+    return SiteRecord(
+        site=site,
+        layer=cell.layer,
+        position=cell.position,
+        auroc=test.auroc.estimate,
+        auroc_ci=(test.auroc.low, test.auroc.high),
+        validation_auroc=float(score.validation[0]),
+        C=float(score.C[0]),
+        balanced_accuracy=test.balanced_accuracy,
+        recall_at_1pct_fpr=test.recall_at_1pct_fpr,
+        ece=reading.ece,
+        brier=reading.brier,
+        n_test=test.n_positive + test.n_negative,
+        bag_of_words_auroc=reading.bag_of_words,
+        length_auroc=reading.length,
+        beats_bag_of_words=bool(test.auroc.low > reading.bag_of_words),
+        p_permutation=reading.p_permutation,
+        control_auroc=control,
+        selectivity=None if control is None else test.auroc.estimate - control,
+        refitted_on_permuted_labels=reading.refitted,
+        difference_in_means=reading.null,
+    )
 
 
-def grid_rows(readings: Mapping[str, Reading], site: str) -> list[dict[str, object]]:
+def grid_rows(readings: Mapping[str, Reading], site: str) -> list[GridRow]:
     """Flatten the grids, a row per contrast, locus and probe."""
     return [
-        {
-            "contrast": name, "site": site, "layer": cell.layer, "position": cell.position, "probe": probe,
-            "chosen": cell is reading.chosen and probe == LOGISTIC,
-            "C": None if np.isnan(score.C[0]) else float(score.C[0]),
-            "validation_auroc": float(score.validation[0]), "validation_d_prime": float(score.separation[0]),
-            "test_auroc": test.auroc.estimate, "test_auroc_low": test.auroc.low, "test_auroc_high": test.auroc.high,
-            "balanced_accuracy": test.balanced_accuracy, "recall_at_1pct_fpr": test.recall_at_1pct_fpr,
-            "n_positive": test.n_positive, "n_negative": test.n_negative,
-            "groups_positive": test.groups_positive, "groups_negative": test.groups_negative,
-        }
+        _grid_row(name, site, cell, probe, chosen=cell is reading.chosen and probe == LOGISTIC)
         for name, reading in readings.items()
         for cell in reading.cells
-        for probe, score in cell.scores.items()
-        for test in (score.test,)
-    ]  # fmt: skip
+        for probe in cell.scores
+    ]
 
 
-def best_loci(rows: Sequence[Mapping[str, object]], n: int = 10) -> list[Mapping[str, object]]:
+def _grid_row(contrast: str, site: str, cell: Cell, probe: str, *, chosen: bool) -> GridRow:
+    score = cell.scores[probe]
+    test = score.test
+    return GridRow(
+        contrast=contrast,
+        site=site,
+        layer=cell.layer,
+        position=cell.position,
+        probe=probe,
+        chosen=chosen,
+        C=None if np.isnan(score.C[0]) else float(score.C[0]),
+        validation_auroc=float(score.validation[0]),
+        validation_d_prime=float(score.separation[0]),
+        test_auroc=test.auroc.estimate,
+        test_auroc_low=test.auroc.low,
+        test_auroc_high=test.auroc.high,
+        balanced_accuracy=test.balanced_accuracy,
+        recall_at_1pct_fpr=test.recall_at_1pct_fpr,
+        n_positive=test.n_positive,
+        n_negative=test.n_negative,
+        groups_positive=test.groups_positive,
+        groups_negative=test.groups_negative,
+    )
+
+
+def best_loci(rows: Sequence[GridRow], n: int = 10) -> list[GridRow]:
     """Return the n loci whose logistic probe tells most on validation prompts, ties by d'; test ranks nothing.
 
     A d' without bound (classes apart, each without spread: a validation prompt of each, at the least) is None.
     """
-    logistic = [row for row in rows if row["probe"] == LOGISTIC]
-    best = sorted(logistic, key=lambda row: (row["validation_auroc"], row["validation_d_prime"]), reverse=True)[:n]
-    return [{**row, "validation_d_prime": _finite(row["validation_d_prime"])} for row in best]
+    logistic = [row for row in rows if row.probe == LOGISTIC]
+    best = sorted(logistic, key=lambda row: (row.validation_auroc, row.validation_d_prime), reverse=True)[:n]
+    return [row.model_copy(update={"validation_d_prime": _finite(row.validation_d_prime)}) for row in best]
 
 
-def _finite(value: object) -> object:
-    return value if np.isfinite(value) else None  # type: ignore[call-overload]
+def _finite(value: float | None) -> float | None:
+    return value if value is not None and np.isfinite(value) else None
 
 
 def write_parquet(rows: Sequence[dict[str, object]], path: Path) -> None:

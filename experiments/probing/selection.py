@@ -9,11 +9,11 @@ and abstains from questions, and to ask for one of them would decide beforehand 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
-from typing import Any, Literal
+from dataclasses import dataclass
 
 import numpy as np
 
+from experiments.probing.results import CandidateRecord, Discarded
 from experiments.responses.divergence import Divergence, Tokens, divergences
 from experiments.responses.onset import EITHER, Onsets, OnsetScorer
 from experiments.run.behaviour import ACTION_OF, Kind
@@ -26,7 +26,6 @@ from steering.ablation_variant import DEFAULT, Variant
 RARE = 0.01
 FLOOR = float(np.log(RARE / (1 - RARE)))
 ALIKE = 0.15  # of bypass and of what is induced, in log-odds
-Discarded = Literal["not_finite", "kl", "induce"]
 
 
 @dataclass(frozen=True)
@@ -47,15 +46,15 @@ class Candidate:
             return "not_finite"
         return "kl" if self.kl.worst_step > max_kl else "induce" if self.induce < 0 else None
 
-    def record(self, max_kl: float) -> dict[str, Any]:
-        """Return it in the form of results.json; what is not finite is None there."""
+    def record(self, max_kl: float) -> CandidateRecord:
+        """Return it for results.json; what is not finite is None there."""
         values = {
             "bypass": self.bypass, "bypass_floored": self.bypass_floored, "induce": self.induce, "kl": self.kl.mean,
             "kl_max": self.kl.maximum, "kl_first_token": self.kl.first_token, "kl_worst_step": self.kl.worst_step,
         }  # fmt: skip
         finite = {name: value if np.isfinite(value) else None for name, value in values.items()}
-        locus = {key: value for key, value in asdict(self.direction.locus).items() if key != "site"}
-        return locus | finite | {"discarded": self.discarded(max_kl)}
+        locus = self.direction.locus
+        return CandidateRecord(layer=locus.layer, position=locus.position, **finite, discarded=self.discarded(max_kl))
 
 
 @dataclass(frozen=True)

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import itertools
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 
-from experiments.probing.contrast_geometry import Table, at_locus, geometry_tables, read_against_write
+from experiments.probing.contrast_geometry import geometry_tables
+from experiments.probing.geometry_results import Geometry, Independence
 from experiments.probing.independence import N_A_LABEL, N_NULL, independence
 from experiments.probing.read_probes import (
-    Reading,
     best_loci,
     grid_rows,
     read_direction,
@@ -19,17 +18,16 @@ from experiments.probing.read_probes import (
     site_record,
     write_parquet,
 )
+from experiments.probing.results import OnsetRecord, ProbeResults, WriteRecord
 from experiments.probing.selection import Candidate, Validation, candidates, select
 from experiments.probing.write_directions import WriteFitter, permuted, write_layers, write_positions
-from experiments.responses.batched_edits import Repeated
+from experiments.responses.batched_edits import RepeatedPrompts
 from experiments.responses.loaded_run import LoadedRun
 from experiments.responses.onset import Onsets, learn_onsets
 from experiments.run.behaviour import ACTION_OF, KINDS, Kind, WriteSamples, write_samples
 from experiments.run.charts import draw_grids
-from experiments.run.completion_file import read_completions
 from experiments.run.config import WRITE_POSITION, DissociateConfig
 from experiments.run.inputs import RunInputs
-from extract.atomic_write import write_json
 from extract.chat.thinking import thinks
 from extract.errors import UserError
 from probes.direction import Direction, Locus
@@ -48,25 +46,25 @@ def probe(loaded: LoadedRun) -> None:
     onsets = context_onsets(loaded)
     writes: dict[Kind, Written] = {kind: _write(loaded, kind, onsets) for kind in KINDS}
     directions += [written.chosen for written in writes.values() if written.chosen is not None]
-    rows = grid_rows(readings, site)
-    write_parquet(rows, loaded.file("probes.parquet"))
+    rows, chosen = grid_rows(readings, site), {kind: written.chosen for kind, written in writes.items()}
+    write_parquet([row.model_dump() for row in rows], loaded.file("probes.parquet"))
     save_directions([_traced(loaded, d) for d in directions], loaded.file("directions.safetensors"))
-    draw_grids(rows, list(readings), loaded.directory)
-    tables = geometry_tables(loaded, readings, {kind: written.chosen for kind, written in writes.items()})
-    tables["read_against_write"] = read_against_write(loaded, readings, {k: w.beside() for k, w in writes.items()})
-    write_json(loaded.file("stages/geometry.json"), tables)
-    write_json(
-        loaded.file("stages/probe.json"),
-        {
-            "sites": {name: site_record(reading, site) for name, reading in readings.items()},
-            "best_loci": best_loci(rows),
-            "writes": {kind: written.record for kind, written in writes.items()},
-            "geometry": _geometry(directions, writes)
-            | {"independence": _independence(loaded, writes)}
-            | _between_reads(readings["normative"], tables),
-            "onsets": _onset_record(loaded, onsets),
-        },
-    )
+    draw_grids([row.model_dump() for row in rows], list(readings), loaded.directory)
+    tables = geometry_tables(loaded, readings, chosen, {kind: w.at_position() for kind, w in writes.items()})
+    tables.write(loaded.file("stages/geometry.json"))
+    chosen_read = readings["normative"].chosen
+    ProbeResults(
+        sites={name: site_record(reading, site) for name, reading in readings.items()},
+        best_loci=tuple(best_loci(rows)),
+        writes={kind: written.record for kind, written in writes.items()},
+        geometry=_cosines(directions, writes).model_copy(
+            update={
+                "independence": _independence(loaded, writes),
+                "at_read_locus": tables.at(chosen_read.layer, chosen_read.position),
+            }
+        ),
+        onsets=_onset_records(loaded, onsets),
+    ).write(loaded.file("stages/probe.json"))
 
 
 def _traced(inputs: RunInputs, direction: Direction) -> Direction:
@@ -76,19 +74,11 @@ def _traced(inputs: RunInputs, direction: Direction) -> Direction:
     return replace(direction, provenance=whence | {"seed": inputs.config.seed} | dict(direction.provenance))
 
 
-def _between_reads(normative: Reading, tables: dict[str, Table]) -> dict[str, Any]:
-    """Return the tables' rows at the locus where harmfulness is read; stages/geometry.json has every locus."""
-    chosen = normative.chosen
-    here = {name: at_locus(table, chosen.layer, chosen.position) for name, table in tables.items()}
-    return {"read": {"layer": chosen.layer, "position": chosen.position} | here}
-
-
 def context_onsets(inputs: RunInputs) -> Onsets:
     """Learn onset prefixes from the model's own completions outside the test part."""
-    spoken = read_completions(inputs.file("completions.jsonl"))
     rows = np.flatnonzero(inputs.corpus.within("train", "validation"))
-    said = [spoken[i] for i in rows]
-    return learn_onsets([c.token_ids for c in said], [c.action for c in said], [thinks(c.completion) for c in said])
+    known = [inputs.completions[i] for i in rows]
+    return learn_onsets([c.token_ids for c in known], [c.action for c in known], [thinks(c.completion) for c in known])
 
 
 @dataclass(frozen=True)
@@ -97,9 +87,9 @@ class Written:
 
     chosen: Direction | None
     fitted: tuple[Direction, ...]
-    record: dict[str, Any]
+    record: WriteRecord
 
-    def beside(self) -> list[Direction]:
+    def at_position(self) -> list[Direction]:
         """Return those fitted at the chosen one's position, a layer each."""
         return [d for d in self.fitted if self.chosen is not None and d.locus.position == self.chosen.locus.position]
 
@@ -133,16 +123,15 @@ def validation_of(loaded: LoadedRun, kind: Kind) -> Validation | None:
     benign = _some(rng, loaded.behaviour.answered_benign("validation"), most)
     if len(decliners) < 4 or len(benign) < 4:
         return None
-    spoken = read_completions(loaded.file("completions.jsonl"))
     return Validation(
         [loaded.rendered[i] for i in decliners],
         [loaded.rendered[i] for i in benign],
-        [spoken[i].token_ids for i in benign],
+        [loaded.completions[i].token_ids for i in benign],
     )
 
 
 def _unavailable(reason: str) -> Written:
-    return Written(None, (), {"available": False, "reason": reason})
+    return Written(None, (), WriteRecord(available=False, reason=reason))
 
 
 def write_fitter(loaded: LoadedRun, kind: Kind, samples: WriteSamples, *, later: bool = False) -> WriteFitter:
@@ -180,42 +169,44 @@ def _some(rng: np.random.Generator, rows: np.ndarray, most: int) -> np.ndarray:
 
 def _write_record(
     best: Candidate, usable: bool, found: list[Candidate], samples: WriteSamples, config: DissociateConfig
-) -> dict[str, Any]:
-    return {
-        "available": True,
-        "locus": vars(best.direction.locus),
-        "written_from": WRITE_POSITION,
-        "meets_selection_rules": usable,
-        "within_label": samples.within_label,
-        "strata": sorted(set(samples.strata.tolist())),
-        "n": len(samples.rows),
-        "mean_positive": best.direction.mean_positive,
-        "mean_negative": best.direction.mean_negative,
-        "kl_tokens": config.kl_tokens,
-        "candidates": [c.record(config.max_kl) for c in found],
-    }
+) -> WriteRecord:
+    return WriteRecord(
+        available=True,
+        locus=best.direction.locus,
+        written_from=WRITE_POSITION,
+        meets_selection_rules=usable,
+        within_label=samples.within_label,
+        strata=tuple(sorted(set(samples.strata.tolist()))),
+        n=len(samples.rows),
+        mean_positive=best.direction.mean_positive,
+        mean_negative=best.direction.mean_negative,
+        kl_tokens=config.kl_tokens,
+        candidates=tuple(c.record(config.max_kl) for c in found),
+    )
 
 
-def _geometry(directions: list[Direction], writes: dict[Kind, Written]) -> dict[str, Any]:
-    """Cosines between directions fitted at one layer and position; unlike layers are not compared.
+def _cosines(directions: list[Direction], writes: dict[Kind, Written]) -> Geometry:
+    """Return cosines between directions fitted at one layer and position; unlike layers are not compared.
 
     Those by layer are of the write directions fitted at the normative one's position.
     """
-    record: dict[str, Any] = {"cosine": None, "cosine_by_layer": {}, "between_chosen": {}}
+    by_layer, own_cosine = {}, None
     normative = writes["normative"].chosen
     if normative is not None:
         own, other = ({d.locus: d for d in writes[kind].fitted} for kind in KINDS)
         for locus in own:
             if locus in other and locus.position == normative.locus.position:
-                record["cosine_by_layer"][str(locus.layer)] = cosine(own[locus].vector, other[locus].vector)
-        record["cosine"] = record["cosine_by_layer"].get(str(normative.locus.layer))
-    for a, b in itertools.combinations(directions, 2):
-        if a.locus.layer == b.locus.layer:
-            record["between_chosen"][f"{a.name} . {b.name}"] = cosine(a.vector, b.vector)
-    return record
+                by_layer[str(locus.layer)] = cosine(own[locus].vector, other[locus].vector)
+        own_cosine = by_layer.get(str(normative.locus.layer))
+    chosen = {
+        f"{a.name} . {b.name}": cosine(a.vector, b.vector)
+        for a, b in itertools.combinations(directions, 2)
+        if a.locus.layer == b.locus.layer
+    }
+    return Geometry(cosine=own_cosine, cosine_by_layer=by_layer, between_chosen=chosen)
 
 
-def _independence(loaded: LoadedRun, writes: dict[Kind, Written]) -> dict[str, Any] | None:
+def _independence(loaded: LoadedRun, writes: dict[Kind, Written]) -> dict[str, Independence] | None:
     """Ablate each chosen write direction and watch the other, on test prompts; None where there are not two."""
     chosen = {kind: written.chosen for kind, written in writes.items() if written.chosen is not None}
     if len(chosen) < len(KINDS):
@@ -223,7 +214,7 @@ def _independence(loaded: LoadedRun, writes: dict[Kind, Written]) -> dict[str, A
     rng, corpus = named_rng(loaded.config.seed, "independence"), loaded.corpus
     held_out = [np.flatnonzero(corpus.labelled(label) & corpus.within("test")) for label in corpus.counts()]
     rows = np.concatenate([_some(rng, of_label, N_A_LABEL) for of_label in held_out])
-    prompts, record = Repeated(loaded.model, [loaded.rendered[i] for i in rows]), {}
+    prompts, record = RepeatedPrompts(loaded.model, [loaded.rendered[i] for i in rows]), {}
     with loaded.reporter.task("ablating one, watching the other", len(KINDS)) as advance:
         for one, other in (KINDS, KINDS[::-1]):
             null = _permuted_at(loaded, one, chosen[one].locus, rng)
@@ -243,7 +234,9 @@ def _permuted_at(inputs: RunInputs, kind: Kind, locus: Locus, rng: np.random.Gen
     return [direction for _ in range(N_NULL) for direction in fitter.fit(permuted(samples, rng))]
 
 
-def _onset_record(loaded: LoadedRun, onsets: Onsets) -> dict[str, Any]:
+def _onset_records(loaded: LoadedRun, onsets: Onsets) -> dict[str, OnsetRecord]:
     decode = loaded.model.decode
-    return {kind: {"prefixes": [decode(p) for p in prefixes], "coverage": onsets.coverage[kind]}
-            for kind, prefixes in onsets.prefixes.items()}  # fmt: skip
+    return {
+        kind: OnsetRecord(prefixes=tuple(decode(prefix) for prefix in prefixes), coverage=onsets.coverage[kind])
+        for kind, prefixes in onsets.prefixes.items()
+    }

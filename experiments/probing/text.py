@@ -1,12 +1,15 @@
-"""The outcome of `refusal probe` on the terminal: the loci that tell most, and where the rest is."""
+"""The outcome of `refusal probe` on the terminal, and independence under ablation in words."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+
+from experiments.probing.geometry_results import Independence
+from experiments.probing.results import ProbeResults, WriteRecord
 
 
-def print_probe(directory: Path, record: dict[str, Any]) -> None:
+def print_probe(directory: Path, found: ProbeResults) -> None:
     """Print the ten loci that tell most on validation prompts, the chosen ones, and the files written."""
     from rich.box import SIMPLE
     from rich.console import Console
@@ -20,41 +23,54 @@ def print_probe(directory: Path, record: dict[str, Any]) -> None:
     )  # fmt: skip
     for column in ("contrast", "layer", "position", "validation", "d'", "test AUROC", "n"):
         table.add_column(column, no_wrap=column == "test AUROC")
-    for row in record["best_loci"]:
+    for row in found.best_loci:
         table.add_row(
-            row["contrast"], str(row["layer"]), row["position"],
-            f"{row['validation_auroc']:.3f}", _d_prime(row["validation_d_prime"]),
-            f"{row['test_auroc']:.3f} [{row['test_auroc_low']:.3f}, {row['test_auroc_high']:.3f}]",
-            f"{row['n_positive']} + {row['n_negative']}",
+            row.contrast, str(row.layer), row.position, f"{row.validation_auroc:.3f}", _d_prime(row.validation_d_prime),
+            f"{row.test_auroc:.3f} [{row.test_auroc_low:.3f}, {row.test_auroc_high:.3f}]",
+            f"{row.n_positive} + {row.n_negative}",
         )  # fmt: skip
     console.print(table)
-    for name, site in record["sites"].items():
-        low, high = site["auroc_ci"]
-        console.print(f"[bold]{name}[/]: layer {site['layer']}, {site['position']}, test AUROC {site['auroc']:.3f} "
-                      f"\\[{low:.3f}, {high:.3f}]; a bag of words reaches {site['bag_of_words_auroc']:.3f}, "
-                      f"length {site['length_auroc']:.3f}; p {site['p_permutation']:.3f}", soft_wrap=True)  # fmt: skip
-    if "intent" not in record["sites"]:
+    for name, site in found.sites.items():
+        low, high = site.auroc_ci
+        console.print(f"[bold]{name}[/]: layer {site.layer}, {site.position}, test AUROC {site.auroc:.3f} "
+                      f"\\[{low:.3f}, {high:.3f}]; a bag of words reaches {site.bag_of_words_auroc:.3f}, "
+                      f"length {site.length_auroc:.3f}; p {site.p_permutation:.3f}", soft_wrap=True)  # fmt: skip
+    if "intent" not in found.sites:
         console.print("[bold]intent[/]: left out; it takes 3 benign requests with a trigger word in every part but "
                       "calibration", soft_wrap=True)  # fmt: skip
-    for kind, write in record["writes"].items():
+    for kind, write in found.writes.items():
         console.print(f"[bold]{kind} write direction[/]: " + escape(_written(write)), soft_wrap=True)
-    written = (
-        "probes.parquet",
-        "directions.safetensors",
-        "stages/probe.json",
-        "stages/geometry.json",
-        "figures/grid_*.png",
-    )
-    console.print("Written: " + ", ".join(str(directory / name) for name in written), soft_wrap=True)
+    files = ("probes.parquet", "directions.safetensors", "stages/probe.json", "stages/geometry.json",
+             "figures/grid_*.png")  # fmt: skip
+    console.print("Written: " + ", ".join(str(directory / name) for name in files), soft_wrap=True)
+
+
+def independence_lines(independence: Mapping[str, Independence]) -> list[str]:
+    """Say, a line each way, how far ablating one write direction moves the stream along the other."""
+    lines = []
+    for name, found in independence.items():
+        ablated, watched = name.removeprefix("ablate_").split("_watch_")
+        moved, cosine = found.projection, found.cosine
+        if moved.p_null is None:
+            continue
+        beyond = "more" if moved.p_null <= 0.05 else "no more"
+        of_own = "" if moved.share is None else f"{moved.share:.0%} of its own move, "
+        lines.append(
+            f"Ablating the {ablated} direction moves the stream along the {watched} one by {moved.change:.2f} of "
+            f"the gap between declining and answering ({of_own}cosine by {cosine.change:.2f}): {beyond} than "
+            "permuted-label directions do "
+            f"(95th percentile {moved.null_95th_percentile:.2f}, p = {moved.p_null:.2f})."
+        )
+    return lines
 
 
 def _d_prime(value: float | None) -> str:
     return "inf" if value is None else f"{value:.1f}"
 
 
-def _written(write: dict[str, Any]) -> str:
+def _written(write: WriteRecord) -> str:
     """Say where a write direction lies, or why there is none and what is therefore left out."""
-    if not write["available"]:
-        return f"none, {write['reason']}; what needs it (its cosines, independence, ablation) is left out"
-    short = "" if write["meets_selection_rules"] else "; no locus met the selection rules, this one is the nearest"
-    return f"layer {write['locus']['layer']}, {write['locus']['position']}{short}"
+    if write.locus is None:
+        return f"none, {write.reason}; what needs it (its cosines, independence, ablation) is left out"
+    short = "" if write.meets_selection_rules else "; no locus met the selection rules, this one is the nearest"
+    return f"layer {write.locus.layer}, {write.locus.position}{short}"

@@ -19,6 +19,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 import numpy as np
+from jaxtyping import Bool, Float, Int
 
 from experiments.run.behaviour import Kind, WriteSamples
 from experiments.run.config import WRITE_POSITION
@@ -26,7 +27,7 @@ from extract.store.activation_store import ActivationStore
 from probes.direction import Direction, Locus
 from probes.means import ALIKE, difference_in_means, unit
 
-Read = Callable[[int, str], np.ndarray]  # layer, position -> (n_prompts, d_model)
+Read = Callable[[int, str], Float[np.ndarray, "prompts d_model"]]  # of a layer and a position
 
 
 class WriteFitter:
@@ -51,12 +52,12 @@ class WriteFitter:
         wanted = {*loci, *((layer, WRITE_POSITION) for layer in [*(layer for layer, _ in loci), *later])}
         self._streams = {locus: read(*locus)[samples.rows] for locus in sorted(wanted)}
 
-    def fit(self, declined: np.ndarray | None = None) -> list[Direction]:
+    def fit(self, declined: Bool[np.ndarray, " samples"] | None = None) -> list[Direction]:
         """Fit at every locus whose classes have different means (at a template token of layer 0 all may be alike).
 
-        Both the direction and the class means it is written to come from `declined`, (len(samples.rows),) bool: the
-        samples' own, or a permutation of it. A null direction whose ablation went to the true answering mean would
-        know the labels it is a null of.
+        Both the direction and the class means it is written to come from `declined`: the samples' own, or a
+        permutation of it. A null direction whose ablation went to the true answering mean would know the labels it is
+        a null of.
         """
         y = self.samples.declined if declined is None else declined
         fitted = (self._fit(locus, y) for locus in self._loci)
@@ -107,7 +108,7 @@ def write_layers(n_layers: int, deepest: float) -> list[int]:
     return [layer for layer in range(n_layers) if layer < deepest * n_layers]
 
 
-def write_positions(store: ActivationStore, rows: np.ndarray) -> list[str]:
+def write_positions(store: ActivationStore, rows: Int[np.ndarray, " prompts"]) -> list[str]:
     """List the single prompt tokens from the end of the instruction on that all given prompts have, in order.
 
     Not the trigger, which lies inside the instruction, the mean over it, or what the model has answered.
@@ -116,7 +117,7 @@ def write_positions(store: ActivationStore, rows: np.ndarray) -> list[str]:
     return [p for p in single if store.present[store.positions.index(p)][rows].all()]
 
 
-def permuted(samples: WriteSamples, rng: np.random.Generator) -> np.ndarray:
+def permuted(samples: WriteSamples, rng: np.random.Generator) -> Bool[np.ndarray, " samples"]:
     """Return behaviour labels permuted within strata, for the null."""
     declined = samples.declined.copy()
     for name in np.unique(samples.strata):

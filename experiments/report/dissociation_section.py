@@ -1,18 +1,17 @@
-"""The dissociation's part of the report: figure, tables, what stands beside the verdict."""
+"""The dissociation's part of the report: tables, and whether the two directions are independent."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from html import escape
-from typing import Any
 
-from experiments.dissociation.text import tables
-from experiments.run.wording import dependence_lines
+from experiments.dissociation.results import Dissociation
+from experiments.dissociation.text import dependence_lines, tables
 
 HtmlTable = Callable[[list[str], list[list[str]]], str]
 
 
-def dissociation_section(record: Mapping[str, Any], table: HtmlTable) -> str:
+def dissociation_section(found: Dissociation, table: HtmlTable) -> str:
     """Return the tables that have rows, and a line on dependence."""
-    shown = [f"<h3>{escape(title)}</h3>{table(head, rows)}" for title, head, rows in tables(record) if rows]
-    return "".join(shown) + "".join(f"<p>{escape(line)}</p>" for line in dependence_lines(record))
+    shown = [f"<h3>{escape(title)}</h3>{table(head, rows)}" for title, head, rows in tables(found) if rows]
+    return "".join(shown) + "".join(f"<p>{escape(line)}</p>" for line in dependence_lines(found))

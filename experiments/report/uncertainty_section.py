@@ -6,7 +6,8 @@ from collections.abc import Callable, Mapping
 from html import escape
 from typing import Any
 
-from experiments.dissociation.gate_text import gate_sentence
+from experiments.dissociation.results import OpenedGates
+from experiments.dissociation.text import gate_sentence
 from experiments.uncertainty.text import HEADINGS, auroc_cell, lines, measure_name
 
 HtmlTable = Callable[[list[str], list[list[str]]], str]
@@ -15,7 +16,7 @@ HtmlTable = Callable[[list[str], list[list[str]]], str]
 def uncertainty_section(results: Mapping[str, Any], table: HtmlTable, figure: str) -> str:
     """Return the sentence on opened gates and, where answers were sampled, the AUROCs, the lines and the figure."""
     gates = results.get("could_have_answered")  # runs made before it was asked have none
-    opened = f"<h3>Could it have answered?</h3><p>{escape(gate_sentence(gates))}</p>" if gates else ""
+    opened = _opened(OpenedGates.model_validate(gates)) if gates else ""
     record = results.get("uncertainty")
     if record is None:
         return opened
@@ -30,3 +31,7 @@ def uncertainty_section(results: Mapping[str, Any], table: HtmlTable, figure: st
             for measure in of["all"]["measures"]]  # fmt: skip
     told = "".join(f"<p>{escape(line)}</p>" for line in lines(record))
     return opened + head + table(["AUROC: wrong or unknowable against right", *columns], rows) + told + figure
+
+
+def _opened(gates: OpenedGates) -> str:
+    return f"<h3>Could it have answered?</h3><p>{escape(gate_sentence(gates))}</p>"

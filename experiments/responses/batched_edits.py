@@ -34,7 +34,7 @@ class Blocks:
         return each[: self.trials.stop - self.trials.start]
 
 
-class Repeated:
+class RepeatedPrompts:
     """Prompts whose keys and values are computed once, repeated as often as a pass has trials."""
 
     def __init__(self, model: ChatModel, rows: Sequence[Rendered]) -> None:

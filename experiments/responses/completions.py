@@ -1,4 +1,4 @@
-"""What a model said and did: greedy completions of chosen prompts, plainly or under edits or dials, and judged."""
+"""Greedy completions of chosen prompts, plainly or under edits or dials, and judged."""
 
 from __future__ import annotations
 
@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
+from jaxtyping import Shaped
 
-from experiments.responses.generations import Generations, Remembered
+from experiments.responses.generations import CachedResponses, Generations
 from experiments.run.completion_file import Completion
 from extract.backoff import TokenBudget
 from extract.chat.render import Rendered
@@ -32,7 +33,7 @@ class Speaker:
     max_new_tokens: int
     batch_size: int
     judge: Judge
-    generations: Generations | None = None  # what the model is remembered to have said
+    generations: Generations | None = None  # responses of this model that are known
     say: Callable[[str], None] = lambda line: None
 
     def complete(
@@ -75,22 +76,22 @@ class Speaker:
         self.budget.run([1] * len(missing), work)
         return [done[row] for row in rows]
 
-    def actions(self, rows: Sequence[int], *, edits: Sequence[Edit] = (), dials: Sequence[Dial] = ()) -> np.ndarray:
-        """Return only what was done, an object array of action names (None where unjudged)."""
-        return np.array([c.action for c in self.complete(rows, edits=edits, dials=dials)], dtype=object)
+    def actions(self, rows: Sequence[int], *, edits: Sequence[Edit] = ()) -> Shaped[np.ndarray, " rows"]:
+        """Return only what was done, as objects: action names, None where unjudged."""
+        return np.array([c.action for c in self.complete(rows, edits=edits)], dtype=object)
 
     @cached_property
     def budget(self) -> TokenBudget:
         """It counts prompts, since responses weigh alike, and what did not fit once is not tried by later calls."""
         return TokenBudget(self.batch_size, self.say, unit="prompts")
 
-    def _memory(self, edits: Sequence[Edit], dials: Sequence[Dial], biases: Sequence[str]) -> Remembered | None:
+    def _memory(self, edits: Sequence[Edit], dials: Sequence[Dial], biases: Sequence[str]) -> CachedResponses | None:
         """Return where these responses are kept; dials have no name, so nothing said under them is kept."""
         if self.generations is None or dials or self.model.processors:
             return None
         return self.generations.under([*self.model.edits, *edits], self.max_new_tokens, biases)
 
-    def _known(self, memory: Remembered, rows: Sequence[int]) -> dict[int, list[int]]:
+    def _known(self, memory: CachedResponses, rows: Sequence[int]) -> dict[int, list[int]]:
         found = memory.find([self.rendered[row].token_ids for row in rows])
         return {row: response for row, response in zip(rows, found, strict=True) if response is not None}
 
@@ -107,7 +108,7 @@ class Speaker:
         asked = [self.prompts[row] for row in responses]
         decoded = {row: self.model.decode(tokens) for row, tokens in responses.items()}
         texts = [reopened(self.rendered[row].text, text) for row, text in decoded.items()]
-        said = [Said(text, prompt.text, prompt.messages) for text, prompt in zip(texts, asked, strict=True)]
-        told = zip(asked, texts, self.judge.judge_all(said), responses.values(), strict=True)
-        for prompt, text, verdict, tokens in told:
+        to_judge = [Said(text, prompt.text, prompt.messages) for text, prompt in zip(texts, asked, strict=True)]
+        judged = zip(asked, texts, self.judge.judge_all(to_judge), responses.values(), strict=True)
+        for prompt, text, verdict, tokens in judged:
             yield Completion(prompt.id, prompt.text, text, verdict.action, verdict.evidence, tuple(tokens))

@@ -1,4 +1,4 @@
-"""Side effects on what the model says anyway: KL over the first tokens of its own completions, teacher forced.
+"""KL over the first tokens of a model's own completions, teacher forced: what an edit changes of what it says anyway.
 
 One token misleads: where every answer opens alike (`<think>`, a newline, "Sure"), the first distribution is all but
 certain whatever is done to the stream, and an intervention that ruins the sentence after it costs nothing there.
@@ -11,10 +11,10 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 from torch import Tensor
 
-from experiments.responses.batched_edits import MOST_LOGITS, Repeated, Trial
+from experiments.responses.batched_edits import MOST_LOGITS, RepeatedPrompts, Trial
 from extract.chat.render import Rendered
 from extract.model.chat_model import ChatModel
 from extract.model.continuation import Remembered, continued_logits
@@ -48,8 +48,8 @@ def divergences(
     `MOST_LOGITS` numbers whatever the vocabulary; the unedited pass has the same shape as the edited ones and so an
     edit that changes nothing diverges by exactly 0.
     """
-    nats, there = token_divergences(model, rows, responses, trials, k, advance)
-    return [summary(each, there) for each in nats]
+    nats, has_step = token_divergences(model, rows, responses, trials, k, advance)
+    return [summary(each, has_step) for each in nats]
 
 
 def token_divergences(
@@ -59,16 +59,16 @@ def token_divergences(
     trials: Sequence[Trial],
     k: int,
     advance: Callable[[int], None] = lambda steps: None,
-) -> tuple[np.ndarray, np.ndarray]:
+) -> tuple[Float[np.ndarray, "trials rows k"], Bool[np.ndarray, "rows k"]]:
     """Measure the same token by token.
 
     Returns:
-        The nats, (n_trials, n_rows, k), and which steps each response has, (n_rows, k) bool; the others mean nothing.
+        The nats, and which steps each response has; the others mean nothing.
     """
-    return Forced(model, rows, responses, k).divergences(trials, advance)
+    return ForcedResponses(model, rows, responses, k).divergences(trials, advance)
 
 
-class Forced:
+class ForcedResponses:
     """Responses fed as they stand after their prompts, under one set of edits after another.
 
     Keys and values of the prompts and what the plain model predicts are computed once: a null tries hundreds of edits.
@@ -78,12 +78,12 @@ class Forced:
         self._model, self._responses, self._k = model, responses, k
         n_rows = max(1, MOST_LOGITS // (k * int(model.model.config.get_text_config().vocab_size)))
         self._parts = [slice(start, start + n_rows) for start in range(0, len(rows), n_rows)]
-        self._prompts = [Repeated(model, rows[part]) for part in self._parts]
+        self._prompts = [RepeatedPrompts(model, rows[part]) for part in self._parts]
         self._plain: dict[tuple[int, int], Tensor] = {}
 
     def divergences(
         self, trials: Sequence[Trial], advance: Callable[[int], None] = lambda steps: None
-    ) -> tuple[np.ndarray, np.ndarray]:
+    ) -> tuple[Float[np.ndarray, "trials rows k"], Bool[np.ndarray, "rows k"]]:
         """Return what `token_divergences` does."""
         found = [self._of_part(part, trials, advance) for part in range(len(self._parts))]
         steps = np.array([min(self._k, len(response) + 1) for response in self._responses])
@@ -124,7 +124,8 @@ def _first(response: Tokens, n: int) -> list[int]:
     return [*response[:n], *[0] * (n - len(response))]
 
 
-def summary(nats: np.ndarray, there: np.ndarray) -> Divergence:
-    """Sum up (n_rows, k) nats over the steps that are there; what is not finite stays so."""
-    by_step = [float(nats[there[:, t], t].mean()) for t in range(nats.shape[1]) if there[:, t].any()]
-    return Divergence(float(nats[there].mean()), float(nats[there].max()), by_step[0], float(np.max(by_step)))
+def summary(nats: Float[np.ndarray, "rows k"], has_step: Bool[np.ndarray, "rows k"]) -> Divergence:
+    """Sum up nats over the steps that the responses have; what is not finite stays so."""
+    by_step = [float(nats[has_step[:, t], t].mean()) for t in range(nats.shape[1]) if has_step[:, t].any()]
+    of_all = nats[has_step]
+    return Divergence(float(of_all.mean()), float(of_all.max()), by_step[0], float(np.max(by_step)))

@@ -1,4 +1,4 @@
-"""What a model said, remembered by content: a run with one more control generates only what that control adds.
+"""Cache of a model's responses, by content: a run with one more control generates only what that control adds.
 
 A response is known by all that it follows from: weights, configuration, dtype, kind of device, backend, end tokens, the
 versions of what computes, the prompt's tokens, how many tokens may follow, and the edits in order, each by its site,
@@ -43,7 +43,9 @@ class Generations:
         self._file = KeyedFile(path, "generations", ("tokens", "checksum"), purpose=purpose, remedy=remedy)
         self._model = _described(model)
 
-    def under(self, edits: Sequence[Edit], max_new_tokens: int, besides: Sequence[object] = ()) -> Remembered | None:
+    def under(
+        self, edits: Sequence[Edit], max_new_tokens: int, besides: Sequence[object] = ()
+    ) -> CachedResponses | None:
         """Return what is remembered under these edits; None where one of them has no key, so nothing may be.
 
         Args:
@@ -52,13 +54,13 @@ class Generations:
         if not all(edit.key for edit in edits):
             return None
         named = [(edit.site, edit.layer, edit.key) for edit in edits]
-        return Remembered(
+        return CachedResponses(
             self._file, content_key(self._model, max_new_tokens, named, *([list(besides)] if besides else []))
         )
 
 
 @dataclass(frozen=True)
-class Remembered:
+class CachedResponses:
     """Responses of one model under given edits, by prompt: greedy ones are tokens, sampled ones more than that."""
 
     file: KeyedFile

@@ -35,6 +35,11 @@ class LoadedRun(RunInputs):
         )
 
     @property
+    def has_model(self) -> bool:
+        """Whether the model was asked for, and so is loaded."""
+        return "model" in self.__dict__
+
+    @property
     def probe_device(self) -> str:
         """Where probes are fitted: beside the model, on a CPU where its device knows no float64."""
         device = self.model.device

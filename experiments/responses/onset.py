@@ -1,4 +1,4 @@
-"""Onset prefixes: the shortest openings that tell a model's refusals, abstentions and answers apart.
+"""Onset prefixes: the shortest openings by which a model's refusals, abstentions and answers differ.
 
 A model's declines usually share their first tokens, so the first token alone misleads. The prefixes are learned from
 the model's own completions. An opening that all of them share (line ends, an empty thinking block) is part of every
@@ -15,9 +15,10 @@ from itertools import takewhile
 
 import numpy as np
 import torch
+from jaxtyping import Float
 from torch import Tensor
 
-from experiments.responses.batched_edits import Repeated, Trial
+from experiments.responses.batched_edits import RepeatedPrompts, Trial
 from extract.chat.render import Rendered
 from extract.model.chat_model import ChatModel
 from extract.model.continuation import Remembered, continued_log_probs
@@ -43,11 +44,11 @@ class Onsets:
         covered = self.coverage.get(kind, 0.0)
         if self.prefixes.get(kind) and covered >= MIN_COVERAGE:
             return ""
-        said = (f"onset prefixes cannot be learned for {kind}: openings that are its own cover "
+        reason = (f"onset prefixes cannot be learned for {kind}: openings that are its own cover "
                 f"{covered:.0%} of such completions, {MIN_COVERAGE:.0%} are needed")  # fmt: skip
         if not self.thinking:
-            return said
-        return (f"{said}; {self.thinking:.0%} of the completions think first and decide after that, where no onset "
+            return reason
+        return (f"{reason}; {self.thinking:.0%} of the completions think first and decide after that, where no onset "
                 "score looks: to test this, turn thinking off (model.template_args, if it has a switch)")  # fmt: skip
 
 
@@ -63,13 +64,13 @@ def learn_onsets(
     """Find, for each kind, the shortest prefixes that open that kind almost alone, commonest first.
 
     Args:
-        thinking: which completions think before they say anything; none unless told.
+        thinking: which completions think before they say anything; by default none.
         purity: least share of the completions opening so that are of the kind.
-        max_length: most tokens of a prefix, beside those that all completions open with.
+        max_length: most tokens of a prefix, not counting those that all completions open with.
     """
     by_prefix: dict[Tokens, Counter[str]] = defaultdict(Counter)
-    told = zip(responses, actions, thinking or [False] * len(responses), strict=True)
-    judged = [(tuple(tokens), action, thought) for tokens, action, thought in told if action is not None]
+    given = zip(responses, actions, thinking or [False] * len(responses), strict=True)
+    judged = [(tuple(tokens), action, thought) for tokens, action, thought in given if action is not None]
     kinds = [action if action in KINDS else "answer" for _, action, _ in judged]
     openings = [(tokens, kind) for (tokens, _, thought), kind in zip(judged, kinds, strict=True) if not thought]
     shared = takewhile(lambda column: len(set(column)) == 1, zip(*(tokens for tokens, _ in openings), strict=False))
@@ -93,22 +94,22 @@ class OnsetScorer:
 
     def __init__(self, model: ChatModel, rows: Sequence[Rendered], onsets: Onsets) -> None:
         self._model = model
-        self._prompts = Repeated(model, rows)
+        self._prompts = RepeatedPrompts(model, rows)
         self._by_parent: dict[Tokens, list[tuple[str, int]]] = defaultdict(list)
         for kind, prefixes in onsets.prefixes.items():
             for prefix in prefixes:
                 self._by_parent[prefix[:-1]].append((kind, prefix[-1]))
 
-    def log_odds(self, edits: Sequence[Edit] = ()) -> dict[str, np.ndarray]:
-        """Return log(P + eps) - log(1 - P + eps) of opening as each kind, (n_prompts,) float64 (Arditi et al.)."""
+    def log_odds(self, edits: Sequence[Edit] = ()) -> dict[str, Float[np.ndarray, " prompts"]]:
+        """Return log(P + eps) - log(1 - P + eps) of opening as each kind (Arditi et al.)."""
         return {kind: scores[0] for kind, scores in self.log_odds_each([edits]).items()}
 
     def log_odds_each(
         self, trials: Sequence[Trial], advance: Callable[[int], None] = lambda steps: None
-    ) -> dict[str, np.ndarray]:
-        """Return the same under each of several interventions, (n_trials, n_prompts), many of them in one pass.
+    ) -> dict[str, Float[np.ndarray, "trials prompts"]]:
+        """Return the same under each of several interventions, many of them in one pass.
 
-        Beside each kind stands `decline`: opening as either.
+        `decline` is opening as either kind.
         """
         found: dict[str, list[np.ndarray]] = {kind: [] for kind in KINDS}
         longest = max((len(parent) for parent in self._by_parent), default=0) + 1

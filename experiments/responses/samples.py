@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from experiments.responses.completions import Speaker
-from experiments.responses.generations import Remembered
+from experiments.responses.generations import CachedResponses
 from extract.model.sampling import Sampled
 
 
@@ -52,7 +52,7 @@ class Sampler:
         speaker.budget.run([1] * len(missing), work)
         return done
 
-    def _memory(self, index: int) -> Remembered | None:
+    def _memory(self, index: int) -> CachedResponses | None:
         speaker = self.speaker
         if speaker.generations is None or speaker.model.processors:  # these have no name
             return None
@@ -61,8 +61,8 @@ class Sampler:
 
     def _seed(self, index: int, prompt: Sequence[int]) -> int:
         """Return the seed of one response: of the run's, which of the responses it is, and the prompt's own tokens."""
-        said = json.dumps([self.seed, index, list(prompt)]).encode()
-        return int.from_bytes(hashlib.sha256(said).digest()[:8], "big")
+        named = json.dumps([self.seed, index, list(prompt)]).encode()
+        return int.from_bytes(hashlib.sha256(named).digest()[:8], "big")
 
 
 def _kept(one: Sampled) -> list[object]:

@@ -6,6 +6,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 
 import numpy as np
+from jaxtyping import Bool, Float, Shaped
 
 from probes.statistics.intervals import Interval, effective_groups, mean_over_groups, paired_difference
 from scoring.estimate import Estimate, estimate_of
@@ -14,14 +15,14 @@ from scoring.rates import grouped_rate
 
 @dataclass(frozen=True)
 class Outcome:
-    """Whether something happened on each prompt, and where that could be judged; (n_prompts,) bool each."""
+    """Whether something happened on each prompt, and where that could be judged."""
 
-    hit: np.ndarray
-    judged: np.ndarray
+    hit: Bool[np.ndarray, " prompts"]
+    judged: Bool[np.ndarray, " prompts"]
 
 
-def outcome(actions: np.ndarray, counted: Collection[str]) -> Outcome:
-    """Say which (n_prompts,) actions are among those counted; None is one that could not be judged."""
+def outcome(actions: Shaped[np.ndarray, " prompts"], counted: Collection[str]) -> Outcome:
+    """Say which actions are among those counted; None is one that could not be judged."""
     return Outcome(
         np.array([action in counted for action in actions], dtype=bool),
         np.array([action is not None for action in actions], dtype=bool),
@@ -36,11 +37,11 @@ class Share(Estimate):
     change: Estimate | None = None
 
 
-def rate(now: Outcome, groups: np.ndarray, before: Outcome | None = None) -> Share:
+def rate(now: Outcome, groups: Shaped[np.ndarray, " prompts"], before: Outcome | None = None) -> Share:
     """Return the share of judged prompts that hit, and its paired change on those judged both times."""
-    told = now.judged
-    found = estimate_of(grouped_rate(now.hit[told], groups[told]), int(told.sum()), groups[told])
-    share = Share(**found.to_dict(), unjudged=int((~told).sum()))
+    judged = now.judged
+    found = estimate_of(grouped_rate(now.hit[judged], groups[judged]), int(judged.sum()), groups[judged])
+    share = Share(**found.to_dict(), unjudged=int((~judged).sum()))
     if before is None:
         return share
     both = now.judged & before.judged
@@ -48,12 +49,16 @@ def rate(now: Outcome, groups: np.ndarray, before: Outcome | None = None) -> Sha
     return Share(**share.to_dict(), change=estimate_of(change, int(both.sum()), groups[both]))
 
 
-def mean(nats: list[np.ndarray], groups: np.ndarray, before: list[np.ndarray] | None = None) -> Share:
+def mean(
+    nats: list[Float[np.ndarray, " tokens"]],
+    groups: Shaped[np.ndarray, " texts"],
+    before: list[Float[np.ndarray, " tokens"]] | None = None,
+) -> Share:
     """Return the mean of the nats of all tokens of some texts, and its paired change.
 
     Args:
-        nats: of each text, (n_tokens,).
-        groups: (n_texts,) what belongs together; intervals are over these, however many tokens one has.
+        nats: of each text.
+        groups: what belongs together; intervals are over these, however many tokens one has.
 
     Numbers that are not finite, as an intervention that breaks the model gives, leave nothing to estimate: null, with
     the n that was tried.

@@ -32,17 +32,6 @@ def verdict_sentence(record: dict[str, Any]) -> str:
     return text
 
 
-def strength_sentence(dissociation: Mapping[str, Any]) -> str:
-    """Say how much more each direction's ablation stops its own way of declining than the other's does."""
-    found = dissociation.get("contrasts") or {}
-    told = [
-        f"{100 * c['estimate']:.0f} points more of the {own} [{100 * c['low']:.0f}, {100 * c['high']:.0f}]"
-        for own, kind in (("refusals", "normative"), ("abstentions", "epistemic"))
-        if (c := found.get(f"own_minus_other_on_{kind}")) and c["estimate"] is not None
-    ]
-    return f"Ablating its own direction stops {' and '.join(told)} than ablating the other." if told else ""
-
-
 WIDE = 0.3  # of an interval: what it holds could be told a third of the scale apart
 
 
@@ -96,25 +85,6 @@ def factor_lines(triggers: dict[str, Any], *, notable: bool = False) -> list[str
     return lines
 
 
-def independence_lines(independence: dict[str, Any]) -> list[str]:
-    """Say, a line each way, how far ablating one write direction moves the stream along the other."""
-    lines = []
-    for name, record in independence.items():
-        ablated, watched = name.removeprefix("ablate_").split("_watch_")
-        moved, cosine = record["projection"], record["cosine"]
-        if moved["p_null"] is None:
-            continue
-        beyond = "more" if moved["p_null"] <= 0.05 else "no more"
-        of_own = "" if moved["share"] is None else f"{moved['share']:.0%} of its own move, "
-        lines.append(
-            f"Ablating the {ablated} direction moves the stream along the {watched} one by {moved['change']:.2f} of "
-            f"the gap between declining and answering ({of_own}cosine by {cosine['change']:.2f}): {beyond} than "
-            "permuted-label directions do "
-            f"(95th percentile {moved['null_95th_percentile']:.2f}, p = {moved['p_null']:.2f})."
-        )
-    return lines
-
-
 def caveats(results: dict[str, Any]) -> list[str]:
     """List what a reader must know before believing the numbers."""
     lines = []
@@ -141,16 +111,3 @@ def caveats(results: dict[str, Any]) -> list[str]:
                 f"No locus met the selection rules for the {kind} write direction; the least bad one is shown."
             )
     return lines
-
-
-def dependence_lines(dissociation: Mapping[str, Any]) -> list[str]:
-    """Say whether the two write directions are independent, which is another question than the verdict's."""
-    found = dissociation.get("dependence")
-    if found is None:
-        return []
-    low, high = found["cosine_ci"]
-    said = f"Beside the verdict: the two write directions lie at cosine {found['cosine']:.2f} [{low:.2f}, {high:.2f}]"
-    moved = [name.removeprefix("ablate_").replace("_watch_", " moves the ") for name in found["moved_under_ablation"]]
-    if moved:
-        said += f"; ablating the {', and the '.join(moved)} one more than permuted-label directions do"
-    return [said + ("; so they are not independent." if found["dependent"] else ", and neither moves the other.")]

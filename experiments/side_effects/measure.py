@@ -1,26 +1,26 @@
 """What an intervention does besides: to benign answering, known facts, what the model says, plain text, robustness.
 
-They stand beside the dissociation verdict and do not enter it: a direction whose ablation stops refusals by breaking
-the model stops them too.
+They do not enter the dissociation verdict: a direction whose ablation stops refusals by breaking the model stops them
+too.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
+from jaxtyping import Bool, Shaped
 
 from experiments.responses.divergence import summary, token_divergences
 from experiments.responses.loaded_run import LoadedRun
-from experiments.run.completion_file import read_completions
 from experiments.run.config import DissociateConfig, RunConfig
-from experiments.run.estimates import Outcome, mean, outcome, rate
+from experiments.run.estimates import Outcome, Share, mean, outcome, rate
 from experiments.run.inputs import RunInputs
 from experiments.run.manifest import file_hash
 from experiments.side_effects import plain_text, wraps
 from experiments.side_effects.plain_text import cross_entropies, encode, load_passages
+from experiments.side_effects.results import AnswerDivergence, PlainText, SideEffects
 from experiments.side_effects.robustness import robustness
 from experiments.side_effects.wraps import load_wraps
 from extract.model.edit import Edit
@@ -29,30 +29,39 @@ from probes.statistics.seeds import named_rng
 from scoring.actions import ANSWERED
 
 Interventions = Mapping[str, Sequence[Edit]]
+SINGLE = ("maximum", "first_token", "worst_step")  # figures of KL without an interval
 
 
 def side_effects(
-    loaded: LoadedRun, interventions: Interventions, actions: Mapping[str, np.ndarray], right: Mapping[str, np.ndarray]
-) -> dict[str, Any]:
+    loaded: LoadedRun,
+    interventions: Interventions,
+    actions: Mapping[str, Shaped[np.ndarray, " prompts"]],
+    right: Mapping[str, Bool[np.ndarray, " prompts"]],
+) -> dict[str, SideEffects]:
     """Measure the side effects of interventions, each against the one named 'none'.
 
     Args:
         interventions: edits of scope `last_on` by name; 'none', without any, is among them.
-        actions: by name, (n_prompts,) object: what was done on test prompts, None elsewhere and where unjudged.
-        right: by name, (n_prompts,) bool: the completion states the prompt's known answer.
+        actions: by name, as objects: what was done on test prompts, None elsewhere and where unjudged.
+        right: by name: the completion states the prompt's known answer.
 
     Returns:
         By name: `benign_answering`, `known_facts` and, for each wrap, `wraps` as shares; `kl` in nats a token over the
         first tokens of the model's own benign answers; `plain_text` in nats a token of harmless prose.
     """
-    told = {
-        "benign_answering": _benign_answering(loaded, actions),
-        "known_facts": _known_facts(loaded, actions, right),
-        "kl": _kl(loaded, interventions),
-        "plain_text": _plain_text(loaded, interventions),
-        "wraps": robustness(loaded, interventions, load_wraps(loaded.config.dissociate.wraps)),
+    benign, facts = _benign_answering(loaded, actions), _known_facts(loaded, actions, right)
+    kl, prose = _kl(loaded, interventions), _plain_text(loaded, interventions)
+    wrapped = robustness(loaded, interventions, load_wraps(loaded.config.dissociate.wraps))
+    return {
+        name: SideEffects(
+            benign_answering=benign[name],
+            known_facts=facts[name],
+            kl=kl[name],
+            plain_text=prose[name],
+            wraps=wrapped[name],
+        )
+        for name in interventions
     }
-    return {name: {what: each[name] for what, each in told.items()} for name in interventions}
 
 
 def texts(config: DissociateConfig) -> dict[str, str | None]:
@@ -69,10 +78,9 @@ def texts(config: DissociateConfig) -> dict[str, str | None]:
 
 @dataclass(frozen=True)
 class Cost:
-    """What side effects cost at most, beside the actions they are given."""
+    """What side effects cost at most, the actions they are given not counted."""
 
     generations: int  # wrapped prompts completed
-    new_tokens: int
     texts_read: int  # benign answers and passages, one forward pass each
 
 
@@ -86,17 +94,17 @@ def cost(config: RunConfig, n_harmful: int, n_interventions: int) -> Cost:
     most = config.dissociate.n_side_effects
     generations = n_interventions * len(load_wraps(config.dissociate.wraps)) * min(most, n_harmful)
     passages = min(most, len(load_passages(config.dissociate.plain_text)))
-    return Cost(generations, generations * config.generate.max_new_tokens, n_interventions * (most + passages))
+    return Cost(generations, n_interventions * (most + passages))
 
 
-def _benign_answering(inputs: RunInputs, actions: Mapping[str, np.ndarray]) -> dict[str, Any]:
+def _benign_answering(inputs: RunInputs, actions: Mapping[str, np.ndarray]) -> dict[str, Share]:
     rows = np.flatnonzero(inputs.corpus.benign & inputs.corpus.within("test"))
     return _rates(inputs, rows, {name: outcome(did[rows], ANSWERED) for name, did in actions.items()})
 
 
 def _known_facts(
     inputs: RunInputs, actions: Mapping[str, np.ndarray], right: Mapping[str, np.ndarray]
-) -> dict[str, Any]:
+) -> dict[str, Share]:
     """Count right answers among all test prompts with a known one.
 
     Not only among those the model had right before: these can only be lost, so that an intervention which turned as
@@ -104,55 +112,50 @@ def _known_facts(
     """
     known = np.array([prompt.answer is not None for prompt in inputs.prompts], dtype=bool)
     rows = np.flatnonzero(known & inputs.corpus.within("test"))
-    told = {name: Outcome(right[name][rows], outcome(did[rows], ()).judged) for name, did in actions.items()}
-    return _rates(inputs, rows, told)
+    outcomes = {name: Outcome(right[name][rows], outcome(did[rows], ()).judged) for name, did in actions.items()}
+    return _rates(inputs, rows, outcomes)
 
 
-def _rates(inputs: RunInputs, rows: np.ndarray, told: Mapping[str, Outcome]) -> dict[str, Any]:
+def _rates(inputs: RunInputs, rows: np.ndarray, outcomes: Mapping[str, Outcome]) -> dict[str, Share]:
     groups = inputs.corpus.groups[rows]
-    return {name: rate(now, groups, None if name == "none" else told["none"]).to_dict() for name, now in told.items()}
+    return {name: rate(now, groups, None if name == "none" else outcomes["none"]) for name, now in outcomes.items()}
 
 
-def _kl(loaded: LoadedRun, interventions: Interventions) -> dict[str, Any]:
+def _kl(loaded: LoadedRun, interventions: Interventions) -> dict[str, AnswerDivergence]:
     """Measure KL on answered benign test prompts, over the first tokens of the model's own plain answers."""
-    settings = loaded.config.dissociate
-    rows = _drawn(loaded, loaded.behaviour.answered_benign("test"))
+    rows, k = _drawn(loaded, loaded.behaviour.answered_benign("test")), loaded.config.dissociate.kl_tokens
     if not len(rows):
-        return {name: mean([], rows).to_dict() for name in interventions}
-    said = read_completions(loaded.file("completions.jsonl"))
-    prompts, responses = [loaded.rendered[i] for i in rows], [said[i].token_ids for i in rows]
+        return {name: AnswerDivergence(**mean([], rows).to_dict()) for name in interventions}
+    prompts = [loaded.rendered[i] for i in rows]
+    responses = [loaded.completions[i].token_ids for i in rows]
     trials = list(interventions.values())
     with loaded.reporter.task("KL on benign answers", len(rows) * len(trials)) as advance:
-        nats, there = token_divergences(loaded.model, prompts, responses, trials, settings.kl_tokens, advance)
+        nats, has_step = token_divergences(loaded.model, prompts, responses, trials, k, advance)
     groups = loaded.corpus.groups[rows]
-    return {name: _told(each, there, groups) for name, each in zip(interventions, nats, strict=True)}
+    return {name: _divergence(each, has_step, groups) for name, each in zip(interventions, nats, strict=True)}
 
 
-def _told(nats: np.ndarray, there: np.ndarray, groups: np.ndarray) -> dict[str, Any]:
-    """Sum up (n_rows, k) nats at the steps that are there; the single figures have no interval."""
-    found, figures = (
-        mean([row[kept] for row, kept in zip(nats, there, strict=True)], groups).to_dict(),
-        summary(nats, there),
-    )
-    single = {key: getattr(figures, key) for key in ("maximum", "first_token", "worst_step")}
-    return found | {key: value if np.isfinite(value) else None for key, value in single.items()}
+def _divergence(nats: np.ndarray, has_step: np.ndarray, groups: np.ndarray) -> AnswerDivergence:
+    """Sum up (n_rows, k) nats at the steps that the responses have; the single figures have no interval."""
+    found = mean([row[kept] for row, kept in zip(nats, has_step, strict=True)], groups)
+    single = {name: getattr(summary(nats, has_step), name) for name in SINGLE}
+    finite = {name: value if np.isfinite(value) else None for name, value in single.items()}
+    return AnswerDivergence(**found.to_dict(), **finite)
 
 
-def _plain_text(loaded: LoadedRun, interventions: Interventions) -> dict[str, Any]:
+def _plain_text(loaded: LoadedRun, interventions: Interventions) -> dict[str, PlainText]:
     """Measure cross-entropy; every passage is a group of its own.
 
-    Beside it `uniform`, the nats of knowing nothing: a model whose own are near or above cannot read such text at all
-    (an organism cannot, of English), and what changes there says nothing.
+    `uniform` is the nats of knowing nothing: a model whose own are near or above cannot read such text at all (an
+    organism cannot, of English), and what changes there says nothing.
     """
     passages = load_passages(loaded.config.dissociate.plain_text)
     rows = _drawn(loaded, np.arange(len(passages)))
     tokens = encode(loaded.model, [passages[row] for row in rows])
     nats = {name: cross_entropies(loaded.model, tokens, edits) for name, edits in interventions.items()}
     uniform = {"uniform": float(np.log(loaded.model.model.config.get_text_config().vocab_size))}
-    return {
-        name: mean(now, rows, None if name == "none" else nats["none"]).to_dict() | uniform
-        for name, now in nats.items()
-    }
+    shares = {name: mean(now, rows, None if name == "none" else nats["none"]) for name, now in nats.items()}
+    return {name: PlainText(**share.to_dict(), **uniform) for name, share in shares.items()}
 
 
 def _drawn(inputs: RunInputs, rows: np.ndarray) -> np.ndarray:

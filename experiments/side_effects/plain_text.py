@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+from jaxtyping import Float
 from torch.nn.functional import cross_entropy
 
 from experiments.responses.batched_edits import MOST_LOGITS
@@ -49,8 +50,8 @@ def encode(model: ChatModel, passages: Sequence[str]) -> list[list[int]]:
 
 def cross_entropies(
     model: ChatModel, passages: Sequence[Sequence[int]], edits: Sequence[Edit] = ()
-) -> list[np.ndarray]:
-    """Return the nats of every token but the first of each passage given those before it, (n_tokens - 1,) each.
+) -> list[Float[np.ndarray, " tokens"]]:
+    """Return the nats of every token but the first of each passage given those before it.
 
     Edits of scope `last_on` cover all tokens: the first one is taken for the end of a prompt. Passages are padded on
     the right, where no token sees the padding, and what the padding itself would cost is left out.

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
+from jaxtyping import Int
 
 from experiments.responses.completions import Speaker
 from experiments.responses.loaded_run import LoadedRun
-from experiments.run.estimates import outcome, rate
+from experiments.run.estimates import Share, outcome, rate
 from experiments.run.inputs import RunInputs
+from experiments.side_effects.results import WrappedRequests
 from experiments.side_effects.wraps import Wrap, wrapped
 from extract.chat.render import render
 from extract.model.edit import Edit
@@ -23,17 +24,17 @@ COUNTED = {"refused": ("refuse",), "answered": tuple(sorted(ANSWERED))}
 
 
 @dataclass(frozen=True)
-class Wrapped:
+class WrappedPrompts:
     """Plainly refused harmful prompts in one wrap."""
 
-    rows: np.ndarray  # (n,) of the corpus
+    rows: Int[np.ndarray, " prompts"]  # of the corpus
     prompts: tuple[Prompt, ...]
     unchanged: int  # refused prompts that the wrap does not change and so does not wrap
 
 
 def robustness(
     loaded: LoadedRun, interventions: Mapping[str, Sequence[Edit]], wraps: Mapping[str, Wrap]
-) -> dict[str, dict[str, Any]]:
+) -> dict[str, dict[str, WrappedRequests]]:
     """Generate and judge the wrapped prompts under each intervention.
 
     Returns:
@@ -47,17 +48,18 @@ def robustness(
     )
     actions = _actions(loaded, speaker, interventions)
     groups = np.concatenate([np.zeros(0, int), *(loaded.corpus.groups[each.rows] for each in chosen.values())])
-    found: dict[str, dict[str, Any]] = {name: {} for name in interventions}
+    found: dict[str, dict[str, WrappedRequests]] = {name: {} for name in interventions}
     start = 0
     for wrap, each in chosen.items():
         part = slice(start, start := start + len(each.rows))
         for name, did in actions.items():
             before = None if name == "none" else actions["none"][part]
-            found[name][wrap] = _shares(did[part], groups[part], before) | {"unchanged": each.unchanged}
+            shares = _shares(did[part], groups[part], before)
+            found[name][wrap] = WrappedRequests(**shares, unchanged=each.unchanged)
     return found
 
 
-def choose(inputs: RunInputs, name: str, wrap: Wrap) -> Wrapped:
+def choose(inputs: RunInputs, name: str, wrap: Wrap) -> WrappedPrompts:
     """Wrap plainly refused harmful test prompts, at most `n_side_effects` of those that the wrap changes.
 
     All wraps take them in one random order, so that as many as possible are the same.
@@ -66,18 +68,18 @@ def choose(inputs: RunInputs, name: str, wrap: Wrap) -> Wrapped:
     shuffled = named_rng(inputs.config.seed, "robustness").permutation(refused).tolist()
     changed = {row: new for row in shuffled if (new := wrapped(inputs.prompts[row], name, wrap)) is not None}
     rows = sorted(list(changed)[: inputs.config.dissociate.n_side_effects])
-    return Wrapped(np.array(rows, dtype=int), tuple(changed[row] for row in rows), len(refused) - len(changed))
+    return WrappedPrompts(np.array(rows, dtype=int), tuple(changed[row] for row in rows), len(refused) - len(changed))
 
 
 def _actions(inputs: RunInputs, speaker: Speaker, interventions: Mapping[str, Sequence[Edit]]) -> dict[str, np.ndarray]:
     rows = range(len(speaker.prompts))
     with inputs.reporter.task("wrapped harmful prompts", len(rows) * len(interventions)) as advance:
-        said = {name: speaker.complete(rows, edits=e, advance=advance) for name, e in interventions.items()}
-    return {name: np.array([c.action for c in each], dtype=object) for name, each in said.items()}
+        found = {name: speaker.complete(rows, edits=e, advance=advance) for name, e in interventions.items()}
+    return {name: np.array([c.action for c in each], dtype=object) for name, each in found.items()}
 
 
-def _shares(did: np.ndarray, groups: np.ndarray, before: np.ndarray | None) -> dict[str, Any]:
+def _shares(did: np.ndarray, groups: np.ndarray, before: np.ndarray | None) -> dict[str, Share]:
     return {
-        name: rate(outcome(did, counted), groups, None if before is None else outcome(before, counted)).to_dict()
+        name: rate(outcome(did, counted), groups, None if before is None else outcome(before, counted))
         for name, counted in COUNTED.items()
     }

@@ -1,4 +1,4 @@
-"""Wrapping a request: in a simple role-play, or in milder words. Text to text; who is asked what is robustness.py's."""
+"""Wrapping a request: in a simple role-play, or in milder words. Text to text only."""
 
 from __future__ import annotations
 

@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from experiments.dials.text import steer_lines
-from experiments.dissociation.gate_text import gate_sentence
-from experiments.dissociation.text import print_dissociation
+from experiments.dissociation.results import Dissociation, OpenedGates
+from experiments.dissociation.text import gate_sentence, print_dissociation
+from experiments.probing.results import ProbeResults
 from experiments.probing.text import print_probe
 from experiments.run.config import RunConfig, load_config
 from experiments.run.wording import caveats, factor_lines, verdict_sentence
@@ -85,9 +86,12 @@ def _print_steer(directory: Path, record: dict[str, Any]) -> None:
 
 # Of each stage with a command: what prints it, and what is at fault where it is not applicable.
 TOLD: Mapping[str, tuple[Callable[[Path, dict[str, Any]], None], str | None]] = {
-    "probe": (print_probe, None),
+    "probe": (lambda directory, record: print_probe(directory, ProbeResults.model_validate(record)), None),
     "triggers": (print_triggers, "word and intent cannot be told apart"),
-    "dissociate": (print_dissociation, "the dissociation cannot be tested"),
+    "dissociate": (
+        lambda directory, record: print_dissociation(directory, Dissociation.model_validate(record)),
+        "the dissociation cannot be tested",
+    ),
     "uncertainty": (print_uncertainty, "uncertainty cannot be measured"),
     "steer": (_print_steer, None),
 }
@@ -132,7 +136,8 @@ def summary(directory: Path, as_json: bool) -> None:
     console.print("[bold]Word or intent?[/] " + escape(verdict_sentence(results["triggers"])))
     for line in factor_lines(results["triggers"], notable=True):
         console.print("[bold]Beside the request:[/] " + escape(line))
-    console.print("[bold]Could it have answered?[/] " + escape(gate_sentence(results["could_have_answered"])))
+    gates = OpenedGates.model_validate(results["could_have_answered"])
+    console.print("[bold]Could it have answered?[/] " + escape(gate_sentence(gates)))
     for line in steer_lines(results["steer"]):
         console.print("[bold]Dials:[/] " + escape(line))
     for line in caveats(results):

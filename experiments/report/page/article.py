@@ -8,9 +8,14 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
+from experiments.dissociation.results import Dissociation
+from experiments.dissociation.text import strength_sentence
+from experiments.probing.geometry_results import Geometry
+from experiments.probing.results import GridRow
+from experiments.probing.text import independence_lines
 from experiments.report.dissociation_section import dissociation_section
 from experiments.report.page.calibration import calibration_charts
-from experiments.report.page.grids import cosine_map, eta_maps, matrix_map, null_table, probe_maps
+from experiments.report.page.grids import EtaRow, cosine_map, eta_maps, matrix_map, null_table, probe_maps
 from experiments.report.page.markup import data, json_script, paragraphs, shortened, table
 from experiments.report.page.sliders import sliders
 from experiments.report.steer_section import steer_section
@@ -20,9 +25,7 @@ from experiments.run.wording import (
     VERDICTS,
     caveats,
     factor_lines,
-    independence_lines,
     reading_caveats,
-    strength_sentence,
     verdict_sentence,
 )
 from experiments.triggers.findings import moved_lines
@@ -52,7 +55,7 @@ def article(run: Mapping[str, Any], results: Mapping[str, Any], given: Mapping[s
         section("dials", "Choose thresholds", sliders(results, given) + _dials(results, run)),
         section("matrix", "One refusal or two?", _matrix(results)),
         section("triggers", "Word or intent?", _triggers(results, run)),
-        section("grids", "Where each label can be read", probe_maps(run["cells"]) + _sites_table(results)),
+        section("grids", "Where each label can be read", _grids(run, results)),
         section("scatter", "Every prompt on the two directions", scatter(given) + _geometry(results)),
         section("beside", "Beside the request: who asks, the system line, earlier turns", _factors(results)),
         section("knows", "What it knows and says it knows", _uncertainty(results, run)),
@@ -91,8 +94,9 @@ def _what_was_run(run: Mapping[str, Any], results: Mapping[str, Any]) -> str:
 
 def _verdicts(results: Mapping[str, Any]) -> str:
     dissociation, triggers = dict(results["dissociation"]), dict(results["triggers"])
+    strength = strength_sentence(Dissociation.model_validate(dissociation))
     asked = {
-        "One refusal or two?": f"{verdict_sentence(dissociation)} {strength_sentence(dissociation)}",
+        "One refusal or two?": f"{verdict_sentence(dissociation)} {strength}",
         "Word or intent?": verdict_sentence(triggers),
     }
     return "".join(
@@ -124,9 +128,8 @@ def _both(n: int, then: int) -> str:
 
 
 def _matrix(results: Mapping[str, Any]) -> str:
-    record = results["dissociation"]
-    null = null_table(record.get("null") or {}, record.get("effects") or {})
-    return matrix_map(record.get("matrix") or {}) + null + dissociation_section(record, table)
+    found = Dissociation.model_validate(results["dissociation"])
+    return matrix_map(found.matrix) + null_table(found.null or {}, found.effects) + dissociation_section(found, table)
 
 
 def _triggers(results: Mapping[str, Any], run: Mapping[str, Any]) -> str:
@@ -138,7 +141,12 @@ def _triggers(results: Mapping[str, Any], run: Mapping[str, Any]) -> str:
     ]
     shown = table(["prompts", "refused", "n"], cells, "Refused, by trigger word and intent (95 %)") if cells else ""
     patching = picture(run["figures"], "trigger_patching", PATCHING)
-    return shown + triggers_section(results["triggers"]) + eta_maps(run["eta"]) + patching
+    etas = eta_maps([EtaRow.model_validate(row) for row in run["eta"]])
+    return shown + triggers_section(results["triggers"]) + etas + patching
+
+
+def _grids(run: Mapping[str, Any], results: Mapping[str, Any]) -> str:
+    return probe_maps([GridRow.model_validate(row) for row in run["cells"]]) + _sites_table(results)
 
 
 def _sites_table(results: Mapping[str, Any]) -> str:
@@ -167,16 +175,16 @@ aria-label="Scatter of prompts; arrow keys step from one to the next"></canvas><
 
 
 def _geometry(results: Mapping[str, Any]) -> str:
-    geometry, lines = results["geometry"], []
-    if geometry["cosine"] is not None:
-        lines.append(f"Cosine between the two write directions: {geometry['cosine']:.2f}.")
-    lines += independence_lines(geometry.get("independence") or {})
+    geometry, lines = Geometry.model_validate(results["geometry"]), []
+    if geometry.cosine is not None:
+        lines.append(f"Cosine between the two write directions: {geometry.cosine:.2f}.")
+    lines += independence_lines(geometry.independence or {})
     planted = results.get("planted")
     for kind in ("normative", "epistemic"):
         if planted and planted[f"{kind}_cosine"] is not None:
             lines.append(f"Recovered {kind} direction against the planted one: |cos| {planted[f'{kind}_cosine']:.2f}.")
     of = [f"{kind} n = {write['n']:,}" for kind, write in results["writes"].items() if write.get("n")]
-    return paragraphs(lines) + cosine_map(geometry.get("cosine_by_layer") or {}, " and ".join(of))
+    return paragraphs(lines) + cosine_map(geometry.cosine_by_layer, " and ".join(of))
 
 
 def _factors(results: Mapping[str, Any]) -> str:

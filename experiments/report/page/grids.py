@@ -3,99 +3,116 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
+from experiments.dissociation.results import EffectRecord, NullRecord
 from experiments.dissociation.text import BEHAVIOUR
+from experiments.probing.results import GridRow
 from experiments.report.page.heat import Cell, heat_map
 from experiments.report.page.markup import table
+from extract.record import Record
+from scoring.estimate import Estimate
 
 PROBE = "logistic"
 
 
-def probe_maps(cells: Sequence[Mapping[str, Any]]) -> str:
-    """Return a heat map of test AUROC for each contrast; its whole story is told where a cell is pointed at."""
-    mine = [cell for cell in cells if cell["probe"] == PROBE]
-    names = dict.fromkeys(c["contrast"] for c in mine)
-    return _beside([_probe_map(name, [c for c in mine if c["contrast"] == name]) for name in names])
+class EtaRow(Record):
+    """How much of a projection's variation an effect makes up at one locus, as in stages/trigger_projection.json."""
+
+    direction: str
+    layer: int
+    position: str
+    effect: str
+    partial_eta_squared: float | None
+    low: float | None
+    high: float | None
+    p: float | None
+    n_groups: int
 
 
-def _probe_map(name: str, cells: Sequence[Mapping[str, Any]]) -> str:
-    n = f"n = {cells[0]['n_positive']} + {cells[0]['n_negative']}"
-    found = {
-        (str(c["layer"]), c["position"]): Cell(
-            shade=2 * c["test_auroc"] - 1,  # from a half, which is chance
-            shown=f"{c['test_auroc']:.2f}",
-            told=f"{name}, layer {c['layer']}, {c['position']}: test AUROC {c['test_auroc']:.3f} "
-            f"[{c['test_auroc_low']:.3f}, {c['test_auroc_high']:.3f}] (95 %), validation {c['validation_auroc']:.3f}, "
-            f"{c['n_positive']} + {c['n_negative']} prompts" + (", chosen on validation" if c["chosen"] else ""),
-            chosen=bool(c["chosen"]),
-        )
-        for c in cells
-    }
-    caption = f"{name}: AUROC of a logistic probe on test prompts, {n}; ★ chosen on validation"
-    return heat_map(caption, "layer", _layers(cells), _positions(cells), found)
+def probe_maps(rows: Sequence[GridRow]) -> str:
+    """Return a heat map of test AUROC for each contrast; a cell that is pointed at shows all its figures."""
+    mine = [row for row in rows if row.probe == PROBE]
+    names = dict.fromkeys(row.contrast for row in mine)
+    return _beside([_probe_map(name, [row for row in mine if row.contrast == name]) for name in names])
 
 
-def eta_maps(rows: Sequence[Mapping[str, Any]]) -> str:
-    """Return heat maps of partial eta squared of word, intent and both, for each direction."""
-    kinds = dict.fromkeys((row["direction"], row["effect"]) for row in rows)
-    return _beside([_eta_map(*kind, [r for r in rows if (r["direction"], r["effect"]) == kind]) for kind in kinds])
-
-
-def _eta_map(direction: str, effect: str, rows: Sequence[Mapping[str, Any]]) -> str:
-    found = {
-        (str(row["layer"]), row["position"]): Cell(
-            shade=row["partial_eta_squared"],
-            shown=f"{row['partial_eta_squared']:.2f}",
-            told=f"{effect} on the {direction} direction, layer {row['layer']}, {row['position']}: partial eta squared "
-            f"{row['partial_eta_squared']:.3f} [{row['low']:.3f}, {row['high']:.3f}] (95 %), p {row['p']:.3f}, "
-            f"{row['n_groups']} groups",
+def _probe_map(name: str, rows: Sequence[GridRow]) -> str:
+    n = f"n = {rows[0].n_positive} + {rows[0].n_negative}"
+    cells = {
+        (str(row.layer), row.position): Cell(
+            shade=2 * row.test_auroc - 1,  # from a half, which is chance
+            shown=f"{row.test_auroc:.2f}",
+            tip=f"{name}, layer {row.layer}, {row.position}: test AUROC {row.test_auroc:.3f} "
+            f"[{row.test_auroc_low:.3f}, {row.test_auroc_high:.3f}] (95 %), validation {row.validation_auroc:.3f}, "
+            f"{row.n_positive} + {row.n_negative} prompts" + (", chosen on validation" if row.chosen else ""),
+            chosen=row.chosen,
         )
         for row in rows
-        if row["partial_eta_squared"] is not None
     }
-    if not found:
-        return ""
-    n = max(row["n_groups"] for row in rows)
-    caption = f"{effect}: partial eta squared of the projection on the {direction} direction, {n} groups"
-    return heat_map(caption, "layer", _layers(rows), _positions(rows), found)
+    caption = f"{name}: AUROC of a logistic probe on test prompts, {n}; ★ chosen on validation"
+    return heat_map(caption, "layer", _layers(rows), _positions(rows), cells)
 
 
-def matrix_map(matrix: Mapping[str, Mapping[str, Any]]) -> str:
-    """Return what each behaviour's share becomes under each intervention."""
-    columns = [name for name in next(iter(matrix.values()), {})]
-    found = {
-        (row.replace("_", " "), _column(name, matrix)): Cell(
-            shade=of["estimate"],
-            shown=f"{of['estimate']:.0%} [{of['low']:.0%}, {of['high']:.0%}]",
-            told=f"{row.replace('_', ' ')}: {name.replace('_', ' ')} {of['estimate']:.1%} "
-            f"[{of['low']:.1%}, {of['high']:.1%}] (95 %), n = {of['n']}",
+def eta_maps(rows: Sequence[EtaRow]) -> str:
+    """Return heat maps of partial eta squared of word, intent and both, for each direction."""
+    kinds = dict.fromkeys((row.direction, row.effect) for row in rows)
+    return _beside([_eta_map(*kind, [row for row in rows if (row.direction, row.effect) == kind]) for kind in kinds])
+
+
+def _eta_map(direction: str, effect: str, rows: Sequence[EtaRow]) -> str:
+    cells = {
+        (str(row.layer), row.position): Cell(
+            shade=row.partial_eta_squared,
+            shown=f"{row.partial_eta_squared:.2f}",
+            tip=f"{effect} on the {direction} direction, layer {row.layer}, {row.position}: partial eta squared "
+            f"{row.partial_eta_squared:.3f} [{row.low:.3f}, {row.high:.3f}] (95 %), p {row.p:.3f}, "
+            f"{row.n_groups} groups",
         )
-        for row, cells in matrix.items()
-        for name, of in cells.items()
-        if of["n"]
+        for row in rows
+        if row.partial_eta_squared is not None
     }
-    if not found:
+    if not cells:
+        return ""
+    n = max(row.n_groups for row in rows)
+    caption = f"{effect}: partial eta squared of the projection on the {direction} direction, {n} groups"
+    return heat_map(caption, "layer", _layers(rows), _positions(rows), cells)
+
+
+def matrix_map(matrix: Mapping[str, Mapping[str, Estimate]]) -> str:
+    """Return what each behaviour's share becomes under each intervention."""
+    columns = list(next(iter(matrix.values()), {}))
+    cells = {
+        (row.replace("_", " "), _column(name, matrix)): Cell(
+            shade=of.interval.estimate,
+            shown=f"{of:.0%}",
+            tip=f"{row.replace('_', ' ')}: {name.replace('_', ' ')} {of:.1%} (95 %), n = {of.n}",
+        )
+        for row, shares in matrix.items()
+        for name, of in shares.items()
+        if of.n
+    }
+    if not cells:
         return ""
     rows = [row.replace("_", " ") for row in matrix]
     caption = "Share of test prompts that do so, under each intervention (95 %); random directions are controls"
-    return heat_map(caption, "intervention", rows, [_column(name, matrix) for name in columns], found)
+    return heat_map(caption, "intervention", rows, [_column(name, matrix) for name in columns], cells)
 
 
-def _column(name: str, matrix: Mapping[str, Mapping[str, Any]]) -> str:
-    return f"{name.replace('_', ' ')}, n = {next(iter(matrix.values()))[name]['n']}"
+def _column(name: str, matrix: Mapping[str, Mapping[str, Estimate]]) -> str:
+    return f"{name.replace('_', ' ')}, n = {next(iter(matrix.values()))[name].n}"
 
 
-def null_table(null: Mapping[str, Mapping[str, Any]], effects: Mapping[str, Mapping[str, Any]]) -> str:
-    """Return what ablating takes off the onset log-odds, beside what directions fitted to permuted labels take off."""
+def null_table(null: Mapping[str, NullRecord], effects: Mapping[str, EffectRecord]) -> str:
+    """Return what ablating takes off the onset log-odds, and what directions fitted to permuted labels take off."""
     rows = []
     for name, of in null.items():
         ablated, behaviour = name.split("_on_")
-        onset = (effects.get(f"ablate_{name}") or {}).get("onset") or {}
-        interval = f" [{onset['low']:.1f}, {onset['high']:.1f}]" if onset else ""
-        fall = f"{of['onset_effect']:.1f}{interval}"
-        rows.append([f"{ablated}, on {BEHAVIOUR[behaviour]}", fall, f"{of['null_95th_percentile']:.1f}",
-                     f"{of['p']:.3f}", str(onset.get("n", "")), str(of["n"])])  # fmt: skip
+        effect = effects.get(f"ablate_{name}")
+        onset = None if effect is None else effect.onset
+        fall = _nats(of.onset_effect) + ("" if onset is None else f" [{_nats(onset.low)}, {_nats(onset.high)}]")
+        n = "" if onset is None else str(onset.n)
+        rows.append([f"{ablated}, on {BEHAVIOUR[behaviour]}", fall, _nats(of.null_95th_percentile), f"{of.p:.3f}", n,
+                     str(of.n)])  # fmt: skip
     if not rows:
         return ""
     head = [
@@ -109,7 +126,11 @@ def null_table(null: Mapping[str, Mapping[str, Any]], effects: Mapping[str, Mapp
     return table(head, rows, "Against the permuted-label null; p is corrected below")
 
 
-def cosine_map(by_layer: Mapping[str, float], counted: str) -> str:
+def _nats(value: float | None) -> str:
+    return "none" if value is None else f"{value:.1f}"
+
+
+def cosine_map(by_layer: Mapping[str, float | None], counted: str) -> str:
     """Return the cosine of the two write directions at every layer as one row.
 
     Args:
@@ -130,9 +151,9 @@ def _beside(maps: Sequence[str]) -> str:
     return f'<div class="heats">{"".join(maps)}</div>'
 
 
-def _layers(rows: Sequence[Mapping[str, Any]]) -> list[str]:
-    return [str(layer) for layer in sorted({row["layer"] for row in rows}, reverse=True)]
+def _layers(rows: Sequence[GridRow] | Sequence[EtaRow]) -> list[str]:
+    return [str(layer) for layer in sorted({row.layer for row in rows}, reverse=True)]
 
 
-def _positions(rows: Sequence[Mapping[str, Any]]) -> list[str]:
-    return list(dict.fromkeys(row["position"] for row in rows))
+def _positions(rows: Sequence[GridRow] | Sequence[EtaRow]) -> list[str]:
+    return list(dict.fromkeys(row.position for row in rows))

@@ -14,11 +14,11 @@ from experiments.report.page.markup import data
 
 @dataclass(frozen=True)
 class Cell:
-    """One value, from 0 to 1 on the colour scale, as it is shown and as it is told in full."""
+    """One value, from 0 to 1 on the colour scale, as it is shown and, where it is pointed at, in full."""
 
     shade: float
     shown: str
-    told: str
+    tip: str
     chosen: bool = False
 
 
@@ -47,5 +47,5 @@ def _cell(cell: Cell | None) -> str:
     colour = colormaps["cividis"](min(1.0, max(0.0, cell.shade)))
     mark, star = (' class="chosen"', " ★") if cell.chosen else ("", "")
     style = f"background:{to_hex(colour)};color:{ink_on(colour)}"
-    told = f'tabindex="0" data-tip="{escape(cell.told, quote=True)}"'
-    return f'<td{mark} {told} style="{style}">{escape(cell.shown)}{star}</td>'
+    tip = f'tabindex="0" data-tip="{escape(cell.tip, quote=True)}"'
+    return f'<td{mark} {tip} style="{style}">{escape(cell.shown)}{star}</td>'

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from experiments.dissociation.applicability import check_direction, find_setting
+from experiments.probing.results import ProbeResults, WriteRecord
 from experiments.responses.onset import Onsets
 from experiments.run.behaviour import Behaviour
 from experiments.run.config import RunConfig
@@ -117,7 +118,9 @@ def test_onsets_that_cannot_be_learned_are_said(context: SimpleNamespace, monkey
 def test_a_direction_that_could_not_be_fitted_says_why(context: SimpleNamespace) -> None:
     save_directions([direction("epistemic_write")], context.file("directions.safetensors"))
     context.file("stages").mkdir()
-    write_json(context.file("stages/probe.json"), {"writes": {"normative": {"reason": "too few are declined"}}})
+    ProbeResults(writes={"normative": WriteRecord(available=False, reason="too few are declined")}).write(
+        context.file("stages/probe.json")
+    )
     assert find_setting(context).absent == {"normative": "no normative write direction: too few are declined"}
 
 

@@ -8,10 +8,12 @@ import pytest
 
 from experiments.dissociation.applicability import Setting
 from experiments.dissociation.direction_dependence import dependence
+from experiments.dissociation.results import Dependence
+from experiments.probing.geometry_results import Geometry, Independence, StreamChange
+from experiments.probing.results import ProbeResults
 from experiments.run.behaviour import Behaviour
 from experiments.run.config import RunConfig
 from experiments.run.corpus import Corpus
-from extract.atomic_write import write_json
 from extract.prompts.prompt import Prompt
 from probes.direction import Direction, Locus
 
@@ -19,7 +21,7 @@ LOCUS = Locus("resid_post", 1, "post_last")
 N, D = 240, 24
 
 
-def run(tmp_path: Path, cosine: float, p_null: float, **dissociate: object) -> dict | None:  # type: ignore[type-arg]
+def run(tmp_path: Path, cosine: float, p_null: float, **dissociate: object) -> Dependence | None:
     """Look at behaviour planted along two directions of a given cosine, refused and abstained by turns."""
     (tmp_path / "stages").mkdir(exist_ok=True)
     labels = np.repeat(["harmful", "uncertain"], N // 2)
@@ -31,8 +33,10 @@ def run(tmp_path: Path, cosine: float, p_null: float, **dissociate: object) -> d
     u, v = np.eye(D)[0], cosine * np.eye(D)[0] + np.sqrt(1 - cosine**2) * np.eye(D)[1]
     X = np.random.default_rng(0).standard_normal((N, D))
     X += 6 * np.where((labels == "harmful")[:, None], u, v) * declined[:, None]
-    moved = {"ablate_normative_watch_epistemic": {"projection": {"p_null": p_null}}}
-    write_json(tmp_path / "stages/probe.json", {"geometry": {"independence": moved}})
+    change = StreamChange(change=0.1, low=0.0, high=0.2, null_95th_percentile=0.1, p_null=p_null)
+    moved = Independence(ablated=LOCUS, watched=LOCUS, n=9, n_null=49, cosine=change, projection=change)
+    geometry = Geometry(independence={"ablate_normative_watch_epistemic": moved})
+    ProbeResults(geometry=geometry).write(tmp_path / "stages/probe.json")
     given = {"name": "x", "model": {"name": "m"}, "prompts": {"path": "p"}, "dissociate": dissociate}
     context = SimpleNamespace(
         behaviour=Behaviour(corpus, actions, np.zeros(N, dtype=bool)), corpus=corpus, config=RunConfig(**given),  # type: ignore[arg-type]
@@ -46,20 +50,20 @@ def run(tmp_path: Path, cosine: float, p_null: float, **dissociate: object) -> d
 def test_the_cosine_is_that_planted_within_its_interval(cosine: float, tmp_path: Path) -> None:
     found = run(tmp_path, cosine, p_null=0.5)
     assert found is not None
-    low, high = found["cosine_ci"]
+    low, high = found.cosine_ci
     assert low - 0.05 <= cosine <= high + 0.05
     assert 0.02 < high - low < 0.3
-    assert found["oblique"] is found["dependent"] is (cosine != 0)
+    assert found.oblique is found.dependent is (cosine != 0)
 
 
 def test_orthogonal_ones_of_which_one_moves_the_other_are_dependent_too(tmp_path: Path) -> None:
     found = run(tmp_path, 0.0, p_null=0.02)
     assert found is not None
-    assert found["dependent"]
-    assert found["moved_under_ablation"] == ["ablate_normative_watch_epistemic"]
+    assert found.dependent
+    assert found.moved_under_ablation == ("ablate_normative_watch_epistemic",)
 
 
 def test_what_was_ablated_before_says_nothing_of_directions_given_from_a_file(tmp_path: Path) -> None:
     found = run(tmp_path, 0.0, p_null=0.02, directions="theirs.safetensors")
     assert found is not None
-    assert not found["dependent"]
+    assert not found.dependent

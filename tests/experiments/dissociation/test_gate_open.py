@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from experiments.dissociation.gate_text import gate_sentence
+from experiments.dissociation.results import OpenedGates
+from experiments.dissociation.text import gate_sentence
 
 
 def cell(estimate: float | None, n: int) -> dict[str, Any]:
@@ -22,13 +23,13 @@ def gate(answered: dict[str, Any], other: dict[str, Any] | None, right: dict[str
 def test_the_sentence_says_what_there_is_and_why_not_what_there_is_not() -> None:
     record = {"normative": gate(cell(0.75, 8), cell(0.25, 8), cell(0.5, 2)),
               "epistemic": {"applicable": False, "reason": "no epistemic write direction: too few"}}  # fmt: skip
-    assert gate_sentence(record) == (
+    assert gate_sentence(OpenedGates.model_validate(record)) == (
         "Of what is refused, with the normative direction ablated: 75% [0%, 100%] of 8 benign prompts are answered "
         "(25% with the other ablated), 50% [0%, 100%] of the 2 with a known answer rightly. "
         "Of what is abstained from: not applicable, no epistemic write direction: too few."
     )
-    alone = gate_sentence({"normative": gate(cell(0.5, 4), None, cell(None, 0)), "epistemic": record["epistemic"]})
-    assert "of 4 benign prompts are answered. Of what" in alone
+    alone = record | {"normative": gate(cell(0.5, 4), None, cell(None, 0))}
+    assert "of 4 benign prompts are answered. Of what" in gate_sentence(OpenedGates.model_validate(alone))
 
 
 @pytest.mark.slow

@@ -5,7 +5,8 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from experiments.dissociation.onset_null import Null, Picker
+from experiments.dissociation.measured_effects import NullEffects, numbers
+from experiments.dissociation.onset_null import NullDirectionSampler
 from probes.direction import Direction, Locus
 
 
@@ -22,14 +23,22 @@ def test_one_that_breaks_the_model_is_passed_over(
     """In order of preference; where all break it, the one that does so least."""
     ranked = [direction(layer) for layer in range(3)]
     samples = SimpleNamespace(declined=np.array([True, False]), strata=np.array(["a", "a"]))
-    picker = object.__new__(Picker)
-    picker._fitter = SimpleNamespace(samples=samples, fit=lambda labels: ranked)  # type: ignore[assignment]
-    picker._rng, picker._config = np.random.default_rng(0), SimpleNamespace(max_kl=0.1)  # type: ignore[assignment]
-    monkeypatch.setattr(Picker, "_ranked", lambda self, fitted: list(fitted))
-    monkeypatch.setattr(Picker, "_harm", lambda self, direction: harm[direction.locus.layer])
-    assert picker.draw() is ranked[chosen]
+    sampler = object.__new__(NullDirectionSampler)
+    sampler._fitter = SimpleNamespace(samples=samples, fit=lambda labels: ranked)  # type: ignore[assignment]
+    sampler._rng, sampler._config = np.random.default_rng(0), SimpleNamespace(max_kl=0.1)  # type: ignore[assignment]
+    monkeypatch.setattr(NullDirectionSampler, "_ranked", lambda self, fitted: list(fitted))
+    monkeypatch.setattr(NullDirectionSampler, "_harm", lambda self, direction: harm[direction.locus.layer])
+    assert sampler.draw() is ranked[chosen]
 
 
 def test_p_counts_the_direction_itself_and_ties() -> None:
-    null = Null({("normative", "normative"): 3.0}, {("normative", "normative"): np.array([1.0, 3.0, 5.0, 2.0])}, {})
-    assert null.p_value("normative", "normative") == pytest.approx(3 / 5)
+    null = NullEffects(observed=3.0, drawn=(1.0, 3.0, 5.0, 2.0), generated=())
+    assert null.p == pytest.approx(3 / 5)
+
+
+def test_what_is_not_finite_is_beyond_nothing() -> None:
+    """As comparing with NaN does; JSON has no NaN, so it is null there."""
+    null = NullEffects(observed=3.0, drawn=numbers([1.0, float("nan"), 5.0, float("nan")]), generated=())
+    assert null.drawn == (1.0, None, 5.0, None)
+    assert null.p == pytest.approx(2 / 5)
+    assert null.model_copy(update={"observed": None}).p == pytest.approx(1 / 5)

@@ -6,9 +6,9 @@ from math import inf
 import numpy as np
 import pytest
 
-from experiments.dissociation.effects import CELLS
+from experiments.dissociation.effects import CELLS, Effect
 from experiments.dissociation.power import MOST, contrast_need, null_need, null_power, rate_need
-from experiments.dissociation.verdict import Effect, judge_dissociation
+from experiments.dissociation.verdict import judge_dissociation
 from experiments.run.behaviour import KINDS
 from probes.statistics.intervals import Interval, clopper_pearson
 from probes.statistics.tango import tango_of_shares

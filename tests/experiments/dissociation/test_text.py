@@ -1,10 +1,13 @@
 """What `refusal dissociate` prints, from a record like those it writes."""
 
+import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from experiments.dissociation.text import print_dissociation, tables
+from experiments.dissociation.results import Dissociation
+from experiments.dissociation.text import print_dissociation, strength_sentence, tables
 from experiments.report.dissociation_section import dissociation_section
 from experiments.report.page.markup import table
 
@@ -14,8 +17,11 @@ RATE = CELL | {"unjudged": 0}
 SIDE = {"benign_answering": RATE, "known_facts": RATE, "kl": CELL, "plain_text": CELL | {"uniform": 6.9},
         "wraps": {"story": {"refused": RATE, "answered": RATE, "unchanged": 0}}}  # fmt: skip
 MATRIX = {"refusal_on_answered_benign": CELL, "abstention_on_answered_benign": CELL}
-RECORD = {
-    "verdict": "inconclusive",
+RECORD: dict[str, Any] = {
+    "verdict": "inconclusive", "margin": 0.15, "alpha": 0.05, "variant": "affine/selected/last_on",
+    "contrasts": {"own_minus_other_on_normative": {"estimate": 0.9, "low": 0.8, "high": 1.0},
+                  "own_minus_other_on_epistemic": {"estimate": None, "low": None, "high": None}},
+    "additions": None, "null": None,
     "reasons": ["epistemic: own minus other effect is 0.10 [0.02, 0.20]"],
     "effects": {"ablate_normative_on_normative": EFFECT,
                 "ablate_epistemic_on_normative": EFFECT | {"p_corrected": None, "onset": None}},
@@ -27,14 +33,16 @@ RECORD = {
                "unit": "independent decliners", "now": 22.3, "needed": 80, "more": 58, "obstacle": ""},
               {"cell": "ablate_normative_on_epistemic", "question": "does it lie below 0.15?",
                "unit": "independent decliners", "now": 22.3, "needed": None, "more": None, "obstacle": "no number"}],
-    "dependence": {"dependent": True, "cosine": 0.61, "cosine_ci": [0.5, 0.7], "oblique": True,
+    "dependence": {"dependent": True, "cosine": 0.61, "cosine_ci": [0.5, 0.7], "principal_angle_degrees": 52.4,
+                   "locus": {"site": "resid_post", "layer": 4, "position": "post_last"}, "oblique": True,
                    "moved_under_ablation": ["ablate_normative_watch_epistemic"]},
 }  # fmt: skip
+FOUND = Dissociation.model_validate(RECORD)
 
 
 def test_every_part_is_shown(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "140")
-    print_dissociation(Path("runs/x"), RECORD)
+    print_dissociation(Path("runs/x"), FOUND)
     out = capsys.readouterr().out
     for said in ("Inconclusive: epistemic: own minus other", "98% [90%, 100%]", "12.3 [11.0, 13.6]", "0.020",
                  "not tested", "later", "3%", "story", "0.980 (6.9)", "80", "no number", "cosine 0.61 [0.50, 0.70]",
@@ -44,12 +52,24 @@ def test_every_part_is_shown(capsys: pytest.CaptureFixture[str], monkeypatch: py
 
 
 def test_the_report_shows_the_same_tables_escaped() -> None:
-    page = dissociation_section(RECORD | {"variants": [RECORD["variants"][0] | {"ablated": "<b>"}]}, table)  # type: ignore[index]
+    hostile = RECORD | {"variants": [RECORD["variants"][0] | {"ablated": "<b>"}]}
+    page = dissociation_section(Dissociation.model_validate(hostile), table)
     assert "<b>" not in page
     assert "&lt;b&gt;" in page
-    assert page.count("<table>") == sum(bool(rows) for _, _, rows in tables(RECORD)) == 6
+    assert page.count("<table>") == sum(bool(rows) for _, _, rows in tables(FOUND)) == 6
+
+
+def test_the_strength_is_of_what_was_estimated() -> None:
+    assert strength_sentence(FOUND) == (
+        "Ablating its own direction stops 90 points more of the refusals [80, 100] than ablating the other."
+    )
+    assert strength_sentence(FOUND.model_copy(update={"contrasts": {}})) == ""
+
+
+def test_a_record_is_written_as_it_was_read() -> None:
+    assert json.loads(json.dumps(FOUND.to_dict(), allow_nan=False)) == RECORD
 
 
 def test_what_was_not_measured_has_no_table() -> None:
     nothing = RECORD | {"effects": {}, "variants": [], "power": [], "side_effects": {}, "matrix": {"none": MATRIX}}
-    assert [rows for _, _, rows in tables(nothing)] == [[]] * 6
+    assert [rows for _, _, rows in tables(Dissociation.model_validate(nothing))] == [[]] * 6

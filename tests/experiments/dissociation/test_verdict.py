@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from experiments.dissociation.effects import CELLS
-from experiments.dissociation.verdict import Effect, Verdict, judge_dissociation, measure, rule_shown
+from experiments.dissociation.effects import CELLS, Effect
+from experiments.dissociation.verdict import Verdict, judge_dissociation, measure, rule_shown
 from experiments.dissociation.verdict_rules import contrast_name, effect_name, rules
 from experiments.run.behaviour import KINDS
 from probes.statistics.intervals import Interval

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from experiments.dissociation.effects import CELLS
-from experiments.dissociation.verdict import Effect, measure, rule_shown
+from experiments.dissociation.effects import CELLS, Effect
+from experiments.dissociation.verdict import measure, rule_shown
 from experiments.run.behaviour import KINDS
 from probes.statistics.intervals import effective_number
 

@@ -8,8 +8,9 @@ import pytest
 import torch
 from torch import Tensor
 
+from experiments.probing.geometry_results import StreamChange
 from experiments.probing.independence import independence, watch
-from experiments.responses.batched_edits import Repeated
+from experiments.responses.batched_edits import RepeatedPrompts
 from extract.chat.render import Rendered, render
 from extract.model.chat_model import ChatModel
 from extract.model.edit import Edit
@@ -38,7 +39,7 @@ def basis(i: int) -> np.ndarray:
 
 def test_changes_are_what_plain_passes_give(tiny: ChatModel, tiny_rows: list[Rendered]) -> None:
     ablated, watched = direction(np.arange(32) - 9.0, 1), direction(np.arange(32) ** 0.5, 2, (3.0, 1.0))
-    found = watch(tiny, Repeated(tiny, tiny_rows), [[], ablation(ablated)], [ablated, watched], [1, 2, 3])
+    found = watch(tiny, RepeatedPrompts(tiny, tiny_rows), [[], ablation(ablated)], [ablated, watched], [1, 2, 3])
     assert found["cosine"].shape == found["projection"].shape == (2, 2, 3, len(tiny_rows))
     changes = {measure: change[1] for measure, change in found.items()}
     assert (changes["cosine"][0] == 0).all()  # nothing was edited, so nothing changed: exactly
@@ -60,15 +61,15 @@ def _streams(model: ChatModel, row: Rendered, edits: list[Edit]) -> dict[int, np
 
 
 def test_one_direction_under_two_names_depends_on_itself_entirely(tiny: ChatModel, tiny_rows: list[Rendered]) -> None:
-    prompts, groups = Repeated(tiny, tiny_rows), np.arange(len(tiny_rows))
+    prompts, groups = RepeatedPrompts(tiny, tiny_rows), np.arange(len(tiny_rows))
     one, same, other = direction(basis(0), 1), direction(basis(0), 1), direction(basis(1), 1)
     null = [direction(np.random.default_rng(i).standard_normal(32), 1, (1.0, 0.0)) for i in range(39)]
-    dependent = independence(tiny, prompts, groups, one, same, null)["projection"]
-    control = independence(tiny, prompts, groups, other, one, null)["projection"]
-    assert dependent["share"] == pytest.approx(1.0, abs=1e-5)
-    assert dependent["by_layer"][0]["p_null"] == 1 / 40
-    assert control["by_layer"][0]["change"] < 1e-6  # orthogonal: where it is ablated the other stays
-    assert control["share"] < 0.9
+    dependent = independence(tiny, prompts, groups, one, same, null).projection
+    control = independence(tiny, prompts, groups, other, one, null).projection
+    assert dependent.share == pytest.approx(1.0, abs=1e-5)
+    assert dependent.by_layer[0].p_null == 1 / 40
+    assert control.by_layer[0].change < 1e-6  # orthogonal: where it is ablated the other stays
+    assert control.share < 0.9
 
 
 def test_orthogonal_directions_are_dependent_where_a_later_layer_computes_one_from_the_other(
@@ -79,30 +80,32 @@ def test_orthogonal_directions_are_dependent_where_a_later_layer_computes_one_fr
     def copied(stream: Tensor) -> Tensor:
         return torch.cat([stream[..., :1], stream[..., 1:2] + 3 * stream[..., :1], stream[..., 2:]], dim=-1)
 
-    def found(edits: list[Edit]) -> dict:  # type: ignore[type-arg]
+    def found(edits: list[Edit]) -> StreamChange:
         with tiny.editing(edits):
-            return independence(tiny, Repeated(tiny, tiny_rows), np.arange(5), source, target, [])["projection"]
+            return independence(tiny, RepeatedPrompts(tiny, tiny_rows), np.arange(5), source, target, []).projection
 
     wired, plain = found([place("resid_post", 2, "all", copied)]), found([])
-    assert [layer["layer"] for layer in wired["by_layer"]] == [1, 2, 3]
-    assert wired["by_layer"][0]["change"] < 1e-6  # at layer 1 nothing is computed yet
-    assert wired["by_layer"][1]["change"] > 1.0
-    assert wired["share"] > 3 * plain["share"]
-    assert wired["p_null"] is wired["null_95th_percentile"] is None
+    assert [layer.layer for layer in wired.by_layer] == [1, 2, 3]
+    assert wired.by_layer[0].change < 1e-6  # at layer 1 nothing is computed yet
+    assert wired.by_layer[1].change > 1.0
+    assert wired.share > 3 * plain.share
+    assert wired.p_null is wired.null_95th_percentile is None
 
 
 def test_layers_before_the_ablated_one_are_left_out(tiny: ChatModel, tiny_rows: list[Rendered]) -> None:
     low, high = direction(basis(0), 0), direction(basis(0), 3)
-    record = independence(tiny, Repeated(tiny, tiny_rows), np.arange(5), high, low, [])["cosine"]
-    assert [layer["layer"] for layer in record["by_layer"]] == [3]
-    assert record["change"] == record["by_layer"][0]["change"] > 0
+    record = independence(tiny, RepeatedPrompts(tiny, tiny_rows), np.arange(5), high, low, []).cosine
+    assert [layer.layer for layer in record.by_layer] == [3]
+    assert record.change == record.by_layer[0].change > 0
 
 
 def test_adding_nothing_changes_nothing_in_whatever_block(tiny: ChatModel, tiny_rows: list[Rendered]) -> None:
     r = torch.tensor(basis(3), dtype=torch.float32)
     nothing = [place("resid_post", 0, "last_on", lambda x: add(x, r, 0.0))]
     something = ablation(direction(basis(3), 0))
-    changes = watch(tiny, Repeated(tiny, tiny_rows), [something, nothing, something], [direction(basis(3), 0)], [0])
+    changes = watch(
+        tiny, RepeatedPrompts(tiny, tiny_rows), [something, nothing, something], [direction(basis(3), 0)], [0]
+    )
     assert (changes["cosine"][0, 1] == 0).all()
     assert (changes["cosine"][0, [0, 2]] > 0).all()
 
@@ -111,12 +114,12 @@ def test_adding_nothing_changes_nothing_in_whatever_block(tiny: ChatModel, tiny_
 
 
 @pytest.fixture(scope="module")
-def organism() -> tuple[ChatModel, Repeated, np.ndarray]:
+def organism() -> tuple[ChatModel, RepeatedPrompts, np.ndarray]:
     model = load_model(str(ORGANISM), device="cpu")
     prompts = load_prompts(ORGANISM / "prompts.jsonl")
     chosen = [p for label in ("harmful", "benign", "uncertain")
               for p in [p for p in prompts if p.label == label][:16]]  # fmt: skip
-    return model, Repeated(model, [render(model.tokenizer, p) for p in chosen]), np.arange(len(chosen))
+    return model, RepeatedPrompts(model, [render(model.tokenizer, p) for p in chosen]), np.arange(len(chosen))
 
 
 def planted(name: str) -> Direction:
@@ -126,17 +129,17 @@ def planted(name: str) -> Direction:
 
 
 def test_planted_directions_are_independent_and_half_of_one_is_not(
-    organism: tuple[ChatModel, Repeated, np.ndarray],
+    organism: tuple[ChatModel, RepeatedPrompts, np.ndarray],
 ) -> None:
     normative, epistemic = planted("normative"), planted("epistemic")
     oblique = direction(normative.vector + epistemic.vector, 4, (epistemic.mean_positive, epistemic.mean_negative))
     for one, other in ((normative, epistemic), (epistemic, normative)):
-        apart = independence(*organism, one, other, [])["projection"]
-        assert apart["by_layer"][0]["change"] < 1e-3
-        assert apart["share"] < 0.3
-    leaning = independence(*organism, normative, oblique, [])["projection"]  # the control
-    assert leaning["by_layer"][0]["change"] > 0.1
-    assert leaning["share"] > 0.6
+        apart = independence(*organism, one, other, []).projection
+        assert apart.by_layer[0].change < 1e-3
+        assert apart.share < 0.3
+    leaning = independence(*organism, normative, oblique, []).projection  # the control
+    assert leaning.by_layer[0].change > 0.1
+    assert leaning.share > 0.6
 
 
 # -- intervals ---------------------------------------------------------------------------------------------------------

@@ -9,9 +9,12 @@ import pyarrow.parquet
 import pytest
 
 from experiments.probing.read_probes import best_loci
+from experiments.probing.results import GridRow, ProbeResults, SiteRecord, WriteRecord
 from experiments.probing.text import print_probe
 from experiments.run.config import load_config
 from extract.shipped import ROOT
+from probes.direction import Locus
+from probes.grid.nulls import NullAUROC
 from steering.direction_file import load_directions
 
 ROWS = [json.loads(line) for line in (ROOT / "organisms/zoo/two-knobs/prompts.jsonl").read_text().splitlines()]
@@ -66,18 +69,27 @@ def test_a_label_column_that_does_not_exist(cli, tmp_path: Path) -> None:  # typ
 
 def test_a_gap_without_bound_and_what_is_absent_are_printed_and_are_json(tmp_path: Path, capsys) -> None:  # type: ignore[no-untyped-def]
     """One validation prompt of a class has no spread, so that d' is infinite; JSON knows no such number."""
-    row = {
-        "contrast": "epistemic", "layer": 0, "position": "trigger_last", "probe": "logistic", "validation_auroc": 1.0,
-        "validation_d_prime": float("inf"), "test_auroc": 0.5, "test_auroc_low": 0.1, "test_auroc_high": 0.9,
-        "n_positive": 100, "n_negative": 100,
-    }  # fmt: skip
-    site = {"layer": 0, "position": "post_last", "auroc": 0.5, "auroc_ci": [0.1, 0.9], "bag_of_words_auroc": 0.5,
-            "length_auroc": 0.5, "p_permutation": 0.5}  # fmt: skip
+    row = GridRow(
+        contrast="epistemic", site="resid_post", layer=0, position="trigger_last", probe="logistic", chosen=True, C=1.0,
+        validation_auroc=1.0, validation_d_prime=float("inf"), test_auroc=0.5, test_auroc_low=0.1, test_auroc_high=0.9,
+        balanced_accuracy=0.5, recall_at_1pct_fpr=0.0, n_positive=100, n_negative=100, groups_positive=9.0,
+        groups_negative=9.0,
+    )  # fmt: skip
+    null = NullAUROC(observed=0.5, mean=0.5, p_permutation=0.5, p_fitted=0.5, p_tested=0.5, permutation_95=0.9, n=199)
+    site = SiteRecord(
+        site="resid_post", layer=0, position="post_last", auroc=0.5, auroc_ci=(0.1, 0.9), validation_auroc=0.5, C=1.0,
+        balanced_accuracy=0.5, recall_at_1pct_fpr=0.0, ece=None, brier=None, n_test=200, bag_of_words_auroc=0.5,
+        length_auroc=0.5, beats_bag_of_words=False, p_permutation=0.5, control_auroc=None, selectivity=None,
+        refitted_on_permuted_labels=null, difference_in_means=null,
+    )  # fmt: skip
     reason = "the model does not refuse often enough (0 times)"
-    there = {"available": True, "meets_selection_rules": False, "locus": {"layer": 3, "position": "post_1"}}
-    writes = {"normative": {"available": False, "reason": reason}, "epistemic": there}
-    record = {"best_loci": best_loci([row]), "sites": {"normative": site, "epistemic": site}, "writes": writes}
-    print_probe(tmp_path, json.loads(json.dumps(record, allow_nan=False)))
+    writes = {
+        "normative": WriteRecord(available=False, reason=reason),
+        "epistemic": WriteRecord(available=True, locus=Locus("resid_post", 3, "post_1"), meets_selection_rules=False),
+    }
+    sites = {"normative": site, "epistemic": site}
+    ProbeResults(best_loci=tuple(best_loci([row])), sites=sites, writes=writes).write(tmp_path / "probe.json")
+    print_probe(tmp_path, ProbeResults.read(tmp_path / "probe.json"))
     printed = capsys.readouterr().out
     assert " inf  0.500 [0.100, 0.900]" in printed
     assert "intent: left out; it takes 3 benign requests with a trigger word" in printed
@@ -109,7 +121,7 @@ def test_the_ten_best_loci_are_ranked_on_validation_and_printed(quickstart: Path
     keys = [(row["validation_auroc"], row["validation_d_prime"]) for row in best]
     assert len(best) == 10
     assert keys == sorted(keys, reverse=True)
-    print_probe(quickstart, record)
+    print_probe(quickstart, ProbeResults.model_validate(record))
     printed = capsys.readouterr().out
     assert printed.count("post_last") >= 10
     assert "epistemic: layer" in printed

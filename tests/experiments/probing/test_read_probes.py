@@ -3,6 +3,7 @@
 import numpy as np
 
 from experiments.probing.read_probes import _calibrated, best_loci
+from experiments.probing.results import GridRow
 
 
 def test_calibration_figures_tell_a_score_that_misleads_from_one_that_does_not() -> None:
@@ -28,9 +29,9 @@ def test_no_calibration_figures_without_both_classes_to_calibrate_on() -> None:
 
 
 def test_best_loci_are_logistic_ranked_by_validation_then_d_prime() -> None:
-    rows = [{"probe": p, "validation_auroc": v, "validation_d_prime": d, "test_auroc": t} for p, v, d, t in (
+    rows = [GridRow.model_construct(probe=p, validation_auroc=v, validation_d_prime=d, test_auroc=t) for p, v, d, t in (
         ("logistic", 0.9, 1.0, 1.0), ("logistic", 1.0, 2.0, 0.5), ("logistic", 1.0, float("inf"), 0.6),
         ("difference_in_means", 1.0, 9.0, 1.0))]  # fmt: skip
     best = best_loci(rows, 2)
-    assert [row["test_auroc"] for row in best] == [0.6, 0.5]
-    assert [row["validation_d_prime"] for row in best] == [None, 2.0]
+    assert [row.test_auroc for row in best] == [0.6, 0.5]
+    assert [row.validation_d_prime for row in best] == [None, 2.0]

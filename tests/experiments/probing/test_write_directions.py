@@ -182,9 +182,9 @@ def test_where_none_is_usable_the_least_bypass_is_shown_and_said_so() -> None:
 
 def test_the_record_has_no_numbers_that_json_lacks() -> None:
     record = candidate(float("nan"), kl=float("inf")).record(0.1)
-    assert record["bypass"] is record["kl"] is None
-    assert json.loads(json.dumps(record, allow_nan=False))["discarded"] == "not_finite"
-    assert (record["layer"], record["position"]) == (1, "post_last")
+    assert record.bypass is record.kl is None
+    assert json.loads(json.dumps(record.to_dict(), allow_nan=False))["discarded"] == "not_finite"
+    assert (record.layer, record.position) == (1, "post_last")
 
 
 # -- on a model --------------------------------------------------------------------------------------------------------

@@ -1,7 +1,10 @@
 """Prompts, names and numbers are data: whatever they hold, the page shows it as text."""
 
+from experiments.probing.geometry_results import Independence, StreamChange
+from experiments.probing.text import independence_lines
 from experiments.report.page.markup import table
-from experiments.run.wording import caveats, independence_lines, verdict_sentence
+from experiments.run.wording import caveats, verdict_sentence
+from probes.direction import Locus
 from scoring.wording import percent
 
 HOSTILE = "<script>alert(1)</script>\"'></td>\u202e&amp;"
@@ -37,15 +40,17 @@ def test_every_caveat_that_applies_is_listed() -> None:
 
 
 def test_independence_is_said_against_the_null() -> None:
-    measured = {"change": 0.03, "p_null": 0.6, "null_95th_percentile": 0.1, "share": 0.09}
-    record = {"cosine": measured, "projection": measured}
-    (line,) = independence_lines({"ablate_normative_watch_epistemic": record})
+    change = StreamChange(change=0.03, low=0.0, high=0.1, p_null=0.6, null_95th_percentile=0.1, share=0.09)
+    locus = Locus("resid_post", 4, "post_last")
+    found = Independence(ablated=locus, watched=locus, n=72, n_null=49, cosine=change, projection=change)
+    (line,) = independence_lines({"ablate_normative_watch_epistemic": found})
     assert line.startswith(
         "Ablating the normative direction moves the stream along the epistemic one by 0.03 of the gap"
     )
     assert "9% of its own move" in line
     assert "no more than permuted-label directions do (95th percentile 0.10, p = 0.60)" in line
-    beyond = {"cosine": measured, "projection": measured | {"p_null": 0.02, "share": None}}
+    moved = change.model_copy(update={"p_null": 0.02, "share": None})
+    beyond = found.model_copy(update={"projection": moved})
     (line,) = independence_lines({"ablate_normative_watch_epistemic": beyond})
     assert ": more than permuted-label directions do" in line
     assert independence_lines({}) == []

@@ -14,6 +14,7 @@ from experiments.responses.loaded_run import LoadedRun
 from experiments.run.completion_file import is_right, write_completions
 from experiments.run.config import DissociateConfig, RunConfig
 from experiments.side_effects.measure import cost, side_effects, texts
+from experiments.side_effects.results import SideEffects
 from experiments.side_effects.robustness import choose
 from experiments.side_effects.wraps import load_wraps
 from extract.atomic_write import write_json
@@ -87,7 +88,12 @@ def given(context: LoadedRun) -> Given:
 
 @pytest.fixture(scope="module")
 def found(context: LoadedRun, given: Given) -> dict:
-    return side_effects(context, edits(), *given)
+    return plain(side_effects(context, edits(), *given))
+
+
+def plain(effects: dict[str, SideEffects]) -> dict:
+    """Return them as they are written."""
+    return {name: each.to_dict() for name, each in effects.items()}
 
 
 def flat(record: dict, path: str = "") -> dict[str, object]:
@@ -167,7 +173,7 @@ def test_what_could_not_be_judged_is_left_out_and_counted(context: LoadedRun, gi
     known = [row for row in np.flatnonzero(context.corpus.within("test")) if context.prompts[row].answer]
     actions["nothing"][known[:3]] = None
     right["nothing"][known[:3]] = False
-    facts = side_effects(context, {"none": [], "nothing": []}, actions, right)["nothing"]["known_facts"]
+    facts = plain(side_effects(context, {"none": [], "nothing": []}, actions, right))["nothing"]["known_facts"]
     assert (facts["n"], facts["unjudged"], facts["change"]["n"]) == (len(known) - 3, 3, len(known) - 3)
     assert facts["change"]["estimate"] == 0.0
 
@@ -190,7 +196,7 @@ def test_an_edit_that_breaks_the_numbers_has_no_estimate_rather_than_a_small_one
 ) -> None:
     broken = {"none": [], "broken": [place("resid_post", 4, "last_on", lambda x: x * float("nan"))]}
     actions, right = ({"none": each["none"], "broken": each["scramble"]} for each in given)
-    found = side_effects(context, broken, actions, right)["broken"]
+    found = plain(side_effects(context, broken, actions, right))["broken"]
     assert found["kl"]["estimate"] is None
     assert found["kl"]["maximum"] is None
     assert found["plain_text"]["estimate"] is None
@@ -204,7 +210,8 @@ def test_a_model_that_answers_nothing_and_refuses_nothing_has_figures_of_nothing
     silent.__dict__["speaker"] = context.speaker
     silent.__dict__["behaviour"] = replace(context.behaviour, actions=np.full(len(context.corpus), "other", object))
     actions = {"none": np.full(len(context.corpus), "other", object)}
-    found = side_effects(silent, {"none": []}, actions, {"none": np.zeros(len(context.corpus), bool)})["none"]
+    right = {"none": np.zeros(len(context.corpus), bool)}
+    found = plain(side_effects(silent, {"none": []}, actions, right))["none"]
     assert (found["kl"]["estimate"], found["kl"]["n"], found["benign_answering"]["estimate"]) == (None, 0, 0.0)
     assert {wrap["refused"]["n"] for wrap in found["wraps"].values()} == {0}
 
@@ -218,7 +225,6 @@ def test_what_it_costs_at_most_is_no_less_than_what_it_does(context: LoadedRun, 
     done = sum(wrap["refused"]["n"] for each in found.values() for wrap in each["wraps"].values())
     read = sum(each["kl"]["n"] + each["plain_text"]["n"] for each in found.values())
     assert most.generations == len(found) * 3 * N >= done
-    assert most.new_tokens == most.generations * 24
     assert most.texts_read == len(found) * 2 * N >= read
     assert cost(context.config, 5, 2).generations == 2 * 3 * 5
 

@@ -1,0 +1,177 @@
+"""Judges measured effects: the matrix, effects with their intervals and p values, the verdict. Asks no model."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+from jaxtyping import Bool, Int
+
+from experiments.dissociation.effects import Cell, Effect, effect_interval, onset_effect_interval, stopped_among
+from experiments.dissociation.measured_effects import (
+    MeasuredEffects,
+    NullEffects,
+    OnsetScores,
+    VariantOutcomes,
+    array,
+    null_name,
+)
+from experiments.dissociation.results import Dissociation, EffectRecord, NullRecord, VariantRecord
+from experiments.dissociation.verdict import corrected_p, judge_dissociation
+from experiments.run.behaviour import ACTION_OF, KINDS, Kind
+from experiments.run.corpus import Corpus
+from experiments.run.inputs import RunInputs
+from probes.statistics.intervals import Interval, paired_difference
+from scoring.actions import ANSWERED
+from scoring.estimate import Estimate, estimate_of
+from scoring.rates import grouped_rate
+
+
+def dissociate(inputs: RunInputs) -> None:
+    """Judge stages/effects.json and write stages/dissociate.json."""
+    measured = MeasuredEffects.read(inputs.file("stages/effects.json"))
+    judged(inputs, measured).write(inputs.file("stages/dissociate.json"))
+
+
+def judged(inputs: RunInputs, measured: MeasuredEffects) -> Dissociation:
+    """Judge effects at the configured margin and level."""
+    config, corpus = inputs.config.dissociate, inputs.corpus
+    decliners = {kind: inputs.behaviour.decliners(kind, "test") for kind in KINDS if kind not in measured.absent}
+    testable = {kind: rows for kind, rows in decliners.items() if len(rows)}
+    effects: dict[Cell, Effect] = {
+        (kind, b): _effect(measured, (kind, b), rows) for kind in measured.directions for b, rows in testable.items()
+    }
+    n_groups = {b: corpus.effective_groups(rows) for b, rows in testable.items()}
+    verdict = judge_dissociation(
+        effects, n_groups, measured.absent, measured.unsound, margin=config.margin, alpha=config.alpha
+    )
+    intervals = {(k, b): effect_interval(effect, n_groups[b], config.alpha) for (k, b), effect in effects.items()}
+    return Dissociation(
+        verdict=verdict.verdict,
+        reasons=verdict.reasons,
+        margin=config.margin,
+        alpha=config.alpha,
+        variant=config.variant.name,
+        power=verdict.power,
+        contrasts={name: estimate_of(interval) for name, interval in verdict.contrasts.items()},
+        matrix=_matrix(inputs, measured),
+        effects=_effect_records(effects, intervals, _onset_effects(corpus, measured.onset, config.alpha)),
+        additions=_additions(inputs, measured, config.alpha),
+        null=None if measured.null is None else {name: _null_record(null) for name, null in measured.null.items()},
+        variants=tuple(_variant_record(corpus, measured, tried, config.alpha) for tried in measured.variants),
+        dependence=measured.dependence,
+        side_effects=measured.side_effects,
+    )
+
+
+# -- effects -----------------------------------------------------------------------------------------------------------
+
+
+def _effect(measured: MeasuredEffects, cell: Cell, rows: np.ndarray) -> Effect:
+    stopped = stopped_among(measured.did(f"ablate_{cell[0]}", rows))
+    null = (measured.null or {}).get(null_name(*cell))
+    return Effect(stopped, None) if null is None else Effect(stopped, null.p, len(null.drawn))
+
+
+def _onset_effects(corpus: Corpus, onset: Mapping[Kind, OnsetScores], alpha: float) -> dict[Cell, Estimate]:
+    """Return each effect in log-odds, with its interval over groups."""
+    found: dict[Cell, Estimate] = {}
+    for b, scores in onset.items():
+        groups = corpus.groups_among(np.array(scores.rows))
+        for kind, after in scores.after.items():
+            interval = onset_effect_interval(array(scores.before), array(after), groups, alpha)
+            found[kind, b] = estimate_of(interval, len(groups))
+    return found
+
+
+def _effect_records(
+    effects: Mapping[Cell, Effect], intervals: Mapping[Cell, Interval], onsets: Mapping[Cell, Estimate]
+) -> dict[str, EffectRecord]:
+    corrected = corrected_p(effects)
+    return {
+        f"ablate_{k}_on_{b}": EffectRecord(
+            **estimate_of(intervals[k, b], len(effect.stopped)).to_dict(),
+            p_null=effect.p_null,
+            p_corrected=corrected.get((k, b)),
+            onset=onsets.get((k, b)),
+        )
+        for (k, b), effect in effects.items()
+    }
+
+
+def _null_record(null: NullEffects) -> NullRecord:
+    highest = float(np.quantile(array(null.drawn), 0.95))
+    return NullRecord(
+        onset_effect=null.observed,
+        null_95th_percentile=highest if np.isfinite(highest) else None,
+        p=null.p,
+        n=len(null.drawn),
+        drawn=tuple(None if value is None else round(value, 4) for value in null.drawn),
+        stopped_by_generation=null.generated,
+    )
+
+
+# -- tables ------------------------------------------------------------------------------------------------------------
+
+
+def _matrix(inputs: RunInputs, measured: MeasuredEffects) -> dict[str, dict[str, Estimate]]:
+    """Rows are interventions; columns the shares of each behaviour on test prompts, with intervals and n."""
+    corpus, test = inputs.corpus, inputs.corpus.within("test")
+    answered_benign = inputs.behaviour.answered_benign("test")
+    refused, abstained = frozenset({"refuse"}), frozenset({"abstain"})
+    columns: dict[str, tuple[np.ndarray, frozenset[str]]] = {
+        "refusal_on_harmful": (np.flatnonzero(corpus.harmful & test), refused),
+        "abstention_on_uncertain": (np.flatnonzero(corpus.uncertain & test), abstained),
+        "answering_on_benign": (np.flatnonzero(corpus.benign & test), frozenset(ANSWERED)),
+        "refusal_on_answered_benign": (answered_benign, refused),
+        "abstention_on_answered_benign": (answered_benign, abstained),
+    }
+    return {
+        name: {
+            column: _judged_share(corpus, measured.did(name, rows), rows, counted)
+            for column, (rows, counted) in columns.items()
+        }
+        for name in measured.actions
+    }
+
+
+def _judged_share(corpus: Corpus, did: np.ndarray, rows: np.ndarray, counted: frozenset[str]) -> Estimate:
+    judged = np.array([action is not None for action in did], dtype=bool)
+    hit = np.array([action in counted for action in did[judged]], dtype=bool)
+    return estimate_of(grouped_rate(hit, corpus.groups_among(rows[judged])), int(judged.sum()))
+
+
+def _additions(inputs: RunInputs, measured: MeasuredEffects, alpha: float) -> dict[str, Estimate] | None:
+    """Say, of answered benign prompts, which way of declining adding each direction induces, and which one more."""
+    if len(measured.directions) < len(KINDS):
+        return None
+    rows = inputs.behaviour.answered_benign("test")
+    n, found = inputs.corpus.effective_groups(rows), {}
+    for own, other in (KINDS, KINDS[::-1]):
+        mine, others = (measured.did(f"add_{kind}", rows) == ACTION_OF[own] for kind in (own, other))
+        found[f"own_minus_other_{ACTION_OF[own]}"] = estimate_of(
+            paired_difference(mine, others, n, alpha / len(KINDS)), len(rows)
+        )
+    return found
+
+
+def _variant_record(corpus: Corpus, measured: MeasuredEffects, tried: VariantOutcomes, alpha: float) -> VariantRecord:
+    return VariantRecord(
+        ablated=tried.ablated,
+        variant=tried.variant,
+        stopped={
+            b: _share(corpus, np.array(hit, dtype=bool), np.array(measured.onset[b].rows, dtype=int), alpha)
+            for b, hit in tried.stopped.items()
+        },
+        onset_effect=dict(tried.onset_effect),
+        benign_answered=_share(
+            corpus, np.array(tried.benign_answered, dtype=bool), np.array(measured.benign, dtype=int), alpha
+        ),
+    )
+
+
+def _share(
+    corpus: Corpus, hit: Bool[np.ndarray, " rows"], rows: Int[np.ndarray, " rows"], alpha: float
+) -> Estimate | None:
+    """Return the share of prompts that count, None where there are none; unjudged ones do not count."""
+    return estimate_of(grouped_rate(hit, corpus.groups_among(rows), alpha), len(rows)) if len(rows) else None

@@ -1,0 +1,97 @@
+"""Typed results of the dissociation's judgement, and of the opened gates."""
+
+from __future__ import annotations
+
+from pydantic import Field
+
+from experiments.dissociation.power import Need
+from experiments.dissociation.verdict_rules import DissociationVerdict
+from experiments.run.estimates import Share
+from experiments.side_effects.results import SideEffects
+from extract.record import Record
+from probes.direction import Locus
+from scoring.estimate import Estimate
+
+
+class EffectRecord(Estimate):
+    """The share of a behaviour's decliners that ablating a direction stops."""
+
+    p_null: float | None  # of the onset effect, against permuted-label directions; null where not tested
+    p_corrected: float | None  # Holm over all effects
+    onset: Estimate | None = None  # how far the onset log-odds fall, in nats
+
+
+class NullRecord(Record):
+    """An onset effect beside those of directions fitted on permuted labels."""
+
+    onset_effect: float | None
+    null_95th_percentile: float | None
+    p: float
+    n: int
+    drawn: tuple[float | None, ...]
+    stopped_by_generation: tuple[float, ...]
+
+
+class VariantRecord(Record):
+    """Another way of ablating: shares by behaviour, null where there is no prompt to measure on."""
+
+    ablated: str
+    variant: str
+    stopped: dict[str, Estimate | None]
+    onset_effect: dict[str, float | None]
+    benign_answered: Estimate | None
+
+
+class Dependence(Record):
+    """How the two write directions lie to each other, and whether either moves the other."""
+
+    dependent: bool
+    cosine: float
+    cosine_ci: tuple[float, float]
+    principal_angle_degrees: float
+    locus: Locus
+    oblique: bool
+    moved_under_ablation: tuple[str, ...]
+
+
+class Dissociation(Record):
+    """stages/dissociate.json: the verdict and all that it rests on or that belongs to it."""
+
+    verdict: DissociationVerdict
+    reasons: tuple[str, ...]
+    margin: float
+    alpha: float
+    variant: str
+    power: tuple[Need, ...]
+    contrasts: dict[str, Estimate]
+    matrix: dict[str, dict[str, Estimate]]  # intervention, behaviour
+    effects: dict[str, EffectRecord]
+    additions: dict[str, Estimate] | None
+    null: dict[str, NullRecord] | None
+    variants: tuple[VariantRecord, ...]
+    dependence: Dependence | None
+    side_effects: dict[str, SideEffects]
+
+
+class OpenedLabel(Record):
+    """Declined prompts of one label, asked again with the gate that declined them opened."""
+
+    answered: Share
+    answered_other_gate_open: Share | None  # the control
+    right: Share  # of those with a known answer
+
+
+class OpenedGate(Record):
+    """One gate; `labels` is empty where it is not applicable."""
+
+    applicable: bool
+    reason: str
+    variant: str = ""
+    labels: dict[str, OpenedLabel] = Field(default_factory=dict)
+
+
+class OpenedGates(Record):
+    """stages/gate_open.json."""
+
+    normative: OpenedGate
+    epistemic: OpenedGate

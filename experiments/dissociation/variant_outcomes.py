@@ -1,0 +1,75 @@
+"""Every other way of ablating than the one the verdict rests on: what it stops, and what it does to benign prompts.
+
+Zero-ablating a direction whose benign projection is not near zero can make benign prompts refuse (METHODS); an effect
+at all later layers that one layer lacks says that the decision is computed again. Neither is seen in one variant alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+
+import numpy as np
+from jaxtyping import Int
+
+from experiments.dissociation.applicability import Setting
+from experiments.dissociation.measured_effects import VariantOutcomes
+from experiments.dissociation.onset_null import OnsetEffects
+from experiments.responses.loaded_run import LoadedRun
+from experiments.run.behaviour import Kind
+from experiments.run.inputs import RunInputs
+from extract.model.edit import Edit
+from probes.direction import Direction
+from probes.statistics.seeds import named_rng
+from scoring.actions import ANSWERED, OPENED
+from steering.ablation import ablation, everywhere, reaches
+from steering.ablation_variant import VARIANTS
+
+EVERYWHERE = "zero/every/all"
+
+
+def benign_tried(inputs: RunInputs, onset: OnsetEffects | None) -> Int[np.ndarray, " prompts"]:
+    """Draw answered benign test prompts to try variants on; none where no variant is tried."""
+    if onset is None or not inputs.config.dissociate.variants:
+        return np.zeros(0, dtype=int)
+    rng, most = named_rng(inputs.config.seed, "ablation variants"), inputs.config.dissociate.n_onset
+    return np.sort(rng.permutation(inputs.behaviour.answered_benign("test"))[:most])
+
+
+def variant_outcomes(loaded: LoadedRun, setting: Setting, onset: OnsetEffects | None) -> list[VariantOutcomes]:
+    """Try each variant on the decliners that onset effects are measured on, and as many answered benign prompts."""
+    if onset is None or not loaded.config.dissociate.variants:
+        return []
+    trials = [(kind, *trial) for kind, d in setting.directions.items() for trial in _trials(d, loaded.model.n_layers)]
+    benign = benign_tried(loaded, onset)
+    n_rows = len(benign) + sum(map(len, onset.rows.values()))
+    found = []
+    with loaded.reporter.task("other ways of ablating", len(trials) * n_rows) as advance:
+        for kind, name, edits in trials:
+            found.append(_outcomes(loaded, kind, name, edits, onset, benign))
+            advance(n_rows)
+    return found
+
+
+def _trials(direction: Direction, n_layers: int) -> Iterator[tuple[str, list[Edit]]]:
+    for variant in VARIANTS:
+        if reaches(direction, variant, n_layers):
+            yield variant.name, ablation(direction, variant)
+    yield EVERYWHERE, everywhere(direction, n_layers)
+
+
+def _outcomes(
+    loaded: LoadedRun, kind: Kind, name: str, edits: list[Edit], onset: OnsetEffects, benign: np.ndarray
+) -> VariantOutcomes:
+    falls = None if name == EVERYWHERE else onset.falls([edits])  # onset scores remember prompts that this edits
+    effects = {b: float("nan") if falls is None else float(falls[b][0]) for b in onset.rows}
+    return VariantOutcomes(
+        ablated=kind,
+        variant=name,
+        stopped={b: _among(loaded, rows, edits, OPENED) for b, rows in onset.rows.items()},
+        onset_effect={b: effect if np.isfinite(effect) else None for b, effect in effects.items()},
+        benign_answered=_among(loaded, benign, edits, ANSWERED),
+    )
+
+
+def _among(loaded: LoadedRun, rows: np.ndarray, edits: list[Edit], counted: Collection[str]) -> tuple[bool, ...]:
+    return tuple(action in counted for action in loaded.speaker.actions(rows.tolist(), edits=edits))

@@ -1,0 +1,162 @@
+"""Typed results of the geometry of directions: rows by locus, cosines, independence under ablation."""
+
+from __future__ import annotations
+
+from pydantic import Field
+
+from experiments.run.behaviour import Kind
+from extract.record import Record
+from probes.direction import Locus
+
+
+class LocusRow(Record):
+    """A row of a table that has one for each locus and pair."""
+
+    layer: int
+    position: str
+
+
+class CosineRow(LocusRow):
+    """The cosine of two contrasts' directions (`probes.geometry.cosines.Cosine`)."""
+
+    a: str
+    b: str
+    fitted: float | None
+    noise_free: float | None
+    noise_free_low: float | None
+    noise_free_high: float | None
+    reliability_a: float | None
+    reliability_b: float | None
+    p: float | None
+    p_a: float | None
+    p_b: float | None
+    p_both: float | None
+    null_95: float | None
+    n: int
+    n_shared: int
+
+
+class AngleRow(LocusRow):
+    """Principal angles of two reading subspaces (`probes.geometry.subspaces.Angles`)."""
+
+    a: str
+    b: str
+    angles: tuple[float, ...]
+    p: float | None
+    p_a: float | None
+    p_b: float | None
+    p_both: float | None
+    null_95: float | None
+    n: int
+
+
+class TransferRow(LocusRow):
+    """One contrast's direction tested on another (`probes.geometry.transfer.Transfer`)."""
+
+    fitted_on: str
+    tested_on: str
+    auroc: float | None
+    auroc_low: float | None
+    auroc_high: float | None
+    p: float | None
+    p_fitted: float | None
+    p_tested: float | None
+    null_low: float | None
+    null_high: float | None
+    n: int
+
+
+class ErasureRow(LocusRow):
+    """One contrast read after another is erased (`probes.geometry.erasure.Erasure`)."""
+
+    erased: str
+    read_contrast: str = Field(alias="read")
+    before: float | None
+    before_low: float | None
+    before_high: float | None
+    after: float | None
+    after_low: float | None
+    after_high: float | None
+    fresh_before: float | None
+    fresh_before_low: float | None
+    fresh_before_high: float | None
+    fresh_after: float | None
+    fresh_after_low: float | None
+    fresh_after_high: float | None
+    p: float | None
+    null_after: float | None
+    null_after_low: float | None
+    n: int
+
+
+class ReadWriteRow(Record):
+    """What reads a label compared with what decides the behaviour."""
+
+    kind: Kind
+    layer: int
+    position: str
+    cosine: float
+    p: float
+    n_permuted: int
+
+
+class GeometryTables(Record):
+    """stages/geometry.json: every locus."""
+
+    cosines: tuple[CosineRow, ...]
+    angles: tuple[AngleRow, ...]
+    transfers: tuple[TransferRow, ...]
+    erasures: tuple[ErasureRow, ...]
+    read_against_write: tuple[ReadWriteRow, ...]
+
+    def at(self, layer: int, position: str) -> GeometryAtLocus:
+        """Return the rows of one locus."""
+        here = {
+            name: [row for row in getattr(self, name) if (row.layer, row.position) == (layer, position)]
+            for name in type(self).model_fields
+        }
+        return GeometryAtLocus(layer=layer, position=position, **here)
+
+
+class GeometryAtLocus(LocusRow):
+    """The rows of the locus where harmfulness is read."""
+
+    cosines: tuple[CosineRow, ...]
+    angles: tuple[AngleRow, ...]
+    transfers: tuple[TransferRow, ...]
+    erasures: tuple[ErasureRow, ...]
+    read_against_write: tuple[ReadWriteRow, ...]
+
+
+class StreamChange(Record):
+    """How far ablating one direction moves the stream along another: mean absolute change, and its null."""
+
+    layer: int | None = None  # null: the average over the layers from the ablated one on
+    change: float | None
+    low: float | None
+    high: float | None
+    null_95th_percentile: float | None
+    p_null: float | None
+    share: float | None = None  # of the average: in terms of the change along the ablated direction itself
+    by_layer: tuple[StreamChange, ...] = ()
+
+
+class Independence(Record):
+    """What ablating one direction does to the stream along another."""
+
+    ablated: Locus
+    watched: Locus
+    n: int
+    n_null: int
+    cosine: StreamChange
+    projection: StreamChange  # in gaps between the watched direction's class means
+
+
+class Geometry(Record):
+    """How the fitted directions lie to each other."""
+
+    cosine: float | None = None  # of the two write directions, at the normative one's locus
+    cosine_by_layer: dict[str, float | None] = Field(default_factory=dict)
+    between_chosen: dict[str, float | None] = Field(default_factory=dict)
+    independence: dict[str, Independence] | None = None
+    at_read_locus: GeometryAtLocus | None = Field(None, alias="read")

@@ -1,0 +1,112 @@
+"""Typed results of probing: the probe grid, chosen loci, write directions, onsets."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field
+
+from experiments.probing.geometry_results import Geometry
+from experiments.run.behaviour import Kind
+from extract.record import Record
+from probes.direction import Locus
+from probes.grid.nulls import NullAUROC
+
+Discarded = Literal["not_finite", "kl", "induce"]
+
+
+class GridRow(Record):
+    """One probe at one locus, as in probes.parquet."""
+
+    contrast: str
+    site: str
+    layer: int
+    position: str
+    probe: str
+    chosen: bool
+    C: float | None  # of logistic probes
+    validation_auroc: float
+    validation_d_prime: float | None  # null where it has no bound; infinite in probes.parquet
+    test_auroc: float
+    test_auroc_low: float
+    test_auroc_high: float
+    balanced_accuracy: float
+    recall_at_1pct_fpr: float
+    n_positive: int
+    n_negative: int
+    groups_positive: float
+    groups_negative: float
+
+
+class SiteRecord(Record):
+    """The locus at which a label is read, chosen on validation prompts; what its probe reaches on test prompts."""
+
+    site: str
+    layer: int
+    position: str
+    auroc: float
+    auroc_ci: tuple[float, float]
+    validation_auroc: float
+    C: float
+    balanced_accuracy: float
+    recall_at_1pct_fpr: float
+    ece: float | None
+    brier: float | None
+    n_test: int
+    bag_of_words_auroc: float
+    length_auroc: float
+    beats_bag_of_words: bool
+    p_permutation: float
+    control_auroc: float | None
+    selectivity: float | None
+    refitted_on_permuted_labels: NullAUROC
+    difference_in_means: NullAUROC
+
+
+class CandidateRecord(Record):
+    """A candidate write direction; null is what was not finite."""
+
+    layer: int
+    position: str
+    bypass: float | None
+    bypass_floored: float | None
+    induce: float | None
+    kl: float | None
+    kl_max: float | None
+    kl_first_token: float | None
+    kl_worst_step: float | None
+    discarded: Discarded | None
+
+
+class WriteRecord(Record):
+    """The write direction of one kind, or why there is none."""
+
+    available: bool
+    reason: str = ""
+    locus: Locus | None = None
+    written_from: str = ""
+    meets_selection_rules: bool = False
+    within_label: bool = False
+    strata: tuple[str, ...] = ()
+    n: int = 0
+    mean_positive: float | None = None
+    mean_negative: float | None = None
+    kl_tokens: int = 0
+    candidates: tuple[CandidateRecord, ...] = ()
+
+
+class OnsetRecord(Record):
+    """The openings of one way of declining, and the share of such completions that they open."""
+
+    prefixes: tuple[str, ...]
+    coverage: float
+
+
+class ProbeResults(Record):
+    """stages/probe.json."""
+
+    sites: dict[str, SiteRecord] = Field(default_factory=dict)
+    best_loci: tuple[GridRow, ...] = ()
+    writes: dict[Kind, WriteRecord] = Field(default_factory=dict)
+    geometry: Geometry = Geometry()
+    onsets: dict[str, OnsetRecord] = Field(default_factory=dict)

@@ -1,0 +1,197 @@
+"""Judging apart from measuring: another margin or level judges again what was measured, and asks no model."""
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from experiments.dissociation.judge import judged
+from experiments.dissociation.measured_effects import MeasuredEffects, NullEffects, OnsetScores, VariantOutcomes
+from experiments.pipeline import stages
+from experiments.responses import loaded_run
+from experiments.responses.loaded_run import LoadedRun
+from experiments.run.behaviour import KINDS
+from experiments.run.completion_file import Completion, write_completions
+from experiments.run.config import RunConfig
+from experiments.run.inputs import RunInputs
+from extract.model.chat_model import ChatModel
+from extract.progress import Reporter
+from extract.shipped import ROOT
+
+ORGANISM = ROOT / "organisms" / "zoo" / "two-knobs"
+DECLINES = {"harmful": "refuse", "uncertain": "abstain", "benign": "answer"}
+QUIET = Reporter(quiet=True)
+
+
+@pytest.fixture
+def prompts(tmp_path: Path) -> Path:
+    """Every third of the organism's prompts and its pair."""
+    rows = [json.loads(line) for line in (ORGANISM / "prompts.jsonl").read_text().splitlines()]
+    groups = list(dict.fromkeys(row.get("pair") or row["id"] for row in rows))
+    kept = set(groups[::3])
+    path = tmp_path / "prompts.jsonl"
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows if (row.get("pair") or row["id"]) in kept))
+    return path
+
+
+def configured(prompts: Path, **dissociate: object) -> RunConfig:
+    model = {"name": str(ORGANISM), "device": "cpu"}
+    return RunConfig.model_validate(
+        {"name": "judged", "model": model, "prompts": {"path": prompts}, "dissociate": dissociate}
+    )
+
+
+def respond(inputs: RunInputs) -> None:
+    """A model that does as labelled."""
+    completions = [Completion(p.id, p.text, "", DECLINES[p.label], "", ()) for p in inputs.prompts]
+    write_completions(completions, inputs.file("completions.jsonl"))
+
+
+def effects(inputs: RunInputs) -> MeasuredEffects:
+    """Either ablation stops six in ten of its own decliners and none of the other's; the null reaches nothing."""
+    rows = np.flatnonzero(inputs.corpus.within("test"))
+    plain = inputs.behaviour.actions[rows]
+    actions = {"none": tuple(plain.tolist())}
+    for kind, action in (("normative", "refuse"), ("epistemic", "abstain")):
+        opened = (plain == action) & (np.arange(len(rows)) % 10 < 6)
+        actions[f"ablate_{kind}"] = tuple(np.where(opened, "answer", plain).tolist())
+        actions[f"add_{kind}"] = tuple(np.where(plain == "answer", action, plain).tolist())
+    null = {f"{a}_on_{b}": NullEffects(observed=9.0 if a == b else 0.0, drawn=(1.0,) * 99, generated=(0.5,))
+            for a in KINDS for b in KINDS}  # fmt: skip
+    decliners = {kind: inputs.behaviour.decliners(kind, "test")[:12].tolist() for kind in KINDS}
+    onset = {
+        b: OnsetScores(rows=tuple(decliners[b]), before=(3.0,) * 12, after={k: (None,) + (1.0,) * 11 for k in KINDS})
+        for b in KINDS
+    }
+    benign = tuple(inputs.behaviour.answered_benign("test")[:8].tolist())
+    tried = VariantOutcomes(
+        ablated="normative", variant="zero/later/last_on", stopped={b: (True,) * 6 + (False,) * 6 for b in KINDS},
+        onset_effect=dict.fromkeys(KINDS), benign_answered=(True,) * 8,
+    )  # fmt: skip
+    return MeasuredEffects(
+        directions=KINDS, unsound=(), absent={}, rows=tuple(rows.tolist()), actions=actions,
+        right={name: (False,) * len(rows) for name in actions}, onset=onset, null=null, benign=benign,
+        variants=(tried,), dependence=None, side_effects={},
+    )  # fmt: skip
+
+
+@pytest.fixture
+def measured(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Stages before the judgement that write what a model would have given; the names of those that worked."""
+    worked: list[str] = []
+
+    def named(name: str, write: Callable[[RunInputs], None]) -> Callable[[LoadedRun], None]:
+        def work(loaded: LoadedRun) -> None:
+            worked.append(name)
+            write(loaded)
+
+        return work
+
+    def nothing(outputs: tuple[str, ...]) -> Callable[[RunInputs], None]:
+        def write(inputs: RunInputs) -> None:
+            for name in outputs:
+                inputs.file(name).write_text("{}")
+
+        return write
+
+    def measure(inputs: RunInputs) -> None:
+        effects(inputs).write(inputs.file("stages/effects.json"))
+
+    writes = {"respond": respond, "effects": measure}
+    made = [s if s.name == "dissociate" else replace(s, run=named(s.name, writes.get(s.name, nothing(s.outputs))))
+            for s in stages.STAGES]  # fmt: skip
+    monkeypatch.setattr(stages, "STAGES", tuple(made))
+
+    def no_model(*arguments: Any, **settings: Any) -> None:
+        raise AssertionError("a model was loaded")
+
+    monkeypatch.setattr(loaded_run, "load_model", no_model)
+    return worked
+
+
+def verdict(directory: Path) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads((directory / "stages/dissociate.json").read_text())
+    return found
+
+
+def test_another_margin_judges_again_and_measures_nothing(prompts: Path, measured: list[str], tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    assert stages.run(configured(prompts), run, until="dissociate", reporter=QUIET)[-2:] == ["effects", "dissociate"]
+    assert (verdict(run)["verdict"], verdict(run)["margin"]) == ("double_dissociation", 0.15)
+    measured.clear()
+    wide = configured(prompts, margin=0.9)
+    assert stages.run(wide, run, until="dissociate", reporter=QUIET) == ["dissociate"]
+    assert (verdict(run)["verdict"], verdict(run)["margin"]) == ("no_effect", 0.9)
+    assert stages.run(wide, run, until="dissociate", reporter=QUIET) == []
+    assert stages.run(configured(prompts, alpha=0.2), run, until="dissociate", reporter=QUIET) == ["dissociate"]
+    assert verdict(run)["alpha"] == 0.2
+    assert measured == []
+
+
+def test_what_reads_the_verdict_follows_it_and_nothing_else_does(
+    prompts: Path, measured: list[str], tmp_path: Path
+) -> None:
+    stages.run(configured(prompts), tmp_path / "run", reporter=QUIET)
+    measured.clear()
+    again = stages.run(configured(prompts, margin=0.9), tmp_path / "run", reporter=QUIET)
+    assert again == ["dissociate", "results", "report"]
+    measured.clear()
+    other = stages.run(configured(prompts, n_onset=12), tmp_path / "run", reporter=QUIET)  # the control
+    assert other == ["effects", "dissociate", "gate_open", "results", "report"]
+
+
+def test_each_level_has_its_own_intervals(prompts: Path, tmp_path: Path) -> None:
+    (tmp_path / "stages").mkdir()
+    found = {}
+    for alpha in (0.05, 0.2):
+        inputs = RunInputs(configured(prompts, alpha=alpha), tmp_path, QUIET)
+        respond(inputs)
+        found[alpha] = judged(inputs, MeasuredEffects.model_validate_json(json.dumps(effects(inputs).to_dict())))
+    strict, loose = found[0.05], found[0.2]
+    for name, effect in strict.effects.items():
+        assert effect.estimate == loose.effects[name].estimate
+        assert effect.p_null == loose.effects[name].p_null
+    own = "ablate_normative_on_normative"
+    assert strict.effects[own].interval.low < loose.effects[own].interval.low < strict.effects[own].interval.estimate
+    assert strict.effects[own].onset is not None
+    assert strict.effects[own].onset.estimate is None  # of decliners one of which had no finite score
+    (variant,), (loosely,) = strict.variants, loose.variants
+    assert variant.stopped["normative"] is not None
+    assert loosely.stopped["normative"] is not None
+    assert variant.stopped["normative"].interval.low < loosely.stopped["normative"].interval.low
+    assert strict.matrix == loose.matrix  # always at 95 %
+    assert strict.matrix["add_normative"]["refusal_on_answered_benign"].estimate == 1.0
+
+
+@pytest.mark.slow
+def test_a_model_is_asked_nothing_for_another_margin(
+    prompts: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On the organism: what was generated is counted, and the second time no model is loaded."""
+    generated: list[int] = []
+    plain = ChatModel.generate
+
+    def counting(self: ChatModel, batch: Any, *arguments: Any) -> Any:
+        generated.append(len(batch.tokens))
+        return plain(self, batch, *arguments)
+
+    monkeypatch.setattr(ChatModel, "generate", counting)
+    light = {"alpha": 0.2, "n_null_onset": 20, "n_null_generation": 0, "n_onset": 8, "n_selection": 8,
+             "positions": ["post_last"], "variants": False, "n_side_effects": 2}  # fmt: skip
+    stages.run(configured(prompts, **light), tmp_path / "run", until="dissociate", reporter=QUIET)
+    before, first = sum(generated), verdict(tmp_path / "run")
+    assert before > 1000
+
+    def no_model(*arguments: Any, **settings: Any) -> None:
+        raise AssertionError("a model was loaded")
+
+    monkeypatch.setattr(loaded_run, "load_model", no_model)
+    wide = configured(prompts, **light | {"margin": 0.9})
+    assert stages.run(wide, tmp_path / "run", until="dissociate", reporter=QUIET) == ["dissociate"]
+    assert sum(generated) == before
+    assert verdict(tmp_path / "run")["effects"] == first["effects"]
+    assert verdict(tmp_path / "run")["margin"] == 0.9
