@@ -8,6 +8,7 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
+from experiments.factors.text import factor_lines, factor_rows, moved_lines
 from experiments.report.dissociation_section import dissociation_section
 from experiments.report.page.calibration import calibration_charts
 from experiments.report.page.grids import cosine_map, eta_maps, matrix_map, null_table, probe_maps
@@ -19,14 +20,12 @@ from experiments.report.uncertainty_section import uncertainty_section
 from experiments.run.wording import (
     VERDICTS,
     caveats,
-    factor_lines,
     independence_lines,
     reading_caveats,
     strength_sentence,
     verdict_sentence,
 )
-from experiments.triggers.findings import moved_lines
-from experiments.triggers.text import factor_rows
+from experiments.triggers.results import TriggerResults
 from scoring.wording import RATE_MEANING, percent
 
 RELIABILITY = "How often completions are right by how many samples agree with them; 95 % intervals over groups; n."
@@ -138,7 +137,9 @@ def _triggers(results: Mapping[str, Any], run: Mapping[str, Any]) -> str:
     ]
     shown = table(["prompts", "refused", "n"], cells, "Refused, by trigger word and intent (95 %)") if cells else ""
     patching = picture(run["figures"], "trigger_patching", PATCHING)
-    return shown + triggers_section(results["triggers"]) + eta_maps(run["eta"]) + patching
+    return (
+        shown + triggers_section(TriggerResults.model_validate(results["triggers"])) + eta_maps(run["eta"]) + patching
+    )
 
 
 def _sites_table(results: Mapping[str, Any]) -> str:
@@ -180,7 +181,7 @@ def _geometry(results: Mapping[str, Any]) -> str:
 
 
 def _factors(results: Mapping[str, Any]) -> str:
-    triggers = dict(results["triggers"])
+    triggers = TriggerResults.model_validate(results["triggers"])
     lines = paragraphs([*factor_lines(triggers), *moved_lines(triggers)])
     head = ["beside the request", "label", "refused with it", "refused without", "told by (* moves refusing)"]
     rows = factor_rows(triggers)
