@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from experiments.factors.prompt_context import ABSENT, ambiguous_texts
 from experiments.factors.removal import RemovedRequests
-from experiments.factors.results import LastTurnScores, TextCounts, WholeAndAlone
+from experiments.factors.results import LastTurnScores, WholeAndAlone
 from experiments.probing.stage import context_onsets
 from experiments.responses.loaded_run import LoadedRun
 from experiments.responses.onset import OnsetScorer
@@ -21,8 +21,7 @@ def score_last_turn(loaded: LoadedRun, removed: RemovedRequests | None) -> LastT
     """
     if removed is None:
         return not_applicable(ABSENT["earlier_turns"])
-    measured = LastTurnScores(applicable=True, n=len(removed.rows),
-                              texts=TextCounts.model_validate(ambiguous_texts(loaded.corpus)))  # fmt: skip
+    measured = LastTurnScores(applicable=True, n=len(removed.rows), texts=ambiguous_texts(loaded.corpus))
     harmful, onsets = loaded.corpus.harmful[removed.rows], context_onsets(loaded)
     if not onsets.prefixes["refuse"]:
         lacking = "openings cannot be scored (the model thinks first)" if onsets.thinking else "nothing is refused"

@@ -7,7 +7,9 @@ from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
+from jaxtyping import Shaped
 
+from experiments.factors.results import TextCounts
 from experiments.run.corpus import Corpus
 from extract.prompts.prompt import Prompt
 
@@ -55,15 +57,15 @@ def last_turn(prompt: Prompt) -> Prompt:
 REMOVALS: dict[str, Callable[[Prompt], Prompt]] = {"system": without_system_line, "earlier_turns": last_turn}
 
 
-def values_of(corpus: Corpus, read: Callable[[Prompt], str | None]) -> np.ndarray:
-    """Return each prompt's value of a factor, NO_VALUE where it has none; (n_prompts,) of str."""
+def values_of(corpus: Corpus, read: Callable[[Prompt], str | None]) -> Shaped[np.ndarray, " n_prompts"]:
+    """Return each prompt's value of a factor, a str, NO_VALUE where it has none."""
     return np.array([read(prompt) or NO_VALUE for prompt in corpus.prompts])
 
 
-def ambiguous_texts(corpus: Corpus) -> dict[str, int]:
+def ambiguous_texts(corpus: Corpus) -> TextCounts:
     """Count the distinct last turns that follow earlier ones, and those that occur in harmful and benign requests."""
     labels: dict[str, set[str]] = defaultdict(set)
     for row in np.flatnonzero(corpus.requests | corpus.harmful):
         if earlier_turns(prompt := corpus.prompts[row]):
             labels[prompt.text].add(prompt.label)
-    return {"distinct": len(labels), "both": sum(len(seen) == 2 for seen in labels.values())}
+    return TextCounts(distinct=len(labels), both=sum(len(seen) == 2 for seen in labels.values()))

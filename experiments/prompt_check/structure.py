@@ -98,7 +98,7 @@ def count_contexts(corpus: Corpus) -> ContextCounts:
     prompts = corpus.prompts
     return ContextCounts(
         earlier_turns=sum(earlier_turns(prompt) is not None for prompt in prompts),
-        ambiguous=ambiguous_texts(corpus)["both"],
+        ambiguous=ambiguous_texts(corpus).both,
         system_line=sum(prompt.messages[0]["role"] == "system" for prompt in prompts),
     )
 

@@ -39,6 +39,9 @@ from steering.interventions import place
 
 MIN_ROWS = 10  # requests of each kind, in each part, before anything is said
 MOST = 60  # requests of each kind that are scored, and that answer again
+Kind = Literal["over_refused", "refused_harmful"]
+Rows = Int[np.ndarray, " n_rows"]
+PARTS_BY_USE = {"chosen on": ("validation", "calibration"), "tested on": ("test",)}  # of the prompts
 
 
 @dataclass(frozen=True)
@@ -75,11 +78,6 @@ def fit_eraser(
     theta = difference_in_means(X, y)
     eraser = leace(theta[None], shrunk_covariance(X))
     return TriggerEraser(layer, theta, eraser.covector[0], X.mean(axis=0))
-
-
-Kind = Literal["over_refused", "refused_harmful"]
-Rows = Int[np.ndarray, " n_rows"]
-PARTS_BY_USE = {"chosen on": ("validation", "calibration"), "tested on": ("test",)}  # of the prompts
 
 
 def measure_erasure(loaded: LoadedRun) -> Erasure | NotApplicable:

@@ -49,7 +49,7 @@ def quadruples(corpus: Corpus, rows: Int[np.ndarray, " n_rows"]) -> Quadruples:
     complete = {pair for pair, cells in held.items() if len(cells) == len(CELLS)}
     kept = np.array([row for row in requests if corpus.prompts[row].pair in complete], dtype=int)
     group = np.unique(corpus.groups[kept], return_inverse=True)[1].reshape(-1)
-    return Quadruples(kept, group, np.array([CELLS.index(cell_of(corpus, row)) for row in kept], dtype=int))
+    return Quadruples(kept, group, np.array([CELLS.index(cell_of(corpus, row)) for row in kept.tolist()], dtype=int))
 
 
 def requests_in_pairs(corpus: Corpus, rows: Int[np.ndarray, " n_rows"]) -> list[int]:

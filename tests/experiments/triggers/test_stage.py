@@ -125,6 +125,17 @@ def test_judging_again_needs_no_model_and_changes_nothing(stage: Path, tmp_path:
     assert written[0] == written[1]
 
 
+def test_lost_verdicts_are_judged_again_without_measuring(stage: Path) -> None:
+    path = stage / "stages" / "triggers.json"
+    before = path.read_bytes()
+    path.unlink()
+    given = [f"prompts.path={stage / 'prompts.jsonl'}", f"model.name={ORGANISM}"]
+    assert run(load_config(Path("configs/quickstart.yaml"), given), stage, until="triggers", reporter=QUIET) == [
+        "triggers"
+    ]
+    assert path.read_bytes() == before
+
+
 def test_each_finding_is_said_in_a_line_and_what_could_not_be_had_says_why(results: TriggerResults) -> None:
     told = "\n".join(finding_lines(results))
     for part in ("partial eta squared: trigger", "Intent probes fitted without trigger words", "Patching: the residual",
