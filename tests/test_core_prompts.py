@@ -3,11 +3,11 @@
 import re
 from collections import Counter, defaultdict
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from experiments.prompt_check.check import check
+from experiments.prompt_check.results import PromptCheck, WordCues
 from experiments.prompt_check.structure import stands_in
 from extract.prompts.prompt import Prompt, load_prompts
 from tests.conftest import ROOT
@@ -22,25 +22,27 @@ def prompts() -> list[Prompt]:
 
 
 @pytest.fixture(scope="module")
-def record() -> dict[str, Any]:
+def found() -> PromptCheck:
     return check(CORE)
 
 
-def test_quadruples_are_whole_and_words_tell_nothing_within_them(record: dict[str, Any]) -> None:
-    assert record["quadruples"]["complete"] >= 100
-    assert len(set(record["quadruples"]["prompts"].values())) == 1
-    words = record["words"]["same, within quadruples"]
-    assert words["n"] == [224, 224]
-    assert words["bag_of_words"]["auroc"] <= 0.70
-    assert abs(words["features"]["the number of words"]["auroc"] - 0.5) < 0.1
-    assert record["repeated texts"] == 0
+def test_quadruples_are_whole_and_words_tell_nothing_within_them(found: PromptCheck) -> None:
+    assert found.quadruples.complete >= 100
+    assert len(set(found.quadruples.prompts.values())) == 1
+    words = found.words["same, within quadruples"]
+    assert isinstance(words, WordCues)
+    assert not isinstance(words.bag_of_words, str)
+    assert words.n == (224, 224)
+    assert words.bag_of_words.auroc <= 0.70
+    assert abs(words.features["the number of words"].auroc - 0.5) < 0.1
+    assert found.repeated_texts == 0
 
 
-def test_there_are_benign_prompts_enough_to_certify_two_percent(prompts: list[Prompt], record: dict[str, Any]) -> None:
+def test_there_are_benign_prompts_enough_to_certify_two_percent(prompts: list[Prompt], found: PromptCheck) -> None:
     assert sum(p.label == "benign" for p in prompts) >= 600
     plain = [p for p in prompts if p.label == "benign" and p.intent]
     assert len(plain) >= 600  # without counting the twins of uncertain questions
-    assert record["certifiable rate"] <= 0.02
+    assert found.certifiable_rate <= 0.02
 
 
 def test_uncertain_prompts_of_six_kinds_have_twins_with_answers(prompts: list[Prompt]) -> None:
@@ -80,10 +82,10 @@ def test_the_first_turn_decides_what_the_last_means(prompts: list[Prompt]) -> No
         assert a.messages[0] != b.messages[0]
 
 
-def test_triggers_stand_where_they_are_said_to_and_nowhere_else(prompts: list[Prompt], record: dict[str, Any]) -> None:
+def test_triggers_stand_where_they_are_said_to_and_nowhere_else(prompts: list[Prompt], found: PromptCheck) -> None:
     assert all(stands_in(p.trigger, p.text) for p in prompts if p.trigger)
-    assert record["triggers"]["different"] >= 45
-    assert not any("trigger" in told for told in record["problems"])
+    assert found.triggers.different >= 45
+    assert not any("trigger" in told for told in found.problems)
 
 
 def test_every_row_says_where_it_is_from_and_what_is_right(prompts: list[Prompt]) -> None:

@@ -1,49 +1,26 @@
-"""What stands beside the request itself: who asks, the system line, earlier turns. Do they go with refusing?
+"""Observed effects of who asks, the system line and earlier turns: refusal rates with a value and without it.
 
-Observed only: the requests that carry a value are compared with those that do not, within categories, by permuting
-values over whole groups of minimal pairs (within a group where it holds several). What removing one changes is told by
+The requests that carry a value are compared with those that do not, within categories, by permuting values over whole
+groups of minimal pairs (within a group where it holds several). What removing one changes is measured by
 `experiments.factors.removal`.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
+from jaxtyping import Bool, Int, Shaped
 
+from experiments.factors.prompt_context import FACTORS, NO_VALUE, values_of
 from experiments.run.corpus import Corpus
-from extract.prompts.prompt import Prompt
 from probes.statistics.intervals import Interval, combination, wilson
 from probes.statistics.permutation import Units, holm, permuted_p
 from probes.statistics.seeds import named_rng
 
-NO_VALUE = ""
 MIN_GROUPS = 5  # independent groups with a value, and as many without, before it is tested
 PERMUTATIONS = 1999  # at the least: more where many values are tested, so that the smallest p survives the correction
-
-
-def asker(prompt: Prompt) -> str | None:
-    """Return who is said to ask."""
-    return prompt.persona
-
-
-def system_line(prompt: Prompt) -> str | None:
-    """Return the text of the system messages."""
-    return " ".join(m["content"] for m in prompt.messages if m["role"] == "system") or None
-
-
-def earlier_turns(prompt: Prompt) -> str | None:
-    """Say whether something was said before the last turn."""
-    return "an earlier turn" if any(m["role"] != "system" for m in prompt.messages[:-1]) else None
-
-
-FACTORS: dict[str, Callable[[Prompt], str | None]] = {
-    "asker": asker,
-    "system": system_line,
-    "earlier_turns": earlier_turns,
-}
 
 
 @dataclass(frozen=True)
@@ -64,18 +41,20 @@ class Effect:
 
 
 @dataclass(frozen=True)
-class Observed:
+class ObservedEffects:
     """All effects that could be tested, and the number of groups of each value that could not, by factor."""
 
     effects: tuple[Effect, ...]
     untested: dict[str, dict[str, int]]
 
 
-def observe(corpus: Corpus, refused: np.ndarray, rows: np.ndarray, seed: int) -> Observed:
+def observe(
+    corpus: Corpus, refused: Bool[np.ndarray, " n_prompts"], rows: Int[np.ndarray, " n_rows"], seed: int
+) -> ObservedEffects:
     """Compare benign and harmful requests with each value of each factor with those without it.
 
     Args:
-        refused: (n,) bool over the corpus.
+        refused: over the corpus.
         rows: the prompts to count.
     """
     found: list[tuple[Effect, Units]] = []
@@ -89,12 +68,7 @@ def observe(corpus: Corpus, refused: np.ndarray, rows: np.ndarray, seed: int) ->
             found += [effect for effect in tested if effect is not None]
             if not any(tested):
                 untested[name][value] = n_groups
-    return Observed(_tested(found, seed), untested)
-
-
-def values_of(corpus: Corpus, read: Callable[[Prompt], str | None]) -> np.ndarray:
-    """Return each prompt's value of a factor, NO_VALUE where it has none; (n,)."""
-    return np.array([read(prompt) or NO_VALUE for prompt in corpus.prompts])
+    return ObservedEffects(_tested(found, seed), untested)
 
 
 def _groups_by_value(corpus: Corpus, values: np.ndarray, rows: np.ndarray) -> dict[str, int]:
@@ -105,7 +79,7 @@ def _groups_by_value(corpus: Corpus, values: np.ndarray, rows: np.ndarray) -> di
 
 
 def _tested(found: list[tuple[Effect, Units]], seed: int) -> tuple[Effect, ...]:
-    """Give each effect its p-value, corrected for those whose outcome varies: no other could ever be told."""
+    """Give each effect its p-value, corrected for those whose outcome varies: no other could be significant."""
     varied = [i for i, (_, units) in enumerate(found) if 0 < units.hits.sum() < units.n.sum()]
     times = max(PERMUTATIONS, 100 * len(varied))
     ps = [permuted_p(found[i][1], times, named_rng(seed, "factor", i)) for i in varied]
@@ -116,21 +90,23 @@ def _tested(found: list[tuple[Effect, Units]], seed: int) -> tuple[Effect, ...]:
 
 
 @dataclass(frozen=True)
-class Compared:
+class MatchedRequests:
     """Requests with and without a value, in the categories that hold both."""
 
     compared_with: str
-    rows: np.ndarray
-    category: np.ndarray  # one a row
-    has: np.ndarray  # bool
+    rows: Int[np.ndarray, " n_matched"]
+    category: Shaped[np.ndarray, " n_matched"]  # of str
+    has: Bool[np.ndarray, " n_matched"]
 
 
-def like_requests(corpus: Corpus, rows: np.ndarray, values: np.ndarray, value: str) -> Compared | None:
+def matched_requests(
+    corpus: Corpus, rows: Int[np.ndarray, " n_rows"], values: Shaped[np.ndarray, " n_prompts"], value: str
+) -> MatchedRequests | None:
     """Choose what a value is compared with: requests without any, or, where these are too few, all others.
 
     Args:
         rows: the requests of one label.
-        values: (n,) over the corpus, NO_VALUE where there is none.
+        values: over the corpus, NO_VALUE where there is none.
     """
     for compared_with in ("none", "others"):
         kept = rows if compared_with == "others" else rows[np.isin(values[rows], [value, NO_VALUE])]
@@ -139,22 +115,22 @@ def like_requests(corpus: Corpus, rows: np.ndarray, values: np.ndarray, value: s
         shared = np.isin(category, list(set(category[has]) & set(category[~has])))
         kept, category, has = kept[shared], category[shared], has[shared]
         if min(corpus.n_groups(kept[has]), corpus.n_groups(kept[~has])) >= MIN_GROUPS:
-            return Compared(compared_with, kept, category, has)
+            return MatchedRequests(compared_with, kept, category, has)
     return None
 
 
 def _compare(
     corpus: Corpus, refused: np.ndarray, rows: np.ndarray, values: np.ndarray, name: tuple[str, str, str]
 ) -> tuple[Effect, Units] | None:
-    like = like_requests(corpus, rows, values, name[1])
-    if like is None:
+    matched = matched_requests(corpus, rows, values, name[1])
+    if matched is None:
         return None
-    kept, has = like.rows, like.has
-    rates = _standardised(corpus, refused, kept, like.category, has)
+    kept, has = matched.rows, matched.has
+    rates = _standardised(corpus, refused, kept, matched.category, has)
     n = int(has.sum()), int((~has).sum())
     n_groups = corpus.n_groups(kept[has]), corpus.n_groups(kept[~has])
-    effect = Effect(*name, like.compared_with, *rates, n, n_groups)
-    return effect, Units.of(corpus.groups[kept], like.category, has, refused[kept])
+    effect = Effect(*name, matched.compared_with, *rates, n, n_groups)
+    return effect, Units.of(corpus.groups[kept], matched.category, has, refused[kept])
 
 
 def _standardised(

@@ -10,7 +10,8 @@ from typing import Any
 from experiments.dials.counterfactuals import reachable
 from experiments.dissociation.onset_null import NullDirectionSampler
 from experiments.factors import removal
-from experiments.factors.removal import LABELS, REMOVALS
+from experiments.factors.decision_change import LABELS
+from experiments.factors.prompt_context import REMOVALS
 from experiments.pipeline.duration import Batches, Step, assumptions, minutes
 from experiments.pipeline.footprint import Footprint, fits, footprint, need
 from experiments.pipeline.graph import in_order
@@ -20,7 +21,7 @@ from experiments.probing.write_directions import write_layers
 from experiments.run.behaviour import KINDS
 from experiments.run.config import RunConfig
 from experiments.side_effects import measure as side_effects
-from experiments.triggers import attribution_record, patching_record
+from experiments.triggers import attributed_requests, patched_pairs
 from experiments.triggers import erasure as trigger_erasure
 from extract.extraction import TOKENS_ON_CPU, TOKENS_ON_GPU
 from steering.ablation_variant import VARIANTS
@@ -51,7 +52,7 @@ def steps(config: RunConfig, size: Size, until: str) -> list[Step]:
         "respond": lambda c, s: [Step("plain completions", completions=s.prompts)],
         "probe": _probe,
         "effects": _effects,
-        "triggers": _triggers,
+        "trigger_measures": _trigger_measures,
         "gate_open": lambda c, s: [Step("declined prompts with the gate open (remembered)")],
         "uncertainty": lambda c, s: [Step("sampled answers", completions=c.uncertainty.drawn.samples * s.questions)],
         "steer": _steer,
@@ -60,12 +61,12 @@ def steps(config: RunConfig, size: Size, until: str) -> list[Step]:
     return [step for name in wanted if name in listed for step in listed[name](config, size)]
 
 
-def _triggers(config: RunConfig, size: Size) -> list[Step]:
-    layers, looked_at = len(config.extract.layers or range(size.n_layers)), len(LABELS) * attribution_record.MOST
+def _trigger_measures(config: RunConfig, size: Size) -> list[Step]:
+    layers, looked_at = len(config.extract.layers or range(size.n_layers)), len(LABELS) * attributed_requests.MOST
     scored = 2 * 2 * trigger_erasure.MOST * (layers + 1)  # two kinds of requests in two parts, at every layer
     return [
         Step("the last turn alone, no system line", completions=min(len(REMOVALS) * removal.MOST, size.prompts)),
-        Step("pairs with the trigger word patched", 4 * patching_record.MOST * size.n_layers, size.prompt_tokens),
+        Step("pairs with the trigger word patched", 4 * patched_pairs.MOST * size.n_layers, size.prompt_tokens),
         _onsets("the trigger word erased", scored, 2 * min(removal.MOST, size.test)),
         Step("each word left out in turn", int(looked_at * size.prompt_tokens), size.prompt_tokens),
     ]

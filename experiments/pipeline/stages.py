@@ -26,7 +26,8 @@ from experiments.run.completion_file import write_completions
 from experiments.run.config import RunConfig
 from experiments.run.manifest import Manifest, file_hash, inputs_hash
 from experiments.side_effects.measure import texts
-from experiments.triggers.stage import triggers
+from experiments.triggers.judge import judge_triggers
+from experiments.triggers.measure import measure_triggers
 from experiments.uncertainty.stage import uncertainty
 from extract.atomic_write import write_text
 from extract.chat.thinking import split_thinking
@@ -84,8 +85,9 @@ STAGES = (
     Stage("respond", _respond, (), ("model", "generate", "judge"), ("completions.jsonl",)),
     Stage("uncertainty", uncertainty, ("respond",), ("seed", "sampling"),
           ("uncertainty.jsonl", "prompts_by_model.jsonl", "stages/uncertainty.json")),
-    Stage("triggers", triggers, ("extract", "respond"), ("seed", "prompts"),
-          ("stages/triggers.json", "stages/trigger_projection.json", "attributions.jsonl")),
+    Stage("trigger_measures", measure_triggers, ("extract", "respond"), ("seed", "prompts"),
+          ("stages/trigger_measures.json", "stages/trigger_projection.json", "attributions.jsonl")),
+    Stage("triggers", judge_triggers, ("trigger_measures",), (), ("stages/triggers.json",)),
     Stage("probe", probe, ("extract", "respond"), ("seed", "prompts", "selection"),
           ("probes.parquet", "directions.safetensors", "stages/geometry.json", "stages/probe.json")),
     Stage("effects", measure_effects, ("probe",), ("seed", "measuring"), ("stages/effects.json",)),
@@ -124,7 +126,7 @@ def run(
     _ = loaded.prompts  # checked before anything is written
     stages = stages_of(config)
     wanted = in_order(stages, [until])
-    if {stage.name for stage in wanted} & {"triggers", "probe"}:  # extraction and uncertainty take any labels
+    if {stage.name for stage in wanted} & {"trigger_measures", "probe"}:  # extraction and uncertainty take any labels
         check_folds(loaded.corpus, config.seed)
     _section(config, "judge")  # and so is what judges
     _section(config, "measuring")  # and the texts that side effects read

@@ -4,25 +4,25 @@ from __future__ import annotations
 
 from collections import Counter
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
+from experiments.prompt_check.results import PromptCheck
 from experiments.prompt_check.structure import (
     certifiable,
-    context_record,
-    quadruple_record,
-    table_record,
-    trigger_record,
-    twin_record,
+    count_contexts,
+    count_personas,
+    count_quadruples,
+    count_triggers,
+    count_twins,
 )
-from experiments.prompt_check.word_cues import Cues, cues, record, whole
+from experiments.prompt_check.word_cues import Cues, cues, describe, whole
 from experiments.run.corpus import Corpus, divide
 from experiments.triggers.quadruples import quadruples
 from extract.prompts.sources import PromptsConfig, read_prompts
 
 
-def check(path: Path | None, dataset: str | None = None) -> dict[str, Any]:
+def check(path: Path | None, dataset: str | None = None) -> PromptCheck:
     """Return counts, how prompts belong together, what words alone can tell, and what is wrong (`problems`).
 
     Args:
@@ -36,35 +36,32 @@ def check(path: Path | None, dataset: str | None = None) -> dict[str, Any]:
     prompts = read_prompts(config, seed=0)
     corpus = divide(prompts, config, seed=0)
     repeated = sum(n - 1 for n in Counter(whole(prompt) for prompt in prompts).values())
-    parts: dict[str, Any] = {}
-    problems = [f"{repeated} texts stand twice or more"] if repeated else []
-    for name, (found, wrong) in {
-        "quadruples": quadruple_record(corpus),
-        "triggers": trigger_record(prompts),
-        "twins": twin_record(prompts),
-        "personas": table_record(prompts),
-    }.items():
-        parts[name] = found
-        problems += wrong
+    pairs, unlike_cells = count_quadruples(corpus)
+    triggers, misplaced = count_triggers(prompts)
+    twins, twinless = count_twins(prompts)
+    personas, torn = count_personas(prompts)
     contrasts = word_contrasts(corpus)
-    for contrast in contrasts.values():
-        problems += contrast.cheats() if contrast is not None else []
-    benign = corpus.n_groups(np.flatnonzero(corpus.benign))
-    return {
-        "prompts": len(prompts),
-        "labels": corpus.counts(),
-        "lacks, for a whole run": [label for label, count in corpus.counts().items() if not count],
-        "right actions": dict(sorted(Counter(prompt.right_action for prompt in prompts).items())),
-        "categories": len({prompt.category for prompt in prompts}),
-        "groups": corpus.n_groups(np.arange(len(corpus))),
-        "repeated texts": repeated,
-        "independent benign prompts": benign,
-        "certifiable rate": certifiable(benign),
-        **parts,
-        "contexts": context_record(corpus),
-        "words": {name: record(found) for name, found in contrasts.items()},
-        "problems": problems,
-    }
+    cheats = [line for contrast in contrasts.values() if contrast is not None for line in contrast.cheats()]
+    benign, counts = corpus.n_groups(np.flatnonzero(corpus.benign)), corpus.counts()
+    return PromptCheck(
+        prompts=len(prompts),
+        labels=counts,
+        lacks=tuple(label for label, count in counts.items() if not count),
+        right_actions=dict(sorted(Counter(prompt.right_action for prompt in prompts).items())),
+        categories=len({prompt.category for prompt in prompts}),
+        groups=corpus.n_groups(np.arange(len(corpus))),
+        repeated_texts=repeated,
+        independent_benign=benign,
+        certifiable_rate=certifiable(benign),
+        quadruples=pairs,
+        triggers=triggers,
+        twins=twins,
+        personas=personas,
+        contexts=count_contexts(corpus),
+        words={name: describe(found) for name, found in contrasts.items()},
+        problems=(*([f"{repeated} texts stand twice or more"] if repeated else []),
+                  *unlike_cells, *misplaced, *twinless, *torn, *cheats),
+    )  # fmt: skip
 
 
 def word_contrasts(corpus: Corpus) -> dict[str, Cues | None]:

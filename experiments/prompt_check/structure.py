@@ -5,12 +5,11 @@ from __future__ import annotations
 import re
 from collections import Counter, defaultdict
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
-from experiments.factors.last_turn import ambiguous_texts
-from experiments.factors.observed import earlier_turns
+from experiments.factors.prompt_context import ambiguous_texts, earlier_turns
+from experiments.prompt_check.results import ContextCounts, PersonaCounts, QuadrupleCounts, TriggerCounts, TwinCounts
 from experiments.run.corpus import Corpus
 from experiments.triggers.quadruples import CELLS, cell_of, described, quadruples, requests_in_pairs
 from extract.prompts.prompt import Prompt
@@ -18,7 +17,7 @@ from extract.prompts.prompt import Prompt
 CONFIDENCE = 0.95
 
 
-def quadruple_record(corpus: Corpus) -> tuple[dict[str, Any], list[str]]:
+def count_quadruples(corpus: Corpus) -> tuple[QuadrupleCounts, list[str]]:
     """Return the complete quadruples and the prompts of each cell, and which pairs lack a cell."""
     found = quadruples(corpus, np.arange(len(corpus)))
     rows = requests_in_pairs(corpus, np.arange(len(corpus)))
@@ -34,10 +33,10 @@ def quadruple_record(corpus: Corpus) -> tuple[dict[str, Any], list[str]]:
         problems.append(f"{len(broken)} pairs lack one of the four cells, for example {pair!r} the one {missing}")
     if complete and len(set(found.counts().values())) > 1:
         problems.append(f"the cells of the complete pairs are unbalanced: {found.counts()}")
-    return {"complete": complete, "groups": found.n_groups, "prompts": found.counts()}, problems
+    return QuadrupleCounts(complete=complete, groups=found.n_groups, prompts=found.counts()), problems
 
 
-def trigger_record(prompts: Sequence[Prompt]) -> tuple[dict[str, Any], list[str]]:
+def count_triggers(prompts: Sequence[Prompt]) -> tuple[TriggerCounts, list[str]]:
     """Return how many trigger words there are, which stand in no text, and where they stand unmarked."""
     words = Counter(prompt.trigger.lower() for prompt in prompts if prompt.trigger)
     lost = [p.id for p in prompts if p.trigger and not stands_in(p.trigger, p.text)]
@@ -50,8 +49,8 @@ def trigger_record(prompts: Sequence[Prompt]) -> tuple[dict[str, Any], list[str]
         row, word = unmarked[0]
         n = len({i for i, _ in unmarked})
         problems.append(f"{n} requests without a trigger hold a word that is one elsewhere: {row!r} holds {word!r}")
-    record = {"prompts": sum(words.values()), "different": len(words), "commonest": dict(words.most_common(5))}
-    return record, problems
+    commonest = dict(words.most_common(5))
+    return TriggerCounts(prompts=sum(words.values()), different=len(words), commonest=commonest), problems
 
 
 def stands_in(word: str, text: str) -> bool:
@@ -59,7 +58,7 @@ def stands_in(word: str, text: str) -> bool:
     return re.search(rf"(?<!\w){re.escape(word)}(?!\w)", text, flags=re.IGNORECASE) is not None
 
 
-def twin_record(prompts: Sequence[Prompt]) -> tuple[dict[str, Any], list[str]]:
+def count_twins(prompts: Sequence[Prompt]) -> tuple[TwinCounts, list[str]]:
     """Return the uncertain prompts by category, those with a known twin, and the twins with an answer."""
     uncertain = [prompt for prompt in prompts if prompt.label == "uncertain"]
     known: dict[str, list[Prompt]] = defaultdict(list)
@@ -77,11 +76,11 @@ def twin_record(prompts: Sequence[Prompt]) -> tuple[dict[str, Any], list[str]]:
         problems.append(f"{len(unanswered)} twins have no 'answer', for example {unanswered[0]!r}: whether they are "
                         "answered right cannot be told")  # fmt: skip
     kinds = dict(sorted(Counter(prompt.category or "-" for prompt in uncertain).items()))
-    return {"uncertain": len(uncertain), "kinds": kinds, "twins": len(twins)}, problems
+    return TwinCounts(uncertain=len(uncertain), kinds=kinds, twins=len(twins)), problems
 
 
-def table_record(prompts: Sequence[Prompt]) -> tuple[dict[str, Any], list[str]]:
-    """Return the persona x request table: is every request asked by every persona?"""
+def count_personas(prompts: Sequence[Prompt]) -> tuple[PersonaCounts, list[str]]:
+    """Return the persona x request table, and which requests are not asked by every persona."""
     cells: dict[tuple[str, str], set[str]] = defaultdict(set)
     personas = {prompt.persona for prompt in prompts if prompt.persona}
     for prompt in prompts:
@@ -91,17 +90,17 @@ def table_record(prompts: Sequence[Prompt]) -> tuple[dict[str, Any], list[str]]:
     problems = []
     if torn and len(torn) < len(cells):  # where none is, the personas are no table
         problems.append(f"{len(torn)} requests are not asked by every persona, for example that of pair {torn[0]!r}")
-    return {"personas": len(personas), "requests": len(cells)}, problems
+    return PersonaCounts(personas=len(personas), requests=len(cells)), problems
 
 
-def context_record(corpus: Corpus) -> dict[str, Any]:
+def count_contexts(corpus: Corpus) -> ContextCounts:
     """Return the prompts with earlier turns or system lines, and the last turns that are benign and harmful alike."""
     prompts = corpus.prompts
-    return {
-        "with earlier turns": sum(earlier_turns(prompt) is not None for prompt in prompts),
-        "last turns that the first decides": ambiguous_texts(corpus)["both"],
-        "with a system line": sum(prompt.messages[0]["role"] == "system" for prompt in prompts),
-    }
+    return ContextCounts(
+        earlier_turns=sum(earlier_turns(prompt) is not None for prompt in prompts),
+        ambiguous=ambiguous_texts(corpus).both,
+        system_line=sum(prompt.messages[0]["role"] == "system" for prompt in prompts),
+    )
 
 
 def certifiable(n_groups: int) -> float:

@@ -3,37 +3,38 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+
+from experiments.prompt_check.results import PromptCheck, WordCues
 
 
-def print_check(record: Mapping[str, Any]) -> None:
+def print_check(check: PromptCheck) -> None:
     """Print a check for people: what the prompts are, what words tell, what is wrong."""
     from rich.console import Console
     from rich.markup import escape
     from rich.table import Table
 
     console = Console(highlight=False)
-    for key, value in record.items():
+    for key, value in check.to_dict().items():
         if key not in ("words", "problems"):
             console.print(f"{key:<28} {escape(_shown(key, value))}", soft_wrap=True)
     words = Table(title="What words alone tell (AUROC, whole groups held out; 95 % intervals)", title_justify="left")
     for column in ("prompts", "n", "bag of words", "number of words"):
         words.add_column(column)
-    for name, found in record["words"].items():
+    for name, found in check.words.items():
         words.add_row(escape(name), *map(escape, _row(found)))
     console.print(words)
-    for name, found in record["words"].items():
+    for name, found in check.words.items():
         if not isinstance(found, str):
             console.print(escape(f"{name}, prompts of either side with a word that leans: {_leaning(found)}"))
-    if not record["problems"]:
-        unmeasured = any(isinstance(found, str) for found in record["words"].values())
+    if not check.problems:
+        unmeasured = any(isinstance(found, str) for found in check.words.values())
         where = " where there was anything to compare" if unmeasured else ""
         console.print(f"[green]Nothing wrong found[/]{where}. Content that words do not show is not checked.")
-    for problem in record["problems"]:
+    for problem in check.problems:
         console.print(f"[yellow]Mind:[/] {escape(problem)}.", soft_wrap=True)
 
 
-def _shown(key: str, value: Any) -> str:
+def _shown(key: str, value: object) -> str:
     if key == "certifiable rate":
         return f"{value:.2%} (declined by none of them, one a group; 95 % confidence)"
     if isinstance(value, Mapping):
@@ -43,17 +44,13 @@ def _shown(key: str, value: Any) -> str:
     return str(value)
 
 
-def _row(found: Mapping[str, Any] | str) -> list[str]:
+def _row(found: WordCues | str) -> list[str]:
     if isinstance(found, str):
         return ["", found, ""]
-    length = found["features"].get("the number of words", "all alike")
-    return [" + ".join(map(str, found["n"])), _auroc(found["bag_of_words"]), _auroc(length)]
+    aurocs = (found.bag_of_words, found.features.get("the number of words", "all alike"))
+    return [" + ".join(map(str, found.n)), *(of if isinstance(of, str) else f"{of:.2f}" for of in aurocs)]
 
 
-def _leaning(found: Mapping[str, Any]) -> str:
-    sides = (found["words_of_the_positive_side"], found["words_of_the_negative_side"])
+def _leaning(found: WordCues) -> str:
+    sides = (found.words_of_the_positive_side, found.words_of_the_negative_side)
     return "; ".join(", ".join(f"{word} {a}:{b}" for word, a, b in side[:5]) for side in sides)
-
-
-def _auroc(found: Mapping[str, float] | str) -> str:
-    return found if isinstance(found, str) else f"{found['auroc']:.2f} [{found['low']:.2f}, {found['high']:.2f}]"

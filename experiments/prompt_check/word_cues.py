@@ -6,11 +6,12 @@ import re
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
+from jaxtyping import Bool, Int
 from sklearn.model_selection import StratifiedGroupKFold
 
+from experiments.prompt_check.results import AurocInterval, WordCount, WordCues
 from extract.prompts.prompt import Prompt
 from probes.grid.baselines import word_scores
 from probes.statistics.metrics import Discrimination, average, discrimination
@@ -40,15 +41,14 @@ class Cues:
     n: tuple[int, int]  # positive, negative
     words: Discrimination | None  # cross-validated, whole groups apart; None where there are too few groups
     features: dict[str, Discrimination]
-    leaning: tuple[list[tuple[str, int, int]], list[tuple[str, int, int]]]  # towards the positive side, the negative
+    leaning: tuple[list[WordCount], list[WordCount]]  # towards the positive side, the negative
 
     def cheats(self) -> list[str]:
         """Name what tells the two sides apart though it is no content; a feature may lean either way."""
-        told = {"a bag of words": self.words} | dict(self.features)
+        measured = {"a bag of words": self.words} | dict(self.features)
         return [
-            f"{self.name}: {what} tells them apart (AUROC {found.auroc.estimate:.2f} "
-            f"[{found.auroc.low:.2f}, {found.auroc.high:.2f}])"
-            for what, found in told.items()
+            f"{self.name}: {what} tells them apart (AUROC {found.auroc:.2f})"
+            for what, found in measured.items()
             if found is not None and _leans(found, either_way=found is not self.words)
         ]
 
@@ -60,12 +60,18 @@ def _leans(found: Discrimination, *, either_way: bool) -> bool:
     return auroc.estimate >= 0.5 + CUE and auroc.low > 0.5
 
 
-def cues(name: str, prompts: Sequence[Prompt], y: np.ndarray, groups: np.ndarray, seed: int = 0) -> Cues | None:
+def cues(
+    name: str,
+    prompts: Sequence[Prompt],
+    y: Bool[np.ndarray, " n_prompts"],
+    groups: Int[np.ndarray, " n_prompts"],
+    seed: int = 0,
+) -> Cues | None:
     """Measure a contrast; None where a class is missing.
 
     Args:
-        y: (n,) bool, the positive class.
-        groups: (n,) what must not stand on both sides of a split.
+        y: the positive class.
+        groups: what must not be on both sides of a split.
     """
     if y.all() or not y.any():
         return None
@@ -76,7 +82,7 @@ def cues(name: str, prompts: Sequence[Prompt], y: np.ndarray, groups: np.ndarray
 
 
 def whole(prompt: Prompt) -> str:
-    """Return all that is said, a turn a line."""
+    """Return the whole text, a turn a line."""
     return "\n".join(message["content"] for message in prompt.messages)
 
 
@@ -85,21 +91,21 @@ def words_of(prompt: Prompt) -> list[str]:
     return re.findall(r"\w+", whole(prompt).lower())
 
 
-def record(found: Cues | None) -> dict[str, Any] | str:
-    """Return a contrast's figures for --json."""
+def describe(found: Cues | None) -> WordCues | str:
+    """Return a contrast's figures, or why there are none."""
     if found is None:
         return "one side has no prompts"
-    return {
-        "n": list(found.n),
-        "bag_of_words": "too few groups" if found.words is None else _interval(found.words),
-        "features": {what: _interval(of) for what, of in found.features.items()},
-        "words_of_the_positive_side": [list(word) for word in found.leaning[0]],
-        "words_of_the_negative_side": [list(word) for word in found.leaning[1]],
-    }
+    return WordCues(
+        n=found.n,
+        bag_of_words="too few groups" if found.words is None else _interval(found.words),
+        features={what: _interval(of) for what, of in found.features.items()},
+        words_of_the_positive_side=tuple(found.leaning[0]),
+        words_of_the_negative_side=tuple(found.leaning[1]),
+    )
 
 
-def _interval(found: Discrimination) -> dict[str, float]:
-    return {"auroc": found.auroc.estimate, "low": found.auroc.low, "high": found.auroc.high}
+def _interval(found: Discrimination) -> AurocInterval:
+    return AurocInterval(auroc=found.auroc.estimate, low=found.auroc.low, high=found.auroc.high)
 
 
 def _crossed(texts: Sequence[str], y: np.ndarray, groups: np.ndarray, seed: int) -> Discrimination | None:
@@ -115,7 +121,7 @@ def _crossed(texts: Sequence[str], y: np.ndarray, groups: np.ndarray, seed: int)
     return average(found)
 
 
-def _leaning(prompts: Sequence[Prompt], y: np.ndarray) -> tuple[list[tuple[str, int, int]], list[tuple[str, int, int]]]:
+def _leaning(prompts: Sequence[Prompt], y: np.ndarray) -> tuple[list[WordCount], list[WordCount]]:
     """Return the words that stand in most more prompts of one side than of the other, with how many of each."""
     positive, negative = Counter[str](), Counter[str]()
     for prompt, of_positive in zip(prompts, y, strict=True):

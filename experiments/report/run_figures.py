@@ -15,8 +15,8 @@ from experiments.run import charts as figures
 from experiments.run.behaviour import KINDS
 from experiments.run.config import WRITE_POSITION
 from experiments.run.inputs import RunInputs
-from experiments.run.manifest import read_json
 from experiments.triggers import figures as trigger_figures
+from experiments.triggers.results import ProjectionRows, TriggerResults
 from experiments.uncertainty.reliability_figure import reliability_diagram
 from steering.direction_file import load_directions
 
@@ -41,6 +41,7 @@ def draw(inputs: RunInputs, results: dict[str, Any], reads: Mapping[str, Read]) 
     paths = {name: inputs.file(f"figures/{name}.png") for name in drawn}
     for name, figure in drawn.items():
         figures.save(figure, paths[name])
-    rows = read_json(inputs.file("stages/trigger_projection.json"))["rows"]
-    paths |= trigger_figures.draw(inputs.directory, rows, results["triggers"]["patching"])
+    rows = ProjectionRows.read(inputs.file("stages/trigger_projection.json")).rows
+    patched = TriggerResults.model_validate(results["triggers"]).patching
+    paths |= trigger_figures.draw(inputs.directory, rows, patched)
     return paths

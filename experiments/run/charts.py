@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from jaxtyping import Float
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
@@ -123,11 +124,14 @@ def matrix(dissociation: dict[str, Any]) -> Figure:
 
 
 def scatter(
-    streams: dict[str, np.ndarray], directions: dict[str, Direction], labels: list[str], actions: list[str | None]
+    streams: dict[str, Float[np.ndarray, "n_prompts d_model"]],
+    directions: dict[str, Direction],
+    labels: list[str],
+    actions: list[str | None],
 ) -> Figure:
     """Draw every prompt by its projections onto the two write directions.
 
-    `streams` holds, by direction name, the (n, d_model) activations at that direction's locus.
+    `streams` holds, by direction name, the activations at that direction's locus.
     """
     figure = Figure(figsize=(6.2, 4.6))
     axes = figure.subplots()

@@ -60,28 +60,6 @@ def reading_caveats(results: Mapping[str, Any], judge: str) -> list[str]:
     )
     return lines
 
-
-FACTORS = {"asker": "Who asks", "system": "The system line", "earlier_turns": "What was said before the last turn"}
-MOVES = {True: "moves refusing", False: "does not move refusing", None: "is not known to move refusing"}
-
-
-def factor_lines(triggers: dict[str, Any], *, notable: bool = False) -> list[str]:
-    """Say of each factor whether it moves refusing, and whether the last turn alone suffices to tell harm.
-
-    Args:
-        notable: only what a reader of the verdict alone would miss.
-    """
-    lines = [
-        f"{FACTORS[name]} {MOVES[record['moves']]}: {record['reason']}."
-        if record["applicable"]
-        else f"{record['reason'].capitalize()}."
-        for name, record in triggers.get("factors", {}).items()
-        if record["moves"] or not notable
-    ]
-    alone = triggers.get("last_turn_alone")
-    if alone and alone["applicable"] and (alone["sufficient"] is False or not notable):
-        judged = {True: "suffices", False: "is insufficient", None: "was not judged"}[alone["sufficient"]]
-        lines.append(f"Reading the last turn alone {judged}: {alone['reason']}.")
     return lines
 
 

@@ -1,4 +1,4 @@
-"""Which word fired the refusal: each word of a request left out in turn (leave-one-out erasure; Li et al. 2016).
+"""Attribution of a refusal to words: each word of a request is left out in turn (Li et al. 2016).
 
 The score of a word is the onset log-odds of refusing the whole request less those without it, in nats: positive where
 the word speaks for refusing. Tokens of one word share its score, since a piece of a word says nothing by itself. The
@@ -15,13 +15,13 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from experiments.responses.onset import Onsets, OnsetScorer
+from experiments.triggers.results import NOTABLE
 from extract.chat.render import Rendered
 from extract.model.chat_model import ChatModel
 
 WORD = re.compile(r"\w+(?:[\'\u2019-]\w+)*|[^\w\s]+")
 TOKENS_AT_ONCE = 8192  # of a pass
 MOST_PIECES = 64  # of a request; in a longer one, words that stand together are left out together
-LEAST = 1.0  # nat that a word must add before it is said to have fired the refusal
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class Attribution:
     def top(self) -> int | None:
         """The word that speaks most for refusing; None where no single one does (two of which either suffices, say)."""
         first = int(np.argmax(self.scores)) if self.scores else None
-        return first if first is not None and self.scores[first] >= LEAST else None
+        return first if first is not None and self.scores[first] >= NOTABLE else None
 
 
 def attribute(

@@ -1,39 +1,47 @@
-"""Erase what tells linearly whether a trigger word is there (LEACE), and see what the model then refuses.
+"""Erase linearly whether a trigger word is there (LEACE), and measure what the model then refuses.
 
 Erasers are fitted at the last prompt token on training quadruples, where the word goes with neither intent, and act
 from that token on while the model answers: one at a time, at the layer where it lowers the log-odds of refusing
 over-refused requests most beside that of refusing harmful ones, which is chosen on validation requests; and all of them
-at once, each as fitted on streams without any edit. How well the chosen one erases is told on test requests it has not
-seen: the covariance is estimated from few samples, and shrunk (METHODS).
+at once, each as fitted on streams without any edit. How well the chosen one erases is measured on test requests it has
+not seen: the covariance is estimated from few samples, and shrunk (METHODS).
 """
 
 from __future__ import annotations
 
 import hashlib
-from dataclasses import asdict, dataclass
-from typing import Any
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 import torch
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from experiments.factors.removal import Changed, choose, compare
+from experiments.factors.decision_change import DecisionChange, compare
+from experiments.factors.removal import choose
 from experiments.probing.stage import context_onsets
 from experiments.responses.loaded_run import LoadedRun
 from experiments.responses.onset import OnsetScorer
 from experiments.run.config import WRITE_POSITION
 from experiments.run.inputs import RunInputs
+from experiments.run.not_applicable import NotApplicable, not_applicable
 from experiments.triggers.quadruples import CELLS, Quadruples, quadruples
+from experiments.triggers.results import ErasedAnswers, ErasedDecisions, Erasure, OnsetChange
 from extract.model.edit import Edit, site
 from probes.covariance import shrunk_covariance
 from probes.geometry.erasure import leace
 from probes.means import ALIKE, difference_in_means
-from probes.statistics.intervals import Interval
 from probes.statistics.metrics import discrimination
+from scoring.estimate import Estimate, estimate_of
 from steering.interventions import place
 
 MIN_ROWS = 10  # requests of each kind, in each part, before anything is said
 MOST = 60  # requests of each kind that are scored, and that answer again
+Kind = Literal["over_refused", "refused_harmful"]
+Rows = Int[np.ndarray, " n_rows"]
+PARTS_BY_USE = {"chosen on": ("validation", "calibration"), "tested on": ("test",)}  # of the prompts
 
 
 @dataclass(frozen=True)
@@ -41,12 +49,12 @@ class TriggerEraser:
     """x -> x - theta (covector . (x - mean)): LEACE of the trigger label (arXiv 2306.03819), in closed form."""
 
     layer: int
-    theta: np.ndarray  # (d_model,)
-    covector: np.ndarray
-    mean: np.ndarray
+    theta: Float[np.ndarray, " d_model"]
+    covector: Float[np.ndarray, " d_model"]
+    mean: Float[np.ndarray, " d_model"]
 
-    def __call__(self, X: np.ndarray) -> np.ndarray:
-        """Erase from rows, (n, d_model)."""
+    def __call__(self, X: Float[np.ndarray, "n_samples d_model"]) -> Float[np.ndarray, "n_samples d_model"]:
+        """Erase from rows."""
         return np.asarray(X - np.outer((X - self.mean) @ self.covector, self.theta))
 
     def edit(self, where: str) -> Edit:
@@ -62,66 +70,58 @@ class TriggerEraser:
         return place(site(where), self.layer, "last_on", erase, f"LEACE {digest}")
 
 
-def fit_eraser(X: np.ndarray, y: np.ndarray, layer: int) -> TriggerEraser:
-    """Fit on (n, d_model) activations and which of them have the word."""
+def fit_eraser(
+    X: Float[np.ndarray, "n_samples d_model"], y: Bool[np.ndarray, " n_samples"], layer: int
+) -> TriggerEraser:
+    """Fit on activations and which of them have the word."""
     X = X.astype(np.float64)
     theta = difference_in_means(X, y)
     eraser = leace(theta[None], shrunk_covariance(X))
     return TriggerEraser(layer, theta, eraser.covector[0], X.mean(axis=0))
 
 
-def erasure_record(loaded: LoadedRun) -> dict[str, Any]:
+def measure_erasure(loaded: LoadedRun) -> Erasure | NotApplicable:
     """Return what erasing the trigger label does, or why that cannot be asked."""
-    corpus, refused = loaded.corpus, loaded.behaviour.did("refuse")
-    train = quadruples(corpus, np.flatnonzero(corpus.within("train")))
-    over = (corpus.requests & corpus.trigger) & refused
-    parts = {"chosen on": ("validation", "calibration"), "tested on": ("test",)}
-    rows = {
-        name: {kind: np.flatnonzero(mask & corpus.within(*of)) for kind, mask in
-               (("over-refused", over), ("refused harmful", corpus.harmful & refused))}
-        for name, of in parts.items()
-    }  # fmt: skip
-    if train.n_groups < MIN_ROWS:
-        return _absent(f"{train.n_groups} training groups hold all four cells; {MIN_ROWS} are needed")
-    if WRITE_POSITION not in loaded.store.positions:
-        return _absent(f"{WRITE_POSITION}, where it is erased, is not stored; see extract.positions")
-    for name, kinds in rows.items():
-        for kind, found in kinds.items():
-            if len(found) < MIN_ROWS:
-                return _absent(f"only {len(found)} {kind} requests in the part it is {name}; {MIN_ROWS} are needed")
-    if lacking := context_onsets(loaded).lacking("refuse"):
-        return _absent(lacking)
+    train = quadruples(loaded.corpus, np.flatnonzero(loaded.corpus.within("train")))
+    rows = {use: _refused_rows(loaded, parts) for use, parts in PARTS_BY_USE.items()}
+    if lacking := _lacking(loaded, train, rows):
+        return not_applicable(lacking)
     erasers = _erasers(loaded, train)
     if not erasers:
-        return _absent("at no stored layer does the last prompt token differ by trigger word")
-    where = loaded.store.site
-    curves = {name: _curves(loaded, erasers, kinds) for name, kinds in rows.items()}
-    chosen_on = curves["chosen on"]
-    best = int(np.argmin(np.subtract(chosen_on["over-refused"], chosen_on["refused harmful"])))
-    asked = np.flatnonzero((corpus.harmful | (corpus.requests & corpus.trigger)) & corpus.within("test"))
-    judged = np.array([action is not None for action in loaded.behaviour.actions])
-    asked = choose(corpus, asked[judged[asked]], loaded.config.seed)
-    ways = {"one_layer": [erasers[best]], "every_layer": erasers}
-    answered = {}
-    with loaded.reporter.task("answering with the trigger erased", len(ways) * len(asked)) as advance:
-        for way, used in ways.items():
-            edits = [eraser.edit(where) for eraser in used]
-            said = loaded.speaker.complete(asked.tolist(), edits=edits, advance=advance)
-            by_label = compare(corpus, asked, refused, [c.action for c in said])
-            answered[way] = {
-                "benign_with_trigger": _changed(by_label.get("benign")),
-                "harmful": _changed(by_label.get("harmful")),
-            }
+        return not_applicable("at no stored layer does the last prompt token differ by trigger word")
+    chosen_on, tested_on = (_curves(loaded, erasers, rows[use]) for use in PARTS_BY_USE)
+    best = erasers[int(np.argmin(np.subtract(chosen_on["over_refused"], chosen_on["refused_harmful"])))]
+    one_layer, every_layer = _answers(loaded, [[best], erasers])
+    return Erasure(
+        applicable=True,
+        layer=best.layer,
+        auroc=_auroc(loaded, best),
+        onset_change=OnsetChange(layers=tuple(eraser.layer for eraser in erasers), **tested_on),
+        one_layer=one_layer,
+        every_layer=every_layer,
+    )
+
+
+def _refused_rows(inputs: RunInputs, parts: Sequence[str]) -> dict[Kind, Rows]:
+    corpus, refused = inputs.corpus, inputs.behaviour.did("refuse") & inputs.corpus.within(*parts)
     return {
-        "applicable": True,
-        "layer": erasers[best].layer,
-        "auroc": _auroc(loaded, erasers[best]),
-        "onset_change": {
-            "layers": [eraser.layer for eraser in erasers],
-            **{kind.replace("-", "_").replace(" ", "_"): values for kind, values in curves["tested on"].items()},
-        },
-        **answered,
+        "over_refused": np.flatnonzero(corpus.requests & corpus.trigger & refused),
+        "refused_harmful": np.flatnonzero(corpus.harmful & refused),
     }
+
+
+def _lacking(loaded: LoadedRun, train: Quadruples, rows: Mapping[str, Mapping[Kind, Rows]]) -> str | None:
+    """Say what is missing to fit erasers and to measure what they do."""
+    if train.n_groups < MIN_ROWS:
+        return f"{train.n_groups} training groups hold all four cells; {MIN_ROWS} are needed"
+    if WRITE_POSITION not in loaded.store.positions:
+        return f"{WRITE_POSITION}, where it is erased, is not stored; see extract.positions"
+    names: dict[Kind, str] = {"over_refused": "over-refused", "refused_harmful": "refused harmful"}
+    for use, kinds in rows.items():
+        for kind, found in kinds.items():
+            if len(found) < MIN_ROWS:
+                return f"only {len(found)} {names[kind]} requests in the part it is {use}; {MIN_ROWS} are needed"
+    return context_onsets(loaded).lacking("refuse")
 
 
 def _erasers(inputs: RunInputs, train: Quadruples) -> list[TriggerEraser]:
@@ -134,41 +134,52 @@ def _erasers(inputs: RunInputs, train: Quadruples) -> list[TriggerEraser]:
     return found
 
 
-def _absent(reason: str) -> dict[str, Any]:
-    return {"applicable": False, "reason": reason}
-
-
-def _curves(loaded: LoadedRun, erasers: list[TriggerEraser], kinds: dict[str, np.ndarray]) -> dict[str, list[float]]:
+def _curves(
+    loaded: LoadedRun, erasers: Sequence[TriggerEraser], rows: Mapping[Kind, Rows]
+) -> dict[Kind, tuple[float, ...]]:
     """Return the mean change of the refusal's onset log-odds by layer, of each kind of request."""
     trials = [[], *([eraser.edit(loaded.store.site)] for eraser in erasers)]
-    found = {}
-    for kind, rows in kinds.items():
-        chosen = choose(loaded.corpus, rows, loaded.config.seed, MOST)
+    found: dict[Kind, tuple[float, ...]] = {}
+    for kind, of_kind in rows.items():
+        chosen = choose(loaded.corpus, of_kind, loaded.config.seed, MOST)
         scorer = OnsetScorer(loaded.model, [loaded.rendered[row] for row in chosen], context_onsets(loaded))
         scores = scorer.log_odds_each(trials)["refuse"]
-        found[kind] = [float(change) for change in (scores[1:] - scores[0]).mean(axis=1)]
+        found[kind] = tuple(float(change) for change in (scores[1:] - scores[0]).mean(axis=1))
     return found
 
 
-def _auroc(inputs: RunInputs, eraser: TriggerEraser) -> dict[str, dict[str, float]]:
+def _answers(loaded: LoadedRun, ways: Sequence[Sequence[TriggerEraser]]) -> list[ErasedAnswers]:
+    """Have test requests answered with each set of erasers at work, and compare the decisions."""
+    corpus, refused = loaded.corpus, loaded.behaviour.did("refuse")
+    asked = np.flatnonzero((corpus.harmful | (corpus.requests & corpus.trigger)) & corpus.within("test"))
+    judged = np.array([action is not None for action in loaded.behaviour.actions])
+    asked, found = choose(corpus, asked[judged[asked]], loaded.config.seed), []
+    with loaded.reporter.task("answering with the trigger erased", len(ways) * len(asked)) as advance:
+        for erasers in ways:
+            edits = [eraser.edit(loaded.store.site) for eraser in erasers]
+            said = loaded.speaker.complete(asked.tolist(), edits=edits, advance=advance)
+            by_label = compare(corpus, asked, refused, [completion.action for completion in said])
+            benign, harmful = (_decisions(by_label.get(label)) for label in ("benign", "harmful"))
+            found.append(ErasedAnswers(benign_with_trigger=benign, harmful=harmful))
+    return found
+
+
+def _auroc(inputs: RunInputs, eraser: TriggerEraser) -> dict[Literal["before", "after"], Estimate]:
     """Tell the word on test requests, before and after, each by a direction fitted on rows the eraser has not seen."""
-    corpus = inputs.corpus
-    fit, test = (quadruples(corpus, np.flatnonzero(corpus.within(*of))).rows
-                 for of in (("validation", "calibration"), ("test",)))  # fmt: skip
-    X = inputs.store.read(eraser.layer, WRITE_POSITION).astype(np.float64)
-    y = corpus.trigger
+    corpus, y = inputs.corpus, inputs.corpus.trigger
+    fit, test = (quadruples(corpus, np.flatnonzero(corpus.within(*parts))).rows for parts in PARTS_BY_USE.values())
     if len(fit) == 0 or len(test) == 0:
         return {}
-    found = {}
-    for name, (a, b) in {"before": (X[fit], X[test]), "after": (eraser(X[fit]), eraser(X[test]))}.items():
-        score = b @ difference_in_means(a, y[fit])
-        found[name] = asdict(discrimination(y[test], score, corpus.groups[test]).auroc)
-    return found
+    X = inputs.store.read(eraser.layer, WRITE_POSITION).astype(np.float64)
+
+    def auroc(a: np.ndarray, b: np.ndarray) -> Estimate:
+        return estimate_of(discrimination(y[test], b @ difference_in_means(a, y[fit]), corpus.groups[test]).auroc)
+
+    return {"before": auroc(X[fit], X[test]), "after": auroc(eraser(X[fit]), eraser(X[test]))}
 
 
-def _changed(change: Changed | None) -> dict[str, Any] | None:
+def _decisions(change: DecisionChange | None) -> ErasedDecisions | None:
     if change is None:
         return None
-    intervals: dict[str, Interval] = {"before": change.whole, "after": change.removed, "changed": change.changed}
-    n = {"n": change.n, "n_groups": change.n_groups}
-    return {name: asdict(interval) for name, interval in intervals.items()} | n
+    before, after, changed = (estimate_of(interval) for interval in (change.before, change.after, change.changed))
+    return ErasedDecisions(before=before, after=after, changed=changed, n=change.n, n_groups=change.n_groups)

@@ -1,4 +1,4 @@
-"""Patching share: how much of a refusal does the trigger word's own residual carry, layer by layer?
+"""Patching share: the share of a refusal that the trigger word's own residual carries, layer by layer.
 
 Two prompts of a minimal pair differ in the trigger word only, and the model refuses one and not the other. The residual
 stream at the word's tokens is copied from the one run into the other, at one layer at a time, and the log-odds of a
@@ -23,6 +23,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
+from jaxtyping import Int
 from torch import Tensor
 
 from experiments.responses.onset import Onsets, OnsetScorer
@@ -38,7 +39,7 @@ TOKENS_AT_ONCE = 8192  # of the prompts of a pass
 
 
 @dataclass(frozen=True)
-class Aligned:
+class AlignedPair:
     """Two prompts that differ in the trigger word: token indices to write in each and to read in the other."""
 
     with_word: int  # rows of the corpus
@@ -80,8 +81,8 @@ def align(with_word: Sequence[int], without: Sequence[int], trigger: Sequence[in
 def patching_share(
     model: ChatModel,
     rendered: Sequence[Rendered],
-    pairs: Sequence[Aligned],
-    groups: np.ndarray,
+    pairs: Sequence[AlignedPair],
+    groups: Int[np.ndarray, " n_pairs"],
     onsets: Onsets,
     layers: Sequence[int],
     alpha: float = 0.05,
@@ -102,7 +103,7 @@ def patching_share(
 
 
 def _changes(
-    model: ChatModel, rendered: Sequence[Rendered], pairs: Sequence[Aligned], onsets: Onsets, layers: Sequence[int]
+    model: ChatModel, rendered: Sequence[Rendered], pairs: Sequence[AlignedPair], onsets: Onsets, layers: Sequence[int]
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return each pair's difference, (n_pairs,), and what patching raises and lowers of it, (n_layers, n_pairs)."""
     with_word, without = ([rendered[getattr(p, side)] for p in pairs] for side in ("with_word", "without"))

@@ -1,6 +1,6 @@
-"""What the trigger word and the intent do to the residual stream: partial eta squared at every layer and position.
+"""Effects of trigger word and intent on projections of the stream: partial eta squared at every layer and position.
 
-Two directions are looked along, each the difference in means of training requests at its own locus: `refusing`
+There are two directions, each the difference in means of training requests at its own locus: `refusing`
 (refused against answered, whatever was meant) and `harmfulness` (harmful against benign, whatever was done); the two
 are encoded apart (arXiv 2507.11878). Validation requests set the units, 0 at the mean of the negative class and 1 at
 that of the positive one, and choose the locus. They must be others than those the direction is fitted on: with more
@@ -11,12 +11,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
+from jaxtyping import Bool, Float, Int
 
 from experiments.run.inputs import RunInputs
+from experiments.run.not_applicable import NotApplicable, not_applicable
 from experiments.triggers.quadruples import Quadruples, quadruples
+from experiments.triggers.results import DirectionEffects, FactorialEffect, LocusEffect, Projection, ProjectionRows
 from probes.means import ALIKE, difference_in_means
 from probes.statistics.factorial import CONTRASTS, partial_eta
 from probes.statistics.metrics import d_prime
@@ -29,28 +31,51 @@ REPORTED = ("calibration", "test")
 
 
 @dataclass(frozen=True)
-class Looking:
+class DirectionSpec:
     """Which requests a direction is fitted on, and which of them are of its positive class."""
 
     name: str
-    rows: np.ndarray  # training requests
-    y: np.ndarray  # bool, one a row
-    validation: np.ndarray  # rows on which a locus is chosen
-    validation_y: np.ndarray
+    rows: Int[np.ndarray, " n_train"]  # training requests
+    y: Bool[np.ndarray, " n_train"]
+    validation: Int[np.ndarray, " n_validation"]  # rows on which a locus is chosen
+    validation_y: Bool[np.ndarray, " n_validation"]
 
 
 @dataclass(frozen=True)
-class Projected:
+class LocusProjection:
     """Every prompt's projection at one locus, in units of the distance between the validation means."""
 
     name: str
     layer: int
     position: str
-    values: np.ndarray  # (n_prompts,); of no meaning for other prompts than requests, which may lack the position
+    values: Float[
+        np.ndarray, " n_prompts"
+    ]  # of no meaning for other prompts than requests, which may lack the position
     separation: float  # d' on validation requests
 
 
-def lookings(inputs: RunInputs) -> list[Looking]:
+@dataclass(frozen=True)
+class Projections:
+    """The effects at every locus, and each direction's projection at its own locus (the best d' on validation)."""
+
+    rows: ProjectionRows
+    best: dict[str, LocusProjection]
+
+    def at_best_loci(self) -> Projection | NotApplicable:
+        """Return the effects at each direction's own locus."""
+        if self.rows.reason is not None:
+            return not_applicable(self.rows.reason)
+        return Projection(applicable=True, directions={name: self._effects_at(at) for name, at in self.best.items()})
+
+    def _effects_at(self, at: LocusProjection) -> DirectionEffects:
+        place = (at.name, at.layer, at.position)
+        own = [row for row in self.rows.rows if (row.direction, row.layer, row.position) == place]
+        kept = set(FactorialEffect.model_fields)
+        effects = {row.effect: FactorialEffect.model_validate(row.model_dump(include=kept)) for row in own}
+        return DirectionEffects(layer=at.layer, position=at.position, n_groups=own[0].n_groups, effects=effects)
+
+
+def direction_specs(inputs: RunInputs) -> list[DirectionSpec]:
     """Return the directions that there are requests enough to fit."""
     corpus, refused = inputs.corpus, inputs.behaviour.did("refuse")
     requests = corpus.requests | corpus.harmful
@@ -61,11 +86,11 @@ def lookings(inputs: RunInputs) -> list[Looking]:
         train, validation = (np.flatnonzero(among & corpus.within(part)) for part in ("train", "validation"))
         y, judged_by = positive[train], positive[validation]
         if _least(y) >= MIN_CLASS and _least(judged_by) >= MIN_VALIDATION:
-            found.append(Looking(name, train, y, validation, judged_by))
+            found.append(DirectionSpec(name, train, y, validation, judged_by))
     return found
 
 
-def projections(inputs: RunInputs, looking: Sequence[Looking]) -> Iterator[Projected]:
+def projections(inputs: RunInputs, specs: Sequence[DirectionSpec]) -> Iterator[LocusProjection]:
     """Project all prompts along each direction at every locus that all requests have; one locus is held at a time."""
     store, requests = inputs.store, inputs.corpus.requests | inputs.corpus.harmful
     positions = [
@@ -75,64 +100,65 @@ def projections(inputs: RunInputs, looking: Sequence[Looking]) -> Iterator[Proje
         for layer in store.layers:
             for position in positions:
                 X = store.read(layer, position).astype(np.float64)
-                for one in looking:
-                    if (values := _along(X, one)) is not None:
-                        separation = d_prime(one.validation_y, values[one.validation])
-                        yield Projected(one.name, layer, position, values, separation)
+                for spec in specs:
+                    if (values := project(X, spec)) is not None:
+                        separation = d_prime(spec.validation_y, values[spec.validation])
+                        yield LocusProjection(spec.name, layer, position, values, separation)
                 advance(1)
 
 
-def _along(X: np.ndarray, looking: Looking) -> np.ndarray | None:
-    vector = difference_in_means(X[looking.rows], looking.y)
-    if not np.linalg.norm(vector) > ALIKE * np.abs(X[looking.rows]).max():
+def project(X: Float[np.ndarray, "n_prompts d_model"], spec: DirectionSpec) -> Float[np.ndarray, " n_prompts"] | None:
+    """Project on a direction fitted at one locus; None where the classes do not differ there as they should."""
+    vector = difference_in_means(X[spec.rows], spec.y)
+    if not np.linalg.norm(vector) > ALIKE * np.abs(X[spec.rows]).max():
         return None  # all alike: a template token of layer 0
-    along, y = X @ vector, looking.validation_y
-    zero = along[looking.validation[~y]].mean()
-    unit = along[looking.validation[y]].mean() - zero
-    return np.asarray((along - zero) / unit) if unit > 0 else None  # else it tells nothing of other requests
+    along, y = X @ vector, spec.validation_y
+    zero = along[spec.validation[~y]].mean()
+    unit = along[spec.validation[y]].mean() - zero
+    return np.asarray((along - zero) / unit) if unit > 0 else None  # else it says nothing of other requests
 
 
 def _least(y: np.ndarray) -> int:
     return int(min(y.sum(), (~y).sum()))
 
 
-def eta_rows(projected: Projected, held: Quadruples, seed: int) -> list[dict[str, Any]]:
-    """Return a row for each effect at one locus; `held` are the quadruples that are reported."""
-    cells = held.cell_means(projected.values[held.rows])[..., None]
-    rows = []
+def locus_effects(projection: LocusProjection, held: Quadruples, seed: int) -> list[LocusEffect]:
+    """Return each effect at one locus; `held` are the quadruples that are reported."""
+    cells = held.cell_means(projection.values[held.rows])[..., None]
+    effects = []
     for effect, which in EFFECTS.items():
         found = partial_eta(cells, CONTRASTS[which], seed=seed)
-        rows.append(
-            {
-                "direction": projected.name, "layer": projected.layer, "position": projected.position,
-                "effect": effect, "partial_eta_squared": float(found.estimate[0]), "low": float(found.low[0]),
-                "high": float(found.high[0]), "p": float(found.p[0]), "shift": float(found.mean[0]),
-                "n_groups": held.n_groups,
-            }
+        effects.append(
+            LocusEffect(
+                direction=projection.name, layer=projection.layer, position=projection.position,
+                effect=effect, partial_eta_squared=float(found.estimate[0]), low=float(found.low[0]),
+                high=float(found.high[0]), p=float(found.p[0]), shift=float(found.mean[0]),
+                n_groups=held.n_groups,
+            )
         )  # fmt: skip
-    return rows
+    return effects
 
 
-def measure_projections(inputs: RunInputs) -> tuple[list[dict[str, Any]], dict[str, Projected], str | None]:
-    """Return the rows of all loci, the best locus of each direction (by d' on validation), and why there are none."""
+def measure_projections(inputs: RunInputs) -> Projections:
+    """Measure the effects at every locus, along every direction that there are requests enough to fit."""
     held = quadruples(inputs.corpus, np.flatnonzero(inputs.corpus.within(*REPORTED)))
-    looking = lookings(inputs)
-    if not looking:
+    specs = direction_specs(inputs)
+    if not specs:
         needed = f"{MIN_CLASS} training and {MIN_VALIDATION} validation requests of each class"
-        return [], {}, f"a direction needs {needed} (harmful and benign, or refused and answered)"
-    rows: list[dict[str, Any]] = []
-    best: dict[str, Projected] = {}
-    for projected in projections(inputs, looking):
+        return _none(f"a direction needs {needed} (harmful and benign, or refused and answered)")
+    rows: list[LocusEffect] = []
+    best: dict[str, LocusProjection] = {}
+    for projection in projections(inputs, specs):
         if held.n_groups >= MIN_GROUPS:
-            rows += eta_rows(projected, held, inputs.config.seed)
-        before = best.get(projected.name)
-        if before is None or projected.separation > before.separation:
-            best[projected.name] = projected
+            rows += locus_effects(projection, held, inputs.config.seed)
+        before = best.get(projection.name)
+        if before is None or projection.separation > before.separation:
+            best[projection.name] = projection
     if not best:
-        return (
-            [],
-            {},
-            "at no stored locus do the classes differ in validation requests as in training ones",
-        )
+        return _none("at no stored locus do the classes differ in validation requests as in training ones")
     few = f"only {held.n_groups} groups outside training and validation hold all four cells; {MIN_GROUPS} are needed"
-    return rows, best, None if rows else few
+    return Projections(ProjectionRows(rows=tuple(rows), reason=None if rows else few), best)
+
+
+def _none(reason: str) -> Projections:
+    return Projections(ProjectionRows(rows=(), reason=reason), {})

@@ -6,6 +6,7 @@ from collections import Counter
 from dataclasses import dataclass
 
 import numpy as np
+from jaxtyping import Float, Int, Shaped
 
 from experiments.run.corpus import Corpus
 
@@ -17,9 +18,9 @@ CELLS: tuple[Cell, ...] = ((True, True), (True, False), (False, True), (False, F
 class Quadruples:
     """Prompts of pairs that hold all four cells; `group` numbers what is independent, `cell` indexes CELLS."""
 
-    rows: np.ndarray  # (n,) int, into the corpus
-    group: np.ndarray  # (n,) int, 0 ... n_groups - 1
-    cell: np.ndarray  # (n,) int
+    rows: Int[np.ndarray, " n_prompts"]  # of the corpus
+    group: Int[np.ndarray, " n_prompts"]  # 0 ... n_groups - 1
+    cell: Int[np.ndarray, " n_prompts"]
 
     @property
     def n_groups(self) -> int:
@@ -29,15 +30,8 @@ class Quadruples:
         """Return the prompts of each cell, by its name."""
         return {name(cell): int((self.cell == i).sum()) for i, cell in enumerate(CELLS)}
 
-    def cell_means(self, values: np.ndarray) -> np.ndarray:
-        """Average each group's prompts by cell.
-
-        Args:
-            values: (n, ...), one entry for each of `rows`.
-
-        Returns:
-            (n_groups, 4, ...).
-        """
+    def cell_means(self, values: Shaped[np.ndarray, "n_prompts ..."]) -> Float[np.ndarray, "n_groups 4 ..."]:
+        """Average each group's prompts by cell; `values` has one entry for each of `rows`."""
         values = np.asarray(values, dtype=np.float64)
         total = np.zeros((self.n_groups, len(CELLS), *values.shape[1:]))
         n = np.zeros((self.n_groups, len(CELLS)))
@@ -46,7 +40,7 @@ class Quadruples:
         return total / n.reshape(*n.shape, *(1,) * (values.ndim - 1))
 
 
-def quadruples(corpus: Corpus, rows: np.ndarray) -> Quadruples:
+def quadruples(corpus: Corpus, rows: Int[np.ndarray, " n_rows"]) -> Quadruples:
     """Find, among some prompts, those of pairs that hold all four cells."""
     held: dict[str, set[Cell]] = {}
     requests = requests_in_pairs(corpus, rows)
@@ -55,15 +49,15 @@ def quadruples(corpus: Corpus, rows: np.ndarray) -> Quadruples:
     complete = {pair for pair, cells in held.items() if len(cells) == len(CELLS)}
     kept = np.array([row for row in requests if corpus.prompts[row].pair in complete], dtype=int)
     group = np.unique(corpus.groups[kept], return_inverse=True)[1].reshape(-1)
-    return Quadruples(kept, group, np.array([CELLS.index(cell_of(corpus, row)) for row in kept], dtype=int))
+    return Quadruples(kept, group, np.array([CELLS.index(cell_of(corpus, row)) for row in kept.tolist()], dtype=int))
 
 
-def requests_in_pairs(corpus: Corpus, rows: np.ndarray) -> list[int]:
+def requests_in_pairs(corpus: Corpus, rows: Int[np.ndarray, " n_rows"]) -> list[int]:
     """List the rows whose prompts say their intent and their pair."""
     return [int(r) for r in rows if corpus.prompts[r].intent in ("benign", "harmful") and corpus.prompts[r].pair]
 
 
-def lacking(corpus: Corpus, rows: np.ndarray) -> str:
+def lacking(corpus: Corpus, rows: Int[np.ndarray, " n_rows"]) -> str:
     """Say why no pair holds all four cells, and what would mend it."""
     prompts = [corpus.prompts[row] for row in rows]
     if not any(prompt.trigger for prompt in prompts):

@@ -1,25 +1,37 @@
-"""What `refusal triggers` prints: the verdict, the four rates behind it, and what stands beside the request."""
+"""Trigger results in words: the verdict, the four rates behind it, and every finding besides."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from experiments.run.wording import factor_lines, verdict_sentence
-from experiments.triggers.findings import finding_lines, moved_lines
+from experiments.factors.text import factor_lines, moved_lines
+from experiments.run.not_applicable import NotApplicable
+from experiments.run.wording import verdict_sentence
+from experiments.triggers.results import (
+    NOTABLE,
+    AttributedRequest,
+    Attribution,
+    Erasure,
+    Patching,
+    Projection,
+    Transfer,
+    TriggerFindings,
+    TriggerResults,
+)
 
 if TYPE_CHECKING:
     from rich.text import Text
 
-NOTABLE = 1.0  # nat from which a word is set off, as `attribution.LEAST`, whose module loads torch
 SHOWN = 4  # examples on the terminal
 
 CELLS = {"trigger_harmful": "harmful, with a trigger word", "trigger_benign": "benign, with a trigger word",
          "no_trigger_harmful": "harmful, without one", "no_trigger_benign": "benign, without one"}  # fmt: skip
+HEADINGS = {"projection": "Projection", "transfer": "Transfer", "patching": "Patching", "erasure": "Erasure",
+            "attribution": "Which word fired"}  # fmt: skip
 
 
-def print_triggers(directory: Path, record: dict[str, Any]) -> None:
+def print_triggers(directory: Path, results: TriggerResults) -> None:
     """Print stages/triggers.json for people; what it holds beyond that is in the file."""
     from rich.console import Console
     from rich.markup import escape
@@ -29,46 +41,113 @@ def print_triggers(directory: Path, record: dict[str, Any]) -> None:
     cells = Table(title="Refused, over groups of minimal pairs (95 % intervals)", title_justify="left")
     for column in ("requests", "refused", "prompts"):
         cells.add_column(column)
-    for name, rate in record["refused"].items():
-        cells.add_row(CELLS[name], shown(rate), str(rate["n"]))
-    if record["refused"]:
+    for name, rate in results.refused.items():
+        cells.add_row(CELLS[name], f"{rate:.1%}", str(rate.n))
+    if results.refused:
         console.print(cells)
-    console.print("[bold]Word or intent?[/] " + escape(verdict_sentence(record)))
-    for line in [*finding_lines(record), *factor_lines(record), *moved_lines(record)]:
+    console.print("[bold]Word or intent?[/] " + escape(verdict_sentence(results.to_dict())))
+    for line in [*finding_lines(results), *factor_lines(results), *moved_lines(results)]:
         console.print(escape(line))
-    for example in record.get("attribution", {}).get("examples", [])[:SHOWN]:
+    for example in examples(results)[:SHOWN]:
         console.print(marked(example))
     console.print(f"Every value and rate: {directory / 'stages' / 'triggers.json'}", soft_wrap=True, markup=False)
 
 
-def marked(example: Mapping[str, Any]) -> Text:
+def examples(findings: TriggerFindings) -> tuple[AttributedRequest, ...]:
+    """Return refused requests with what each of their words adds to the log-odds of refusing."""
+    return findings.attribution.examples if isinstance(findings.attribution, Attribution) else ()
+
+
+def marked(example: AttributedRequest) -> Text:
     """Return a refused request with the words that speak for refusing set off, each with its score in nats."""
     from rich.text import Text
 
-    text = Text(f"  {example['label']}: ", style="dim")
-    for word, score in zip(example["words"], example["scores"], strict=True):
+    text = Text(f"  {example.label}: ", style="dim")
+    for word, score in zip(example.words, example.scores, strict=True):
         fires = score >= NOTABLE
         text.append(f"{word} [{score:+.1f}] " if fires else f"{word} ", style="bold red" if fires else "")
     return text
 
 
-def shown(rate: Mapping[str, float]) -> str:
-    """Return a rate with its interval."""
-    return f"{rate['estimate']:.1%} [{rate['low']:.1%}, {rate['high']:.1%}]"
+def finding_lines(findings: TriggerFindings) -> list[str]:
+    """Return a line for each kind of finding; those that could not be had say why."""
+    lines: list[str] = []
+    for name, heading in HEADINGS.items():
+        match getattr(findings, name):
+            case NotApplicable(reason=reason):
+                lines.append(f"{heading}: not measured, {reason}.")
+            case Projection() as projection:
+                lines += _projection(projection)
+            case Transfer() as transfer:
+                lines.append(_transfer(transfer))
+            case Patching() as patching:
+                lines.append(_patching(patching))
+            case Erasure() as erasure:
+                lines += _erasure(erasure)
+            case Attribution() as attribution:
+                lines += _attribution(attribution)
+    return lines
 
 
-def factor_rows(triggers: dict[str, Any]) -> list[list[str]]:
-    """Return a table's rows: each value of each factor that was compared, by label, then what removing changes."""
-    rows = []
-    for name, record in triggers.get("factors", {}).items():
-        factor = name.replace("_", " ")
-        for effect in record["values"]:
-            told = f"p = {effect['p_adjusted']:.2g}" + (" *" if effect["moves"] else "")
-            what = f"{factor}: {effect['value']}"
-            rows.append([what, effect["label"], shown(effect["with"]), shown(effect["without"]), told])
-        for label, change in ((label, (record["removed"] or {}).get(label)) for label in ("benign", "harmful")):
-            if change:
-                told = f"{change['changed']['estimate']:.0%} of decisions changed"
-                whole, without = shown(change["refused_whole"]), shown(change["refused_without"])
-                rows.append([f"{factor} taken away, the same {change['n']} requests", label, whole, without, told])
-    return rows
+def _projection(projection: Projection) -> list[str]:
+    lines = []
+    for name, at in projection.directions.items():
+        effects = "; ".join(
+            f"{effect} {e.partial_eta_squared:.2f} [{e.low:.2f}, {e.high:.2f}], shift {e.shift:+.2f}"
+            for effect, e in at.effects.items()
+        )
+        lines.append(f"Along the {name} direction (layer {at.layer}, {at.position}; {at.n_groups} held-out "
+                     f"groups), partial eta squared: {effects}.")  # fmt: skip
+    return lines
+
+
+def _transfer(transfer: Transfer) -> str:
+    across = [transfer.probes[f"fitted {a}, tested {b}"] for a, b in (("without", "with"), ("with", "without"))]
+    there, back = (f"{p.auroc:.2f} [{p.auroc_ci[0]:.2f}, {p.auroc_ci[1]:.2f}] (bag of words {p.bag_of_words:.2f})"
+                   for p in across)  # fmt: skip
+    return (f"Intent probes fitted without trigger words tell harmful from benign with them at AUROC {there}; "
+            f"the other way round {back}.")  # fmt: skip
+
+
+def _patching(patching: Patching) -> str:
+    known = {at.layer: at.raised.interval for at in patching.layers if at.raised.low is not None}
+    n = f"{patching.n} of {patching.flipped} pairs that the word alone flips, of {patching.pairs} that differ in it"
+    if not known:
+        return f"Patching: the share of the refusal's log-odds is not known at any layer ({n})."
+    below = [layer for layer, share in known.items() if share.high < 0.5]
+    steady = next((at for at in below if all(k in below for k in known if k >= at)), None)
+    where = "at no layer surely less than half" if steady is None else f"surely less than half from layer {steady} on"
+    first, last = min(known), max(known)
+    return (
+        f"Patching: the residual of the trigger's own tokens, put into the same request without the word, carries "
+        f"{known[first]:.0%} of the refusal's log-odds at layer {first}, {known[last]:.0%} at layer {last}, "
+        f"{where} ({n}). It begins near 1 wherever spans are of one length."
+    )
+
+
+def _erasure(erasure: Erasure) -> list[str]:
+    lines = []
+    if auroc := erasure.auroc:
+        lines.append(f"Erasing the word linearly at layer {erasure.layer}: on unseen requests it can be read there at "
+                     f"AUROC {auroc['before']:.2f} before and {auroc['after']:.2f} after.")  # fmt: skip
+    ways = {f"at layer {erasure.layer}": erasure.one_layer, "at every stored layer": erasure.every_layer}
+    for where, answers in ways.items():
+        parts = [
+            f"{what} are refused at {decisions.before.estimate:.0%}, then {decisions.after.estimate:.0%} (decisions "
+            f"changed: {decisions.changed:.0%}, n = {decisions.n})"
+            for what, decisions in (("benign requests with a trigger word", answers.benign_with_trigger),
+                                    ("harmful ones", answers.harmful))
+            if decisions is not None
+        ]  # fmt: skip
+        if parts:
+            lines.append(f"With the word erased {where}, {'; '.join(parts)}.")
+    return lines
+
+
+def _attribution(attribution: Attribution) -> list[str]:
+    return [
+        f"Which word fired: in {of.fired_by_trigger:.0%} of refused {label} requests with a trigger word it adds most "
+        f"to the log-odds of refusing, and 1 nat or more (n = {of.n}; by chance {of.by_chance:.0%})."
+        for label, of in attribution.by_label.items()
+        if of is not None
+    ]

@@ -1,4 +1,4 @@
-"""Do intent probes fitted without trigger words still work with them, and the reverse, better than a bag of words?
+"""Transfer of intent probes across trigger words: fitted without them and tested with them, and the reverse.
 
 Four probes of harmful against benign requests: fitted and tested with or without trigger words. Each goes through the
 grid as any contrast does: its own training prompts fit it, validation prompts of the kind it was fitted on choose its
@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import product
-from typing import Any
 
 import numpy as np
 
@@ -17,10 +16,12 @@ from experiments.probing.read_probes import fit_grid
 from experiments.responses.loaded_run import LoadedRun
 from experiments.run.corpus import Corpus
 from experiments.run.inputs import RunInputs
+from experiments.run.not_applicable import NotApplicable, not_applicable
+from experiments.triggers.results import Transfer, TransferredProbe
 from probes.contrast import Contrast
 from probes.grid.baselines import bag_of_words_auroc
 from probes.grid.nulls import label_permutation_p
-from probes.grid.probe_grid import LOGISTIC, Cell, choose
+from probes.grid.probe_grid import LOGISTIC, Cell, ProbeGrid, choose
 
 POSITIONS = ("inst_last", "post_last")  # where harm and refusing are read (arXiv 2507.11878); all would cost much more
 WITH = {False: "without", True: "with"}  # a trigger word
@@ -39,7 +40,7 @@ def transfer_contrasts(corpus: Corpus) -> list[Contrast]:
     return found
 
 
-def transfer_record(loaded: LoadedRun) -> dict[str, Any]:
+def measure_transfer(loaded: LoadedRun) -> Transfer | NotApplicable:
     """Return the AUROC of each probe at its chosen locus, beside a bag of words of the same prompts.
 
     Raises:
@@ -48,13 +49,13 @@ def transfer_record(loaded: LoadedRun) -> dict[str, Any]:
     contrasts, store = transfer_contrasts(loaded.corpus), loaded.store
     positions = [p for p in store.positions if p in POSITIONS]
     if not positions:
-        return {"applicable": False, "reason": f"neither {' nor '.join(POSITIONS)} is stored; see extract.positions"}
+        return not_applicable(f"neither {' nor '.join(POSITIONS)} is stored; see extract.positions")
     grid, cells = fit_grid(loaded, contrasts, store.layers, positions, "probing intent across trigger words")
-    by_name = {c.name: _probe(loaded, grid, c, [cell for cell in cells if cell.contrast == c.name]) for c in contrasts}
-    return {"applicable": True, "probes": by_name}
+    probes = {c.name: _probe(loaded, grid, c, [cell for cell in cells if cell.contrast == c.name]) for c in contrasts}
+    return Transfer(applicable=True, probes=probes)
 
 
-def _probe(inputs: RunInputs, grid: Any, contrast: Contrast, cells: Sequence[Cell]) -> dict[str, Any]:
+def _probe(inputs: RunInputs, grid: ProbeGrid, contrast: Contrast, cells: Sequence[Cell]) -> TransferredProbe:
     chosen, seed = choose(cells), inputs.config.seed
     test = chosen.scores[LOGISTIC].test
     train, tested = contrast.within("train"), contrast.within("test")
@@ -62,13 +63,13 @@ def _probe(inputs: RunInputs, grid: Any, contrast: Contrast, cells: Sequence[Cel
     score = grid.fit(X, contrast.name, C=float(chosen.scores[LOGISTIC].C[0])).decision_function(X[contrast.rows])
     texts = [" ".join(m["content"] for m in inputs.prompts[row].messages) for row in contrast.rows]
     words = bag_of_words_auroc(texts, contrast.y, train, tested)
-    return {
-        "layer": chosen.layer,
-        "position": chosen.position,
-        "auroc": test.auroc.estimate,
-        "auroc_ci": [test.auroc.low, test.auroc.high],
-        "n": test.n_positive + test.n_negative,
-        "p": label_permutation_p(contrast.y[tested], score[tested], contrast.groups[tested], seed=seed),
-        "bag_of_words": words,
-        "beats_bag_of_words": bool(test.auroc.low > words),
-    }
+    return TransferredProbe(
+        layer=chosen.layer,
+        position=chosen.position,
+        auroc=test.auroc.estimate,
+        auroc_ci=(test.auroc.low, test.auroc.high),
+        n=test.n_positive + test.n_negative,
+        p=label_permutation_p(contrast.y[tested], score[tested], contrast.groups[tested], seed=seed),
+        bag_of_words=words,
+        beats_bag_of_words=bool(test.auroc.low > words),
+    )

@@ -1,19 +1,19 @@
-"""Trigger word or intent: which of them moves refusing, in a balanced 2 x 2 of minimal pairs (METHODS)."""
+"""Trigger share: how much of the effect on refusing the word carries, in a balanced 2 x 2 of minimal pairs."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Literal
 
 import numpy as np
+from jaxtyping import Bool, Float, Int
 from scipy.stats import norm
 
 from experiments.run.corpus import Corpus
 from experiments.triggers.quadruples import CELLS, lacking, name, quadruples
+from experiments.triggers.results import TriggerVerdict
 from probes.statistics.bounded_mean import mean_interval, zero_mean_score
 from probes.statistics.intervals import Interval
 
-TriggerVerdict = Literal["intent_driven", "trigger_driven", "mixed", "not_applicable", "inconclusive"]
 TRIGGER = np.array([0.5 if trigger else -0.5 for trigger, _ in CELLS])  # main effects of a quadruple's four rates
 INTENT = np.array([0.5 if harmful else -0.5 for _, harmful in CELLS])
 STEPS = 1000  # of the share, when its limits are looked for
@@ -32,7 +32,9 @@ class TriggerShare:
     effects: dict[str, Interval] = field(default_factory=dict)
 
 
-def trigger_share(corpus: Corpus, refused: np.ndarray, rows: np.ndarray, alpha: float = 0.05) -> TriggerShare:
+def trigger_share(
+    corpus: Corpus, refused: Bool[np.ndarray, " n_prompts"], rows: Int[np.ndarray, " n_rows"], alpha: float = 0.05
+) -> TriggerShare:
     """Measure |T| / (|T| + |I|) on the pairs that hold all four cells; each group of pairs counts once.
 
     A word that lessens refusing moves it too, hence the absolute values. The prompts of a group share verb, opener
@@ -40,7 +42,7 @@ def trigger_share(corpus: Corpus, refused: np.ndarray, rows: np.ndarray, alpha: 
     the correlation within them, and holds where all groups agree (see `probes.statistics.bounded_mean`).
 
     Args:
-        refused: (n,) bool over the corpus.
+        refused: over the corpus.
         rows: the prompts to measure on.
     """
     usable = quadruples(corpus, rows)
@@ -58,11 +60,11 @@ def trigger_share(corpus: Corpus, refused: np.ndarray, rows: np.ndarray, alpha: 
     return TriggerShare(verdict, share, record, counts, reason + _reversed(effects), effects)
 
 
-def share_interval(rates: np.ndarray, alpha: float = 0.05) -> Interval:
+def share_interval(rates: Float[np.ndarray, "n_groups 4"], alpha: float = 0.05) -> Interval:
     """Return the interval of |T| / (|T| + |I|): the shares that `compatible` does not rule out.
 
     Args:
-        rates: refusal rates of each group in the four CELLS, (n_groups, 4).
+        rates: refusal rates of each group in the four CELLS.
     """
     t, i = (abs(float(rates.mean(0) @ weights)) for weights in (TRIGGER, INTENT))
     estimate = t / (t + i) if t + i > 0 else float("nan")
@@ -75,15 +77,20 @@ def share_interval(rates: np.ndarray, alpha: float = 0.05) -> Interval:
     return Interval(estimate, float(low), float(high))
 
 
-def compatible(patterns: np.ndarray, counts: np.ndarray, shares: np.ndarray, alpha: float = 0.05) -> np.ndarray:
-    """Say whether (1 - s)|T| = s|I| may hold, whichever signs T and I have; (...,) bool.
+def compatible(
+    patterns: Float[np.ndarray, "n_patterns 4"],
+    counts: Int[np.ndarray, "*shares n_patterns"],
+    shares: Float[np.ndarray, "*shares"],
+    alpha: float = 0.05,
+) -> Bool[np.ndarray, "*shares"]:
+    """Say whether (1 - s)|T| = s|I| may hold, whichever signs T and I have.
 
     The contrast is linear in a group's rates, so its mean over groups is tested at zero.
 
     Args:
-        patterns: rates in the four CELLS that groups show, (n_patterns, 4).
-        counts: how many groups show each, (..., n_patterns).
-        shares: s, (...,).
+        patterns: rates in the four CELLS that groups show.
+        counts: how many groups show each.
+        shares: s.
     """
     n = counts.sum(-1)
     bound = np.maximum(shares, 1 - shares)  # of the contrast, over all rates in [0, 1]

@@ -32,11 +32,11 @@ def prompts_check(
 
     if file is None and dataset is None:
         raise UserError("nothing to check: give a prompt FILE, or --dataset NAME (refusal prompts sets lists them)")
-    record = check(file, dataset)
+    found = check(file, dataset)
     if as_json:
-        print_json(record)
+        print_json(found.to_dict())
         return
-    print_check(record)
+    print_check(found)
 
 
 @prompts_app.command("sets")

@@ -10,10 +10,12 @@ from typing import TYPE_CHECKING, Any
 from experiments.dials.text import steer_lines
 from experiments.dissociation.results import Dissociation, OpenedGates
 from experiments.dissociation.text import gate_sentence, print_dissociation
+from experiments.factors.text import factor_lines
 from experiments.probing.results import ProbeResults
 from experiments.probing.text import print_probe
 from experiments.run.config import RunConfig, load_config
-from experiments.run.wording import caveats, factor_lines, verdict_sentence
+from experiments.run.wording import caveats, verdict_sentence
+from experiments.triggers.results import TriggerResults
 from experiments.triggers.text import print_triggers
 from experiments.uncertainty.text import print_uncertainty
 from scoring.wording import RATE_MEANING, percent, share
@@ -84,10 +86,14 @@ def _print_steer(directory: Path, record: dict[str, Any]) -> None:
     console.print(f"All of it: {directory / 'stages' / 'steer.json'}", soft_wrap=True, markup=False)
 
 
+def _print_triggers(directory: Path, record: dict[str, Any]) -> None:
+    print_triggers(directory, TriggerResults.model_validate(record))
+
+
 # Of each stage with a command: what prints it, and what is at fault where it is not applicable.
 TOLD: Mapping[str, tuple[Callable[[Path, dict[str, Any]], None], str | None]] = {
     "probe": (lambda directory, record: print_probe(directory, ProbeResults.model_validate(record)), None),
-    "triggers": (print_triggers, "word and intent cannot be told apart"),
+    "triggers": (_print_triggers, "word and intent cannot be told apart"),
     "dissociate": (
         lambda directory, record: print_dissociation(directory, Dissociation.model_validate(record)),
         "the dissociation cannot be tested",
@@ -134,7 +140,7 @@ def summary(directory: Path, as_json: bool) -> None:
     console.print(_rates_table(title, results["rates"], results | results["steer"]))
     console.print("[bold]One refusal or two?[/] " + escape(verdict_sentence(results["dissociation"])))
     console.print("[bold]Word or intent?[/] " + escape(verdict_sentence(results["triggers"])))
-    for line in factor_lines(results["triggers"], notable=True):
+    for line in factor_lines(TriggerResults.model_validate(results["triggers"]), notable=True):
         console.print("[bold]Beside the request:[/] " + escape(line))
     gates = OpenedGates.model_validate(results["could_have_answered"])
     console.print("[bold]Could it have answered?[/] " + escape(gate_sentence(gates)))

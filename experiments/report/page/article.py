@@ -10,6 +10,7 @@ from typing import Any
 
 from experiments.dissociation.results import Dissociation
 from experiments.dissociation.text import strength_sentence
+from experiments.factors.text import factor_lines, factor_rows, moved_lines
 from experiments.probing.geometry_results import Geometry
 from experiments.probing.results import GridRow
 from experiments.probing.text import independence_lines
@@ -24,12 +25,10 @@ from experiments.report.uncertainty_section import uncertainty_section
 from experiments.run.wording import (
     VERDICTS,
     caveats,
-    factor_lines,
     reading_caveats,
     verdict_sentence,
 )
-from experiments.triggers.findings import moved_lines
-from experiments.triggers.text import factor_rows
+from experiments.triggers.results import TriggerResults
 from scoring.wording import RATE_MEANING, percent
 
 RELIABILITY = "How often completions are right by how many samples agree with them; 95 % intervals over groups; n."
@@ -142,7 +141,7 @@ def _triggers(results: Mapping[str, Any], run: Mapping[str, Any]) -> str:
     shown = table(["prompts", "refused", "n"], cells, "Refused, by trigger word and intent (95 %)") if cells else ""
     patching = picture(run["figures"], "trigger_patching", PATCHING)
     etas = eta_maps([EtaRow.model_validate(row) for row in run["eta"]])
-    return shown + triggers_section(results["triggers"]) + etas + patching
+    return shown + triggers_section(TriggerResults.model_validate(results["triggers"])) + etas + patching
 
 
 def _grids(run: Mapping[str, Any], results: Mapping[str, Any]) -> str:
@@ -188,7 +187,7 @@ def _geometry(results: Mapping[str, Any]) -> str:
 
 
 def _factors(results: Mapping[str, Any]) -> str:
-    triggers = dict(results["triggers"])
+    triggers = TriggerResults.model_validate(results["triggers"])
     lines = paragraphs([*factor_lines(triggers), *moved_lines(triggers)])
     head = ["beside the request", "label", "refused with it", "refused without", "told by (* moves refusing)"]
     rows = factor_rows(triggers)

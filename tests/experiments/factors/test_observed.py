@@ -6,10 +6,12 @@ from itertools import product
 import numpy as np
 import pytest
 
-from experiments.factors.observed import Observed, earlier_turns, holm, observe, system_line
-from experiments.factors.record import factor_records
+from experiments.factors.judge import judge_factors
+from experiments.factors.observed import ObservedEffects, observe
+from experiments.factors.prompt_context import earlier_turns, system_line
 from experiments.run.corpus import Corpus
 from extract.prompts.prompt import Prompt
+from probes.statistics.permutation import holm
 
 ASKERS = (None, None, None, "as a doctor", "as a gangster")
 LINES = (None, None, "be careful", "be kind")
@@ -36,7 +38,7 @@ def asked(n_groups: int, seed: int = 0) -> Corpus:
     return corpus_of([prompt(g, harmful, *who[g]) for g, harmful in product(range(n_groups), (False, True))])
 
 
-def observed(corpus: Corpus, refused: np.ndarray) -> Observed:
+def observed(corpus: Corpus, refused: np.ndarray) -> ObservedEffects:
     return observe(corpus, refused, np.arange(len(corpus)), seed=0)
 
 
@@ -49,11 +51,11 @@ def test_the_asker_who_moves_refusing_is_told_from_the_one_who_does_not() -> Non
     assert (effect.with_value.estimate, effect.without.estimate) == (1, 0)
     assert 0.5 < effect.difference.low < effect.difference.high <= 1
     assert effect.compared_with == "none"
-    records = factor_records(found, {"system": None, "earlier_turns": None})
-    assert [records[name]["moves"] for name in ("asker", "system", "earlier_turns")] == [True, False, None]
-    assert records["asker"]["reason"].startswith("benign requests with 'as a gangster' are refused at 100%, like ones")
-    assert "observed only" in records["asker"]["reason"]
-    assert records["earlier_turns"]["reason"] == "no request has earlier turns"
+    results = judge_factors(found, {})
+    assert [results[name].moves for name in ("asker", "system", "earlier_turns")] == [True, False, None]
+    assert results["asker"].reason.startswith("benign requests with 'as a gangster' are refused at 100%, like ones")
+    assert "observed only" in results["asker"].reason
+    assert results["earlier_turns"].reason == "no request has earlier turns"
 
 
 def test_values_in_few_groups_are_listed_not_tested() -> None:
@@ -63,9 +65,9 @@ def test_values_in_few_groups_are_listed_not_tested() -> None:
     found = observed(corpus_of(prompts), refused)
     assert not found.effects
     assert found.untested["asker"] == {"as a king": 4}
-    record = factor_records(found, {})["asker"]
-    assert record["moves"] is None
-    assert "no value stands in 5 independent groups" in record["reason"]
+    result = judge_factors(found, {})["asker"]
+    assert result.moves is None
+    assert "no value stands in 5 independent groups" in result.reason
 
 
 def test_where_everybody_names_an_asker_each_is_compared_with_the_others() -> None:
@@ -79,7 +81,7 @@ def test_a_value_alone_in_its_category_is_not_compared() -> None:
     prompts = [prompt(g, False, "as a king" if g < 30 else None, category="a" if g < 30 else "b") for g in range(60)]
     found = observed(corpus_of(prompts), np.array([p.persona is not None for p in prompts]))
     assert not found.effects
-    assert "no value has like requests without it beside it" in factor_records(found, {})["asker"]["reason"]
+    assert "no value has like requests without it beside it" in judge_factors(found, {})["asker"].reason
 
 
 @pytest.mark.parametrize("rate", [0.05, 0.35])

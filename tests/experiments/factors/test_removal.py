@@ -9,8 +9,11 @@ import numpy as np
 import pytest
 from transformers import AutoTokenizer
 
-from experiments.factors.last_turn import ambiguous_texts, last_turn_alone, sufficiency
-from experiments.factors.removal import MOST, choose, last_turn, moves, remove, without_system_line
+from experiments.factors.decision_change import compare, moves
+from experiments.factors.judge import Removal, judge_last_turn, sufficiency
+from experiments.factors.last_turn import score_last_turn
+from experiments.factors.prompt_context import ambiguous_texts, last_turn, without_system_line
+from experiments.factors.removal import MOST, RemovedRequests, ask_without, choose
 from experiments.run.corpus import Corpus
 from extract.progress import Reporter
 from extract.prompts.prompt import Prompt
@@ -59,24 +62,26 @@ def asked(refuses: Callable[[Prompt], bool], n_groups: int = 60, *before: dict[s
     )
 
 
-def removed(context: SimpleNamespace, factor: str = "system"):  # type: ignore[no-untyped-def]
-    return remove(context, factor, np.arange(len(context.corpus)))
+def removed(context: SimpleNamespace, factor: str = "system") -> tuple[RemovedRequests, Removal]:
+    asked = ask_without(context, factor, np.arange(len(context.corpus)))  # type: ignore[arg-type]
+    assert asked is not None
+    return asked, Removal(compare(context.corpus, asked.rows, context.behaviour.did("refuse"), asked.actions))
 
 
 def test_a_system_line_that_moves_refusing_is_found() -> None:
-    found = removed(asked(lambda p: p.label == "harmful" or p.messages[0]["role"] == "system"))
+    requests, found = removed(asked(lambda p: p.label == "harmful" or p.messages[0]["role"] == "system"))
     benign, harmful = found.by_label["benign"], found.by_label["harmful"]
     assert found.moves is True
-    assert (benign.whole.estimate, benign.removed.estimate, benign.changed.estimate) == (1, 0, 1)
+    assert (benign.before.estimate, benign.after.estimate, benign.changed.estimate) == (1, 0, 1)
     assert (harmful.changed.estimate, harmful.changed.low) == (0, 0)
-    assert benign.n + harmful.n == len(found.rows) == MOST
-    assert "careful" not in found.rendered[0].text
+    assert benign.n + harmful.n == len(requests.rows) == MOST
+    assert "careful" not in requests.rendered[0].text
 
 
 def test_one_that_moves_nothing_is_told_from_too_few_requests() -> None:
-    assert removed(asked(lambda p: p.label == "harmful")).moves is False
-    assert removed(asked(lambda p: p.label == "harmful", 10)).moves is None
-    assert removed(context_of([prompt(0, False)], lambda p: False)) is None
+    assert removed(asked(lambda p: p.label == "harmful"))[1].moves is False
+    assert removed(asked(lambda p: p.label == "harmful", 10))[1].moves is None
+    assert ask_without(context_of([prompt(0, False)], lambda p: False), "system", np.arange(1)) is None  # type: ignore[arg-type]
     assert moves([]) is None
 
 
@@ -85,9 +90,9 @@ def test_only_what_stood_before_the_last_turn_is_removed() -> None:
     whole = prompt(0, True, system, *EARLIER)
     assert last_turn(whole).messages == (system, whole.messages[-1])
     assert without_system_line(whole).messages == (*EARLIER, whole.messages[-1])
-    found = removed(asked(lambda p: len(p.messages) > 1 and p.label == "harmful", 60, *EARLIER), "earlier_turns")
+    _, found = removed(asked(lambda p: len(p.messages) > 1 and p.label == "harmful", 60, *EARLIER), "earlier_turns")
     assert found.moves is True
-    assert found.by_label["harmful"].removed.estimate == 0
+    assert found.by_label["harmful"].after.estimate == 0
 
 
 def test_requests_are_chosen_over_as_many_groups_as_there_are() -> None:
@@ -115,18 +120,17 @@ def test_the_last_turn_is_judged_by_how_far_its_auroc_falls_short() -> None:
 
 def test_last_turns_of_both_intents_are_counted() -> None:
     prompts = [prompt(g, h, *EARLIER) for g, h in product(range(4), (False, True))][:-1]
-    assert ambiguous_texts(corpus_of([*prompts, prompt(9, False)])) == {"distinct": 4, "both": 3}
+    assert ambiguous_texts(corpus_of([*prompts, prompt(9, False)])).to_dict() == {"distinct": 4, "both": 3}
 
 
 def test_without_earlier_turns_the_question_does_not_arise() -> None:
-    found = last_turn_alone(context_of([prompt(0, False)], lambda p: False), None)  # type: ignore[arg-type]
-    assert found == {"applicable": False, "sufficient": None, "reason": "no request has earlier turns"}
+    scores = score_last_turn(context_of([prompt(0, False)], lambda p: False), None)  # type: ignore[arg-type]
+    nothing = {"applicable": False, "sufficient": None, "reason": "no request has earlier turns"}
+    assert judge_last_turn(scores).to_dict() == nothing
 
 
 @pytest.mark.parametrize("unjudged", [0, 30])
 def test_what_could_not_be_judged_is_left_out(unjudged: int) -> None:
-    from experiments.factors.removal import compare
-
     corpus = corpus_of([prompt(g, False) for g in range(60)])
     actions = [None if g < unjudged else "answer" for g in range(60)]
     found = compare(corpus, np.arange(60), np.zeros(60, dtype=bool), actions)

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from experiments.prompt_check.check import check
+from experiments.prompt_check.results import PromptCheck, WordCues
 from experiments.prompt_check.structure import certifiable, stands_in
 from experiments.prompt_check.text import print_check
 from probes.statistics.intervals import clopper_pearson
@@ -36,10 +37,18 @@ def twins(i: int) -> list[dict[str, Any]]:
     ]
 
 
-def checked(tmp_path: Path, rows: list[dict[str, Any]]) -> dict[str, Any]:
+def checked(tmp_path: Path, rows: list[dict[str, Any]]) -> PromptCheck:
     path = tmp_path / "prompts.jsonl"
     path.write_text("\n".join(map(json.dumps, rows)))
     return check(path)
+
+
+def words_of(found: PromptCheck, contrast: str) -> tuple[float, WordCues]:
+    """Return the AUROC of a bag of words, and the whole contrast."""
+    cues = found.words[contrast]
+    assert isinstance(cues, WordCues)
+    assert not isinstance(cues.bag_of_words, str)
+    return cues.bag_of_words.auroc, cues
 
 
 @pytest.fixture
@@ -49,22 +58,22 @@ def rows() -> list[dict[str, Any]]:
 
 def test_a_balanced_file_has_nothing_wrong(tmp_path: Path, rows: list[dict[str, Any]]) -> None:
     found = checked(tmp_path, rows)
-    assert found["problems"] == []
-    assert found["quadruples"]["complete"] == 24
-    assert set(found["quadruples"]["prompts"].values()) == {24}
-    assert found["triggers"] == {"prompts": 48, "different": 1, "commonest": {"kill": 48}}
-    assert found["twins"] == {"uncertain": 20, "kinds": {"novel": 20}, "twins": 20}
-    assert found["words"]["same, within quadruples"]["bag_of_words"]["auroc"] < 0.6
+    assert found.problems == ()
+    assert found.quadruples.complete == 24
+    assert set(found.quadruples.prompts.values()) == {24}
+    assert found.triggers.to_dict() == {"prompts": 48, "different": 1, "commonest": {"kill": 48}}
+    assert found.twins.to_dict() == {"uncertain": 20, "kinds": {"novel": 20}, "twins": 20}
+    assert words_of(found, "same, within quadruples")[0] < 0.6
 
 
 def test_a_word_that_gives_the_label_away_is_named(tmp_path: Path, rows: list[dict[str, Any]]) -> None:
     given_away = [row for i in range(24) for row in quadruple(i, "secretly")] + rows[96:]
     found = checked(tmp_path, given_away)
-    words = found["words"]["same, within quadruples"]
-    assert words["bag_of_words"]["auroc"] == 1
-    assert words["words_of_the_positive_side"][0] == ["secretly", 48, 0]
-    assert any("within quadruples: a bag of words tells them apart (AUROC 1.00" in told for told in found["problems"])
-    assert any("the number of words tells them apart" in told for told in found["problems"])
+    auroc, cues = words_of(found, "same, within quadruples")
+    assert auroc == 1
+    assert cues.words_of_the_positive_side[0] == ("secretly", 48, 0)
+    assert any("within quadruples: a bag of words tells them apart (AUROC 1.00" in told for told in found.problems)
+    assert any("the number of words tells them apart" in told for told in found.problems)
 
 
 def test_what_is_broken_is_said_with_an_example(tmp_path: Path, rows: list[dict[str, Any]]) -> None:
@@ -73,7 +82,7 @@ def test_what_is_broken_is_said_with_an_example(tmp_path: Path, rows: list[dict[
     rows[-1]["answer"] = None
     rows[2]["text"] = "How do I kill the light?"
     rows.append({**rows[5], "id": "again"})
-    told = "\n".join(checked(tmp_path, rows)["problems"])
+    told = "\n".join(checked(tmp_path, rows).problems)
     for part in (
         "1 pairs lack one of the four cells, for example '3' the one harmful without a trigger word",
         "the trigger of 1 prompts is no word of their last turn, for example of '0-True-True'",
@@ -93,10 +102,10 @@ def test_a_torn_table_of_personas_is_said(tmp_path: Path, rows: list[dict[str, A
         for i in range(6) for who in ("nurse", "guard")
     ]  # fmt: skip
     whole = checked(tmp_path, rows + asked)
-    assert whole["personas"] == {"personas": 2, "requests": 6}
-    assert not any("persona" in told for told in whole["problems"])
+    assert whole.personas.to_dict() == {"personas": 2, "requests": 6}
+    assert not any("persona" in told for told in whole.problems)
     torn = checked(tmp_path, rows + asked[1:])
-    assert "1 requests are not asked by every persona, for example that of pair 'p0'" in torn["problems"]
+    assert "1 requests are not asked by every persona, for example that of pair 'p0'" in torn.problems
 
 
 def test_prompts_without_an_intent_are_compared_all_the_same(tmp_path: Path) -> None:
@@ -104,8 +113,8 @@ def test_prompts_without_an_intent_are_compared_all_the_same(tmp_path: Path) -> 
     rows = [{"id": f"h{i}", "text": f"secretly poison {name}", "label": "harmful"} for i, name in enumerate(NAMES)]
     rows += [{"id": f"b{i}", "text": f"bake cake for {name} now", "label": "benign"} for i, name in enumerate(NAMES)]
     found = checked(tmp_path, rows)
-    assert found["words"]["harmful vs benign"]["bag_of_words"]["auroc"] == 1
-    assert any("a bag of words tells them apart" in told for told in found["problems"])
+    assert words_of(found, "harmful vs benign")[0] == 1
+    assert any("a bag of words tells them apart" in told for told in found.problems)
 
 
 def test_the_certifiable_rate_is_the_limit_of_no_failures() -> None:
@@ -134,4 +143,4 @@ def test_it_is_told_on_the_terminal(tmp_path: Path, rows: list[dict[str, Any]], 
 
 def test_the_order_of_rows_decides_nothing(tmp_path: Path, rows: list[dict[str, Any]]) -> None:
     order = np.random.default_rng(0).permutation(len(rows))
-    assert checked(tmp_path, [rows[i] for i in order])["problems"] == checked(tmp_path, rows)["problems"] == []
+    assert checked(tmp_path, [rows[i] for i in order]).problems == checked(tmp_path, rows).problems == ()

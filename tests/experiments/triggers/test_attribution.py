@@ -5,7 +5,8 @@ import json
 import pytest
 
 from experiments.responses.onset import learn_onsets
-from experiments.triggers.attribution import LEAST, Attribution, attribute, pieces, without, words_of
+from experiments.triggers.attribution import Attribution, attribute, pieces, without, words_of
+from experiments.triggers.results import NOTABLE
 from extract.chat.render import Rendered, render
 from extract.model.chat_model import ChatModel
 from extract.model.loading import load_model
@@ -69,5 +70,5 @@ def test_long_requests_leave_neighbours_out_together() -> None:
 
 def test_where_two_words_each_suffice_none_is_named() -> None:
     assert Attribution(("a", "b"), (0.1, 0.2), ((0,), (1,)), 5.0).top is None
-    assert Attribution(("a", "b"), (0.1, LEAST), ((0,), (1,)), 5.0).top == 1
+    assert Attribution(("a", "b"), (0.1, NOTABLE), ((0,), (1,)), 5.0).top == 1
     assert Attribution((), (), (), 5.0).top is None

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from experiments.responses.onset import Onsets, learn_onsets
-from experiments.triggers.patching import Aligned, align, patching_share
+from experiments.triggers.patching import AlignedPair, align, patching_share
 from extract.chat.render import Rendered, render
 from extract.model.chat_model import ChatModel
 from extract.model.loading import load_model
@@ -37,10 +37,10 @@ def test_what_differs_in_more_than_the_word_is_no_pair() -> None:
 
 
 def test_unequal_spans_are_aligned_at_their_ends() -> None:
-    pair = Aligned(0, 1, (5, 6, 7), (5,))
+    pair = AlignedPair(0, 1, (5, 6, 7), (5,))
     assert pair.places(into_with=True) == ((5, 6, 7), (5, 5, 5))
     assert pair.places(into_with=False) == ((5,), (7,))
-    pair = Aligned(0, 1, (5, 6), (3, 4, 5))
+    pair = AlignedPair(0, 1, (5, 6), (3, 4, 5))
     assert pair.places(into_with=True) == ((5, 6), (4, 5))
     assert pair.places(into_with=False) == ((3, 4, 5), (5, 5, 6))
 
@@ -71,12 +71,12 @@ def onsets(model: ChatModel, rendered: list[Rendered]) -> Onsets:
     return learn_onsets([tuple(s) for s in said], ["refuse" if i % 2 == 0 else "answer" for i in range(len(said))])
 
 
-def pairs_of(rendered: list[Rendered]) -> list[Aligned]:
+def pairs_of(rendered: list[Rendered]) -> list[AlignedPair]:
     found = []
     for i in range(0, len(rendered), 2):
         spans = align(rendered[i].token_ids, rendered[i + 1].token_ids, rendered[i].trigger)
         if spans:
-            found.append(Aligned(i, i + 1, tuple(spans[0]), tuple(spans[1])))
+            found.append(AlignedPair(i, i + 1, tuple(spans[0]), tuple(spans[1])))
     return found
 
 
@@ -102,7 +102,7 @@ def test_copying_from_the_same_prompt_changes_nothing(
     pairs = pairs_of(rendered)
     doubled = [rendered[p.with_word] for p in pairs] + [rendered[p.without] for p in pairs]
     n = len(pairs)
-    same = [Aligned(i, n + i, p.span_with, p.span_without) for i, p in enumerate(pairs)]
+    same = [AlignedPair(i, n + i, p.span_with, p.span_without) for i, p in enumerate(pairs)]
     true = patching_share(model, doubled, same, np.arange(n), onsets, [0])[0]
     idle = [Rendered(r.text, r.token_ids, r.roles, r.ambiguous) for r in doubled[:n]]
     from experiments.triggers.patching import _log_odds, _patches
@@ -118,7 +118,7 @@ def test_padding_moves_no_patch(model: ChatModel, rendered: list[Rendered], onse
     short = min(pairs, key=lambda p: len(rendered[p.with_word].token_ids))
     from experiments.triggers.patching import _log_odds, _patches
 
-    def patched(some: list[Aligned]) -> np.ndarray:
+    def patched(some: list[AlignedPair]) -> np.ndarray:
         sources, targets = ([rendered[getattr(p, side)] for p in some] for side in ("with_word", "without"))
         _, edit = _patches(model, sources, targets, [p.places(False) for p in some], [0, 1])
         return _log_odds(model, targets, onsets, [edit])

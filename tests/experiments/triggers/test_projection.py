@@ -3,15 +3,15 @@
 import numpy as np
 import pytest
 
-from experiments.triggers.projection import Looking, _along
+from experiments.triggers.projection import DirectionSpec, project
 
 RNG = np.random.default_rng(0)
 
 
-def looking(n: int) -> Looking:
+def spec(n: int) -> DirectionSpec:
     """Train on the first n prompts, set units on the next n; every second one is of the positive class."""
     y = np.arange(n) % 2 == 0
-    return Looking("refusing", np.arange(n), y, np.arange(n, 2 * n), y)
+    return DirectionSpec("refusing", np.arange(n), y, np.arange(n, 2 * n), y)
 
 
 def streams(n: int, d: int, gap: float) -> tuple[np.ndarray, np.ndarray]:
@@ -25,7 +25,7 @@ def test_classes_of_other_requests_lie_at_zero_and_one(d: int) -> None:
     """Also with more dimensions than training requests, where these lie far apart along what is fitted on them."""
     n = 100
     X, y = streams(40 * n, d, 3.0)
-    along = _along(X, looking(n))
+    along = project(X, spec(n))
     assert along is not None
     others = np.arange(len(X)) >= 2 * n
     assert along[others & y].mean() == pytest.approx(1, abs=0.25)
@@ -39,5 +39,5 @@ def test_a_direction_that_tells_nothing_of_other_requests_has_no_units() -> None
     n = 60
     X, y = streams(2 * n, 50, 3.0)
     X[n:] = X[n:] - 6 * np.outer(y[n:], X[:n][y[:n]].mean(0) - X[:n][~y[:n]].mean(0))  # the other way round there
-    assert _along(X, looking(n)) is None
-    assert _along(np.ones((2 * n, 50)), looking(n)) is None
+    assert project(X, spec(n)) is None
+    assert project(np.ones((2 * n, 50)), spec(n)) is None

@@ -6,13 +6,17 @@ from typing import Any
 
 import pytest
 
+from experiments.factors.results import ContextResults, FactorResult, LastTurnAlone
+from experiments.factors.text import factor_lines, factor_rows, moved_lines
 from experiments.pipeline.stages import run
 from experiments.report.triggers_section import marked, triggers_section
 from experiments.run.config import load_config
-from experiments.run.wording import factor_lines
+from experiments.run.inputs import RunInputs
+from experiments.run.not_applicable import not_applicable
 from experiments.triggers import figures as trigger_figures
-from experiments.triggers.findings import finding_lines, moved_lines
-from experiments.triggers.text import factor_rows, print_triggers
+from experiments.triggers.judge import judge_triggers
+from experiments.triggers.results import AttributedRequest, TriggerFindings, TriggerResults
+from experiments.triggers.text import finding_lines, print_triggers
 from extract.progress import Reporter
 from tests.conftest import ORGANISM
 
@@ -45,6 +49,11 @@ def record(stage: Path) -> dict[str, Any]:
     return json.loads((stage / "stages" / "triggers.json").read_text())  # type: ignore[no-any-return]
 
 
+@pytest.fixture(scope="module")
+def results(stage: Path) -> TriggerResults:
+    return TriggerResults.read(stage / "stages" / "triggers.json")
+
+
 def test_every_factor_is_reported_with_its_rates(record: dict[str, Any]) -> None:
     assert set(record["factors"]) == {"asker", "system", "earlier_turns"}
     assert record["factors"]["asker"]["moves"] is False  # planted in no weight, said in no word
@@ -64,8 +73,8 @@ def test_the_last_turn_of_an_organism_that_needs_no_other_is_not_insufficient(re
     assert alone["texts"]["distinct"] >= 10
 
 
-def test_it_is_said_on_the_terminal(stage: Path, record: dict[str, Any], capsys: pytest.CaptureFixture[str]) -> None:
-    print_triggers(stage, record)
+def test_it_is_said_on_the_terminal(stage: Path, results: TriggerResults, capsys: pytest.CaptureFixture[str]) -> None:
+    print_triggers(stage, results)
     told = " ".join(capsys.readouterr().out.split())
     for part in ("benign, with a trigger word", "Word or intent?", "Who asks does not move refusing", "system line",
                  "Reading the last turn alone"):  # fmt: skip
@@ -105,18 +114,39 @@ def test_beside_the_share_stand_projection_transfer_patching_erasure_and_attribu
         assert (stage / "figures" / f"{name}.png").stat().st_size > 5000
 
 
-def test_each_finding_is_said_in_a_line_and_what_could_not_be_had_says_why(record: dict[str, Any]) -> None:
-    told = "\n".join(finding_lines(record))
+def test_judging_again_needs_no_model_and_changes_nothing(stage: Path, tmp_path: Path) -> None:
+    """Judged in another directory from the files alone, with a model that does not exist."""
+    (tmp_path / "stages").mkdir()
+    for name in ("completions.jsonl", "stages/trigger_measures.json"):
+        (tmp_path / name).symlink_to(stage / name)
+    given = [f"prompts.path={stage / 'prompts.jsonl'}", f"model.name={tmp_path / 'none'}"]
+    judge_triggers(RunInputs(load_config(Path("configs/quickstart.yaml"), given), tmp_path))
+    written = [(folder / "stages" / "triggers.json").read_bytes() for folder in (stage, tmp_path)]
+    assert written[0] == written[1]
+
+
+def test_lost_verdicts_are_judged_again_without_measuring(stage: Path) -> None:
+    path = stage / "stages" / "triggers.json"
+    before = path.read_bytes()
+    path.unlink()
+    given = [f"prompts.path={stage / 'prompts.jsonl'}", f"model.name={ORGANISM}"]
+    assert run(load_config(Path("configs/quickstart.yaml"), given), stage, until="triggers", reporter=QUIET) == [
+        "triggers"
+    ]
+    assert path.read_bytes() == before
+
+
+def test_each_finding_is_said_in_a_line_and_what_could_not_be_had_says_why(results: TriggerResults) -> None:
+    told = "\n".join(finding_lines(results))
     for part in ("partial eta squared: trigger", "Intent probes fitted without trigger words", "Patching: the residual",
                  "Which word fired: in"):  # fmt: skip
         assert part in told
     assert "Erasing the word linearly at layer" in told
     assert told.count("With the word erased") == 2
-    absent = {"projection": {"applicable": False, "reason": "too few"},
-              "attribution": {"applicable": False, "reason": "no request is refused"}}  # fmt: skip
+    absent = TriggerFindings(projection=not_applicable("too few"), attribution=not_applicable("no request is refused"))
     assert finding_lines(absent) == [
         "Projection: not measured, too few.", "Which word fired: not measured, no request is refused."]  # fmt: skip
-    assert finding_lines({}) == []
+    assert finding_lines(TriggerFindings()) == []
 
 
 def test_patching_is_told_by_its_intervals() -> None:
@@ -126,8 +156,9 @@ def test_patching_is_told_by_its_intervals() -> None:
 
     def told(*shares: float | None) -> str:
         layers = [layer(at, share) for at, share in enumerate(shares)]
-        record = {"applicable": True, "layers": layers, "n": 8, "flipped": 9, "pairs": 20}
-        return finding_lines({"patching": record})[0]
+        patching = {"applicable": True, "layers": layers, "n": 8, "flipped": 9, "pairs": 20, "left_out": {},
+                    "n_groups": 8, "site": "resid_post"}  # fmt: skip
+        return finding_lines(TriggerFindings.model_validate({"patching": patching}))[0]
 
     assert "100% [95%, 105%] of the refusal's log-odds at layer 0" in told(1.0, 0.4, 0.9, 0.1, 0.1)
     assert "surely less than half from layer 3 on (8 of 9 pairs that the word alone flips, of 20" in told(
@@ -138,24 +169,32 @@ def test_patching_is_told_by_its_intervals() -> None:
     assert "at layer 1, 10%" in told(None, 0.9, 0.1)
 
 
-def test_words_that_fired_are_set_off_on_the_page_and_data_is_escaped(record: dict[str, Any]) -> None:
-    page = triggers_section(record)
+def test_words_that_fired_are_set_off_on_the_page_and_data_is_escaped(results: TriggerResults) -> None:
+    page = triggers_section(results)
     assert "<mark>" in page
     assert "<li>" in page
-    hostile = {"label": "benign", "words": ["<script>", "kill"], "scores": [0.0, 7.5]}
+    hostile = AttributedRequest(
+        id="a", label="benign", trigger="kill", log_odds=5.0, words=("<script>", "kill"), scores=(0.0, 7.5),
+        tokens=((0,), (1,)), top="kill", fired_by_trigger=True,
+    )  # fmt: skip
     assert (
         marked(hostile) == "<em>benign</em>: <bdi>&lt;script&gt;</bdi> <mark><bdi>kill</bdi> <small>+7.5</small></mark>"
     )
-    assert triggers_section({}) == ""
+    assert triggers_section(TriggerFindings()) == ""
 
 
 def test_what_a_value_moves_is_said_and_what_is_not_shown_is_not_denied() -> None:
     def value(moved: str) -> dict[str, Any]:
-        along = {"difference": {"estimate": 0.4}, "p_differs_from_action_adjusted": 0.02}
-        return {"value": "as a cook", "label": "benign", "moved": moved, "difference": {"estimate": 0.3},
-                "projection": {"refusing": along}}  # fmt: skip
+        difference = {"estimate": 0.4, "low": 0.2, "high": 0.6}
+        along = {"difference": difference, "p": 0.01, "p_adjusted": 0.01, "moves": True,
+                 "p_differs_from_action": 0.02, "p_differs_from_action_adjusted": 0.02}  # fmt: skip
+        rate = difference | {"n": 20, "n_groups": 20}
+        return {"value": "as a cook", "label": "benign", "compared_with": "none", "with": rate, "without": rate,
+                "difference": difference | {"estimate": 0.3}, "p": 0.01, "p_adjusted": 0.01, "moves": True,
+                "moved": moved, "projection": {"refusing": along}}  # fmt: skip
 
-    told = moved_lines({"factors": {"asker": {"values": [value("both"), value("action"), value("neither")]}}})
+    asker = {"applicable": True, "moves": True, "reason": "", "values": [*map(value, ("both", "action", "neither"))]}
+    told = moved_lines(ContextResults.model_validate({"factors": {"asker": asker}}))
     assert told == [
         "asker 'as a cook' on benign requests moves the projection and the action: refusing +30%, along the refusing "
         "direction +0.40 of the gap (that the two differ: adjusted p = 0.02).",
@@ -167,7 +206,7 @@ def test_what_a_value_moves_is_said_and_what_is_not_shown_is_not_denied() -> Non
 def test_figures_of_an_earlier_run_do_not_stay(stage: Path, tmp_path: Path) -> None:
     (tmp_path / "figures").mkdir()
     (tmp_path / "figures" / "trigger_patching.png").write_bytes(b"old")
-    assert trigger_figures.draw(tmp_path, [], {"applicable": False}) == {}
+    assert trigger_figures.draw(tmp_path, [], not_applicable("too few")) == {}
     assert not (tmp_path / "figures" / "trigger_patching.png").exists()
 
 
@@ -203,24 +242,25 @@ def test_prompts_without_trigger_words_end_in_one_line_and_the_remedy(cli: Any, 
     assert "No request names who asks." in out  # what needs no trigger word is told all the same
 
 
-def test_the_page_has_a_row_for_each_value_and_each_removal(record: dict[str, Any]) -> None:
-    rows = factor_rows(record)
+def test_the_page_has_a_row_for_each_value_and_each_removal(results: TriggerResults) -> None:
+    rows = factor_rows(results)
     assert ["asker: a cook", "benign"] in [row[:2] for row in rows]
     assert sum("taken away" in row[0] for row in rows) == 4
-    assert factor_rows({}) == []
+    assert factor_rows(ContextResults()) == []
 
 
 def test_only_what_moves_is_notable() -> None:
-    quiet = {"applicable": True, "moves": False, "reason": "none"}
-    moving = {"applicable": True, "moves": True, "reason": "benign ones more"}
-    alone = {"applicable": True, "sufficient": False, "reason": "AUROC 0.50 against 1.00"}
-    told = {"factors": {"asker": quiet, "system": moving}, "last_turn_alone": alone}
+    quiet = FactorResult(applicable=True, moves=False, reason="none")
+    moving = FactorResult(applicable=True, moves=True, reason="benign ones more")
+    alone = LastTurnAlone(applicable=True, sufficient=False, reason="AUROC 0.50 against 1.00")
+    told = ContextResults(factors={"asker": quiet, "system": moving}, last_turn_alone=alone)
     assert factor_lines(told, notable=True) == [
         "The system line moves refusing: benign ones more.",
         "Reading the last turn alone is insufficient: AUROC 0.50 against 1.00.",
     ]
     assert len(factor_lines(told)) == 3
-    absent = {"applicable": False, "moves": None, "reason": "no request names who asks"}
-    nothing = {"applicable": False, "sufficient": None, "reason": "no request has earlier turns"}
-    assert factor_lines({"factors": {"asker": absent}, "last_turn_alone": nothing}) == ["No request names who asks."]
-    assert factor_lines({"verdict": "mixed"}) == []  # of a run before factors were measured
+    absent = FactorResult(applicable=False, moves=None, reason="no request names who asks")
+    nothing = LastTurnAlone(applicable=False, sufficient=None, reason="no request has earlier turns")
+    told = ContextResults(factors={"asker": absent}, last_turn_alone=nothing)
+    assert factor_lines(told) == ["No request names who asks."]
+    assert factor_lines(ContextResults()) == []  # of a run before factors were measured

@@ -95,7 +95,7 @@ def test_it_is_done_once_and_stands_beside_the_other_stages(folder: Path) -> Non
     path = folder / "prompts.jsonl"
     config = load_config(Path("configs/quickstart.yaml"), given(path))
     assert run(config, folder / "run", until="uncertainty", reporter=QUIET) == []
-    assert run(config, folder / "run", until="triggers", reporter=QUIET) == ["extract", "triggers"]
+    assert run(config, folder / "run", until="triggers", reporter=QUIET) == ["extract", "trigger_measures", "triggers"]
     warmer = load_config(Path("configs/quickstart.yaml"), given(path, "uncertainty.samples=2"))
     assert run(warmer, folder / "run", until="triggers", reporter=QUIET) == []
     done = json.loads((folder / "run/manifest.json").read_text())["stages"]

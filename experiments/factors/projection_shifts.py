@@ -1,4 +1,4 @@
-"""Does who asks, a system line or an earlier turn move the projection, the action, or both?
+"""Shifts of requests along a direction by who asks, a system line or an earlier turn.
 
 Like requests are compared as for the action (`factors.observed`), in the parts that neither fit a direction nor set
 its units. The shift is along `refusing` or `harmfulness` in units of the distance between their class means, so a
@@ -10,21 +10,20 @@ there are fewer requests in those parts than the action is counted on.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
-from typing import Any, Literal
+from dataclasses import dataclass, replace
 
 import numpy as np
+from jaxtyping import Bool, Float, Int
 from scipy.stats import t as student
 
-from experiments.factors.observed import FACTORS, PERMUTATIONS, Compared, Effect, like_requests, values_of
+from experiments.factors.observed import PERMUTATIONS, Effect, MatchedRequests, matched_requests
+from experiments.factors.prompt_context import FACTORS, values_of
 from experiments.run.corpus import Corpus
-from experiments.triggers.projection import REPORTED, Projected
 from probes.statistics.intervals import Interval
 from probes.statistics.permutation import Units, holm, permuted_p
 from probes.statistics.seeds import named_rng
 
 ALPHA = 0.05
-Moved = Literal["both", "action", "projection", "neither"]
 
 
 @dataclass(frozen=True)
@@ -45,10 +44,10 @@ class Shift:
 
 def shifts(
     corpus: Corpus,
-    refused: np.ndarray,
-    judged: np.ndarray,
+    refused: Bool[np.ndarray, " n_prompts"],
+    rows: Int[np.ndarray, " n_rows"],
     effects: tuple[Effect, ...],
-    best: Mapping[str, Projected],
+    along: Mapping[str, Float[np.ndarray, " n_prompts"]],
     seed: int,
 ) -> list[Shift]:
     """Measure the shift of every effect that was tested on the action, along each direction.
@@ -56,21 +55,21 @@ def shifts(
     Effects whose requests have to be compared with others than the action's, for too few are left, are left out.
 
     Args:
-        judged: rows whose action is known.
+        rows: prompts whose action is known, in the parts that neither fit a direction nor set its units.
+        along: projections of the prompts by direction; those of other prompts than requests are not read.
     """
-    held = corpus.within(*REPORTED) & np.isin(np.arange(len(corpus)), judged)
-    times = max(PERMUTATIONS, 100 * len(effects) * max(1, len(best)))  # so that the smallest p survives the correction
+    held = np.isin(np.arange(len(corpus)), rows)
+    times = max(PERMUTATIONS, 100 * len(effects) * max(1, len(along)))  # so that the smallest p survives the correction
     labels = {"benign": corpus.requests, "harmful": corpus.harmful}
     found: list[Shift] = []
     for effect in effects:
         values = values_of(corpus, FACTORS[effect.factor])
-        rows = np.flatnonzero(labels[effect.label] & held)
-        like = like_requests(corpus, rows, values, effect.value)
-        if like is None or like.compared_with != effect.compared_with:
+        matched = matched_requests(corpus, np.flatnonzero(labels[effect.label] & held), values, effect.value)
+        if matched is None or matched.compared_with != effect.compared_with:
             continue
-        for projected in best.values():
+        for direction, projected in along.items():
             rng = named_rng(seed, "factor projection", len(found))
-            found.append(_shift(corpus, refused, effect, projected, like, times, rng))
+            found.append(_shift(corpus, refused, effect, (direction, projected), matched, times, rng))
     adjusted, differing = holm([shift.p for shift in found]), holm([shift.p_differs for shift in found])
     return [replace(shift, p_adjusted=p, p_differs_adjusted=d)
             for shift, p, d in zip(found, adjusted, differing, strict=True)]  # fmt: skip
@@ -80,35 +79,41 @@ def _shift(
     corpus: Corpus,
     refused: np.ndarray,
     effect: Effect,
-    projected: Projected,
-    like: Compared,
+    along: tuple[str, np.ndarray],
+    matched: MatchedRequests,
     times: int,
     rng: np.random.Generator,
 ) -> Shift:
-    groups, values = corpus.groups[like.rows], projected.values[like.rows]
+    direction, projected = along
+    groups, values = corpus.groups[matched.rows], projected[matched.rows]
     units, apart = (
-        Units.of(groups, like.category, like.has, outcome) for outcome in (values, refused[like.rows] - values)
+        Units.of(groups, matched.category, matched.has, outcome) for outcome in (values, refused[matched.rows] - values)
     )
     return Shift(
         effect.factor,
         effect.value,
         effect.label,
-        projected.name,
-        difference(values, groups, like),
-        len(like.rows),
+        direction,
+        difference(values, groups, matched),
+        len(matched.rows),
         permuted_p(units, times, rng),
         permuted_p(apart, times, rng),
     )
 
 
-def difference(values: np.ndarray, groups: np.ndarray, like: Compared, alpha: float = ALPHA) -> Interval:
+def difference(
+    values: Float[np.ndarray, " n_matched"],
+    groups: Int[np.ndarray, " n_matched"],
+    matched: MatchedRequests,
+    alpha: float = ALPHA,
+) -> Interval:
     """Return the difference of means, weighted by the categories of those with the value.
 
     The interval is Student's with the linearised variance of whole groups: what a group's prompts have in common, also
     across the two sides, is counted once.
     """
-    names, code = np.unique(like.category, return_inverse=True)
-    has, estimate = like.has, 0.0
+    names, code = np.unique(matched.category, return_inverse=True)
+    has, estimate = matched.has, 0.0
     influence = np.zeros(len(values))
     for k in range(len(names)):
         inside = code == k
@@ -122,31 +127,3 @@ def difference(values: np.ndarray, groups: np.ndarray, like: Compared, alpha: fl
     error = np.sqrt(n / (n - 1) * (np.bincount(index, influence) ** 2).sum())
     half = float(student.ppf(1 - alpha / 2, n - 1) * error)
     return Interval(float(estimate), float(estimate - half), float(estimate + half))
-
-
-def add_shifts(records: dict[str, Any], found: list[Shift]) -> None:
-    """Put the shifts beside the values in the factors' records, with what each value moved."""
-    for name, record in records.items():
-        for value in record["values"]:
-            own = [s for s in found if (s.factor, s.value, s.label) == (name, value["value"], value["label"])]
-            value["projection"] = {shift.direction: _record(shift) for shift in own}
-            along = value["projection"].get("refusing")
-            value["moved"] = None if along is None else _moved(value["moves"], along["moves"])
-
-
-def _moved(action: bool, projection: bool) -> Moved:
-    if action:
-        return "both" if projection else "action"
-    return "projection" if projection else "neither"
-
-
-def _record(shift: Shift) -> dict[str, Any]:
-    interval = shift.difference
-    return {
-        "difference": asdict(interval) | {"n": shift.n},
-        "p": shift.p,
-        "p_adjusted": shift.p_adjusted,
-        "moves": shift.p_adjusted <= ALPHA,
-        "p_differs_from_action": shift.p_differs,
-        "p_differs_from_action_adjusted": shift.p_differs_adjusted,
-    }

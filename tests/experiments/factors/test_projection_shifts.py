@@ -3,25 +3,24 @@
 import numpy as np
 import pytest
 
-from experiments.factors.observed import Compared, observe
-from experiments.factors.record import factor_records
-from experiments.triggers.factor_projection import add_shifts, difference, shifts
-from experiments.triggers.projection import Projected
+from experiments.factors.judge import judge_factors
+from experiments.factors.observed import MatchedRequests, observe
+from experiments.factors.projection_shifts import difference, shifts
 from tests.experiments.factors.test_observed import asked
 
 CORPUS = asked(150)
 DOCTOR = np.array([p.persona == "as a doctor" for p in CORPUS.prompts])
 HARMFUL = CORPUS.harmful
+REPORTED = np.arange(len(CORPUS))  # all of them are test prompts
 
 
 def moved(refused: np.ndarray, values: np.ndarray) -> dict[str, str]:
     """Return what 'as a doctor' is said to move, by label."""
     found = observe(CORPUS, refused, np.arange(len(CORPUS)), seed=0)
-    best = {"refusing": Projected("refusing", 2, "post_last", values, 1.0)}
-    records = factor_records(found, {})
-    add_shifts(records, shifts(CORPUS, refused, np.arange(len(CORPUS)), found.effects, best, seed=0))
-    of = [v for v in records["asker"]["values"] if v["value"] == "as a doctor"]
-    return {v["label"]: v["moved"] for v in of}
+    along = {"refusing": values}
+    shifted = shifts(CORPUS, refused, REPORTED, found.effects, along, seed=0)
+    of = [v for v in judge_factors(found, {}, shifted)["asker"].values if v.value == "as a doctor"]
+    return {v.label: v.moved or "not known" for v in of}
 
 
 def noise(seed: int = 1) -> np.ndarray:
@@ -43,8 +42,8 @@ def test_the_test_of_difference_tells_like_moves_from_unlike_ones() -> None:
     p = {}
     for name, size in (("alike", 1.0), ("unlike", 0.3)):
         values = HARMFUL + size * (DOCTOR & ~HARMFUL) + noise()
-        best = {"refusing": Projected("refusing", 2, "post_last", values, 1.0)}
-        p[name] = next(s.p_differs for s in shifts(CORPUS, refused, np.arange(len(CORPUS)), found.effects, best, 0)
+        along = {"refusing": values}
+        p[name] = next(s.p_differs for s in shifts(CORPUS, refused, REPORTED, found.effects, along, 0)
                        if (s.value, s.label) == ("as a doctor", "benign"))  # fmt: skip
     assert p["unlike"] <= 0.001 < 0.05 < p["alike"]
 
@@ -58,12 +57,12 @@ def test_the_interval_of_a_difference_holds_it_as_often_as_said() -> None:
         category = np.where(np.arange(120) % 2 == 0, "a", "b")
         level = np.repeat(rng.standard_normal(40), 3)
         values = level + 0.5 * has + 0.5 * rng.standard_normal(120)
-        found = difference(values, groups, Compared("none", np.arange(120), category, has))
+        found = difference(values, groups, MatchedRequests("none", np.arange(120), category, has))
         held += found.low <= 0.5 <= found.high
     assert 0.91 <= held / 400 <= 0.98
 
 
 def test_like_values_differ_by_nothing() -> None:
-    like = Compared("none", np.arange(8), np.array(["a"] * 8), np.arange(8) % 2 == 0)
+    like = MatchedRequests("none", np.arange(8), np.array(["a"] * 8), np.arange(8) % 2 == 0)
     found = difference(np.ones(8), np.arange(8), like)
     assert (found.low, found.estimate, found.high) == pytest.approx((0, 0, 0))

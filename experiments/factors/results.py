@@ -1,0 +1,131 @@
+"""Typed results on the context of requests: what was measured, and what is judged of it."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field
+
+from extract.record import Record
+from scoring.estimate import Estimate
+
+Moved = Literal["both", "action", "projection", "neither"]
+
+
+class AskedAgain(Record):
+    """Measured: what the model did with requests once a factor was removed; one entry a request."""
+
+    ids: tuple[str, ...]
+    actions: tuple[str | None, ...]  # None where it could not be judged
+
+
+class TextCounts(Record):
+    """Last turns that follow earlier ones."""
+
+    distinct: int
+    both: int  # of them, in harmful and in benign requests
+
+
+class WholeAndAlone(Record):
+    """AUROC of harmful against benign requests by the log-odds of refusing."""
+
+    whole: Estimate  # the whole conversation
+    alone: Estimate  # the last turn
+
+
+class LastTurnScores(Record):
+    """Measured: how well the log-odds of refusing tell harmful from benign, whole and by the last turn alone."""
+
+    applicable: Literal[True]
+    n: int
+    texts: TextCounts
+    auroc: WholeAndAlone | None = None
+    reason: str | None = None  # where there is no AUROC
+
+
+class LastTurnAlone(Record):
+    """Judged: whether the last turn alone tells harmful from benign; None where that is not known."""
+
+    sufficient: bool | None
+    reason: str
+    applicable: bool
+    n: int | None = None
+    texts: TextCounts | None = None
+    auroc: WholeAndAlone | None = None
+
+
+class RefusalRate(Estimate):
+    """A rate of refusing with its prompts and groups."""
+
+    n: int
+    n_groups: int
+
+
+class DirectionShift(Record):
+    """How far along one direction the requests with a value lie from those without."""
+
+    difference: Estimate  # in units of the distance between the class means
+    p: float
+    p_adjusted: float
+    moves: bool
+    p_differs_from_action: float
+    p_differs_from_action_adjusted: float
+
+
+class ValueEffect(Record):
+    """Refusal rates of the requests of one label with one value of a factor, and without it."""
+
+    value: str
+    label: str
+    compared_with: str
+    with_value: RefusalRate = Field(alias="with")
+    without: RefusalRate
+    difference: Estimate
+    p: float
+    p_adjusted: float
+    moves: bool
+    projection: dict[str, DirectionShift] = {}  # by direction
+    moved: Moved | None = None
+
+
+class ChangedDecisions(Record):
+    """Decisions on the requests of one label, whole and without the factor."""
+
+    n: int
+    n_groups: int
+    refused_whole: Estimate
+    refused_without: Estimate
+    changed: Estimate
+
+
+class RemovalResult(Record):
+    """Judged: whether removing a factor moves refusing; None where that is not known."""
+
+    moves: bool | None
+    benign: ChangedDecisions | None = None
+    harmful: ChangedDecisions | None = None
+
+    def by_label(self) -> dict[str, ChangedDecisions]:
+        """Return the labels that were asked again."""
+        both = {"benign": self.benign, "harmful": self.harmful}
+        return {label: change for label, change in both.items() if change is not None}
+
+
+class FactorResult(Record):
+    """Judged: whether a factor moves refusing; None where that is not known."""
+
+    applicable: bool
+    moves: bool | None
+    reason: str
+    removable: bool = False
+    values: tuple[ValueEffect, ...] = ()
+    not_tested: dict[str, int] = {}  # values in too few groups, with the number of these
+    n_not_tested: int = 0
+    removed: RemovalResult | None = None
+
+
+class ContextResults(Record):
+    """Everything judged of the context of requests."""
+
+    factors: dict[str, FactorResult] = {}
+    last_turn_alone: LastTurnAlone | None = None

@@ -1,0 +1,68 @@
+"""Results on the context of requests in words: lines and table rows."""
+
+from __future__ import annotations
+
+from experiments.factors.results import ContextResults
+from scoring.estimate import Estimate
+
+FACTORS = {"asker": "Who asks", "system": "The system line", "earlier_turns": "What was said before the last turn"}
+MOVES = {True: "moves refusing", False: "does not move refusing", None: "is not known to move refusing"}
+SUFFICES = {True: "suffices", False: "is insufficient", None: "was not judged"}
+
+
+def factor_lines(results: ContextResults, *, notable: bool = False) -> list[str]:
+    """Say of each factor whether it moves refusing, and whether the last turn alone suffices to tell harm.
+
+    Args:
+        notable: only what a reader of the verdict alone would miss.
+    """
+    lines = [
+        f"{FACTORS[name]} {MOVES[factor.moves]}: {factor.reason}."
+        if factor.applicable
+        else f"{factor.reason.capitalize()}."
+        for name, factor in results.factors.items()
+        if factor.moves or not notable
+    ]
+    alone = results.last_turn_alone
+    if alone and alone.applicable and (alone.sufficient is False or not notable):
+        lines.append(f"Reading the last turn alone {SUFFICES[alone.sufficient]}: {alone.reason}.")
+    return lines
+
+
+def moved_lines(results: ContextResults) -> list[str]:
+    """Say of each value that moves the action or the projection which of them it moves."""
+    names = {"both": "the projection and the action", "action": "the action, and is not shown to move the projection",
+             "projection": "the projection, and is not shown to move the action"}  # fmt: skip
+    lines = []
+    for name, factor in results.factors.items():
+        for value in factor.values:
+            if value.moved in names:
+                along, change = value.projection["refusing"], value.difference.estimate
+                lines.append(
+                    f"{name.replace('_', ' ')} {value.value!r} on {value.label} requests moves "
+                    f"{names[value.moved]}: refusing {change:+.0%}, along the refusing direction "
+                    f"{along.difference.estimate:+.2f} of the gap (that the two differ: adjusted p = "
+                    f"{along.p_differs_from_action_adjusted:.2g})."
+                )
+    return lines
+
+
+def factor_rows(results: ContextResults) -> list[list[str]]:
+    """Return a table's rows: each value of each factor that was compared, by label, then what removing changes."""
+    rows = []
+    for name, factor in results.factors.items():
+        shown_name = name.replace("_", " ")
+        for effect in factor.values:
+            told = f"p = {effect.p_adjusted:.2g}" + (" *" if effect.moves else "")
+            rows.append(
+                [f"{shown_name}: {effect.value}", effect.label, *_rates(effect.with_value, effect.without), told]
+            )
+        for label, change in (factor.removed.by_label() if factor.removed else {}).items():
+            told = f"{change.changed.estimate:.0%} of decisions changed"
+            rates = _rates(change.refused_whole, change.refused_without)
+            rows.append([f"{shown_name} taken away, the same {change.n} requests", label, *rates, told])
+    return rows
+
+
+def _rates(*rates: Estimate) -> list[str]:
+    return [f"{rate:.1%}" for rate in rates]

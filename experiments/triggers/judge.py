@@ -1,0 +1,64 @@
+"""Judge trigger word against intent, and every factor of the context, from a run's files; asks no model."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from experiments.factors.decision_change import compare
+from experiments.factors.judge import Removal, judge_factors, judge_last_turn
+from experiments.factors.observed import observe
+from experiments.factors.projection_shifts import shifts
+from experiments.factors.results import AskedAgain
+from experiments.run.inputs import RunInputs
+from experiments.triggers.projection import REPORTED
+from experiments.triggers.results import CellRate, TriggerFindings, TriggerMeasures, TriggerResults, TriggerShareResult
+from experiments.triggers.trigger_share import TriggerShare, trigger_share
+from scoring.estimate import estimate_of
+
+
+def judge_triggers(inputs: RunInputs) -> None:
+    """Write stages/triggers.json.
+
+    The behaviour is counted on every part of the prompts, since nothing is fitted to it; what rests on a fit is
+    reported on parts that the fit has not seen.
+    """
+    corpus, refused, seed = inputs.corpus, inputs.behaviour.did("refuse"), inputs.config.seed
+    judged = np.flatnonzero([action is not None for action in inputs.behaviour.actions])
+    measures = TriggerMeasures.read(inputs.file("stages/trigger_measures.json"))
+    observed = observe(corpus, refused, judged, seed)
+    along = {name: np.array(values, dtype=float) for name, values in measures.along.items()}  # None becomes NaN
+    held_out = judged[corpus.within(*REPORTED)[judged]]
+    shifted = shifts(corpus, refused, held_out, observed.effects, along, seed)
+    TriggerResults(
+        **dict(share_result(trigger_share(corpus, refused, judged))),
+        factors=judge_factors(observed, _removals(inputs, measures.removals), shifted),
+        last_turn_alone=judge_last_turn(measures.last_turn),
+        **{name: getattr(measures, name) for name in TriggerFindings.model_fields},
+    ).write(inputs.file("stages/triggers.json"))
+
+
+def _removals(inputs: RunInputs, asked: Mapping[str, AskedAgain]) -> dict[str, Removal]:
+    row_of = {prompt.id: row for row, prompt in enumerate(inputs.prompts)}
+    refused = inputs.behaviour.did("refuse")
+    return {
+        name: Removal(compare(inputs.corpus, np.array([row_of[i] for i in of.ids], dtype=int), refused, of.actions))
+        for name, of in asked.items()
+    }
+
+
+def share_result(found: TriggerShare) -> TriggerShareResult:
+    """Return the trigger share as it is written; cells without prompts are left out."""
+    return TriggerShareResult(
+        verdict=found.verdict,
+        reason=found.reason,
+        trigger_share=found.share.to_dict()["estimate"],
+        trigger_share_ci=(found.share.low, found.share.high),
+        effects={name: estimate_of(effect) for name, effect in found.effects.items()},
+        refused={
+            name: CellRate.model_validate(rate.to_dict() | {"n": found.n[name]})
+            for name, rate in found.refused.items()
+            if not np.isnan(rate.estimate)
+        },
+    )

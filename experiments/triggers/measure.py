@@ -1,0 +1,58 @@
+"""Measure what the trigger word and the context of requests do: to the stream, to answers, to log-odds of refusing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeVar
+
+import numpy as np
+
+from experiments.factors.last_turn import score_last_turn
+from experiments.factors.prompt_context import REMOVALS
+from experiments.factors.removal import ask_without
+from experiments.responses.loaded_run import LoadedRun
+from experiments.run.not_applicable import NotApplicable, not_applicable
+from experiments.triggers import figures
+from experiments.triggers.attributed_requests import measure_attribution
+from experiments.triggers.erasure import measure_erasure
+from experiments.triggers.patched_pairs import measure_patching
+from experiments.triggers.projection import measure_projections
+from experiments.triggers.results import TriggerMeasures
+from experiments.triggers.transfer import measure_transfer
+from extract.errors import UserError
+
+Found = TypeVar("Found")
+
+
+def measure_triggers(loaded: LoadedRun) -> None:
+    """Write stages/trigger_measures.json, stages/trigger_projection.json and attributions.jsonl; draw the figures."""
+    judged = np.flatnonzero([action is not None for action in loaded.behaviour.actions])
+    removed = {name: ask_without(loaded, name, judged) for name in REMOVALS}
+    projections = measure_projections(loaded)
+    projections.rows.write(loaded.file("stages/trigger_projection.json"))
+    loaded.file("attributions.jsonl").touch()
+    measures = TriggerMeasures(
+        removals={name: asked.record(loaded.corpus) for name, asked in removed.items() if asked is not None},
+        last_turn=score_last_turn(loaded, removed["earlier_turns"]),
+        along={name: _of_requests(loaded, at.values) for name, at in projections.best.items()},
+        projection=projections.at_best_loci(),
+        transfer=_if_possible(measure_transfer, loaded),
+        patching=_if_possible(measure_patching, loaded),
+        erasure=_if_possible(measure_erasure, loaded),
+        attribution=_if_possible(measure_attribution, loaded),
+    )
+    figures.draw(loaded.directory, projections.rows.rows, measures.patching)
+    measures.write(loaded.file("stages/trigger_measures.json"))
+
+
+def _if_possible(measure: Callable[[LoadedRun], Found], loaded: LoadedRun) -> Found | NotApplicable:
+    """Return a finding, or why this model or these prompts cannot have it: the verdict does not need it."""
+    try:
+        return measure(loaded)
+    except UserError as error:
+        return not_applicable(str(error))
+
+
+def _of_requests(loaded: LoadedRun, values: np.ndarray) -> tuple[float | None, ...]:
+    requests = loaded.corpus.requests | loaded.corpus.harmful
+    return tuple(float(value) if kept else None for value, kept in zip(values, requests, strict=True))

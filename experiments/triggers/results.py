@@ -1,0 +1,218 @@
+"""Typed results on trigger word against intent: what was measured, and what is judged of it."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from experiments.factors.results import AskedAgain, ContextResults, LastTurnScores
+from experiments.run.not_applicable import NotApplicable
+from extract.record import Record
+from scoring.estimate import Estimate
+
+NOTABLE = 1.0  # nats that a word must add to the log-odds of refusing before it is said to have fired the refusal
+TriggerVerdict = Literal["intent_driven", "trigger_driven", "mixed", "not_applicable", "inconclusive"]
+
+
+class CellRate(Estimate):
+    """The rate of refusing in one cell of the 2 x 2, over groups."""
+
+    n: int
+
+
+class FactorialEffect(Record):
+    """The effect of the trigger word, the intent or their interaction on a projection."""
+
+    partial_eta_squared: float
+    low: float
+    high: float
+    p: float
+    shift: float  # in units of the distance between the class means
+
+
+class EffectPlace(Record):
+    """Which effect, at which locus, along which direction."""
+
+    direction: str
+    layer: int
+    position: str
+    effect: str
+
+
+class LocusEffect(FactorialEffect, EffectPlace):
+    """An effect on the projection at one locus along one direction."""
+
+    n_groups: int
+
+
+class ProjectionRows(Record):
+    """stages/trigger_projection.json: the effects at every locus, or why there are none."""
+
+    rows: tuple[LocusEffect, ...]
+    reason: str | None
+
+
+class DirectionEffects(Record):
+    """The effects at a direction's own locus, by name."""
+
+    layer: int
+    position: str
+    n_groups: int
+    effects: dict[str, FactorialEffect]
+
+
+class Projection(Record):
+    """What the trigger word and the intent do to the projection on each direction."""
+
+    applicable: Literal[True]
+    directions: dict[str, DirectionEffects]
+
+
+class TransferredProbe(Record):
+    """An intent probe fitted with or without trigger words and tested with or without them."""
+
+    layer: int
+    position: str
+    auroc: float
+    auroc_ci: tuple[float, float]
+    n: int
+    p: float
+    bag_of_words: float
+    beats_bag_of_words: bool
+
+
+class Transfer(Record):
+    """The four intent probes, by name."""
+
+    applicable: Literal[True]
+    probes: dict[str, TransferredProbe]
+
+
+class PairCounts(Record):
+    """Minimal pairs that differ in the trigger word: found, flipped by it, left out by reason, and patched."""
+
+    pairs: int
+    flipped: int
+    left_out: dict[str, int]
+    n: int
+    n_groups: int
+
+
+class PatchedLayer(Record):
+    """The share of the refusal's onset log-odds that the trigger's tokens carry at one layer."""
+
+    layer: int
+    raised: Estimate  # the trigger's residual copied into the prompt without it
+    lowered: Estimate  # the other word's residual copied into the prompt with the trigger
+
+
+class Patching(PairCounts):
+    """The patching share by layer."""
+
+    applicable: Literal[True]
+    site: str
+    layers: tuple[PatchedLayer, ...]
+
+
+class NotPatched(NotApplicable, PairCounts):
+    """Why no pair was patched, and which there were."""
+
+
+class ErasedDecisions(Record):
+    """Decisions of one label's requests before and after erasing."""
+
+    before: Estimate
+    after: Estimate
+    changed: Estimate
+    n: int
+    n_groups: int
+
+
+class ErasedAnswers(Record):
+    """Decisions with the trigger erased, by label; None where none could be judged."""
+
+    benign_with_trigger: ErasedDecisions | None
+    harmful: ErasedDecisions | None
+
+
+class OnsetChange(Record):
+    """Mean change of the refusal's onset log-odds by the layer that is erased at."""
+
+    layers: tuple[int, ...]
+    over_refused: tuple[float, ...]
+    refused_harmful: tuple[float, ...]
+
+
+class Erasure(Record):
+    """What erasing the trigger label does."""
+
+    applicable: Literal[True]
+    layer: int
+    auroc: dict[Literal["before", "after"], Estimate]  # of the word, on unseen requests
+    onset_change: OnsetChange
+    one_layer: ErasedAnswers
+    every_layer: ErasedAnswers
+
+
+class AttributedRequest(Record):
+    """A refused request and what each of its words adds to the log-odds of refusing: a line of attributions.jsonl."""
+
+    id: str
+    label: str
+    trigger: str | None
+    log_odds: float  # nats, of the whole request
+    words: tuple[str, ...]
+    scores: tuple[float, ...]  # nats, one a word
+    tokens: tuple[tuple[int, ...], ...]  # token indices of each word
+    top: str | None  # the word that speaks most for refusing
+    fired_by_trigger: bool | None  # None where the prompt has no trigger
+
+
+class FiredByTrigger(Record):
+    """How often the trigger is the word that speaks most for refusing, over groups."""
+
+    fired_by_trigger: Estimate
+    by_chance: float
+    n: int
+    n_groups: int
+
+
+class Attribution(Record):
+    """Which words fired the refusals of a run, by label."""
+
+    applicable: Literal[True]
+    n: int
+    by_label: dict[str, FiredByTrigger | None]
+    examples: tuple[AttributedRequest, ...]
+
+
+class TriggerFindings(Record):
+    """What is measured of the trigger word besides the behaviour."""
+
+    projection: Projection | NotApplicable | None = None
+    transfer: Transfer | NotApplicable | None = None
+    patching: Patching | NotPatched | NotApplicable | None = None
+    erasure: Erasure | NotApplicable | None = None
+    attribution: Attribution | NotApplicable | None = None
+
+
+class TriggerMeasures(TriggerFindings):
+    """stages/trigger_measures.json: everything that the verdicts are computed from besides the plain completions."""
+
+    removals: dict[str, AskedAgain]  # by factor; those that no request carries are left out
+    last_turn: LastTurnScores | NotApplicable
+    along: dict[str, tuple[float | None, ...]]  # every request's projection at each direction's own locus, by row
+
+
+class TriggerShareResult(Record):
+    """Judged: the share of the effects on refusing that the trigger word carries."""
+
+    verdict: TriggerVerdict
+    reason: str
+    trigger_share: float | None
+    trigger_share_ci: tuple[float, float]
+    effects: dict[str, Estimate] = {}
+    refused: dict[str, CellRate] = {}
+
+
+class TriggerResults(TriggerFindings, ContextResults, TriggerShareResult):
+    """stages/triggers.json."""
