@@ -122,4 +122,4 @@ class Held:
     def _key(self) -> str:
         writer = self.writer
         along = "" if writer.direction is None else vector_digest(writer.direction.vector)
-        return json.dumps([self.gate, writer.steps, actuator_record(writer.actuator), along])
+        return json.dumps([self.gate, writer.steps, actuator_record(writer.actuator).to_dict(), along])

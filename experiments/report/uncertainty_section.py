@@ -7,26 +7,29 @@ from html import escape
 from typing import Any
 
 from experiments.dissociation.gate_text import gate_sentence
+from experiments.uncertainty.results import UncertaintyResult
 from experiments.uncertainty.text import HEADINGS, auroc_cell, lines, measure_name
 
 HtmlTable = Callable[[list[str], list[list[str]]], str]
 
 
-def uncertainty_section(results: Mapping[str, Any], table: HtmlTable, figure: str) -> str:
-    """Return the sentence on opened gates and, where answers were sampled, the AUROCs, the lines and the figure."""
-    gates = results.get("could_have_answered")  # runs made before it was asked have none
+def uncertainty_section(
+    gates: Mapping[str, Any] | None, result: UncertaintyResult | None, table: HtmlTable, figure: str
+) -> str:
+    """Return the sentence on opened gates and, where answers were sampled, the AUROCs, the lines and the figure.
+
+    Args:
+        gates: what opened gates did; None in runs of before it was measured.
+    """
     opened = f"<h3>Could it have answered?</h3><p>{escape(gate_sentence(gates))}</p>" if gates else ""
-    record = results.get("uncertainty")
-    if record is None:
+    if result is None:
         return opened
     head = "<h3>Does it say the same when asked again?</h3>"
-    if not record["applicable"]:
-        return f"{opened}{head}<p>Not applicable: {escape(record['reason'])}.</p>"
-    of = record["populations"]
-    columns = [
-        f"{heading} ({of[name]['wrong_or_unknowable']} + {of[name]['right']})" for name, heading in HEADINGS.items()
-    ]
-    rows = [[measure_name(measure), *(auroc_cell(of[name]["measures"][measure]) for name in HEADINGS)]
-            for measure in of["all"]["measures"]]  # fmt: skip
-    told = "".join(f"<p>{escape(line)}</p>" for line in lines(record))
-    return opened + head + table(["AUROC: wrong or unknowable against right", *columns], rows) + told + figure
+    if not result.applicable:
+        return f"{opened}{head}<p>Not applicable: {escape(result.reason)}.</p>"
+    of = result.populations
+    columns = [f"{heading} ({of[name].wrong_or_unknowable} + {of[name].right})" for name, heading in HEADINGS.items()]
+    rows = [[measure_name(measure), *(auroc_cell(of[name].measures[measure]) for name in HEADINGS)]
+            for measure in of["all"].measures]  # fmt: skip
+    text = "".join(f"<p>{escape(line)}</p>" for line in lines(result))
+    return opened + head + table(["AUROC: wrong or unknowable against right", *columns], rows) + text + figure

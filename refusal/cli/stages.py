@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from experiments.dials.results import SteerResult
 from experiments.dials.text import steer_lines
 from experiments.dissociation.gate_text import gate_sentence
 from experiments.dissociation.text import print_dissociation
@@ -14,6 +15,7 @@ from experiments.probing.text import print_probe
 from experiments.run.config import RunConfig, load_config
 from experiments.run.wording import caveats, factor_lines, verdict_sentence
 from experiments.triggers.text import print_triggers
+from experiments.uncertainty.results import UncertaintyResult
 from experiments.uncertainty.text import print_uncertainty
 from scoring.wording import RATE_MEANING, percent, share
 
@@ -72,13 +74,17 @@ def _tell(directory: Path, stage: str, as_json: bool) -> None:
         raise UserError(f"{fault}: {'; '.join(record.get('reasons') or [record['reason']])}")
 
 
+def _print_uncertainty(directory: Path, record: dict[str, Any]) -> None:
+    print_uncertainty(directory, UncertaintyResult.model_validate(record))
+
+
 def _print_steer(directory: Path, record: dict[str, Any]) -> None:
     """Print the rates before and after, and where the thresholds stand."""
     from rich.console import Console
 
     console = Console(highlight=False)
     console.print(_rates_table("test prompts (95 % intervals)", record, record))
-    for line in steer_lines(record):
+    for line in steer_lines(SteerResult.model_validate(record)):
         console.print(line, markup=False)
     console.print(f"All of it: {directory / 'stages' / 'steer.json'}", soft_wrap=True, markup=False)
 
@@ -88,7 +94,7 @@ TOLD: Mapping[str, tuple[Callable[[Path, dict[str, Any]], None], str | None]] = 
     "probe": (print_probe, None),
     "triggers": (print_triggers, "word and intent cannot be told apart"),
     "dissociate": (print_dissociation, "the dissociation cannot be tested"),
-    "uncertainty": (print_uncertainty, "uncertainty cannot be measured"),
+    "uncertainty": (_print_uncertainty, "uncertainty cannot be measured"),
     "steer": (_print_steer, None),
 }
 
@@ -133,7 +139,7 @@ def summary(directory: Path, as_json: bool) -> None:
     for line in factor_lines(results["triggers"], notable=True):
         console.print("[bold]Beside the request:[/] " + escape(line))
     console.print("[bold]Could it have answered?[/] " + escape(gate_sentence(results["could_have_answered"])))
-    for line in steer_lines(results["steer"]):
+    for line in steer_lines(SteerResult.model_validate(results["steer"])):
         console.print("[bold]Dials:[/] " + escape(line))
     for line in caveats(results):
         console.print("[yellow]Note:[/] " + escape(line))
