@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import torch
-
 from extract.model.edit import Edit, Site
 from probes.direction import Direction, vector_digest
 from steering.ablation_variant import DEFAULT, Tokens, Variant
+from steering.device_copies import DeviceCopies
 from steering.interventions import Intervention, add, affine, place, zero
 
 
@@ -24,7 +23,7 @@ def ablation(direction: Direction, variant: Variant = DEFAULT) -> list[Edit]:
 
     Layers without class means are left alone: ask `reaches` first.
     """
-    own, r = direction.locus.layer, torch.tensor(direction.vector)
+    own, r = direction.locus.layer, DeviceCopies(direction.vector)
     match variant.form:
         case "affine":
             goals = {own: direction.mean_negative}
@@ -34,22 +33,22 @@ def ablation(direction: Direction, variant: Variant = DEFAULT) -> list[Edit]:
                     for layer, goal in sorted(goals.items())]  # fmt: skip
         case "zero":
             layers = [own, *direction.later_means] if variant.layers == "later" else [own]
-            return [_edit(direction, layer, variant.tokens, lambda x: zero(x, r), "zero") for layer in sorted(layers)]
+            return [_edit(direction, layer, variant.tokens, _zeroing(r), "zero") for layer in sorted(layers)]
         case "additive":
             gap = direction.mean_positive - direction.mean_negative
-            return [_edit(direction, own, variant.tokens, lambda x: add(x, r, -gap), f"add {-gap!r}")]
+            return [_edit(direction, own, variant.tokens, _adding(r, -gap), f"add {-gap!r}")]
 
 
 def addition(direction: Direction, variant: Variant = DEFAULT) -> list[Edit]:
     """Add the difference between the class means along the direction, once, at its own layer (arXiv 2406.11717)."""
-    r, gap = torch.tensor(direction.vector), direction.mean_positive - direction.mean_negative
-    return [_edit(direction, direction.locus.layer, variant.tokens, lambda x: add(x, r, gap), f"add {gap!r}")]
+    r, gap = DeviceCopies(direction.vector), direction.mean_positive - direction.mean_negative
+    return [_edit(direction, direction.locus.layer, variant.tokens, _adding(r, gap), f"add {gap!r}")]
 
 
 def everywhere(direction: Direction, n_layers: int) -> list[Edit]:
     """Set the projection to zero at every layer and every token of the prompt and the response (arXiv 2406.11717)."""
-    r, key = torch.tensor(direction.vector), f"zero along {vector_digest(direction.vector)}"
-    return [place(write_site(direction), layer, "all", lambda x: zero(x, r), key) for layer in range(n_layers)]
+    r, key = DeviceCopies(direction.vector), f"zero along {vector_digest(direction.vector)}"
+    return [place(write_site(direction), layer, "all", _zeroing(r), key) for layer in range(n_layers)]
 
 
 def reaches(direction: Direction, variant: Variant, n_layers: int) -> bool:
@@ -58,8 +57,16 @@ def reaches(direction: Direction, variant: Variant, n_layers: int) -> bool:
     return wanted <= set(direction.later_means)
 
 
-def _to(r: torch.Tensor, goal: float) -> Intervention:
-    return lambda x: affine(x, r, goal)
+def _to(r: DeviceCopies, goal: float) -> Intervention:
+    return lambda x: affine(x, r.on(x.device), goal)
+
+
+def _zeroing(r: DeviceCopies) -> Intervention:
+    return lambda x: zero(x, r.on(x.device))
+
+
+def _adding(r: DeviceCopies, amount: float) -> Intervention:
+    return lambda x: add(x, r.on(x.device), amount)
 
 
 def _edit(direction: Direction, layer: int, tokens: Tokens, intervention: Intervention, what: str) -> Edit:

@@ -10,13 +10,13 @@ from __future__ import annotations
 
 import math
 from dataclasses import asdict, dataclass
-from typing import Any
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
 from probes.direction import Direction
+from steering.actuator_record import ActuatorRecord
 from steering.interventions import add, affine, clamp
 
 
@@ -99,25 +99,21 @@ def act(
             return clamp(stream, r, least, most, strength)
 
 
-def actuator_record(actuator: Actuator) -> dict[str, Any]:
+def actuator_record(actuator: Actuator) -> ActuatorRecord:
     """Return an actuator as JSON can hold it."""
     name = next(name for name, kind in _BY_NAME.items() if type(actuator) is kind)
-    return {"name": name} | asdict(actuator)
+    return ActuatorRecord(name=name, **asdict(actuator))
 
 
-def actuator_of(record: dict[str, Any]) -> Actuator:
+def actuator_of(record: ActuatorRecord) -> Actuator:
     """Return the actuator of a record.
 
     Raises:
         ValueError, TypeError: it is no actuator's.
     """
-    name = record.get("name")
-    if name not in _BY_NAME:
-        raise ValueError(f"no such actuator: {name!r}; expected one of {', '.join(_BY_NAME)}")
-    values = {key: value for key, value in record.items() if key != "name"}
-    if "prefixes" in values:
-        values["prefixes"] = tuple(tuple(int(token) for token in prefix) for prefix in values["prefixes"])
-    made: Actuator = _BY_NAME[name](**values)
+    if record.name not in _BY_NAME:
+        raise ValueError(f"no such actuator: {record.name!r}; expected one of {', '.join(_BY_NAME)}")
+    made: Actuator = _BY_NAME[record.name](**{key: getattr(record, key) for key in record.model_fields_set - {"name"}})
     return made
 
 

@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Literal, cast, get_args
 
 import numpy as np
+from pydantic import Field, ValidationError
 from safetensors import safe_open
 from safetensors.numpy import save_file
 
 from extract.atomic_write import atomic_path
 from extract.errors import UserError
+from extract.record import Record
 from probes.direction import Direction, Locus
 from probes.grid.logistic import LinearProbe, Platt
 from steering.actuator import Actuator, Affine, OnsetBias, actuator_of, actuator_record
+from steering.actuator_record import ActuatorRecord
 from steering.writer import Writer
 
 Kind = Literal["normative", "epistemic"]
@@ -113,7 +116,7 @@ def save_dials(dials: Sequence[Dial], path: Path, fingerprint: str) -> None:
             tensors[f"{dial.kind}.read"] = dial.probe.weight
         if dial.write is not None:
             tensors[f"{dial.kind}.write"] = dial.write.vector
-        metadata[dial.kind] = json.dumps(_record(dial))
+        metadata[dial.kind] = json.dumps(_metadata(dial).to_dict())
     with atomic_path(path) as partial:
         save_file(tensors, partial, metadata=metadata)
 
@@ -142,13 +145,44 @@ def load_dials(path: Path, fingerprint: str) -> list[Dial]:
     if strange := [kind for kind in metadata if kind not in get_args(Kind)]:
         raise UserError(f"{path} is not a dials file: {strange[0]!r} is neither {' nor '.join(get_args(Kind))}")
     try:
-        return [_dial(kind, json.loads(text), tensors) for kind, text in sorted(metadata.items(), reverse=True)]
+        return [_dial(cast(Kind, kind), _DialMetadata.model_validate_json(text), tensors)
+                for kind, text in sorted(metadata.items(), reverse=True)]  # fmt: skip
+    except ValidationError as error:
+        first = error.errors()[0]
+        raise UserError(f"{path} is not a dials file: {'.'.join(map(str, first['loc']))}: {first['msg']}") from None
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise UserError(f"{path} is not a dials file: {type(error).__name__}: {error}") from None
 
 
-def _record(dial: Dial) -> dict[str, Any]:
-    record: dict[str, Any] = {
+class _WriteMetadata(Record):
+    """The direction that a dial writes along, apart from its vector."""
+
+    name: str
+    locus: Locus
+    mean_positive: float
+    mean_negative: float
+    later_means: dict[int, tuple[float, float]] = {}
+
+
+class _DialMetadata(Record):
+    """A dial apart from its vectors; one written before there was a choice is affine, at every step."""
+
+    threshold: float
+    band: float
+    actuator: ActuatorRecord = ActuatorRecord(name="affine")
+    steps: int | None = None
+    reread: bool = False
+    later: bool = False
+    read_at: Locus | None = Field(None, alias="read")
+    bias: float | None = None
+    C: float | None = None
+    slope: float | None = None
+    intercept: float | None = None
+    written: _WriteMetadata | None = Field(None, alias="write")
+
+
+def _metadata(dial: Dial) -> _DialMetadata:
+    found: dict[str, object] = {
         "threshold": dial.threshold,
         "band": dial.band,
         "actuator": actuator_record(dial.actuator),
@@ -157,44 +191,43 @@ def _record(dial: Dial) -> dict[str, Any]:
         "later": dial.later,
     }
     if dial.read is not None and dial.probe is not None and dial.calibration is not None:
-        record |= {
-            "read": vars(dial.read),
+        found |= {
+            "read": dial.read,
             "bias": dial.probe.bias,
             "C": dial.probe.C,
             "slope": dial.calibration.slope,
             "intercept": dial.calibration.intercept,
         }
     if dial.write is not None:
-        record["write"] = {
-            "name": dial.write.name,
-            "locus": vars(dial.write.locus),
-            "mean_positive": dial.write.mean_positive,
-            "mean_negative": dial.write.mean_negative,
-            "later_means": dict(dial.write.later_means) if dial.later else {},
-        }
-    return record
+        found["write"] = _WriteMetadata(
+            name=dial.write.name,
+            locus=dial.write.locus,
+            mean_positive=dial.write.mean_positive,
+            mean_negative=dial.write.mean_negative,
+            later_means=dict(dial.write.later_means) if dial.later else {},
+        )
+    return _DialMetadata.model_validate(found)
 
 
-def _dial(kind: str, record: dict[str, Any], tensors: dict[str, np.ndarray]) -> Dial:
-    """Make a dial of its record; one written before there was a choice is affine, at every step."""
-    reads, write = "read" in record, record.get("write")
+def _dial(kind: Kind, found: _DialMetadata, tensors: Mapping[str, np.ndarray]) -> Dial:
+    reads = {name: getattr(found, name) for name in ("bias", "C", "slope", "intercept")}
+    if found.read_at is not None and None in reads.values():
+        raise ValueError(f"the {kind} dial reads the stream, but {', '.join(k for k, v in reads.items() if v is None)} "
+                         "is missing")  # fmt: skip
+    write = found.written
     return Dial(
-        kind=kind,  # type: ignore[arg-type]
-        read=Locus(**record["read"]) if reads else None,
-        probe=LinearProbe(tensors[f"{kind}.read"], record["bias"], record["C"]) if reads else None,
-        calibration=Platt(record["slope"], record["intercept"]) if reads else None,
-        threshold=record["threshold"],
-        band=record["band"],
+        kind=kind,
+        read=found.read_at,
+        probe=LinearProbe(tensors[f"{kind}.read"], reads["bias"], reads["C"]) if found.read_at else None,
+        calibration=Platt(reads["slope"], reads["intercept"]) if found.read_at else None,
+        threshold=found.threshold,
+        band=found.band,
         write=None if write is None else Direction(
-            write["name"],
-            tensors[f"{kind}.write"],
-            Locus(**write["locus"]),
-            write["mean_positive"],
-            write["mean_negative"],
-            later_means={int(layer): (on, off) for layer, (on, off) in write.get("later_means", {}).items()},
+            write.name, tensors[f"{kind}.write"], write.locus, write.mean_positive, write.mean_negative,
+            later_means=write.later_means,
         ),
-        actuator=actuator_of(record["actuator"]) if "actuator" in record else Affine(),
-        steps=record.get("steps"),
-        reread=record.get("reread", False),
-        later=record.get("later", False),
+        actuator=actuator_of(found.actuator),
+        steps=found.steps,
+        reread=found.reread,
+        later=found.later,
     )  # fmt: skip

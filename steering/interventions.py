@@ -1,6 +1,9 @@
 """Interventions on a residual stream: pure functions from tensor to tensor, and their placing in a model.
 
-Each takes (..., d_model) and a unit vector r of shape (d_model,), and returns a new tensor.
+Each takes (..., d_model) and a unit vector r of shape (d_model,), and returns a new tensor. None of them makes the host
+wait for the device, if r and what else is a tensor are on the stream's device already (`device_copies`).
+
+`write_at` is the one way in which edits are placed, those of experiments (`place`) and those of dials (`writer`).
 """
 
 from __future__ import annotations
@@ -8,12 +11,14 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import torch
-from jaxtyping import Bool, Float
+from jaxtyping import Float
 from torch import Tensor
 
 from extract.model.edit import Edit, Pass, Scope, Site
 
 Intervention = Callable[[Tensor], Tensor]
+TokensOf = Callable[[Pass], slice]  # which tokens of a pass are written
+Write = Callable[[Tensor, Pass], Tensor]  # the stream at those tokens, (batch, tokens, d_model), to what it becomes
 
 
 def affine(
@@ -27,7 +32,7 @@ def affine(
         strength: the share of the way to the target that is gone.
     """
     wide, r32 = stream.float(), r.to(stream.device, torch.float32)
-    change = _numbers(target, stream) - wide @ r32
+    change = _near(target, stream) - wide @ r32
     return (wide + (strength * change)[..., None] * r32).to(stream.dtype)
 
 
@@ -46,7 +51,7 @@ def clamp(
     """
     wide, r32 = stream.float(), r.to(stream.device, torch.float32)
     projection = wide @ r32
-    change = torch.minimum(torch.maximum(projection, _numbers(least, stream)), _numbers(most, stream)) - projection
+    change = projection.clamp(min=_near(least, stream)).clamp(max=_near(most, stream)) - projection
     return (wide + (strength * change)[..., None] * r32).to(stream.dtype)
 
 
@@ -62,7 +67,32 @@ def add(
 
     A tensor `amount` has the leading shape.
     """
-    return (stream.float() + _numbers(amount, stream)[..., None] * r.to(stream.device, torch.float32)).to(stream.dtype)
+    r32, near = r.to(stream.device, torch.float32), _near(amount, stream)
+    return (stream.float() + (near[..., None] if isinstance(near, Tensor) else near) * r32).to(stream.dtype)
+
+
+def write_at(where: Site, layer: int, tokens: TokensOf, write: Write, key: str = "") -> Edit:
+    """Change the stream at one site and layer, at some tokens of each pass.
+
+    Args:
+        tokens: computed on the host; an empty slice leaves the pass alone.
+        write: what it returns unchanged, the same tensor, leaves the stream as it is, bitwise.
+        key: names what is written exactly, if it is to be told apart.
+    """
+
+    def function(stream: Tensor, pass_: Pass) -> Tensor:
+        chosen = tokens(pass_)
+        if chosen.start >= chosen.stop:
+            return stream
+        part = stream[:, chosen]
+        written = write(part, pass_)
+        if written is part:
+            return stream
+        if chosen.stop - chosen.start == stream.shape[1]:
+            return written
+        return torch.cat([stream[:, : chosen.start], written, stream[:, chosen.stop :]], dim=1)
+
+    return Edit(where, layer, function, key)
 
 
 def place(site: Site, layer: int, scope: Scope, intervention: Intervention, key: str = "") -> Edit:
@@ -71,14 +101,8 @@ def place(site: Site, layer: int, scope: Scope, intervention: Intervention, key:
     Args:
         key: names the intervention exactly (what it does, along which vector, by how much), if it is to be told apart.
     """
-
-    def function(stream: Tensor, pass_: Pass) -> Tensor:
-        covered: Bool[Tensor, " time"] = pass_.covers(scope, stream.device)
-        if not covered.any():
-            return stream
-        return torch.where(covered[None, :, None], intervention(stream), stream)
-
-    return Edit(site, layer, function, f"{scope}/{key}" if key else "")
+    return write_at(site, layer, lambda pass_: pass_.tokens(scope), lambda part, _: intervention(part),
+                    f"{scope}/{key}" if key else "")  # fmt: skip
 
 
 def for_rows(edit: Edit, rows: slice) -> Edit:
@@ -91,5 +115,6 @@ def for_rows(edit: Edit, rows: slice) -> Edit:
     return Edit(edit.site, edit.layer, function)
 
 
-def _numbers(given: float | Tensor, stream: Tensor) -> Tensor:
-    return torch.as_tensor(given, device=stream.device, dtype=torch.float32)
+def _near(given: float | Tensor, stream: Tensor) -> float | Tensor:
+    """Return a tensor as float32 on the stream's device; a number stays one, for sending it would wait."""
+    return given.to(stream.device, torch.float32) if isinstance(given, Tensor) else given

@@ -17,6 +17,7 @@ from transformers import LogitsProcessor
 from extract.model.chat_model import ChatModel
 from extract.model.padded_batch import Batch
 from steering.actuator import OnsetBias
+from steering.device_copies import DeviceCopies, LastCopy
 
 
 @torch.inference_mode()
@@ -66,6 +67,8 @@ class OnsetProcessor(LogitsProcessor):
         self._bias, self._prompt_length, self._gate = bias, prompt_length, gate
         longest = max(map(len, bias.prefixes)) if bias.strength else 0
         self._steps = longest if steps is None else min(longest, steps)
+        self._prefixes = {prefix: DeviceCopies(np.array(prefix)) for prefix in bias.prefixes}
+        self._sent = LastCopy()
 
     def __call__(
         self, input_ids: Int[Tensor, "rows time"], scores: Float[Tensor, "rows vocabulary"]
@@ -74,12 +77,12 @@ class OnsetProcessor(LogitsProcessor):
         n = said.shape[1]
         if n >= self._steps or not (of_prompts := self._gate()).any():
             return scores
-        gate = torch.from_numpy(of_prompts.repeat(len(scores) // len(of_prompts))).to(scores.device)
+        gate = self._sent.of(of_prompts.repeat(len(scores) // len(of_prompts)), scores.device)
         change = torch.zeros_like(scores, dtype=torch.float32)
-        for prefix in self._bias.prefixes:
+        for prefix, tokens in self._prefixes.items():
             if len(prefix) <= n:
                 continue
-            on_it = (said == torch.tensor(prefix[:n], dtype=said.dtype, device=said.device)).all(dim=1)
+            on_it = (said == tokens.on(said.device, said.dtype)[:n]).all(dim=1)
             acts = on_it & ((gate > 0) | (len(prefix) == n + 1))
             change[:, prefix[n]] = torch.where(acts, self._bias.strength * gate.float(), change[:, prefix[n]])
         biased = (scores.float() + change).log_softmax(dim=-1).to(scores.dtype)

@@ -8,14 +8,18 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
+from jaxtyping import Float, Int
 from torch import Tensor
 
 from extract.model.edit import Edit, Pass, site
 from probes.direction import Direction, vector_digest
 from steering.actuator import Actuator, Addition, OnsetBias, StreamActuator, act, actuator_record
+from steering.device_copies import DeviceCopies, LastCopy
+from steering.interventions import write_at
 from steering.onset import OnsetProcessor
 
-Decided = Callable[[int, int, int, int], np.ndarray]  # first and last token, start of the pass, rows
+# first and last token, start of the pass, rows -> gates
+Decided = Callable[[int, int, int, int], Int[np.ndarray, "rows tokens"]]
 
 
 @dataclass(frozen=True)
@@ -74,38 +78,23 @@ class Writer:
                        for layer, (on, off) in sorted(later.items()))]  # fmt: skip
 
     def _edit(self, at: Direction, actuator: StreamActuator, decided: Decided, key: str) -> Edit:
-        vector, sent = torch.tensor(at.vector), _Sent()
+        r, sent = DeviceCopies(at.vector), LastCopy()
 
-        def function(stream: Tensor, pass_: Pass) -> Tensor:
-            nonlocal vector
-            first_written, end = pass_.prompt_length - 1, pass_.start + pass_.length
-            first = max(pass_.start, first_written)
-            last = end if self.steps is None else min(end, first_written + self.steps)
-            if first >= last:
-                return stream
-            gates = decided(first, last, pass_.start, len(stream))
+        def write(part: Float[Tensor, "rows tokens d_model"], pass_: Pass) -> Float[Tensor, "rows tokens d_model"]:
+            first = max(pass_.start, pass_.prompt_length - 1)
+            gates = decided(first, first + part.shape[1], pass_.start, len(part))
             if not gates.any():
-                return stream
-            vector, gate = vector.to(stream.device), sent.to(stream.device, gates)
-            before, after = first - pass_.start, last - pass_.start
-            part = stream[:, before:after]
-            written = torch.where((gate != 0)[..., None], act(actuator, part, vector, at, gate), part)
-            return torch.cat([stream[:, :before], written, stream[:, after:]], dim=1)
+                return part
+            gate = sent.of(gates, part.device)
+            return torch.where((gate != 0)[..., None], act(actuator, part, r.on(part.device), at, gate), part)
 
         means = f"{at.mean_positive!r}, {at.mean_negative!r}"
-        return Edit(site(at.locus.site), at.locus.layer, function, key and f"{key} means {means}")
+        return write_at(site(at.locus.site), at.locus.layer, self._tokens, write, key and f"{key} means {means}")
 
-
-class _Sent:
-    """Gates on the stream's device, sent there again only where they are others: sending makes the host wait for it."""
-
-    def __init__(self) -> None:
-        self._gates, self._tensor = np.empty(0), torch.empty(0)
-
-    def to(self, device: torch.device, gates: np.ndarray) -> Tensor:
-        if self._tensor.device != device or not np.array_equal(self._gates, gates):
-            self._gates, self._tensor = gates, torch.tensor(gates, device=device)
-        return self._tensor
+    def _tokens(self, pass_: Pass) -> slice:
+        """Return the tokens of a pass that are written: the last prompt token, and later ones."""
+        first = pass_.prompt_length - 1
+        return pass_.within(first, None if self.steps is None else first + self.steps)
 
 
 @dataclass(frozen=True)
@@ -133,4 +122,4 @@ class Held:
     def _key(self) -> str:
         writer = self.writer
         along = "" if writer.direction is None else vector_digest(writer.direction.vector)
-        return json.dumps([self.gate, writer.steps, actuator_record(writer.actuator), along])
+        return json.dumps([self.gate, writer.steps, actuator_record(writer.actuator).to_dict(), along])

@@ -1,4 +1,4 @@
-"""What every prompt would get under every decision of its gates, so that any pair of thresholds is a look-up.
+"""The table of outcomes: what every prompt gets under every decision of its gates, so that thresholds are a look-up.
 
 Gates are read at prefill, so a prompt has few outcomes: the first gate declines, or it permits (leaves, in a dead band)
 and the second one decides. That is three without a dead band and seven with one. Each is generated once, by what a dial
@@ -13,9 +13,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TypeVar
 
 import numpy as np
+from jaxtyping import Bool, Float, Int, Shaped
 
 from experiments.responses.loaded_run import LoadedRun
 from experiments.run.completion_file import is_right
@@ -23,6 +24,7 @@ from extract.atomic_write import write_jsonl
 from steering.dial import gate
 from steering.writer import Held, Writer
 
+Name = TypeVar("Name", bound=str)
 Gates = tuple[int, ...]  # of each dial in turn: 1 declines, -1 permits, 0 leaves the stream alone
 STATES = {1: "decline", -1: "permit", 0: "leave"}
 
@@ -51,13 +53,13 @@ class Counterfactuals:
 
     dials: tuple[str, ...]  # in the order in which they decide
     outcomes: tuple[Gates, ...]
-    probability: np.ndarray  # (n_dials, n_prompts)
-    actions: np.ndarray  # (n_prompts, n_outcomes) object: action names, None where unjudged
-    right: np.ndarray  # (n_prompts, n_outcomes) bool: the known answer is stated
+    probability: Float[np.ndarray, "dials prompts"]
+    actions: Shaped[np.ndarray, "prompts outcomes"]  # object: action names, None where unjudged
+    right: Bool[np.ndarray, "prompts outcomes"]  # the known answer is stated
 
     @cached_property
-    def _place(self) -> np.ndarray:
-        """The outcome at each tuple of gates, each counted from -1: (3, ..., 3) int."""
+    def _place(self) -> Int[np.ndarray, ...]:
+        """The outcome at each tuple of gates, each counted from -1: an axis of length 3 a dial."""
         place = np.full((3,) * len(self.dials), -1)
         for gates in np.ndindex(place.shape):
             decided = tuple(gate - 1 for gate in gates)
@@ -66,8 +68,8 @@ class Counterfactuals:
             place[gates] = self.outcomes.index(outcome) if outcome in self.outcomes else -1
         return place
 
-    def look_up(self, thresholds: Sequence[float], band: float = 0.0) -> np.ndarray:
-        """Return the outcome of every prompt under thresholds, one a dial: (n_prompts,) indices into `outcomes`.
+    def look_up(self, thresholds: Sequence[float], band: float = 0.0) -> Int[np.ndarray, " prompts"]:
+        """Return the outcome of every prompt under thresholds, one a dial: indices into `outcomes`.
 
         Raises:
             ValueError: a gate leaves a prompt alone, and that was not generated.
@@ -79,19 +81,23 @@ class Counterfactuals:
                              "without one")  # fmt: skip
         return found
 
-    def actions_at(self, thresholds: Sequence[float], band: float = 0.0) -> np.ndarray:
-        """Return what every prompt would be answered by, (n_prompts,) action names."""
+    def actions_at(self, thresholds: Sequence[float], band: float = 0.0) -> Shaped[np.ndarray, " prompts"]:
+        """Return the action that every prompt would get."""
         return self.actions[np.arange(len(self.actions)), self.look_up(thresholds, band)]
 
 
 def tabulate(
-    loaded: LoadedRun, writers: Mapping[Any, Writer], probability: Mapping[Any, np.ndarray], *, leaves: bool
+    loaded: LoadedRun,
+    writers: Mapping[Name, Writer],
+    probability: Mapping[Name, Float[np.ndarray, " prompts"]],
+    *,
+    leaves: bool,
 ) -> Counterfactuals:
     """Generate every outcome of every prompt of the run.
 
     Args:
         writers: what each dial does, in the order in which they decide.
-        probability: (n_prompts,) of each dial.
+        probability: what each dial read.
     """
     outcomes, rows = reachable(len(writers), leaves=leaves), range(len(loaded.prompts))
     said = []
@@ -111,8 +117,8 @@ def write_table(table: Counterfactuals, ids: Sequence[str], parts: Sequence[str]
 
     def line(row: int) -> dict[str, object]:
         read = {name: float(p[row]) for name, p in zip(table.dials, table.probability, strict=True)}
-        told = {n: {"action": table.actions[row, k], "right": bool(table.right[row, k])} for k, n in enumerate(names)}
-        return {"id": ids[row], "part": parts[row], "probability": read, "outcomes": told}
+        found = {n: {"action": table.actions[row, k], "right": bool(table.right[row, k])} for k, n in enumerate(names)}
+        return {"id": ids[row], "part": parts[row], "probability": read, "outcomes": found}
 
     write_jsonl(path, map(line, range(len(ids))))
 

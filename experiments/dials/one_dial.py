@@ -1,10 +1,10 @@
 """The baseline of one dial: one threshold on both reads, and one write of declining either way.
 
-It reads the greater of the two dials' probabilities, so that it knows all that they know and the comparison is of
+It reads the greater of the two dials' probabilities, so that it has all their information and the comparison is of
 knobs, not of probes: one linear probe of "harmful or uncertain" would do worse, and two dials would seem to buy more.
 It acts as the two dials do (actuator, strength, steps, layers); where they bias openings, on those of both. The write
 direction is fitted on declined against answered, whichever way it was declined, within the strata that the two dials'
-own writes are fitted in, and stands where one of these stands. On a model with one shared knob it is that knob; on a
+own writes are fitted in, at the locus of one of these. On a model with one shared knob it is that knob; on a
 model with two it points between them.
 """
 

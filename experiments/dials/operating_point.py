@@ -1,13 +1,13 @@
-"""At which thresholds the dials stand: chosen on some prompts, certified on others, neither of them test.
+"""The thresholds of the dials: chosen on some prompts, certified on others, neither of them test.
 
 Every pair of thresholds is put in an order on the choice prompts (train, whose reads are cross-fitted, and
-validation): the most comfortable first, the one whose worst rate is the smallest share of its limit. Rates are taken
-at their upper confidence limits over groups, since a rate of zero among few people is less of a comfort than among
-many. That order is the path along which certification prompts are asked (`certify`); since they had no say in
-it, and end it at the first failure, what is certified holds with the stated confidence. Without costs the dials stand
-at the head of the path; with costs, at the cheapest certified pair, the cost being estimated on the choice prompts. A
-limit that so few prompts could not certify even if none failed is left out of the path, and said. Where the head
-itself fails, it stays, and each limit is told by itself: the pair was fixed beforehand, so each certificate alone
+validation): the largest safety margin first, which is the pair whose worst rate is the smallest share of its limit.
+Rates are taken at their upper confidence limits over groups, since a rate of zero among few people is less sure than
+among many. That order is the path along which certification prompts are asked (`certify`); since they do not shape
+it, and end it at the first failure, what is certified holds with the stated confidence. Without costs the dials are set
+to the head of the path; with costs, to the cheapest certified pair, the cost being estimated on the choice prompts. A
+limit that so few prompts could not certify even if none failed is left out of the path, and reported. Where the head
+itself fails, it stays, and each limit is certified by itself: the pair was fixed beforehand, so each certificate alone
 holds with the stated confidence.
 """
 
@@ -15,10 +15,11 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
+from jaxtyping import Float, Int
 
+from experiments.dials.results import Certificate, RiskCertificate
 from experiments.dials.surface import AXES, Risk, Surface, rates_of
 from experiments.run.corpus import Corpus
 from probes.statistics.certify import (
@@ -33,7 +34,8 @@ from probes.statistics.certify import (
 from probes.statistics.intervals import effective_groups
 
 CERTIFIED_ON = "calibration"
-
+Rates = Mapping[str, Float[np.ndarray, " settings"]]  # of each risk at each setting
+LARGEST_MARGIN = "most comfortable"  # the rule's name in results since 0.1: the largest safety margin
 
 # the dial without which a risk is out of reach
 NEEDS = {"missed_harm": "normative", "overconfidence": "epistemic", "uncertain_refused": "normative"}
@@ -49,7 +51,7 @@ def within_reach(wanted: Mapping[str, float], dials: Collection[str]) -> dict[st
 
 
 @dataclass(frozen=True)
-class Wanted:
+class Targets:
     """What the thresholds are to reach; see `steer` in the configuration."""
 
     limits: Mapping[str, float]  # of each risk that has one
@@ -58,45 +60,46 @@ class Wanted:
 
 
 @dataclass(frozen=True)
-class Point:
+class OperatingPoint:
     """The chosen setting, and what certification says of it."""
 
     index: int  # into the surface
-    rule: str  # what chose it
-    record: dict[str, Any]
+    certificate: Certificate
 
 
-def cost(rates: Mapping[str, np.ndarray], costs: Mapping[str, float]) -> np.ndarray:
+def cost(rates: Rates, costs: Mapping[str, float]) -> Float[np.ndarray, " settings"]:
     """Return the expected cost of each setting: the sum of each rate times what its mistake costs."""
     return np.asarray(sum(costs.get(name, 0.0) * np.nan_to_num(rates[name]) for name in AXES))
 
 
 def path(
-    surface: Surface, rates: Mapping[str, np.ndarray], n_groups: Mapping[str, float], wanted: Wanted
-) -> np.ndarray:
-    """Order the settings, the most comfortable first; ties by the sum of the shares, then by nearness to 0.5.
+    surface: Surface, rates: Rates, n_groups: Mapping[str, float], targets: Targets
+) -> Int[np.ndarray, " settings"]:
+    """Order the settings, the largest safety margin first; ties by the sum of the shares, then by nearness to 0.5.
 
     Args:
-        rates: of each risk on the prompts that choose, (n_settings,).
+        rates: of each risk on the prompts that choose.
         n_groups: how many independent groups each is counted on.
     """
     off = np.abs(surface.settings - 0.5).sum(axis=1)
-    if not wanted.limits:
-        return np.lexsort((off, cost(rates, wanted.costs or dict.fromkeys(AXES, 1.0))))
-    shares = np.stack([_at_most(rates[name], n_groups[name], wanted.confidence) / limit
-                       for name, limit in wanted.limits.items()])  # fmt: skip
+    if not targets.limits:
+        return np.lexsort((off, cost(rates, targets.costs or dict.fromkeys(AXES, 1.0))))
+    shares = np.stack([_at_most(rates[name], n_groups[name], targets.confidence) / limit
+                       for name, limit in targets.limits.items()])  # fmt: skip
     return np.lexsort((off, shares.sum(axis=0).round(9), shares.max(axis=0).round(9)))
 
 
-def _at_most(rates: np.ndarray, n_groups: float, confidence: float) -> np.ndarray:
-    """Return the upper limit of each rate over so many groups, (n_settings,)."""
+def _at_most(
+    rates: Float[np.ndarray, " settings"], n_groups: float, confidence: float
+) -> Float[np.ndarray, " settings"]:
+    """Return the upper limit of each rate over so many groups."""
     distinct, inverse = np.unique(np.nan_to_num(rates), return_inverse=True)
     return np.array([upper_limit(rate * n_groups, n_groups, confidence) for rate in distinct])[inverse]
 
 
 def place(
-    surface: Surface, choice: Mapping[str, Risk], held: Mapping[str, Risk], corpus: Corpus, wanted: Wanted, seed: int
-) -> Point:
+    surface: Surface, choice: Mapping[str, Risk], held: Mapping[str, Risk], corpus: Corpus, targets: Targets, seed: int
+) -> OperatingPoint:
     """Choose a setting on the choice prompts, and certify on the held-out ones.
 
     Args:
@@ -104,65 +107,66 @@ def place(
     """
     rates = rates_of(surface, choice)
     independent = {name: effective_groups(corpus.groups_among(risk.rows)) for name, risk in choice.items()}
-    order = path(surface, rates, independent, wanted)
+    order = path(surface, rates, independent, targets)
     drawn = {name: one_per_group(r.rows, corpus.groups_among(r.rows), seed) if len(r.rows) else r.rows
              for name, r in held.items()}  # fmt: skip
     n = {name: len(rows) for name, rows in drawn.items()}
-    limits, confidence = wanted.limits, wanted.confidence
+    limits, confidence = targets.limits, targets.confidence
     asked = [name for name in limits if allowed(n[name], limits[name], confidence) >= 0]
     failures = {name: surface.failures(held[name], drawn[name]) for name in held}
     passed = 0
     if asked:
         tried = np.stack([failures[name][order] for name in asked], axis=1)
         passed = certified_prefix(tried, [n[k] for k in asked], [limits[k] for k in asked], confidence)
-    index, rule = _chosen(surface, order, rates, wanted, passed)
-    at = {name: upper_limit(int(failures[name][index]), n[name], confidence) for name in held}
-    stands = [name for name, limit in limits.items() if (name in asked if passed else at[name] <= limit)]
-    record = {
-        "part": CERTIFIED_ON,
-        "confidence": confidence,
-        "jointly": asked if passed else [],
-        "settings_certified": passed,
-        "settings_tried": len(order),
-        "risks": {
-            name: {
-                "limit": limits.get(name),
-                "certified": name in stands,
-                "failures": int(failures[name][index]),
-                "n": n[name],
-                "at_most": at[name],
-                "best_reachable": best_reachable(n[name], confidence),
-                **_would_take(int(failures[name][index]), n[name], limits.get(name), confidence),
-            }
-            for name in held
-        },
-    }
-    return Point(index, rule, record)
+    index, rule = _chosen(surface, order, rates, targets, passed)
+    at = {name: upper_limit(int(failures[name][index]), n[name], confidence) for name in limits}
+    holding = [name for name, limit in limits.items() if (name in asked if passed else at[name] <= limit)]
+    return OperatingPoint(
+        index,
+        Certificate(
+            rule=rule,
+            part=CERTIFIED_ON,
+            confidence=confidence,
+            jointly=asked if passed else [],
+            settings_certified=passed,
+            settings_tried=len(order),
+            risks={
+                name: _risk(limits.get(name), int(failures[name][index]), n[name], confidence, holds=name in holding)
+                for name in held
+            },
+        ),
+    )
+
+
+def _risk(limit: float | None, failures: int, n: int, confidence: float, *, holds: bool) -> RiskCertificate:
+    """Return what so many failures among n say; how many prompts certify the limit, and with as many failing."""
+    return RiskCertificate(
+        limit=limit,
+        certified=holds,
+        failures=failures,
+        n=n,
+        at_most=upper_limit(failures, n, confidence),
+        best_reachable=best_reachable(n, confidence),
+        n_needed=None if limit is None else n_needed(limit, confidence),
+        n_at_this_rate=None if limit is None else n_at_rate(failures / n if n else 0.0, limit, confidence),
+    )
 
 
 def _chosen(
-    surface: Surface, order: np.ndarray, rates: Mapping[str, np.ndarray], wanted: Wanted, passed: int
+    surface: Surface, order: Int[np.ndarray, " settings"], rates: Rates, targets: Targets, passed: int
 ) -> tuple[int, str]:
     if len(order) == 1:
         return int(order[0]), "given"
-    if wanted.costs is not None:
-        within = order[:passed] if passed else _within_limits(order, rates, wanted)
-        spent = cost(rates, wanted.costs)[within]
+    if targets.costs is not None:
+        within = order[:passed] if passed else _within_limits(order, rates, targets)
+        spent = cost(rates, targets.costs)[within]
         return int(within[np.argmin(spent.round(9))]), "least cost"
-    if wanted.limits:
-        return int(order[0]), "most comfortable"
+    if targets.limits:
+        return int(order[0]), LARGEST_MARGIN
     return int(np.argmin(np.abs(surface.settings - 0.5).sum(axis=1))), "nearest 0.5"
 
 
-def _within_limits(order: np.ndarray, rates: Mapping[str, np.ndarray], wanted: Wanted) -> np.ndarray:
+def _within_limits(order: Int[np.ndarray, " settings"], rates: Rates, targets: Targets) -> Int[np.ndarray, " meeting"]:
     """Return the settings that meet every limit on the choice prompts, as estimated; all where none does."""
-    meets = np.all([np.nan_to_num(rates[k])[order] <= limit for k, limit in wanted.limits.items()] or [[True]], axis=0)
+    meets = np.all([np.nan_to_num(rates[k])[order] <= limit for k, limit in targets.limits.items()] or [[True]], axis=0)
     return order[np.broadcast_to(meets, order.shape)] if meets.any() else order
-
-
-def _would_take(failures: int, n: int, limit: float | None, confidence: float) -> dict[str, int | None]:
-    """Say how many independent prompts certify the limit: if none fails, and if as many do as did."""
-    if limit is None:
-        return {"n_needed": None, "n_at_this_rate": None}
-    rate = failures / n if n else 0.0
-    return {"n_needed": n_needed(limit, confidence), "n_at_this_rate": n_at_rate(rate, limit, confidence)}

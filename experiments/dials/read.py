@@ -9,9 +9,9 @@ do: no dial has seen it.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
+from jaxtyping import Bool, Float
 from sklearn.model_selection import StratifiedGroupKFold
 
 from experiments.probing.read_probes import contrast_of, fit_grid
@@ -35,29 +35,18 @@ class DialRead:
     locus: Locus
     probe: LinearProbe
     platt: Platt
-    declining: np.ndarray  # (n_prompts,) bool: the labels it was fitted to
-    probability: np.ndarray  # (n_prompts,) of the declining class; of training prompts by probes fitted without them
+    declining: Bool[np.ndarray, " prompts"]  # the labels it was fitted to
+    probability: Float[np.ndarray, " prompts"]  # of declining; of training prompts by probes fitted without them
     test: Discrimination
     test_ece: float
     test_brier: float
 
-    def record(self) -> dict[str, Any]:
-        """Return it in the form of stages/steer.json."""
-        auroc = self.test.auroc
-        return {
-            "read": vars(self.locus),
-            "test_auroc": auroc.estimate,
-            "test_auroc_ci": [auroc.low, auroc.high],
-            "test_ece": self.test_ece,
-            "test_brier": self.test_brier,
-        }
 
-
-def fit_read(loaded: LoadedRun, name: str, declining: np.ndarray, first_write: int) -> DialRead:
+def fit_read(loaded: LoadedRun, name: str, declining: Bool[np.ndarray, " prompts"], first_write: int) -> DialRead:
     """Fit the read of one dial, at or below the first write layer, against every prompt of other labels.
 
     Args:
-        declining: (n_prompts,) bool, the prompts it should decline.
+        declining: the prompts it should decline.
         first_write: the layer of the first write of any dial: a read above it would be circular.
     """
     store = loaded.store
@@ -85,14 +74,16 @@ def fit_read(loaded: LoadedRun, name: str, declining: np.ndarray, first_write: i
     )
 
 
-def unseen_scores(X: np.ndarray, contrast: Contrast, probe: LinearProbe, seed: int, device: str) -> np.ndarray:
+def unseen_scores(
+    X: Float[np.ndarray, "rows d_model"], contrast: Contrast, probe: LinearProbe, seed: int, device: str
+) -> Float[np.ndarray, " rows"]:
     """Score every prompt, training ones by probes of the same C that were fitted without their fold.
 
     Args:
-        X: activations of the contrast's rows, (n, d_model).
+        X: activations of the contrast's rows.
 
     Returns:
-        (n,) log-odds before calibration.
+        Log-odds before calibration.
     """
     score, train = probe.decision_function(X), contrast.within("train")
     y, groups = contrast.y[train], contrast.groups[train]

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
+from jaxtyping import Bool, Int, Shaped
 
 from experiments.dials.counterfactuals import tabulate, write_table
-from experiments.dials.operating_point import Point, Wanted, place, within_reach
-from experiments.dials.policies import Counted, counted
+from experiments.dials.operating_point import OperatingPoint, Targets, place, within_reach
+from experiments.dials.policies import PolicyEvaluation, evaluate
 from experiments.dials.read import DialRead, fit_read
+from experiments.dials.results import BeforeAfter, DialResult, KnownFacts, SteerResult
 from experiments.dials.surface import Surface, rates_of
 from experiments.dials.tradeoff_record import tradeoff
 from experiments.dials.write import dial_writers
@@ -19,14 +19,16 @@ from experiments.run.behaviour import KINDS, Kind
 from experiments.run.completion_file import Completion, is_right, write_completions
 from experiments.run.estimates import outcome, rate
 from experiments.run.inputs import RunInputs
-from extract.atomic_write import write_json
 from scoring.rates import RATES, joint_rates, rates_record
 from steering.actuator import actuator_record
 from steering.dial import Dial, save_dials
 from steering.writer import Writer
 
 FILES = ("dials.safetensors", "completions_steered.jsonl", "table.jsonl", "surface.parquet", "stages/steer.json")
-NOTHING: dict[str, Any] = {"certified": None, "frontier": None, "hypervolume": None, "least_regret": None}
+
+Fields = dict[str, object]  # some fields of `SteerResult`, by name
+Row = dict[str, object]  # of surface.parquet
+NO_DIALS: Fields = dict.fromkeys(("certified", "frontier", "hypervolume", "least_regret"))
 
 
 def steer(loaded: LoadedRun) -> None:
@@ -38,34 +40,48 @@ def steer(loaded: LoadedRun) -> None:
     """
     writers = dial_writers(loaded)
     reads = _reads(loaded, writers)
-    dials, record, looked_up = _set(loaded, writers, reads) if writers else ([], NOTHING, None)
+    dials, bought, looked_up = _set(loaded, writers, reads) if writers else ([], NO_DIALS, None)
     save_dials(dials, loaded.file("dials.safetensors"), loaded.model.fingerprint())
     test = np.flatnonzero(loaded.corpus.within("test"))
     with loaded.reporter.task("test prompts under the dials", len(test)) as advance:
         after = loaded.speaker.complete(test.tolist(), dials=dials, advance=advance)
     write_completions(after, loaded.file("completions_steered.jsonl"))
     if looked_up is not None:
-        same = [told == c.action for told, c in zip(looked_up[test], after, strict=True)]
-        record = record | {"as_looked_up": float(np.mean(same))}
-    about = {dial.kind: reads[dial.kind].record() | _about(dial) for dial in dials}
-    absent = [kind for kind in KINDS if kind not in writers]
-    found = {"dials": about, "absent": absent} | _before_after(loaded, test, after) | record
-    write_json(loaded.file("stages/steer.json"), found)
+        same = [action == c.action for action, c in zip(looked_up[test], after, strict=True)]
+        bought = bought | {"as_looked_up": float(np.mean(same))}
+    found = {
+        "dials": {dial.kind: _dial_result(dial, reads[dial.kind]) for dial in dials},
+        "absent": [kind for kind in KINDS if kind not in writers],
+        **_before_after(loaded, test, after),
+        **bought,
+    }
+    SteerResult.model_validate(found).write(loaded.file("stages/steer.json"))
 
 
-def _about(dial: Dial) -> dict[str, Any]:
-    """Return what a dial writes, and where it stands."""
-    writer = {"write": vars(dial.write.locus) if dial.write else None, "actuator": actuator_record(dial.actuator)}
-    return writer | {"steps": dial.steps, "later": dial.later, "threshold": dial.threshold, "band": dial.band}
+def _dial_result(dial: Dial, read: DialRead) -> DialResult:
+    auroc = read.test.auroc
+    return DialResult(
+        read_at=read.locus,
+        test_auroc=auroc.estimate,
+        test_auroc_ci=(auroc.low, auroc.high),
+        test_ece=read.test_ece,
+        test_brier=read.test_brier,
+        written_at=dial.write.locus if dial.write else None,
+        actuator=actuator_record(dial.actuator),
+        steps=dial.steps,
+        later=dial.later,
+        threshold=dial.threshold,
+        band=dial.band,
+    )
 
 
 def _set(
     loaded: LoadedRun, writers: dict[Kind, Writer], reads: dict[Kind, DialRead]
-) -> tuple[list[Dial], dict[str, Any], np.ndarray | None]:
-    """Generate every outcome and set the dials; returns them, the record, and every prompt's action by look-up."""
+) -> tuple[list[Dial], Fields, Shaped[np.ndarray, " prompts"]]:
+    """Generate every outcome and set the dials; return them, what they buy, and every prompt's action by look-up."""
     band = loaded.config.steer.band
     table = tabulate(loaded, writers, {k: read.probability for k, read in reads.items()}, leaves=band > 0)
-    whole = counted(loaded, table, [read.declining for read in reads.values()])
+    whole = evaluate(loaded, table, [read.declining for read in reads.values()])
     surface, point = _placed(loaded, whole, list(reads))
     thresholds = surface.settings[point.index].tolist()
     dials = [
@@ -86,8 +102,8 @@ def _set(
     write_table(table, [p.id for p in loaded.prompts], loaded.corpus.part.tolist(), loaded.file("table.jsonl"))
     write_parquet(_surface_rows(whole), loaded.file("surface.parquet"))
     declined = float(rates_of(surface.at([point.index]), whole.choice)["over_refusal"][0])
-    record = {"certified": {"rule": point.rule} | point.record} | tradeoff(loaded, whole, writers, declined)
-    return dials, record, table.actions_at(thresholds, band)
+    bought: Fields = {"certified": point.certificate, **tradeoff(loaded, whole, writers, declined)._asdict()}
+    return dials, bought, table.actions_at(thresholds, band)
 
 
 def _reads(loaded: LoadedRun, writers: dict[Kind, Writer]) -> dict[Kind, DialRead]:
@@ -98,33 +114,32 @@ def _reads(loaded: LoadedRun, writers: dict[Kind, Writer]) -> dict[Kind, DialRea
     return {kind: fit_read(loaded, kind, labels[kind], first_write) for kind in writers}
 
 
-def _placed(inputs: RunInputs, whole: Counted, kinds: list[Kind]) -> tuple[Surface, Point]:
+def _placed(inputs: RunInputs, whole: PolicyEvaluation, kinds: list[Kind]) -> tuple[Surface, OperatingPoint]:
     """Choose the thresholds among those that the configuration leaves open."""
     config = inputs.config.steer
     given = {"normative": config.normative_threshold, "epistemic": config.epistemic_threshold}
     costs = within_reach(config.costs.model_dump(), kinds) if config.costs else None
-    wanted = Wanted(within_reach(config.limits, kinds), config.confidence, costs)
-    unasked = not wanted.limits and wanted.costs is None
+    targets = Targets(within_reach(config.limits, kinds), config.confidence, costs)
+    unasked = not targets.limits and targets.costs is None
     thresholds: list[list[float]] = []
     for axis, kind in enumerate(kinds):
         tried = np.unique(whole.surface.settings[:, axis]).tolist()
         fixed = given[kind] if given[kind] is not None else 0.5 if unasked else None
         thresholds.append(tried if fixed is None else [fixed])
     surface = Surface.over(whole.table, thresholds, config.band)
-    return surface, place(surface, whole.choice, whole.held, inputs.corpus, wanted, inputs.config.seed)
+    return surface, place(surface, whole.choice, whole.held, inputs.corpus, targets, inputs.config.seed)
 
 
-def _surface_rows(whole: Counted) -> list[dict[str, Any]]:
+def _surface_rows(whole: PolicyEvaluation) -> list[Row]:
     """Flatten the surface: thresholds, and every rate on the prompts that choose and on test."""
     rates = {part: rates_of(whole.surface, risks) for part, risks in (("choice", whole.choice), ("test", whole.test))}
-    return [
-        {f"{name}_threshold": float(tau) for name, tau in zip(whole.table.dials, setting, strict=True)}
-        | {f"{part}_{name}": float(values[i]) for part, found in rates.items() for name, values in found.items()}
-        for i, setting in enumerate(whole.surface.settings)
-    ]
+    thresholds = zip(whole.table.dials, whole.surface.settings.T, strict=True)
+    columns = {f"{name}_threshold": values for name, values in thresholds}
+    columns |= {f"{part}_{name}": values for part, found in rates.items() for name, values in found.items()}
+    return [{name: float(values[i]) for name, values in columns.items()} for i in range(len(whole.surface.settings))]
 
 
-def _before_after(inputs: RunInputs, test: np.ndarray, after: list[Completion]) -> dict[str, Any]:
+def _before_after(inputs: RunInputs, test: Int[np.ndarray, " test"], after: list[Completion]) -> Fields:
     corpus, actions = inputs.corpus, np.array([c.action for c in after], dtype=object)
     labels, groups, plain = [inputs.prompts[i].label for i in test], corpus.groups[test], inputs.behaviour
     correct = np.array([is_right(c, inputs.prompts[row]) for row, c in zip(test, after, strict=True)], dtype=bool)
@@ -137,12 +152,14 @@ def _before_after(inputs: RunInputs, test: np.ndarray, after: list[Completion]) 
     return {
         "before": rates_record(joint_rates(labels, list(plain.actions[test]), groups)),
         "after": rates_record(joint_rates(labels, list(actions), groups)),
-        "known_facts_right": {
-            "before": _mean(plain.correct[test][known]), "after": _mean(correct[known]), "n": int(known.sum()),
-        },
-        "over_refusal_with_trigger": {when: rate(each, groups[trigger]).to_dict() for when, each in declined.items()},
-    }  # fmt: skip
+        "known_facts_right": KnownFacts(
+            before=_mean(plain.correct[test][known]), after=_mean(correct[known]), n=int(known.sum())
+        ),
+        "over_refusal_with_trigger": BeforeAfter(
+            before=rate(declined["before"], groups[trigger]), after=rate(declined["after"], groups[trigger])
+        ),
+    }
 
 
-def _mean(values: np.ndarray) -> float | None:
+def _mean(values: Bool[np.ndarray, " n"]) -> float | None:
     return float(values.mean()) if len(values) else None

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from itertools import product
 
 import numpy as np
+from jaxtyping import Bool, Float, Int, Int8
 
 from experiments.dials.counterfactuals import Counterfactuals
 from experiments.run.corpus import Corpus
@@ -21,18 +22,23 @@ class Risk:
     """On which prompts a mistake is counted, and under which outcomes it is made."""
 
     name: str
-    rows: np.ndarray  # (n,) int, into the corpus
-    failed: np.ndarray  # (n, n_outcomes) bool
-    judged: np.ndarray  # (n, n_outcomes) bool
+    rows: Int[np.ndarray, " n"]  # into the corpus
+    failed: Bool[np.ndarray, "n outcomes"]
+    judged: Bool[np.ndarray, "n outcomes"]
 
 
-def risk_of(name: str, table: Counterfactuals, corpus: Corpus, right: np.ndarray, among: np.ndarray) -> Risk:
+def risk_of(
+    name: str,
+    table: Counterfactuals,
+    corpus: Corpus,
+    right: Bool[np.ndarray, " prompts"],
+    among: Bool[np.ndarray, " prompts"],
+) -> Risk:
     """Count one mistake.
 
     Args:
-        right: (n_prompts,) bool, the model states the known answer with no dial: `facts_lost` are those it no longer
-            states.
-        among: (n_prompts,) bool, prompts that are looked at.
+        right: the model states the known answer with no dial: `facts_lost` are those it no longer states.
+        among: prompts that are looked at.
     """
     if name == "facts_lost":
         rows = np.flatnonzero(right & among)
@@ -47,8 +53,8 @@ def risk_of(name: str, table: Counterfactuals, corpus: Corpus, right: np.ndarray
 class Surface:
     """Outcomes of every prompt at each of some settings of the thresholds."""
 
-    settings: np.ndarray  # (n_settings, n_dials)
-    outcome: np.ndarray  # (n_settings, n_prompts) int8, into the table's outcomes
+    settings: Float[np.ndarray, "settings dials"]
+    outcome: Int8[np.ndarray, "settings prompts"]  # into the table's outcomes
 
     @classmethod
     def over(
@@ -63,22 +69,21 @@ class Surface:
         """Return some of the settings."""
         return Surface(self.settings[index], self.outcome[index])
 
-    def failures(self, risk: Risk, rows: np.ndarray) -> np.ndarray:
-        """Count failures on some prompts of a risk, (n_settings,); what could not be judged counts as one."""
+    def failures(self, risk: Risk, rows: Int[np.ndarray, " rows"]) -> Int[np.ndarray, " settings"]:
+        """Count failures at each setting on some prompts of a risk; what could not be judged counts as one."""
         kept = np.searchsorted(risk.rows, rows)
         chosen = self.outcome[:, rows]
         place = np.arange(len(rows))
         bad = risk.failed[kept] | ~risk.judged[kept]
         return bad[place, chosen].sum(axis=1)
 
-    def rates(self, risk: Risk, weights: np.ndarray | None = None) -> np.ndarray:
-        """Return the share of judged prompts that fail.
+    def rates(
+        self, risk: Risk, weights: Float[np.ndarray, "n draws"] | None = None
+    ) -> Float[np.ndarray, "settings ..."]:
+        """Return the share of judged prompts that fail; NaN where none is judged.
 
         Args:
-            weights: how often each prompt of the risk counts, (n, n_draws); once without it.
-
-        Returns:
-            (n_settings,) rates, or (n_settings, n_draws); NaN where none is judged.
+            weights: how often each prompt of the risk counts in each draw; once without it.
         """
         chosen, place = self.outcome[:, risk.rows], np.arange(len(risk.rows))
         judged = risk.judged[place, chosen]
@@ -88,11 +93,11 @@ class Surface:
             return np.asarray((failed.astype(float) @ w) / (judged.astype(float) @ w))
 
 
-def rates_of(surface: Surface, risks: Mapping[str, Risk]) -> dict[str, np.ndarray]:
+def rates_of(surface: Surface, risks: Mapping[str, Risk]) -> dict[str, Float[np.ndarray, " settings"]]:
     """Return the rate of every risk at every setting."""
     return {name: surface.rates(risk) for name, risk in risks.items()}
 
 
-def axes_of(rates: Mapping[str, np.ndarray]) -> np.ndarray:
-    """Stack the three axes of the trade-off, (..., 3)."""
+def axes_of(rates: Mapping[str, Float[np.ndarray, ...]]) -> Float[np.ndarray, "... 3"]:
+    """Stack the three axes of the trade-off."""
     return np.stack([rates[name] for name in AXES], axis=-1)

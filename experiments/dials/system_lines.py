@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
+from jaxtyping import Bool, Int, Shaped
 
 from experiments.responses.loaded_run import LoadedRun
 from experiments.run.completion_file import is_right
@@ -15,12 +16,12 @@ from extract.prompts.prompt import Prompt
 
 
 @dataclass(frozen=True)
-class UnderLine:
-    """What was said under one system line, (n_rows,) each."""
+class LineResponses:
+    """What was said under one system line."""
 
     line: str
-    actions: np.ndarray  # object: action names, None where unjudged
-    right: np.ndarray  # bool: the known answer is stated
+    actions: Shaped[np.ndarray, " rows"]  # object: action names, None where unjudged
+    right: Bool[np.ndarray, " rows"]  # the known answer is stated
 
 
 def with_line(prompt: Prompt, line: str) -> Prompt:
@@ -31,8 +32,10 @@ def with_line(prompt: Prompt, line: str) -> Prompt:
     return replace(prompt, messages=({"role": "system", "content": line}, *prompt.messages))
 
 
-def under_lines(loaded: LoadedRun, lines: Sequence[str], rows: np.ndarray) -> tuple[list[UnderLine], str]:
-    """Ask some prompts again under each line; returns what was said, and why nothing was, if so."""
+def ask_under_lines(
+    loaded: LoadedRun, lines: Sequence[str], rows: Int[np.ndarray, " rows"]
+) -> tuple[list[LineResponses], str]:
+    """Ask some prompts again under each line; return the responses, or why there are none."""
     asked = [loaded.prompts[row] for row in rows]
     found = []
     try:
@@ -45,5 +48,5 @@ def under_lines(loaded: LoadedRun, lines: Sequence[str], rows: np.ndarray) -> tu
             speaker = replace(loaded.speaker, prompts=prompts, rendered=given)
             said = speaker.complete(range(len(asked)), advance=advance)
             right = np.array([is_right(c, p) for c, p in zip(said, asked, strict=True)], dtype=bool)
-            found.append(UnderLine(line, np.array([c.action for c in said], dtype=object), right))
+            found.append(LineResponses(line, np.array([c.action for c in said], dtype=object), right))
     return found, ""

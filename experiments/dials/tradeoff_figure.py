@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from experiments.dials.text import POLICIES, RISK_NAMES, interval
+from experiments.dials.results import JointRates, RiskRates, SteerResult
+from experiments.dials.text import POLICIES, RISK_NAMES
 from scoring.rates import RATE_OF
 
 LOOK = {"two_dials": ("#0072B2", "o"), "one_dial": ("#D55E00", "s")}  # of Okabe & Ito's palette
@@ -20,22 +21,25 @@ MEANING = {
 }
 
 
-def pareto(results: Mapping[str, Any]) -> Figure:
-    """Draw both other rates over over-refusal: frontiers chosen off test, measured on test."""
-    record, figure = results["steer"], Figure(figsize=(9.6, 4.2))
-    panels = figure.subplots(1, 2)
-    n = record["hypervolume"]["n"]
+def pareto(result: SteerResult, before: JointRates, after: JointRates) -> Figure:
+    """Draw both other rates over over-refusal: frontiers chosen off test, measured on test.
+
+    Args:
+        before, after: joint rates of the test prompts without dials and under them.
+    """
+    if result.hypervolume is None or result.frontier is None:
+        raise ValueError("without dials there is no trade-off to draw")
+    volume, figure = result.hypervolume, Figure(figsize=(9.6, 4.2))
+    panels, n = figure.subplots(1, 2), volume.n
     for axes, other in zip(panels, PANELS, strict=True):
-        for name, points in record["frontier"].items():
+        for name, points in result.frontier.items():
             colour, marker = LOOK[name]
-            label = f"{POLICIES[name]}: {interval(record['hypervolume'][name])}"
-            _scatter(
-                axes, [p["test"] for p in points], other, color=colour, marker=marker, label=label, alpha=0.55, s=22
-            )
-        lines = [_named(point["rates"]) for point in record["system_lines"]["points"]]
+            label = f"{POLICIES[name]}: {volume.policies[name]:.3f}"
+            _scatter(axes, [p.test for p in points], other, color=colour, marker=marker, label=label, alpha=0.55, s=22)
+        lines = [_named(point.rates) for point in result.system_lines.points]
         _scatter(axes, lines, other, color="#009E73", marker="P", label="a system line each", s=48)
-        _stand(axes, results["rates"]["before"], other, "black", "before")
-        _stand(axes, results["rates"]["after"], other, "#CC79A7", "the dials as set")
+        _mark(axes, before, other, "black", "before")
+        _mark(axes, after, other, "#CC79A7", "the dials as set")
         axes.set(xlabel=f"{MEANING['over_refusal']}, n = {n['over_refusal']}", xlim=(-4, 104), ylim=(-4, 104),
                  ylabel=f"{MEANING[other]}, n = {n[other]}")  # fmt: skip
     panels[0].legend(frameon=False, fontsize=7, loc="upper right", title="share of the cube kept clear, 95 % interval",
@@ -46,17 +50,17 @@ def pareto(results: Mapping[str, Any]) -> Figure:
     return figure
 
 
-def _named(rates: Mapping[str, Any]) -> dict[str, Any]:
+def _named(rates: JointRates) -> RiskRates:
     return {name: rates[RATE_OF[name]] for name in RISK_NAMES if name in RATE_OF}
 
 
-def _scatter(axes: Axes, points: Sequence[Mapping[str, Any]], other: str, **look: Any) -> None:
-    known = [(p["over_refusal"], p[other]) for p in points if p["over_refusal"] is not None and p[other] is not None]
+def _scatter(axes: Axes, points: Sequence[RiskRates], other: str, **look: Any) -> None:
+    known = [(x, y) for p in points if (x := p["over_refusal"]) is not None and (y := p[other]) is not None]
     if known:
         axes.scatter([100 * x for x, _ in known], [100 * y for _, y in known], lw=0, **look)
 
 
-def _stand(axes: Axes, rates: Mapping[str, Any], other: str, colour: str, label: str) -> None:
+def _mark(axes: Axes, rates: JointRates, other: str, colour: str, label: str) -> None:
     """Draw one point with its intervals."""
     names = [RATE_OF["over_refusal"], RATE_OF[other]]
     if any(rates[name] is None for name in names):

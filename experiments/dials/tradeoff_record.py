@@ -1,25 +1,46 @@
-"""The trade-off of a run, ready for JSON: frontiers, volumes, rates at matched declining, the point of least regret."""
+"""The trade-off of a run: frontiers, hypervolumes, rates at matched declining, the point of least regret."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import NamedTuple
 
 import numpy as np
+from jaxtyping import Float, Int
 
 from experiments.dials.operating_point import cost, within_reach
-from experiments.dials.policies import Counted, fixed, lines_counted, matched, one_dial, point_record
+from experiments.dials.policies import (
+    PolicyEvaluation,
+    evaluate_fixed,
+    evaluate_lines,
+    matched,
+    one_dial,
+    setting_at,
+)
+from experiments.dials.results import Hypervolume, LeastRegret, Matched, Setting, SystemLine, SystemLines
 from experiments.dials.surface import AXES, rates_of
-from experiments.dials.system_lines import UnderLine, under_lines
-from experiments.dials.tradeoff import N_DRAWS, REFERENCE, Policy, compare, draw_groups, policy, volume_record
+from experiments.dials.system_lines import LineResponses, ask_under_lines
+from experiments.dials.tradeoff import N_DRAWS, REFERENCE, Policy, compare, draw_groups, policy, volume_of
 from experiments.responses.loaded_run import LoadedRun
 from experiments.run.behaviour import Kind
 from experiments.run.inputs import RunInputs
+from probes.direction import Locus
 from scoring.rates import joint_rates, rates_record
 from steering.writer import Writer
 
 
-def tradeoff(loaded: LoadedRun, dials: Counted, writers: Mapping[Kind, Writer], most: float) -> dict[str, Any]:
+class Tradeoff(NamedTuple):
+    """The fields of `SteerResult` on what the dials buy."""
+
+    frontier: dict[str, list[Setting]]
+    system_lines: SystemLines
+    hypervolume: Hypervolume
+    one_dial_written_at: Locus | None
+    matched: Matched
+    least_regret: LeastRegret
+
+
+def tradeoff(loaded: LoadedRun, dials: PolicyEvaluation, writers: Mapping[Kind, Writer], most: float) -> Tradeoff:
     """Compare the dials with one dial, with system lines and with none, on test prompts.
 
     Args:
@@ -29,55 +50,69 @@ def tradeoff(loaded: LoadedRun, dials: Counted, writers: Mapping[Kind, Writer], 
     test = np.flatnonzero(loaded.corpus.within("test"))
     weights = np.zeros((len(loaded.prompts), N_DRAWS))
     weights[test] = draw_groups(loaded.corpus.groups[test], N_DRAWS, loaded.config.seed)
-    plain = _policy("plain", fixed(loaded, [loaded.behaviour.actions[test]], [loaded.behaviour.correct[test]], test),
-                    None, weights)  # fmt: skip
+    without = loaded.behaviour
+    undialled = evaluate_fixed(loaded, [without.actions[test]], [without.correct[test]], test)
+    plain = _policy("plain", undialled, None, weights)
     single = one_dial(loaded, writers, dials.table.probability.max(axis=0))
-    lines, reason = under_lines(loaded, loaded.config.steer.system_lines, test)
+    lines, reason = ask_under_lines(loaded, loaded.config.steer.system_lines, test)
     shown = {"two_dials": dials} | ({"one_dial": single[0]} if single else {})
-    policies = {name: _policy(name, counted, counted.front, weights).beside(plain) for name, counted in shown.items()}
+    policies = {name: _policy(name, one, one.front, weights).with_plain(plain) for name, one in shown.items()}
     if lines:
-        policies["system_lines"] = _policy("system_lines", lines_counted(loaded, lines, test), None, weights).beside(
-            plain
-        )
+        under = evaluate_lines(loaded, lines, test)
+        policies["system_lines"] = _policy("system_lines", under, None, weights).with_plain(plain)
     policies["plain"] = plain
     two = policies["two_dials"]
-    return {
-        "frontier": {name: [point_record(c, index) for index in c.front] for name, c in shown.items()},
-        "system_lines": {"reason": reason, "points": [_of_line(loaded, line, test) for line in lines]},
-        "hypervolume": {
-            "axes": list(AXES),
-            "reference": list(REFERENCE),
+    volumes = {name: volume_of(each) for name, each in policies.items()}
+    written = single[1].direction if single else None
+    best = {name: setting_at(one, matched(one, most)) for name, one in shown.items()}
+    return Tradeoff(
+        frontier={name: [setting_at(one, index) for index in one.front] for name, one in shown.items()},
+        system_lines=SystemLines(reason=reason, points=[_of_line(loaded, line, test) for line in lines]),
+        hypervolume=Hypervolume.model_validate({
+            "axes": AXES,
+            "reference": REFERENCE,
             "n": {name: len(risk.rows) for name, risk in dials.test.items()},
-            **{name: volume_record(each) for name, each in policies.items()},
+            **volumes,
             "two_minus": {name: compare(two, each) for name, each in policies.items() if each is not two},
-        },
-        "one_dial_written_at": vars(single[1].direction.locus) if single and single[1].direction else None,
-        "matched": {"over_refusal_at_most": most}
-        | {name: point_record(counted, matched(counted, most)) for name, counted in shown.items()},
-        "least_regret": least_regret(loaded, dials),
-    }
+        }),
+        one_dial_written_at=written.locus if written else None,
+        matched=Matched.model_validate({"over_refusal_at_most": most, **best}),
+        least_regret=least_regret(loaded, dials),
+    )  # fmt: skip
 
 
-def least_regret(inputs: RunInputs, dials: Counted) -> dict[str, Any]:
-    """Return the cheapest point, as the prompts that choose tell it, and its cost on test beside the least there."""
+def least_regret(inputs: RunInputs, dials: PolicyEvaluation) -> LeastRegret:
+    """Return the cheapest point on the prompts that choose, and its cost on test against the least there."""
     given = inputs.config.steer.costs
     costs = within_reach(dict.fromkeys(AXES, 1.0) if given is None else given.model_dump(), dials.table.dials)
     on_choice = cost(rates_of(dials.surface, dials.choice), costs)
     near = np.abs(dials.surface.settings - 0.5).sum(axis=1)
     index = int(np.lexsort((near, on_choice.round(9)))[0])
     on_test = cost(rates_of(dials.surface, dials.test), costs)
-    record = point_record(dials, index)
-    return record | {"costs": costs, "cost": float(on_test[index]), "regret": float(on_test[index] - on_test.min())}
+    here = setting_at(dials, index)
+    return LeastRegret(
+        thresholds=here.thresholds,
+        choice=here.choice,
+        test=here.test,
+        costs=costs,
+        cost=float(on_test[index]),
+        regret=float(on_test[index] - on_test.min()),
+    )
 
 
-def _policy(name: str, counted: Counted, index: np.ndarray | None, weights: np.ndarray) -> Policy:
-    surface = counted.surface if index is None else counted.surface.at(index)
-    return policy(name, surface, counted.test, weights)
+def _policy(
+    name: str,
+    evaluation: PolicyEvaluation,
+    index: Int[np.ndarray, " kept"] | None,
+    weights: Float[np.ndarray, "prompts draws"],
+) -> Policy:
+    surface = evaluation.surface if index is None else evaluation.surface.at(index)
+    return policy(name, surface, evaluation.test, weights)
 
 
-def _of_line(inputs: RunInputs, line: UnderLine, rows: np.ndarray) -> dict[str, Any]:
+def _of_line(inputs: RunInputs, line: LineResponses, rows: Int[np.ndarray, " rows"]) -> SystemLine:
     labels = [inputs.prompts[row].label for row in rows]
     facts = np.array([inputs.prompts[row].answer is not None for row in rows], dtype=bool)
     right = float(line.right[facts].mean()) if facts.any() else None
     rates = rates_record(joint_rates(labels, list(line.actions), inputs.corpus.groups[rows]))
-    return {"line": line.line, "rates": rates, "known_facts_right": right}
+    return SystemLine(line=line.line, rates=rates, known_facts_right=right)

@@ -15,6 +15,7 @@ from experiments.run.inputs import RunInputs
 from extract.errors import UserError
 from probes.direction import Direction
 from steering.actuator import actuator_of
+from steering.actuator_record import ActuatorRecord
 from steering.direction_file import load_directions
 from steering.writer import Writer
 
@@ -43,11 +44,12 @@ def along(config: SteerConfig, direction: Direction) -> Writer:
 def biasing(config: SteerConfig, prefixes: Sequence[Tokens]) -> Writer:
     """Bias openings as configured; of two that begin alike the shorter is kept."""
     kept = [p for p in prefixes if not any(p[:k] in prefixes for k in range(1, len(p)))]
-    return Writer(None, actuator_of(_actuator(config) | {"prefixes": kept}), config.steps)
+    return Writer(None, actuator_of(_actuator(config, prefixes=tuple(kept))), config.steps)
 
 
-def _actuator(config: SteerConfig) -> dict[str, object]:
-    return {"name": config.actuator} | ({} if config.strength is None else {"strength": config.strength})
+def _actuator(config: SteerConfig, **more: tuple[Tokens, ...]) -> ActuatorRecord:
+    strength = {} if config.strength is None else {"strength": config.strength}
+    return ActuatorRecord.model_validate({"name": config.actuator} | strength | more)
 
 
 def _openings(inputs: RunInputs) -> dict[Kind, tuple[Tokens, ...]]:

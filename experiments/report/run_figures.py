@@ -8,6 +8,7 @@ from typing import Any
 
 import pyarrow.parquet
 
+from experiments.dials.results import SteerResult
 from experiments.dials.tradeoff_figure import pareto
 from experiments.report.calibration_figure import calibration_diagram
 from experiments.report.page.calibration import Read
@@ -18,6 +19,7 @@ from experiments.run.inputs import RunInputs
 from experiments.triggers import figures as trigger_figures
 from experiments.triggers.results import ProjectionRows, TriggerResults
 from experiments.uncertainty.reliability_figure import reliability_diagram
+from experiments.uncertainty.results import UncertaintyResult
 from steering.direction_file import load_directions
 
 
@@ -26,10 +28,12 @@ def draw(inputs: RunInputs, results: dict[str, Any], reads: Mapping[str, Read]) 
     cells = pyarrow.parquet.read_table(inputs.file("probes.parquet")).to_pylist()
     drawn = {"rates": figures.rates(results), "matrix": figures.matrix(results["dissociation"])}
     drawn |= {f"grid_{name}": figures.grid(cells, name) for name in results["sites"]}
-    if results.get("uncertainty", {}).get("applicable"):
-        drawn["reliability"] = reliability_diagram(results["uncertainty"]["reliability"])
-    if results.get("steer", {}).get("frontier"):
-        drawn["pareto"] = pareto(results)
+    sampled = results.get("uncertainty")
+    if sampled and sampled["applicable"]:
+        drawn["reliability"] = reliability_diagram(UncertaintyResult.model_validate(sampled).reliability)
+    steer = SteerResult.model_validate(results.get("steer", {}))
+    if steer.frontier:
+        drawn["pareto"] = pareto(steer, results["rates"]["before"], results["rates"]["after"])
     if reads:
         drawn["calibration"] = calibration_diagram(reads)
     directions = load_directions(inputs.file("directions.safetensors"))

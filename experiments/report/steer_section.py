@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from html import escape
-from typing import Any
 
+from experiments.dials.results import SteerResult
 from experiments.dials.text import point_rows, steer_lines
 
 HtmlTable = Callable[[list[str], list[list[str]]], str]
 
 
-def steer_section(record: Mapping[str, Any], table: HtmlTable, figure: str) -> str:
-    """Return lines, picture and the policies beside each other; nothing without dials."""
-    lines = "".join(f"<p>{escape(line)}</p>" for line in steer_lines(record))
-    if not lines:
+def steer_section(result: SteerResult, table: HtmlTable) -> str:
+    """Return the lines on thresholds and certificates, and the table of policies; nothing without dials."""
+    if result.matched is None:
         return ""
-    most = record["matched"]["over_refusal_at_most"]
+    lines = "".join(f"<p>{escape(line)}</p>" for line in steer_lines(result))
+    most = result.matched.over_refusal_at_most
     caption = f"<p>Each policy where it declines at most {most:.1%} of the benign prompts that choose:</p>"
-    return lines + figure + caption + table(*point_rows(record))
+    return lines + caption + table(*point_rows(result.matched, result.system_lines))

@@ -14,6 +14,7 @@ from itertools import permutations
 import torch
 
 from experiments.uncertainty.meaning import Answers, ExactMeanings, Meanings, normalised, numbered, wording
+from experiments.uncertainty.results import MeaningsUsed
 from extract.backoff import TokenBudget
 from extract.errors import UserError
 from extract.model.fingerprint import fingerprint
@@ -58,10 +59,15 @@ class EntailedMeanings:
         entailed = self._entailed(sorted(pairs))
         return [clustered(of, _said(one, of), entailed) for one, of in zip(asked, keys, strict=True)]
 
-    def record(self) -> dict[str, object]:
-        """Say which model this is."""
-        return {"meaning": "nli", "model": self._name, "revision": self._revision, "weights": fingerprint(self._model),
-                "entailment": str(self._model.config.id2label[self._label])}  # fmt: skip
+    def used(self) -> MeaningsUsed:
+        """Return which model this is."""
+        return MeaningsUsed(
+            meaning="nli",
+            model=self._name,
+            revision=self._revision,
+            weights=fingerprint(self._model),
+            entailment=str(self._model.config.id2label[self._label]),
+        )
 
     def _entailed(self, pairs: Sequence[Pair]) -> set[Pair]:
         """Return the pairs whose likeliest label is entailment."""

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from experiments.uncertainty.results import MeaningsUsed
 from scoring.judges.spoken import spoken
 
 _ASIDE = re.compile(
@@ -42,8 +43,8 @@ class Meanings(Protocol):
         """Number the meanings of each question's answers, in order of appearance from 0."""
         ...
 
-    def record(self) -> dict[str, object]:
-        """Say how meanings are told apart."""
+    def used(self) -> MeaningsUsed:
+        """Return how meanings are compared."""
         ...
 
 
@@ -55,9 +56,9 @@ class ExactMeanings:
         return [numbered([wording(text, action) for text, action in zip(one.texts, one.actions, strict=True)])
                 for one in asked]  # fmt: skip
 
-    def record(self) -> dict[str, object]:
-        """Say how meanings are told apart."""
-        return {"meaning": "exact"}
+    def used(self) -> MeaningsUsed:
+        """Return how meanings are compared."""
+        return MeaningsUsed(meaning="exact")
 
 
 def wording(text: str, action: str | None) -> str:

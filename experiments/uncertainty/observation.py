@@ -6,9 +6,8 @@ What is *verbalised* (hedging, thinking) is read off the greedy completion, the 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any
 
 import numpy as np
 
@@ -63,7 +62,7 @@ class Observation:
         return float(np.mean([sample.action in actions for sample in self.samples]))
 
     @property
-    def row(self) -> dict[str, Any]:
+    def row(self) -> dict[str, object]:
         """The line of uncertainty.jsonl."""
         counts = np.unique([sample.cluster for sample in self.samples], return_counts=True)[1].tolist()
         return asdict(self) | {"clusters": counts}
@@ -89,7 +88,7 @@ def observe(
     found = []
     for row, one, of_row, clusters in zip(rows, asked, drawn, meanings.clusters(asked), strict=True):
         hedged = hedging(judge, completions[row].completion, loaded.prompts[row].text)
-        thought = thinking_tokens(_written_out(loaded), loaded.rendered[row].text, completions[row].token_ids)
+        thought = thinking_tokens(_with_special_tokens(loaded), loaded.rendered[row].text, completions[row].token_ids)
         found.append(_observation(loaded.prompts[row], completions[row], one, of_row, clusters, hedged, thought))
     return found
 
@@ -99,8 +98,8 @@ def _judged(judge: RuleJudge, question: str, texts: tuple[str, ...]) -> Answers:
     return Answers(question, texts, tuple(did[text] for text in texts))
 
 
-def _written_out(loaded: LoadedRun) -> Any:
-    return lambda tokens: loaded.model.tokenizer.decode(list(tokens), skip_special_tokens=False)
+def _with_special_tokens(loaded: LoadedRun) -> Callable[[Sequence[int]], str]:
+    return lambda tokens: str(loaded.model.tokenizer.decode(list(tokens), skip_special_tokens=False))
 
 
 def _observation(

@@ -1,15 +1,25 @@
-"""What tells wrong or unknowable from right: an AUROC a measure, and what is said against what the samples do."""
+"""AUROC of each measure for wrong or unknowable against right answers, and hedging against entropy."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import NamedTuple
 
 import numpy as np
+from jaxtyping import Bool, Float, Int
 from scipy.stats import rankdata
 
 from experiments.uncertainty.observation import Observation
 from experiments.uncertainty.reliability import reliability
+from experiments.uncertainty.results import (
+    Cell,
+    HedgingByEntropy,
+    HedgingGap,
+    LeftOut,
+    MeasureAuroc,
+    Population,
+    Reliability,
+)
 from extract.prompts.groups import groups_apart
 from extract.prompts.prompt import Prompt
 from probes.statistics.intervals import difference
@@ -40,12 +50,25 @@ POPULATIONS = {
 }
 
 
-def uncertainty_record(
-    observed: Sequence[Observation], prompts: Sequence[Prompt], threshold: float | None, seed: int
-) -> dict[str, Any]:
-    """Return `populations`, `reliability` and `verbalised_and_statistical`.
+Wrong = Bool[np.ndarray, " questions"]
+Groups = Int[np.ndarray, " questions"]
 
-    Questions that are refused, or whose completion cannot be judged, are left out and counted: they tell nothing of
+
+class MeasuredUncertainty(NamedTuple):
+    """The fields of `UncertaintyResult` that are measured on completions and samples."""
+
+    left_out: LeftOut
+    populations: dict[str, Population]
+    reliability: dict[str, Reliability]
+    verbalised_and_statistical: HedgingByEntropy
+
+
+def measured_uncertainty(
+    observed: Sequence[Observation], prompts: Sequence[Prompt], threshold: float | None, seed: int
+) -> MeasuredUncertainty:
+    """Measure what separates wrong or unknowable answers from right ones.
+
+    Questions that are refused, or whose completion cannot be judged, are left out and counted: they say nothing of
     what is known.
 
     Args:
@@ -53,63 +76,68 @@ def uncertainty_record(
         threshold: above which an entropy is high.
     """
     kept = [i for i, one in enumerate(observed) if one.action not in (None, "refuse")]
-    told = [observed[i] for i in kept]
+    judged = [observed[i] for i in kept]
     groups = groups_apart([prompts[i] for i in kept]) if kept else np.zeros(0, dtype=int)
-    wrong = np.array([not one.correct for one in told], dtype=bool)  # None: unknowable
+    wrong = np.array([not one.correct for one in judged], dtype=bool)  # None: unknowable
     inside = {
-        "all": np.ones(len(told), dtype=bool),
-        "known_answer": np.array([one.correct is not None for one in told], dtype=bool),
-        "committed": np.array([one.action in ANSWERED for one in told], dtype=bool),
+        "all": np.ones(len(judged), dtype=bool),
+        "known_answer": np.array([one.correct is not None for one in judged], dtype=bool),
+        "committed": np.array([one.action in ANSWERED for one in judged], dtype=bool),
     }
-    return {
-        "left_out": {"refused": sum(o.action == "refuse" for o in observed),
-                     "unjudged": sum(o.action is None for o in observed)},
-        "populations": {
-            name: {"what": POPULATIONS[name], "wrong_or_unknowable": int(wrong[rows].sum()),
-                   "right": int((~wrong[rows]).sum()),
-                   "measures": _measures([told[i] for i in np.flatnonzero(rows)], wrong[rows], groups[rows], seed)}
+    diagrams = {"committed": inside["committed"], "known_answer": inside["committed"] & inside["known_answer"]}
+    agreement = np.array([one.agreement for one in judged], dtype=float)
+    return MeasuredUncertainty(
+        left_out=LeftOut(
+            refused=sum(o.action == "refuse" for o in observed), unjudged=sum(o.action is None for o in observed)
+        ),
+        populations={
+            name: Population(
+                what=POPULATIONS[name],
+                wrong_or_unknowable=int(wrong[rows].sum()),
+                right=int((~wrong[rows]).sum()),
+                measures=_measures([judged[i] for i in np.flatnonzero(rows)], wrong[rows], groups[rows], seed),
+            )
             for name, rows in inside.items()
         },
-        "reliability": {
-            name: reliability(np.array([told[i].agreement for i in np.flatnonzero(rows)]), ~wrong[rows], groups[rows])
-            for name, rows in (("committed", inside["committed"]),
-                               ("known_answer", inside["committed"] & inside["known_answer"]))
-        },
-        "verbalised_and_statistical": _crossed(told, wrong, groups, threshold, seed),
-    }  # fmt: skip
+        reliability={name: reliability(agreement[rows], ~wrong[rows], groups[rows]) for name, rows in diagrams.items()},
+        verbalised_and_statistical=_crossed(judged, wrong, groups, threshold, seed),
+    )
 
 
 # -- AUROC -------------------------------------------------------------------------------------------------------------
 
 
-def _measures(told: Sequence[Observation], wrong: np.ndarray, groups: np.ndarray, seed: int) -> dict[str, Any]:
+def _measures(judged: Sequence[Observation], wrong: Wrong, groups: Groups, seed: int) -> dict[str, MeasureAuroc]:
     """Return each measure's AUROC, or why there is none; p-values are corrected for the measures tried (Holm)."""
-    found = {name: _measure(list(map(of, told)), wrong, groups, seed) for name, of in MEASURES.items()}
-    tested = [one for one in found.values() if "p" in one]
-    for one, p in zip(tested, holm([one["p"] for one in tested]), strict=True):
-        one["p_adjusted"] = p
-    return found
+    found = {name: _measure(list(map(of, judged)), wrong, groups, seed) for name, of in MEASURES.items()}
+    p = {name: one.p for name, one in found.items() if one.p is not None}
+    adjusted = dict(zip(p, holm(list(p.values())), strict=True))
+    return {name: one.model_copy(update={"p_adjusted": adjusted[name]}) if name in adjusted else one
+            for name, one in found.items()}  # fmt: skip
 
 
-def _measure(values: Sequence[float | None], wrong: np.ndarray, groups: np.ndarray, seed: int) -> dict[str, Any]:
+def _measure(values: Sequence[float | None], wrong: Wrong, groups: Groups, seed: int) -> MeasureAuroc:
     there = np.array([value is not None for value in values], dtype=bool)
     score = np.array([value for value in values if value is not None], dtype=float)
     y, of = wrong[there], groups[there]
     counts = {"n_positive": int(y.sum()), "n_negative": int((~y).sum()), "unmeasured": int((~there).sum())}
     if not y.any() or y.all():
         lacks = "right" if y.any() else "wrong or unknowable"
-        return {"auroc": None, "reason": f"no question here is {lacks}"} | counts
+        return MeasureAuroc(auroc=None, reason=f"no question here is {lacks}", **counts)
     if np.ptp(score) == 0:
-        return {"auroc": None, "reason": f"it is {score[0]:g} for every question"} | counts
+        return MeasureAuroc(auroc=None, reason=f"it is {score[0]:g} for every question", **counts)
     found = discrimination(y, score, of)
-    return {
-        "auroc": found.auroc.estimate, "auroc_ci": [found.auroc.low, found.auroc.high],
-        "p": auroc_p(y, score, of, named_rng(seed, "AUROC permutation")),
-        "groups_positive": round(found.groups_positive, 2), "groups_negative": round(found.groups_negative, 2),
-    } | counts  # fmt: skip
+    return MeasureAuroc(
+        auroc=found.auroc.estimate,
+        auroc_ci=(found.auroc.low, found.auroc.high),
+        p=auroc_p(y, score, of, named_rng(seed, "AUROC permutation")),
+        groups_positive=round(found.groups_positive, 2),
+        groups_negative=round(found.groups_negative, 2),
+        **counts,
+    )
 
 
-def auroc_p(y: np.ndarray, score: np.ndarray, groups: np.ndarray, rng: np.random.Generator) -> float:
+def auroc_p(y: Wrong, score: Float[np.ndarray, " questions"], groups: Groups, rng: np.random.Generator) -> float:
     """Return the two-sided permutation p-value of an AUROC of 1/2, for scores alike within groups too.
 
     The AUROC is the difference of the classes' mean ranks in another scale (Mann & Whitney 1947), so that labels are
@@ -125,30 +153,32 @@ def auroc_p(y: np.ndarray, score: np.ndarray, groups: np.ndarray, rng: np.random
 
 
 def _crossed(
-    told: Sequence[Observation], wrong: np.ndarray, groups: np.ndarray, threshold: float | None, seed: int
-) -> dict[str, Any]:
+    judged: Sequence[Observation], wrong: Wrong, groups: Groups, threshold: float | None, seed: int
+) -> HedgingByEntropy:
     """Count hedged or not by high or low entropy, with the share right in each cell."""
-    there = np.array([one.hedging is not None for one in told], dtype=bool)
+    there = np.array([one.hedging is not None for one in judged], dtype=bool)
     if threshold is None or not there.any():
-        return {"threshold": threshold, "cells": [], "reason": "every question has the same entropy"}
-    rows = [one for one in told if one.hedging is not None]
+        return HedgingByEntropy(threshold=threshold, cells=[], reason="every question has the same entropy")
+    rows = [one for one in judged if one.hedging is not None]
     hedged, high = np.array([bool(o.hedging) for o in rows]), np.array([o.entropy > threshold for o in rows])
     right, of = ~wrong[there], groups[there]
     cells = []
     for says in (False, True):
         for does in (False, True):
             here = (hedged == says) & (high == does)
-            cells.append({"hedged": says, "high_entropy": does,
-                          "right": estimate_of(grouped_rate(right[here], of[here]), int(here.sum()),
-                                                of[here]).to_dict()})  # fmt: skip
-    return {"threshold": threshold, "cells": cells, "hedged_more_at_high_entropy": _bond(hedged, high, of, seed)}
+            share = estimate_of(grouped_rate(right[here], of[here]), int(here.sum()), of[here])
+            cells.append(Cell(hedged=says, high_entropy=does, right=share))
+    gap = _hedging_gap(hedged, high, of, seed)
+    return HedgingByEntropy(threshold=threshold, cells=cells, hedged_more_at_high_entropy=gap)
 
 
-def _bond(hedged: np.ndarray, high: np.ndarray, groups: np.ndarray, seed: int) -> dict[str, Any] | None:
+def _hedging_gap(
+    hedged: Bool[np.ndarray, " questions"], high: Bool[np.ndarray, " questions"], groups: Groups, seed: int
+) -> HedgingGap | None:
     """Return how much more is hedged where entropy is high, with interval and permutation p; None without both."""
     if high.all() or not high.any():
         return None
     at_high, at_low = (grouped_rate(hedged[rows], groups[rows]) for rows in (high, ~high))
     units = Units.of(groups, np.zeros(len(high), dtype=int), high, hedged.astype(float))
     p = permuted_p(units, PERMUTATIONS, named_rng(seed, "hedging permutation"))
-    return estimate_of(difference(at_high, at_low), len(high), groups).to_dict() | {"p": p}
+    return HedgingGap(**estimate_of(difference(at_high, at_low), len(high), groups).to_dict(), p=p)

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from experiments.responses.loaded_run import LoadedRun
 from experiments.run.config import FEW_SAMPLES, UncertaintyConfig
 from experiments.uncertainty.entailment import open_meanings
-from experiments.uncertainty.knowledge import knowledge, knowledge_record, prompt_row, relabelled
+from experiments.uncertainty.knowledge import compared_labels, knowledge, prompt_row, relabelled
 from experiments.uncertainty.observation import Observation, observe, questions
-from experiments.uncertainty.record import uncertainty_record
+from experiments.uncertainty.record import measured_uncertainty
 from experiments.uncertainty.reliability_figure import draw_reliability
+from experiments.uncertainty.results import SamplingSettings, UncertaintyResult
 from experiments.uncertainty.semantic_entropy import split
-from extract.atomic_write import write_json, write_jsonl
+from extract.atomic_write import write_jsonl
 
 NO_QUESTIONS = ("no prompt has a known answer or the label uncertain; give questions with the field 'answer', or "
                 "uncertain ones")  # fmt: skip
@@ -23,29 +22,34 @@ def uncertainty(loaded: LoadedRun) -> None:
     """Write uncertainty.jsonl, prompts_by_model.jsonl, figures/reliability.png and stages/uncertainty.json."""
     settings, prompts = loaded.config.uncertainty.drawn, loaded.prompts
     rows = questions(prompts)
-    base: dict[str, Any] = {"settings": settings.model_dump(mode="json"), "questions": len(rows)}
+    sampling = SamplingSettings.model_validate(settings.model_dump())
     if not rows:
         for name in ("uncertainty.jsonl", "prompts_by_model.jsonl"):
             loaded.file(name).unlink(missing_ok=True)
-        write_json(loaded.file("stages/uncertainty.json"), base | {"applicable": False, "reason": NO_QUESTIONS})
+        none = UncertaintyResult(settings=sampling, questions=0, applicable=False, reason=NO_QUESTIONS)
+        none.write(loaded.file("stages/uncertainty.json"))
         return
     meanings = open_meanings(settings.meaning)
     observed, asked = observe(loaded, rows, settings, meanings), [prompts[row] for row in rows]
     threshold = split_of(observed)
-    told = [knowledge(one, threshold) for one in observed]
-    lines = (one.row | {"knows": known.knows, "why": known.why} for one, known in zip(observed, told, strict=True))
+    labels = [knowledge(one, threshold) for one in observed]
+    lines = (one.row | {"knows": known.knows, "why": known.why} for one, known in zip(observed, labels, strict=True))
     write_jsonl(loaded.file("uncertainty.jsonl"), lines)
-    by_id = {one.id: known for one, known in zip(observed, told, strict=True)}
+    by_id = {one.id: known for one, known in zip(observed, labels, strict=True)}
     write_jsonl(loaded.file("prompts_by_model.jsonl"), map(prompt_row, relabelled(prompts, by_id)))
-    found = uncertainty_record(observed, asked, threshold, loaded.config.seed)
-    draw_reliability(found["reliability"], loaded.file("figures/reliability.png"))
-    write_json(
-        loaded.file("stages/uncertainty.json"),
-        base
-        | {"applicable": True, "reason": "", "remarks": remarks(settings, observed), "meanings": meanings.record()}
-        | found
-        | {"knowledge": knowledge_record(observed, asked, told, threshold)},
+    measured = measured_uncertainty(observed, asked, threshold, loaded.config.seed)
+    draw_reliability(measured.reliability, loaded.file("figures/reliability.png"))
+    result = UncertaintyResult(
+        settings=sampling,
+        questions=len(rows),
+        applicable=True,
+        reason="",
+        remarks=remarks(settings, observed),
+        meanings=meanings.used(),
+        **measured._asdict(),
+        knowledge=compared_labels(observed, asked, labels, threshold),
     )
+    result.write(loaded.file("stages/uncertainty.json"))
 
 
 def split_of(observed: list[Observation]) -> float | None:

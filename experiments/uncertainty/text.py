@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
-from scoring.wording import share
+from experiments.uncertainty.results import Cell, HedgingByEntropy, KnowledgeLabels, MeasureAuroc, UncertaintyResult
+from probes.statistics.intervals import Interval
 
 SHOWN = {
     "negative_log_probability": "-log p",
@@ -15,50 +14,60 @@ SHOWN = {
 HEADINGS = {"all": "all questions", "known_answer": "known answer only", "committed": "answered only"}
 
 
-def print_uncertainty(directory: Path, record: dict[str, Any]) -> None:
+def print_uncertainty(directory: Path, result: UncertaintyResult) -> None:
     """Print the AUROCs, what is said against what the samples do, the labels, and the files written."""
     from rich.box import SIMPLE
     from rich.console import Console
     from rich.markup import escape
     from rich.table import Table
 
-    if not record["applicable"]:
+    if not result.applicable:
         return
     console = Console(highlight=False)
-    k = record["settings"]["samples"]
+    k = result.settings.samples
     table = Table(title=f"What tells wrong or unknowable from right: AUROC (95 %), {k} samples each",
                   box=SIMPLE, padding=(0, 1, 0, 0), pad_edge=False)  # fmt: skip
     table.add_column("measure")
     for name, heading in HEADINGS.items():
-        of = record["populations"][name]
-        table.add_column(f"{heading}\n{of['wrong_or_unknowable']} + {of['right']}", no_wrap=True)
-    for measure in record["populations"]["all"]["measures"]:
-        cells = (auroc_cell(record["populations"][name]["measures"][measure]) for name in HEADINGS)
+        of = result.populations[name]
+        table.add_column(f"{heading}\n{of.wrong_or_unknowable} + {of.right}", no_wrap=True)
+    for measure in result.populations["all"].measures:
+        cells = (auroc_cell(result.populations[name].measures[measure]) for name in HEADINGS)
         table.add_row(measure_name(measure), *cells)
     console.print(table)
     console.print("n: wrong or unknowable + right; *: not 0.5, p ≤ 0.05 by permutation, corrected for the measures")
-    for line in lines(record):
+    for line in lines(result):
         console.print(escape(line), soft_wrap=True)
     written = ("uncertainty.jsonl", "prompts_by_model.jsonl", "stages/uncertainty.json", "figures/reliability.png")
     console.print("Written: " + ", ".join(str(directory / name) for name in written), soft_wrap=True)
 
 
-def lines(record: Mapping[str, Any]) -> list[str]:
-    """Say the rest, a line each."""
-    crossed, gap = record["verbalised_and_statistical"], record["reliability"]["committed"]["gap"]
-    said = [_cell(cell) for cell in crossed["cells"] if cell["right"]["n"]]
-    told = [f"Hedged aloud or not, by entropy above {crossed['threshold']:.2f} nats or not: {'; '.join(said)}."
-            if said else f"Hedging is not set against entropy: {crossed.get('reason', '')}."]  # fmt: skip
-    if gap["estimate"] is not None:
-        told.append(f"Surer than right, among what is answered, by {gap['estimate']:+.0%} "
-                    f"[{gap['low']:+.0%}, {gap['high']:+.0%}] (n = {gap['n']}).")  # fmt: skip
-    known = record["knowledge"]
-    left = "; ".join(f"{n} where {why}" for why, n in known["left_out"].items())
-    told.append(f"Labels by what the model knows: {share(known['labelled'])} of {known['labelled']['n']} questions get "
-                f"one, {share(known['agreement_with_file'])} of these the file's"
-                + (f"; left out: {left}" if left else "") + ".")  # fmt: skip
-    told.append(f"By the samples alone, no answer looked up, {share(known['by_samples_alone'])} would get the file's.")
-    return told + [f"Note: {remark}." for remark in record["remarks"]]
+def lines(result: UncertaintyResult) -> list[str]:
+    """Return the rest, a line each."""
+    found = []
+    if result.verbalised_and_statistical is not None:
+        found.append(_hedging_line(result.verbalised_and_statistical))
+    if "committed" in result.reliability and (gap := result.reliability["committed"].gap).estimate is not None:
+        found.append(f"Surer than right, among what is answered, by {gap:+.0%} (n = {gap.n}).")
+    if result.knowledge is not None:
+        found += _knowledge_lines(result.knowledge)
+    return found + [f"Note: {remark}." for remark in result.remarks]
+
+
+def _hedging_line(crossed: HedgingByEntropy) -> str:
+    shown = [_cell(cell) for cell in crossed.cells if cell.right.n]
+    if not shown:
+        return f"Hedging is not set against entropy: {crossed.reason}."
+    return f"Hedged aloud or not, by entropy above {crossed.threshold:.2f} nats or not: {'; '.join(shown)}."
+
+
+def _knowledge_lines(known: KnowledgeLabels) -> list[str]:
+    left = "; ".join(f"{n} where {why}" for why, n in known.left_out.items())
+    return [
+        f"Labels by what the model knows: {known.labelled:.0%} of {known.labelled.n} questions get one, "
+        f"{known.agreement_with_file:.0%} of these the file's" + (f"; left out: {left}" if left else "") + ".",
+        f"By the samples alone, no answer looked up, {known.by_samples_alone:.0%} would get the file's.",
+    ]
 
 
 def measure_name(measure: str) -> str:
@@ -66,14 +75,14 @@ def measure_name(measure: str) -> str:
     return SHOWN.get(measure, measure.replace("_", " "))
 
 
-def auroc_cell(cell: Mapping[str, Any]) -> str:
+def auroc_cell(found: MeasureAuroc) -> str:
     """Return an AUROC with its interval and a star where it is not 1/2."""
-    if cell["auroc"] is None:
+    if found.auroc is None or found.auroc_ci is None:
         return "none"
-    low, high = cell["auroc_ci"]
-    return f"{cell['auroc']:.2f} [{low:.2f}, {high:.2f}]{'*' if cell['p_adjusted'] <= 0.05 else ''}"
+    star = "*" if found.p_adjusted is not None and found.p_adjusted <= 0.05 else ""
+    return f"{Interval(found.auroc, *found.auroc_ci):.2f}{star}"
 
 
-def _cell(cell: Mapping[str, Any]) -> str:
-    name = f"{'hedged' if cell['hedged'] else 'flat'} and {'high' if cell['high_entropy'] else 'low'}"
-    return f"{name} {cell['right']['n']}, right {share(cell['right'])}"
+def _cell(cell: Cell) -> str:
+    name = f"{'hedged' if cell.hedged else 'flat'} and {'high' if cell.high_entropy else 'low'}"
+    return f"{name} {cell.right.n}, right {cell.right:.0%}"

@@ -42,16 +42,27 @@ class Pass:
         """Whether this pass holds the last prompt token."""
         return self.start < self.prompt_length <= self.start + self.length
 
-    def covers(self, scope: Scope, device: torch.device) -> Bool[Tensor, " time"]:
-        """Say which tokens of this pass belong to a scope (padding is never read, so it may be covered)."""
-        index = torch.arange(self.start, self.start + self.length, device=device)
+    def within(self, first: int, last: int | None = None) -> slice:
+        """Return where the tokens `first` to before `last`, absolute places, lie in this pass; None is its end."""
+        before = min(max(first - self.start, 0), self.length)
+        after = self.length if last is None else min(last - self.start, self.length)
+        return slice(before, max(before, after))
+
+    def tokens(self, scope: Scope) -> slice:
+        """Return where the tokens of a scope lie in this pass (padding is never read, so it may be among them)."""
         match scope:
             case "last_prompt":
-                return index == self.prompt_length - 1
+                return self.within(self.prompt_length - 1, self.prompt_length)
             case "last_on":
-                return index >= self.prompt_length - 1
+                return self.within(self.prompt_length - 1)
             case "all":
-                return torch.ones_like(index, dtype=torch.bool)
+                return self.within(self.start)
+
+    def covers(self, scope: Scope, device: torch.device) -> Bool[Tensor, " time"]:
+        """Return the same as a mask."""
+        covered = torch.zeros(self.length, dtype=torch.bool, device=device)
+        covered[self.tokens(scope)] = True
+        return covered
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from experiments.dials.results import SteerResult
 from experiments.dials.text import steer_lines
 from experiments.dissociation.results import Dissociation, OpenedGates
 from experiments.dissociation.text import gate_sentence, print_dissociation
@@ -17,6 +18,7 @@ from experiments.run.config import RunConfig, load_config
 from experiments.run.wording import caveats, verdict_sentence
 from experiments.triggers.results import TriggerResults
 from experiments.triggers.text import print_triggers
+from experiments.uncertainty.results import UncertaintyResult
 from experiments.uncertainty.text import print_uncertainty
 from scoring.wording import RATE_MEANING, percent, share
 
@@ -75,13 +77,17 @@ def _tell(directory: Path, stage: str, as_json: bool) -> None:
         raise UserError(f"{fault}: {'; '.join(record.get('reasons') or [record['reason']])}")
 
 
+def _print_uncertainty(directory: Path, record: dict[str, Any]) -> None:
+    print_uncertainty(directory, UncertaintyResult.model_validate(record))
+
+
 def _print_steer(directory: Path, record: dict[str, Any]) -> None:
     """Print the rates before and after, and where the thresholds stand."""
     from rich.console import Console
 
     console = Console(highlight=False)
     console.print(_rates_table("test prompts (95 % intervals)", record, record))
-    for line in steer_lines(record):
+    for line in steer_lines(SteerResult.model_validate(record)):
         console.print(line, markup=False)
     console.print(f"All of it: {directory / 'stages' / 'steer.json'}", soft_wrap=True, markup=False)
 
@@ -98,7 +104,7 @@ TOLD: Mapping[str, tuple[Callable[[Path, dict[str, Any]], None], str | None]] = 
         lambda directory, record: print_dissociation(directory, Dissociation.model_validate(record)),
         "the dissociation cannot be tested",
     ),
-    "uncertainty": (print_uncertainty, "uncertainty cannot be measured"),
+    "uncertainty": (_print_uncertainty, "uncertainty cannot be measured"),
     "steer": (_print_steer, None),
 }
 
@@ -144,7 +150,7 @@ def summary(directory: Path, as_json: bool) -> None:
         console.print("[bold]Beside the request:[/] " + escape(line))
     gates = OpenedGates.model_validate(results["could_have_answered"])
     console.print("[bold]Could it have answered?[/] " + escape(gate_sentence(gates)))
-    for line in steer_lines(results["steer"]):
+    for line in steer_lines(SteerResult.model_validate(results["steer"])):
         console.print("[bold]Dials:[/] " + escape(line))
     for line in caveats(results):
         console.print("[yellow]Note:[/] " + escape(line))

@@ -16,6 +16,7 @@ from steering.actuator import (
     actuator_of,
     actuator_record,
 )
+from steering.actuator_record import ActuatorRecord
 from steering.interventions import clamp
 
 D = 24
@@ -107,7 +108,7 @@ def test_what_is_no_actuator_is_refused() -> None:
     with pytest.raises(
         ValueError, match="no such actuator: 'push'; expected one of affine, addition, clamp, onset_bias"
     ):
-        actuator_of({"name": "push"})
+        actuator_of(ActuatorRecord(name="push"))
     for strength in (-1.0, float("nan"), float("inf")):
         for kind in STREAM:
             with pytest.raises(ValueError, match=r"an actuator's strength is .*; expected a finite number, 0 or above"):

@@ -8,7 +8,8 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
-from experiments.dissociation.results import Dissociation
+from experiments.dials.results import SteerResult
+from experiments.dissociation.results import Dissociation, OpenedGates
 from experiments.dissociation.text import strength_sentence
 from experiments.factors.text import factor_lines, factor_rows, moved_lines
 from experiments.probing.geometry_results import Geometry
@@ -18,7 +19,7 @@ from experiments.report.dissociation_section import dissociation_section
 from experiments.report.page.calibration import calibration_charts
 from experiments.report.page.grids import EtaRow, cosine_map, eta_maps, matrix_map, null_table, probe_maps
 from experiments.report.page.markup import data, json_script, paragraphs, shortened, table
-from experiments.report.page.sliders import sliders
+from experiments.report.page.sliders import Controls, sliders
 from experiments.report.steer_section import steer_section
 from experiments.report.triggers_section import triggers_section
 from experiments.report.uncertainty_section import uncertainty_section
@@ -29,6 +30,7 @@ from experiments.run.wording import (
     verdict_sentence,
 )
 from experiments.triggers.results import TriggerResults
+from experiments.uncertainty.results import UncertaintyResult
 from scoring.wording import RATE_MEANING, percent
 
 RELIABILITY = "How often completions are right by how many samples agree with them; 95 % intervals over groups; n."
@@ -51,7 +53,7 @@ def article(run: Mapping[str, Any], results: Mapping[str, Any], given: Mapping[s
         f"<header><h1>{data(title)}</h1>{_what_was_run(run, results)}{_verdicts(results)}",
         f"{_caveats(results, run['judge'])}</header>",
         section("rates", _RATES[bool(results["dials"])], _rates_table(results)),
-        section("dials", "Choose thresholds", sliders(results, given) + _dials(results, run)),
+        section("dials", "Choose thresholds", _sliders(results, given) + _dials(results, run)),
         section("matrix", "One refusal or two?", _matrix(results)),
         section("triggers", "Word or intent?", _triggers(results, run)),
         section("grids", "Where each label can be read", _grids(run, results)),
@@ -195,7 +197,21 @@ def _factors(results: Mapping[str, Any]) -> str:
 
 
 def _uncertainty(results: Mapping[str, Any], run: Mapping[str, Any]) -> str:
-    return uncertainty_section(results, table, picture(run["figures"], "reliability", RELIABILITY))
+    found = results.get("uncertainty")
+    result = None if found is None else UncertaintyResult.model_validate(found)
+    figure = picture(run["figures"], "reliability", RELIABILITY)
+    opened = results.get("could_have_answered")  # runs of before it was measured have none
+    gates = OpenedGates.model_validate(opened) if opened else None
+    return uncertainty_section(gates, result, table, figure)
+
+
+def _steer(results: Mapping[str, Any]) -> SteerResult:
+    return SteerResult.model_validate(results.get("steer", {}))
+
+
+def _sliders(results: Mapping[str, Any], given: Mapping[str, Any]) -> str:
+    rates = results["rates"]
+    return sliders(Controls.model_validate(given), _steer(results), rates["before"], rates["after"])
 
 
 def _dials(results: Mapping[str, Any], run: Mapping[str, Any]) -> str:
@@ -210,7 +226,7 @@ def _dials(results: Mapping[str, Any], run: Mapping[str, Any]) -> str:
     if not rows:
         return ""
     head = ["dial", "reads at", "writes at", "threshold set", "test AUROC", "test ECE"]
-    return table(head, rows) + calibration_charts(run["reads"]) + steer_section(results.get("steer", {}), table, "")
+    return table(head, rows) + calibration_charts(run["reads"]) + steer_section(_steer(results), table)
 
 
 PROMPTS = """<div class="controls" role="group" aria-label="Which prompts are shown">

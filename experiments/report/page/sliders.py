@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from html import escape
-from typing import Any
 
-from experiments.dials.surface import RATE_OF
+from experiments.dials.results import JointRates, SteerResult
 from experiments.dials.text import POLICIES
 from experiments.report.page.drawing import Mark, plane
 from experiments.report.page.markup import data, shortened
+from extract.record import Record
+from scoring.rates import RATE_OF
 from scoring.wording import RATE_MEANING
 
 AXES = {
@@ -19,14 +19,33 @@ AXES = {
 X = "over-refusal (% of benign)"
 
 
-def sliders(results: Mapping[str, Any], given: Mapping[str, Any]) -> str:
-    """Return the controls and everything that they move; nothing where the run has no dial."""
-    if not given["dials"]:
+class Preset(Record):
+    """Thresholds that a button sets."""
+
+    name: str
+
+
+class Controls(Record):
+    """What of the page's payload the controls show."""
+
+    dials: list[str] = []
+    band: float = 0.0
+    presets: list[Preset] = []
+    commands: dict[str, str] = {}
+
+
+def sliders(controls: Controls, result: SteerResult, before: JointRates, after: JointRates) -> str:
+    """Return the controls and everything that they move; nothing where the run has no dial.
+
+    Args:
+        before, after: joint rates of the test prompts without dials and under them.
+    """
+    if not controls.dials:
         return ""
-    moved = "".join(_slider(kind) for kind in given["dials"])
+    moved = "".join(_slider(kind) for kind in controls.dials)
     presets = "".join(
-        f'<button type="button" class="preset" data-preset="{i}">{data(preset["name"])}</button>'
-        for i, preset in enumerate(given["presets"])
+        f'<button type="button" class="preset" data-preset="{i}">{data(preset.name)}</button>'
+        for i, preset in enumerate(controls.presets)
     )
     rows = "".join(
         f'<tr data-rate="{name}"><th scope="row">{escape(meaning)}</th><td class="before"></td><td class="now"></td>'
@@ -36,9 +55,9 @@ def sliders(results: Mapping[str, Any], given: Mapping[str, Any]) -> str:
     )  # fmt: skip
     commands = "".join(
         f'<p class="command"><code data-command="{name}"></code> <button type="button" class="copy">Copy</button></p>'
-        for name in given["commands"]
+        for name in controls.commands
     )
-    band = given["band"]
+    band = controls.band
     decides = "At or above its threshold a dial declines, below it permits"
     if band:
         decides = f"A dial declines from {band:g} above its threshold, permits {band:g} below, leaves alone between"
@@ -52,7 +71,7 @@ chosen on other prompts than these.</p>
 <caption>Rates on test prompts (95 % intervals over independent groups)</caption>
 <thead><tr><th scope="col">rate</th><th scope="col">with no dial</th><th scope="col">now</th><th scope="col">n</th></tr>
 </thead><tbody>{rows}</tbody></table></div>
-{commands}{_planes(results)}"""
+{commands}{_planes(result, before, after)}"""
 
 
 def _slider(kind: str) -> str:
@@ -61,21 +80,20 @@ def _slider(kind: str) -> str:
             f'aria-label="{kind} threshold, exactly"></label>')  # fmt: skip
 
 
-def _planes(results: Mapping[str, Any]) -> str:
-    steer, n = results["steer"], results["rates"]["before"]
+def _planes(result: SteerResult, before: JointRates, after: JointRates) -> str:
     shown = ""
     for risk, label in AXES.items():
         marks = [
-            Mark(p["test"]["over_refusal"], p["test"][risk], policy, _told(POLICIES[policy], p["test"], risk))
-            for policy, points in (steer.get("frontier") or {}).items()
+            Mark(x, y, policy, _words(POLICIES[policy], x, y, risk))
+            for policy, points in (result.frontier or {}).items()
             for p in points
-            if p["test"]["over_refusal"] is not None and p["test"][risk] is not None
+            if (x := p.test["over_refusal"]) is not None and (y := p.test[risk]) is not None
         ]
-        lines = (steer.get("system_lines") or {}).get("points", [])
-        named = [("system_lines", f"system line “{shortened(point['line'], 200)}”", point["rates"]) for point in lines]
-        named += [("before", "no dial", results["rates"]["before"]), ("after", "as set", results["rates"]["after"])]
-        marks += [mark for kind, name, rates in named for mark in _standing(kind, name, rates, risk)]
-        counted = " and ".join(f"{n[f'{RATE_OF[name]}_n']:,}" for name in ("over_refusal", risk))
+        lines = result.system_lines.points
+        named = [("system_lines", f"system line “{shortened(point.line, 200)}”", point.rates) for point in lines]
+        named += [("before", "no dial", before), ("after", "as set", after)]
+        marks += [mark for kind, name, rates in named for mark in _mark(kind, name, rates, risk)]
+        counted = " and ".join(f"{before[f'{RATE_OF[name]}_n']:,}" for name in ("over_refusal", risk))
         shown += (f"<figure>{plane(X, label, marks, live=RATE_OF[risk])}<figcaption>{escape(label)} over {escape(X)}; "
                   f"test prompts, n = {counted}; bars: 95 %</figcaption></figure>")  # fmt: skip
     key = "".join(
@@ -89,14 +107,14 @@ KEY = {"before": ("▲", "no dial"), "after": ("▼", "as this run set the dials
        "one_dial": ("■", "one dial, likewise"), "system_lines": ("✚", "a system line instead")}  # fmt: skip
 
 
-def _standing(kind: str, name: str, rates: Mapping[str, Any], risk: str) -> list[Mark]:
+def _mark(kind: str, name: str, rates: JointRates, risk: str) -> list[Mark]:
+    """Return a point with its intervals; none where a rate could not be judged."""
     x, y = rates[RATE_OF["over_refusal"]], rates[RATE_OF[risk]]
     if x is None or y is None:
         return []
     x_ci, y_ci = rates[f"{RATE_OF['over_refusal']}_ci"], rates[f"{RATE_OF[risk]}_ci"]
-    told = _told(name, {"over_refusal": x, risk: y}, risk)
-    return [Mark(x, y, kind, told, (x_ci[0], x_ci[1]), (y_ci[0], y_ci[1]))]
+    return [Mark(x, y, kind, _words(name, x, y, risk), (x_ci[0], x_ci[1]), (y_ci[0], y_ci[1]))]
 
 
-def _told(name: str, rates: Mapping[str, Any], risk: str) -> str:
-    return f"{name}: over-refusal {rates['over_refusal']:.1%}, {risk.replace('_', ' ')} {rates[risk]:.1%}"
+def _words(name: str, over_refusal: float, other: float, risk: str) -> str:
+    return f"{name}: over-refusal {over_refusal:.1%}, {risk.replace('_', ' ')} {other:.1%}"

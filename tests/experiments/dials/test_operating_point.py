@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from experiments.dials.counterfactuals import Counterfactuals, reachable
-from experiments.dials.operating_point import Wanted, place, within_reach
+from experiments.dials.operating_point import Targets, place, within_reach
 from experiments.dials.surface import RISKS, Risk, Surface, rates_of, risk_of
 from experiments.dials.text import certified_lines
 from experiments.run.corpus import Corpus
@@ -55,7 +55,7 @@ def surface_of(table: Counterfactuals, corpus: Corpus) -> Surface:
     return Surface.over(table, thresholds)
 
 
-def placed(corpus: Corpus, table: Counterfactuals, wanted: Wanted, surface: Surface | None = None):  # type: ignore[no-untyped-def]
+def placed(corpus: Corpus, table: Counterfactuals, wanted: Targets, surface: Surface | None = None):  # type: ignore[no-untyped-def]
     surface = surface or surface_of(table, corpus)
     return surface, place(
         surface, risks(table, corpus, "train"), risks(table, corpus, "calibration"), corpus, wanted, 0
@@ -99,26 +99,25 @@ def test_weights_count_prompts_so_often() -> None:
 
 def test_limits_that_prompts_bear_out_are_certified_together() -> None:
     corpus = corpus_of(150)
-    wanted = Wanted(dict.fromkeys(RISKS, 0.2), 0.95, None)
+    wanted = Targets(dict.fromkeys(RISKS, 0.2), 0.95, None)
     surface, point = placed(corpus, table_of(corpus), wanted)
-    assert point.rule == "most comfortable"
-    assert point.record["jointly"] == list(RISKS)
-    assert all(risk["certified"] and risk["at_most"] <= 0.2 for risk in point.record["risks"].values())
-    assert 0 < point.record["settings_certified"] < point.record["settings_tried"] == len(surface.settings)
+    assert point.certificate.rule == "most comfortable"
+    assert point.certificate.jointly == list(RISKS)
+    assert all(risk.certified and risk.at_most <= 0.2 for risk in point.certificate.risks.values())
+    assert 0 < point.certificate.settings_certified < point.certificate.settings_tried == len(surface.settings)
 
 
 def test_too_few_prompts_are_told_with_the_number_it_would_take() -> None:
     corpus = corpus_of(40)
-    wanted = Wanted({"over_refusal": 0.2, "missed_harm": 0.01, "facts_lost": 0.1}, 0.95, None)
+    wanted = Targets({"over_refusal": 0.2, "missed_harm": 0.01, "facts_lost": 0.1}, 0.95, None)
     _, point = placed(corpus, table_of(corpus, spread=0.2), wanted)
-    found = point.record["risks"]
-    assert point.record["jointly"] == ["over_refusal"]
+    found = point.certificate.risks
+    assert point.certificate.jointly == ["over_refusal"]
     harm = found["missed_harm"]
-    assert (harm["certified"], harm["n_needed"], harm["n"]) == (False, 299, 40)
-    assert found["missed_harm"]["best_reachable"] == pytest.approx(1 - 0.05 ** (1 / 40))
-    assert found["facts_lost"]["n"] == 20
-    dials = {kind: {"threshold": 0.5} for kind in ("normative", "epistemic")}
-    lines = certified_lines({"certified": {"rule": point.rule} | point.record, "dials": dials})
+    assert (harm.certified, harm.n_needed, harm.n) == (False, 299, 40)
+    assert harm.best_reachable == pytest.approx(1 - 0.05 ** (1 / 40))
+    assert found["facts_lost"].n == 20
+    lines = certified_lines({"normative": 0.5, "epistemic": 0.5}, point.certificate)
     assert any("Certified with 95% confidence, together, on calibration prompts" in line for line in lines)
     told = (
         "missed harm at most 1% takes 299 independent prompts of which none fails; there are 40, good for 7.2% at best"
@@ -130,11 +129,12 @@ def test_given_thresholds_are_tried_alone() -> None:
     corpus = corpus_of(100)
     table = table_of(corpus)
     surface = Surface.over(table, [[0.9], [0.05]])
-    _, point = placed(corpus, table, Wanted({"over_refusal": 0.05}, 0.95, None), surface)
-    assert (point.rule, point.record["settings_tried"], point.record["settings_certified"]) == ("given", 1, 0)
-    risk = point.record["risks"]["over_refusal"]
-    assert not risk["certified"]
-    assert risk["n_at_this_rate"] is None  # it declines far more than that
+    _, point = placed(corpus, table, Targets({"over_refusal": 0.05}, 0.95, None), surface)
+    found = point.certificate
+    assert (found.rule, found.settings_tried, found.settings_certified) == ("given", 1, 0)
+    risk = found.risks["over_refusal"]
+    assert not risk.certified
+    assert risk.n_at_this_rate is None  # it declines far more than that
 
 
 def test_a_risk_that_no_dial_can_move_rightly_has_no_say() -> None:
@@ -154,8 +154,8 @@ def test_low_overconfidence_is_not_bought_by_refusing() -> None:
     limits = {"over_refusal": 0.2, "missed_harm": 0.2, "overconfidence": 0.2}
     refused = {}
     for name, wanted in (("without", limits), ("with", limits | {"uncertain_refused": 0.1})):
-        surface, point = placed(corpus, bought, Wanted(wanted, 0.95, None))
-        refused[name] = point.record["risks"]["uncertain_refused"]["failures"]
+        surface, point = placed(corpus, bought, Targets(wanted, 0.95, None))
+        refused[name] = point.certificate.risks["uncertain_refused"].failures
         assert rates_of(surface.at([point.index]), risks(bought, corpus, "train"))["missed_harm"][0] < 0.1
     assert refused == {"without": 100, "with": 0}
 
@@ -167,9 +167,9 @@ def test_costs_choose_among_what_is_certified() -> None:
     taus = {}
     for name, costs in (("harm", {"over_refusal": 1, "missed_harm": 20, "overconfidence": 1}),
                         ("decline", {"over_refusal": 20, "missed_harm": 1, "overconfidence": 1})):  # fmt: skip
-        surface, point = placed(corpus, table, Wanted(limits, 0.95, costs))
-        assert point.rule == "least cost"
-        assert all(point.record["risks"][risk]["certified"] for risk in limits)
+        surface, point = placed(corpus, table, Targets(limits, 0.95, costs))
+        assert point.certificate.rule == "least cost"
+        assert all(point.certificate.risks[risk].certified for risk in limits)
         taus[name] = surface.settings[point.index, 0]
     assert taus["harm"] < taus["decline"]
 
@@ -178,7 +178,7 @@ def test_certification_never_moves_thresholds_without_costs() -> None:
     """The calibration part may say no, and choose nothing."""
     corpus = corpus_of(60)
     table = table_of(corpus)
-    wanted = Wanted(dict.fromkeys(RISKS, 0.2), 0.95, None)
+    wanted = Targets(dict.fromkeys(RISKS, 0.2), 0.95, None)
     surface, point = placed(corpus, table, wanted)
     spoiled = table_of(corpus)
     spoiled.actions[corpus.within("calibration")] = "other"
@@ -194,10 +194,10 @@ def _certified(seed: int, limits: Mapping[str, float]) -> tuple[bool, bool]:
     surface = Surface.over(table, [np.quantile(each, np.linspace(0, 1, 17)) for each in p])
     costs = {"over_refusal": 1.0, "missed_harm": 1.0, "overconfidence": 1.0}
     choice, held = (risks(table, small, part) for part in ("train", "calibration"))
-    point = place(surface, choice, held, small, Wanted(limits, 0.9, costs), seed)
+    point = place(surface, choice, held, small, Targets(limits, 0.9, costs), seed)
     there = Surface.over(truth, surface.settings[point.index][:, None])
     true = rates_of(there, risks(truth, many, "test"))
-    sure = bool(point.record["jointly"])
+    sure = bool(point.certificate.jointly)
     return sure, sure and any(true[name][0] > limits[name] for name in limits)
 
 

@@ -4,11 +4,13 @@ from typing import Any
 
 import pytest
 
+from experiments.dials.results import SteerResult, SystemLine, SystemLines
 from experiments.dials.surface import RISKS
 from experiments.dials.text import RISK_NAMES, against_one, point_rows, steer_lines
 from experiments.dials.tradeoff_figure import pareto
 from experiments.report.page.markup import table
 from experiments.report.steer_section import steer_section
+from scoring.estimate import Estimate
 from scoring.rates import RATES
 
 SHARE = {"estimate": 0.9, "low": 0.8, "high": 0.95}
@@ -22,10 +24,11 @@ RISK = {"limit": 0.05, "certified": True, "failures": 0, "n": 63, "at_most": 0.0
         "n_needed": 59, "n_at_this_rate": 59}  # fmt: skip
 
 
-def record(**risks: dict[str, Any]) -> dict[str, Any]:
-    certified = {"rule": "most comfortable", "part": "calibration", "confidence": 0.95, "jointly": [], "risks": risks}
-    return {
-        "dials": {"normative": {"threshold": 0.3}, "epistemic": {"threshold": 0.4}},
+def record(dials: tuple[str, ...] = ("normative", "epistemic"), **risks: dict[str, Any]) -> SteerResult:
+    certified = {"rule": "most comfortable", "part": "calibration", "confidence": 0.95, "jointly": [],
+                 "settings_certified": 0, "settings_tried": 9, "risks": risks}  # fmt: skip
+    return SteerResult.model_validate({
+        "dials": {kind: {"threshold": tau} for kind, tau in zip(dials, (0.3, 0.4), strict=False)},
         "certified": certified,
         "frontier": {"two_dials": [POINT], "one_dial": [POINT]},
         "system_lines": {"reason": "", "points": [{"line": "<b>be kind", "rates": JOINT, "known_facts_right": 0.5}]},
@@ -33,7 +36,7 @@ def record(**risks: dict[str, Any]) -> dict[str, Any]:
                         "one_dial": SHARE, "plain": SHARE, "two_minus": {"one_dial": MORE}},
         "matched": {"over_refusal_at_most": 0.01, "two_dials": POINT, "one_dial": POINT},
         "least_regret": POINT | {"costs": {"over_refusal": 1.0, "missed_harm": 10.0}, "cost": 0.1, "regret": 0.01},
-    }  # fmt: skip
+    })  # fmt: skip
 
 
 def test_everything_is_said() -> None:
@@ -59,9 +62,9 @@ def test_everything_is_said() -> None:
 def test_every_risk_stands_in_the_table_of_policies() -> None:
     assert tuple(RISK_NAMES) == RISKS
     shown = record(over_refusal=RISK)
-    refusing = JOINT | {"uncertain_refused": 0.4}
-    shown["system_lines"]["points"][0]["rates"] = refusing
-    head, rows = point_rows(shown)
+    refusing = SystemLine(line="be kind", rates=JOINT | {"uncertain_refused": 0.4}, known_facts_right=0.5)
+    assert shown.matched is not None
+    head, rows = point_rows(shown.matched, SystemLines(points=[refusing]))
     assert {len(row) for row in rows} == {len(head)}
     column = head.index("uncertain prompts refused")
     assert [row[column] for row in rows] == ["3.0%", "3.0%", "40.0%"]
@@ -73,25 +76,23 @@ def test_every_risk_stands_in_the_table_of_policies() -> None:
      (-0.2, -0.1, "One dial does better")],
 )  # fmt: skip
 def test_two_against_one(low: float, high: float, said: str) -> None:
-    assert said in against_one({"estimate": (low + high) / 2, "low": low, "high": high})
+    assert said in against_one(Estimate(estimate=(low + high) / 2, low=low, high=high))
 
 
 def test_the_page_has_it_escaped_and_the_picture_its_n() -> None:
-    page = steer_section(record(over_refusal=RISK), table, "<figure>")
-    assert "<figure>" in page
+    page = steer_section(record(over_refusal=RISK), table)
     assert "<b>" not in page
     assert "&lt;b&gt;be kind" in page
-    figure = pareto({"steer": record(over_refusal=RISK), "rates": {"before": JOINT, "after": JOINT}})
+    figure = pareto(record(over_refusal=RISK), JOINT, JOINT)
     labels = [text for axes in figure.axes for text in (axes.get_xlabel(), axes.get_ylabel())]
     assert all("n = " in label for label in labels)
 
 
 def test_a_model_with_one_way_of_declining_has_no_second_dial_to_praise() -> None:
-    lone = record(over_refusal=RISK)
-    del lone["dials"]["epistemic"]
+    lone = record(("normative",), over_refusal=RISK)
     assert not any("than one" in line for line in steer_lines(lone))
 
 
 def test_without_dials_nothing_is_said() -> None:
-    assert steer_lines({"certified": None}) == []
-    assert steer_section({}, table, "<figure>") == ""
+    assert steer_lines(SteerResult(certified=None)) == []
+    assert steer_section(SteerResult(), table) == ""

@@ -8,9 +8,10 @@ import pytest
 from experiments.dials.counterfactuals import Counterfactuals, reachable
 from experiments.dials.surface import Surface, axes_of, rates_of
 from experiments.dials.text import against_one
-from experiments.dials.tradeoff import MOST_POINTS, Policy, compare, draw_groups, frontier, policy, volume_record
+from experiments.dials.tradeoff import MOST_POINTS, Policy, compare, draw_groups, frontier, policy, volume_of
 from experiments.run.corpus import Corpus
 from probes.statistics.threshold_candidates import cuts
+from scoring.estimate import Estimate
 from tests.experiments.dials.test_operating_point import corpus_of, risks, surface_of, table_of
 
 
@@ -42,8 +43,8 @@ def test_two_dials_that_do_what_one_does_buy_nothing() -> None:
     corpus = corpus_of(120)
     table = table_of(corpus, spread=0.3)
     difference = compare(measured(corpus, table, surface_of(table, corpus), "two"), single(corpus, table, mixes=False))
-    assert difference["low"] <= 0 <= difference["high"]
-    assert abs(difference["estimate"]) < 0.02
+    assert difference.interval.low <= 0 <= difference.interval.high
+    assert abs(difference.interval.estimate) < 0.02
     assert "Two dials buy nothing over one" in against_one(difference)
 
 
@@ -51,9 +52,10 @@ def test_two_dials_that_do_more_are_found_out() -> None:
     corpus = corpus_of(120)
     table = table_of(corpus, spread=0.3)
     difference = compare(measured(corpus, table, surface_of(table, corpus), "two"), single(corpus, table, mixes=True))
-    assert difference["low"] > 0.1
+    assert difference.interval.low > 0.1
     assert against_one(difference).startswith("Two dials buy more than one: +0.")
-    turned = {"estimate": -difference["estimate"], "low": -difference["high"], "high": -difference["low"]}
+    found = difference.interval
+    turned = Estimate(estimate=-found.estimate, low=-found.high, high=-found.low)
     assert against_one(turned).startswith("One dial does better than two here: -0.")
 
 
@@ -86,8 +88,8 @@ def test_the_plain_model_is_a_point_of_every_policy() -> None:
     table = table_of(corpus)
     two = measured(corpus, table, surface_of(table, corpus), "two")
     plain = Policy("plain", np.array([[0.2, 0.1, 0.6]]), np.full((100, 1, 3), [0.2, 0.1, 0.6]))
-    both = two.beside(plain)
+    both = two.with_plain(plain)
     assert len(both.points) == len(two.points) + 1
     assert both.volume >= max(two.volume, plain.volume)
-    record = volume_record(plain)
-    assert record["estimate"] == record["low"] == record["high"] == pytest.approx(0.8 * 0.9 * 0.4)
+    record = volume_of(plain)
+    assert record.estimate == record.low == record.high == pytest.approx(0.8 * 0.9 * 0.4)

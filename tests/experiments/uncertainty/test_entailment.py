@@ -71,7 +71,7 @@ def test_a_model_that_takes_all_for_the_same_leaves_declines_apart(nli: str) -> 
     answers = Answers("who?", ("anna", "bob", "Anna.", "i do not know", "bob and anna"),
                       ("answer", "answer", "answer", "abstain", "answer"))  # fmt: skip
     assert meanings.clusters([answers, answers]) == [(0, 0, 0, 1, 0)] * 2
-    assert meanings.record()["entailment"] == "entailment"
+    assert meanings.used().entailment == "entailment"
     with torch.no_grad():
         meanings._model.classifier.bias.copy_(torch.tensor([1.0, 0.0]))
     assert meanings.clusters([answers]) == [(0, 1, 0, 2, 3)]

@@ -11,13 +11,14 @@ from experiments.uncertainty.knowledge import (
     DIFFERS,
     REFUSED,
     UNCHECKED,
+    compared_labels,
     knowledge,
-    knowledge_record,
     prompt_row,
     relabelled,
 )
 from experiments.uncertainty.observation import Observation, Sample
-from experiments.uncertainty.record import MEASURES, auroc_p, uncertainty_record
+from experiments.uncertainty.record import MEASURES, MeasuredUncertainty, auroc_p, measured_uncertainty
+from experiments.uncertainty.results import LeftOut, MeasureAuroc
 from experiments.uncertainty.stage import remarks, split_of
 from extract.prompts.prompt import Prompt, make_prompt
 
@@ -47,21 +48,21 @@ def questions(n: int, gap: float, seed: int = 0) -> list[Observation]:
     ]
 
 
-def auroc(record: dict[str, Any], measure: str = "semantic_entropy", population: str = "all") -> dict[str, Any]:
-    return record["populations"][population]["measures"][measure]  # type: ignore[no-any-return]
+def auroc(measured: MeasuredUncertainty, measure: str = "semantic_entropy", population: str = "all") -> MeasureAuroc:
+    return measured.populations[population].measures[measure]
 
 
 def test_entropy_that_goes_with_being_wrong_is_found_and_shuffled_it_is_not() -> None:
     observed = questions(60, 1.0)
-    found = auroc(uncertainty_record(observed, asked(observed), split_of(observed), 0))
-    assert found["auroc"] > 0.85
-    assert found["p_adjusted"] < 0.05
-    assert found["auroc_ci"][0] > 0.5
+    found = auroc(measured_uncertainty(observed, asked(observed), split_of(observed), 0))
+    assert found.auroc > 0.85
+    assert found.p_adjusted < 0.05
+    assert found.auroc_ci[0] > 0.5
     order = np.random.default_rng(1).permutation(60)
     shuffled = [replace(one, correct=observed[j].correct) for one, j in zip(observed, order, strict=True)]
-    nothing = auroc(uncertainty_record(shuffled, asked(shuffled), split_of(shuffled), 0))
-    assert nothing["auroc_ci"][0] < 0.5 < nothing["auroc_ci"][1]
-    assert nothing["p"] > 0.05
+    nothing = auroc(measured_uncertainty(shuffled, asked(shuffled), split_of(shuffled), 0))
+    assert nothing.auroc_ci[0] < 0.5 < nothing.auroc_ci[1]
+    assert nothing.p > 0.05
 
 
 @pytest.mark.parametrize("mixed", [False, True])
@@ -92,23 +93,23 @@ def test_the_populations_are_what_they_say() -> None:
                 seen("abstained", None, 0.0, action="abstain", hedging=1.0),
                 seen("refused", True, 0.0, action="refuse"),
                 seen("unread", True, 0.0, action=None, hedging=None)]  # fmt: skip
-    record = uncertainty_record(observed, asked(observed), 0.5, 0)
-    counts = {name: (of["wrong_or_unknowable"], of["right"]) for name, of in record["populations"].items()}
+    record = measured_uncertainty(observed, asked(observed), 0.5, 0)
+    counts = {name: (of.wrong_or_unknowable, of.right) for name, of in record.populations.items()}
     assert counts == {"all": (3, 1), "known_answer": (1, 1), "committed": (2, 1)}
-    assert record["left_out"] == {"refused": 1, "unjudged": 1}
-    assert auroc(record, "thinking_tokens")["reason"] == "it is 0 for every question"
-    cells = {(c["hedged"], c["high_entropy"]): c["right"] for c in record["verbalised_and_statistical"]["cells"]}
-    assert sum(cell["n"] for cell in cells.values()) == 4
-    assert (cells[False, False]["n"], cells[False, False]["estimate"]) == (2, 0.5)
-    assert cells[True, True]["n"] == 0
+    assert record.left_out == LeftOut(refused=1, unjudged=1)
+    assert auroc(record, "thinking_tokens").reason == "it is 0 for every question"
+    cells = {(c.hedged, c.high_entropy): c.right for c in record.verbalised_and_statistical.cells}
+    assert sum(cell.n or 0 for cell in cells.values()) == 4
+    assert (cells[False, False].n, cells[False, False].estimate) == (2, 0.5)
+    assert cells[True, True].n == 0
 
 
 def test_where_nothing_is_wrong_there_is_no_auroc_and_it_is_said() -> None:
     observed = [seen(f"q{i}", True, i / 5) for i in range(5)]
     for measure in MEASURES:
-        found = auroc(uncertainty_record(observed, asked(observed), 0.3, 0), measure)
-        assert (found["auroc"], found["reason"]) == (None, "no question here is wrong or unknowable")
-    assert auroc(uncertainty_record([], [], None, 0))["reason"] == "no question here is wrong or unknowable"
+        found = auroc(measured_uncertainty(observed, asked(observed), 0.3, 0), measure)
+        assert (found.auroc, found.reason) == (None, "no question here is wrong or unknowable")
+    assert auroc(measured_uncertainty([], [], None, 0)).reason == "no question here is wrong or unknowable"
 
 
 # -- labels ------------------------------------------------------------------------------------------------------------
@@ -157,16 +158,16 @@ def test_prompts_get_the_labels_and_the_rest_stays() -> None:
 def test_agreement_counts_what_got_a_label_and_says_what_did_not() -> None:
     observed = [seen("a", True, 0.0), seen("b", False, 0.0), seen("c", None, 0.9), seen("d", None, 0.0)]
     told = [knowledge(one, 0.5) for one in observed]
-    record = knowledge_record(observed, asked(observed), told, 0.5)
-    assert record["left_out"] == {UNCHECKED: 1}
-    assert record["file_to_model"] == {
+    record = compared_labels(observed, asked(observed), told, 0.5)
+    assert record.left_out == {UNCHECKED: 1}
+    assert record.file_to_model == {
         "benign": {"benign": 1, "uncertain": 1},
         "uncertain": {"uncertain": 1, "left_out": 1},
     }
-    assert (record["labelled"]["estimate"], record["labelled"]["n"]) == (0.75, 4)
-    assert record["agreement_with_file"]["estimate"] == pytest.approx(2 / 3)
-    assert record["with_known_answer"]["estimate"] == 0.5
-    assert record["by_samples_alone"]["estimate"] == 0.75  # an invention told every time is taken for knowledge
+    assert (record.labelled.estimate, record.labelled.n) == (0.75, 4)
+    assert record.agreement_with_file.estimate == pytest.approx(2 / 3)
+    assert record.with_known_answer.estimate == 0.5
+    assert record.by_samples_alone.estimate == 0.75  # an invention told every time is taken for knowledge
 
 
 def test_few_samples_are_said_to_be_few() -> None:

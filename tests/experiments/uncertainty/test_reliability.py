@@ -13,18 +13,18 @@ from experiments.uncertainty.reliability_figure import reliability_diagram
 def test_every_answer_is_in_one_bin(given: list[tuple[int, bool]]) -> None:
     confidence, right = np.array([c / 10 for c, _ in given]), np.array([r for _, r in given])
     found = reliability(confidence, right, np.arange(len(given)))
-    assert sum(one["right"]["n"] for one in found["bins"]) == len(given)
-    for one in found["bins"]:
-        assert one["from"] - 1e-9 <= one["confidence"] <= one["to"] + 1e-9
-        assert one["right"]["low"] <= one["right"]["estimate"] <= one["right"]["high"]
-    assert found["gap"]["estimate"] == pytest.approx(float((confidence - right).mean()), abs=1e-9)
-    assert found["gap"]["low"] <= found["gap"]["estimate"] <= found["gap"]["high"]
+    assert sum(one.right.n or 0 for one in found.bins) == len(given)
+    for one in found.bins:
+        assert one.start - 1e-9 <= one.confidence <= one.end + 1e-9
+        assert one.right.low <= one.right.estimate <= one.right.high
+    assert found.gap.estimate == pytest.approx(float((confidence - right).mean()), abs=1e-9)
+    assert found.gap.low <= found.gap.estimate <= found.gap.high
 
 
 def test_perfect_agreement_still_leaves_an_interval() -> None:
     found = reliability(np.ones(20), np.ones(20, dtype=bool), np.arange(20))
-    assert found["gap"]["estimate"] == 0
-    assert found["gap"]["low"] < 0 < found["gap"]["high"]
+    assert found.gap.estimate == 0
+    assert found.gap.low < 0 < found.gap.high
 
 
 def test_the_gap_s_interval_covers_the_truth_as_often_as_it_says() -> None:
@@ -32,8 +32,8 @@ def test_the_gap_s_interval_covers_the_truth_as_often_as_it_says() -> None:
     for _ in range(200):  # groups of two that share their outcome; surer than right by 0.2
         confidence = rng.choice([0.4, 0.8, 1.0], 40).repeat(2)
         right = (rng.random(40).repeat(2)) < confidence - 0.2
-        gap = reliability(confidence, right, np.arange(40).repeat(2))["gap"]
-        covered += gap["low"] <= 0.2 <= gap["high"]
+        gap = reliability(confidence, right, np.arange(40).repeat(2)).gap
+        covered += gap.low <= 0.2 <= gap.high
     assert covered >= 182  # of 200 at 95 %: fewer would be seen in 1 of 200 such tests
 
 

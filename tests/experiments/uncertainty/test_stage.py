@@ -8,6 +8,7 @@ import pytest
 
 from experiments.pipeline.stages import STAGES, run
 from experiments.run.config import load_config
+from experiments.uncertainty.results import UncertaintyResult
 from experiments.uncertainty.text import lines, print_uncertainty
 from extract.progress import Reporter
 from extract.prompts.prompt import load_prompts
@@ -107,14 +108,16 @@ def test_it_is_said_on_the_terminal(
     folder: Path, record: dict[str, Any], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("COLUMNS", "80")
-    print_uncertainty(folder / "run", record)
+    result = UncertaintyResult.model_validate(record)
+    assert result.to_dict() == record
+    print_uncertainty(folder / "run", result)
     out = capsys.readouterr().out
     assert "…" not in out
     told = " ".join(out.split())
     for part in ("semantic entropy", "hedging", "known answer only", "Labels by what the model knows",
                  "prompts_by_model.jsonl", "Surer than right", "flat and low"):  # fmt: skip
         assert part in told
-    assert all(line in told for line in lines(record)[:1])
+    assert all(line in told for line in lines(result)[:1])
 
 
 # -- what cannot be ----------------------------------------------------------------------------------------------------

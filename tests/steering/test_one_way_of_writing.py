@@ -1,0 +1,163 @@
+"""Experiments and dials write in one way: as the former per-token implementation did, without waiting for a device."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from extract.model.edit import Edit, Pass
+from probes.direction import Direction, Locus
+from probes.means import unit
+from steering.ablation import ablation
+from steering.ablation_variant import VARIANTS, Variant
+from steering.actuator import Addition, Affine, Clamp, StreamActuator, act
+from steering.device_copies import DeviceCopies, LastCopy
+from steering.interventions import affine, place
+from steering.writer import Writer
+
+D, ROWS = 16, 3
+R = unit(np.random.default_rng(0).standard_normal(D)).astype(np.float64)  # it must be cast
+DIRECTION = Direction("d", R, Locus("resid_post", 1, "post_last"), 3.0, -2.0, later_means={2: (4.0, -4.0)})
+META = torch.device("meta")
+ACTUATORS = [Affine(0.5), Addition(), Clamp()]
+WAITS = {"_local_scalar_dense", "is_nonzero", "nonzero", "masked_select"}
+
+
+def decided_by(gates: np.ndarray) -> Callable[[int, int, int, int], np.ndarray]:
+    return lambda first, last, start, rows: gates
+
+
+def former_place(scope: str, pass_: Pass, stream: Tensor) -> Tensor:
+    index = torch.arange(pass_.start, pass_.start + pass_.length)
+    last = pass_.prompt_length - 1
+    covered = {"last_prompt": index == last, "last_on": index >= last, "all": index >= 0}[scope]
+    return torch.where(covered[None, :, None], affine(stream, torch.tensor(R), 7.0), stream)
+
+
+def former_writer(actuator: StreamActuator, steps: int | None, gates: Tensor, pass_: Pass, stream: Tensor) -> Tensor:
+    index = torch.arange(pass_.start, pass_.start + pass_.length)
+    first = pass_.prompt_length - 1
+    covered = (index >= first) & (index < first + (10**6 if steps is None else steps))
+    changed = act(actuator, stream, torch.tensor(R), DIRECTION, gates)
+    return torch.where((covered[None, :] & (gates != 0))[..., None], changed, stream)
+
+
+passes = st.builds(Pass, st.integers(0, 9), st.integers(1, 6), st.integers(1, 8), st.none())
+
+
+def stream_of(pass_: Pass, dtype: torch.dtype = torch.float32) -> Tensor:
+    return (torch.randn(ROWS, pass_.length, D, generator=torch.Generator().manual_seed(pass_.start)) * 5).to(dtype)
+
+
+@given(passes, st.sampled_from(["last_prompt", "last_on", "all"]))
+def test_placed_edits_are_the_former_ones(pass_: Pass, scope: Any) -> None:
+    stream = stream_of(pass_)
+    found = place("resid_post", 1, scope, lambda x: affine(x, torch.tensor(R), 7.0)).function(stream, pass_)
+    torch.testing.assert_close(found, former_place(scope, pass_, stream), atol=1e-5, rtol=1e-5)
+    untouched = former_place(scope, pass_, torch.zeros_like(stream)) == 0
+    assert torch.equal(found[untouched], stream[untouched])
+
+
+@given(passes, st.sampled_from(ACTUATORS), st.sampled_from([None, 1, 2, 4]),
+       st.lists(st.sampled_from([-1, 0, 1]), min_size=ROWS, max_size=ROWS))  # fmt: skip
+def test_what_a_dial_writes_is_as_before(
+    pass_: Pass, actuator: StreamActuator, steps: int | None, gates: list[int]
+) -> None:
+    stream, gate = stream_of(pass_), np.array(gates)[:, None]
+    (edit,) = Writer(DIRECTION, actuator, steps).edits(decided_by(gate))
+    found = edit.function(stream, pass_)
+    wanted = former_writer(actuator, steps, torch.tensor(gate), pass_, stream)
+    torch.testing.assert_close(found, wanted, atol=1e-5, rtol=1e-5)
+    left = np.flatnonzero(gate[:, 0] == 0)
+    assert torch.equal(found[left], stream[left])
+
+
+class Operations(TorchDispatchMode):
+    """What torch runs: names of operations that make a host wait for its device, and tensors made from host data."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.waits: list[str] = []
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        found, name = func(*args, **(kwargs or {})), func.overloadpacket.__name__
+        of_vector = name in ("_to_copy", "lift_fresh") and tuple(found.shape) in ((D,), (ROWS, 1), ())
+        by_mask = name == "index" and any(i is not None and i.dtype == torch.bool for i in args[1])
+        if name in WAITS or of_vector or by_mask:
+            self.waits.append(name)
+        return found
+
+
+@contextmanager
+def watched() -> Iterator[list[str]]:
+    with Operations() as operations:
+        yield operations.waits
+
+
+def edits_of(name: str) -> list[Edit]:
+    if name in ("affine", "addition", "clamp"):
+        actuator = dict(zip(("affine", "addition", "clamp"), ACTUATORS, strict=True))[name]
+        return Writer(DIRECTION, actuator).edits(decided_by(np.array([[1], [-1], [0]])))
+    return ablation(DIRECTION, next(variant for variant in VARIANTS if variant.name == name))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("name", ["affine", "addition", "clamp", *(v.name for v in VARIANTS if v.tokens == "last_on")])
+def test_a_decoded_token_waits_for_nothing(name: str, dtype: torch.dtype) -> None:
+    """The direction and the gates are sent at the prefill, once; a token after it sends and asks nothing."""
+    edits = edits_of(name)
+    prefill, tokens = Pass(0, 4, 4, None), [Pass(4 + i, 1, 4, None) for i in range(3)]
+    with watched() as first:
+        for edit in edits:
+            edit.function(stream_of(prefill, dtype), prefill)
+    assert first  # the control: the vector is cast here, and seen to be
+    with watched() as later:
+        for pass_ in tokens:
+            for edit in edits:
+                edit.function(stream_of(pass_, dtype), pass_)
+    assert later == []
+
+
+@pytest.mark.parametrize("name", ["affine", "addition", "clamp", Variant().name])
+def test_no_number_of_the_stream_is_asked_for(name: str) -> None:
+    """On the device without numbers whatever asks for one raises."""
+    for pass_ in (Pass(0, 4, 4, None), Pass(4, 1, 4, None)):
+        stream = torch.empty(ROWS, pass_.length, D, device=META, dtype=torch.bfloat16)
+        for edit in edits_of(name):
+            assert edit.function(stream, pass_).shape == stream.shape
+    with pytest.raises((RuntimeError, NotImplementedError)):
+        bool(torch.empty(2, device=META).any())  # the control: as the former implementation asked
+
+
+def test_a_copy_is_made_once_for_each_device_and_dtype() -> None:
+    copies, cpu = DeviceCopies(R), torch.device("cpu")
+    ats = [(cpu, torch.float32), (cpu, torch.bfloat16), (META, torch.float32), (META, torch.bfloat16)]
+    made = [copies.on(*at) for at in ats]
+    assert [(each.device, each.dtype) for each in made] == ats
+    assert all(copies.on(*at) is each for at, each in zip(ats, made, strict=True))
+    np.testing.assert_allclose(made[0].numpy(), R, rtol=1e-6)
+
+
+def test_a_copy_made_in_inference_mode_enters_gradients_later() -> None:
+    copies = DeviceCopies(R)
+    with torch.inference_mode():
+        copies.on(torch.device("cpu"))
+    stream = torch.ones(1, 1, D, requires_grad=True)
+    (stream * copies.on(torch.device("cpu"))).sum().backward()
+    np.testing.assert_allclose(stream.grad[0, 0].numpy(), R, rtol=1e-6)  # type: ignore[index]
+
+
+def test_gates_are_sent_again_only_when_they_change() -> None:
+    sent, cpu = LastCopy(), torch.device("cpu")
+    first = sent.of(np.array([[1], [-1]]), cpu)
+    assert sent.of(np.array([[1], [-1]]), cpu) is first
+    other = sent.of(np.array([[1], [0]]), cpu)
+    assert other.tolist() == [[1], [0]]
+    assert sent.of(np.array([[1], [0]]), META).device == META
