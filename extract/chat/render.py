@@ -13,8 +13,7 @@ from dataclasses import dataclass
 
 from transformers import BatchEncoding, PreTrainedTokenizerBase
 
-from extract.chat.prelude import Arguments
-from extract.chat.template import apply_template
+from extract.chat.template import Arguments, apply_template
 from extract.chat.user_words import Span, find_words
 from extract.errors import UserError
 from extract.prompts.prompt import Prompt

@@ -20,8 +20,7 @@ from transformers import (
     PreTrainedTokenizerBase,
 )
 
-from extract.chat.prelude import Arguments, System
-from extract.chat.template import choose_template
+from extract.chat.template import Arguments, System, choose_template
 from extract.errors import UserError
 from extract.model.backends import BackendName
 from extract.model.chat_model import ChatModel

@@ -29,9 +29,8 @@ import torch
 from torch import Tensor
 
 from extract.errors import UserError
-from extract.store.hdf5 import TORCH_TYPES, open_sealed, read_locus
+from extract.store.hdf5 import TORCH_TYPES, open_sealed, read_locus, read_ragged
 from extract.store.identity import Identity, read_identity, refuse_schema
-from extract.store.ragged import read_ragged
 from extract.store.shard_files import ShardFiles, crc
 
 REMEDY = "run refusal extract again"

@@ -1,7 +1,13 @@
-"""HDF5 the way stores use it: version bounds, opening for reading, and floats moved as bits, never converted."""
+"""HDF5 access of stores: opening, loci of numbers moved as bits and never converted, and ragged integer rows.
+
+bfloat16 is a real HDF5 floating-point type here, which HDF5 itself converts to float32 on reading. Rows of unequal
+lengths are a group of two arrays: all numbers in `values`, and where each row begins in `offsets`.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from itertools import pairwise
 from pathlib import Path
 
 import h5py
@@ -10,7 +16,6 @@ import torch
 from torch import Tensor
 
 from extract.errors import UserError
-from extract.store.bfloat16 import bfloat16_type
 from extract.store.checksum_block import broken_seal, unsealed_hdf5
 from extract.store.identity import StoreType, refuse_schema
 
@@ -65,6 +70,16 @@ def float_type(dtype: StoreType) -> h5py.h5t.TypeFloatID:
             return bfloat16_type()
 
 
+def bfloat16_type() -> h5py.h5t.TypeFloatID:
+    """Return the 16-bit HDF5 float type: sign at bit 15, exponent 7..14 with bias 127, mantissa 0..6."""
+    kind = h5py.h5t.IEEE_F32LE.copy()
+    kind.set_fields(15, 7, 8, 0, 7)
+    kind.set_precision(16)
+    kind.set_size(2)
+    kind.set_ebias(127)
+    return kind
+
+
 def create_loci(
     file: h5py.File, site: str, shape: tuple[int, int, int, int], rows: int, dtype: StoreType
 ) -> h5py.Dataset:
@@ -98,6 +113,25 @@ def read_locus(dataset: h5py.Dataset, layer: int, position: int, start: int, int
 def bits(tensor: Tensor) -> np.ndarray:
     """Return a tensor's memory as a NumPy array, which has no bfloat16: two bytes each as integers."""
     return (tensor.view(torch.int16) if tensor.dtype == torch.bfloat16 else tensor).numpy()
+
+
+def write_ragged(file: h5py.File, name: str, rows: Sequence[Sequence[int]]) -> None:
+    """Write integer rows as the group NAME of `values` and `offsets` (n_rows + 1)."""
+    lengths = np.array([0, *(len(row) for row in rows)], dtype=np.int64)
+    values = np.fromiter((v for row in rows for v in row), dtype=np.int32, count=int(lengths.sum()))
+    write_checked(file, f"{name}/offsets", lengths.cumsum())
+    write_checked(file, f"{name}/values", values)
+
+
+def read_ragged(file: h5py.File, name: str) -> list[np.ndarray]:
+    """Return the rows of a ragged group."""
+    values, offsets = file[f"{name}/values"][:], file[f"{name}/offsets"][:]
+    return [values[a:b] for a, b in pairwise(offsets)]
+
+
+def write_checked(file: h5py.File, name: str, data: np.ndarray) -> None:
+    """Write an array whose bytes HDF5 checks on reading (an empty one has none)."""
+    file.create_dataset(name, data=data, fletcher32=True if data.size else None)
 
 
 def _spaces(

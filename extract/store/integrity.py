@@ -14,10 +14,9 @@ import torch
 from extract.errors import UserError
 from extract.prompts.prompt import prompts_hash
 from extract.store.activation_store import identity_in
-from extract.store.hdf5 import TORCH_TYPES, open_sealed, read_locus
+from extract.store.hdf5 import TORCH_TYPES, open_sealed, read_locus, read_ragged
 from extract.store.identity import Identity
-from extract.store.index import read_prompts
-from extract.store.ragged import read_ragged
+from extract.store.master import read_prompts
 from extract.store.shard_files import ShardDigest, ShardFiles, responses_of
 
 Progress = Callable[[int, int], None]

@@ -23,9 +23,8 @@ from torch import Tensor
 
 from extract.atomic_write import atomic_file
 from extract.errors import UserError
-from extract.store.hdf5 import LIBVER, TORCH_TYPES, bits, create_loci, open_hdf5, write_locus
+from extract.store.hdf5 import LIBVER, TORCH_TYPES, bits, create_loci, open_hdf5, read_ragged, write_locus, write_ragged
 from extract.store.identity import SCHEMA, Identity, difference, read_identity
-from extract.store.ragged import read_ragged, write_ragged
 
 
 @dataclass(frozen=True)
