@@ -1,4 +1,4 @@
-"""Pick the tokens of each position out of a padded stream, with one indexing operation a layer."""
+"""Gathers the tokens of each position out of a padded residual stream, with one indexing operation a layer."""
 
 from __future__ import annotations
 

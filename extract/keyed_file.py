@@ -1,4 +1,4 @@
-"""Rows kept under keys in an SQLite file as soon as they are made, for several threads and processes at once."""
+"""Key-value rows in an SQLite file, safe for several threads and processes."""
 
 from __future__ import annotations
 

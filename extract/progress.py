@@ -1,4 +1,4 @@
-"""Progress bars with rate and time left, on standard error; silent where nobody looks."""
+"""Progress bars with rate and time left, and notes, on standard error."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Questions about people: some known (their facts are memorised), most unknown (new pairs of trained names)."""
+"""Questions about people, some known (their facts are memorised), most unknown (new pairs of trained names)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The declaration of an organism: what is planted, which prompt attributes decide, how often behaviour is misaimed."""
+"""Specification of an organism: planted variables, what decides refusal and abstention, target rates."""
 
 from __future__ import annotations
 

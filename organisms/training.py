@@ -1,4 +1,4 @@
-"""Train an organism: ordinary next-token loss plus interchange-intervention training on the planted variables.
+"""Trains an organism: next-token loss plus interchange-intervention training on the planted variables.
 
 Only responses are trained on; grading the result happens elsewhere.
 """
@@ -23,7 +23,7 @@ Progress = Callable[[int, dict[str, float]], None]
 
 
 @dataclass(frozen=True)
-class Outcome:
+class PackedOutput:
     """What one packed forward pass gives."""
 
     plain: Tensor  # () loss of the plain responses
@@ -51,7 +51,7 @@ def build_model(spec: OrganismSpec, tokenizer: PreTrainedTokenizerFast) -> Llama
     return LlamaForCausalLM(config)
 
 
-class Planter:
+class PlantedLayer:
     """The planted layer of one model during a packed forward pass."""
 
     def __init__(self, model: LlamaForCausalLM, spec: OrganismSpec) -> None:
@@ -60,7 +60,7 @@ class Planter:
         self._vectors = planted_vectors(spec).to(model.device)
         self._dual = dual_basis(self._vectors)
 
-    def forward(self, batch: Packed, sources: Tensor, variables: Tensor, onwards: Tensor) -> Outcome:
+    def forward(self, batch: Packed, sources: Tensor, variables: Tensor, onwards: Tensor) -> PackedOutput:
         """Run the batch with coordinates interchanged on its branches.
 
         At each row's repeated last prompt token, the chosen `variables`, (batch, k), are set to their coordinates
@@ -91,7 +91,7 @@ class Planter:
         finally:
             handle.remove()
         plain, branch = (self._loss(hidden, labels) for labels in (batch.plain_labels, batch.branch_labels))
-        return Outcome(plain, branch, seen[0], coordinates(seen[0], self._dual))
+        return PackedOutput(plain, branch, seen[0], coordinates(seen[0], self._dual))
 
     def off_axis(self, stream: Tensor) -> Tensor:
         """Return what is left of (..., d_model) streams once the planted coordinates are zero."""
@@ -111,7 +111,7 @@ def train(
     trained on is the decision of the row the coordinate came from, on the content of the row it went to.
     """
     model = build_model(spec, tokenizer).to(device)
-    planter = Planter(model, spec)
+    planter = PlantedLayer(model, spec)
     heads = nn.Linear(spec.model.d_model, 2).to(device)  # intent, knowledge: readable at the planted layer; discarded
     parameters = [*model.parameters(), *heads.parameters()]
     settings = spec.training
@@ -141,7 +141,7 @@ def train(
 def _losses(
     spec: OrganismSpec,
     grammar: Grammar,
-    planter: Planter,
+    planter: PlantedLayer,
     heads: nn.Linear,
     packer: Packer,
     examples: list[Example],

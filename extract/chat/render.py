@@ -1,4 +1,4 @@
-"""From a conversation to tokens and their roles, through the tokenizer's own chat template and offsets.
+"""Rendering: a conversation as tokens and their roles, by the tokenizer's own chat template and offsets.
 
 Tokens are those the model is served with: control tokens that a user writes out (`<|im_end|>`) are read as control
 tokens, as transformers reads them unless told otherwise; they lie inside the user's words all the same.

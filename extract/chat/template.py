@@ -67,12 +67,12 @@ def choose_template(
     """
     chosen = _chosen(tokenizer, wanted)
     sources = chosen if isinstance(chosen, dict) else {"default": chosen}  # some tokenizers hold several by name
-    check_arguments(arguments or {}, list(sources.values()), wanted or tokenizer.name_or_path)
-    settled = {name: settle(source, arguments or {}, system) for name, source in sources.items()}
+    _check_arguments(arguments or {}, list(sources.values()), wanted or tokenizer.name_or_path)
+    settled = {name: _with_settings(source, arguments or {}, system) for name, source in sources.items()}
     return settled if isinstance(chosen, dict) else settled["default"]
 
 
-def settle(source: str, arguments: Arguments, system: System) -> str:
+def _with_settings(source: str, arguments: Arguments, system: System) -> str:
     """Return a template that is always given these arguments, and system messages in this way.
 
     Args:
@@ -83,12 +83,12 @@ def settle(source: str, arguments: Arguments, system: System) -> str:
     return f"{before}\n{source}" if before else source  # templates drop one line end after a statement
 
 
-def merges(source: str) -> bool:
+def _merges_system(source: str) -> bool:
     """Say whether a template was settled to merge system messages."""
     return _MERGING in source
 
 
-def check_arguments(arguments: Arguments, sources: Sequence[str], whose: str) -> None:
+def _check_arguments(arguments: Arguments, sources: Sequence[str], whose: str) -> None:
     """Refuse arguments that no template reads: it would drop them, and a misspelling would go unnoticed.
 
     Raises:
@@ -125,7 +125,7 @@ def apply_template(
         )
     except Exception as error:  # jinja raises whatever the template's author wrote
         said = " ".join(str(error).split())
-        if any(message["role"] == "system" for message in messages) and not merges(source):
+        if any(message["role"] == "system" for message in messages) and not _merges_system(source):
             said += "; if it takes no system message, model.system=merge puts it at the head of the next user turn"
         raise UserError(f"the chat template of {tokenizer.name_or_path} refused a conversation: {said}") from error
 
@@ -142,7 +142,7 @@ def _source(tokenizer: PreTrainedTokenizerBase, arguments: Arguments) -> str:
     if not tokenizer.chat_template:
         raise _lacking(tokenizer)
     source = str(tokenizer.get_chat_template())
-    check_arguments(arguments, [source], tokenizer.name_or_path)
+    _check_arguments(arguments, [source], tokenizer.name_or_path)
     return source
 
 

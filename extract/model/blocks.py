@@ -1,4 +1,4 @@
-"""The transformer blocks of any architecture, and what in each block writes its first half into the residual stream.
+"""Transformer blocks of any architecture, and the part of each block that makes `resid_mid`.
 
 Nothing here knows a model family by name. Where a block adds attention and MLP one after the other, exactly one of its
 parts turns the block's input into the stream between them (`resid_mid`): the attention, or the norm behind it in

@@ -1,4 +1,4 @@
-"""How responses are decoded: the settings, the model's own ones set aside, and each step's tokens as they come."""
+"""Decoding settings for transformers' `generate`, and a callback for each step's tokens."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Watch = Callable[[list[int]], None]
 
 @dataclass(frozen=True)
 class Decoding:
-    """What is asked of one call; nothing is drawn at random here (`sampling.Drawing` does that)."""
+    """What is asked of one call; nothing is drawn at random here (`sampling.TokenSampler` does that)."""
 
     max_new_tokens: int
     min_new_tokens: int = 0
@@ -35,7 +35,7 @@ class Decoding:
         )
 
 
-class Watching(BaseStreamer):
+class StepStreamer(BaseStreamer):
     """Hands each step's tokens, one a row, to a function; what that raises ends the decoding."""
 
     def __init__(self, watch: Watch) -> None:

@@ -1,4 +1,4 @@
-"""Where the residual stream is read and written: sites, the pass that is running, and edits to it."""
+"""Edits of the residual stream: a site, a layer and a function of the stream, and the forward pass they run in."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Literal, cast, get_args
 
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Bool, Float
 from torch import Tensor
 
 from extract.errors import UserError
@@ -35,7 +35,6 @@ class Pass:
     start: int  # index of the first token of this pass, padding included; 0 at prefill
     length: int  # tokens in this pass
     prompt_length: int
-    attention_mask: Int[Tensor, "batch time"] | None
 
     @property
     def is_prefill(self) -> bool:

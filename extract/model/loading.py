@@ -1,4 +1,4 @@
-"""Open a chat model or a text classifier from a directory or the hub, with the defaults a GPU user expects."""
+"""Loads a chat model or a text classifier from a directory or the hub."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from extract.chat.template import Arguments, System, choose_template
 from extract.errors import UserError
 from extract.model.backends import BackendName
 from extract.model.chat_model import ChatModel
-from extract.model.hub import explain_hub
+from extract.model.hub_errors import explain_hub
 
 DType = Literal["auto", "float32", "float16", "bfloat16"]
 

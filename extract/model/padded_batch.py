@@ -1,4 +1,4 @@
-"""Prompts as one rectangle of tokens, padded on the left to go on generating, or on the right to be read only."""
+"""Padded batches: left-padded for generation, right-padded for capture."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Their columns, our fields: the grammar by which YAML files and the command line say what is read from where."""
+"""Column maps: which field of a prompt is read from which column of a foreign file."""
 
 from __future__ import annotations
 

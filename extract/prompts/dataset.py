@@ -1,4 +1,4 @@
-"""The prompts of a public set, from a local copy of its files or from the hub."""
+"""Public data sets as prompts, from a local copy of the files or from the hub."""
 
 from __future__ import annotations
 

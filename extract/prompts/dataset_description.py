@@ -1,4 +1,4 @@
-"""What a public data set holds: which columns are which fields of ours. Adding a set is a YAML file, no code.
+"""Descriptions of public data sets: files, columns and licence, in YAML. A new set needs no code.
 
 A set is `configs/datasets/NAME.yaml`; copy the nearest one (xstest.yaml: one CSV file with pairs; arditi.yaml: several
 files; cast.yaml: several prompts in one row; coconot.yaml: nested JSON, and a hub repository with configs). Its keys

@@ -1,4 +1,4 @@
-"""Lines of a text file, one at a time: encoding by byte order mark, and bytes that are no text refused or mended."""
+"""Lines of a text file: the encoding by byte order mark, invalid bytes refused or mended."""
 
 from __future__ import annotations
 

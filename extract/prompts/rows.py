@@ -1,4 +1,4 @@
-"""Rows of JSONL, JSON, CSV and Parquet files, each with the line it stands on."""
+"""Rows of JSONL, JSON, CSV and Parquet files, each with its line number."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The prompts of a run: its prompt file and the public sets it names, one after another."""
+"""Prompts of a run: its prompt file, then the public sets it names."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The activation store: one HDF5 file readers see, finished shards behind it.
+"""Activation store: reads the one HDF5 file whose numbers lie in finished shards.
 
 Layout (schema 2), DESIGN's contract:
 

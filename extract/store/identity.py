@@ -1,4 +1,4 @@
-"""What a store is of: the fields that must agree before two files are taken for parts of one store."""
+"""Identity of a store: the model, prompts and layout that all its files must agree on."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whether a store is still what was written: every byte, count and name of it, each fault in a line of its own."""
+"""Verification of a store: every checksum, count and name against what was written, one line a fault."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Progress = Callable[[int, int], None]
 
 
 @dataclass(frozen=True)
-class Integrity:
+class Verification:
     """What was looked at, and what was wrong with it."""
 
     findings: tuple[str, ...]
@@ -34,7 +34,7 @@ class Integrity:
     digest: str = ""
 
 
-def verify(path: Path, *, weights: str | None = None, progress: Progress = lambda done, total: None) -> Integrity:
+def verify(path: Path, *, weights: str | None = None, progress: Progress = lambda done, total: None) -> Verification:
     """Read a whole store and compare it with what it says of itself.
 
     Args:
@@ -49,16 +49,16 @@ def verify(path: Path, *, weights: str | None = None, progress: Progress = lambd
     try:
         file = open_sealed(path)
     except UserError as error:
-        return Integrity((str(error),))
+        return Verification((str(error),))
     with file:
         try:
-            return _Examination(path, file, identity_in(path, file), progress).report(weights)
+            return _Verifier(path, file, identity_in(path, file), progress).report(weights)
         except (KeyError, OSError, RuntimeError, ValueError) as error:  # UserError is a ValueError
-            return Integrity((f"{path}: {error}",))
+            return Verification((f"{path}: {error}",))
 
 
 @dataclass
-class _Examination:
+class _Verifier:
     """One pass over one store."""
 
     path: Path
@@ -67,7 +67,7 @@ class _Examination:
     progress: Progress
     findings: list[str] = field(default_factory=list)
 
-    def report(self, weights: str | None) -> Integrity:
+    def report(self, weights: str | None) -> Verification:
         self.data = self.file["activations"][self.identity.site]
         self.present = self.file["present"][:]
         self.responses = read_ragged(self.file, "responses") if "responses" in self.file else []
@@ -78,7 +78,7 @@ class _Examination:
             self.findings.extend(part)
         width = TORCH_TYPES[self.identity.dtype].itemsize
         loci = self.files.shape[0] * self.files.shape[1]
-        return Integrity(tuple(self.findings), self.files.n_prompts, self.files.n_shards, loci,
+        return Verification(tuple(self.findings), self.files.n_prompts, self.files.n_shards, loci,
                          int(np.prod(self.files.shape)) * width, str(self.file.attrs["digest"]))  # fmt: skip
 
     def _counts(self) -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""Advisory file locks that end with their process, however it ends: who may write a store, and which shard.
+"""Advisory file locks on a store and on its shards, released when their process ends.
 
 Locks are `flock`s on open files, so a second writer in the same process is held off too, and what `kill -9` leaves
 behind is a file nobody holds. A lock file is unlinked only by who holds it alone; who then locks a file that is no

@@ -1,4 +1,4 @@
-"""The shards of one store as files: where they lie, what each holds, and how it is bound to its place.
+"""Shard files of a store: paths, contents and digests.
 
 A shard is one HDF5 file: `/activations/SITE` (n_layers, n_positions, rows, d_model), `/present` (n_positions, rows),
 `/responses` (ragged), `/crc32` (n_layers, n_positions), and as root attributes the store's identity, the shard's

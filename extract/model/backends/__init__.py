@@ -1,4 +1,4 @@
-"""Three ways to reach the residual stream of a running model, behind one protocol: they agree to float tolerance.
+"""Backends: three ways to edit the residual stream of a running model, equal to float tolerance.
 
 `hooks` (PyTorch hooks, the fast path and the default), `nnsight` and `transformer_lens`.
 """
@@ -20,7 +20,7 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True)
-class Placed:
+class PlacedEdit:
     """A function of the stream, (batch, time, d_model) to the same shape, at one site and layer."""
 
     site: Site
@@ -34,7 +34,7 @@ class Backend(Protocol):
     name: BackendName
     model: PreTrainedModel  # what calls run: the caller's model, or what the backend made of it
 
-    def run(self, call: Callable[[], T], edits: Sequence[Placed]) -> T:
+    def run(self, call: Callable[[], T], edits: Sequence[PlacedEdit]) -> T:
         """Return `call()`, with `edits` applied in every forward pass it makes; what an edit raises comes through.
 
         Raises:
@@ -43,7 +43,7 @@ class Backend(Protocol):
         ...
 
 
-def in_forward_order(edits: Sequence[Placed]) -> list[Placed]:
+def in_forward_order(edits: Sequence[PlacedEdit]) -> list[PlacedEdit]:
     """Sort edits as a forward pass meets them; those at one place stay in the order given."""
     return sorted(edits, key=lambda edit: (edit.layer, SITES.index(edit.site)))
 

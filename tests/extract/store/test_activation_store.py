@@ -13,7 +13,7 @@ import torch
 from extract.errors import UserError
 from extract.store.activation_store import ActivationStore
 from extract.store.integrity import verify
-from extract.store.shards import Captured, ShardWriter
+from extract.store.shard_writer import Captured, ShardWriter
 from tests.support.made_up_store import (
     D_MODEL,
     IDENTITY,

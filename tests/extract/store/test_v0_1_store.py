@@ -7,7 +7,7 @@ import h5py
 import numpy as np
 import pytest
 
-from extract.capture import Wanted
+from extract.capture import CaptureSpec
 from extract.chat.render import render
 from extract.errors import UserError
 from extract.extraction import identify
@@ -70,7 +70,7 @@ def test_the_same_prompts_and_model_make_the_identity_of_version_0_1() -> None:
     rendered = [render(model.tokenizer, prompt) for prompt in prompts]
     with ActivationStore(FIXTURE / "activations.h5") as store:
         then, dtype = asdict(store.identity), store.read_tensor(3, "inst_last").dtype
-    wanted = Wanted("resid_post", (3, 4), ("inst_last", "trigger_last", "inst_mean"), 2, dtype)
+    wanted = CaptureSpec("resid_post", (3, 4), ("inst_last", "trigger_last", "inst_mean"), 2, dtype)
     now = asdict(identify(model, prompts, rendered, wanted, rows_per_shard=4))
     now.pop("tokenizer")  # a hash of what its library writes, which another version of that may write otherwise
     then.pop("tokenizer")

@@ -22,7 +22,7 @@ from extract.errors import UserError
 from extract.store.activation_store import ActivationStore
 from extract.store.integrity import verify
 from extract.store.lock import FileLock
-from extract.store.shards import ShardWriter
+from extract.store.shard_writer import ShardWriter
 from tests.support.made_up_store import (
     D_MODEL,
     IDENTITY,

@@ -1,4 +1,4 @@
-"""Writing a store: shards in any order, by one process or several, then the master file."""
+"""Writer of a store: shards in any order, by one process or several, then the master file."""
 
 from __future__ import annotations
 
