@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from organisms.grammar import Example, Grammar
+from organisms.grammar import Example, Grammar, Message
 from organisms.people import RELATIONS, Question
 from organisms.requests import FAMILIES, SHARES, Clause
 
@@ -133,7 +133,7 @@ def _entity(row: HeldOutPrompt) -> str | None:
     return who if who in (None, known) else f"{known}/{who}"
 
 
-def prompt_record(row: HeldOutPrompt) -> dict[str, object]:
+def prompt_record(row: HeldOutPrompt) -> dict[str, str | list[Message]]:
     """Return one line of the prompt file, absent fields left out."""
     example = row.example
     record = {

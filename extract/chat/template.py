@@ -15,14 +15,15 @@ import re
 from collections.abc import Mapping, Sequence
 from datetime import date
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import jinja2
+from pydantic import JsonValue
 from transformers import PreTrainedTokenizerBase
 
 from extract.errors import UserError
 
-Arguments = Mapping[str, Any]
+Arguments = Mapping[str, JsonValue]  # of a template, by name
 System = Literal["keep", "merge"]
 GIVEN_ALREADY = ("messages", "add_generation_prompt")
 

@@ -17,6 +17,8 @@ from transformers import PreTrainedModel
 
 from extract.errors import UserError
 
+Keywords = dict[str, Any]  # the named arguments of a module's call
+
 
 @dataclass(frozen=True)
 class FirstHalf:
@@ -47,7 +49,7 @@ def first(value: Any) -> Any:
     return value[0] if isinstance(value, tuple) else value
 
 
-def stream_in(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def stream_in(args: tuple[Any, ...], kwargs: Keywords) -> Any:
     """Return the stream a module was called with, given in place or by name."""
     return args[0] if args else kwargs.get("hidden_states")
 
@@ -80,12 +82,12 @@ def _watch(layer: nn.Module, index: int, found: dict[int, FirstHalf | None]) -> 
     before: list[Tensor] = []
     outputs: list[tuple[nn.Module, Tensor]] = []
 
-    def enter(_module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    def enter(_module: nn.Module, args: tuple[Any, ...], kwargs: Keywords) -> None:
         before[:] = [stream_in(args, kwargs)]
         outputs.clear()
         found[index] = None
 
-    def part_reads(_module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    def part_reads(_module: nn.Module, args: tuple[Any, ...], kwargs: Keywords) -> None:
         stream = stream_in(args, kwargs)
         if found[index] is None and isinstance(stream, Tensor) and stream.shape == before[0].shape:
             found[index] = _made_by(stream, before[0], outputs)

@@ -21,7 +21,7 @@ from extract.chat.render import Rendered
 from extract.chat.thinking import is_mark
 from extract.errors import UserError
 from extract.model.backends import BackendName, PlacedEdit, open_backend
-from extract.model.blocks import decoder_layers
+from extract.model.blocks import Keywords, decoder_layers
 from extract.model.decoding import Decoding, StepStreamer, Watch, own_config_aside, until
 from extract.model.edit import Edit, Pass, Site
 from extract.model.fingerprint import fingerprint
@@ -287,7 +287,7 @@ class _LastLayerCaptured(Exception):  # noqa: N818 - no error
 
 
 def _announce(state: list[Pass], prompt_length: int) -> Callable[..., None]:
-    def hook(_module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    def hook(_module: nn.Module, args: tuple[Any, ...], kwargs: Keywords) -> None:
         tokens = args[0] if args else kwargs["input_ids"]
         cache = kwargs.get("past_key_values")
         start = int(cache.get_seq_length()) if cache is not None else 0

@@ -152,7 +152,7 @@ def _is_hub_id(name: str) -> bool:
     return True
 
 
-def _place(device: str) -> dict[str, Any]:
+def _place(device: str) -> dict[str, str]:
     if device == "auto":
         return {"device_map": "auto"} if torch.cuda.is_available() else {}
     return {"device_map": device}

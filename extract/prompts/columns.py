@@ -5,14 +5,16 @@ from __future__ import annotations
 import difflib
 from collections import Counter
 from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeVar
 
 from pydantic import field_validator, model_validator
 
 from extract.errors import UserError
 from extract.prompts.prompt import OPTIONAL
+from extract.prompts.rows import Row
 from extract.yaml_file import Strict
 
+T = TypeVar("T")
 Value = str | tuple[str, ...] | None
 Counts = Counter[tuple[str, str]]  # of a numbered field's values so far
 ABSENT = object()
@@ -50,7 +52,7 @@ class Mapped(Strict):
 
     @field_validator("columns", "constants")
     @classmethod
-    def _fields_exist(cls, given: dict[str, Any]) -> dict[str, Any]:
+    def _fields_exist(cls, given: dict[str, T]) -> dict[str, T]:
         for name in given:
             if name not in cls.known:
                 near = difflib.get_close_matches(name, cls.known, n=1)
@@ -79,7 +81,7 @@ def cell(row: Mapping[str, Any], column: str) -> Any:
     return found
 
 
-def field_value(field: str, source: Column | Value, row: Mapping[str, Any], where: str, counts: Counts) -> Any:
+def field_value(field: str, source: Column | Value, row: Row, where: str, counts: Counts) -> Any:
     """Return a row's value of a field, None where it has none.
 
     Raises:
@@ -108,7 +110,7 @@ def field_value(field: str, source: Column | Value, row: Mapping[str, Any], wher
     return None if value is None else f"{value}/{counts[field, told]}"
 
 
-def _given(row: Mapping[str, Any], column: str) -> Any:
+def _given(row: Row, column: str) -> Any:
     value = cell(row, column)
     return None if value is ABSENT else value
 

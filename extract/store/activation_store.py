@@ -29,11 +29,36 @@ import torch
 from torch import Tensor
 
 from extract.errors import UserError
+from extract.record import Record
 from extract.store.hdf5 import TORCH_TYPES, open_sealed, read_locus, read_ragged
 from extract.store.identity import Identity, read_identity, refuse_schema
 from extract.store.shard_files import ShardFiles, crc
 
 REMEDY = "run refusal extract again"
+
+
+class StoreSummary(Record):
+    """What a store holds; `absent` counts the prompts without each position."""
+
+    backend: str
+    dtype: str
+    model: str
+    prompts: str
+    revision: str
+    rows_per_shard: int
+    site: str
+    template: str
+    tokenizer: str
+    tokens: str
+    weights: str
+    shape: tuple[int, int, int, int]
+    layers: tuple[int, ...]
+    positions: tuple[str, ...]
+    absent: dict[str, int]
+    versions: dict[str, str]
+    digest: str
+    shards: int
+    bytes: int  # of all its files
 
 
 class ActivationStore:
@@ -143,20 +168,17 @@ class ActivationStore:
                 self._file.copy(name, into)
         into.attrs.update(self._file.attrs)
 
-    def describe(self) -> dict[str, object]:
+    def describe(self) -> StoreSummary:
         """Return what the store holds, for people and for --json."""
-        record = json.loads(self.identity.text)
-        return {
-            **{k: v for k, v in record.items() if k not in ("layers", "positions")},
-            "shape": list(self.data.shape),
-            "layers": list(self.layers),
-            "positions": list(self.positions),
-            "absent": {p: int((~self.present[i]).sum()) for i, p in enumerate(self.positions)},
-            "versions": json.loads(self._file.attrs["versions"]),
-            "digest": str(self._file.attrs["digest"]),
-            "shards": self.files.n_shards if self.is_virtual else 0,
-            "bytes": sum(file.stat().st_size for file in self.parts()),
-        }
+        return StoreSummary(
+            **json.loads(self.identity.text),
+            shape=self.data.shape,
+            absent={p: int((~self.present[i]).sum()) for i, p in enumerate(self.positions)},
+            versions=json.loads(self._file.attrs["versions"]),
+            digest=str(self._file.attrs["digest"]),
+            shards=self.files.n_shards if self.is_virtual else 0,
+            bytes=sum(file.stat().st_size for file in self.parts()),
+        )
 
     def parts(self) -> list[Path]:
         """Return the files that make up the store, the master first."""

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from transformers import PreTrainedModel
 
 from extract.model.backends import BackendName, PlacedEdit, in_forward_order
-from extract.model.blocks import FirstHalf, decoder_layers, edited_half, first, first_halves, stream_in
+from extract.model.blocks import FirstHalf, Keywords, decoder_layers, edited_half, first, first_halves, stream_in
 
 T = TypeVar("T")
 
@@ -62,12 +62,12 @@ class _Seen:
 
     stream: Tensor
 
-    def __call__(self, _module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    def __call__(self, _module: nn.Module, args: tuple[Any, ...], kwargs: Keywords) -> None:
         self.stream = stream_in(args, kwargs)
 
 
 def _before(edit: PlacedEdit) -> Callable[..., Any]:
-    def hook(_module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def hook(_module: nn.Module, args: tuple[Any, ...], kwargs: Keywords) -> Any:
         changed = edit.apply(stream_in(args, kwargs))
         if args:
             return (changed, *args[1:]), kwargs
