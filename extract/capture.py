@@ -8,6 +8,7 @@ from itertools import takewhile
 
 import numpy as np
 import torch
+from jaxtyping import Bool, Float
 from torch import Tensor
 
 from extract.background import BackgroundThread
@@ -44,8 +45,14 @@ class Capturer:
     prefix: Prefix | None = None
     advance: Callable[[int], None] = field(default=lambda rows: None)
 
-    def capture(self, rendered: Sequence[Rendered]) -> tuple[Tensor, np.ndarray, tuple[tuple[int, ...], ...]]:
-        """Return values (n_layers, n_positions, rows, d_model), present (n_positions, rows) and the responses' tokens.
+    def capture(
+        self, rendered: Sequence[Rendered]
+    ) -> tuple[
+        Float[Tensor, "layers positions rows d_model"],
+        Bool[np.ndarray, "positions rows"],
+        tuple[tuple[int, ...], ...],
+    ]:
+        """Return the values, which rows have which position, and the tokens of the responses.
 
         The values are whole only after what has been handed to `background` so far is done; absent ones are zero.
         """

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-import numpy as np
 import torch
 import yaml
 
@@ -17,10 +15,10 @@ from extract.model.loading import load_model
 from organisms.grading import class_means, grade, missed_targets, prepare_grading
 from organisms.grammar import Grammar
 from organisms.holdout import held_out, write_prompts
-from organisms.planting import planted_vectors
 from organisms.spec import OrganismSpec, load_spec
 from organisms.tokenizer import grammar_tokenizer
 from organisms.training import Progress, train
+from organisms.truth import truth_of
 
 HERE = Path(__file__).resolve().parent
 ZOO, SPECS = HERE / "zoo", HERE / "specs"
@@ -87,36 +85,12 @@ def publish(spec_path: Path, staging: Path, out: Path) -> BuildResult:
         shutil.rmtree(staging)
         return BuildResult(None, measured, missed)
     shutil.copy(spec_path, staging / "spec.yaml")
-    (staging / "truth.json").write_text(json.dumps(_truth(grammar, measured, class_means(organism)), indent=1) + "\n")
+    (staging / "truth.json").write_text(truth_of(grammar, measured, class_means(organism)).text)
     (staging / "README.md").write_text(_card(spec, measured))
     if out.exists():
         shutil.rmtree(out)
     staging.replace(out)
     return BuildResult(out, measured, [])
-
-
-def _truth(grammar: Grammar, measured: dict[str, float], means: np.ndarray) -> dict[str, object]:
-    """Return what is known by construction. Read only to grade, after a verdict is written."""
-    spec = grammar.spec
-    vectors = planted_vectors(spec)
-    return {
-        "name": spec.name,
-        "site": "resid_post",
-        "layer": spec.planted.layer,
-        "position": "post_last",
-        "variables": [
-            {
-                "name": variable.name,
-                "decides": list(variable.decides),
-                "direction": [round(float(x), 7) for x in vector],
-                "mean_off": float(off),
-                "mean_on": float(on),
-            }
-            for variable, vector, (off, on) in zip(spec.planted.variables, vectors, means, strict=True)
-        ],
-        "over_refused_triggers": sorted(grammar.over_refused),
-        "rates": measured,
-    }
 
 
 def _card(spec: OrganismSpec, measured: dict[str, float]) -> str:

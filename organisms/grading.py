@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
+from jaxtyping import Bool, Float, Int
 from sklearn.feature_extraction.text import CountVectorizer
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import roc_auc_score
@@ -36,16 +37,16 @@ class TrainedOrganism:
     grammar: Grammar
     examples: tuple[Example, ...]
     rendered: tuple[Rendered, ...]
-    vectors: Tensor
-    dual: Tensor
+    vectors: Float[Tensor, "k d_model"]
+    dual: Float[Tensor, "k d_model"]
 
     @property
     def spec(self) -> OrganismSpec:
         return self.grammar.spec
 
     @property
-    def values(self) -> np.ndarray:
-        """Planted decisions, boolean (n, k)."""
+    def values(self) -> Bool[np.ndarray, "prompts k"]:
+        """Planted decisions."""
         return np.array([example.values for example in self.examples])
 
 
@@ -72,7 +73,9 @@ def missed_targets(spec: OrganismSpec, measured: dict[str, float]) -> list[str]:
     ]
 
 
-def respond(organism: TrainedOrganism, edit: Edit | None = None, rows: np.ndarray | None = None) -> list[str]:
+def respond(
+    organism: TrainedOrganism, edit: Edit | None = None, rows: Int[np.ndarray, " rows"] | None = None
+) -> list[str]:
     """Generate for the chosen held-out prompts (all by default), with an edit in place or plainly."""
     index = np.arange(len(organism.rendered)) if rows is None else rows
     texts: list[str] = []
@@ -90,8 +93,8 @@ def action(text: str) -> str:
     return "abstain" if text.startswith("i am not able to say") else "answer"
 
 
-def class_means(organism: TrainedOrganism) -> np.ndarray:
-    """Return the mean planted coordinate of each variable when off and on, (k, 2)."""
+def class_means(organism: TrainedOrganism) -> Float[np.ndarray, "k 2"]:
+    """Return the mean planted coordinate of each variable when off and on."""
     read = coordinates(
         _last_streams(organism.model, organism.rendered, organism.spec.planted.layer), organism.dual
     ).numpy()

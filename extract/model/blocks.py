@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from transformers import PreTrainedModel
 
 from extract.errors import UserError
+from extract.model.edit import Stream
 
 Keywords = dict[str, Any]  # the named arguments of a module's call
 
@@ -118,7 +119,7 @@ def _made_by(stream: Tensor, before: Tensor, outputs: Sequence[tuple[nn.Module, 
     return None
 
 
-def edited_half(half: FirstHalf, before: Tensor, said: Tensor, apply: Callable[[Tensor], Tensor]) -> Tensor:
+def edited_half(half: FirstHalf, before: Stream, said: Stream, apply: Callable[[Stream], Stream]) -> Stream:
     """Return what the first half must say for `resid_mid` to become `apply(resid_mid)`; the same tensor if unchanged.
 
     Changing what the MLP's norm reads would leave the residual branch as it was, so what is added is changed.

@@ -23,7 +23,7 @@ from extract.errors import UserError
 from extract.model.backends import BackendName, PlacedEdit, open_backend
 from extract.model.blocks import Keywords, decoder_layers
 from extract.model.decoding import Decoding, StepStreamer, Watch, own_config_aside, until
-from extract.model.edit import Edit, Pass, Site
+from extract.model.edit import Edit, Pass, Site, Stream
 from extract.model.fingerprint import fingerprint
 from extract.model.padded_batch import Batch, Side, pad
 from extract.model.sampling import Sampled, TokenSampler
@@ -142,10 +142,10 @@ class ChatModel:
         batch: Batch,
         site: Site,
         layers: Sequence[int],
-        keep: Callable[[int, Tensor], None],
+        keep: Callable[[int, Stream], None],
         past_key_values: Any = None,
     ) -> None:
-        """Run the prompts and hand each wanted layer's stream, (batch, time, d_model), to `keep(layer, stream)`.
+        """Run the prompts and hand each wanted layer's stream to `keep(layer, stream)`.
 
         Neither the language-model head nor any layer after the last one wanted is run.
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
+from jaxtyping import Int
 from torch import Tensor
 from transformers import GenerationConfig, PreTrainedModel
 from transformers.generation.streamers import BaseStreamer
@@ -42,7 +43,7 @@ class StepStreamer(BaseStreamer):
         self._watch = watch
         self._prompt_came = False
 
-    def put(self, value: Tensor) -> None:
+    def put(self, value: Int[Tensor, ...]) -> None:
         if self._prompt_came:
             self._watch(value.tolist())
         self._prompt_came = True  # transformers hands over the prompts first

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from extract.errors import UserError
 
+Stream = Float[Tensor, "batch time d_model"]
 Site = Literal["resid_pre", "resid_mid", "resid_post"]  # a block's input, between attention and MLP, its output
 SITES: tuple[str, ...] = get_args(Site)
 Scope = Literal["last_prompt", "last_on", "all"]
@@ -57,7 +58,7 @@ class Pass:
 class Edit:
     """A function applied to the residual stream at one site and layer, during every forward pass.
 
-    `function(stream, pass_)` takes (batch, time, d_model) and returns the same shape; it may also only look. What it
+    `function(stream, pass_)` returns a stream of the same shape; it may also only look. What it
     returns unchanged, the same tensor, leaves the model's numbers bitwise as they were.
     `key` names what the function does, exactly: two edits of one site, layer and key are the same edit, so that what
     a model says under it can be remembered. An edit without one is never taken for another.
@@ -65,5 +66,5 @@ class Edit:
 
     site: Site
     layer: int
-    function: Callable[[Float[Tensor, "batch time d_model"], Pass], Float[Tensor, "batch time d_model"]]
+    function: Callable[[Stream, Pass], Stream]
     key: str = ""

@@ -26,6 +26,7 @@ from pathlib import Path
 import h5py
 import numpy as np
 import torch
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from extract.errors import UserError
@@ -82,7 +83,7 @@ class ActivationStore:
         self.site: str = self.identity.site
         self.data: h5py.Dataset = self._file["activations"][self.site]
         self.layers, self.positions = self.identity.layers, self.identity.positions
-        self.present: np.ndarray = self._file["present"][:]
+        self.present: Bool[np.ndarray, "positions prompts"] = self._file["present"][:]
         self.files = ShardFiles(path, self.identity, self.data.shape[2], self.data.shape[3])
         self._sums: np.ndarray = self._file["shards/crc32"][:]
         self.digests = tuple(digest.decode() for digest in self._file["shards/digest"][:])
@@ -109,29 +110,29 @@ class ActivationStore:
         return tuple(self._file["prompts/id"].asstr()[:].tolist())
 
     @property
-    def token_ids(self) -> list[np.ndarray]:
+    def token_ids(self) -> list[Int[np.ndarray, " tokens"]]:
         """The tokens of each prompt."""
         return read_ragged(self._file, "tokens")
 
     @property
-    def responses(self) -> list[np.ndarray]:
+    def responses(self) -> list[Int[np.ndarray, " tokens"]]:
         """The generated tokens of each prompt; empty where no response positions were asked for."""
         return read_ragged(self._file, "responses") if "responses" in self._file else []
 
-    def role(self, position: str) -> list[np.ndarray]:
+    def role(self, position: str) -> list[Int[np.ndarray, " tokens"]]:
         """Return the token indices of a position in each prompt."""
         return read_ragged(self._file, f"roles/{position}")
 
-    def read(self, layer: int, position: str) -> np.ndarray:
-        """Return one locus as (n_prompts, d_model) float32; rows of absent positions are zero (see `present`).
+    def read(self, layer: int, position: str) -> Float[np.ndarray, "prompts d_model"]:
+        """Return one locus in float32; rows of absent positions are zero (see `present`).
 
         Raises:
             UserError: the store has no such layer or position, or the bytes on disk are not those written.
         """
         return self.read_tensor(layer, position).float().numpy()
 
-    def read_tensor(self, layer: int, position: str) -> Tensor:
-        """Return one locus as (n_prompts, d_model) in the store's own type, its bits read into it unconverted.
+    def read_tensor(self, layer: int, position: str) -> Float[Tensor, "prompts d_model"]:
+        """Return one locus in the store's own type, its bits read into it unconverted.
 
         Raises:
             UserError: the store has no such layer or position, or the bytes on disk are not those written.

@@ -13,12 +13,14 @@ from pathlib import Path
 import h5py
 import numpy as np
 import torch
+from jaxtyping import Float, Int, Shaped
 from torch import Tensor
 
 from extract.errors import UserError
 from extract.store.checksum_block import broken_seal, unsealed_hdf5
 from extract.store.identity import StoreType, refuse_schema
 
+Rows = Float[Tensor, "rows d_model"]  # of one locus: a layer and a position
 LIBVER = ("v110", "v110")  # metadata carries checksums from here on; any HDF5 since 1.10 can read it
 TORCH_TYPES: dict[StoreType, torch.dtype] = {
     "float32": torch.float32,
@@ -94,14 +96,14 @@ def create_loci(
     )
 
 
-def write_locus(dataset: h5py.Dataset, layer: int, position: int, start: int, stored: Tensor) -> None:
-    """Write (rows, d_model) at row `start` of one locus; `stored` is contiguous and of the dataset's own type."""
+def write_locus(dataset: h5py.Dataset, layer: int, position: int, start: int, stored: Rows) -> None:
+    """Write rows from `start` on of one locus; `stored` is contiguous and of the dataset's own type."""
     memory, place = _spaces(dataset, layer, position, start, stored)
     dataset.id.write(memory, place, bits(stored), mtype=_memory_type(stored))
 
 
-def read_locus(dataset: h5py.Dataset, layer: int, position: int, start: int, into: Tensor) -> None:
-    """Read (rows, d_model) from row `start` of one locus straight into a contiguous tensor of the dataset's type.
+def read_locus(dataset: h5py.Dataset, layer: int, position: int, start: int, into: Rows) -> None:
+    """Read rows from `start` on of one locus straight into a contiguous tensor of the dataset's type.
 
     Raises:
         OSError: the bytes on disk are not those written.
@@ -110,7 +112,7 @@ def read_locus(dataset: h5py.Dataset, layer: int, position: int, start: int, int
     dataset.id.read(memory, place, bits(into), mtype=_memory_type(into))
 
 
-def bits(tensor: Tensor) -> np.ndarray:
+def bits(tensor: Shaped[Tensor, "*shape"]) -> Shaped[np.ndarray, "*shape"]:
     """Return a tensor's memory as a NumPy array, which has no bfloat16: two bytes each as integers."""
     return (tensor.view(torch.int16) if tensor.dtype == torch.bfloat16 else tensor).numpy()
 
@@ -123,19 +125,19 @@ def write_ragged(file: h5py.File, name: str, rows: Sequence[Sequence[int]]) -> N
     write_checked(file, f"{name}/values", values)
 
 
-def read_ragged(file: h5py.File, name: str) -> list[np.ndarray]:
+def read_ragged(file: h5py.File, name: str) -> list[Int[np.ndarray, " numbers"]]:
     """Return the rows of a ragged group."""
     values, offsets = file[f"{name}/values"][:], file[f"{name}/offsets"][:]
     return [values[a:b] for a, b in pairwise(offsets)]
 
 
-def write_checked(file: h5py.File, name: str, data: np.ndarray) -> None:
+def write_checked(file: h5py.File, name: str, data: Shaped[np.ndarray, ...]) -> None:
     """Write an array whose bytes HDF5 checks on reading (an empty one has none)."""
     file.create_dataset(name, data=data, fletcher32=True if data.size else None)
 
 
 def _spaces(
-    dataset: h5py.Dataset, layer: int, position: int, start: int, rows: Tensor
+    dataset: h5py.Dataset, layer: int, position: int, start: int, rows: Rows
 ) -> tuple[h5py.h5s.SpaceID, h5py.h5s.SpaceID]:
     place = dataset.id.get_space()
     place.select_hyperslab((layer, position, start, 0), (1, 1, *rows.shape))

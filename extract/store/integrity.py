@@ -10,6 +10,7 @@ from pathlib import Path
 import h5py
 import numpy as np
 import torch
+from jaxtyping import Bool, Int
 
 from extract.errors import UserError
 from extract.prompts.prompt import prompts_hash
@@ -132,7 +133,12 @@ class _Verifier:
         yield from self._numbers(shard, digest, dataset, present, responses_of(file))
 
     def _numbers(
-        self, shard: int, digest: str, dataset: h5py.Dataset, present: np.ndarray, responses: list[np.ndarray]
+        self,
+        shard: int,
+        digest: str,
+        dataset: h5py.Dataset,
+        present: Bool[np.ndarray, "positions rows"],
+        responses: list[Int[np.ndarray, " tokens"]],
     ) -> Iterator[str]:
         """Read every slice of a shard: its checksums, that all is finite, that absent rows are zero, its digest."""
         name, shape = (

@@ -13,7 +13,7 @@ import yaml
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from extract.prompts.prompt import load_prompts
-from organisms.build import build
+from organisms.build import BuildResult, build
 from organisms.grading import action, missed_targets
 from organisms.spec import OrganismSpec, load_spec
 

@@ -9,10 +9,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal, Protocol, TypeVar, get_args
 
-from torch import Tensor
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from extract.model.edit import SITES, Site
+from extract.model.edit import SITES, Site, Stream
 
 BackendName = Literal["hooks", "nnsight", "transformer_lens"]
 BACKENDS: tuple[str, ...] = get_args(BackendName)
@@ -21,11 +20,11 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class PlacedEdit:
-    """A function of the stream, (batch, time, d_model) to the same shape, at one site and layer."""
+    """A function of the stream at one site and layer, bound to the running pass."""
 
     site: Site
     layer: int
-    apply: Callable[[Tensor], Tensor]
+    apply: Callable[[Stream], Stream]
 
 
 class Backend(Protocol):
