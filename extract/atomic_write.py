@@ -104,7 +104,7 @@ def atomic_file(final: Path, partial: Path | None = None) -> Iterator[DeferredEr
         try:
             yield sink
         except Exception:
-            if sink.error is None:  # else what HDF5 says of it is beside the point
+            if sink.error is None:  # else HDF5's own error only follows from the first
                 raise
         _settle(sink, partial, final)
     except BaseException:

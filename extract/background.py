@@ -12,11 +12,11 @@ from extract.errors import UserError
 
 
 class BackgroundError(Exception):
-    """A piece of work failed. Of a kind of its own, so that nobody takes it for an error of what runs meanwhile."""
+    """Background work failed; a class of its own, so that it is not taken for an error of the forward pass."""
 
 
 class BackgroundThread:
-    """One background thread that does pieces of work in order; an error there is raised at the next call here.
+    """A background thread that does pieces of work in order; an error in it is raised at the next call.
 
     After an error nothing more is done: later pieces build on earlier ones.
     """

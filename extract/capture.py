@@ -25,7 +25,7 @@ MIN_PREFIX = 4  # fewer shared tokens are not worth an explicit attention mask
 
 @dataclass(frozen=True)
 class CaptureSpec:
-    """What is captured of every prompt."""
+    """Site, layers, positions and type of what is captured of every prompt."""
 
     site: Site
     layers: tuple[int, ...]

@@ -16,7 +16,7 @@ from extract.model.padded_batch import Batch
 
 @dataclass(frozen=True)
 class Gather:
-    """Which tokens of a batch stand for which position, prepared once for all layers."""
+    """Token indices of each position in a batch, prepared once for all layers."""
 
     single: Int[Tensor, "rows positions"]
     present: Bool[Tensor, "rows positions"]

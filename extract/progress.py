@@ -11,7 +11,7 @@ Advance = Callable[[int], None]
 
 @dataclass(frozen=True)
 class Reporter:
-    """Shows what takes long. `quiet` shows nothing."""
+    """Shows progress bars and notes; `quiet` shows nothing."""
 
     quiet: bool = False
 

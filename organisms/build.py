@@ -72,7 +72,7 @@ def build(
 def publish(spec_path: Path, staging: Path, out: Path) -> BuildResult:
     """Grade the weights and tokenizer in `staging` against a specification; move them to `out` if they meet it.
 
-    Otherwise `staging` is removed, and what stands at `out` stays as it is.
+    Otherwise `staging` is removed, and `out` stays as it is.
     """
     spec = load_spec(spec_path)
     grammar = Grammar(spec)

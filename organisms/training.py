@@ -25,7 +25,7 @@ Progress = Callable[[int, dict[str, float]], None]
 
 @dataclass(frozen=True)
 class PackedOutput:
-    """What one packed forward pass gives."""
+    """Losses and planted coordinates of one packed forward pass."""
 
     plain: Float[Tensor, ""]  # loss of the plain responses
     interchange: Float[Tensor, ""]  # loss of the counterfactual ones

@@ -59,7 +59,7 @@ def choose_template(
     """Return the template to speak to a model with: its own (None), `plain`, or what a file holds.
 
     Args:
-        arguments: what the template reads beside the messages, such as `{"enable_thinking": False}`: set for good.
+        arguments: what the template reads besides the messages, such as `{"enable_thinking": False}`: set for good.
         system: `merge` puts system messages at the head of the next user turn, for templates that refuse them.
 
     Raises:
@@ -96,8 +96,8 @@ def _check_arguments(arguments: Arguments, sources: Sequence[str], whose: str) -
         UserError: names the argument.
     """
     for name in arguments:
-        stands = name.isidentifier() and any(re.search(rf"\b{name}\b", source) for source in sources)
-        if name in GIVEN_ALREADY or not stands:
+        is_read = name.isidentifier() and any(re.search(rf"\b{name}\b", source) for source in sources)
+        if name in GIVEN_ALREADY or not is_read:
             raise UserError(f"the chat template of {whose} takes no argument {name!r}; "
                             "give one that stands in the template, such as enable_thinking")  # fmt: skip
 
@@ -108,7 +108,7 @@ def apply_template(
     """Write a conversation as the model reads it, ready for the assistant's turn.
 
     Args:
-        arguments: what the template itself reads beside the messages, such as `enable_thinking`.
+        arguments: what the template itself reads besides the messages, such as `enable_thinking`.
 
     Raises:
         UserError: there is no template, it does not read an argument, or it refuses the conversation.

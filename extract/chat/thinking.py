@@ -17,7 +17,7 @@ _BEGINS = 200  # characters in which a thought must open; further on, an answer 
 
 @dataclass(frozen=True)
 class SplitCompletion:
-    """A completion in two parts."""
+    """The thought and the answer of a completion."""
 
     thought: str  # without the marks
     said: str

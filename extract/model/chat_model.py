@@ -20,10 +20,11 @@ from transformers import LogitsProcessor, LogitsProcessorList, PreTrainedModel, 
 from extract.chat.render import Rendered
 from extract.chat.thinking import is_mark
 from extract.errors import UserError
-from extract.model.backends import BackendName, PlacedEdit, open_backend
-from extract.model.blocks import Keywords, decoder_layers
+from extract.model.backends import BackendName, open_backend
+from extract.model.blocks import decoder_layers
 from extract.model.decoding import Decoding, StepStreamer, Watch, own_config_aside, until
 from extract.model.edit import Edit, Pass, Site, Stream
+from extract.model.edited_pass import run_edited
 from extract.model.fingerprint import fingerprint
 from extract.model.padded_batch import Batch, Side, pad
 from extract.model.sampling import Sampled, TokenSampler
@@ -263,34 +264,9 @@ class ChatModel:
         return self._call(lambda: module(input_ids=batch.tokens, **extra), batch.prompt_length)
 
     def _call(self, call: Callable[[], T], prompt_length: int) -> T:
-        if not self._edits:
-            return call()
-        state: list[Pass] = []
-        handle = self.decoder.register_forward_pre_hook(_announce(state, prompt_length), with_kwargs=True)
-        try:
-            return self._backend.run(call, [self._placed(edit, state) for edit in self._edits])
-        finally:
-            handle.remove()
-
-    def _placed(self, edit: Edit, state: list[Pass]) -> PlacedEdit:
-        def apply(stream: Tensor) -> Tensor:
-            if not state:
-                raise UserError(f"{self.name}: {self.architecture} runs its blocks past its own decoder, so edits "
-                                "cannot tell which tokens they see; use another model")  # fmt: skip
-            return edit.function(stream, state[0])
-
-        return PlacedEdit(edit.site, edit.layer, apply)
+        name = f"{self.name}: {self.architecture}"
+        return run_edited(self._backend, self.decoder, call, self._edits, prompt_length, name)
 
 
 class _LastLayerCaptured(Exception):  # noqa: N818 - no error
     """Stops the forward pass after the last captured layer."""
-
-
-def _announce(state: list[Pass], prompt_length: int) -> Callable[..., None]:
-    def hook(_module: nn.Module, args: tuple[Any, ...], kwargs: Keywords) -> None:
-        tokens = args[0] if args else kwargs["input_ids"]
-        cache = kwargs.get("past_key_values")
-        start = int(cache.get_seq_length()) if cache is not None else 0
-        state[:] = [Pass(start, int(tokens.shape[1]), prompt_length)]
-
-    return hook

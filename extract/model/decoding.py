@@ -16,7 +16,7 @@ Watch = Callable[[list[int]], None]
 
 @dataclass(frozen=True)
 class Decoding:
-    """What is asked of one call; nothing is drawn at random here (`sampling.TokenSampler` does that)."""
+    """Settings of one greedy or beam decoding; `sampling.TokenSampler` draws at random."""
 
     max_new_tokens: int
     min_new_tokens: int = 0
@@ -37,7 +37,7 @@ class Decoding:
 
 
 class StepStreamer(BaseStreamer):
-    """Hands each step's tokens, one a row, to a function; what that raises ends the decoding."""
+    """Calls a function with the tokens of each step, one a row; what that raises ends the decoding."""
 
     def __init__(self, watch: Watch) -> None:
         self._watch = watch

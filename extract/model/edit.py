@@ -31,7 +31,7 @@ def site(name: str) -> Site:
 
 @dataclass(frozen=True)
 class Pass:
-    """What an edit may know about the forward pass it runs in."""
+    """The forward pass that an edit runs in: which tokens it holds."""
 
     start: int  # index of the first token of this pass, padding included; 0 at prefill
     length: int  # tokens in this pass

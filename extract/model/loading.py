@@ -25,6 +25,7 @@ from extract.errors import UserError
 from extract.model.backends import BackendName
 from extract.model.chat_model import ChatModel
 from extract.model.hub_errors import explain_hub
+from extract.shipped import ROOT
 
 DType = Literal["auto", "float32", "float16", "bfloat16"]
 
@@ -46,7 +47,7 @@ def load_model(
 
     Args:
         template: the chat template: the tokenizer's own (None), `plain` for base models, or a `.jinja` file.
-        template_args: what the template reads beside the messages, such as `{"enable_thinking": False}`.
+        template_args: what the template reads besides the messages, such as `{"enable_thinking": False}`.
         system: `merge` puts system messages at the head of the next user turn, for templates that refuse them.
 
     Raises:
@@ -132,11 +133,11 @@ def load_tokenizer(
 def resolve(name: str) -> str:
     """Return the directory a model name stands for, or the name itself for the hub.
 
-    A path that does not exist from here is also looked for beside the packages, where shipped organisms live.
+    A path that does not exist here is also looked for where the packages are installed: shipped organisms lie there.
     """
     if name and Path(name).is_dir():
         return name
-    shipped = Path(__file__).resolve().parents[2] / name
+    shipped = ROOT / name
     if name and shipped.is_dir():
         return str(shipped)
     if not _is_hub_id(name):

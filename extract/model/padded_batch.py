@@ -18,7 +18,7 @@ class Batch:
     """Padded prompts.
 
     Left padding needs the mask and explicit positions; right padding needs neither where only the past is read, since
-    no real token ever sees what stands after it.
+    no real token ever sees what follows it.
     """
 
     tokens: Int[Tensor, "batch time"]

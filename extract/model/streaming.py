@@ -18,7 +18,7 @@ from extract.model.padded_batch import Batch
 
 
 class StreamedText:
-    """The text of one response, as it grows; the pieces together are the response's text, as `decode` gives it.
+    """The text of one response while it is decoded; the pieces together are the text that `decode` gives.
 
     A piece is held back while it may still change: half a character, and, where the tokenizer tidies blanks before
     punctuation, the last word. `row` says how the prompt ended, for a thought that it opened.
@@ -99,4 +99,4 @@ def _streamed(model: ChatModel, batch: Batch, max_new_tokens: int, pieces: Strea
 
 
 class _Left(Exception):  # noqa: N818 - no error: whoever read the pieces has gone
-    """Nobody reads on."""
+    """Ends the decoding once the reader has closed the iterator."""

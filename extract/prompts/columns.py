@@ -98,16 +98,16 @@ def field_value(field: str, source: Column | Value, row: Row, where: str, counts
         return None
     if source.map is None and not source.numbered:
         return value
-    told = as_text(value)
+    text = as_text(value)
     if source.map is not None:
-        if told not in source.map:
-            raise UserError(f"{where}: column {source.column!r} is {told!r}, which the map of {field!r} does not name; "
+        if text not in source.map:
+            raise UserError(f"{where}: column {source.column!r} is {text!r}, which the map of {field!r} does not name; "
                             f"it names {', '.join(source.map)}")  # fmt: skip
-        value = source.map[told]
+        value = source.map[text]
     if not source.numbered:
         return value
-    counts[field, told] += 1
-    return None if value is None else f"{value}/{counts[field, told]}"
+    counts[field, text] += 1
+    return None if value is None else f"{value}/{counts[field, text]}"
 
 
 def _given(row: Row, column: str) -> Any:

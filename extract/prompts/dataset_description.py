@@ -14,13 +14,14 @@ from pydantic import Field, ValidationError
 from extract.errors import UserError
 from extract.prompts.columns import Column, Mapped, Strict, Value
 from extract.prompts.prompt import Label
+from extract.shipped import ROOT
 from extract.yaml_file import explain, read_yaml
 
-KNOWN = Path(__file__).resolve().parents[2] / "configs" / "datasets"
+KNOWN = ROOT / "configs" / "datasets"
 
 
 class Split(Strict):
-    """Where a part stands in the set's hub repository."""
+    """Configuration and split of a part in the set's hub repository."""
 
     config: str | None = None
     split: str

@@ -33,8 +33,8 @@ def read_rows(
         at: where the rows stand in a JSON file that is more than a list of them: keys joined by points, `*` for every
             key in turn, which each row then holds as `key`. Entries that are no objects become the field `value`.
         encoding: of a text file, where it is neither UTF-8 nor begins with UTF-16's mark.
-        mended: given, bytes that are no text are mended (lines.py) rather than refused, and it is told of each
-            row (of a JSON file: each line) that had any; CSV fields may then be long.
+        mended: given, bytes that are no text are mended (lines.py) rather than refused, and it is called for
+            each row (of a JSON file: each line) that had any; CSV fields may then be long.
 
     Raises:
         UserError: the file is missing, of another kind, or a line of it cannot be read; names the line.

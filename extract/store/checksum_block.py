@@ -21,7 +21,7 @@ FORM = re.compile(rb"refusal-probes store of (\d+) bytes\nwith checksums of thei
 
 
 class Seekable(Protocol):
-    """What a seal needs of a file object."""
+    """A file object that can be read from any place."""
 
     def seek(self, offset: int, whence: int = ..., /) -> int: ...
 

@@ -17,7 +17,7 @@ StoreType = Literal["float32", "float16", "bfloat16"]
 
 @dataclass(frozen=True)
 class Identity:
-    """What the activations of a store are of. Two stores with equal identities hold the same numbers."""
+    """Model, prompts and layout of a store. Two stores with equal identities hold the same numbers."""
 
     model: str
     revision: str

@@ -25,7 +25,7 @@ Progress = Callable[[int, int], None]
 
 @dataclass(frozen=True)
 class Verification:
-    """What was looked at, and what was wrong with it."""
+    """Faults found in a store, and how much was read."""
 
     findings: tuple[str, ...]
     prompts: int = 0
@@ -60,7 +60,7 @@ def verify(path: Path, *, weights: str | None = None, progress: Progress = lambd
 
 @dataclass
 class _Verifier:
-    """One pass over one store."""
+    """Reads one store once and collects its faults."""
 
     path: Path
     file: h5py.File

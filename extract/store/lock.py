@@ -23,7 +23,7 @@ PATIENCE = 10.0  # seconds in which another process must have made up its mind h
 
 
 class FileLock:
-    """One lock on one file, not waited for."""
+    """A non-blocking lock on one file."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -105,7 +105,7 @@ class Holder:
 
 
 class WriterLock:
-    """Who may write one store: one process alone, or several that all said so and make the same store."""
+    """The right to write one store: of one process, or of several that share it and make the same store."""
 
     def __init__(self, store: Path, path: Path, identity: Identity, shared: bool) -> None:
         self._store, self._lock, self._identity, self._shared = store, FileLock(path), identity, shared
@@ -137,7 +137,7 @@ class WriterLock:
     def open_to_others(self) -> None:
         """Let other processes in, where this one is to share."""
         while self._shared and not self._lock.convert(shared=True):
-            if not self.acquire():  # one slipped in, and the lock is now held beside it
+            if not self.acquire():  # another process got in first, and the lock is now shared with it
                 return
 
     def leave(self) -> bool:

@@ -96,7 +96,7 @@ class ShardFiles:
         with (
             atomic_file(final, final.with_suffix(".partial")) as sink,
             h5py.File(sink, "w", libver=LIBVER) as file,
-            ThreadPoolExecutor(1) as beside,
+            ThreadPoolExecutor(1) as hasher,
         ):
             digest = ShardDigest(self, shard)
             hashing: list[Future[int]] = []
@@ -107,7 +107,7 @@ class ShardFiles:
                 write_locus(dataset, layer, position, 0, stored)
                 sink.check()
                 wait(hashing[-1:])
-                hashing.append(beside.submit(digest.update, stored))  # while the next is checked and written
+                hashing.append(hasher.submit(digest.update, stored))  # while the next is checked and written
             file.create_dataset("present", data=captured.present, fletcher32=True)
             write_ragged(file, "responses", captured.responses)
             sums = np.array([hashed.result() for hashed in hashing], dtype=np.uint32).reshape(self.shape[:2])
@@ -175,7 +175,7 @@ class ShardFiles:
 
 
 class ShardDigest:
-    """A SHA-256 over all a shard says: what of, which rows, every number's bits, presence and responses."""
+    """A SHA-256 over all of a shard: identity, rows, the bits of every number, presence and responses."""
 
     def __init__(self, files: ShardFiles, shard: int) -> None:
         rows = files.rows(shard)
@@ -204,7 +204,7 @@ def crc(stored: Rows) -> int:
 
 
 def digest_of(shard: h5py.File) -> str:
-    """Return the digest a shard says it has."""
+    """Return the digest that is written in a shard."""
     return bytes(shard.attrs["digest"]).decode()
 
 

@@ -16,7 +16,7 @@ T = TypeVar("T")
 
 
 class HooksBackend:
-    """The fast path and the default."""
+    """Runs edits as PyTorch hooks; the fastest backend and the default."""
 
     name: BackendName = "hooks"
 

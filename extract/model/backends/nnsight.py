@@ -20,7 +20,7 @@ T = TypeVar("T")
 
 
 class NNsightBackend:
-    """Every edit is an assignment inside a trace."""
+    """Runs edits as assignments inside a trace."""
 
     name: BackendName = "nnsight"
 

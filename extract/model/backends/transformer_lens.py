@@ -21,7 +21,7 @@ T = TypeVar("T")
 
 
 class TransformerLensBackend:
-    """Hook points by TransformerLens's own names."""
+    """Runs edits as hooks of a TransformerBridge."""
 
     name: BackendName = "transformer_lens"
 
