@@ -22,12 +22,12 @@ class Batch:
     """
 
     tokens: Int[Tensor, "batch time"]
-    attention_mask: Int[Tensor, "batch time"]
+    attention_mask: Int[Tensor, "batch seen"]  # of these tokens, after those in a cache where it goes on from one
     prompt_length: int  # tokens up to and with the last prompt token, padding included
     side: Side = "left"
 
     @property
-    def position_ids(self) -> Int[Tensor, "batch time"]:
+    def position_ids(self) -> Int[Tensor, "batch seen"]:
         return (self.attention_mask.cumsum(dim=1) - 1).clamp(min=0)
 
     @property
