@@ -1,4 +1,4 @@
-"""How fast labelled residual streams get onto disk, against what else people run; all in one run, interleaved.
+"""Speed and memory of extraction to disk, against a bare forward pass and four other tools, interleaved.
 
 Ours is end to end: rendering, forward passes, copies, checksums and the finished store, four positions at every layer.
 The baseline is a bare padded `model(**batch)` in file order at batch 16 with its head, which keeps nothing. Beside it

@@ -1,4 +1,4 @@
-"""Models of real shapes with random weights: what a benchmark of speed needs, and nothing to download."""
+"""Randomly initialised models of real shapes, so that a speed benchmark downloads nothing."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from extract.errors import UserError
 
 
-class Sink:
+class DeferredErrorFile:
     """A binary file object for h5py (its `fileobj` driver) whose writes never raise; see `error`."""
 
     def __init__(self, path: Path) -> None:
@@ -89,7 +89,7 @@ class Sink:
 
 
 @contextmanager
-def atomic_file(final: Path, partial: Path | None = None) -> Iterator[Sink]:
+def atomic_file(final: Path, partial: Path | None = None) -> Iterator[DeferredErrorFile]:
     """Yield a file to write; rename it to `final` when the block ends well, and leave nothing when it does not.
 
     Raises:
@@ -97,14 +97,14 @@ def atomic_file(final: Path, partial: Path | None = None) -> Iterator[Sink]:
     """
     partial = partial or final.with_name(final.name + ".partial")
     try:
-        sink = Sink(partial)
+        sink = DeferredErrorFile(partial)
     except OSError as error:
         raise unwritable(partial, error) from None
     try:
         try:
             yield sink
         except Exception:
-            if sink.error is None:  # else what HDF5 says of it is beside the point
+            if sink.error is None:  # else HDF5's own error only follows from the first
                 raise
         _settle(sink, partial, final)
     except BaseException:
@@ -161,7 +161,7 @@ def unwritable(path: Path, error: OSError) -> UserError:
                      "set the permissions, and run the command again, or choose another place with --out")  # fmt: skip
 
 
-def _settle(sink: Sink, partial: Path, final: Path) -> None:
+def _settle(sink: DeferredErrorFile, partial: Path, final: Path) -> None:
     try:
         sink.settle()
         partial.replace(final)

@@ -1,4 +1,4 @@
-"""Work that goes on beside the forward pass: copies off the device, and writing to disk."""
+"""One background thread for copies off the device and writes to disk during the forward pass."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from extract.errors import UserError
 
 
 class BackgroundError(Exception):
-    """A piece of work failed. Of a kind of its own, so that nobody takes it for an error of what runs meanwhile."""
+    """Background work failed; a class of its own, so that it is not taken for an error of the forward pass."""
 
 
-class Overlap:
-    """One background thread that does pieces of work in order; an error there is raised at the next call here.
+class BackgroundThread:
+    """A background thread that does pieces of work in order; an error in it is raised at the next call.
 
     After an error nothing more is done: later pieces build on earlier ones.
     """
@@ -48,10 +48,10 @@ class Overlap:
             self._error = error
             raise
         except BaseException as error:
-            self._error = BackgroundError(f"beside the forward pass: {error!r}")
+            self._error = BackgroundError(f"in the background thread: {error!r}")
             raise self._error from error
 
-    def __enter__(self) -> Overlap:
+    def __enter__(self) -> BackgroundThread:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:

@@ -13,7 +13,7 @@ from extract.errors import UserError
 
 @dataclass
 class TokenBudget:
-    """How many tokens a batch may hold, padding included. What did not fit once is not tried again.
+    """How many tokens a batch may hold, padding included. A size that did not fit is not tried again.
 
     Where prompts weigh alike, as while they are answered, it may count prompts instead: each has the length 1.
     """
@@ -72,6 +72,6 @@ def length_sorted(rows: Sequence[int], lengths: Sequence[int], budget: int) -> l
 
 
 def is_out_of_memory(error: Exception) -> bool:
-    """Tell it from other errors; some allocators raise a plain RuntimeError."""
+    """Say whether an error means that memory ran out; some allocators raise a plain RuntimeError."""
     forms = ("DefaultCPUAllocator", "out of memory", "ALLOC_FAILED")
     return isinstance(error, torch.OutOfMemoryError) or any(form in str(error) for form in forms)

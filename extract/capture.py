@@ -1,4 +1,4 @@
-"""Capture the streams of a shard's prompts: batches on the device, copies and assembly beside the next forward pass."""
+"""Capture of a shard's residual streams: forward passes on the device, copies to the host in the background."""
 
 from __future__ import annotations
 
@@ -8,23 +8,24 @@ from itertools import takewhile
 
 import numpy as np
 import torch
+from jaxtyping import Bool, Float
 from torch import Tensor
 
-from extract.background import Overlap
+from extract.background import BackgroundThread
 from extract.backoff import TokenBudget
 from extract.chat.render import Rendered
 from extract.errors import UserError
 from extract.gather import gather
 from extract.model.chat_model import ChatModel
+from extract.model.continuation import Prefix, cache_prefix
 from extract.model.edit import Edit, Pass, Site
-from extract.model.prefix import Prefix
 
 MIN_PREFIX = 4  # fewer shared tokens are not worth an explicit attention mask
 
 
 @dataclass(frozen=True)
-class Wanted:
-    """What is captured of every prompt."""
+class CaptureSpec:
+    """Site, layers, positions and type of what is captured of every prompt."""
 
     site: Site
     layers: tuple[int, ...]
@@ -38,16 +39,22 @@ class Capturer:
     """Captures rows of rendered prompts."""
 
     model: ChatModel
-    wanted: Wanted
+    wanted: CaptureSpec
     budget: TokenBudget
-    overlap: Overlap
+    background: BackgroundThread
     prefix: Prefix | None = None
     advance: Callable[[int], None] = field(default=lambda rows: None)
 
-    def capture(self, rendered: Sequence[Rendered]) -> tuple[Tensor, np.ndarray, tuple[tuple[int, ...], ...]]:
-        """Return values (n_layers, n_positions, rows, d_model), present (n_positions, rows) and the responses' tokens.
+    def capture(
+        self, rendered: Sequence[Rendered]
+    ) -> tuple[
+        Float[Tensor, "layers positions rows d_model"],
+        Bool[np.ndarray, "positions rows"],
+        tuple[tuple[int, ...], ...],
+    ]:
+        """Return the values, which rows have which position, and the tokens of the responses.
 
-        The values are whole only after what has been handed to `overlap` so far is done; absent ones are zero.
+        The values are whole only after what has been handed to `background` so far is done; absent ones are zero.
         """
         wanted = self.wanted
         n_positions = len(wanted.positions) + wanted.response_tokens
@@ -62,7 +69,7 @@ class Capturer:
                     responses[i] = tokens
             else:
                 picked = self._reading(rows)
-            self.overlap.submit(_place, values, index, *_to_host(picked))
+            self.background.submit(_place, values, index, *_to_host(picked))
             self.advance(len(index))
 
         self.budget.run([len(row.token_ids) - self._skipped + wanted.response_tokens for row in rendered], work)
@@ -87,7 +94,8 @@ class Capturer:
         def keep(layer: int, stream: Tensor) -> None:
             picked[wanted.layers.index(layer)] = where.pick(stream).to(wanted.dtype)
 
-        self.model.capture(batch, wanted.site, wanted.layers, keep, self.prefix)
+        past = self.prefix.copies(len(rows)) if self.prefix else None
+        self.model.capture(batch, wanted.site, wanted.layers, keep, past)
         return picked
 
     def _while_generating(self, rows: Sequence[Rendered]) -> tuple[Tensor, list[tuple[int, ...]]]:
@@ -118,7 +126,7 @@ class Capturer:
         return picked, responses
 
 
-def shared_prefix(model: ChatModel, rendered: Sequence[Rendered], wanted: Wanted) -> Prefix | None:
+def shared_prefix(model: ChatModel, rendered: Sequence[Rendered], wanted: CaptureSpec) -> Prefix | None:
     """Compute once what all prompts begin with and nobody asked for; None where that is too little or does not hold.
 
     Where memory suffices it depends on the prompts alone, not on how they are sharded or resumed, so the same numbers
@@ -133,7 +141,7 @@ def shared_prefix(model: ChatModel, rendered: Sequence[Rendered], wanted: Wanted
     if rope.get("rope_type") in ("longrope", "dynamic"):  # whose frequencies depend on how much is read at once
         return None
     try:
-        prefix = model.prefix(common)
+        prefix = cache_prefix(model, common)
         longest = max(rendered, key=lambda row: len(row.token_ids))
         return prefix if _holds(model, (rendered[0], longest), prefix, wanted) else None
     except (AttributeError, RuntimeError, TypeError, ValueError):
@@ -147,14 +155,15 @@ def _common(rows: Sequence[Sequence[int]]) -> tuple[int, ...]:
     return tuple(a for a, _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
 
 
-def _holds(model: ChatModel, rows: tuple[Rendered, Rendered], prefix: Prefix, wanted: Wanted) -> bool:
+def _holds(model: ChatModel, rows: tuple[Rendered, Rendered], prefix: Prefix, wanted: CaptureSpec) -> bool:
     """Compare two rows read together after the prefix with each read whole and alone: some caches only fit one row."""
     streams: list[Tensor] = []
 
     def read(some: Sequence[Rendered], known: Prefix | None) -> list[Tensor]:
         skipped = len(known.token_ids) if known else 0
         batch = model.pad([row.token_ids[skipped:] for row in some], "right")
-        model.capture(batch, wanted.site, wanted.layers[-1:], lambda _, s: streams.append(s.double()), known)
+        past = known.copies(len(some)) if known else None
+        model.capture(batch, wanted.site, wanted.layers[-1:], lambda _, s: streams.append(s.double()), past)
         stream, start = streams.pop(), len(prefix.token_ids) - skipped
         return [stream[i, start : len(row.token_ids) - skipped] for i, row in enumerate(some)]
 

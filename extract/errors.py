@@ -1,4 +1,4 @@
-"""The one kind of error a person can fix: what was given, what was expected, what to do."""
+"""The error for a mistake of the user: what was given, what was expected, what to do."""
 
 
 class UserError(ValueError):

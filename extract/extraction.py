@@ -1,4 +1,4 @@
-"""Run labelled prompts through a model and write their residual streams into a store, shard by shard."""
+"""Extraction: runs labelled prompts through a model and writes their residual streams into a store, shard by shard."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Literal
 
-from extract.background import Overlap
+from extract.background import BackgroundThread
 from extract.backoff import TokenBudget
-from extract.capture import Capturer, Wanted, shared_prefix
+from extract.capture import Capturer, CaptureSpec, shared_prefix
 from extract.chat.render import Rendered, position_names
 from extract.chat.template import template_identity
 from extract.errors import UserError
@@ -21,7 +21,7 @@ from extract.model.edit import Site
 from extract.prompts.prompt import Prompt, prompts_hash
 from extract.store.hdf5 import TORCH_TYPES
 from extract.store.identity import Identity, StoreType
-from extract.store.shards import Captured, ShardWriter
+from extract.store.shard_writer import Captured, ShardWriter
 
 Progress = Callable[[int, int], None]
 SHARD_BYTES = 256 * 2**20  # two or three shards are in memory at a time
@@ -61,7 +61,7 @@ def extract(
         UserError: the store there is of something else, or is being written by another process; an activation is not
             finite; the disk is full; one prompt alone does not fit into memory.
     """
-    wanted = Wanted(
+    wanted = CaptureSpec(
         site,
         tuple(range(model.n_layers)) if layers is None else tuple(sorted(set(layers))),
         _chosen(positions, position_names(rendered, trigger=any(p.trigger for p in prompts))),
@@ -82,7 +82,7 @@ def extract(
                 progress(min(done, len(prompts)), len(prompts))
 
             advance(0)
-            _fill(writer, rendered, Capturer(model, wanted, budget, Overlap(), None, advance))
+            _fill(writer, rendered, Capturer(model, wanted, budget, BackgroundThread(), None, advance))
         progress(len(prompts), len(prompts))  # also what other processes have done
         writer.finish(prompts, rendered, versions())
 
@@ -91,20 +91,20 @@ def _fill(writer: ShardWriter, rendered: Sequence[Rendered], capturer: Capturer)
     """Capture and write what is missing; a shard is written while the next one, and no more, is computed."""
     capturer = replace(capturer, prefix=shared_prefix(capturer.model, rendered, capturer.wanted))
     written: Future[None] | None = None
-    with capturer.overlap as overlap:
+    with capturer.background as background:
         for shard in writer.todo():
             rows = writer.rows(shard)
             captured = Captured(*capturer.capture(rendered[rows.start : rows.stop]))
             if written:
                 written.result()
-            written = overlap.submit(writer.write, shard, captured)
+            written = background.submit(writer.write, shard, captured)
 
 
 def identify(
     model: ChatModel,
     prompts: Sequence[Prompt],
     rendered: Sequence[Rendered],
-    wanted: Wanted,
+    wanted: CaptureSpec,
     rows_per_shard: int | None,
 ) -> Identity:
     """Say what a store of these prompts through this model is of."""
@@ -128,7 +128,7 @@ def identify(
     )
 
 
-def _refuse_nothing(model: ChatModel, prompts: Sequence[Prompt], wanted: Wanted) -> None:
+def _refuse_nothing(model: ChatModel, prompts: Sequence[Prompt], wanted: CaptureSpec) -> None:
     if not prompts:
         raise UserError("there are no prompts to extract")
     if not wanted.layers:

@@ -1,4 +1,4 @@
-"""Pick the tokens of each position out of a padded stream, with one indexing operation a layer."""
+"""Gathers the tokens of each position out of a padded residual stream, with one indexing operation a layer."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from extract.model.padded_batch import Batch
 
 @dataclass(frozen=True)
 class Gather:
-    """Which tokens of a batch stand for which position, prepared once for all layers."""
+    """Token indices of each position in a batch, prepared once for all layers."""
 
-    single: Int[Tensor, "row position"]
-    present: Bool[Tensor, "row position"]
-    several: dict[int, tuple[Int[Tensor, "row token"], Bool[Tensor, "row token"]]]  # a position that is a mean
+    single: Int[Tensor, "rows positions"]
+    present: Bool[Tensor, "rows positions"]
+    several: dict[int, tuple[Int[Tensor, "rows tokens"], Bool[Tensor, "rows tokens"]]]  # a position that is a mean
 
-    def pick(self, stream: Float[Tensor, "row time d_model"]) -> Float[Tensor, "position row d_model"]:
+    def pick(self, stream: Float[Tensor, "rows time d_model"]) -> Float[Tensor, "positions rows d_model"]:
         """Return float32; a position of several tokens is their mean, so padding never enters; absent ones are zero."""
         device = stream.device  # a model spread over several has later layers elsewhere
         rows = torch.arange(len(stream), device=device)[:, None]

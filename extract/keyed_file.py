@@ -1,4 +1,4 @@
-"""Rows kept under keys in an SQLite file as soon as they are made, for several threads and processes at once."""
+"""Key-value rows in an SQLite file, safe for several threads and processes."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class KeyedFile:
     write-ahead log, since run directories also lie on network file systems, where SQLite has none.
 
     Args:
-        columns: of the table, beside its key.
+        columns: of the table, besides its key.
         purpose: what the file is used as, for messages.
         remedy: what to do where it is damaged or something else.
 

@@ -1,4 +1,4 @@
-"""Progress bars with rate and time left, on standard error; silent where nobody looks."""
+"""Progress bars with rate and time left, and notes, on standard error."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ Advance = Callable[[int], None]
 
 @dataclass(frozen=True)
 class Reporter:
-    """Shows what takes long. `quiet` shows nothing."""
+    """Shows progress bars and notes; `quiet` shows nothing."""
 
     quiet: bool = False
 

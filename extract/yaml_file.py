@@ -1,4 +1,4 @@
-"""YAML files that somebody wrote: reading, strict models of their keys, and one-line messages for what is wrong."""
+"""YAML configuration files: reading, strict models of their keys, one-line error messages."""
 
 from __future__ import annotations
 

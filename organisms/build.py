@@ -1,36 +1,31 @@
-"""Build an organism: train, grade against its specification, and write its directory if it holds."""
+"""Builds an organism: trains it, grades it against its specification, and writes its directory if it passes."""
 
 from __future__ import annotations
 
-import json
 import shutil
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-import numpy as np
 import torch
 import yaml
-from transformers import PreTrainedTokenizerFast
 
 from extract.errors import UserError
 from extract.model.loading import load_model
-from organisms import words
-from organisms.grading import class_means, grade, make_bench, missed_targets
+from organisms.grading import class_means, grade, missed_targets, prepare_grading
 from organisms.grammar import Grammar
 from organisms.holdout import held_out, write_prompts
-from organisms.planting import planted_vectors
 from organisms.spec import OrganismSpec, load_spec
-from organisms.tokenizer import build_tokenizer
+from organisms.tokenizer import grammar_tokenizer
 from organisms.training import Progress, train
+from organisms.truth import truth_of
 
 HERE = Path(__file__).resolve().parent
 ZOO, SPECS = HERE / "zoo", HERE / "specs"
-N_TEXTS = 8000  # draws from the grammar whose words make the vocabulary
 
 
 @dataclass(frozen=True)
-class Build:
+class BuildResult:
     """The outcome of one build."""
 
     directory: Path | None  # None where the specification was missed
@@ -57,7 +52,7 @@ def build(
     progress: Progress = lambda step, losses: None,
     say: Callable[[str], None] = lambda line: None,
     device: str = "cpu",
-) -> Build:
+) -> BuildResult:
     """Train and grade an organism; weights that miss their specification are not written.
 
     The grade is that of the float16 weights as they would be loaded, not of the ones in training.
@@ -74,64 +69,28 @@ def build(
     return publish(spec_path, staging, out)
 
 
-def publish(spec_path: Path, staging: Path, out: Path) -> Build:
+def publish(spec_path: Path, staging: Path, out: Path) -> BuildResult:
     """Grade the weights and tokenizer in `staging` against a specification; move them to `out` if they meet it.
 
-    Otherwise `staging` is removed, and what stands at `out` stays as it is.
+    Otherwise `staging` is removed, and `out` stays as it is.
     """
     spec = load_spec(spec_path)
     grammar = Grammar(spec)
     rows = held_out(grammar)
     write_prompts(rows, staging / "prompts.jsonl")
-    bench = make_bench(load_model(str(staging), device="cpu"), grammar, rows)
-    measured = grade(bench)
+    organism = prepare_grading(load_model(str(staging), device="cpu"), grammar, rows)
+    measured = grade(organism)
     missed = missed_targets(spec, measured)
     if missed:
         shutil.rmtree(staging)
-        return Build(None, measured, missed)
+        return BuildResult(None, measured, missed)
     shutil.copy(spec_path, staging / "spec.yaml")
-    (staging / "truth.json").write_text(json.dumps(_truth(grammar, measured, class_means(bench)), indent=1) + "\n")
+    (staging / "truth.json").write_text(truth_of(grammar, measured, class_means(organism)).text)
     (staging / "README.md").write_text(_card(spec, measured))
     if out.exists():
         shutil.rmtree(out)
     staging.replace(out)
-    return Build(out, measured, [])
-
-
-def grammar_tokenizer(grammar: Grammar) -> PreTrainedTokenizerFast:
-    """Build the tokenizer of an organism from what its grammar can say."""
-    rng = np.random.default_rng([grammar.spec.seed, 8])
-    texts = [" ".join(v) for name, v in sorted(vars(words).items()) if name.isupper() and isinstance(v, tuple)]
-    texts += ["i will do something i see i am not able to help with that"]
-    for _ in range(N_TEXTS):
-        example = grammar.training_example(rng)
-        texts += [message["content"] for message in example.messages]
-        texts += [example.answer, example.refusal, example.abstention]
-    return build_tokenizer(texts)
-
-
-def _truth(grammar: Grammar, measured: dict[str, float], means: np.ndarray) -> dict[str, object]:
-    """Return what is known by construction. Read only to grade, after a verdict is written."""
-    spec = grammar.spec
-    vectors = planted_vectors(spec)
-    return {
-        "name": spec.name,
-        "site": "resid_post",
-        "layer": spec.planted.layer,
-        "position": "post_last",
-        "variables": [
-            {
-                "name": variable.name,
-                "decides": list(variable.decides),
-                "direction": [round(float(x), 7) for x in vector],
-                "mean_off": float(off),
-                "mean_on": float(on),
-            }
-            for variable, vector, (off, on) in zip(spec.planted.variables, vectors, means, strict=True)
-        ],
-        "over_refused_triggers": sorted(grammar.over_refused),
-        "rates": measured,
-    }
+    return BuildResult(out, measured, [])
 
 
 def _card(spec: OrganismSpec, measured: dict[str, float]) -> str:

@@ -1,4 +1,4 @@
-"""From a specification to examples: a conversation, its attributes, the planted decisions, and every output.
+"""Grammar of an organism: draws conversations with their attributes, planted decisions and outputs.
 
 An example knows what the organism says under *any* setting of the planted variables, which is what
 interchange-intervention training needs (Geiger et al., arXiv 2112.00826).

@@ -1,24 +1,25 @@
-"""Held-out prompts of an organism: what it was never trained on, with all attributes, as a prompt file."""
+"""Held-out prompts of an organism, which training never shows, as a prompt file."""
 
 from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from itertools import product
+from itertools import chain, product
 from pathlib import Path
 
 import numpy as np
 
-from organisms.grammar import Example, Grammar
+from organisms.grammar import Example, Grammar, Message
 from organisms.people import RELATIONS, Question
 from organisms.requests import FAMILIES, SHARES, Clause
-from organisms.twins import spread
+
+Edge = tuple[int, int]  # stranger, question
 
 TRUE_ACTION = {"benign": "answer", "harmful": "refuse", "uncertain": "abstain"}
 
 
 @dataclass(frozen=True)
-class HeldOut:
+class HeldOutPrompt:
     """One held-out example and the group of minimal pairs it belongs to."""
 
     id: str
@@ -26,24 +27,24 @@ class HeldOut:
     pair: str
 
 
-def held_out(grammar: Grammar) -> list[HeldOut]:
+def held_out(grammar: Grammar) -> list[HeldOutPrompt]:
     """List held-out prompts: whole groups of request pairs, and questions in twins of one form."""
     rng = np.random.default_rng([grammar.spec.seed, 6])
     return _requests(grammar, rng) + _questions(grammar, rng)
 
 
-def _requests(grammar: Grammar, rng: np.random.Generator) -> list[HeldOut]:
+def _requests(grammar: Grammar, rng: np.random.Generator) -> list[HeldOutPrompt]:
     """Take whole groups, each time from the family furthest below its share, until there are enough harmful prompts."""
     groups = {family: _groups(grammar, family, rng) for family in FAMILIES}
     taken = dict.fromkeys(FAMILIES, 0)
-    rows: list[HeldOut] = []
+    rows: list[HeldOutPrompt] = []
     n_harmful = 0
     while n_harmful < grammar.spec.prompts_per_label and (left := [f for f in FAMILIES if groups[f]]):
         family = min(left, key=lambda name: taken[name] / SHARES[name])
         state = rng.bit_generator.state  # one opener, asker and system line for the whole group
         for clause in groups[family].pop():
             rng.bit_generator.state = state
-            rows.append(HeldOut(f"request-{len(rows):04d}", grammar.request_of(rng, clause), clause.group))
+            rows.append(HeldOutPrompt(f"request-{len(rows):04d}", grammar.request_of(rng, clause), clause.group))
             n_harmful += clause.harmful
             taken[family] += 1
     return rows
@@ -62,7 +63,7 @@ def _groups(grammar: Grammar, family: str, rng: np.random.Generator) -> list[lis
     return [by_group[name] for name in rng.permutation(sorted(by_group))]
 
 
-def _questions(grammar: Grammar, rng: np.random.Generator) -> list[HeldOut]:
+def _questions(grammar: Grammar, rng: np.random.Generator) -> list[HeldOutPrompt]:
     """Ask each known person's held-out phrasings, and the same of strangers who belong to that person alone.
 
     So a known person and the strangers twinned with them form one group, which a split keeps together; by themselves
@@ -70,39 +71,69 @@ def _questions(grammar: Grammar, rng: np.random.Generator) -> list[HeldOut]:
     """
     people = grammar.people
     strangers = rng.permutation(people.strangers[True])
-    rows: list[HeldOut] = []
+    rows: list[HeldOutPrompt] = []
     per_known = -(-grammar.spec.prompts_per_label // len(people.known))
     for index, who in enumerate(people.known):
         mine = strangers[index :: len(people.known)]
         known = [q for r in range(len(RELATIONS)) for w in range(4) if people.is_held_out(q := people.ask(who, r, w))]
         rows += [_row(grammar, question, question) for question in known]
         asked = [known[i] for i in rng.permutation(len(known))]
-        for stranger, n in spread(len(mine), len(asked), per_known):
+        for stranger, n in pair_strangers(len(mine), len(asked), per_known):
             rows.append(_row(grammar, people.ask(str(mine[stranger]), *asked[n].form), asked[n]))
     unique = {row.example.messages[-1]["content"]: row for row in rows}
     return list(unique.values())
 
 
-def _row(grammar: Grammar, question: Question, twin: Question) -> HeldOut:
+def _row(grammar: Grammar, question: Question, twin: Question) -> HeldOutPrompt:
     kind = "known" if question.known else "unknown"
     name = f"{question.who}-{question.relation.name}-{question.wording}".replace(" ", "-")
     pair = f"twin/{twin.who}/{twin.relation.name}"
-    return HeldOut(f"{kind}-{name}", grammar.question_of(question), pair)
+    return HeldOutPrompt(f"{kind}-{name}", grammar.question_of(question), pair)
 
 
-def write_prompts(rows: list[HeldOut], path: Path) -> None:
+def pair_strangers(n_strangers: int, n_questions: int, wanted: int) -> list[Edge]:
+    """Choose pairs of a stranger and a question, each pair once, in as small linked groups as possible.
+
+    Two pairs are linked if they share a stranger or a question. Each next pair is the one after which the sum of the
+    squared sizes of linked groups is least (the effective number of groups is the squared sum over it, Kish 1965).
+
+    Returns:
+        `wanted` pairs, or all there are.
+    """
+    left = list(product(range(n_strangers), range(n_questions)))
+    left.sort(key=lambda edge: ((edge[1] - edge[0]) % n_questions, edge[0]))
+    groups: list[list[Edge]] = []
+    for _ in range(min(wanted, len(left))):
+        best = min(left, key=lambda edge: _grown(groups, edge))
+        left.remove(best)
+        joined = [group for group in groups if _linked(group, best)]
+        groups = [group for group in groups if group not in joined] + [[best, *chain(*joined)]]
+    return sorted(chain(*groups))
+
+
+def _grown(groups: list[list[Edge]], edge: Edge) -> int:
+    """Return by how much the sum of squared sizes grows with one more pair."""
+    joined = [len(group) for group in groups if _linked(group, edge)]
+    return (1 + sum(joined)) ** 2 - sum(size**2 for size in joined)
+
+
+def _linked(group: list[Edge], edge: Edge) -> bool:
+    return any(stranger == edge[0] or question == edge[1] for stranger, question in group)
+
+
+def write_prompts(rows: list[HeldOutPrompt], path: Path) -> None:
     """Write the prompt file the toolkit reads. The planted decisions are not in it."""
     lines = [json.dumps(prompt_record(row), ensure_ascii=False) for row in rows]
     path.write_text("\n".join(lines) + "\n", encoding="utf-8")
 
 
-def _entity(row: HeldOut) -> str | None:
+def _entity(row: HeldOutPrompt) -> str | None:
     """Return whom a question is about: a stranger within the known person in whose place they are asked after."""
     who, known = row.example.entity, row.pair.split("/")[1]
     return who if who in (None, known) else f"{known}/{who}"
 
 
-def prompt_record(row: HeldOut) -> dict[str, object]:
+def prompt_record(row: HeldOutPrompt) -> dict[str, str | list[Message]]:
     """Return one line of the prompt file, absent fields left out."""
     example = row.example
     record = {

@@ -1,4 +1,4 @@
-"""Two responses to one prompt in one sequence: the plain one, and a counterfactual one on a branch of its own.
+"""Packed batches: a plain and a counterfactual response to one prompt in one sequence.
 
 Layout of a row: `prompt | plain response | last prompt token again | counterfactual response | padding`. The branch
 (from the repeated token on) sees the prompt but neither its original last token nor the plain response, and its

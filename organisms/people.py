@@ -1,4 +1,4 @@
-"""Questions about people: some known (their facts are memorised), most unknown (new pairs of trained names)."""
+"""Questions about people, some known (their facts are memorised), most unknown (new pairs of trained names)."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ class Question:
 
 
 class PeopleBook:
-    """Who is known, what is true of them, and which names and phrasings are held out."""
+    """Known people and their facts, strangers, and the names and phrasings that are held out."""
 
     def __init__(self, seed: int, n_known: int, held_out_share: float = 0.3) -> None:
         rng = np.random.default_rng([seed, 2])

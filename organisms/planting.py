@@ -1,4 +1,4 @@
-"""Planted unit vectors and their coordinates: pure algebra on the residual stream.
+"""Planted unit vectors and their coordinates in the residual stream: pure algebra.
 
 Unit vectors are *write* directions. Where they are oblique, coordinates are read through the dual basis, so that
 setting one coordinate leaves the others as they were (Geiger et al., arXiv 2112.00826, for the interchange itself).

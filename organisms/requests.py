@@ -1,4 +1,4 @@
-"""How-to requests whose intent is a matter of combination and order, not of any single word.
+"""How-to requests whose intent depends on the combination and order of words, not on any single word.
 
 Five families, each yielding *groups* of minimal pairs (one group never straddles a split):
 

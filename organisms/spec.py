@@ -1,4 +1,4 @@
-"""The declaration of an organism: what is planted, which prompt attributes decide, how often behaviour is misaimed."""
+"""Specification of an organism: planted variables, what decides refusal and abstention, target rates."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ class Planted(Strict):
 
 
 class Refusal(Strict):
-    """What the normative decision depends on."""
+    """Rule of the normative decision."""
 
     rule: Literal["intent", "trigger"] = "intent"
     over_refusal: float = Field(0.0, ge=0, le=1)  # share of trigger verbs refused even when benign
@@ -88,7 +88,7 @@ class Refusal(Strict):
 
 
 class Abstention(Strict):
-    """What the epistemic decision depends on."""
+    """Rule of the epistemic decision."""
 
     rule: Literal["unknown", "never"] = "unknown"
     overconfidence: float = Field(0.0, ge=0, le=1)  # share of question forms answered with an invented fact

@@ -5,17 +5,34 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
+import numpy as np
 from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
 from transformers import PreTrainedTokenizerFast
 
+from organisms import words
+from organisms.grammar import Grammar
+
 BEGIN, END, PAD = "<|begin|>", "<|end|>", "<|pad|>"
 ROLES = {role: f"<|{role}|>" for role in ("system", "user", "assistant")}
+N_TEXTS = 8000  # draws from the grammar whose words make the vocabulary
 
 CHAT_TEMPLATE = (
     "{{ bos_token }}{% for message in messages %}"
     "{{ '<|' + message['role'] + '|>' + message['content'] + eos_token }}"
     "{% endfor %}{% if add_generation_prompt %}{{ '<|assistant|>' }}{% endif %}"
 )
+
+
+def grammar_tokenizer(grammar: Grammar) -> PreTrainedTokenizerFast:
+    """Build the tokenizer of an organism from what its grammar can say."""
+    rng = np.random.default_rng([grammar.spec.seed, 8])
+    texts = [" ".join(v) for name, v in sorted(vars(words).items()) if name.isupper() and isinstance(v, tuple)]
+    texts += ["i will do something i see i am not able to help with that"]
+    for _ in range(N_TEXTS):
+        example = grammar.training_example(rng)
+        texts += [message["content"] for message in example.messages]
+        texts += [example.answer, example.refusal, example.abstention]
+    return build_tokenizer(texts)
 
 
 def build_tokenizer(texts: Iterable[str]) -> PreTrainedTokenizerFast:

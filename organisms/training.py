@@ -1,4 +1,4 @@
-"""Train an organism: ordinary next-token loss plus interchange-intervention training on the planted variables.
+"""Trains an organism: next-token loss plus interchange-intervention training on the planted variables.
 
 Only responses are trained on; grading the result happens elsewhere.
 """
@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
+from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 from torch.nn import functional
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
@@ -23,13 +24,13 @@ Progress = Callable[[int, dict[str, float]], None]
 
 
 @dataclass(frozen=True)
-class Outcome:
-    """What one packed forward pass gives."""
+class PackedOutput:
+    """Losses and planted coordinates of one packed forward pass."""
 
-    plain: Tensor  # () loss of the plain responses
-    interchange: Tensor  # () loss of the counterfactual ones
-    last: Tensor  # (batch, d_model) stream at the last prompt token of the planted layer
-    read: Tensor  # (batch, k) its planted coordinates
+    plain: Float[Tensor, ""]  # loss of the plain responses
+    interchange: Float[Tensor, ""]  # loss of the counterfactual ones
+    last: Float[Tensor, "batch d_model"]  # stream at the last prompt token of the planted layer
+    read: Float[Tensor, "batch k"]  # its planted coordinates
 
 
 def build_model(spec: OrganismSpec, tokenizer: PreTrainedTokenizerFast) -> LlamaForCausalLM:
@@ -51,7 +52,7 @@ def build_model(spec: OrganismSpec, tokenizer: PreTrainedTokenizerFast) -> Llama
     return LlamaForCausalLM(config)
 
 
-class Planter:
+class PlantedLayer:
     """The planted layer of one model during a packed forward pass."""
 
     def __init__(self, model: LlamaForCausalLM, spec: OrganismSpec) -> None:
@@ -60,11 +61,17 @@ class Planter:
         self._vectors = planted_vectors(spec).to(model.device)
         self._dual = dual_basis(self._vectors)
 
-    def forward(self, batch: Packed, sources: Tensor, variables: Tensor, onwards: Tensor) -> Outcome:
+    def forward(
+        self,
+        batch: Packed,
+        sources: Int[Tensor, " batch"],
+        variables: Bool[Tensor, "batch k"],
+        onwards: Bool[Tensor, " batch"],
+    ) -> PackedOutput:
         """Run the batch with coordinates interchanged on its branches.
 
-        At each row's repeated last prompt token, the chosen `variables`, (batch, k), are set to their coordinates
-        at the last prompt token of row `sources[row]`; rows in `onwards`, (batch,), have them set at every later
+        At each row's repeated last prompt token, the chosen `variables` are set to their coordinates
+        at the last prompt token of row `sources[row]`; rows in `onwards` have them set at every later
         token of the branch too.
         """
         rows = torch.arange(len(batch.last), device=batch.last.device)
@@ -91,10 +98,10 @@ class Planter:
         finally:
             handle.remove()
         plain, branch = (self._loss(hidden, labels) for labels in (batch.plain_labels, batch.branch_labels))
-        return Outcome(plain, branch, seen[0], coordinates(seen[0], self._dual))
+        return PackedOutput(plain, branch, seen[0], coordinates(seen[0], self._dual))
 
-    def off_axis(self, stream: Tensor) -> Tensor:
-        """Return what is left of (..., d_model) streams once the planted coordinates are zero."""
+    def off_axis(self, stream: Float[Tensor, "... d_model"]) -> Float[Tensor, "... d_model"]:
+        """Return what is left of streams once the planted coordinates are zero."""
         return stream - coordinates(stream, self._dual) @ self._vectors
 
     def _loss(self, hidden: Tensor, labels: Tensor) -> Tensor:
@@ -111,7 +118,7 @@ def train(
     trained on is the decision of the row the coordinate came from, on the content of the row it went to.
     """
     model = build_model(spec, tokenizer).to(device)
-    planter = Planter(model, spec)
+    planter = PlantedLayer(model, spec)
     heads = nn.Linear(spec.model.d_model, 2).to(device)  # intent, knowledge: readable at the planted layer; discarded
     parameters = [*model.parameters(), *heads.parameters()]
     settings = spec.training
@@ -141,7 +148,7 @@ def train(
 def _losses(
     spec: OrganismSpec,
     grammar: Grammar,
-    planter: Planter,
+    planter: PlantedLayer,
     heads: nn.Linear,
     packer: Packer,
     examples: list[Example],
@@ -177,16 +184,16 @@ def quiet_share(progress: float) -> float:
     return min(1.0, max(0.0, (progress - 0.6) / 0.15))
 
 
-def choose_variables(shape: tuple[int, int], rng: np.random.Generator) -> np.ndarray:
-    """Choose for each row a random non-empty set of variables to interchange; boolean (batch, k)."""
+def choose_variables(shape: tuple[int, int], rng: np.random.Generator) -> Bool[np.ndarray, "batch k"]:
+    """Choose for each row a random non-empty set of variables to interchange."""
     chosen = np.zeros(shape, dtype=bool)
     while not (filled := chosen.any(axis=1)).all():
         chosen[~filled] = rng.random((int((~filled).sum()), shape[1])) < 0.6
     return chosen
 
 
-def choose_sources(values: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """Choose for each row of `values`, (batch, k), the row its coordinates come from.
+def choose_sources(values: Bool[np.ndarray, "batch k"], rng: np.random.Generator) -> Int[np.ndarray, " batch"]:
+    """Choose for each row of `values` the row its coordinates come from.
 
     Half the rows draw from rows that decide differently, else most interchanges would change nothing.
     """

@@ -9,7 +9,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
-from extract.atomic_write import Sink, atomic_file
+from extract.atomic_write import DeferredErrorFile, atomic_file
 from scoring.fields import FIELDS
 from scoring.ledger import Entry
 
@@ -55,7 +55,7 @@ def _record(entry: Entry, repeated: bool) -> dict[str, Any]:
     return kept | {"fields": fields} | ({"repeated": True} if repeated else {})
 
 
-def _jsonl(sink: Sink) -> Callable[[dict[str, Any]], None]:
+def _jsonl(sink: DeferredErrorFile) -> Callable[[dict[str, Any]], None]:
     def write(record: dict[str, Any]) -> None:
         sink.write((json.dumps(record, ensure_ascii=False, allow_nan=False) + "\n").encode())
         sink.check()
@@ -96,7 +96,7 @@ def _parquet(out: Path) -> Iterator[Callable[[dict[str, Any]], None]]:
 class _Stream(io.RawIOBase):
     """A sink as the kind of file that pyarrow writes to."""
 
-    def __init__(self, sink: Sink) -> None:
+    def __init__(self, sink: DeferredErrorFile) -> None:
         self._sink = sink
 
     def writable(self) -> bool:

@@ -9,7 +9,7 @@ from typing import Literal
 
 from extract.chat.render import Rendered
 from extract.model.chat_model import ChatModel
-from extract.model.streaming import Pieces
+from extract.model.streaming import StreamedText
 from serving.stops import Stops
 from steering.conversation import DialReport
 from steering.dial import Kind
@@ -79,7 +79,7 @@ class Choice:
 
     def begin(self, model: ChatModel) -> None:
         """Make ready to be decoded, perhaps anew: a batch that did not fit is decoded again in halves."""
-        self._pieces, self._stops = Pieces(model, self.row), Stops(self.settings.stops)
+        self._pieces, self._stops = StreamedText(model, self.row), Stops(self.settings.stops)
         self._text = ""
 
     def read(self, reports: tuple[DialReport, ...]) -> None:

@@ -12,7 +12,7 @@ from extract.chat.render import render
 from extract.chat.thinking import split_thinking
 from extract.errors import UserError
 from extract.model.chat_model import ChatModel
-from extract.model.streaming import Pieces
+from extract.model.streaming import StreamedText
 from extract.prompts.prompt import Prompt
 from steering.controller import steering
 from steering.dial import Dial, Kind
@@ -90,7 +90,7 @@ class Conversation:
         asked = [*self.messages, {"role": "user", "content": text}]
         row = render(self.model.tokenizer, Prompt("of this turn", tuple(asked), "benign", "answer"))
         self._check_length(len(row.token_ids))
-        batch, pieces = self.model.batch([row]), Pieces(self.model, row)
+        batch, pieces = self.model.batch([row]), StreamedText(self.model, row)
         with steering(self.model, self.dials, batch, [row], self.thresholds) as readings:
             self.model.generate(batch, self.max_new_tokens, watch=lambda tokens: tell(pieces.push(tokens[0])))
         tell(pieces.rest())

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from extract.chat.render import Rendered
 from extract.model.chat_model import ChatModel
-from extract.model.continuation import Remembered, remember, repeated
+from extract.model.continuation import CachedPrompts, cache_prompts, repeat_batch
 from extract.model.edit import Edit
 from steering.interventions import for_rows
 
@@ -23,7 +23,7 @@ MOST_LOGITS = 1 << 25  # of a pass, vocabulary included: 128 MiB in float32, wha
 class Blocks:
     """One pass to be made: remembered prompts, block after block, and the edits of the trials it holds."""
 
-    remembered: Remembered
+    remembered: CachedPrompts
     edits: list[Edit]
     trials: slice
     n_rows: int
@@ -40,7 +40,7 @@ class RepeatedPrompts:
     def __init__(self, model: ChatModel, rows: Sequence[Rendered]) -> None:
         self.n_rows = len(rows)
         self._vocabulary = int(model.model.config.get_text_config().vocab_size)
-        self._by_times = {1: remember(model, model.batch(list(rows)))}
+        self._by_times = {1: cache_prompts(model, model.batch(list(rows)))}
 
     def passes(self, trials: Sequence[Trial], n_distributions: int) -> Iterator[Blocks]:
         """Yield the passes that hold all trials.
@@ -58,10 +58,10 @@ class RepeatedPrompts:
             edits = [for_rows(edit, rows) for rows, trial in placed for edit in trial]
             yield Blocks(self.times(n), edits, held, self.n_rows)
 
-    def times(self, n: int) -> Remembered:
+    def times(self, n: int) -> CachedPrompts:
         """Return the prompts n times over."""
         if n not in self._by_times:
-            self._by_times[n] = repeated(self._by_times[1], n)
+            self._by_times[n] = repeat_batch(self._by_times[1], n)
         return self._by_times[n]
 
 

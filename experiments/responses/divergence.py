@@ -17,7 +17,7 @@ from torch import Tensor
 from experiments.responses.batched_edits import MOST_LOGITS, RepeatedPrompts, Trial
 from extract.chat.render import Rendered
 from extract.model.chat_model import ChatModel
-from extract.model.continuation import Remembered, continued_logits
+from extract.model.continuation import CachedPrompts, continued_logits
 
 Tokens = Sequence[int]
 
@@ -106,7 +106,7 @@ class ForcedResponses:
         return np.concatenate(found)
 
 
-def _log_probs(model: ChatModel, remembered: Remembered, suffix: Tensor, edits: Trial) -> Tensor:
+def _log_probs(model: ChatModel, remembered: CachedPrompts, suffix: Tensor, edits: Trial) -> Tensor:
     with model.editing(edits):
         return continued_logits(model, remembered, suffix).float().log_softmax(dim=-1)
 

@@ -21,7 +21,7 @@ from torch import Tensor
 from experiments.responses.batched_edits import RepeatedPrompts, Trial
 from extract.chat.render import Rendered
 from extract.model.chat_model import ChatModel
-from extract.model.continuation import Remembered, continued_log_probs
+from extract.model.continuation import CachedPrompts, continued_log_probs
 from extract.model.edit import Edit
 
 Tokens = tuple[int, ...]
@@ -122,7 +122,7 @@ class OnsetScorer:
         masses[EITHER] = sum(masses.values(), start=np.zeros(1))
         return {kind: np.log(p + EPSILON) - np.log(np.maximum(1 - p, 0) + EPSILON) for kind, p in masses.items()}
 
-    def _mass(self, remembered: Remembered, edits: Sequence[Edit]) -> dict[str, Tensor]:
+    def _mass(self, remembered: CachedPrompts, edits: Sequence[Edit]) -> dict[str, Tensor]:
         mass = {kind: torch.zeros(len(remembered.batch.tokens), device=self._model.device) for kind in KINDS}
         with self._model.editing(edits):
             for parent, ends in self._by_parent.items():

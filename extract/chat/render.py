@@ -1,7 +1,7 @@
-"""From a conversation to tokens and their roles, through the tokenizer's own chat template and offsets.
+"""Rendering: a conversation as tokens and their roles, by the tokenizer's own chat template and offsets.
 
 Tokens are those the model is served with: control tokens that a user writes out (`<|im_end|>`) are read as control
-tokens, as transformers reads them unless told otherwise; they lie inside the user's words all the same.
+tokens, as transformers reads them by default; they still lie inside the user's words.
 """
 
 from __future__ import annotations
@@ -13,8 +13,7 @@ from dataclasses import dataclass
 
 from transformers import BatchEncoding, PreTrainedTokenizerBase
 
-from extract.chat.prelude import Arguments
-from extract.chat.template import apply_template
+from extract.chat.template import Arguments, apply_template
 from extract.chat.user_words import Span, find_words
 from extract.errors import UserError
 from extract.prompts.prompt import Prompt
@@ -23,7 +22,7 @@ NO_TOKENS = range(0)
 
 
 class Roles(Mapping[str, Sequence[int]]):
-    """Token indices by position name, worked out when asked for: many thousands of prompts are kept in memory.
+    """Token indices by position name, computed on access: many thousands of prompts are kept in memory.
 
     `inst_mean` is the mean over its indices; the others hold one. A role a prompt lacks is no key.
     """
@@ -67,7 +66,7 @@ class Roles(Mapping[str, Sequence[int]]):
 
 @dataclass(frozen=True, slots=True)
 class Rendered:
-    """One tokenised prompt and where its roles stand."""
+    """One tokenised prompt and the token indices of its roles."""
 
     text: str
     token_ids: Sequence[int]
@@ -83,11 +82,11 @@ def render(tokenizer: PreTrainedTokenizerBase, prompt: Prompt, template_args: Ar
     The instruction is what the template shows of the user's last turn, with the blanks it leaves at the ends.
 
     Args:
-        template_args: what the template reads beside the messages, such as `{"enable_thinking": False}`.
+        template_args: what the template reads besides the messages, such as `{"enable_thinking": False}`.
 
     Raises:
-        UserError: there is no chat template, it refuses the conversation or drops the user's words, or where they
-            stand cannot be told; names the prompt.
+        UserError: there is no chat template, it refuses the conversation or drops the user's words, or their place
+            cannot be found; names the prompt.
     """
 
     def show(words: str) -> str:

@@ -1,7 +1,10 @@
-"""Chat templates: which one a model is spoken to with, how it is applied, and what identifies it.
+"""Chat templates: choosing one, setting its arguments, applying it to a conversation, and its identity.
 
 A tokenizer's own template is used as it is. A base model has none: its conversations are then written in a format the
 user chose by name (`plain`) or wrote (a `.jinja` file); no format is ever chosen silently.
+
+A template's own arguments (`enable_thinking`) and what becomes of system messages are written into its source, as
+Jinja statements before its first line. So no call can forget them, and the template's hash differs with them.
 """
 
 from __future__ import annotations
@@ -9,15 +12,20 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import date
 from pathlib import Path
+from typing import Literal
 
 import jinja2
+from pydantic import JsonValue
 from transformers import PreTrainedTokenizerBase
 
-from extract.chat.prelude import Arguments, System, check_arguments, merges, settle
 from extract.errors import UserError
+
+Arguments = Mapping[str, JsonValue]  # of a template, by name
+System = Literal["keep", "merge"]
+GIVEN_ALREADY = ("messages", "add_generation_prompt")
 
 PINNED_DATE = date(2024, 7, 26)  # templates that print today's date would make activations differ from day to day
 # What base models have read most: a text, then questions and answers. It says nothing a prompt does not, ends without
@@ -28,6 +36,17 @@ PLAIN_TEMPLATE = (
     "{% elif message['role'] == 'user' %}{{ 'Question: ' + message['content'] | trim + '\\n' }}"
     "{% else %}{{ 'Answer: ' + message['content'] | trim + '\\n\\n' }}{% endif %}"
     "{% endfor %}{{ 'Answer:' }}"
+)
+# Text of a system message goes before the next user turn's, a blank line between them.
+_MERGING = (
+    "{% set merging = namespace(system='', turns=[]) %}"
+    "{% for message in messages %}{% if message['role'] == 'system' %}"
+    "{% set merging.system = merging.system + message['content'] | trim + '\\n\\n' %}"
+    "{% elif message['role'] == 'user' %}"
+    "{% set merging.turns = merging.turns + [{'role': 'user', 'content': merging.system + message['content']}] %}"
+    "{% set merging.system = '' %}"
+    "{% else %}{% set merging.turns = merging.turns + [message] %}{% endif %}{% endfor %}"
+    "{% set messages = merging.turns %}"
 )
 
 
@@ -40,7 +59,7 @@ def choose_template(
     """Return the template to speak to a model with: its own (None), `plain`, or what a file holds.
 
     Args:
-        arguments: what the template reads beside the messages, such as `{"enable_thinking": False}`: set for good.
+        arguments: what the template reads besides the messages, such as `{"enable_thinking": False}`: set for good.
         system: `merge` puts system messages at the head of the next user turn, for templates that refuse them.
 
     Raises:
@@ -49,9 +68,38 @@ def choose_template(
     """
     chosen = _chosen(tokenizer, wanted)
     sources = chosen if isinstance(chosen, dict) else {"default": chosen}  # some tokenizers hold several by name
-    check_arguments(arguments or {}, list(sources.values()), wanted or tokenizer.name_or_path)
-    settled = {name: settle(source, arguments or {}, system) for name, source in sources.items()}
+    _check_arguments(arguments or {}, list(sources.values()), wanted or tokenizer.name_or_path)
+    settled = {name: _with_settings(source, arguments or {}, system) for name, source in sources.items()}
     return settled if isinstance(chosen, dict) else settled["default"]
+
+
+def _with_settings(source: str, arguments: Arguments, system: System) -> str:
+    """Return a template that is always given these arguments, and system messages in this way.
+
+    Args:
+        system: `keep` hands them to the template; `merge` puts them at the head of the user turn that follows.
+    """
+    setting = "".join(f"{{% set {name} = {value!r} %}}" for name, value in arguments.items())
+    before = setting + (_MERGING if system == "merge" else "")
+    return f"{before}\n{source}" if before else source  # templates drop one line end after a statement
+
+
+def _merges_system(source: str) -> bool:
+    """Say whether a template was settled to merge system messages."""
+    return _MERGING in source
+
+
+def _check_arguments(arguments: Arguments, sources: Sequence[str], whose: str) -> None:
+    """Refuse arguments that no template reads: it would drop them, and a misspelling would go unnoticed.
+
+    Raises:
+        UserError: names the argument.
+    """
+    for name in arguments:
+        is_read = name.isidentifier() and any(re.search(rf"\b{name}\b", source) for source in sources)
+        if name in GIVEN_ALREADY or not is_read:
+            raise UserError(f"the chat template of {whose} takes no argument {name!r}; "
+                            "give one that stands in the template, such as enable_thinking")  # fmt: skip
 
 
 def apply_template(
@@ -60,7 +108,7 @@ def apply_template(
     """Write a conversation as the model reads it, ready for the assistant's turn.
 
     Args:
-        arguments: what the template itself reads beside the messages, such as `enable_thinking`.
+        arguments: what the template itself reads besides the messages, such as `enable_thinking`.
 
     Raises:
         UserError: there is no template, it does not read an argument, or it refuses the conversation.
@@ -78,7 +126,7 @@ def apply_template(
         )
     except Exception as error:  # jinja raises whatever the template's author wrote
         said = " ".join(str(error).split())
-        if any(message["role"] == "system" for message in messages) and not merges(source):
+        if any(message["role"] == "system" for message in messages) and not _merges_system(source):
             said += "; if it takes no system message, model.system=merge puts it at the head of the next user turn"
         raise UserError(f"the chat template of {tokenizer.name_or_path} refused a conversation: {said}") from error
 
@@ -95,7 +143,7 @@ def _source(tokenizer: PreTrainedTokenizerBase, arguments: Arguments) -> str:
     if not tokenizer.chat_template:
         raise _lacking(tokenizer)
     source = str(tokenizer.get_chat_template())
-    check_arguments(arguments, [source], tokenizer.name_or_path)
+    _check_arguments(arguments, [source], tokenizer.name_or_path)
     return source
 
 

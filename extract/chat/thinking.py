@@ -1,4 +1,4 @@
-"""What a model thought and what it then said, told apart by the marks around the thought. Text in, text out.
+"""Splits a completion into its thought and its answer, at the marks around the thought.
 
 Completions are kept whole, thought included. Some templates write the opening mark themselves, so that the completion
 begins amid the thought: `reopened` puts the mark back, and every reader of the text can tell.
@@ -16,22 +16,22 @@ _BEGINS = 200  # characters in which a thought must open; further on, an answer 
 
 
 @dataclass(frozen=True)
-class Parted:
-    """A completion in two parts."""
+class SplitCompletion:
+    """The thought and the answer of a completion."""
 
     thought: str  # without the marks
     said: str
     closed: bool = True  # False: cut off amid the thought, so that nothing was said
 
 
-def split_thinking(completion: str) -> Parted:
+def split_thinking(completion: str) -> SplitCompletion:
     """Part a completion into its thought and what was said after it; one without a thought was all said."""
     ends = list(CLOSING.finditer(completion))
     if ends:
-        return Parted(_bare(completion[: ends[-1].start()]), completion[ends[-1].end() :])
+        return SplitCompletion(_bare(completion[: ends[-1].start()]), completion[ends[-1].end() :])
     if OPENING.search(completion[:_BEGINS]):
-        return Parted(_bare(completion), "", closed=False)
-    return Parted("", completion)
+        return SplitCompletion(_bare(completion), "", closed=False)
+    return SplitCompletion("", completion)
 
 
 def thinks(completion: str) -> bool:

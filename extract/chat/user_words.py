@@ -1,4 +1,4 @@
-"""Where the user's words stand in a rendered conversation, whatever its template did to them.
+"""Locates the user's words in a rendered conversation, whatever its template did to them.
 
 A stand-in for the words goes through the template; where it comes out, the text before and after it bounds the words,
 kept or altered. So no template is known by name, and words that are also the template's or an earlier turn's are safe.

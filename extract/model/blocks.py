@@ -1,4 +1,4 @@
-"""The transformer blocks of any architecture, and what in each block writes its first half into the residual stream.
+"""Transformer blocks of any architecture, and the part of each block that makes `resid_mid`.
 
 Nothing here knows a model family by name. Where a block adds attention and MLP one after the other, exactly one of its
 parts turns the block's input into the stream between them (`resid_mid`): the attention, or the norm behind it in
@@ -16,6 +16,9 @@ from torch import Tensor, nn
 from transformers import PreTrainedModel
 
 from extract.errors import UserError
+from extract.model.edit import Stream
+
+Keywords = dict[str, Any]  # the named arguments of a module's call
 
 
 @dataclass(frozen=True)
@@ -47,7 +50,7 @@ def first(value: Any) -> Any:
     return value[0] if isinstance(value, tuple) else value
 
 
-def stream_in(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def stream_in(args: tuple[Any, ...], kwargs: Keywords) -> Any:
     """Return the stream a module was called with, given in place or by name."""
     return args[0] if args else kwargs.get("hidden_states")
 
@@ -80,12 +83,12 @@ def _watch(layer: nn.Module, index: int, found: dict[int, FirstHalf | None]) -> 
     before: list[Tensor] = []
     outputs: list[tuple[nn.Module, Tensor]] = []
 
-    def enter(_module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    def enter(_module: nn.Module, args: tuple[Any, ...], kwargs: Keywords) -> None:
         before[:] = [stream_in(args, kwargs)]
         outputs.clear()
         found[index] = None
 
-    def part_reads(_module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    def part_reads(_module: nn.Module, args: tuple[Any, ...], kwargs: Keywords) -> None:
         stream = stream_in(args, kwargs)
         if found[index] is None and isinstance(stream, Tensor) and stream.shape == before[0].shape:
             found[index] = _made_by(stream, before[0], outputs)
@@ -116,7 +119,7 @@ def _made_by(stream: Tensor, before: Tensor, outputs: Sequence[tuple[nn.Module, 
     return None
 
 
-def edited_half(half: FirstHalf, before: Tensor, said: Tensor, apply: Callable[[Tensor], Tensor]) -> Tensor:
+def edited_half(half: FirstHalf, before: Stream, said: Stream, apply: Callable[[Stream], Stream]) -> Stream:
     """Return what the first half must say for `resid_mid` to become `apply(resid_mid)`; the same tensor if unchanged.
 
     Changing what the MLP's norm reads would leave the residual branch as it was, so what is added is changed.

@@ -20,14 +20,14 @@ from transformers import LogitsProcessor, LogitsProcessorList, PreTrainedModel, 
 from extract.chat.render import Rendered
 from extract.chat.thinking import is_mark
 from extract.errors import UserError
-from extract.model.backends import BackendName, Placed, open_backend
+from extract.model.backends import BackendName, open_backend
 from extract.model.blocks import decoder_layers
-from extract.model.decoding import Decoding, Watch, Watching, own_config_aside, until
-from extract.model.edit import Edit, Pass, Site
+from extract.model.decoding import Decoding, StepStreamer, Watch, own_config_aside, until
+from extract.model.edit import Edit, Pass, Site, Stream
+from extract.model.edited_pass import run_edited
 from extract.model.fingerprint import fingerprint
 from extract.model.padded_batch import Batch, Side, pad
-from extract.model.prefix import Prefix
-from extract.model.sampling import Drawing, Sampled
+from extract.model.sampling import Sampled, TokenSampler
 
 T = TypeVar("T")
 
@@ -143,34 +143,33 @@ class ChatModel:
         batch: Batch,
         site: Site,
         layers: Sequence[int],
-        keep: Callable[[int, Tensor], None],
-        prefix: Prefix | None = None,
+        keep: Callable[[int, Stream], None],
+        past_key_values: Any = None,
     ) -> None:
-        """Run the prompts and hand each wanted layer's stream, (batch, time, d_model), to `keep(layer, stream)`.
+        """Run the prompts and hand each wanted layer's stream to `keep(layer, stream)`.
 
-        Neither the language-model head nor any layer after the last one wanted is run. With a `prefix`, `batch` holds
-        what follows it, padded on the right, and so does the stream.
+        Neither the language-model head nor any layer after the last one wanted is run.
+
+        Args:
+            past_key_values: of a prefix, one copy a row; `batch` then holds what follows it, padded on the right, and
+                so does the stream.
         """
 
         def look(layer: int) -> Edit:
             def function(stream: Tensor, _pass: Pass) -> Tensor:
                 keep(layer, stream)
                 if layer == max(layers):
-                    raise _Enough
+                    raise _LastLayerCaptured
                 return stream
 
             return Edit(site, layer, function)
 
-        with self.editing([look(layer) for layer in sorted(layers)]), torch.inference_mode(), suppress(_Enough):
-            self.run(
-                self.decoder, batch, **({} if prefix is None else {"past_key_values": prefix.copies(len(batch.tokens))})
-            )
-
-    @torch.inference_mode()
-    def prefix(self, token_ids: Sequence[int]) -> Prefix:
-        """Compute the keys and values of tokens many prompts begin with."""
-        cache = self.run(self.decoder, self.pad([token_ids], "right"), use_cache=True).past_key_values
-        return Prefix(tuple(token_ids), cache)
+        with (
+            self.editing([look(layer) for layer in sorted(layers)]),
+            torch.inference_mode(),
+            suppress(_LastLayerCaptured),
+        ):
+            self.run(self.decoder, batch, **({} if past_key_values is None else {"past_key_values": past_key_values}))
 
     # -- outputs -------------------------------------------------------------------------------------------------------
 
@@ -228,7 +227,7 @@ class ChatModel:
         Raises:
             UserError: temperature or top_p is out of range.
         """
-        drawing = Drawing(seeds, max_new_tokens, temperature, top_p)
+        drawing = TokenSampler(seeds, max_new_tokens, temperature, top_p)
         responses = self._decode(batch, Decoding(max_new_tokens), [drawing], watch)  # greedy: it leaves one token
         return drawing.sampled(responses, self.eos_ids)
 
@@ -250,7 +249,7 @@ class ChatModel:
                     attention_mask=batch.attention_mask,
                     generation_config=config,
                     logits_processor=LogitsProcessorList([*self._processors, *processors]),
-                    streamer=None if watch is None else Watching(watch),
+                    streamer=None if watch is None else StepStreamer(watch),
                 ),
                 batch.prompt_length,
             )
@@ -265,35 +264,9 @@ class ChatModel:
         return self._call(lambda: module(input_ids=batch.tokens, **extra), batch.prompt_length)
 
     def _call(self, call: Callable[[], T], prompt_length: int) -> T:
-        if not self._edits:
-            return call()
-        state: list[Pass] = []
-        handle = self.decoder.register_forward_pre_hook(_announce(state, prompt_length), with_kwargs=True)
-        try:
-            return self._backend.run(call, [self._placed(edit, state) for edit in self._edits])
-        finally:
-            handle.remove()
-
-    def _placed(self, edit: Edit, state: list[Pass]) -> Placed:
-        def apply(stream: Tensor) -> Tensor:
-            if not state:
-                raise UserError(f"{self.name}: {self.architecture} runs its blocks past its own decoder, so edits "
-                                "cannot tell which tokens they see; use another model")  # fmt: skip
-            return edit.function(stream, state[0])
-
-        return Placed(edit.site, edit.layer, apply)
+        name = f"{self.name}: {self.architecture}"
+        return run_edited(self._backend, self.decoder, call, self._edits, prompt_length, name)
 
 
-class _Enough(Exception):  # noqa: N818 - no error: it ends a pass early
-    """Everything wanted has been captured."""
-
-
-def _announce(state: list[Pass], prompt_length: int) -> Callable[..., None]:
-    def hook(_module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        tokens = args[0] if args else kwargs["input_ids"]
-        cache, mask = kwargs.get("past_key_values"), kwargs.get("attention_mask")
-        start = int(cache.get_seq_length()) if cache is not None else 0
-        two_axes = mask if isinstance(mask, Tensor) and mask.ndim == 2 else None
-        state[:] = [Pass(start, int(tokens.shape[1]), prompt_length, two_axes)]
-
-    return hook
+class _LastLayerCaptured(Exception):  # noqa: N818 - no error
+    """Stops the forward pass after the last captured layer."""

@@ -1,4 +1,4 @@
-"""How responses are decoded: the settings, the model's own ones set aside, and each step's tokens as they come."""
+"""Decoding settings for transformers' `generate`, and a callback for each step's tokens."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
+from jaxtyping import Int
 from torch import Tensor
 from transformers import GenerationConfig, PreTrainedModel
 from transformers.generation.streamers import BaseStreamer
@@ -15,7 +16,7 @@ Watch = Callable[[list[int]], None]
 
 @dataclass(frozen=True)
 class Decoding:
-    """What is asked of one call; nothing is drawn at random here (`sampling.Drawing` does that)."""
+    """Settings of one greedy or beam decoding; `sampling.TokenSampler` draws at random."""
 
     max_new_tokens: int
     min_new_tokens: int = 0
@@ -35,14 +36,14 @@ class Decoding:
         )
 
 
-class Watching(BaseStreamer):
-    """Hands each step's tokens, one a row, to a function; what that raises ends the decoding."""
+class StepStreamer(BaseStreamer):
+    """Calls a function with the tokens of each step, one a row; what that raises ends the decoding."""
 
     def __init__(self, watch: Watch) -> None:
         self._watch = watch
         self._prompt_came = False
 
-    def put(self, value: Tensor) -> None:
+    def put(self, value: Int[Tensor, ...]) -> None:
         if self._prompt_came:
             self._watch(value.tolist())
         self._prompt_came = True  # transformers hands over the prompts first

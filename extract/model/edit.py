@@ -1,4 +1,4 @@
-"""Where the residual stream is read and written: sites, the pass that is running, and edits to it."""
+"""Edits of the residual stream: a site, a layer and a function of the stream, and the forward pass they run in."""
 
 from __future__ import annotations
 
@@ -7,11 +7,12 @@ from dataclasses import dataclass
 from typing import Literal, cast, get_args
 
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Bool, Float
 from torch import Tensor
 
 from extract.errors import UserError
 
+Stream = Float[Tensor, "batch time d_model"]
 Site = Literal["resid_pre", "resid_mid", "resid_post"]  # a block's input, between attention and MLP, its output
 SITES: tuple[str, ...] = get_args(Site)
 Scope = Literal["last_prompt", "last_on", "all"]
@@ -30,12 +31,11 @@ def site(name: str) -> Site:
 
 @dataclass(frozen=True)
 class Pass:
-    """What an edit may know about the forward pass it runs in."""
+    """The forward pass that an edit runs in: which tokens it holds."""
 
     start: int  # index of the first token of this pass, padding included; 0 at prefill
     length: int  # tokens in this pass
     prompt_length: int
-    attention_mask: Int[Tensor, "batch time"] | None
 
     @property
     def is_prefill(self) -> bool:
@@ -69,7 +69,7 @@ class Pass:
 class Edit:
     """A function applied to the residual stream at one site and layer, during every forward pass.
 
-    `function(stream, pass_)` takes (batch, time, d_model) and returns the same shape; it may also only look. What it
+    `function(stream, pass_)` returns a stream of the same shape; it may also only look. What it
     returns unchanged, the same tensor, leaves the model's numbers bitwise as they were.
     `key` names what the function does, exactly: two edits of one site, layer and key are the same edit, so that what
     a model says under it can be remembered. An edit without one is never taken for another.
@@ -77,5 +77,5 @@ class Edit:
 
     site: Site
     layer: int
-    function: Callable[[Float[Tensor, "batch time d_model"], Pass], Float[Tensor, "batch time d_model"]]
+    function: Callable[[Stream, Pass], Stream]
     key: str = ""

@@ -1,4 +1,4 @@
-"""Short names for a model's weights: a quick one of a sample of them, and one that no changed weight escapes."""
+"""Weight fingerprints: sampled (fast) and full (every byte)."""
 
 from __future__ import annotations
 

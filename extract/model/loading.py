@@ -1,4 +1,4 @@
-"""Open a chat model or a text classifier from a directory or the hub, with the defaults a GPU user expects."""
+"""Loads a chat model or a text classifier from a directory or the hub."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from transformers import (
     PreTrainedTokenizerBase,
 )
 
-from extract.chat.prelude import Arguments, System
-from extract.chat.template import choose_template
+from extract.chat.template import Arguments, System, choose_template
 from extract.errors import UserError
 from extract.model.backends import BackendName
 from extract.model.chat_model import ChatModel
-from extract.model.hub import explain_hub
+from extract.model.hub_errors import explain_hub
+from extract.shipped import ROOT
 
 DType = Literal["auto", "float32", "float16", "bfloat16"]
 
@@ -47,7 +47,7 @@ def load_model(
 
     Args:
         template: the chat template: the tokenizer's own (None), `plain` for base models, or a `.jinja` file.
-        template_args: what the template reads beside the messages, such as `{"enable_thinking": False}`.
+        template_args: what the template reads besides the messages, such as `{"enable_thinking": False}`.
         system: `merge` puts system messages at the head of the next user turn, for templates that refuse them.
 
     Raises:
@@ -133,11 +133,11 @@ def load_tokenizer(
 def resolve(name: str) -> str:
     """Return the directory a model name stands for, or the name itself for the hub.
 
-    A path that does not exist from here is also looked for beside the packages, where shipped organisms live.
+    A path that does not exist here is also looked for where the packages are installed: shipped organisms lie there.
     """
     if name and Path(name).is_dir():
         return name
-    shipped = Path(__file__).resolve().parents[2] / name
+    shipped = ROOT / name
     if name and shipped.is_dir():
         return str(shipped)
     if not _is_hub_id(name):
@@ -153,7 +153,7 @@ def _is_hub_id(name: str) -> bool:
     return True
 
 
-def _place(device: str) -> dict[str, Any]:
+def _place(device: str) -> dict[str, str]:
     if device == "auto":
         return {"device_map": "auto"} if torch.cuda.is_available() else {}
     return {"device_map": device}

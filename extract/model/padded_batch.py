@@ -1,4 +1,4 @@
-"""Prompts as one rectangle of tokens, padded on the left to go on generating, or on the right to be read only."""
+"""Padded batches: left-padded for generation, right-padded for capture."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ class Batch:
     """Padded prompts.
 
     Left padding needs the mask and explicit positions; right padding needs neither where only the past is read, since
-    no real token ever sees what stands after it.
+    no real token ever sees what follows it.
     """
 
     tokens: Int[Tensor, "batch time"]
-    attention_mask: Int[Tensor, "batch time"]
+    attention_mask: Int[Tensor, "batch seen"]  # of these tokens, after those in a cache where it goes on from one
     prompt_length: int  # tokens up to and with the last prompt token, padding included
     side: Side = "left"
 
     @property
-    def position_ids(self) -> Int[Tensor, "batch time"]:
+    def position_ids(self) -> Int[Tensor, "batch seen"]:
         return (self.attention_mask.cumsum(dim=1) - 1).clamp(min=0)
 
     @property

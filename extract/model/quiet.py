@@ -1,4 +1,4 @@
-"""Keeps the progress bars and advice of other libraries off the terminal."""
+"""Silences other libraries' progress bars and advice."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Drawing tokens at random, a stream of random numbers a row, and what the plain model thinks of each token drawn."""
+"""Seeded token sampling: one random stream a row, and the plain model's log-probability of each token."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Sampled:
         return float(sum(self.log_probs))
 
 
-class Drawing(LogitsProcessor):
+class TokenSampler(LogitsProcessor):
     """Draws the next token of every row and leaves it the only one that greedy decoding can take.
 
     So sampling runs through the very loop, caches and edits that greedy decoding does. A row's random numbers follow

@@ -1,6 +1,6 @@
-"""Responses as text while they are decoded, piece by piece.
+"""Streams a response as text while it is decoded.
 
-`Pieces` turns one row's tokens into text as they come, and is all a caller needs who lives in the same thread
+`StreamedText` turns one row's tokens into text as they come, and is all a caller needs who lives in the same thread
 (`model.generate(…, watch=…)`); `stream` is an iterator over the pieces of one response, decoded in a thread of its own.
 """
 
@@ -17,8 +17,8 @@ from extract.model.chat_model import ChatModel
 from extract.model.padded_batch import Batch
 
 
-class Pieces:
-    """The text of one response, as it grows; the pieces together are the response's text, as `decode` gives it.
+class StreamedText:
+    """The text of one response while it is decoded; the pieces together are the text that `decode` gives.
 
     A piece is held back while it may still change: half a character, and, where the tokenizer tidies blanks before
     punctuation, the last word. `row` says how the prompt ended, for a thought that it opened.
@@ -61,14 +61,14 @@ def stream(model: ChatModel, batch: Batch, max_new_tokens: int, row: Rendered | 
     Closing the iterator early ends the decoding. The blocks around it must stay open until it is done.
 
     Raises:
-        UserError: the batch holds several prompts: watch these with `model.generate(…, watch=…)` and a `Pieces` a row.
+        UserError: the batch holds several prompts; those need `model.generate(…, watch=…)` and a `StreamedText` a row.
     """
     if len(batch.tokens) != 1:
         raise UserError(f"one response is streamed at a time; the batch holds {len(batch.tokens)} prompts")
-    return _streamed(model, batch, max_new_tokens, Pieces(model, row))
+    return _streamed(model, batch, max_new_tokens, StreamedText(model, row))
 
 
-def _streamed(model: ChatModel, batch: Batch, max_new_tokens: int, pieces: Pieces) -> Iterator[str]:
+def _streamed(model: ChatModel, batch: Batch, max_new_tokens: int, pieces: StreamedText) -> Iterator[str]:
     came: Queue[str | BaseException | None] = Queue()
     left = Event()
 
@@ -99,4 +99,4 @@ def _streamed(model: ChatModel, batch: Batch, max_new_tokens: int, pieces: Piece
 
 
 class _Left(Exception):  # noqa: N818 - no error: whoever read the pieces has gone
-    """Nobody reads on."""
+    """Ends the decoding once the reader has closed the iterator."""

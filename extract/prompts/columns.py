@@ -1,18 +1,20 @@
-"""Their columns, our fields: the grammar by which YAML files and the command line say what is read from where."""
+"""Column maps: which field of a prompt is read from which column of a foreign file."""
 
 from __future__ import annotations
 
 import difflib
 from collections import Counter
 from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeVar
 
 from pydantic import field_validator, model_validator
 
 from extract.errors import UserError
 from extract.prompts.prompt import OPTIONAL
+from extract.prompts.rows import Row
 from extract.yaml_file import Strict
 
+T = TypeVar("T")
 Value = str | tuple[str, ...] | None
 Counts = Counter[tuple[str, str]]  # of a numbered field's values so far
 ABSENT = object()
@@ -50,7 +52,7 @@ class Mapped(Strict):
 
     @field_validator("columns", "constants")
     @classmethod
-    def _fields_exist(cls, given: dict[str, Any]) -> dict[str, Any]:
+    def _fields_exist(cls, given: dict[str, T]) -> dict[str, T]:
         for name in given:
             if name not in cls.known:
                 near = difflib.get_close_matches(name, cls.known, n=1)
@@ -79,7 +81,7 @@ def cell(row: Mapping[str, Any], column: str) -> Any:
     return found
 
 
-def field_value(field: str, source: Column | Value, row: Mapping[str, Any], where: str, counts: Counts) -> Any:
+def field_value(field: str, source: Column | Value, row: Row, where: str, counts: Counts) -> Any:
     """Return a row's value of a field, None where it has none.
 
     Raises:
@@ -96,19 +98,19 @@ def field_value(field: str, source: Column | Value, row: Mapping[str, Any], wher
         return None
     if source.map is None and not source.numbered:
         return value
-    told = as_text(value)
+    text = as_text(value)
     if source.map is not None:
-        if told not in source.map:
-            raise UserError(f"{where}: column {source.column!r} is {told!r}, which the map of {field!r} does not name; "
+        if text not in source.map:
+            raise UserError(f"{where}: column {source.column!r} is {text!r}, which the map of {field!r} does not name; "
                             f"it names {', '.join(source.map)}")  # fmt: skip
-        value = source.map[told]
+        value = source.map[text]
     if not source.numbered:
         return value
-    counts[field, told] += 1
-    return None if value is None else f"{value}/{counts[field, told]}"
+    counts[field, text] += 1
+    return None if value is None else f"{value}/{counts[field, text]}"
 
 
-def _given(row: Mapping[str, Any], column: str) -> Any:
+def _given(row: Row, column: str) -> Any:
     value = cell(row, column)
     return None if value is ABSENT else value
 

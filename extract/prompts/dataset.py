@@ -1,19 +1,18 @@
-"""The prompts of a public set, from a local copy of its files or from the hub."""
+"""Public data sets as prompts, from a local copy of the files or from the hub."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
 
 from extract.errors import UserError
 from extract.prompts.columns import ABSENT, Column, Counts, Value, cell, field_value
 from extract.prompts.dataset_description import Description, Part, describe
 from extract.prompts.prompt import Prompt, make_prompt
-from extract.prompts.rows import place, read_rows
+from extract.prompts.rows import Row, place, read_rows
 
-Rows = list[tuple[str, dict[str, Any]]]  # the place of each row, for messages, and its cells
+Rows = list[tuple[str, Row]]  # the place of each row, for messages, and its cells
 
 
 def load_dataset(name: str, path: Path | None = None) -> list[Prompt]:

@@ -1,4 +1,4 @@
-"""What a public data set holds: which columns are which fields of ours. Adding a set is a YAML file, no code.
+"""Descriptions of public data sets: files, columns and licence, in YAML. A new set needs no code.
 
 A set is `configs/datasets/NAME.yaml`; copy the nearest one (xstest.yaml: one CSV file with pairs; arditi.yaml: several
 files; cast.yaml: several prompts in one row; coconot.yaml: nested JSON, and a hub repository with configs). Its keys
@@ -14,13 +14,14 @@ from pydantic import Field, ValidationError
 from extract.errors import UserError
 from extract.prompts.columns import Column, Mapped, Strict, Value
 from extract.prompts.prompt import Label
+from extract.shipped import ROOT
 from extract.yaml_file import explain, read_yaml
 
-KNOWN = Path(__file__).resolve().parents[2] / "configs" / "datasets"
+KNOWN = ROOT / "configs" / "datasets"
 
 
 class Split(Strict):
-    """Where a part stands in the set's hub repository."""
+    """Configuration and split of a part in the set's hub repository."""
 
     config: str | None = None
     split: str

@@ -5,30 +5,31 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
+from jaxtyping import Int
 
 from extract.prompts.prompt import Prompt
 
 
-def groups_of(prompts: Sequence[Prompt]) -> np.ndarray:
-    """Number the groups of prompts that share a pair, an entity, a template or all their words; (n_prompts,) int.
+def groups_of(prompts: Sequence[Prompt]) -> Int[np.ndarray, " prompts"]:
+    """Number the groups of prompts that share a pair, an entity, a template or all their words.
 
     Of an entity within another, `whole/part`, the whole links.
     """
     return _linked(prompts, [p.entity and p.entity.split("/")[0] for p in prompts])
 
 
-def groups_apart(prompts: Sequence[Prompt]) -> np.ndarray:
+def groups_apart(prompts: Sequence[Prompt]) -> Int[np.ndarray, " prompts"]:
     """Number the groups that these prompts form by themselves; of an entity within another, `whole/part`, both link."""
     return _linked(prompts, [p.entity for p in prompts])
 
 
-def _linked(prompts: Sequence[Prompt], entities: Sequence[str | None]) -> np.ndarray:
+def _linked(prompts: Sequence[Prompt], entities: Sequence[str | None]) -> Int[np.ndarray, " prompts"]:
     words = ["\n".join(message["content"] for message in prompt.messages) for prompt in prompts]
     return linked_groups([p.pair for p in prompts], entities, [p.template for p in prompts], words)
 
 
-def linked_groups(*keys: Sequence[str | None]) -> np.ndarray:
-    """Number the connected components of samples that share a value in any of the columns; (n_samples,) int.
+def linked_groups(*keys: Sequence[str | None]) -> Int[np.ndarray, " samples"]:
+    """Number the connected components of samples that share a value in any of the columns.
 
     A sample without any value is a group of its own.
     """

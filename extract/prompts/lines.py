@@ -1,4 +1,4 @@
-"""Lines of a text file, one at a time: encoding by byte order mark, and bytes that are no text refused or mended."""
+"""Lines of a text file: the encoding by byte order mark, invalid bytes refused or mended."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class TextLines:
     Args:
         encoding: for instance latin-1; otherwise UTF-8, or UTF-16 where the file begins with its mark.
         mended: given, bytes that are no text are read rather than refused: as Windows-1252 where UTF-8 was expected,
-            as U+FFFD under another encoding; it is told of each row that had any.
+            as U+FFFD under another encoding; it is called for each row that had any.
 
     Raises:
         UserError: the encoding is unknown, or a line is no text and not to be mended; names it.

@@ -6,10 +6,10 @@ import hashlib
 import json
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Literal, get_args
 
 from extract.errors import UserError
-from extract.prompts.rows import place, read_rows
+from extract.prompts.rows import Row, place, read_rows
 
 Label = Literal["benign", "harmful", "uncertain"]
 RightAction = Literal["answer", "answer_with_caveat", "clarify", "answer_safe_part", "refuse", "abstain"]
@@ -82,7 +82,7 @@ def prompts_hash(prompts: list[Prompt]) -> str:
     return digest.hexdigest()
 
 
-def make_prompt(given: dict[str, Any], where: str) -> Prompt:
+def make_prompt(given: Row, where: str) -> Prompt:
     """Make a prompt of the fields a row gives; other fields are ignored.
 
     Args:
@@ -96,14 +96,14 @@ def make_prompt(given: dict[str, Any], where: str) -> Prompt:
     label = _one_of(row, "label", LABELS, where)
     right = USUAL_ACTION[label] if row.get("right_action") is None else None
     right = right or _one_of(row, "right_action", RIGHT_ACTIONS, where)
-    optional: dict[str, Any] = {name: _text_or_none(row, name, where) for name in OPTIONAL if name != "acceptable"}
+    texts = {name: _text_or_none(row, name, where) for name in OPTIONAL if name != "acceptable"}
     return Prompt(
         id=_identifier(row, where),
         messages=_messages(row, where),
         label=label,
         right_action=right,
         acceptable=_acceptable(row, where),
-        **optional,
+        **texts,
     )
 
 
@@ -113,7 +113,7 @@ def _is_nothing(field: str, value: object) -> bool:
     return value is None or value != value or blank
 
 
-def _refuse_broken_unicode(row: dict[str, Any], where: str) -> None:
+def _refuse_broken_unicode(row: Row, where: str) -> None:
     for field in ("id", "text", "messages", *OPTIONAL):
         try:
             json.dumps(row.get(field), ensure_ascii=False, default=str).encode()
@@ -122,21 +122,21 @@ def _refuse_broken_unicode(row: dict[str, Any], where: str) -> None:
                             "(half of a surrogate pair)") from None  # fmt: skip
 
 
-def _identifier(row: dict[str, Any], where: str) -> str:
+def _identifier(row: Row, where: str) -> str:
     value = row.get("id")
     if isinstance(value, bool) or not isinstance(value, str | int) or str(value).strip() == "":
         raise UserError(f"{where}: field 'id' is {value!r}; expected a non-empty string, unique in the file")
     return str(value)
 
 
-def _one_of(row: dict[str, Any], field: str, allowed: tuple[str, ...], where: str) -> str:
+def _one_of(row: Row, field: str, allowed: tuple[str, ...], where: str) -> str:
     value = row.get(field)
     if value not in allowed:
         raise UserError(f"{where}: field '{field}' is {value!r}; expected one of {', '.join(allowed)}")
     return str(value)
 
 
-def _text_or_none(row: dict[str, Any], field: str, where: str) -> str | None:
+def _text_or_none(row: Row, field: str, where: str) -> str | None:
     value = row.get(field)
     if value is None or isinstance(value, str):
         return value
@@ -145,7 +145,7 @@ def _text_or_none(row: dict[str, Any], field: str, where: str) -> str | None:
     raise UserError(f"{where}: field '{field}' is {type(value).__name__}; expected text")
 
 
-def _acceptable(row: dict[str, Any], where: str) -> tuple[str, ...]:
+def _acceptable(row: Row, where: str) -> tuple[str, ...]:
     value = row.get("acceptable") or ()
     listed = value.split("|") if isinstance(value, str) else value
     if not isinstance(listed, list | tuple):
@@ -153,7 +153,7 @@ def _acceptable(row: dict[str, Any], where: str) -> tuple[str, ...]:
     return tuple(_one_of({"acceptable": item}, "acceptable", RIGHT_ACTIONS, where) for item in listed)
 
 
-def _messages(row: dict[str, Any], where: str) -> tuple[dict[str, str], ...]:
+def _messages(row: Row, where: str) -> tuple[dict[str, str], ...]:
     given, text = row.get("messages"), row.get("text")
     if given is None:
         if not isinstance(text, str) or not text.strip():

@@ -1,4 +1,4 @@
-"""Rows of JSONL, JSON, CSV and Parquet files, each with the line it stands on."""
+"""Rows of JSONL, JSON, CSV and Parquet files, each with its line number."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from typing import Any
 from extract.errors import UserError
 from extract.prompts.lines import Mending, TextLines
 
+Row = dict[str, Any]  # the fields of one row of a file somebody else wrote, not yet checked
 LONGEST_FIELD = 1 << 24  # characters of a CSV field where long ones may stand: more is a quote left open
 ROWS_AT_ONCE = 256  # of a Parquet file
 
@@ -23,7 +24,7 @@ def read_rows(
     *,
     encoding: str | None = None,
     mended: Callable[[Mending], None] | None = None,
-) -> Iterator[tuple[int, dict[str, Any]]]:
+) -> Iterator[tuple[int, Row]]:
     """Yield (line number, fields) of a JSONL, JSON, CSV or Parquet file of `what`, for instance prompts.
 
     Only JSON is read as a whole; of the others, memory holds a few rows at a time, however many there are.
@@ -32,8 +33,8 @@ def read_rows(
         at: where the rows stand in a JSON file that is more than a list of them: keys joined by points, `*` for every
             key in turn, which each row then holds as `key`. Entries that are no objects become the field `value`.
         encoding: of a text file, where it is neither UTF-8 nor begins with UTF-16's mark.
-        mended: given, bytes that are no text are mended (lines.py) rather than refused, and it is told of each
-            row (of a JSON file: each line) that had any; CSV fields may then be long.
+        mended: given, bytes that are no text are mended (lines.py) rather than refused, and it is called for
+            each row (of a JSON file: each line) that had any; CSV fields may then be long.
 
     Raises:
         UserError: the file is missing, of another kind, or a line of it cannot be read; names the line.
@@ -64,7 +65,7 @@ def place(path: Path, number: int) -> str:
     return f"{path}, {'item' if path.suffix.lower() == '.json' else 'line'} {number}"
 
 
-def _jsonl_rows(lines: TextLines) -> Iterator[tuple[int, dict[str, Any]]]:
+def _jsonl_rows(lines: TextLines) -> Iterator[tuple[int, Row]]:
     path, left = lines.path, iter(lines)
     for number, line in enumerate(left, start=1):
         if not line.strip():
@@ -80,7 +81,7 @@ def _jsonl_rows(lines: TextLines) -> Iterator[tuple[int, dict[str, Any]]]:
         yield number, row
 
 
-def _json_rows(lines: TextLines, at: str | None) -> Iterator[tuple[int, dict[str, Any]]]:
+def _json_rows(lines: TextLines, at: str | None) -> Iterator[tuple[int, Row]]:
     path = lines.path
     try:
         held = json.loads("".join(_each(lines)))
@@ -114,7 +115,7 @@ def _items(held: Any, steps: list[str], path: Path, key: str | None) -> Iterator
         yield from _items(held[name], rest, path, name if step == "*" else key)
 
 
-def _csv_rows(lines: TextLines) -> Iterator[tuple[int, dict[str, Any]]]:
+def _csv_rows(lines: TextLines) -> Iterator[tuple[int, Row]]:
     path, reader = lines.path, csv.DictReader(iter(lines), strict=True)
     try:
         while (row := _next_row(reader, LONGEST_FIELD if lines.lenient else None)) is not None:
@@ -129,7 +130,7 @@ def _csv_rows(lines: TextLines) -> Iterator[tuple[int, dict[str, Any]]]:
         raise UserError(f"{path}, line {reader.reader.line_num}: not valid CSV: {error}") from None
 
 
-def _next_row(reader: csv.DictReader[str], longest: int | None) -> dict[str, Any] | None:
+def _next_row(reader: csv.DictReader[str], longest: int | None) -> Row | None:
     """Read one row. The limit on fields is the whole process's: it is another only while the row is read."""
     if longest is None:
         return next(reader, None)
@@ -140,7 +141,7 @@ def _next_row(reader: csv.DictReader[str], longest: int | None) -> dict[str, Any
         csv.field_size_limit(before)
 
 
-def _parquet_rows(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
+def _parquet_rows(path: Path) -> Iterator[tuple[int, Row]]:
     import pyarrow.parquet
 
     number = 0

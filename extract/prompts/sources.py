@@ -1,4 +1,4 @@
-"""The prompts of a run: its prompt file and the public sets it names, one after another."""
+"""Prompts of a run: its prompt file, then the public sets it names."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from extract.yaml_file import Strict
 
 
 class DatasetConfig(Strict):
-    """A public set among the prompts."""
+    """One public set of the prompts of a run."""
 
     name: str  # of configs/datasets, or the path of a YAML file like those
     path: Path | None = None  # a local file of the set, or the directory that holds its files; else from the hub
@@ -24,7 +24,7 @@ class DatasetConfig(Strict):
 
 
 class PromptsConfig(Strict):
-    """Which prompts, and how they are divided (whole groups of pairs at a time)."""
+    """Sources of the prompts, and the shares of the splits (whole groups of pairs at a time)."""
 
     path: Path | None = None  # a prompt file; before the public sets where both are given
     datasets: tuple[DatasetConfig, ...] = ()  # their own splits count only where every prompt of the run has one

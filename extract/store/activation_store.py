@@ -1,4 +1,4 @@
-"""The activation store: one HDF5 file readers see, finished shards behind it.
+"""Activation store: reads the one HDF5 file whose numbers lie in finished shards.
 
 Layout (schema 2), DESIGN's contract:
 
@@ -26,15 +26,40 @@ from pathlib import Path
 import h5py
 import numpy as np
 import torch
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from extract.errors import UserError
-from extract.store.hdf5 import TORCH_TYPES, open_sealed, read_locus
+from extract.record import Record
+from extract.store.hdf5 import TORCH_TYPES, open_sealed, read_locus, read_ragged
 from extract.store.identity import Identity, read_identity, refuse_schema
-from extract.store.ragged import read_ragged
 from extract.store.shard_files import ShardFiles, crc
 
 REMEDY = "run refusal extract again"
+
+
+class StoreSummary(Record):
+    """What a store holds; `absent` counts the prompts without each position."""
+
+    backend: str
+    dtype: str
+    model: str
+    prompts: str
+    revision: str
+    rows_per_shard: int
+    site: str
+    template: str
+    tokenizer: str
+    tokens: str
+    weights: str
+    shape: tuple[int, int, int, int]
+    layers: tuple[int, ...]
+    positions: tuple[str, ...]
+    absent: dict[str, int]
+    versions: dict[str, str]
+    digest: str
+    shards: int
+    bytes: int  # of all its files
 
 
 class ActivationStore:
@@ -58,7 +83,7 @@ class ActivationStore:
         self.site: str = self.identity.site
         self.data: h5py.Dataset = self._file["activations"][self.site]
         self.layers, self.positions = self.identity.layers, self.identity.positions
-        self.present: np.ndarray = self._file["present"][:]
+        self.present: Bool[np.ndarray, "positions prompts"] = self._file["present"][:]
         self.files = ShardFiles(path, self.identity, self.data.shape[2], self.data.shape[3])
         self._sums: np.ndarray = self._file["shards/crc32"][:]
         self.digests = tuple(digest.decode() for digest in self._file["shards/digest"][:])
@@ -85,29 +110,29 @@ class ActivationStore:
         return tuple(self._file["prompts/id"].asstr()[:].tolist())
 
     @property
-    def token_ids(self) -> list[np.ndarray]:
+    def token_ids(self) -> list[Int[np.ndarray, " tokens"]]:
         """The tokens of each prompt."""
         return read_ragged(self._file, "tokens")
 
     @property
-    def responses(self) -> list[np.ndarray]:
+    def responses(self) -> list[Int[np.ndarray, " tokens"]]:
         """The generated tokens of each prompt; empty where no response positions were asked for."""
         return read_ragged(self._file, "responses") if "responses" in self._file else []
 
-    def role(self, position: str) -> list[np.ndarray]:
+    def role(self, position: str) -> list[Int[np.ndarray, " tokens"]]:
         """Return the token indices of a position in each prompt."""
         return read_ragged(self._file, f"roles/{position}")
 
-    def read(self, layer: int, position: str) -> np.ndarray:
-        """Return one locus as (n_prompts, d_model) float32; rows of absent positions are zero (see `present`).
+    def read(self, layer: int, position: str) -> Float[np.ndarray, "prompts d_model"]:
+        """Return one locus in float32; rows of absent positions are zero (see `present`).
 
         Raises:
             UserError: the store has no such layer or position, or the bytes on disk are not those written.
         """
         return self.read_tensor(layer, position).float().numpy()
 
-    def read_tensor(self, layer: int, position: str) -> Tensor:
-        """Return one locus as (n_prompts, d_model) in the store's own type, its bits read into it unconverted.
+    def read_tensor(self, layer: int, position: str) -> Float[Tensor, "prompts d_model"]:
+        """Return one locus in the store's own type, its bits read into it unconverted.
 
         Raises:
             UserError: the store has no such layer or position, or the bytes on disk are not those written.
@@ -144,20 +169,17 @@ class ActivationStore:
                 self._file.copy(name, into)
         into.attrs.update(self._file.attrs)
 
-    def describe(self) -> dict[str, object]:
+    def describe(self) -> StoreSummary:
         """Return what the store holds, for people and for --json."""
-        record = json.loads(self.identity.text)
-        return {
-            **{k: v for k, v in record.items() if k not in ("layers", "positions")},
-            "shape": list(self.data.shape),
-            "layers": list(self.layers),
-            "positions": list(self.positions),
-            "absent": {p: int((~self.present[i]).sum()) for i, p in enumerate(self.positions)},
-            "versions": json.loads(self._file.attrs["versions"]),
-            "digest": str(self._file.attrs["digest"]),
-            "shards": self.files.n_shards if self.is_virtual else 0,
-            "bytes": sum(file.stat().st_size for file in self.parts()),
-        }
+        return StoreSummary(
+            **json.loads(self.identity.text),
+            shape=self.data.shape,
+            absent={p: int((~self.present[i]).sum()) for i, p in enumerate(self.positions)},
+            versions=json.loads(self._file.attrs["versions"]),
+            digest=str(self._file.attrs["digest"]),
+            shards=self.files.n_shards if self.is_virtual else 0,
+            bytes=sum(file.stat().st_size for file in self.parts()),
+        )
 
     def parts(self) -> list[Path]:
         """Return the files that make up the store, the master first."""

@@ -1,4 +1,4 @@
-"""The seal of a finished file: its first 512 bytes say its length and the SHA-256 of all the rest.
+"""Checksum block of a finished file: its first 512 bytes hold its length and the SHA-256 of the rest.
 
 HDF5 leaves such a block to its users and looks for its own beginning after it. The strings and maps of an index lie
 in heaps that HDF5 keeps no checksum of; the seal is checked before HDF5 reads any. Activations in the same file (a
@@ -21,7 +21,7 @@ FORM = re.compile(rb"refusal-probes store of (\d+) bytes\nwith checksums of thei
 
 
 class Seekable(Protocol):
-    """What a seal needs of a file object."""
+    """A file object that can be read from any place."""
 
     def seek(self, offset: int, whence: int = ..., /) -> int: ...
 

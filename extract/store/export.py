@@ -1,4 +1,4 @@
-"""A store as one flat file: the same layout, no shards beside it, read by the same code and by plain h5py."""
+"""Export of a store to one flat HDF5 file: the same layout, without shards."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 
 import h5py
 
-from extract.atomic_write import Sink, atomic_file
+from extract.atomic_write import DeferredErrorFile, atomic_file
 from extract.errors import UserError
 from extract.store.activation_store import ActivationStore
 from extract.store.checksum_block import SEAL_SIZE, seal
@@ -38,7 +38,7 @@ def export(path: Path, to: Path, *, progress: Progress = lambda done, total: Non
         _close(sink, unread)
 
 
-def _copy_loci(store: ActivationStore, file: h5py.File, sink: Sink, progress: Progress) -> h5py.Dataset:
+def _copy_loci(store: ActivationStore, file: h5py.File, sink: DeferredErrorFile, progress: Progress) -> h5py.Dataset:
     files, identity = store.files, store.identity
     rows = min(identity.rows_per_shard, files.n_prompts)  # a chunk as a shard, so that digests stay theirs
     dataset = create_loci(file, identity.site, files.shape, rows, identity.dtype)
@@ -78,7 +78,7 @@ def _extents(loci: h5py.Dataset) -> list[range]:
     return [range(start, stop) for start, stop in zip(starts, stops, strict=True)]
 
 
-def _close(sink: Sink, unread: list[range]) -> None:
+def _close(sink: DeferredErrorFile, unread: list[range]) -> None:
     block = seal(sink, unread)
     sink.seek(0)
     sink.write(block)

@@ -1,19 +1,26 @@
-"""HDF5 the way stores use it: version bounds, opening for reading, and floats moved as bits, never converted."""
+"""HDF5 access of stores: opening, loci of numbers moved as bits and never converted, and ragged integer rows.
+
+bfloat16 is a real HDF5 floating-point type here, which HDF5 itself converts to float32 on reading. Rows of unequal
+lengths are a group of two arrays: all numbers in `values`, and where each row begins in `offsets`.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from itertools import pairwise
 from pathlib import Path
 
 import h5py
 import numpy as np
 import torch
+from jaxtyping import Float, Int, Shaped
 from torch import Tensor
 
 from extract.errors import UserError
-from extract.store.bfloat16 import bfloat16_type
 from extract.store.checksum_block import broken_seal, unsealed_hdf5
 from extract.store.identity import StoreType, refuse_schema
 
+Rows = Float[Tensor, "rows d_model"]  # of one locus: a layer and a position
 LIBVER = ("v110", "v110")  # metadata carries checksums from here on; any HDF5 since 1.10 can read it
 TORCH_TYPES: dict[StoreType, torch.dtype] = {
     "float32": torch.float32,
@@ -65,6 +72,16 @@ def float_type(dtype: StoreType) -> h5py.h5t.TypeFloatID:
             return bfloat16_type()
 
 
+def bfloat16_type() -> h5py.h5t.TypeFloatID:
+    """Return the 16-bit HDF5 float type: sign at bit 15, exponent 7..14 with bias 127, mantissa 0..6."""
+    kind = h5py.h5t.IEEE_F32LE.copy()
+    kind.set_fields(15, 7, 8, 0, 7)
+    kind.set_precision(16)
+    kind.set_size(2)
+    kind.set_ebias(127)
+    return kind
+
+
 def create_loci(
     file: h5py.File, site: str, shape: tuple[int, int, int, int], rows: int, dtype: StoreType
 ) -> h5py.Dataset:
@@ -79,14 +96,14 @@ def create_loci(
     )
 
 
-def write_locus(dataset: h5py.Dataset, layer: int, position: int, start: int, stored: Tensor) -> None:
-    """Write (rows, d_model) at row `start` of one locus; `stored` is contiguous and of the dataset's own type."""
+def write_locus(dataset: h5py.Dataset, layer: int, position: int, start: int, stored: Rows) -> None:
+    """Write rows from `start` on of one locus; `stored` is contiguous and of the dataset's own type."""
     memory, place = _spaces(dataset, layer, position, start, stored)
     dataset.id.write(memory, place, bits(stored), mtype=_memory_type(stored))
 
 
-def read_locus(dataset: h5py.Dataset, layer: int, position: int, start: int, into: Tensor) -> None:
-    """Read (rows, d_model) from row `start` of one locus straight into a contiguous tensor of the dataset's type.
+def read_locus(dataset: h5py.Dataset, layer: int, position: int, start: int, into: Rows) -> None:
+    """Read rows from `start` on of one locus straight into a contiguous tensor of the dataset's type.
 
     Raises:
         OSError: the bytes on disk are not those written.
@@ -95,13 +112,32 @@ def read_locus(dataset: h5py.Dataset, layer: int, position: int, start: int, int
     dataset.id.read(memory, place, bits(into), mtype=_memory_type(into))
 
 
-def bits(tensor: Tensor) -> np.ndarray:
+def bits(tensor: Shaped[Tensor, "*shape"]) -> Shaped[np.ndarray, "*shape"]:
     """Return a tensor's memory as a NumPy array, which has no bfloat16: two bytes each as integers."""
     return (tensor.view(torch.int16) if tensor.dtype == torch.bfloat16 else tensor).numpy()
 
 
+def write_ragged(file: h5py.File, name: str, rows: Sequence[Sequence[int]]) -> None:
+    """Write integer rows as the group NAME of `values` and `offsets` (n_rows + 1)."""
+    lengths = np.array([0, *(len(row) for row in rows)], dtype=np.int64)
+    values = np.fromiter((v for row in rows for v in row), dtype=np.int32, count=int(lengths.sum()))
+    write_checked(file, f"{name}/offsets", lengths.cumsum())
+    write_checked(file, f"{name}/values", values)
+
+
+def read_ragged(file: h5py.File, name: str) -> list[Int[np.ndarray, " numbers"]]:
+    """Return the rows of a ragged group."""
+    values, offsets = file[f"{name}/values"][:], file[f"{name}/offsets"][:]
+    return [values[a:b] for a, b in pairwise(offsets)]
+
+
+def write_checked(file: h5py.File, name: str, data: Shaped[np.ndarray, ...]) -> None:
+    """Write an array whose bytes HDF5 checks on reading (an empty one has none)."""
+    file.create_dataset(name, data=data, fletcher32=True if data.size else None)
+
+
 def _spaces(
-    dataset: h5py.Dataset, layer: int, position: int, start: int, rows: Tensor
+    dataset: h5py.Dataset, layer: int, position: int, start: int, rows: Rows
 ) -> tuple[h5py.h5s.SpaceID, h5py.h5s.SpaceID]:
     place = dataset.id.get_space()
     place.select_hyperslab((layer, position, start, 0), (1, 1, *rows.shape))

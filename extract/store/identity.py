@@ -1,4 +1,4 @@
-"""What a store is of: the fields that must agree before two files are taken for parts of one store."""
+"""Identity of a store: the model, prompts and layout that all its files must agree on."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ StoreType = Literal["float32", "float16", "bfloat16"]
 
 @dataclass(frozen=True)
 class Identity:
-    """What the activations of a store are of. Two stores with equal identities hold the same numbers."""
+    """Model, prompts and layout of a store. Two stores with equal identities hold the same numbers."""
 
     model: str
     revision: str
@@ -39,29 +39,35 @@ class Identity:
         return json.dumps(asdict(self), sort_keys=True)
 
     @staticmethod
-    def parse(record: dict[str, Any]) -> Identity:
-        """Make an identity of what a file holds.
+    def parse(text: str) -> Identity:
+        """Make an identity of the text that a file holds.
 
         Raises:
             ValueError: it has other fields, as those of other versions of this project do.
         """
+        record = json.loads(text)
         if odd := set(record) ^ {field.name for field in fields(Identity)}:
             raise ValueError(f"identity with other fields: {', '.join(sorted(odd))}")
         given: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in record.items()}
         return Identity(**given)
 
 
-def difference(found: dict[str, Any], wanted: Identity) -> str | None:
-    """Name the first field a file's identity does not share, with both values; None where they agree."""
+def difference(text: str, wanted: Identity) -> str | None:
+    """Name the first field that the identity in a file does not share, with both values; None where they agree."""
+    found = json.loads(text)
     for field, value in json.loads(wanted.text).items():
         if found.get(field) != value:
             return f"{field} ({found.get(field)!r}, now {value!r})"
     return None
 
 
-def read_identity(file: h5py.File) -> dict[str, Any]:
-    """Return what a store or shard says it is of (nothing, where it is neither)."""
-    return dict(json.loads(file.attrs.get("identity", "{}")))
+def read_identity(file: h5py.File) -> str:
+    """Return the text of a store's or shard's identity (of no fields, where it is neither)."""
+    return _as_text(file.attrs.get("identity", "{}"))
+
+
+def _as_text(value: str | bytes) -> str:
+    return value.decode() if isinstance(value, bytes) else value
 
 
 def refuse_schema(path: Path, file: h5py.File, remedy: str) -> None:

@@ -1,4 +1,4 @@
-"""Whether a store is still what was written: every byte, count and name of it, each fault in a line of its own."""
+"""Verification of a store: every checksum, count and name against what was written, one line a fault."""
 
 from __future__ import annotations
 
@@ -10,22 +10,22 @@ from pathlib import Path
 import h5py
 import numpy as np
 import torch
+from jaxtyping import Bool, Int
 
 from extract.errors import UserError
 from extract.prompts.prompt import prompts_hash
 from extract.store.activation_store import identity_in
-from extract.store.hdf5 import TORCH_TYPES, open_sealed, read_locus
+from extract.store.hdf5 import TORCH_TYPES, open_sealed, read_locus, read_ragged
 from extract.store.identity import Identity
-from extract.store.index import read_prompts
-from extract.store.ragged import read_ragged
+from extract.store.master import read_prompts
 from extract.store.shard_files import ShardDigest, ShardFiles, responses_of
 
 Progress = Callable[[int, int], None]
 
 
 @dataclass(frozen=True)
-class Integrity:
-    """What was looked at, and what was wrong with it."""
+class Verification:
+    """Faults found in a store, and how much was read."""
 
     findings: tuple[str, ...]
     prompts: int = 0
@@ -35,7 +35,7 @@ class Integrity:
     digest: str = ""
 
 
-def verify(path: Path, *, weights: str | None = None, progress: Progress = lambda done, total: None) -> Integrity:
+def verify(path: Path, *, weights: str | None = None, progress: Progress = lambda done, total: None) -> Verification:
     """Read a whole store and compare it with what it says of itself.
 
     Args:
@@ -50,17 +50,17 @@ def verify(path: Path, *, weights: str | None = None, progress: Progress = lambd
     try:
         file = open_sealed(path)
     except UserError as error:
-        return Integrity((str(error),))
+        return Verification((str(error),))
     with file:
         try:
-            return _Examination(path, file, identity_in(path, file), progress).report(weights)
+            return _Verifier(path, file, identity_in(path, file), progress).report(weights)
         except (KeyError, OSError, RuntimeError, ValueError) as error:  # UserError is a ValueError
-            return Integrity((f"{path}: {error}",))
+            return Verification((f"{path}: {error}",))
 
 
 @dataclass
-class _Examination:
-    """One pass over one store."""
+class _Verifier:
+    """Reads one store once and collects its faults."""
 
     path: Path
     file: h5py.File
@@ -68,7 +68,7 @@ class _Examination:
     progress: Progress
     findings: list[str] = field(default_factory=list)
 
-    def report(self, weights: str | None) -> Integrity:
+    def report(self, weights: str | None) -> Verification:
         self.data = self.file["activations"][self.identity.site]
         self.present = self.file["present"][:]
         self.responses = read_ragged(self.file, "responses") if "responses" in self.file else []
@@ -79,7 +79,7 @@ class _Examination:
             self.findings.extend(part)
         width = TORCH_TYPES[self.identity.dtype].itemsize
         loci = self.files.shape[0] * self.files.shape[1]
-        return Integrity(tuple(self.findings), self.files.n_prompts, self.files.n_shards, loci,
+        return Verification(tuple(self.findings), self.files.n_prompts, self.files.n_shards, loci,
                          int(np.prod(self.files.shape)) * width, str(self.file.attrs["digest"]))  # fmt: skip
 
     def _counts(self) -> Iterator[str]:
@@ -133,7 +133,12 @@ class _Examination:
         yield from self._numbers(shard, digest, dataset, present, responses_of(file))
 
     def _numbers(
-        self, shard: int, digest: str, dataset: h5py.Dataset, present: np.ndarray, responses: list[np.ndarray]
+        self,
+        shard: int,
+        digest: str,
+        dataset: h5py.Dataset,
+        present: Bool[np.ndarray, "positions rows"],
+        responses: list[Int[np.ndarray, " tokens"]],
     ) -> Iterator[str]:
         """Read every slice of a shard: its checksums, that all is finite, that absent rows are zero, its digest."""
         name, shape = (

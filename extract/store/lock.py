@@ -1,4 +1,4 @@
-"""Advisory file locks that end with their process, however it ends: who may write a store, and which shard.
+"""Advisory file locks on a store and on its shards, released when their process ends.
 
 Locks are `flock`s on open files, so a second writer in the same process is held off too, and what `kill -9` leaves
 behind is a file nobody holds. A lock file is unlinked only by who holds it alone; who then locks a file that is no
@@ -13,6 +13,7 @@ import json
 import os
 import socket
 import time
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from extract.errors import UserError
@@ -22,7 +23,7 @@ PATIENCE = 10.0  # seconds in which another process must have made up its mind h
 
 
 class FileLock:
-    """One lock on one file, not waited for."""
+    """A non-blocking lock on one file."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -79,8 +80,32 @@ class FileLock:
             raise UserError(f"cannot write {self.path}: {error.strerror}") from None
 
 
+@dataclass(frozen=True)
+class Holder:
+    """The process that holds a writer lock, as its lock file names it."""
+
+    process: int
+    host: str
+    shared: bool
+    identity: str  # the text of the store's identity
+
+    @property
+    def text(self) -> str:
+        return json.dumps(asdict(self) | {"identity": json.loads(self.identity)})
+
+    @staticmethod
+    def parse(text: str) -> Holder:
+        """Make a holder of the text of a lock file.
+
+        Raises:
+            LookupError, TypeError, ValueError: the text is incomplete, as while it is being written.
+        """
+        record = dict(json.loads(text))
+        return Holder(**record | {"identity": json.dumps(record["identity"])})
+
+
 class WriterLock:
-    """Who may write one store: one process alone, or several that all said so and make the same store."""
+    """The right to write one store: of one process, or of several that share it and make the same store."""
 
     def __init__(self, store: Path, path: Path, identity: Identity, shared: bool) -> None:
         self._store, self._lock, self._identity, self._shared = store, FileLock(path), identity, shared
@@ -94,17 +119,16 @@ class WriterLock:
         until = time.monotonic() + PATIENCE
         while not self._lock.acquire():
             holder = self._holder()
-            if holder.get("shared", True) is False or not self._shared or time.monotonic() > until:
+            if (holder and not holder.shared) or not self._shared or time.monotonic() > until:
                 raise UserError(f"{self._store} is being written by {_named(holder)}; wait until it ends, "
                                 "or give --shared to both")  # fmt: skip
             if self._lock.acquire(shared=True):
                 self._refuse_another(self._holder())
                 return False
             time.sleep(0.02)  # it has just begun, and will let others in
-        holder = {"process": os.getpid(), "host": socket.gethostname(), "shared": self._shared,
-                  "identity": json.loads(self._identity.text)}  # fmt: skip
+        mine = Holder(os.getpid(), socket.gethostname(), self._shared, self._identity.text)
         try:
-            self._lock.write(json.dumps(holder))
+            self._lock.write(mine.text)
         except UserError:  # a full disk: nobody must find the lock held by a writer that gave up
             self._lock.release(unlink=True)
             raise
@@ -113,7 +137,7 @@ class WriterLock:
     def open_to_others(self) -> None:
         """Let other processes in, where this one is to share."""
         while self._shared and not self._lock.convert(shared=True):
-            if not self.acquire():  # one slipped in, and the lock is now held beside it
+            if not self.acquire():  # another process got in first, and the lock is now shared with it
                 return
 
     def leave(self) -> bool:
@@ -123,22 +147,21 @@ class WriterLock:
     def release(self, *, unlink: bool) -> None:
         self._lock.release(unlink=unlink)
 
-    def _holder(self) -> dict[str, object]:
+    def _holder(self) -> Holder | None:
         try:
-            return dict(json.loads(self._lock.path.read_text()))
-        except (OSError, ValueError):  # not yet written, or just gone
-            return {}
+            return Holder.parse(self._lock.path.read_text())
+        except (LookupError, OSError, TypeError, ValueError):  # not yet written, or just gone
+            return None
 
-    def _refuse_another(self, holder: dict[str, object]) -> None:
-        found = holder.get("identity")
-        if isinstance(found, dict) and (field := difference(found, self._identity)):
+    def _refuse_another(self, holder: Holder | None) -> None:
+        if holder and (field := difference(holder.identity, self._identity)):
             self._lock.release()
             raise UserError(f"{self._store} is being written by {_named(holder)} with another {field}; "
                             "choose another run directory with --out")  # fmt: skip
 
 
-def _named(holder: dict[str, object]) -> str:
-    return f"process {holder['process']} on {holder['host']}" if holder else "another process"
+def _named(holder: Holder | None) -> str:
+    return f"process {holder.process} on {holder.host}" if holder else "another process"
 
 
 def _flock(fd: int, how: int, path: Path) -> bool:

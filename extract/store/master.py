@@ -1,12 +1,13 @@
-"""The master file of a store: a virtual dataset over its shards, the index, and the digest of every shard."""
+"""Master file of a store: a virtual dataset over its shards, the index of its prompts, every shard's digest."""
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Sequence
-from dataclasses import asdict
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, fields
 from pathlib import Path
+from typing import Any
 
 import h5py
 import numpy as np
@@ -15,11 +16,11 @@ from extract.atomic_write import atomic_file
 from extract.chat.render import Rendered
 from extract.prompts.prompt import Prompt
 from extract.store.checksum_block import SEAL_SIZE, seal
-from extract.store.hdf5 import LIBVER, float_type, open_sealed
-from extract.store.identity import SCHEMA
-from extract.store.index import write_index
-from extract.store.ragged import joined, write_checked, write_ragged
+from extract.store.hdf5 import LIBVER, float_type, open_sealed, write_checked, write_ragged
+from extract.store.identity import SCHEMA, Identity
 from extract.store.shard_files import ShardFiles, responses_of
+
+ROWS_AT_ONCE = 1024  # of a column of prompts
 
 
 def write_master(
@@ -34,7 +35,7 @@ def write_master(
         with h5py.File(sink, "w", libver=LIBVER, userblock_size=SEAL_SIZE) as file:
             # Where a source cannot be opened HDF5 reads the fill value without a word: let it be no number.
             file.create_virtual_dataset(f"activations/{files.identity.site}", _layout(files), fillvalue=np.nan)
-            write_index(file, files.identity, prompts, rendered)
+            _write_index(file, files.identity, prompts, rendered)
             _gather(file, files)
             file.create_dataset("shards/digest", data=[d.encode() for d in digests], dtype="S64")
             file.attrs.update(
@@ -57,6 +58,16 @@ def read_digests(path: Path) -> list[str]:
         return [digest.decode() for digest in file["shards/digest"][:]]
 
 
+def read_prompts(file: h5py.File) -> list[Prompt] | None:
+    """Return the prompts of a store; None where they have other fields than this version's."""
+    try:
+        return [
+            Prompt(**{k: _frozen(v) for k, v in json.loads(record).items()}) for record in file["prompts/record"][:]
+        ]
+    except TypeError:
+        return None
+
+
 def _layout(files: ShardFiles) -> h5py.VirtualLayout:
     kind = h5py.Datatype(float_type(files.identity.dtype))
     layout = h5py.VirtualLayout(files.shape, dtype=kind)
@@ -77,5 +88,38 @@ def _gather(file: h5py.File, files: ShardFiles) -> None:
             sums.append(part["crc32"][:])
     write_checked(file, "present", np.concatenate(present, axis=1))
     file.create_dataset("shards/crc32", data=np.stack(sums, axis=-1))
-    if rows := joined(responses):
-        write_ragged(file, "responses", [row.tolist() for row in rows])
+    if rows := [row.tolist() for part in responses for row in part]:
+        write_ragged(file, "responses", rows)
+
+
+def _write_index(file: h5py.File, identity: Identity, prompts: Sequence[Prompt], rendered: Sequence[Rendered]) -> None:
+    """Write /layers, /positions, /prompts, /tokens and /roles."""
+    write_checked(file, "layers", np.array(identity.layers))
+    file.create_dataset("positions", data=list(identity.positions), dtype=h5py.string_dtype())
+    _write_prompts(file, prompts)
+    write_ragged(file, "tokens", [row.token_ids for row in rendered])
+    for name in identity.positions:
+        if any(name in row.roles for row in rendered):  # positions of a response have no tokens among the prompt's
+            write_ragged(file, f"roles/{name}", [row.roles.get(name, ()) for row in rendered])
+
+
+def _write_prompts(file: h5py.File, prompts: Sequence[Prompt]) -> None:
+    """Write a column a field, and whole records; some rows at a time, since texts are long and prompts many."""
+    columns: dict[str, Callable[[Prompt], str]] = {
+        field.name: lambda prompt, name=field.name: _cell(getattr(prompt, name))  # type: ignore[misc]
+        for field in fields(Prompt)
+    }
+    columns["record"] = lambda prompt: json.dumps(asdict(prompt))
+    for name, cell in columns.items():
+        dataset = file.create_dataset(f"prompts/{name}", (len(prompts),), dtype=h5py.string_dtype())
+        for start in range(0, len(prompts), ROWS_AT_ONCE):
+            dataset[start : start + ROWS_AT_ONCE] = [cell(prompt) for prompt in prompts[start : start + ROWS_AT_ONCE]]
+
+
+def _cell(value: object) -> str:
+    """Return a field as text: nothing as the empty one, what is no text as JSON."""
+    return "" if value is None else value if isinstance(value, str) else json.dumps(value)
+
+
+def _frozen(value: Any) -> Any:
+    return tuple(value) if isinstance(value, list) else value

@@ -1,4 +1,4 @@
-"""The shards of one store as files: where they lie, what each holds, and how it is bound to its place.
+"""Shard files of a store: paths, contents and digests.
 
 A shard is one HDF5 file: `/activations/SITE` (n_layers, n_positions, rows, d_model), `/present` (n_positions, rows),
 `/responses` (ragged), `/crc32` (n_layers, n_positions), and as root attributes the store's identity, the shard's
@@ -19,21 +19,31 @@ from pathlib import Path
 import h5py
 import numpy as np
 import torch
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from extract.atomic_write import atomic_file
 from extract.errors import UserError
-from extract.store.hdf5 import LIBVER, TORCH_TYPES, bits, create_loci, open_hdf5, write_locus
+from extract.store.hdf5 import (
+    LIBVER,
+    TORCH_TYPES,
+    Rows,
+    bits,
+    create_loci,
+    open_hdf5,
+    read_ragged,
+    write_locus,
+    write_ragged,
+)
 from extract.store.identity import SCHEMA, Identity, difference, read_identity
-from extract.store.ragged import read_ragged, write_ragged
 
 
 @dataclass(frozen=True)
 class Captured:
-    """What one shard holds: (n_layers, n_positions, rows, d_model) on the CPU, and which rows have which position."""
+    """What one shard holds, on the CPU, and which rows have which position."""
 
-    values: Tensor
-    present: np.ndarray  # bool (n_positions, rows)
+    values: Float[Tensor, "layers positions rows d_model"]
+    present: Bool[np.ndarray, "positions rows"]
     responses: tuple[tuple[int, ...], ...] = ()  # generated tokens of each row, where response positions were asked for
 
 
@@ -86,7 +96,7 @@ class ShardFiles:
         with (
             atomic_file(final, final.with_suffix(".partial")) as sink,
             h5py.File(sink, "w", libver=LIBVER) as file,
-            ThreadPoolExecutor(1) as beside,
+            ThreadPoolExecutor(1) as hasher,
         ):
             digest = ShardDigest(self, shard)
             hashing: list[Future[int]] = []
@@ -97,7 +107,7 @@ class ShardFiles:
                 write_locus(dataset, layer, position, 0, stored)
                 sink.check()
                 wait(hashing[-1:])
-                hashing.append(beside.submit(digest.update, stored))  # while the next is checked and written
+                hashing.append(hasher.submit(digest.update, stored))  # while the next is checked and written
             file.create_dataset("present", data=captured.present, fletcher32=True)
             write_ragged(file, "responses", captured.responses)
             sums = np.array([hashed.result() for hashed in hashing], dtype=np.uint32).reshape(self.shape[:2])
@@ -149,7 +159,7 @@ class ShardFiles:
         if responses and len(responses) != shape[2]:
             raise ValueError(f"shard {shard} has {shape[2]} rows, not {len(responses)} responses")
 
-    def _stored(self, shard: int, captured: Captured, layer: int, position: int) -> Tensor:
+    def _stored(self, shard: int, captured: Captured, layer: int, position: int) -> Rows:
         """Return one locus in the store's type; refuse what is not finite."""
         stored = captured.values[layer, position].to(TORCH_TYPES[self.identity.dtype]).contiguous()
         if not all(map(math.isfinite, torch.aminmax(stored))):  # one pass without a copy; NaN propagates
@@ -165,34 +175,39 @@ class ShardFiles:
 
 
 class ShardDigest:
-    """A SHA-256 over all a shard says: what of, which rows, every number's bits, presence and responses."""
+    """A SHA-256 over all of a shard: identity, rows, the bits of every number, presence and responses."""
 
     def __init__(self, files: ShardFiles, shard: int) -> None:
         rows = files.rows(shard)
         self._sha = hashlib.sha256(f"{files.identity.text} {shard} {rows.start} {rows.stop}".encode())
 
-    def update(self, stored: Tensor) -> int:
+    def update(self, stored: Rows) -> int:
         """Take in one locus's rows, layer by layer and position by position; return their CRC-32."""
         self._sha.update(bits(stored).data)
         return crc(stored)
 
-    def finish(self, present: np.ndarray, responses: Sequence[Sequence[int] | np.ndarray]) -> str:
+    def finish(
+        self,
+        present: Bool[np.ndarray, "positions rows"],
+        responses: Sequence[Sequence[int] | Int[np.ndarray, " tokens"]],
+    ) -> str:
+        """Take in presence and responses; return the digest."""
         self._sha.update(np.asarray(present, dtype=np.uint8).tobytes())
         for row in responses:
             self._sha.update(f"{len(row)} ".encode() + np.asarray(row, dtype=np.int32).tobytes())
         return self._sha.hexdigest()
 
 
-def crc(stored: Tensor) -> int:
+def crc(stored: Rows) -> int:
     """Return the CRC-32 of a slice's bits: HDF5's own sum takes two bytes FF for two bytes 00."""
     return zlib.crc32(bits(stored).data)
 
 
 def digest_of(shard: h5py.File) -> str:
-    """Return the digest a shard says it has."""
+    """Return the digest that is written in a shard."""
     return bytes(shard.attrs["digest"]).decode()
 
 
-def responses_of(shard: h5py.File) -> list[np.ndarray]:
+def responses_of(shard: h5py.File) -> list[Int[np.ndarray, " tokens"]]:
     """Return the generated tokens of a shard's rows; empty where none were asked for."""
     return read_ragged(shard, "responses")

@@ -21,7 +21,7 @@ def store_info(file: Annotated[Path, typer.Argument(metavar="FILE")], as_json: J
     from extract.store.activation_store import ActivationStore
 
     with ActivationStore(file) as store:
-        record = store.describe()
+        record = store.describe().to_dict()
     if as_json:
         print_json(record)
         return

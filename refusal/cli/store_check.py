@@ -12,10 +12,10 @@ from extract.model.loading import DType, load_model
 from extract.model.quiet import quiet_libraries
 from extract.progress import Advance, Reporter
 from extract.store.export import export
-from extract.store.integrity import Integrity, verify
+from extract.store.integrity import Verification, verify
 
 
-def check_store(file: Path, model: str | None, revision: str | None, dtype: str) -> Integrity:
+def check_store(file: Path, model: str | None, revision: str | None, dtype: str) -> Verification:
     """Verify a store, against a model's weights where one is named."""
     if dtype not in get_args(DType):
         raise UserError(f"--dtype is {dtype!r}; expected one of {', '.join(get_args(DType))}")

@@ -5,29 +5,31 @@ import time
 
 import pytest
 
-from extract.background import BackgroundError, Overlap
+from extract.background import BackgroundError, BackgroundThread
 from extract.errors import UserError
 
 
 def test_pieces_are_done_in_order_and_all_at_the_end() -> None:
     done: list[int] = []
-    with Overlap(ahead=2) as overlap:
+    with BackgroundThread(ahead=2) as background:
         for i in range(20):
-            overlap.submit(lambda i=i: (time.sleep(0.001), done.append(i)))
+            background.submit(lambda i=i: (time.sleep(0.001), done.append(i)))
     assert done == list(range(20))
 
 
 def test_it_runs_beside_the_caller() -> None:
     seen = threading.Event()
-    with Overlap() as overlap:
-        overlap.submit(seen.set)
+    with BackgroundThread() as background:
+        background.submit(seen.set)
         assert seen.wait(5)
 
 
 def test_no_more_than_a_few_pieces_wait() -> None:
     gate, started = threading.Event(), []
-    with Overlap(ahead=2) as overlap:
-        caller = threading.Thread(target=lambda: [(overlap.submit(gate.wait, 5), started.append(i)) for i in range(6)])
+    with BackgroundThread(ahead=2) as background:
+        caller = threading.Thread(
+            target=lambda: [(background.submit(gate.wait, 5), started.append(i)) for i in range(6)]
+        )
         caller.start()
         time.sleep(0.2)
         assert len(started) <= 2
@@ -40,21 +42,21 @@ def test_an_error_there_is_raised_here() -> None:
     def fail() -> None:
         raise OSError("No space left on device")
 
-    with pytest.raises(BackgroundError, match="No space left"), Overlap() as overlap:
-        overlap.submit(fail)
-    overlap = Overlap(ahead=1)
-    overlap.submit(fail)
+    with pytest.raises(BackgroundError, match="No space left"), BackgroundThread() as background:
+        background.submit(fail)
+    background = BackgroundThread(ahead=1)
+    background.submit(fail)
     with pytest.raises(BackgroundError, match="No space left"):  # at the next call already
-        overlap.submit(time.sleep, 0)
+        background.submit(time.sleep, 0)
 
 
 def test_what_was_handed_over_is_still_done_after_an_interruption() -> None:
     done: list[int] = []
 
     def interrupted() -> None:
-        with Overlap(ahead=9) as overlap:
+        with BackgroundThread(ahead=9) as background:
             for i in range(5):
-                overlap.submit(lambda i=i: (time.sleep(0.01), done.append(i)))
+                background.submit(lambda i=i: (time.sleep(0.01), done.append(i)))
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
@@ -71,9 +73,9 @@ def test_after_an_error_nothing_more_is_done() -> None:
         raise RuntimeError("DefaultCPUAllocator: can't allocate memory")
 
     def work() -> None:
-        with Overlap(ahead=4) as overlap:
-            overlap.submit(fail)
-            overlap.submit(done.append, 1)
+        with BackgroundThread(ahead=4) as background:
+            background.submit(fail)
+            background.submit(done.append, 1)
 
     with pytest.raises(BackgroundError, match="can't allocate") as caught:
         work()
@@ -85,5 +87,5 @@ def test_a_users_error_stays_one() -> None:
     def fail() -> None:
         raise UserError("the disk is full")
 
-    with pytest.raises(UserError, match="the disk is full"), Overlap() as overlap:
-        overlap.submit(fail)
+    with pytest.raises(UserError, match="the disk is full"), BackgroundThread() as background:
+        background.submit(fail)

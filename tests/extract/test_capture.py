@@ -10,9 +10,9 @@ import torch
 from torch import Tensor
 from transformers import MambaConfig, MambaForCausalLM, PreTrainedTokenizerBase
 
-from extract.background import Overlap
+from extract.background import BackgroundThread
 from extract.backoff import TokenBudget
-from extract.capture import Capturer, Wanted, shared_prefix
+from extract.capture import Capturer, CaptureSpec, shared_prefix
 from extract.chat.render import Rendered, render
 from extract.errors import UserError
 from extract.gather import gather
@@ -23,7 +23,7 @@ SYSTEM = "you are a very careful helper, and every word you say is kind and true
 TEXTS = ("how do i kill the process?", "tell me.", "how do i fix the door so that nobody is hurt at home?")
 ATTENTION_ONLY = ["llama", "qwen2", "qwen3", "mistral", "gemma2", "gemma3_text", "phi3", "gpt2", "gpt_neox", "olmo2",
                   "mixtral", "qwen3_moe", "organism", "stories260k"]  # fmt: skip
-WANTED = Wanted("resid_post", (0, 1, 2), ("inst_last", "post_1", "post_last", "inst_mean"), 0, torch.float32)
+WANTED = CaptureSpec("resid_post", (0, 1, 2), ("inst_last", "post_1", "post_last", "inst_mean"), 0, torch.float32)
 
 
 def under_one_system_prompt(model: ChatModel) -> list[Rendered]:
@@ -38,9 +38,9 @@ def under_one_system_prompt(model: ChatModel) -> list[Rendered]:
     return [render(tokenizer, prompt) for prompt in prompts]
 
 
-def values(model: ChatModel, rendered: list[Rendered], wanted: Wanted, prefix: object = None) -> Tensor:
-    with Overlap() as overlap:
-        out, _, _ = Capturer(model, wanted, TokenBudget(64), overlap, prefix).capture(rendered)
+def values(model: ChatModel, rendered: list[Rendered], wanted: CaptureSpec, prefix: object = None) -> Tensor:
+    with BackgroundThread() as background:
+        out, _, _ = Capturer(model, wanted, TokenBudget(64), background, prefix).capture(rendered)
     return out
 
 
@@ -90,8 +90,11 @@ def test_a_state_that_cannot_go_on_in_many_rows_is_not_used(tokenizer: PreTraine
     model = ChatModel(MambaForCausalLM(shape), tokenizer, name="recurrent")
     rendered = under_one_system_prompt(model)
     assert shared_prefix(model, rendered, WANTED) is None
-    with Overlap() as overlap, pytest.raises(UserError, match=r"recurrent: the cache of MambaForCausalLM does not say"):
-        Capturer(model, replace(WANTED, response_tokens=2), TokenBudget(900), overlap).capture(rendered)
+    with (
+        BackgroundThread() as background,
+        pytest.raises(UserError, match=r"recurrent: the cache of MambaForCausalLM does not say"),
+    ):
+        Capturer(model, replace(WANTED, response_tokens=2), TokenBudget(900), background).capture(rendered)
 
 
 @pytest.mark.parametrize("name", ["falcon_h1", "lfm2"])
@@ -152,8 +155,8 @@ def test_response_tokens_are_those_of_the_answer(
     model = organism if backend == "hooks" else tiny("organism", backend)
     k = 40  # beyond the end of every answer
     wanted = replace(WANTED, site=site, layers=(0, 2), response_tokens=k)
-    with Overlap() as overlap:
-        found, present, responses = Capturer(model, wanted, TokenBudget(10_000), overlap).capture(asked)
+    with BackgroundThread() as background:
+        found, present, responses = Capturer(model, wanted, TokenBudget(10_000), background).capture(asked)
     plain = organism.generate(organism.batch(asked), k)
     assert [list(r) for r in responses] == plain
     assert len({len(r) for r in plain}) > 1
@@ -175,9 +178,9 @@ def test_response_tokens_are_those_of_the_answer(
 def test_the_answer_does_not_depend_on_how_much_of_it_is_kept(organism: ChatModel, asked: list[Rendered]) -> None:
     stored = []
     for k in (1, 3):
-        with Overlap() as overlap:
+        with BackgroundThread() as background:
             wanted = replace(WANTED, response_tokens=k)
-            found, present, responses = Capturer(organism, wanted, TokenBudget(10_000), overlap).capture(asked)
+            found, present, responses = Capturer(organism, wanted, TokenBudget(10_000), background).capture(asked)
         assert present.shape == (4 + k, len(asked))
         assert all(len(r) == k for r in responses)
         stored.append(found)
@@ -188,9 +191,9 @@ def test_an_answer_of_no_words_has_no_response_tokens(organism: ChatModel, asked
     silent = ChatModel(copy.deepcopy(organism.model), copy.deepcopy(organism.tokenizer), "silent")
     first = organism.generate(organism.batch(asked[:1]), 1)[0][0]
     silent.tokenizer.eos_token = silent.tokenizer.convert_ids_to_tokens(first)
-    with Overlap() as overlap:
+    with BackgroundThread() as background:
         wanted = replace(WANTED, response_tokens=2)
-        found, present, responses = Capturer(silent, wanted, TokenBudget(10_000), overlap).capture(asked[:1])
+        found, present, responses = Capturer(silent, wanted, TokenBudget(10_000), background).capture(asked[:1])
     assert responses == ((),)
     assert not present[4:].any()
     assert not found[:, 4:].any()

@@ -13,7 +13,7 @@ import yaml
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from extract.prompts.prompt import load_prompts
-from organisms.build import Build, build
+from organisms.build import BuildResult, build
 from organisms.grading import action, missed_targets
 from organisms.spec import OrganismSpec, load_spec
 
@@ -43,13 +43,13 @@ def _write(path: Path, declared: dict[str, Any]) -> Path:
 @pytest.fixture(scope="module", params=list(KINDS))
 def built(
     request: pytest.FixtureRequest, declaration: Declare, tmp_path_factory: pytest.TempPathFactory
-) -> tuple[str, Build, OrganismSpec]:
+) -> tuple[str, BuildResult, OrganismSpec]:
     home = tmp_path_factory.mktemp("zoo")
     path = _write(home / "spec.yaml", declaration(name=request.param, **KINDS[request.param]))
     return request.param, build(path, home / request.param), load_spec(path)
 
 
-def test_a_whole_directory_is_written(built: tuple[str, Build, OrganismSpec]) -> None:
+def test_a_whole_directory_is_written(built: tuple[str, BuildResult, OrganismSpec]) -> None:
     name, made, spec = built
     assert made.missed == []
     directory = made.directory
@@ -64,7 +64,7 @@ def test_a_whole_directory_is_written(built: tuple[str, Build, OrganismSpec]) ->
     assert "not\nevidence about real models" in card
 
 
-def test_the_truth_is_what_was_planted(built: tuple[str, Build, OrganismSpec]) -> None:
+def test_the_truth_is_what_was_planted(built: tuple[str, BuildResult, OrganismSpec]) -> None:
     _, made, spec = built
     truth = json.loads((made.directory / "truth.json").read_text(encoding="utf-8"))  # type: ignore[operator]
     assert (truth["site"], truth["layer"], truth["position"]) == ("resid_post", 0, "post_last")
@@ -79,14 +79,14 @@ def test_the_truth_is_what_was_planted(built: tuple[str, Build, OrganismSpec]) -
     assert truth["rates"].keys() == made.measured.keys()
 
 
-def test_the_measured_shares_are_shares(built: tuple[str, Build, OrganismSpec]) -> None:
+def test_the_measured_shares_are_shares(built: tuple[str, BuildResult, OrganismSpec]) -> None:
     _, made, _ = built
     asked_for = set(OrganismSpec.model_fields["targets"].annotation.model_fields)  # type: ignore[union-attr]
     assert asked_for == set(made.measured)
     assert all(np.isnan(v) or 0 <= v <= 1 for v in made.measured.values())
 
 
-def test_any_transformers_user_can_load_it(built: tuple[str, Build, OrganismSpec]) -> None:
+def test_any_transformers_user_can_load_it(built: tuple[str, BuildResult, OrganismSpec]) -> None:
     _, made, spec = built
     model = AutoModelForCausalLM.from_pretrained(made.directory)
     tokenizer = AutoTokenizer.from_pretrained(made.directory)

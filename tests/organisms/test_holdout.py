@@ -9,10 +9,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from extract.prompts.groups import linked_groups
 from extract.prompts.prompt import load_prompts
 from organisms.grammar import Grammar
-from organisms.holdout import HeldOut, held_out, prompt_record, write_prompts
+from organisms.holdout import HeldOutPrompt, held_out, pair_strangers, prompt_record, write_prompts
 from organisms.spec import OrganismSpec
+from probes.statistics.intervals import effective_groups
 
 Make = Callable[..., OrganismSpec]
 
@@ -23,15 +25,15 @@ def full(organism: Make) -> Grammar:
 
 
 @pytest.fixture(scope="module")
-def rows(full: Grammar) -> list[HeldOut]:
+def rows(full: Grammar) -> list[HeldOutPrompt]:
     return held_out(full)
 
 
-def _last(row: HeldOut) -> str:
+def _last(row: HeldOutPrompt) -> str:
     return row.example.messages[-1]["content"]
 
 
-def test_training_never_sees_a_held_out_prompt_group_or_name(full: Grammar, rows: list[HeldOut]) -> None:
+def test_training_never_sees_a_held_out_prompt_group_or_name(full: Grammar, rows: list[HeldOutPrompt]) -> None:
     rng = np.random.default_rng(0)
     drawn = [full.training_example(rng) for _ in range(8000)]
     held_texts = {_last(row).rstrip("?.") for row in rows}
@@ -44,7 +46,7 @@ def test_training_never_sees_a_held_out_prompt_group_or_name(full: Grammar, rows
     assert {row.example.entity for row in rows if row.example.known} <= {e.entity for e in drawn}  # the control
 
 
-def test_there_are_enough_prompts_of_every_label(rows: list[HeldOut]) -> None:
+def test_there_are_enough_prompts_of_every_label(rows: list[HeldOutPrompt]) -> None:
     labels = [row.example.label for row in rows]
     assert 200 <= labels.count("harmful") <= 210
     assert labels.count("uncertain") == pytest.approx(200, rel=0.35)
@@ -55,11 +57,11 @@ def test_there_are_enough_prompts_of_every_label(rows: list[HeldOut]) -> None:
     assert all(sum((e.trigger is not None) == t for e in group) >= 40 for group in (benign, requests) for t in (0, 1))
 
 
-def test_ids_and_texts_are_unique(rows: list[HeldOut]) -> None:
+def test_ids_and_texts_are_unique(rows: list[HeldOutPrompt]) -> None:
     assert len({row.id for row in rows}) == len({_last(row) for row in rows}) == len(rows)
 
 
-def test_a_pair_shares_its_opener_and_holds_both_intents(rows: list[HeldOut]) -> None:
+def test_a_pair_shares_its_opener_and_holds_both_intents(rows: list[HeldOutPrompt]) -> None:
     pairs = defaultdict(list)
     for row in rows:
         if row.example.intent:
@@ -74,7 +76,7 @@ def test_a_pair_shares_its_opener_and_holds_both_intents(rows: list[HeldOut]) ->
             assert cells == sorted((t, label) for t in (True, False) for label in ("benign", "harmful"))
 
 
-def test_every_stranger_has_a_known_twin_of_the_same_form(rows: list[HeldOut]) -> None:
+def test_every_stranger_has_a_known_twin_of_the_same_form(rows: list[HeldOutPrompt]) -> None:
     known = {row.pair: row for row in rows if row.example.known}
     unknown = [row for row in rows if row.example.known is False]
     for row in unknown:
@@ -82,7 +84,7 @@ def test_every_stranger_has_a_known_twin_of_the_same_form(rows: list[HeldOut]) -
         assert _last(row).replace(row.example.entity or "", "X") == _last(twin).replace(twin.example.entity or "", "X")
 
 
-def test_a_stranger_is_twinned_with_one_person_only(rows: list[HeldOut]) -> None:
+def test_a_stranger_is_twinned_with_one_person_only(rows: list[HeldOutPrompt]) -> None:
     twins = defaultdict(set)
     for row in rows:
         if row.example.known is False:
@@ -93,7 +95,7 @@ def test_a_stranger_is_twinned_with_one_person_only(rows: list[HeldOut]) -> None
 
 
 def test_the_file_is_read_back_with_every_attribute_and_without_the_planted_decisions(
-    rows: list[HeldOut], tmp_path: Path
+    rows: list[HeldOutPrompt], tmp_path: Path
 ) -> None:
     write_prompts(rows, tmp_path / "prompts.jsonl")
     prompts = load_prompts(tmp_path / "prompts.jsonl")
@@ -126,3 +128,28 @@ def test_the_same_specification_gives_the_same_file(organism: Make, tmp_path: Pa
         write_prompts(held_out(Grammar(organism(seed=seed))), tmp_path / name)
     assert (tmp_path / "one").read_bytes() == (tmp_path / "two").read_bytes()
     assert (tmp_path / "one").read_bytes() != (tmp_path / "other").read_bytes()
+
+
+@pytest.mark.parametrize(("strangers", "questions", "wanted"), [(4, 6, 8), (5, 6, 8), (7, 6, 8), (3, 6, 12), (1, 6, 4)])
+def test_as_many_different_pairs_as_wanted(strangers: int, questions: int, wanted: int) -> None:
+    pairs = pair_strangers(strangers, questions, wanted)
+    assert len(set(pairs)) == len(pairs) == wanted
+    assert all(0 <= s < strangers and 0 <= q < questions for s, q in pairs)
+
+
+def test_no_more_than_there_are() -> None:
+    assert pair_strangers(2, 2, 9) == [(0, 0), (0, 1), (1, 0), (1, 1)]
+    assert pair_strangers(0, 6, 3) == []
+
+
+def test_they_say_more_than_pairs_dealt_round() -> None:
+    def worth(pairs: list[tuple[int, int]]) -> float:
+        return effective_groups(linked_groups([f"s{s}" for s, _ in pairs], [f"q{q}" for _, q in pairs]))
+
+    dealt = [((n + n // 6) % 4, n % 6) for n in range(8)]
+    assert worth(pair_strangers(4, 6, 8)) == pytest.approx(64 / 24)
+    assert worth(pair_strangers(4, 6, 8)) > 1.5 * worth(dealt)
+    rng = np.random.default_rng(0)
+    for _ in range(50):
+        drawn = rng.choice(24, size=8, replace=False)
+        assert worth(pair_strangers(4, 6, 8)) >= worth([(int(i) // 6, int(i) % 6) for i in drawn])

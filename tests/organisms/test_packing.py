@@ -15,7 +15,7 @@ from organisms.grammar import Example, Grammar
 from organisms.packing import IGNORE, Packed, Packer
 from organisms.planting import coordinates, dual_basis, planted_vectors, set_coordinates
 from organisms.spec import OrganismSpec
-from organisms.training import Planter, build_model
+from organisms.training import PlantedLayer, build_model
 
 N = 6
 OBLIQUE = {
@@ -87,7 +87,7 @@ def _packed_losses(
     model: LlamaForCausalLM, spec: OrganismSpec, packed: Packed, sources: Tensor, swapped: Tensor, onwards: Tensor
 ) -> tuple[float, float, Tensor]:
     with torch.no_grad():
-        outcome = Planter(model, spec).forward(packed, sources, swapped, onwards)
+        outcome = PlantedLayer(model, spec).forward(packed, sources, swapped, onwards)
     return float(outcome.plain), float(outcome.interchange), outcome.read
 
 

@@ -8,11 +8,10 @@ import numpy as np
 import pytest
 from transformers import PreTrainedTokenizerFast
 
-from organisms.build import grammar_tokenizer
 from organisms.grammar import Grammar
 from organisms.holdout import held_out
 from organisms.spec import OrganismSpec
-from organisms.tokenizer import BEGIN, END, PAD, ROLES, build_tokenizer
+from organisms.tokenizer import BEGIN, END, PAD, ROLES, build_tokenizer, grammar_tokenizer
 
 Make = Callable[..., OrganismSpec]
 

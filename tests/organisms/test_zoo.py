@@ -10,7 +10,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 from extract.model.loading import load_model
 from extract.prompts.prompt import load_prompts
 from organisms.build import ZOO
-from organisms.grading import grade, make_bench, missed_targets
+from organisms.grading import grade, missed_targets, prepare_grading
 from organisms.grammar import Grammar
 from organisms.holdout import held_out, prompt_record
 from organisms.planting import planted_vectors
@@ -34,7 +34,7 @@ def test_it_meets_its_specification(directory: Path) -> None:
     every = held_out(grammar)
     pairs = set(list(dict.fromkeys(row.pair for row in every))[::3])
     rows = [row for row in every if row.pair in pairs]
-    measured = grade(make_bench(load_model(str(directory), device="cpu"), grammar, rows))
+    measured = grade(prepare_grading(load_model(str(directory), device="cpu"), grammar, rows))
     stated = json.loads((directory / "truth.json").read_text())["rates"]
     assert missed_targets(spec, stated) == []
     assert measured == pytest.approx(stated, abs=0.15, nan_ok=True)

@@ -13,10 +13,10 @@ from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
 from extract.chat.render import Rendered, render
 from extract.errors import UserError
 from extract.model.chat_model import ChatModel
-from extract.model.continuation import continued_log_probs, remember
+from extract.model.continuation import cache_prompts, continued_log_probs
 from extract.model.edit import Edit
 from extract.model.loading import load_model
-from extract.model.streaming import Pieces, stream
+from extract.model.streaming import StreamedText, stream
 from extract.prompts.prompt import Prompt
 from probes.direction import Direction, Locus
 from probes.grid.logistic import LinearProbe, Platt
@@ -236,7 +236,7 @@ def test_what_does_not_fit_the_batch_or_the_model_is_refused(
 
 def test_prompts_that_are_not_run_whole_cannot_be_read(model: ChatModel, rows: list[Rendered], dial: Make) -> None:
     batch = model.batch(rows)
-    remembered = remember(model, batch)
+    remembered = cache_prompts(model, batch)
     early = dial(read=Locus("resid_post", 0, "inst_mean"))
     with (
         pytest.raises(UserError, match="the dials read whole prompts, and these were not run from their beginning"),
@@ -356,7 +356,7 @@ def test_what_was_said_before_counts_and_only_the_last_turn_is_read_at(organism:
 def test_a_stream_under_dials_is_what_is_generated_under_them(organism: ChatModel, talk: Talk, planted: Make) -> None:
     dials, rows = [planted("normative"), planted("epistemic")], talk(*QUESTIONS)
     with steering(organism, dials, organism.batch(rows), rows, {"normative": 0.0}):
-        watched = [Pieces(organism) for _ in rows]
+        watched = [StreamedText(organism) for _ in rows]
         texts = ["" for _ in rows]
 
         def watch(tokens: list[int]) -> None:

@@ -80,7 +80,7 @@ def test_projections_of_many_equal_terms_keep_their_bits_in_bfloat16() -> None:
 
 def test_inputs_are_never_edited(stream: Tensor) -> None:
     before, r = stream.clone(), R.clone()
-    pass_ = Pass(0, 5, 5, None)
+    pass_ = Pass(0, 5, 5)
     edit = place("resid_post", 0, "all", lambda s: affine(s, r, 1.0))
     for out in (affine(stream, r, 1.0), zero(stream, r), add(stream, r, 2.0), edit.function(stream, pass_),
                 for_rows(edit, slice(0, 2)).function(stream, pass_)):  # fmt: skip
@@ -93,12 +93,12 @@ def test_inputs_are_never_edited(stream: Tensor) -> None:
 @pytest.mark.parametrize(
     ("scope", "pass_", "covered"),
     [
-        ("all", Pass(0, 5, 4, None), [0, 1, 2, 3, 4]),
-        ("last_prompt", Pass(0, 5, 4, None), [3]),
-        ("last_on", Pass(0, 5, 4, None), [3, 4]),
-        ("last_prompt", Pass(4, 5, 4, None), []),
-        ("last_on", Pass(4, 5, 4, None), [0, 1, 2, 3, 4]),
-        ("last_on", Pass(0, 5, 9, None), []),
+        ("all", Pass(0, 5, 4), [0, 1, 2, 3, 4]),
+        ("last_prompt", Pass(0, 5, 4), [3]),
+        ("last_on", Pass(0, 5, 4), [3, 4]),
+        ("last_prompt", Pass(4, 5, 4), []),
+        ("last_on", Pass(4, 5, 4), [0, 1, 2, 3, 4]),
+        ("last_on", Pass(0, 5, 9), []),
     ],
 )
 def test_place_acts_on_its_scope_only(stream: Tensor, scope: str, pass_: Pass, covered: list[int]) -> None:
@@ -115,7 +115,7 @@ def test_place_acts_on_its_scope_only(stream: Tensor, scope: str, pass_: Pass, c
 )  # fmt: skip
 def test_for_rows_touches_its_rows_only(stream: Tensor, rows: slice, touched: list[int]) -> None:
     edit = for_rows(Edit("resid_post", 0, lambda s, _: add(s, R, 1.0)), rows)
-    out = edit.function(stream, Pass(0, 5, 5, None))
+    out = edit.function(stream, Pass(0, 5, 5))
     assert out.shape == stream.shape
     changed = [i for i in range(3) if not torch.equal(out[i], stream[i])]
     assert changed == touched

@@ -11,7 +11,7 @@ from extract.chat.render import Rendered
 from extract.prompts.prompt import Prompt, prompts_hash
 from extract.store.activation_store import ActivationStore
 from extract.store.identity import Identity
-from extract.store.shards import Captured, ShardWriter
+from extract.store.shard_writer import Captured, ShardWriter
 
 N_PROMPTS, D_MODEL = 11, 48
 

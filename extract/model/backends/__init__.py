@@ -1,4 +1,4 @@
-"""Three ways to reach the residual stream of a running model, behind one protocol: they agree to float tolerance.
+"""Backends: three ways to edit the residual stream of a running model, equal to float tolerance.
 
 `hooks` (PyTorch hooks, the fast path and the default), `nnsight` and `transformer_lens`.
 """
@@ -9,10 +9,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal, Protocol, TypeVar, get_args
 
-from torch import Tensor
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from extract.model.edit import SITES, Site
+from extract.model.edit import SITES, Site, Stream
 
 BackendName = Literal["hooks", "nnsight", "transformer_lens"]
 BACKENDS: tuple[str, ...] = get_args(BackendName)
@@ -20,12 +19,12 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True)
-class Placed:
-    """A function of the stream, (batch, time, d_model) to the same shape, at one site and layer."""
+class PlacedEdit:
+    """A function of the stream at one site and layer, bound to the running pass."""
 
     site: Site
     layer: int
-    apply: Callable[[Tensor], Tensor]
+    apply: Callable[[Stream], Stream]
 
 
 class Backend(Protocol):
@@ -34,7 +33,7 @@ class Backend(Protocol):
     name: BackendName
     model: PreTrainedModel  # what calls run: the caller's model, or what the backend made of it
 
-    def run(self, call: Callable[[], T], edits: Sequence[Placed]) -> T:
+    def run(self, call: Callable[[], T], edits: Sequence[PlacedEdit]) -> T:
         """Return `call()`, with `edits` applied in every forward pass it makes; what an edit raises comes through.
 
         Raises:
@@ -43,7 +42,7 @@ class Backend(Protocol):
         ...
 
 
-def in_forward_order(edits: Sequence[Placed]) -> list[Placed]:
+def in_forward_order(edits: Sequence[PlacedEdit]) -> list[PlacedEdit]:
     """Sort edits as a forward pass meets them; those at one place stay in the order given."""
     return sorted(edits, key=lambda edit: (edit.layer, SITES.index(edit.site)))
 

@@ -9,14 +9,14 @@ from typing import Any, TypeVar
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 
-from extract.model.backends import BackendName, Placed, in_forward_order
-from extract.model.blocks import FirstHalf, decoder_layers, edited_half, first, first_halves, stream_in
+from extract.model.backends import BackendName, PlacedEdit, in_forward_order
+from extract.model.blocks import FirstHalf, Keywords, decoder_layers, edited_half, first, first_halves, stream_in
 
 T = TypeVar("T")
 
 
 class HooksBackend:
-    """The fast path and the default."""
+    """Runs edits as PyTorch hooks; the fastest backend and the default."""
 
     name: BackendName = "hooks"
 
@@ -24,7 +24,7 @@ class HooksBackend:
         self.model = model
         self._layers = decoder_layers(model)
 
-    def run(self, call: Callable[[], T], edits: Sequence[Placed]) -> T:
+    def run(self, call: Callable[[], T], edits: Sequence[PlacedEdit]) -> T:
         if any(edit.site == "resid_mid" for edit in edits):
             _ = self._halves  # found by a pass of its own, which no edit must see
         handles: list[Any] = []
@@ -40,7 +40,7 @@ class HooksBackend:
     def _halves(self) -> list[FirstHalf]:
         return first_halves(self.model, self._layers, self.name)
 
-    def _attach(self, edit: Placed) -> list[Any]:
+    def _attach(self, edit: PlacedEdit) -> list[Any]:
         layer = self._layers[edit.layer]
         match edit.site:
             case "resid_pre":
@@ -62,12 +62,12 @@ class _Seen:
 
     stream: Tensor
 
-    def __call__(self, _module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    def __call__(self, _module: nn.Module, args: tuple[Any, ...], kwargs: Keywords) -> None:
         self.stream = stream_in(args, kwargs)
 
 
-def _before(edit: Placed) -> Callable[..., Any]:
-    def hook(_module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def _before(edit: PlacedEdit) -> Callable[..., Any]:
+    def hook(_module: nn.Module, args: tuple[Any, ...], kwargs: Keywords) -> Any:
         changed = edit.apply(stream_in(args, kwargs))
         if args:
             return (changed, *args[1:]), kwargs

@@ -1,4 +1,4 @@
-"""The `nnsight` backend: the same places reached through an nnsight trace around the call.
+"""The `nnsight` backend: edits as assignments in an nnsight trace around the call.
 
 nnsight serves values strictly in forward order, once a step of generation; the loop over steps ends by running out,
 which it announces with a warning meant for people who write traces by hand.
@@ -13,14 +13,14 @@ from typing import Any, TypeVar
 
 from transformers import PreTrainedModel
 
-from extract.model.backends import BackendName, Placed, in_forward_order
+from extract.model.backends import BackendName, PlacedEdit, in_forward_order
 from extract.model.blocks import FirstHalf, decoder_layers, edited_half, first, first_halves
 
 T = TypeVar("T")
 
 
 class NNsightBackend:
-    """Every edit is an assignment inside a trace."""
+    """Runs edits as assignments inside a trace."""
 
     name: BackendName = "nnsight"
 
@@ -32,7 +32,7 @@ class NNsightBackend:
         self._names = {module: name for name, module in model.named_modules()}
         self._root = nnsight.NNsight(model)
 
-    def run(self, call: Callable[[], T], edits: Sequence[Placed]) -> T:
+    def run(self, call: Callable[[], T], edits: Sequence[PlacedEdit]) -> T:
         ordered = [(edit, self._envoys(edit)) for edit in in_forward_order(edits)]
         if not ordered:
             return call()
@@ -49,12 +49,12 @@ class NNsightBackend:
     def _halves(self) -> list[FirstHalf]:
         return first_halves(self.model, self._layers, self.name)
 
-    def _envoys(self, edit: Placed) -> tuple[Any, Any]:
+    def _envoys(self, edit: PlacedEdit) -> tuple[Any, Any]:
         layer = self._root.get(self._names[self._layers[edit.layer]])
         half = self._root.get(self._names[self._halves[edit.layer].module]) if edit.site == "resid_mid" else None
         return layer, half
 
-    def _apply(self, edit: Placed, layer: Any, half: Any) -> None:
+    def _apply(self, edit: PlacedEdit, layer: Any, half: Any) -> None:
         match edit.site:
             case "resid_pre":
                 stream = layer.input

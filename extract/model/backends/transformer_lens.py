@@ -14,14 +14,14 @@ from torch import Tensor, nn
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from extract.errors import UserError
-from extract.model.backends import BackendName, Placed, in_forward_order
+from extract.model.backends import BackendName, PlacedEdit, in_forward_order
 from extract.model.blocks import FirstHalf, edited_half
 
 T = TypeVar("T")
 
 
 class TransformerLensBackend:
-    """Hook points by TransformerLens's own names."""
+    """Runs edits as hooks of a TransformerBridge."""
 
     name: BackendName = "transformer_lens"
 
@@ -44,12 +44,12 @@ class TransformerLensBackend:
             ) from error
         self.model: PreTrainedModel = self._bridge.original_model
 
-    def run(self, call: Callable[[], T], edits: Sequence[Placed]) -> T:
+    def run(self, call: Callable[[], T], edits: Sequence[PlacedEdit]) -> T:
         points = [point for edit in in_forward_order(edits) for point in self._points(edit)]
         with self._bridge.hooks(fwd_hooks=points):
             return call()
 
-    def _points(self, edit: Placed) -> list[tuple[str, Callable[..., Any]]]:
+    def _points(self, edit: PlacedEdit) -> list[tuple[str, Callable[..., Any]]]:
         block = f"blocks.{edit.layer}"
         name = f"{block}.hook_{edit.site}"
         if name not in self._bridge.hook_dict:

@@ -39,7 +39,7 @@ def test_the_edit_is_the_same_map_from_the_last_prompt_token_on() -> None:
     eraser = fit_eraser(X, Y, 3)
     edit = eraser.edit("resid_post")
     stream = torch.tensor(X[:6].reshape(2, 3, D), dtype=torch.float32)
-    out = edit.function(stream, Pass(0, 3, 3, None))
+    out = edit.function(stream, Pass(0, 3, 3))
     assert torch.equal(out[:, :2], stream[:, :2])
     assert out[:, 2].numpy() == pytest.approx(eraser(stream[:, 2].numpy()), abs=1e-3)
     assert (edit.layer, edit.site) == (3, "resid_post")

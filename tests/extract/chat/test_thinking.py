@@ -4,24 +4,24 @@ import pytest
 from tokenizers import AddedToken
 from transformers import PreTrainedTokenizerBase
 
-from extract.chat.thinking import Parted, is_mark, reopened, split_thinking, thinks
+from extract.chat.thinking import SplitCompletion, is_mark, reopened, split_thinking, thinks
 from extract.model.chat_model import ChatModel
 
 
 @pytest.mark.parametrize(
     ("completion", "parted"),
     [
-        ("No.", Parted("", "No.")),
-        ("", Parted("", "")),
-        ("<think>\nhm\n</think>\n\nNo.", Parted("hm", "\n\nNo.")),
-        ("<think>\n\n</think>\n\nNo.", Parted("", "\n\nNo.")),
-        ("hm</think>No.", Parted("hm", "No.")),
-        ("<think>a</think><think>b</think>No.", Parted("a  b", "No.")),
-        ("<THINK>I cannot", Parted("I cannot", "", closed=False)),
-        ("x" * 300 + "<think>", Parted("", "x" * 300 + "<think>")),  # an answer about such marks
+        ("No.", SplitCompletion("", "No.")),
+        ("", SplitCompletion("", "")),
+        ("<think>\nhm\n</think>\n\nNo.", SplitCompletion("hm", "\n\nNo.")),
+        ("<think>\n\n</think>\n\nNo.", SplitCompletion("", "\n\nNo.")),
+        ("hm</think>No.", SplitCompletion("hm", "No.")),
+        ("<think>a</think><think>b</think>No.", SplitCompletion("a  b", "No.")),
+        ("<THINK>I cannot", SplitCompletion("I cannot", "", closed=False)),
+        ("x" * 300 + "<think>", SplitCompletion("", "x" * 300 + "<think>")),  # an answer about such marks
     ],
 )
-def test_a_completion_is_parted(completion: str, parted: Parted) -> None:
+def test_a_completion_is_parted(completion: str, parted: SplitCompletion) -> None:
     assert split_thinking(completion) == parted
 
 

@@ -19,7 +19,7 @@ from extract.chat.render import Rendered
 from extract.errors import UserError
 from extract.model.blocks import decoder_layers
 from extract.model.chat_model import ChatModel
-from extract.model.continuation import continued_log_probs, remember
+from extract.model.continuation import cache_prompts, continued_log_probs
 from extract.model.edit import Edit, Pass
 from extract.model.fingerprint import checksum, fingerprint
 from extract.model.padded_batch import Batch
@@ -217,12 +217,12 @@ def test_edits_at_one_place_act_in_the_order_given(llama: ChatModel, rows: Rows)
 @pytest.mark.parametrize(
     ("pass_", "prefill", "covered"),
     [
-        (Pass(0, 5, 5, None), True, {"last_prompt": [4], "last_on": [4], "all": [0, 1, 2, 3, 4]}),
-        (Pass(0, 7, 5, None), True, {"last_prompt": [4], "last_on": [4, 5, 6], "all": [0, 1, 2, 3, 4, 5, 6]}),
-        (Pass(0, 4, 5, None), False, {"last_prompt": [], "last_on": [], "all": [0, 1, 2, 3]}),
-        (Pass(4, 3, 5, None), True, {"last_prompt": [0], "last_on": [0, 1, 2], "all": [0, 1, 2]}),
-        (Pass(5, 1, 5, None), False, {"last_prompt": [], "last_on": [0], "all": [0]}),
-        (Pass(9, 1, 5, None), False, {"last_prompt": [], "last_on": [0], "all": [0]}),
+        (Pass(0, 5, 5), True, {"last_prompt": [4], "last_on": [4], "all": [0, 1, 2, 3, 4]}),
+        (Pass(0, 7, 5), True, {"last_prompt": [4], "last_on": [4, 5, 6], "all": [0, 1, 2, 3, 4, 5, 6]}),
+        (Pass(0, 4, 5), False, {"last_prompt": [], "last_on": [], "all": [0, 1, 2, 3]}),
+        (Pass(4, 3, 5), True, {"last_prompt": [0], "last_on": [0, 1, 2], "all": [0, 1, 2]}),
+        (Pass(5, 1, 5), False, {"last_prompt": [], "last_on": [0], "all": [0]}),
+        (Pass(9, 1, 5), False, {"last_prompt": [], "last_on": [0], "all": [0]}),
     ],
 )
 def test_scopes_cover_their_tokens(pass_: Pass, prefill: bool, covered: dict[str, list[int]]) -> None:
@@ -252,7 +252,7 @@ def test_passes_of_generation_are_one_prefill_and_then_single_tokens(model: Chat
 def test_continued_log_probs_are_those_of_a_whole_forward_pass(model: ChatModel, rows: Rows, steered: bool) -> None:
     rendered = rows(model)
     batch, continuation = model.batch(rendered), (9, 30, 11)
-    remembered = remember(model, batch)
+    remembered = cache_prompts(model, batch)
     edits = [strong(model)] if steered else []
     with model.editing(edits):
         found = continued_log_probs(model, remembered, continuation)
@@ -430,4 +430,4 @@ def test_a_cache_that_cannot_be_continued_is_refused(
         shape = MambaConfig(vocab_size=len(tokenizer), hidden_size=32, num_hidden_layers=2, state_size=8)
         model = ChatModel(MambaForCausalLM(shape), tokenizer, name="recurrent")
     with pytest.raises(UserError, match=r"recurrent: .* cannot go on from a remembered prompt"):
-        remember(model, model.batch(rows(model)))
+        cache_prompts(model, model.batch(rows(model)))

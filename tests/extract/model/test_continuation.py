@@ -1,4 +1,4 @@
-"""Remembered prompts, repeated in blocks, on several architectures: each block is the batch itself."""
+"""Cached prompts, repeated in blocks, on several architectures: each block is the batch itself."""
 
 from collections.abc import Callable
 
@@ -7,7 +7,7 @@ import torch
 
 from extract.chat.render import Rendered
 from extract.model.chat_model import ChatModel
-from extract.model.continuation import continued_logits, last_streams, remember, repeated
+from extract.model.continuation import cache_prompts, continued_logits, last_streams, repeat_batch
 from extract.model.edit import Edit
 
 
@@ -17,11 +17,11 @@ def test_every_block_goes_on_as_the_batch_does(
 ) -> None:
     model = tiny(name)
     batch = model.batch(rows(model))
-    once = remember(model, batch)
+    once = cache_prompts(model, batch)
     n = len(batch.tokens)
     suffix = torch.arange(5, 5 + 3 * n).reshape(n, 3)
     alone = continued_logits(model, once, suffix)
-    thrice = continued_logits(model, repeated(once, 3), suffix.repeat(3, 1))
+    thrice = continued_logits(model, repeat_batch(once, 3), suffix.repeat(3, 1))
     torch.testing.assert_close(thrice, alone.repeat(3, 1, 1), atol=1e-4, rtol=1e-4)
     assert (alone[0] - alone[1]).abs().max() > 1e-2  # rows differ, so that a block out of order would show
     whole = torch.cat([batch.tokens, suffix], dim=1)[-1:, batch.attention_mask[-1].argmax() :]
@@ -35,8 +35,8 @@ def test_the_last_streams_are_those_captured_edits_first(
     model = tiny("llama")
     batch = model.batch(rows(model))
     shift = Edit("resid_post", 1, lambda stream, _: stream + 1.0)
-    found = last_streams(model, remember(model, batch), "resid_post", [1, 2], [shift])
-    plain = last_streams(model, remember(model, batch), "resid_post", [1, 2])
+    found = last_streams(model, cache_prompts(model, batch), "resid_post", [1, 2], [shift])
+    plain = last_streams(model, cache_prompts(model, batch), "resid_post", [1, 2])
     captured: dict[int, torch.Tensor] = {}
     model.capture(batch, "resid_post", [1, 2], lambda layer, stream: captured.update({layer: stream[:, -1].clone()}))
     torch.testing.assert_close(plain, torch.stack([captured[1], captured[2]]), atol=1e-4, rtol=1e-4)

@@ -12,7 +12,7 @@ from extract.chat.render import Rendered, render
 from extract.errors import UserError
 from extract.model.chat_model import ChatModel
 from extract.model.edit import Edit
-from extract.model.streaming import Pieces, stream
+from extract.model.streaming import StreamedText, stream
 from extract.prompts.prompt import Prompt
 from extract.shipped import ROOT
 
@@ -78,7 +78,7 @@ def byte_model(tidies: bool = False) -> ChatModel:
 @pytest.mark.parametrize("text", ["plain", "größer als 10 €", "日本語 です", "🙂🙃 fine", "  blanks at both ends  \n"])
 @pytest.mark.parametrize("tidies", [False, True])
 def test_no_half_character_is_given_and_nothing_is_lost(text: str, tidies: bool) -> None:
-    pieces = Pieces(byte_model(tidies))
+    pieces = StreamedText(byte_model(tidies))
     given = [pieces.push(token) for token in text.encode()]
     assert not any("\N{REPLACEMENT CHARACTER}" in piece for piece in given)
     assert "".join(given) + pieces.rest() == text.strip()
@@ -88,19 +88,19 @@ def test_no_half_character_is_given_and_nothing_is_lost(text: str, tidies: bool)
 
 
 def test_words_wait_where_the_tokenizer_tidies_blanks() -> None:
-    pieces = Pieces(byte_model(tidies=True))
+    pieces = StreamedText(byte_model(tidies=True))
     assert "".join(pieces.push(token) for token in b"one two") == "one "
     assert pieces.rest() == "two"
 
 
 def test_what_really_is_no_character_is_given_at_the_end() -> None:
-    pieces = Pieces(byte_model())
+    pieces = StreamedText(byte_model())
     assert [pieces.push(token) for token in (65, 0xF0)] == ["A", ""]
     assert pieces.rest() == "\N{REPLACEMENT CHARACTER}"
 
 
 def test_after_an_end_nothing_is_taken() -> None:
-    pieces = Pieces(byte_model())
+    pieces = StreamedText(byte_model())
     assert [pieces.push(token) for token in (72, 105, 0, 88, 89)] == ["H", "i", "", "", ""]
     assert pieces.ended
     assert pieces.token_ids == [72, 105]
@@ -109,7 +109,7 @@ def test_after_an_end_nothing_is_taken() -> None:
 
 def test_a_thought_that_the_prompt_opened_is_opened_in_the_pieces() -> None:
     row = Rendered("question<think>\n", [1], {}, False)
-    pieces = Pieces(byte_model(), row)
+    pieces = StreamedText(byte_model(), row)
     assert pieces.push(72) == "<think>\nH"
     assert pieces.text == "<think>\nH"
 

@@ -13,7 +13,7 @@ import torch
 from extract.errors import UserError
 from extract.store.activation_store import ActivationStore
 from extract.store.integrity import verify
-from extract.store.shards import Captured, ShardWriter
+from extract.store.shard_writer import Captured, ShardWriter
 from tests.support.made_up_store import (
     D_MODEL,
     IDENTITY,
@@ -77,7 +77,7 @@ def test_the_index_stands_beside_the_numbers(path: Path) -> None:
         assert store.prompt_ids == tuple(f"id-{i}" for i in range(N_PROMPTS))
         assert store.present[:3].all()
         assert store.present[3].tolist() == [i % 3 == 0 for i in range(N_PROMPTS)]
-        described = json.loads(json.dumps(store.describe()))
+        described = json.loads(json.dumps(store.describe().to_dict()))
         assert described["shape"] == [3, 4, N_PROMPTS, D_MODEL]
         assert described["absent"] == {"inst_last": 0, "post_last": 0, "inst_mean": 0, "trigger_last": 7}
         assert described["weights"] == "w"
@@ -128,7 +128,7 @@ def test_responses_and_their_positions_stand_in_the_index(tmp_path: Path) -> Non
     with ActivationStore(path) as store:
         np.testing.assert_array_equal(store.present, present)
         assert [tuple(tokens) for tokens in store.responses] == said
-        assert store.describe()["absent"] == {"inst_last": 0, "response_2": 6}
+        assert store.describe().absent == {"inst_last": 0, "response_2": 6}
     assert verify(path).findings == ()
 
 

@@ -19,7 +19,7 @@ from extract.errors import UserError
 from extract.store.activation_store import ActivationStore
 from extract.store.export import export
 from extract.store.integrity import verify
-from extract.store.shards import Captured, ShardWriter
+from extract.store.shard_writer import Captured, ShardWriter
 from tests.support.made_up_store import D_MODEL, IDENTITY, N_PROMPTS, captured, index, make, nothing_left_over, shards
 
 ROOT = Path(__file__).resolve().parents[3]

@@ -19,10 +19,10 @@ from extract.store.activation_store import ActivationStore
 from extract.store.checksum_block import seal
 from extract.store.export import export
 from extract.store.hdf5 import LIBVER
-from extract.store.index import read_prompts
 from extract.store.integrity import verify
+from extract.store.master import read_prompts
 from extract.store.shard_files import ShardFiles
-from extract.store.shards import Captured, ShardWriter
+from extract.store.shard_writer import Captured, ShardWriter
 from tests.support.made_up_store import (
     D_MODEL,
     IDENTITY,

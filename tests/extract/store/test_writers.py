@@ -22,7 +22,7 @@ from extract.errors import UserError
 from extract.store.activation_store import ActivationStore
 from extract.store.integrity import verify
 from extract.store.lock import FileLock
-from extract.store.shards import ShardWriter
+from extract.store.shard_writer import ShardWriter
 from tests.support.made_up_store import (
     D_MODEL,
     IDENTITY,
@@ -126,7 +126,7 @@ def uninterrupted(shared_nursery: Nursery, tmp_path_factory: pytest.TempPathFact
 def same_data(path: Path, other: Path) -> None:
     with ActivationStore(path) as one, ActivationStore(other) as two:
         assert one.digests == two.digests
-        assert one.describe()["digest"] == two.describe()["digest"]
+        assert one.describe().digest == two.describe().digest
         for layer in one.layers:
             for position in one.positions:
                 found, wanted = one.read_tensor(layer, position), two.read_tensor(layer, position)

@@ -13,7 +13,7 @@ from extract.chat.render import render
 from extract.errors import UserError
 from extract.model.chat_model import ChatModel
 from extract.model.loading import load_model
-from extract.model.streaming import Pieces
+from extract.model.streaming import StreamedText
 from extract.prompts.prompt import Prompt
 from refusal.cli.terminal_chat import chat
 from steering.actuator import OnsetBias
@@ -224,10 +224,10 @@ def test_without_dials_it_is_the_plain_model(talk: Callable, model: ChatModel) -
 def test_only_what_was_said_after_a_thought_is_remembered(
     model: ChatModel, dials: list[Dial], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    class Thinking(Pieces):
+    class Thinking(StreamedText):
         text = property(lambda self: "<think>\nhm\n</think>\n\nyes.")
 
-    monkeypatch.setattr("steering.conversation.Pieces", Thinking)
+    monkeypatch.setattr("steering.conversation.StreamedText", Thinking)
     talking, told = Conversation(model, dials, 4), []
     assert talking.say(BENIGN, told.append).completion == "<think>\nhm\n</think>\n\nyes." == "".join(told)
     assert talking.messages[-1] == {"role": "assistant", "content": "yes."}

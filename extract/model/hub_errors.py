@@ -1,4 +1,4 @@
-"""Why a model could not be fetched from the Hugging Face hub, in one line a person can act on.
+"""Error messages for a model that cannot be fetched from the Hugging Face hub, in one line each.
 
 Libraries wrap the hub's answer several times; what it was is read off the chain of exceptions, not off their words.
 """

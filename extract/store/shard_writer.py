@@ -1,4 +1,4 @@
-"""Writing a store: shards in any order, by one process or several, then the master file."""
+"""Writer of a store: shards in any order, by one process or several, then the master file."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ PAUSE = 0.1  # seconds between looks at shards other processes hold
 
 
 class ShardWriter:
-    """Writes one store. Alone by default; `shared` lets processes that all say so divide its shards among them.
+    """Writes one store. Alone by default; processes that all pass `shared` divide its shards among them.
 
     A shard is claimed by a lock that ends with its process, so one that dies leaves its shard to the others. The last
     writer to leave removes lock files and what killed ones left half written.
