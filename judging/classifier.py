@@ -22,9 +22,9 @@ from extract.errors import UserError
 from extract.model.fingerprint import fingerprint
 from extract.model.loading import load_classifier
 from judging.classifier_input import TextReader, Tokens
-from scoring.judges import Judgement, Said
-from scoring.judges.aloud import aloud
+from scoring.judges import CompletionToJudge, Judgement
 from scoring.judges.config import ClassifierConfig
+from scoring.judges.spoken import text_to_judge
 
 WINDOW = 16  # batches read ahead, within which texts are sorted by length
 COUNTED = ("judged", "unspoken", "without_prompt", "says_nothing", "below_threshold", "disagreeing", "nan")
@@ -49,10 +49,10 @@ class ClassifierJudge:
         self._budget = TokenBudget(config.batch_size * self.texts.max_tokens)
         self._counts: Counter[str] = Counter()
 
-    def judge_all(self, said: Iterable[Said]) -> Iterator[Judgement]:
+    def judge_all(self, completions: Iterable[CompletionToJudge]) -> Iterator[Judgement]:
         """Yield what each completion did, in order; a window of some batches is read ahead."""
-        said = iter(said)
-        while window := list(islice(said, WINDOW * self.config.batch_size)):
+        rest = iter(completions)
+        while window := list(islice(rest, WINDOW * self.config.batch_size)):
             yield from self._judge_window(window)
 
     def record(self) -> dict[str, object]:
@@ -72,11 +72,11 @@ class ClassifierJudge:
             "truncated": self.texts.truncated,
         }
 
-    def _judge_window(self, window: Sequence[Said]) -> list[Judgement]:
+    def _judge_window(self, window: Sequence[CompletionToJudge]) -> list[Judgement]:
         judged: dict[int, Judgement] = {}
         asked: dict[int, Tokens] = {}
         for row, one in enumerate(window):
-            text = aloud(one)
+            text = text_to_judge(one.completion, one.prompt)
             if isinstance(text, Judgement):
                 judged[row] = self._counted("unspoken", text)
             elif one.prompt is None and self.texts.reads_prompt:

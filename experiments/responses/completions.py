@@ -16,7 +16,7 @@ from extract.chat.thinking import reopened
 from extract.model.chat_model import ChatModel
 from extract.model.edit import Edit
 from extract.prompts.prompt import Prompt
-from scoring.judges import Judge, Said
+from scoring.judges import CompletionToJudge, Judge
 from steering.controller import steering
 from steering.dial import Dial
 from steering.writer import Held
@@ -107,7 +107,9 @@ class Speaker:
         asked = [self.prompts[row] for row in responses]
         decoded = {row: self.model.decode(tokens) for row, tokens in responses.items()}
         texts = [reopened(self.rendered[row].text, text) for row, text in decoded.items()]
-        said = [Said(text, prompt.text, prompt.messages) for text, prompt in zip(texts, asked, strict=True)]
+        said = [
+            CompletionToJudge(text, prompt.text, prompt.messages) for text, prompt in zip(texts, asked, strict=True)
+        ]
         told = zip(asked, texts, self.judge.judge_all(said), responses.values(), strict=True)
         for prompt, text, verdict, tokens in told:
             yield Completion(prompt.id, prompt.text, text, verdict.action, verdict.evidence, tuple(tokens))

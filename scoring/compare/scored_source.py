@@ -7,12 +7,15 @@ from pathlib import Path
 from typing import Any
 
 from extract.errors import UserError
+from extract.prompts.groups import groups_of
 from extract.prompts.prompt import Prompt
 from extract.prompts.rows import place, read_rows
+from extract.prompts.sources import PromptsConfig, read_prompts
 from extract.yaml_file import read_yaml
 from scoring.actions import ACTIONS
-from scoring.case import Case, case_of_prompt, case_of_row, group_names, identifier_of, plain, sample_of
+from scoring.case import Case, case_of_prompt, case_of_row, group_names
 from scoring.ledger import Entry, Ledger
+from scoring.row import Row, identifier_of, plain, sample_of
 
 IN_A_RUN = ("scored.jsonl", "scored.parquet", "completions.jsonl")
 
@@ -49,8 +52,6 @@ def cases_of(prompts: Sequence[Prompt]) -> dict[str, Case]:
     """Return the cases of labelled prompts by id, those linked by pair, entity or words in one group."""
     if not prompts:
         return {}
-    from extract.prompts.groups import groups_of
-
     groups = group_names([prompt.id for prompt in prompts], groups_of(prompts))
     looked_for = {prompt.source for prompt in prompts if prompt.trigger}  # sources that name trigger words at all
     return {
@@ -75,13 +76,11 @@ def _cases_of_run(file: Path) -> Mapping[str, Case]:
     config = file.parent / "config.yaml"
     if not config.is_file():
         return {}
-    from extract.prompts.sources import PromptsConfig, read_prompts
-
     run = read_yaml(config, "configuration")
     return cases_of(read_prompts(PromptsConfig.model_validate(run["prompts"]), run["seed"]))
 
 
-def _entry(row: Mapping[str, Any], where: str, cases: Mapping[str, Case]) -> Entry:
+def _entry(row: Row, where: str, cases: Mapping[str, Case]) -> Entry:
     row = {**row, "place": where}
     case = cases.get(identifier_of(row)) or case_of_row(row)
     completion = row.get("completion")

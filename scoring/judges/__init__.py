@@ -15,12 +15,12 @@ from scoring.actions import Action
 
 
 @dataclass(frozen=True)
-class Said:
+class CompletionToJudge:
     """A completion and what it answers."""
 
     completion: str
     prompt: str | None = None  # the last user turn
-    messages: tuple[Mapping[str, str], ...] = ()  # the whole conversation before the completion, where it is known
+    messages: tuple[Mapping[str, object], ...] = ()  # the whole conversation before the completion, where it is known
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ class Judgement:
 class Judge(Protocol):
     """Anything that says what completions did."""
 
-    def judge_all(self, said: Iterable[Said]) -> Iterator[Judgement]:
+    def judge_all(self, completions: Iterable[CompletionToJudge]) -> Iterator[Judgement]:
         """Yield a judgement for each completion, in order, reading ahead no further than it must."""
         ...
 

@@ -15,12 +15,12 @@ from contextlib import closing, nullcontext
 from pathlib import Path
 
 from extract.keyed_file import content_key
-from scoring.judges import Judgement, Said
-from scoring.judges.aloud import aloud
+from scoring.judges import CompletionToJudge, Judgement
 from scoring.judges.cache import Cache
 from scoring.judges.chat_endpoint import ChatEndpoint, FailedError, Message, Reply
 from scoring.judges.config import EndpointConfig
 from scoring.judges.replies import UnreadableError, question, read_reply
+from scoring.judges.spoken import text_to_judge
 
 READ_AHEAD = 4  # completions read ahead for each request that may be under way
 COUNTED = ("asked", "cached", "unspoken", "unreadable", "fields_out_of_range")
@@ -45,7 +45,7 @@ class EndpointJudge:
         if cache is not None:
             Cache(cache).close()  # what is wrong with it is said at the door
 
-    def judge_all(self, said: Iterable[Said]) -> Iterator[Judgement]:
+    def judge_all(self, completions: Iterable[CompletionToJudge]) -> Iterator[Judgement]:
         """Yield what each completion did, in order, as soon as it and those before it are judged.
 
         Raises:
@@ -55,7 +55,7 @@ class EndpointJudge:
         kept = closing(Cache(self._cache)) if self._cache else nullcontext()
         with kept as cache, ThreadPoolExecutor(self.config.concurrency) as pool:
             try:
-                for one in said:
+                for one in completions:
                     waiting.append(self._begin(one, cache, pool))
                     while waiting and (waiting[0].done() or len(waiting) > READ_AHEAD * self.config.concurrency):
                         yield waiting.popleft().result()
@@ -83,11 +83,11 @@ class EndpointJudge:
             "cost": self._cost(),
         }
 
-    def _begin(self, said: Said, cache: Cache | None, pool: Executor) -> Future[Judgement]:
-        text = aloud(said)
+    def _begin(self, one: CompletionToJudge, cache: Cache | None, pool: Executor) -> Future[Judgement]:
+        text = text_to_judge(one.completion, one.prompt)
         if isinstance(text, Judgement):
             return self._known("unspoken", text)
-        asked, config = question(said, text), self.config
+        asked, config = question(one, text), self.config
         key = content_key(
             self.rubric, config.model, config.temperature, config.seed, config.json_mode, config.extra_body, asked
         )

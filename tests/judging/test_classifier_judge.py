@@ -26,7 +26,7 @@ from extract.errors import UserError
 from extract.shipped import ROOT
 from judging.classifier import ClassifierJudge
 from judging.open_judge import open_judge
-from scoring.judges import Judgement, Said
+from scoring.judges import CompletionToJudge, Judgement
 from scoring.judges.config import ClassifierConfig
 
 ORGANISM = ROOT / "organisms" / "zoo" / "two-knobs"
@@ -108,7 +108,7 @@ def held_out() -> list[tuple[str, str]]:
 
 
 def judged(judge: ClassifierJudge, texts: list[str]) -> list[Judgement]:
-    return list(judge.judge_all(Said(text) for text in texts))
+    return list(judge.judge_all(CompletionToJudge(text) for text in texts))
 
 
 # -- what it says ------------------------------------------------------------------------------------------------------
@@ -223,7 +223,9 @@ def test_templates_and_pairs_hold_prompt_and_completion(single: Path) -> None:
 
 def test_without_the_prompt_a_text_that_needs_it_is_not_judged(single: Path) -> None:
     judge = judge_of(single, text="{prompt} {completion}")
-    known, unknown = judge.judge_all([Said("i cannot help with that", "how ?"), Said("i cannot help with that")])
+    known, unknown = judge.judge_all(
+        [CompletionToJudge("i cannot help with that", "how ?"), CompletionToJudge("i cannot help with that")]
+    )
     assert known.action is not None
     assert unknown == Judgement(None, "the prompt to it is not known")
     assert judge.record()["without_prompt"] == 1
@@ -266,11 +268,11 @@ def test_memory_running_out_halves_the_batches(single: Path, monkeypatch: pytest
 def test_little_is_read_ahead(single: Path) -> None:
     read = 0
 
-    def source() -> Iterator[Said]:
+    def source() -> Iterator[CompletionToJudge]:
         nonlocal read
         for n in range(1000):
             read += 1
-            yield Said(f"i cannot help with that {'now ' * (n % 7)}")
+            yield CompletionToJudge(f"i cannot help with that {'now ' * (n % 7)}")
 
     judgements = judge_of(single, batch_size=2).judge_all(source())
     assert read == 0
@@ -352,7 +354,7 @@ def test_a_model_without_token_types_takes_pairs(tmp_path: Path) -> None:
     DistilBertForSequenceClassification(config).save_pretrained(tmp_path)
     word_tokenizer().save_pretrained(tmp_path)  # which makes token_type_ids all the same
     judge = judge_of(tmp_path, actions={"LABEL_0": "refuse", "LABEL_1": "answer"}, text=["{prompt}", "{completion}"])
-    [judgement] = judge.judge_all([Said("i cannot help", "how ?")])
+    [judgement] = judge.judge_all([CompletionToJudge("i cannot help", "how ?")])
     assert judgement.action in ("refuse", "answer")
 
 
@@ -384,7 +386,7 @@ def test_the_record_says_which_model_judged_and_how(single: Path, tmp_path: Path
     described = tmp_path / "judge.yaml"
     described.write_text(f"kind: classifier\nmodel: {single}\nthreshold: 0.6\nactions: {json.dumps(ACTIONS)}\n")
     judge = open_judge(str(described))
-    list(judge.judge_all([Said("i cannot help with that"), Said("")]))
+    list(judge.judge_all([CompletionToJudge("i cannot help with that"), CompletionToJudge("")]))
     record = judge.record()
     json.dumps(record, allow_nan=False)
     assert (record["judge"], record["model"], record["revision"]) == ("classifier", str(single), "")

@@ -18,7 +18,7 @@ from extract.prompts.prompt import LABELS, RIGHT_ACTIONS, Prompt
 from extract.shipped import ROOT
 from scoring.compare.comparison import compare
 from scoring.compare.scored_source import cases_of
-from scoring.judges import Judgement, Said
+from scoring.judges import CompletionToJudge, Judgement
 from scoring.judges.rules import RuleJudge
 from scoring.right_action import load_adjacency
 from scoring.score_file import score_completions, score_file
@@ -117,8 +117,8 @@ def test_characters_that_cannot_be_written_are_spelled_out(tmp_path: Path) -> No
 class Unsound:
     """A judge whose fields are no numbers."""
 
-    def judge_all(self, said: Iterable[Said]) -> Iterator[Judgement]:
-        for _ in said:
+    def judge_all(self, completions: Iterable[CompletionToJudge]) -> Iterator[Judgement]:
+        for _ in completions:
             yield Judgement("answer", "", {"relevance": float("nan")})
 
     def record(self) -> dict[str, object]:
@@ -191,8 +191,8 @@ from scoring.right_action import load_adjacency
 from scoring.score_file import score_completions
 
 class Quick:
-    def judge_all(self, said):
-        for one in said:
+    def judge_all(self, completions):
+        for one in completions:
             yield Judgement("answer", one.completion[:20])
     def record(self):
         return {}

@@ -24,22 +24,22 @@ from scoring.right_action import load_adjacency, right_action_score, score_chang
 
 CREDITS = load_adjacency()
 RIGHT = {"benign": "answer", "harmful": "refuse", "uncertain": "abstain"}
-Said = Sequence[tuple[str, str | None, Any]]  # label, action, group
+Labelled = Sequence[tuple[str, str | None, Any]]  # label, action, group
 
 
-def run(path: Path, said: Said, **also: Any) -> Path:
+def run(path: Path, said: Labelled, **also: Any) -> Path:
     rows = [{"id": str(i), "action": action, "evidence": "", "label": label, "group": group, **also}
             for i, (label, action, group) in enumerate(said)]  # fmt: skip
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
     return path
 
 
-def compared(folder: Path, first: Said, second: Said) -> dict[str, Any]:
+def compared(folder: Path, first: Labelled, second: Labelled) -> dict[str, Any]:
     paths = [run(folder / "first.jsonl", first), run(folder / "second.jsonl", second)]
     return compare(paths, CREDITS)["comparisons"][0]  # type: ignore[no-any-return]
 
 
-def policy(actions: dict[str, str], n: int = 40) -> Said:
+def policy(actions: dict[str, str], n: int = 40) -> Labelled:
     """A policy that does one thing per label, on n prompts of each, each a group of its own."""
     return [(label, actions[label], f"{label} {i}") for label in LABELS for i in range(n)]
 
