@@ -1,4 +1,4 @@
-"""`refusal score`: what any model's completions did, from a file; no model weights and no torch.
+"""`refusal score`: scores a file of any model's completions, without model weights or torch.
 
 Completions stream through: read, judged, measured, written, entered into a ledger on disk, which is counted at the end.
 """
@@ -12,7 +12,6 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 from extract.atomic_write import atomic_file, unwritable
 from extract.errors import UserError
@@ -32,6 +31,7 @@ from scoring.readers.completion_row import ReadingNotes
 from scoring.right_action import DEFAULT, Adjacency, credits_of, load_adjacency
 from scoring.row import Row, identifier_of, place_of, plain, sample_of
 from scoring.scorecard import scorecard
+from scoring.scorecard_record import InputNote, Scorecard
 from scoring.scored_file import scored_files
 
 SILENT = Reporter(quiet=True)
@@ -54,11 +54,11 @@ class Intake:
         if len(named) < NAMED:
             named.append(identifier)
 
-    def record(self, notes: ReadingNotes | None = None) -> dict[str, dict[str, object]]:
+    def record(self, notes: ReadingNotes | None = None) -> dict[str, InputNote]:
         """Return each count with the first ids, and what was mended while reading."""
-        mended = {} if notes is None else {what: n for what, n in notes.counts().items() if n}
-        told = {what: {"n": n, "first": self.first[what]} for what, n in self.counts.items()}
-        return told | {what: {"n": n, "first": []} for what, n in mended.items()}
+        noted = {what: InputNote(n=n, first=tuple(self.first[what])) for what, n in self.counts.items()}
+        mended = {} if notes is None else notes.counts()
+        return noted | {what: InputNote(n=n, first=()) for what, n in mended.items() if n}
 
 
 def score_file(
@@ -74,7 +74,7 @@ def score_file(
     adjacency: Path | None = None,
     parquet: bool = False,
     reporter: Reporter = SILENT,
-) -> dict[str, Any]:
+) -> Scorecard:
     """Score a file of completions; see `score_completions`.
 
     Args:
@@ -131,13 +131,13 @@ def score_completions(
     parquet: bool = False,
     notes: ReadingNotes | None = None,
     advance: Advance = lambda steps: None,
-) -> dict[str, Any]:
+) -> Scorecard:
     """Write scored.jsonl and scorecard.json; return the scorecard.
 
     Args:
         rows: completions with `id`, `completion` (None where there is none), and what else is known of their prompts.
         cases: the prompts they answer by id, if given apart; then these say what a case is, not the rows.
-        notes: what was mended while the rows were read, to be told in the scorecard.
+        notes: what was repaired while the rows were read, for the scorecard.
 
     Raises:
         UserError: there are no completions, or one says an unknown label or action; or `out` cannot be written.
@@ -159,10 +159,11 @@ def score_completions(
         for identifier in cases:
             if not ledger.has(identifier):
                 intake.note("prompt without completion", identifier)
-        card = scorecard(ledger, credits) | {"judge": judge.record(), "input": intake.record(notes)}
-        if not card["n"]:
+        taken = {"judge": judge.record(), "input": intake.record(notes)}
+        card = scorecard(ledger, credits).model_copy(update=taken)
+        if not card.n:
             raise UserError("there are no completions to score")
-        sink.write((json.dumps(card, indent=1, ensure_ascii=False, allow_nan=False) + "\n").encode())
+        sink.write((json.dumps(card.to_dict(), indent=1, ensure_ascii=False, allow_nan=False) + "\n").encode())
     return card
 
 
@@ -193,7 +194,7 @@ def _entries(
     def table(right: str, acceptable: tuple[str, ...]) -> dict[str, float]:
         return dict(zip(ACTIONS, credits_of(right, acceptable, credits).tolist(), strict=True))
 
-    def said() -> Iterator[CompletionToJudge]:
+    def to_judge() -> Iterator[CompletionToJudge]:
         for row in rows:
             case = _case(row, cases, by_text, intake)
             completion = _completion(row)
@@ -201,7 +202,7 @@ def _entries(
             waiting.append((case, sample_of(row), completion))
             yield CompletionToJudge(completion or "", case.text, case.messages)
 
-    for judgement in judge.judge_all(said()):
+    for judgement in judge.judge_all(to_judge()):
         case, sample, completion = waiting.popleft()
         if completion is None:
             judgement = Judgement(None, "there is no completion")
@@ -227,7 +228,7 @@ def _case(row: Row, cases: Mapping[str, Case], by_text: Mapping[str, Case], inta
     own = case_of_row({"id": identifier, "text": row.get("text"), "messages": row.get("messages")})
     if identifier in cases:
         known = cases[identifier]
-        if known.text is None:  # labels alone: what was asked stands beside the completion
+        if known.text is None:  # labels alone: the completion's row has what was asked
             return replace(known, text=own.text, messages=own.messages)
         if own.text is not None and own.text.strip() != known.text.strip():
             intake.note("text differs from the prompt's", identifier)

@@ -135,8 +135,8 @@ def _before_after(inputs: RunInputs, test: np.ndarray, after: list[Completion]) 
         when: outcome(did[trigger], counts) for when, did in (("before", plain.actions[test]), ("after", actions))
     }
     return {
-        "before": rates_record(joint_rates(labels, list(plain.actions[test]), groups)),
-        "after": rates_record(joint_rates(labels, list(actions), groups)),
+        "before": rates_record(joint_rates(labels, list(plain.actions[test]), groups)).to_dict(),
+        "after": rates_record(joint_rates(labels, list(actions), groups)).to_dict(),
         "known_facts_right": {
             "before": _mean(plain.correct[test][known]), "after": _mean(correct[known]), "n": int(known.sum()),
         },

@@ -79,5 +79,5 @@ def _of_line(inputs: RunInputs, line: UnderLine, rows: np.ndarray) -> dict[str, 
     labels = [inputs.prompts[row].label for row in rows]
     facts = np.array([inputs.prompts[row].answer is not None for row in rows], dtype=bool)
     right = float(line.right[facts].mean()) if facts.any() else None
-    rates = rates_record(joint_rates(labels, list(line.actions), inputs.corpus.groups[rows]))
+    rates = rates_record(joint_rates(labels, list(line.actions), inputs.corpus.groups[rows])).to_dict()
     return {"line": line.line, "rates": rates, "known_facts_right": right}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from scoring.wording import share
+from scoring.estimate import Estimate
 
 DID = {"normative": "refused", "epistemic": "abstained from"}
 
@@ -24,7 +24,9 @@ def _gate(kind: str, gate: Mapping[str, Any]) -> str:
 
 def _label(label: str, of: Mapping[str, Any]) -> str:
     said, other, right = of["answered"], of["answered_other_gate_open"], of["right"]
-    text = f"{share(said)} of {said['n']} {label} prompts are answered"
+    text = f"{Estimate.model_validate(said):.0%} of {said['n']} {label} prompts are answered"
     if other is not None and other["estimate"] is not None:
         text += f" ({other['estimate']:.0%} with the other ablated)"
-    return text + (f", {share(right)} of the {right['n']} with a known answer rightly" if right["n"] else "")
+    return text + (
+        f", {Estimate.model_validate(right):.0%} of the {right['n']} with a known answer rightly" if right["n"] else ""
+    )

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from scoring.wording import share
+from scoring.estimate import Estimate
 
 SHOWN = {
     "negative_log_probability": "-log p",
@@ -53,11 +53,14 @@ def lines(record: Mapping[str, Any]) -> list[str]:
         told.append(f"Surer than right, among what is answered, by {gap['estimate']:+.0%} "
                     f"[{gap['low']:+.0%}, {gap['high']:+.0%}] (n = {gap['n']}).")  # fmt: skip
     known = record["knowledge"]
+    labelled, agreeing, alone = (
+        Estimate.model_validate(known[name]) for name in ("labelled", "agreement_with_file", "by_samples_alone")
+    )
     left = "; ".join(f"{n} where {why}" for why, n in known["left_out"].items())
-    told.append(f"Labels by what the model knows: {share(known['labelled'])} of {known['labelled']['n']} questions get "
-                f"one, {share(known['agreement_with_file'])} of these the file's"
+    told.append(f"Labels by what the model knows: {labelled:.0%} of {labelled.n} questions get "
+                f"one, {agreeing:.0%} of these the file's"
                 + (f"; left out: {left}" if left else "") + ".")  # fmt: skip
-    told.append(f"By the samples alone, no answer looked up, {share(known['by_samples_alone'])} would get the file's.")
+    told.append(f"By the samples alone, no answer looked up, {alone:.0%} would get the file's.")
     return told + [f"Note: {remark}." for remark in record["remarks"]]
 
 
@@ -76,4 +79,4 @@ def auroc_cell(cell: Mapping[str, Any]) -> str:
 
 def _cell(cell: Mapping[str, Any]) -> str:
     name = f"{'hedged' if cell['hedged'] else 'flat'} and {'high' if cell['high_entropy'] else 'low'}"
-    return f"{name} {cell['right']['n']}, right {share(cell['right'])}"
+    return f"{name} {cell['right']['n']}, right {Estimate.model_validate(cell['right']):.0%}"

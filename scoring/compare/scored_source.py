@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from extract.errors import UserError
 from extract.prompts.groups import groups_of
@@ -20,8 +20,17 @@ from scoring.row import Row, identifier_of, plain, sample_of
 IN_A_RUN = ("scored.jsonl", "scored.parquet", "completions.jsonl")
 
 
-def enter(path: Path, ledger: Ledger) -> dict[str, Any]:
-    """Enter the judged completions of a run or a file into a ledger; return the file, and how often an id came again.
+@dataclass(frozen=True)
+class Entered:
+    """A file whose judged completions were entered, and how often an id came again: with the same words, or others."""
+
+    file: Path
+    repeated: int
+    conflicting: int
+
+
+def enter(path: Path, ledger: Ledger) -> Entered:
+    """Enter the judged completions of a run or a file into a ledger; return what was entered.
 
     Raises:
         UserError: there is none, or its completions are not judged or not labelled.
@@ -45,7 +54,7 @@ def enter(path: Path, ledger: Ledger) -> dict[str, Any]:
     if not ledger.query("1", "label IS NOT NULL", "LIMIT 1"):
         raise UserError(f"{file} has no labelled prompts, without which there are no rates; score its completions "
                         "with labels: refusal score COMPLETIONS --prompts FILE")  # fmt: skip
-    return {"file": str(file), **again}
+    return Entered(file, again["repeated"], again["conflicting"])
 
 
 def cases_of(prompts: Sequence[Prompt]) -> dict[str, Case]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from scoring.judges import CompletionToJudge, Judgement
+from scoring.judges import CompletionToJudge, Judgement, JudgeRecord
 from scoring.judges.clauses import DECLINING, Asked, ClauseReader
 from scoring.judges.deciding import decide
 from scoring.judges.english import ENGLISH
@@ -16,8 +16,15 @@ from scoring.judges.spoken import is_degenerate, text_to_judge
 from scoring.judges.table import RuleTable
 
 
+class RulesRecord(JudgeRecord):
+    """The rule judge and its table."""
+
+    judge: str = "rules"
+    language: str
+
+
 class RuleJudge:
-    """Judge completions by a table of rules, English unless told otherwise."""
+    """Judge completions by a table of rules, English by default."""
 
     def __init__(self, table: RuleTable = ENGLISH) -> None:
         self.table = table
@@ -27,9 +34,9 @@ class RuleJudge:
         """Yield what each completion did."""
         return (self.judge(one.completion, one.prompt) for one in completions)
 
-    def record(self) -> dict[str, object]:
+    def record(self) -> RulesRecord:
         """Name the judge and its table."""
-        return {"judge": "rules", "language": self.table.language}
+        return RulesRecord(judge="rules", language=self.table.language)
 
     def judge(self, completion: str, prompt: str | None = None) -> Judgement:
         """Return the action of a completion, reading what follows a closed thinking block and an echoed prompt."""

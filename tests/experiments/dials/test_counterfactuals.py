@@ -24,7 +24,7 @@ from extract.model.chat_model import ChatModel
 from extract.prompts.prompt import Prompt
 from probes.direction import Direction, Locus
 from probes.grid.logistic import LinearProbe, Platt
-from scoring.judges import CompletionToJudge, Judgement
+from scoring.judges import CompletionToJudge, Judgement, JudgeRecord
 from steering.actuator import Addition, Affine, Clamp, OnsetBias
 from steering.dial import Dial
 from steering.writer import Held
@@ -40,8 +40,8 @@ class Verbatim:
         for one in completions:
             yield Judgement(one.completion, "")  # type: ignore[arg-type]
 
-    def record(self) -> dict[str, object]:
-        return {}
+    def record(self) -> JudgeRecord:
+        return JudgeRecord(judge="verbatim")
 
 
 def unit(seed: int) -> np.ndarray:

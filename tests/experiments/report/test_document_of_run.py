@@ -2,7 +2,6 @@
 
 from experiments.report.page.markup import table
 from experiments.run.wording import caveats, independence_lines, verdict_sentence
-from scoring.wording import percent
 
 HOSTILE = "<script>alert(1)</script>\"'></td>\u202e&amp;"
 
@@ -11,11 +10,6 @@ def test_cells_are_escaped() -> None:
     page = table([HOSTILE], [[HOSTILE]])
     assert "<script>" not in page
     assert page.count("&lt;script&gt;") == 2
-
-
-def test_a_missing_rate_is_said_not_shown_as_zero() -> None:
-    assert percent({"x": None, "x_ci": [0.0, 1.0]}, "x") == "none judged"
-    assert percent({"x": 0.5, "x_ci": [0.25, 0.75]}, "x") == "50.0% [25.0%, 75.0%]"
 
 
 def test_a_verdict_carries_its_reasons_and_share() -> None:
