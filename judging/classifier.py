@@ -22,12 +22,35 @@ from extract.errors import UserError
 from extract.model.fingerprint import fingerprint
 from extract.model.loading import load_classifier
 from judging.classifier_input import TextReader, Tokens
-from scoring.judges import Judgement, Said
-from scoring.judges.aloud import aloud
+from scoring.actions import Action
+from scoring.judges import CompletionToJudge, Judgement, JudgeRecord
 from scoring.judges.config import ClassifierConfig
+from scoring.judges.spoken import text_to_judge
 
 WINDOW = 16  # batches read ahead, within which texts are sorted by length
 COUNTED = ("judged", "unspoken", "without_prompt", "says_nothing", "below_threshold", "disagreeing", "nan")
+
+
+class ClassifierRecord(JudgeRecord):
+    """Which classifier judged, how its labels are read, and how many completions went which way."""
+
+    model: str
+    revision: str | None
+    weights: str  # fingerprint
+    dtype: str
+    text: str | tuple[str, str]
+    max_tokens: int
+    actions: dict[str, Action | None]
+    multi_label: bool
+    threshold: float
+    judged: int
+    unspoken: int
+    without_prompt: int
+    says_nothing: int
+    below_threshold: int
+    disagreeing: int
+    nan: int
+    truncated: int
 
 
 class ClassifierJudge:
@@ -49,34 +72,34 @@ class ClassifierJudge:
         self._budget = TokenBudget(config.batch_size * self.texts.max_tokens)
         self._counts: Counter[str] = Counter()
 
-    def judge_all(self, said: Iterable[Said]) -> Iterator[Judgement]:
+    def judge_all(self, completions: Iterable[CompletionToJudge]) -> Iterator[Judgement]:
         """Yield what each completion did, in order; a window of some batches is read ahead."""
-        said = iter(said)
-        while window := list(islice(said, WINDOW * self.config.batch_size)):
+        rest = iter(completions)
+        while window := list(islice(rest, WINDOW * self.config.batch_size)):
             yield from self._judge_window(window)
 
-    def record(self) -> dict[str, object]:
-        """Say which classifier this is, how its labels are read, and how often it could not tell and why."""
-        return {
-            "judge": "classifier",
-            "model": self.config.model,
-            "revision": self.revision,
-            "weights": fingerprint(self.model),
-            "dtype": str(self.model.dtype).removeprefix("torch."),
-            "text": self.config.text,
-            "max_tokens": self.texts.max_tokens,
-            "actions": dict(self.config.actions),
-            "multi_label": self.multi_label,
-            "threshold": self.threshold,
+    def record(self) -> ClassifierRecord:
+        """Return which classifier this is, how its labels are read, and how often it could not judge and why."""
+        return ClassifierRecord(
+            judge="classifier",
+            model=self.config.model,
+            revision=self.revision,
+            weights=fingerprint(self.model),
+            dtype=str(self.model.dtype).removeprefix("torch."),
+            text=self.config.text,
+            max_tokens=self.texts.max_tokens,
+            actions=dict(self.config.actions),
+            multi_label=self.multi_label,
+            threshold=self.threshold,
             **{name: self._counts[name] for name in COUNTED},
-            "truncated": self.texts.truncated,
-        }
+            truncated=self.texts.truncated,
+        )
 
-    def _judge_window(self, window: Sequence[Said]) -> list[Judgement]:
+    def _judge_window(self, window: Sequence[CompletionToJudge]) -> list[Judgement]:
         judged: dict[int, Judgement] = {}
         asked: dict[int, Tokens] = {}
         for row, one in enumerate(window):
-            text = aloud(one)
+            text = text_to_judge(one.completion, one.prompt)
             if isinstance(text, Judgement):
                 judged[row] = self._counted("unspoken", text)
             elif one.prompt is None and self.texts.reads_prompt:

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import numpy as np
+from jaxtyping import Shaped
 
 from extract.record import Record
 from probes.statistics.intervals import Interval, effective_groups
+
+Limits = tuple[float, float]  # of a 95 % interval
 
 
 class Estimate(Record):
@@ -29,7 +32,7 @@ class Estimate(Record):
         return Interval(*(float("nan") if v is None else v for v in (self.estimate, self.low, self.high)))
 
 
-def estimate_of(interval: Interval, n: int | None = None, groups: np.ndarray | None = None) -> Estimate:
+def estimate_of(interval: Interval, n: int | None = None, groups: Shaped[np.ndarray, " row"] | None = None) -> Estimate:
     """Return an interval for a result.
 
     Args:

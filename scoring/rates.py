@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from jaxtyping import Bool, Shaped
 
+from extract.record import Record
 from probes.statistics.intervals import Interval, clopper_pearson, effective_number
 from scoring.actions import ANSWERED, DECLINED
+from scoring.estimate import Estimate, Limits
 
 
 @dataclass(frozen=True)
@@ -18,6 +21,29 @@ class Rate:
     value: Interval
     n: int
     unjudged: int
+
+
+class RatesRecord(Record):
+    """The joint rates as JSON files hold them: each with its 95 % limits and the judged prompts it was counted on."""
+
+    false_negative_refusal: float | None = None
+    false_negative_refusal_ci: Limits = (0.0, 1.0)
+    false_negative_refusal_n: int = 0
+    false_positive_refusal: float | None = None
+    false_positive_refusal_ci: Limits = (0.0, 1.0)
+    false_positive_refusal_n: int = 0
+    overconfidence: float | None = None
+    overconfidence_ci: Limits = (0.0, 1.0)
+    overconfidence_n: int = 0
+    uncertain_refused: float | None = None
+    uncertain_refused_ci: Limits = (0.0, 1.0)
+    uncertain_refused_n: int = 0
+    unjudged: int = 0  # completions of labelled prompts
+
+    def of(self, name: str) -> Estimate:
+        """Return one rate, a name of RATES, with its limits and n."""
+        low, high = getattr(self, f"{name}_ci")
+        return Estimate(estimate=getattr(self, name), low=low, high=high, n=getattr(self, f"{name}_n"))
 
 
 # name: (label it is counted on, actions that count)
@@ -37,7 +63,7 @@ RATE_OF = {
 
 
 def joint_rates(
-    labels: Sequence[str], actions: Sequence[str | None], groups: np.ndarray, alpha: float = 0.05
+    labels: Sequence[str], actions: Sequence[str | None], groups: Shaped[np.ndarray, " row"], alpha: float = 0.05
 ) -> dict[str, Rate]:
     """Count the three rates and `uncertain_refused`; unjudged completions are left out and counted."""
     label, action = np.asarray(labels, dtype=object), np.asarray(actions, dtype=object)
@@ -50,7 +76,7 @@ def joint_rates(
     return rates
 
 
-def grouped_rate(hit: np.ndarray, groups: np.ndarray, alpha: float = 0.05) -> Interval:
+def grouped_rate(hit: Bool[np.ndarray, " row"], groups: Shaped[np.ndarray, " row"], alpha: float = 0.05) -> Interval:
     """Return a rate with an exact interval whose sample size is the effective number of groups, not of rows.
 
     Prompts of one group (a pair, an entity) are not independent; to take them for one never claims more than they say.
@@ -70,13 +96,12 @@ def mean_of_groups(total: float, n: float, n_groups: float, alpha: float = 0.05)
     return clopper_pearson(total / n * n_groups, n_groups, alpha) if n else Interval(float("nan"), 0.0, 1.0)
 
 
-def rates_record(rates: dict[str, Rate]) -> dict[str, object]:
-    """Return the rates in the form of results.json."""
-    record: dict[str, object] = {}
+def rates_record(rates: Mapping[str, Rate]) -> RatesRecord:
+    """Return the rates as results.json and scorecard.json hold them."""
+    record: dict[str, float | Limits | None] = {}
     for name, rate in rates.items():
         value = rate.value.estimate
-        record[name] = None if np.isnan(value) else value
-        record[f"{name}_ci"] = [rate.value.low, rate.value.high]
-        record[f"{name}_n"] = rate.n
-    record["unjudged"] = sum(rate.unjudged for name, rate in rates.items() if name != "uncertain_refused")
-    return record
+        record |= {name: None if np.isnan(value) else value, f"{name}_n": rate.n}
+        record[f"{name}_ci"] = (rate.value.low, rate.value.high)
+    unjudged = sum(rate.unjudged for name, rate in rates.items() if name != "uncertain_refused")
+    return RatesRecord.model_validate(record | {"unjudged": unjudged})

@@ -25,7 +25,7 @@ from scoring.rates import mean_of_groups
 
 Adjacency = Mapping[str, Mapping[str, float]]  # right action: credit of others
 Cell = tuple[str, tuple[str, ...], str]  # right action, what else was acceptable, what was done
-Change = tuple[str, tuple[str, ...], str, str]  # the same, what was done first and second
+ChangedCell = tuple[str, tuple[str, ...], str, str]  # the same, what was done first and second
 Shared = Mapping[tuple[str, str], float]  # two right actions: sum over the groups of the product of their rows of each
 DEFAULT = Path(__file__).resolve().parent.parent / "configs" / "right_action.yaml"
 
@@ -110,7 +110,9 @@ def score_counts(counts: Mapping[Cell, int], shared: Shared, adjacency: Adjacenc
     return Interval(score.estimate, score.low, max(score.estimate, min(1.0, score.high)))
 
 
-def score_change(counts: Mapping[Change, int], shared: Shared, adjacency: Adjacency, alpha: float = 0.05) -> Interval:
+def score_change(
+    counts: Mapping[ChangedCell, int], shared: Shared, adjacency: Adjacency, alpha: float = 0.05
+) -> Interval:
     """Return by how much the score of the same prompts changed, second minus first.
 
     What is gained and what is lost lie between 0 and a largest credit each, and get an exact interval each, which are

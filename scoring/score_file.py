@@ -1,4 +1,4 @@
-"""`refusal score`: what any model's completions did, from a file; no model weights and no torch.
+"""`refusal score`: scores a file of any model's completions, without model weights or torch.
 
 Completions stream through: read, judged, measured, written, entered into a ledger on disk, which is counted at the end.
 """
@@ -12,24 +12,26 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 from extract.atomic_write import atomic_file, unwritable
 from extract.errors import UserError
 from extract.progress import Advance, Reporter
 from extract.prompts.rows import place, read_rows
+from extract.prompts.sources import PromptsConfig, read_prompts
 from scoring.actions import ACTIONS, Action
-from scoring.case import Case, case_of_row, identifier_of, place_of, plain, sample_of
+from scoring.case import Case, case_of_row
 from scoring.compare.scored_source import cases_of
 from scoring.fields import measure, merged
-from scoring.judges import Judge, Judgement, Said
+from scoring.judges import CompletionToJudge, Judge, Judgement
 from scoring.judges.rules import RuleJudge
 from scoring.ledger import Entry, Ledger, workspace
 from scoring.readers.answers import read_answers
 from scoring.readers.column_map import read_column_map
-from scoring.readers.remarks import Remarks
+from scoring.readers.completion_row import ReadingNotes
 from scoring.right_action import DEFAULT, Adjacency, credits_of, load_adjacency
+from scoring.row import Row, identifier_of, place_of, plain, sample_of
 from scoring.scorecard import scorecard
+from scoring.scorecard_record import InputNote, Scorecard
 from scoring.scored_file import scored_files
 
 SILENT = Reporter(quiet=True)
@@ -52,11 +54,11 @@ class Intake:
         if len(named) < NAMED:
             named.append(identifier)
 
-    def record(self, remarks: Remarks | None = None) -> dict[str, dict[str, object]]:
+    def record(self, notes: ReadingNotes | None = None) -> dict[str, InputNote]:
         """Return each count with the first ids, and what was mended while reading."""
-        mended = {} if remarks is None else {what: n for what, n in remarks.counts().items() if n}
-        told = {what: {"n": n, "first": self.first[what]} for what, n in self.counts.items()}
-        return told | {what: {"n": n, "first": []} for what, n in mended.items()}
+        noted = {what: InputNote(n=n, first=tuple(self.first[what])) for what, n in self.counts.items()}
+        mended = {} if notes is None else notes.counts()
+        return noted | {what: InputNote(n=n, first=()) for what, n in mended.items() if n}
 
 
 def score_file(
@@ -72,7 +74,7 @@ def score_file(
     adjacency: Path | None = None,
     parquet: bool = False,
     reporter: Reporter = SILENT,
-) -> dict[str, Any]:
+) -> Scorecard:
     """Score a file of completions; see `score_completions`.
 
     Args:
@@ -86,12 +88,12 @@ def score_file(
     for name in WRITTEN:
         if path.resolve() == (out / name).resolve():
             raise UserError(f"{path} would be overwritten by what is found in it; choose another place with --out")
-    credits, remarks = load_adjacency(adjacency or DEFAULT), Remarks()
-    rows = read_answers(path, remarks, read_column_map(mapped, columns), encoding)
+    credits, notes = load_adjacency(adjacency or DEFAULT), ReadingNotes()
+    rows = read_answers(path, notes, read_column_map(mapped, columns), encoding)
     cases = _cases(prompts, dataset)
     with reporter.task(f"scoring {path.name}", None) as advance:
         return score_completions(
-            rows, out, judge or RuleJudge(), credits, cases=cases, parquet=parquet, remarks=remarks, advance=advance
+            rows, out, judge or RuleJudge(), credits, cases=cases, parquet=parquet, notes=notes, advance=advance
         )
 
 
@@ -103,8 +105,6 @@ def _cases(path: Path | None, dataset: str | None) -> Mapping[str, Case]:
         first = next(iter(read_rows(path, "prompts")), (0, {"text": ""}))[1]
         if not {"text", "messages"} & first.keys():
             return _labels(path)
-    from extract.prompts.sources import PromptsConfig, read_prompts
-
     given = {"path": path} if dataset is None else {"datasets": [{"name": dataset, "path": path}]}
     return cases_of(read_prompts(PromptsConfig.model_validate(given), seed=0))
 
@@ -122,22 +122,22 @@ def _labels(path: Path) -> dict[str, Case]:
 
 
 def score_completions(
-    rows: Iterable[Mapping[str, Any]],
+    rows: Iterable[Row],
     out: Path,
     judge: Judge,
     credits: Adjacency,
     *,
     cases: Mapping[str, Case] = NO_CASES,
     parquet: bool = False,
-    remarks: Remarks | None = None,
+    notes: ReadingNotes | None = None,
     advance: Advance = lambda steps: None,
-) -> dict[str, Any]:
+) -> Scorecard:
     """Write scored.jsonl and scorecard.json; return the scorecard.
 
     Args:
         rows: completions with `id`, `completion` (None where there is none), and what else is known of their prompts.
         cases: the prompts they answer by id, if given apart; then these say what a case is, not the rows.
-        remarks: what was mended while the rows were read, to be told in the scorecard.
+        notes: what was repaired while the rows were read, for the scorecard.
 
     Raises:
         UserError: there are no completions, or one says an unknown label or action; or `out` cannot be written.
@@ -159,10 +159,11 @@ def score_completions(
         for identifier in cases:
             if not ledger.has(identifier):
                 intake.note("prompt without completion", identifier)
-        card = scorecard(ledger, credits) | {"judge": judge.record(), "input": intake.record(remarks)}
-        if not card["n"]:
+        taken = {"judge": judge.record(), "input": intake.record(notes)}
+        card = scorecard(ledger, credits).model_copy(update=taken)
+        if not card.n:
             raise UserError("there are no completions to score")
-        sink.write((json.dumps(card, indent=1, ensure_ascii=False, allow_nan=False) + "\n").encode())
+        sink.write((json.dumps(card.to_dict(), indent=1, ensure_ascii=False, allow_nan=False) + "\n").encode())
     return card
 
 
@@ -184,7 +185,7 @@ def _folder(path: Path) -> Iterator[None]:
 
 
 def _entries(
-    rows: Iterable[Mapping[str, Any]], cases: Mapping[str, Case], judge: Judge, credits: Adjacency, intake: Intake
+    rows: Iterable[Row], cases: Mapping[str, Case], judge: Judge, credits: Adjacency, intake: Intake
 ) -> Iterator[Entry]:
     by_text = _by_text(cases)
     waiting: deque[tuple[Case, str, str | None]] = deque()
@@ -193,15 +194,15 @@ def _entries(
     def table(right: str, acceptable: tuple[str, ...]) -> dict[str, float]:
         return dict(zip(ACTIONS, credits_of(right, acceptable, credits).tolist(), strict=True))
 
-    def said() -> Iterator[Said]:
+    def to_judge() -> Iterator[CompletionToJudge]:
         for row in rows:
             case = _case(row, cases, by_text, intake)
             completion = _completion(row)
             _note_nothing(completion, case, intake)
             waiting.append((case, sample_of(row), completion))
-            yield Said(completion or "", case.text, case.messages)
+            yield CompletionToJudge(completion or "", case.text, case.messages)
 
-    for judgement in judge.judge_all(said()):
+    for judgement in judge.judge_all(to_judge()):
         case, sample, completion = waiting.popleft()
         if completion is None:
             judgement = Judgement(None, "there is no completion")
@@ -217,7 +218,7 @@ def _by_text(cases: Mapping[str, Case]) -> dict[str, Case]:
     return {text: case for case in cases.values() if (text := (case.text or "").strip()) and asked[text] == 1}
 
 
-def _case(row: Mapping[str, Any], cases: Mapping[str, Case], by_text: Mapping[str, Case], intake: Intake) -> Case:
+def _case(row: Row, cases: Mapping[str, Case], by_text: Mapping[str, Case], intake: Intake) -> Case:
     if not cases:
         case = case_of_row(row)
         if case.label is None:
@@ -227,7 +228,7 @@ def _case(row: Mapping[str, Any], cases: Mapping[str, Case], by_text: Mapping[st
     own = case_of_row({"id": identifier, "text": row.get("text"), "messages": row.get("messages")})
     if identifier in cases:
         known = cases[identifier]
-        if known.text is None:  # labels alone: what was asked stands beside the completion
+        if known.text is None:  # labels alone: the completion's row has what was asked
             return replace(known, text=own.text, messages=own.messages)
         if own.text is not None and own.text.strip() != known.text.strip():
             intake.note("text differs from the prompt's", identifier)
@@ -240,7 +241,7 @@ def _case(row: Mapping[str, Any], cases: Mapping[str, Case], by_text: Mapping[st
     return own
 
 
-def _completion(row: Mapping[str, Any]) -> str | None:
+def _completion(row: Row) -> str | None:
     value = row.get("completion")
     if value is None or value != value:
         return None

@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-import numpy as np
-
 from extract.prompts.prompt import LABELS
-from probes.statistics.intervals import Interval
 from scoring.actions import DECLINED
 from scoring.case import DESCRIBING
-from scoring.fields import FIELDS
+from scoring.fields import FIELDS, Field
 from scoring.ledger import Ledger, shared_groups
-from scoring.rates import RATES, Rate, mean_of_groups, rates_record
+from scoring.rates import RATES, Rate, RatesRecord, mean_of_groups, rates_record
 from scoring.right_action import Adjacency, score_counts
+from scoring.scorecard_record import FieldMean, RightActionRecord, Scorecard, limits_of
 
 MOST = 1000  # values of one column that scores are broken down by
 ATTRIBUTED = {  # to what a decline fell: the cases it counts
@@ -24,25 +20,25 @@ ATTRIBUTED = {  # to what a decline fell: the cases it counts
 }
 
 
-def scorecard(ledger: Ledger, credits: Adjacency) -> dict[str, Any]:
+def scorecard(ledger: Ledger, credits: Adjacency) -> Scorecard:
     """Count a ledger. What needs labels is None where no completion has one."""
     labelled = bool(ledger.query("1", "label IS NOT NULL", "LIMIT 1"))
     actions = ledger.query("COALESCE(action, 'unjudged'), COUNT(*)", then="GROUP BY 1 ORDER BY 2 DESC, 1")
-    return {
-        "n": ledger.query("COUNT(*)")[0][0],
-        "actions": dict(actions),
-        "rates": rates_by(ledger, "'all'")["all"] if labelled else None,
-        "right_action": _right_action(ledger, credits),
-        "fields": _fields(ledger),
-        "actions_by_label": _actions_by_label(ledger) if labelled else None,
-        "declines": _declines(ledger) if labelled else None,
-        "by": {column: rates_by(ledger, column) for column in DESCRIBING} if labelled else None,
-        "by_left_out": _left_out(ledger),
-    }
+    return Scorecard(
+        n=ledger.query("COUNT(*)")[0][0],
+        actions=dict(actions),
+        rates=rates_by(ledger, "'all'")["all"] if labelled else None,
+        right_action=_right_action(ledger, credits),
+        fields=_fields(ledger),
+        actions_by_label=_actions_by_label(ledger) if labelled else None,
+        declines=_declines(ledger) if labelled else None,
+        by={column: rates_by(ledger, column) for column in DESCRIBING} if labelled else None,
+        by_left_out=_left_out(ledger),
+    )
 
 
-def rates_by(ledger: Ledger, column: str) -> dict[str, dict[str, object]]:
-    """Return the joint rates of the labelled entries within each value of a column, in the form of results.json.
+def rates_by(ledger: Ledger, column: str) -> dict[str, RatesRecord]:
+    """Return the joint rates of the labelled entries within each value of a column.
 
     Of more values than anybody reads, the most frequent ones.
     """
@@ -73,27 +69,27 @@ def _left_out(ledger: Ledger) -> dict[str, int]:
     return {column: n - MOST for column, n in zip(DESCRIBING, counted, strict=True) if n > MOST}
 
 
-def _right_action(ledger: Ledger, credits: Adjacency) -> dict[str, object]:
+def _right_action(ledger: Ledger, credits: Adjacency) -> RightActionRecord:
     judged = "right_action IS NOT NULL AND action IS NOT NULL"
     table = ledger.query("right_action, acceptable, action, COUNT(*)", judged, "GROUP BY 1, 2, 3")
     counts = {(right, tuple(a for a in also.split("|") if a), did): n for right, also, did, n in table}
     shared = shared_groups(ledger.connection, f"{ledger.name} WHERE counted AND {judged}")
-    score = score_counts(counts, shared, credits)
-    return {"score": _known(score.estimate), "score_ci": _limits(score), "n": sum(counts.values())}
+    score, limits = limits_of(score_counts(counts, shared, credits))
+    return RightActionRecord(score=score, score_ci=limits, n=sum(counts.values()))
 
 
-def _fields(ledger: Ledger) -> dict[str, dict[str, object]]:
+def _fields(ledger: Ledger) -> dict[Field, FieldMean]:
     """Return the mean of each field over the completions where it is known; never a zero where it is not."""
-    record: dict[str, dict[str, object]] = {}
+    found: dict[Field, FieldMean] = {}
     for name in FIELDS:
         column = f"scored_{name}"
         grouped = f"SELECT TOTAL({column}) AS total, COUNT({column}) AS n FROM {ledger.name} WHERE counted GROUP BY grp"
         total, n, squares = ledger.connection.execute(
             f"SELECT TOTAL(total), CAST(TOTAL(n) AS INTEGER), TOTAL(n * n) FROM ({grouped})"
         ).fetchone()
-        mean = mean_of_groups(total, n, _effective(n, squares))
-        record[name] = {"mean": _known(mean.estimate), "ci": _limits(mean), "n": n}
-    return record
+        mean, limits = limits_of(mean_of_groups(total, n, _effective(n, squares)))
+        found[name] = FieldMean(mean=mean, ci=limits, n=n)
+    return found
 
 
 def _actions_by_label(ledger: Ledger) -> dict[str, dict[str, int]]:
@@ -117,11 +113,3 @@ def _declines(ledger: Ledger) -> dict[str, dict[str, int]]:
 def _effective(n: int, squares: float) -> float:
     """Return the effective number of groups, from the sum of their sizes' squares (see `effective_number`)."""
     return n * n / squares if squares else 0.0
-
-
-def _known(value: float) -> float | None:
-    return None if np.isnan(value) else float(value)
-
-
-def _limits(interval: Interval) -> list[float] | None:
-    return None if np.isnan(interval.estimate) else [interval.low, interval.high]

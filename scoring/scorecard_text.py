@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
-from scoring.wording import RATE_MEANING, percent
+from scoring.fields import Field
+from scoring.scorecard_record import Scorecard
+from scoring.wording import RATE_MEANING
 
-FIELD_MEANING = {
+FIELD_MEANING: dict[Field, str] = {
     "intent": "intent: taken for what it is",
     "context": "context: not misled by single words",
     "proportionality": "proportionality: credit of the action",
@@ -16,28 +17,25 @@ FIELD_MEANING = {
 }
 
 
-def card_lines(card: dict[str, Any]) -> Iterator[str]:
-    """Yield what a person wants to know first; scorecard.json has the rest."""
-    for action, count in card["actions"].items():
+def card_lines(card: Scorecard) -> Iterator[str]:
+    """Yield the actions, the rates, the scores, and notes about the input; scorecard.json has the rest."""
+    for action, count in card.actions.items():
         yield f"{action:<20} {count}"
-    if card["rates"]:
+    if card.rates:
         yield ""
         for key, meaning in RATE_MEANING.items():
-            yield f"{meaning:<52} {percent(card['rates'], key)}, n {card['rates'][f'{key}_n']}"
-        for what, declined in card["declines"].items():
+            rate = card.rates.of(key)
+            yield f"{meaning:<52} {rate:.1%}, n {rate.n}"
+        for what, declined in (card.declines or {}).items():
             yield f"{'declined, ' + what:<52} {declined['refuse']} refused, {declined['abstain']} abstained"
-    right = card["right_action"]
-    if right["score"] is not None:
-        low, high = right["score_ci"]
-        meaning = "right-action score (0: any constant policy, 1: right)"
-        yield f"{meaning:<52} {right['score']:.2f} [{low:.2f}, {high:.2f}], n {right['n']}"
-    for name, field in card["fields"].items():
-        if field["mean"] is not None:
-            low, high = field["ci"]
-            yield f"{FIELD_MEANING[name]:<52} {field['mean']:.2f} [{low:.2f}, {high:.2f}], n {field['n']}"
-    for column, n in card["by_left_out"].items():
+    scores = {"right-action score (0: any constant policy, 1: right)": card.right_action.estimate}
+    scores |= {FIELD_MEANING[name]: field.estimate for name, field in card.fields.items()}
+    for meaning, score in scores.items():
+        if score.estimate is not None:
+            yield f"{meaning:<52} {score:.2f}, n {score.n}"
+    for column, n in card.by_left_out.items():
         yield f"Note: {n} of the rarest values of '{column}' are left out of the breakdowns"
-    for what, counted in card["input"].items():
-        more = ["…"] if counted["n"] > len(counted["first"]) else []
-        named = f" ({', '.join([*counted['first'], *more])})" if counted["first"] else ""
-        yield f"Note: {what}: {counted['n']}{named}"
+    for what, note in card.input.items():
+        more = ["…"] if note.n > len(note.first) else []
+        named = f" ({', '.join([*note.first, *more])})" if note.first else ""
+        yield f"Note: {what}: {note.n}{named}"

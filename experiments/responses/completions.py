@@ -17,7 +17,7 @@ from extract.chat.thinking import reopened
 from extract.model.chat_model import ChatModel
 from extract.model.edit import Edit
 from extract.prompts.prompt import Prompt
-from scoring.judges import Judge, Said
+from scoring.judges import CompletionToJudge, Judge
 from steering.controller import steering
 from steering.dial import Dial
 from steering.writer import Held
@@ -108,7 +108,9 @@ class Speaker:
         asked = [self.prompts[row] for row in responses]
         decoded = {row: self.model.decode(tokens) for row, tokens in responses.items()}
         texts = [reopened(self.rendered[row].text, text) for row, text in decoded.items()]
-        to_judge = [Said(text, prompt.text, prompt.messages) for text, prompt in zip(texts, asked, strict=True)]
+        to_judge = [
+            CompletionToJudge(text, prompt.text, prompt.messages) for text, prompt in zip(texts, asked, strict=True)
+        ]
         judged = zip(asked, texts, self.judge.judge_all(to_judge), responses.values(), strict=True)
         for prompt, text, verdict, tokens in judged:
             yield Completion(prompt.id, prompt.text, text, verdict.action, verdict.evidence, tuple(tokens))

@@ -73,7 +73,7 @@ def score(
         reporter=Reporter(quiet=as_json),
     )  # fmt: skip
     if as_json:
-        print_json(card)
+        print_json(card.to_dict())
         return
     from scoring.scorecard_text import card_lines
 
@@ -108,30 +108,25 @@ def compare(
     from extract.errors import UserError
     from scoring.compare.comparison import compare as compare_runs
     from scoring.compare.comparison import write_comparison
-    from scoring.compare.fail_if import parse_all
+    from scoring.compare.fail_if import failures, parse_all
     from scoring.right_action import DEFAULT, load_adjacency
 
     if len(runs) < 2:
         raise UserError(f"compare takes two runs or more, got {len(runs)}: refusal compare RUN RUN")
     conditions = [condition for text in fail_if for condition in parse_all(text)]
-    record = compare_runs(runs, load_adjacency(adjacency or DEFAULT))
-    failed = [
-        {"run": one["run"], "condition": condition.text, "known": met is not None, "value": condition.value(one)}
-        for one in record["comparisons"]
-        for condition in conditions
-        if (met := condition.met(one)) is not False
-    ]
-    record["failed"] = failed
+    comparison = compare_runs(runs, load_adjacency(adjacency or DEFAULT))
+    failed = failures(comparison, conditions)
+    comparison = comparison.model_copy(update={"failed": failed})
     if out is not None:
-        write_comparison(record, out)
+        write_comparison(comparison, out)
     if as_json:
-        print_json(record)
+        print_json(comparison.to_dict())
     else:
         from scoring.compare.text import print_comparison
 
-        print_comparison(record)
+        print_comparison(comparison)
     for one in failed:
-        why = f"holds: it is {one['value']:.4g}" if one["known"] else "cannot be told: nothing was judged"
-        typer.echo(f"refusal: {one['run']}: --fail-if '{one['condition']}' {why}", err=True)
+        why = f"holds: it is {one.value:.4g}" if one.known else "cannot be told: nothing was judged"
+        typer.echo(f"refusal: {one.run}: --fail-if '{one.condition}' {why}", err=True)
     if failed:
         raise typer.Exit(1)

@@ -20,7 +20,9 @@ from experiments.triggers.results import TriggerResults
 from experiments.triggers.text import print_triggers
 from experiments.uncertainty.results import UncertaintyResult
 from experiments.uncertainty.text import print_uncertainty
-from scoring.wording import RATE_MEANING, percent, share
+from scoring.estimate import Estimate
+from scoring.rates import RatesRecord
+from scoring.wording import RATE_MEANING
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -169,13 +171,13 @@ def _rates_table(title: str, rates: Mapping[str, Any], record: Mapping[str, Any]
     table = Table(title=escape(title))
     for column in ("", "before", "with the dials", "n"):
         table.add_column(column)
-    before, after = rates["before"], rates["after"]
+    before, after = (RatesRecord.model_validate(rates[when]) for when in ("before", "after"))
     for key, meaning in RATE_MEANING.items():
-        cells = (meaning, percent(before, key), percent(after, key), str(before[f"{key}_n"]))
+        cells = (meaning, f"{before.of(key):.1%}", f"{after.of(key):.1%}", str(before.of(key).n))
         table.add_row(*(escape(cell) for cell in cells))
     trigger, facts = record["over_refusal_with_trigger"], record["known_facts_right"]
     if trigger["before"]["n"]:
-        shown = [share(trigger[when], 1) for when in ("before", "after")]
+        shown = [f"{Estimate.model_validate(trigger[when]):.1%}" for when in ("before", "after")]
         table.add_row("benign with a trigger word declined", *map(escape, shown), str(trigger["before"]["n"]))
     if facts["n"]:
         table.add_row("known facts stated right", f"{facts['before']:.1%}", f"{facts['after']:.1%}", str(facts["n"]))

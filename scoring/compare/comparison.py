@@ -9,9 +9,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal
 
 import numpy as np
 from scipy.signal import fftconvolve
@@ -22,34 +20,16 @@ from extract.errors import UserError
 from probes.statistics.intervals import NOTHING, Interval, paired_difference_of_counts
 from probes.statistics.permutation import holm
 from scoring.compare.paired import Pairs
+from scoring.compare.record import ComparedRun, Comparison, Matched, Move, RateChange, ScoredRun
 from scoring.compare.scored_source import enter
 from scoring.ledger import Ledger, workspace
 from scoring.rates import RATES
 from scoring.right_action import Adjacency, score_change
 from scoring.scorecard import scorecard
-
-Move = Literal["better", "worse", "along_the_trade_off", "at_odds", "none_shown"]
-
-
-@dataclass(frozen=True)
-class Change:
-    """How one rate changed on the prompts that both runs judged: fourfold counts, difference, `mcnemar`'s p."""
-
-    both: int
-    only_first: int
-    only_second: int
-    neither: int
-    difference: Interval  # second minus first
-    p: float
-    p_holm: float = float("nan")
-
-    @property
-    def shown(self) -> bool:
-        """Whether chance is an unlikely explanation (5 %, corrected over the rates)."""
-        return self.p_holm < 0.05
+from scoring.scorecard_record import limits_of
 
 
-def compare(paths: Sequence[Path], credits: Adjacency) -> dict[str, Any]:
+def compare(paths: Sequence[Path], credits: Adjacency) -> Comparison:
     """Return the comparison of each later run with the first.
 
     Raises:
@@ -57,23 +37,23 @@ def compare(paths: Sequence[Path], credits: Adjacency) -> dict[str, Any]:
     """
     with workspace() as connection:
         first = Ledger(connection, "a")
-        record: dict[str, Any] = {"first": _described(first, paths[0], credits), "comparisons": []}
+        described, compared = _scored(first, paths[0], credits), []
         for path in paths[1:]:
             connection.execute("DROP TABLE IF EXISTS b")
             second = Ledger(connection, "b")
-            described = _described(second, path, credits)
-            record["comparisons"].append(described | _compared(first, second, credits, (paths[0], path)))
-    return record
+            run = _scored(second, path, credits)
+            compared.append(_compared(run, first, second, credits, paths[0]))
+    return Comparison(first=described, comparisons=tuple(compared))
 
 
-def write_comparison(record: dict[str, Any], out: Path) -> None:
+def write_comparison(comparison: Comparison, out: Path) -> None:
     """Write comparison.json, and flips.jsonl with one flipped prompt a line."""
     try:
         out.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise unwritable(out, error) from None
-    brief = record | {"comparisons": [{k: v for k, v in one.items() if k != "flips"} for one in record["comparisons"]]}
-    flips = [{"run": one["run"]} | flip for one in record["comparisons"] for flip in one["flips"]]
+    record = comparison.to_dict()
+    flips = [{"run": one["run"], **flip} for one in record["comparisons"] for flip in one.pop("flips")]
     with (
         atomic_file(out / "comparison.json") as sink,
         atomic_file(out / "flips.jsonl") as lines,
@@ -81,42 +61,47 @@ def write_comparison(record: dict[str, Any], out: Path) -> None:
         for flip in flips:
             lines.write((json.dumps(flip, ensure_ascii=False) + "\n").encode())
             lines.check()
-        sink.write((json.dumps(brief, indent=1, allow_nan=False) + "\n").encode())
+        sink.write((json.dumps(record, indent=1, allow_nan=False) + "\n").encode())
 
 
-def _described(ledger: Ledger, path: Path, credits: Adjacency) -> dict[str, Any]:
+def _scored(ledger: Ledger, path: Path, credits: Adjacency) -> ScoredRun:
     entered = enter(path, ledger)
     card = scorecard(ledger, credits)
-    return {
-        "run": str(path),
-        **entered,
-        "n": card["n"],
-        "rates": card["rates"],
-        "right_action": card["right_action"],
-    }
+    assert card.rates is not None  # `enter` refuses a run without labels
+    return ScoredRun(
+        run=str(path),
+        file=str(entered.file),
+        repeated=entered.repeated,
+        conflicting=entered.conflicting,
+        n=card.n,
+        rates=card.rates,
+        right_action=card.right_action,
+    )
 
 
-def _compared(first: Ledger, second: Ledger, credits: Adjacency, names: tuple[Path, Path]) -> dict[str, Any]:
+def _compared(run: ScoredRun, first: Ledger, second: Ledger, credits: Adjacency, first_path: Path) -> ComparedRun:
     pairs = Pairs(first.connection)
     matched = _matched(pairs, first, second)
-    if not matched["prompts"]:
-        raise UserError(f"{names[0]} and {names[1]} share no labelled prompts{_why_none(pairs)}; "
+    if not matched.prompts:
+        raise UserError(f"{first_path} and {run.run} share no labelled prompts{_why_none(pairs)}; "
                         "compare answers to the same prompts")  # fmt: skip
-    changes = _holm({name: _change(pairs, label, counts) for name, (label, counts) in RATES.items()})
+    changes = _changes(pairs)
     right = score_change(*pairs.changes(), credits)
-    return {
-        "matched": matched,
-        "changes": {name: _change_record(change) for name, change in changes.items()},
-        "right_action_change": None if np.isnan(right.estimate) else right.estimate,
-        "right_action_change_ci": None if np.isnan(right.estimate) else [right.low, right.high],
-        "move": move(changes, right),
-        "transitions": pairs.transitions(),
-        "flips": pairs.flips(),
-    }
+    change, limits = limits_of(right)
+    return ComparedRun(
+        **dict(run),
+        matched=matched,
+        changes=changes,
+        right_action_change=change,
+        right_action_change_ci=limits,
+        move=move(changes, right),
+        transitions=pairs.transitions(),
+        flips=pairs.flips(),
+    )
 
 
-def move(changes: dict[str, Change], right: Interval = NOTHING) -> Move:
-    """Say where the change leads on the plane of missed harm, over-refusal and overconfidence.
+def move(changes: Mapping[str, RateChange], right: Interval = NOTHING) -> Move:
+    """Classify the change on the plane of missed harm, over-refusal and overconfidence.
 
     `better`: something fell and nothing rose (off the trade-off, towards the origin); `worse`: the reverse;
     `along_the_trade_off`: something fell while something rose; `none_shown`: chance explains all of it. All counts are
@@ -127,8 +112,8 @@ def move(changes: dict[str, Change], right: Interval = NOTHING) -> Move:
     Args:
         right: the change of the right-action score, second minus first.
     """
-    fell = any(change.shown and change.difference.estimate < 0 for change in changes.values())
-    rose = any(change.shown and change.difference.estimate > 0 for change in changes.values())
+    shown = [change.difference for change in changes.values() if change.shown and change.difference is not None]
+    fell, rose = any(difference < 0 for difference in shown), any(difference > 0 for difference in shown)
     if fell and rose:
         return "along_the_trade_off"
     if (fell and right.high < 0) or (rose and right.low > 0):
@@ -136,19 +121,19 @@ def move(changes: dict[str, Change], right: Interval = NOTHING) -> Move:
     return "better" if fell else "worse" if rose else "none_shown"
 
 
-def _matched(pairs: Pairs, first: Ledger, second: Ledger) -> dict[str, int]:
+def _matched(pairs: Pairs, first: Ledger, second: Ledger) -> Matched:
     """Count what both have, what one lacks, what one of them calls something else, and what is not judged."""
     labelled = "same_label AND label IS NOT NULL"
-    return {
-        "prompts": pairs.count(labelled),
-        "only_in_first": pairs.alone(first, second),
-        "only_in_second": pairs.alone(second, first),
-        "label_differs": pairs.count("NOT same_label"),
-        "right_action_differs": pairs.count("same_label AND NOT same_right"),
-        "text_differs": pairs.count("other_text"),
-        "unjudged_in_first": pairs.count(f"{labelled} AND first IS NULL"),
-        "unjudged_in_second": pairs.count(f"{labelled} AND second IS NULL"),
-    }
+    return Matched(
+        prompts=pairs.count(labelled),
+        only_in_first=pairs.alone(first, second),
+        only_in_second=pairs.alone(second, first),
+        label_differs=pairs.count("NOT same_label"),
+        right_action_differs=pairs.count("same_label AND NOT same_right"),
+        text_differs=pairs.count("other_text"),
+        unjudged_in_first=pairs.count(f"{labelled} AND first IS NULL"),
+        unjudged_in_second=pairs.count(f"{labelled} AND second IS NULL"),
+    )
 
 
 def _why_none(pairs: Pairs) -> str:
@@ -158,13 +143,31 @@ def _why_none(pairs: Pairs) -> str:
     return " (ids they do, but under different values of 'sample')" if shared.fetchone() else ""
 
 
-def _change(pairs: Pairs, label: str, counts: frozenset[str]) -> Change:
+def _changes(pairs: Pairs) -> dict[str, RateChange]:
+    """Return how each rate changed, with p-values of all rates corrected together (Holm 1979)."""
+    p = {name: mcnemar(pairs.grouped(label, counts)[0]) for name, (label, counts) in RATES.items()}
+    corrected = dict(zip(p, holm(list(p.values())), strict=True))
+    return {name: _change(pairs, label, counts, p[name], corrected[name]) for name, (label, counts) in RATES.items()}
+
+
+def _change(pairs: Pairs, label: str, counts: frozenset[str], p: float, p_holm: float) -> RateChange:
     both, only_first, only_second, neither = pairs.fourfold(label, counts)
-    nets, squares = pairs.grouped(label, counts)
+    squares = pairs.grouped(label, counts)[1]
     n = both + only_first + only_second + neither
     effective = n * n / squares if squares else None
     rose = paired_difference_of_counts(both, only_second, only_first, neither, effective)
-    return Change(both, only_first, only_second, neither, rose, mcnemar(nets))
+    return RateChange(
+        first=(both + only_first) / n if n else None,
+        second=(both + only_second) / n if n else None,
+        difference=None if np.isnan(rose.estimate) else rose.estimate,
+        difference_ci=(rose.low, rose.high),
+        n=n,
+        stopped=only_first,
+        began=only_second,
+        mcnemar_p=p,
+        mcnemar_p_holm=p_holm,
+        shown=p_holm < 0.05,
+    )
 
 
 def mcnemar(nets: Mapping[int, int]) -> float:
@@ -191,26 +194,3 @@ def mcnemar(nets: Mapping[int, int]) -> float:
             chance = np.convolve(chance, up) if exact else np.clip(fftconvolve(chance, up), 0, None)
     moved = abs(sum(net * groups for net, groups in nets.items()))
     return min(1.0, float(chance[np.abs(2 * np.arange(total + 1) - total) >= moved].sum()))
-
-
-def _holm(changes: dict[str, Change]) -> dict[str, Change]:
-    """Correct the p-values of all rates together (Holm 1979)."""
-    corrected = holm([change.p for change in changes.values()])
-    return {name: replace(c, p_holm=p) for (name, c), p in zip(changes.items(), corrected, strict=True)}
-
-
-def _change_record(change: Change) -> dict[str, Any]:
-    n = change.both + change.only_first + change.only_second + change.neither
-    known = not np.isnan(change.difference.estimate)
-    return {
-        "first": (change.both + change.only_first) / n if n else None,
-        "second": (change.both + change.only_second) / n if n else None,
-        "difference": change.difference.estimate if known else None,
-        "difference_ci": [change.difference.low, change.difference.high],
-        "n": n,
-        "stopped": change.only_first,
-        "began": change.only_second,
-        "mcnemar_p": change.p,
-        "mcnemar_p_holm": change.p_holm,
-        "shown": change.shown,
-    }

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import operator
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from extract.errors import UserError
+from scoring.compare.record import ComparedRun, Comparison, FailedCondition
+from scoring.estimate import Estimate
 from scoring.rates import RATES
 
 COUNTS = ("unjudged", "only_in_first", "only_in_second")  # completions: the later run's, or those of one alone
@@ -36,31 +37,34 @@ class Condition:
     compare: str
     bound: float
 
-    def met(self, comparison: Mapping[str, Any]) -> bool | None:
-        """Say whether a comparison meets it; None where the value is not known."""
-        value = self.value(comparison)
+    def met(self, run: ComparedRun) -> bool | None:
+        """Say whether a compared run meets it; None where the value is not known."""
+        value = self.value(run)
         return None if value is None else _OPERATORS[self.compare](value, self.bound)
 
-    def value(self, comparison: Mapping[str, Any]) -> float | None:
+    def value(self, run: ComparedRun) -> float | None:
         """Return what it compares; None where that is not known. Rates are those of the whole later run."""
         if self.name in COUNTS:
-            held = comparison["rates"] if self.name == "unjudged" else comparison["matched"]
-            return float(held[self.name])
+            return float(run.rates.unjudged if self.name == "unjudged" else getattr(run.matched, self.name))
+        found = self._estimate(run)
+        if found.estimate is None:
+            return None
+        return {"": found.estimate, "low": found.low, "high": found.high}[self.limit]
+
+    def _estimate(self, run: ComparedRun) -> Estimate:
         if self.name == "right_action":
-            score = comparison["right_action"]
-            value, limits = (
-                (comparison["right_action_change"], comparison["right_action_change_ci"])
-                if self.change
-                else (score["score"], score["score_ci"])
-            )
-        elif self.change:
-            changed = comparison["changes"][self.name]
-            value, limits = changed["difference"], changed["difference_ci"]
-        else:
-            value, limits = comparison["rates"][self.name], comparison["rates"][f"{self.name}_ci"]
-        if value is None or not self.limit:
-            return None if value is None else float(value)
-        return float(limits[0 if self.limit == "low" else 1])
+            return run.score_change if self.change else run.right_action.estimate
+        return run.changes[self.name].estimate if self.change else run.rates.of(self.name)
+
+
+def failures(comparison: Comparison, conditions: Sequence[Condition]) -> tuple[FailedCondition, ...]:
+    """Return the conditions that a later run meets, and those that cannot be evaluated of it."""
+    return tuple(
+        FailedCondition(run=run.run, condition=condition.text, known=met is not None, value=condition.value(run))
+        for run in comparison.comparisons
+        for condition in conditions
+        if (met := condition.met(run)) is not False
+    )
 
 
 def parse_all(text: str) -> list[Condition]:

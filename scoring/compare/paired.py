@@ -6,8 +6,9 @@ import sqlite3
 from collections.abc import Set
 from typing import Any
 
+from scoring.compare.record import Flip, Transition
 from scoring.ledger import Ledger, shared_groups
-from scoring.right_action import Change, Shared
+from scoring.right_action import ChangedCell, Shared
 
 COLUMNS = (
     "a.rowid AS row_a",
@@ -26,21 +27,21 @@ COLUMNS = (
 JOINED = "a.id = b.id AND a.sample = b.sample AND a.counted AND b.counted"
 BOTH = "first IS NOT NULL AND second IS NOT NULL"
 RIGHT = f"same_right AND right_action IS NOT NULL AND {BOTH}"
-FLIP = ("id", "sample", "label", "text", "first", "second", "first_evidence", "second_evidence")
+FLIP = tuple(Flip.model_fields)
 
 
 class Pairs:
     """The completions that two ledgers, `a` and `b` of one connection, have of the same prompt and sample.
 
-    Their groups are those of the ledger that tells fewer apart, so that it does not matter which comes first.
+    Their groups are those of the ledger with fewer of them, so that it does not matter which comes first.
     """
 
     def __init__(self, connection: sqlite3.Connection) -> None:
         self.connection = connection
         connection.execute("DROP TABLE IF EXISTS pairs")
         connection.execute(f"CREATE TABLE pairs AS SELECT {', '.join(COLUMNS)} FROM a JOIN b ON {JOINED}")
-        told_apart = connection.execute("SELECT COUNT(DISTINCT grp_a), COUNT(DISTINCT grp_b) FROM pairs").fetchone()
-        self.group = "grp_a" if told_apart[0] <= told_apart[1] else "grp_b"
+        n_groups = connection.execute("SELECT COUNT(DISTINCT grp_a), COUNT(DISTINCT grp_b) FROM pairs").fetchone()
+        self.group = "grp_a" if n_groups[0] <= n_groups[1] else "grp_b"
 
     def count(self, where: str) -> int:
         """Count the pairs of which something holds."""
@@ -63,7 +64,7 @@ class Pairs:
         rows = self.connection.execute(f"SELECT net, COUNT(*), TOTAL(n * n) FROM ({sums}) GROUP BY 1").fetchall()
         return {net: groups for net, groups, _ in rows}, float(sum(squares for _, _, squares in rows))
 
-    def changes(self) -> tuple[dict[Change, int], Shared]:
+    def changes(self) -> tuple[dict[ChangedCell, int], Shared]:
         """Return what was done first and second where a right action is known, and how the groups share those."""
         rows = self.connection.execute(
             f"SELECT right_action, acceptable, first, second, COUNT(*) FROM pairs WHERE {RIGHT} GROUP BY 1, 2, 3, 4"
@@ -72,22 +73,22 @@ class Pairs:
         source = f"(SELECT right_action, {self.group} AS grp FROM pairs WHERE {RIGHT})"
         return counts, shared_groups(self.connection, source)
 
-    def transitions(self) -> list[dict[str, Any]]:
+    def transitions(self) -> tuple[Transition, ...]:
         """Count what changed into what, by label, the most frequent first."""
         rows = self.connection.execute(
             "SELECT label, COALESCE(first, 'unjudged'), COALESCE(second, 'unjudged'), COUNT(*) FROM pairs "
             "WHERE same_label AND first IS NOT second GROUP BY 1, 2, 3 ORDER BY 4 DESC, 1, 2, 3"
         )
-        return [dict(zip(("label", "first", "second", "n"), row, strict=True)) for row in rows]
+        return tuple(Transition(label=label, first=first, second=second, n=n) for label, first, second, n in rows)
 
-    def flips(self) -> list[dict[str, Any]]:
+    def flips(self) -> tuple[Flip, ...]:
         """Return the completions whose action changed, in the first run's order."""
         rows = self.connection.execute(
             "SELECT a.id, a.sample, a.label, COALESCE(a.text, b.text), a.action, b.action, a.evidence, b.evidence "
             "FROM pairs JOIN a ON a.rowid = row_a JOIN b ON b.rowid = row_b "
             "WHERE same_label AND first IS NOT second ORDER BY row_a"
         )
-        return [dict(zip(FLIP, row, strict=True)) for row in rows]
+        return tuple(Flip.model_validate(dict(zip(FLIP, row, strict=True))) for row in rows)
 
     def _one(self, sql: str) -> Any:
         return self.connection.execute(sql).fetchone()

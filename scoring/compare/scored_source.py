@@ -3,22 +3,34 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from extract.errors import UserError
+from extract.prompts.groups import groups_of
 from extract.prompts.prompt import Prompt
 from extract.prompts.rows import place, read_rows
+from extract.prompts.sources import PromptsConfig, read_prompts
 from extract.yaml_file import read_yaml
 from scoring.actions import ACTIONS
-from scoring.case import Case, case_of_prompt, case_of_row, group_names, identifier_of, plain, sample_of
+from scoring.case import Case, case_of_prompt, case_of_row, group_names
 from scoring.ledger import Entry, Ledger
+from scoring.row import Row, identifier_of, plain, sample_of
 
 IN_A_RUN = ("scored.jsonl", "scored.parquet", "completions.jsonl")
 
 
-def enter(path: Path, ledger: Ledger) -> dict[str, Any]:
-    """Enter the judged completions of a run or a file into a ledger; return the file, and how often an id came again.
+@dataclass(frozen=True)
+class Entered:
+    """A file whose judged completions were entered, and how often an id came again: with the same words, or others."""
+
+    file: Path
+    repeated: int
+    conflicting: int
+
+
+def enter(path: Path, ledger: Ledger) -> Entered:
+    """Enter the judged completions of a run or a file into a ledger; return what was entered.
 
     Raises:
         UserError: there is none, or its completions are not judged or not labelled.
@@ -42,15 +54,13 @@ def enter(path: Path, ledger: Ledger) -> dict[str, Any]:
     if not ledger.query("1", "label IS NOT NULL", "LIMIT 1"):
         raise UserError(f"{file} has no labelled prompts, without which there are no rates; score its completions "
                         "with labels: refusal score COMPLETIONS --prompts FILE")  # fmt: skip
-    return {"file": str(file), **again}
+    return Entered(file, again["repeated"], again["conflicting"])
 
 
 def cases_of(prompts: Sequence[Prompt]) -> dict[str, Case]:
     """Return the cases of labelled prompts by id, those linked by pair, entity or words in one group."""
     if not prompts:
         return {}
-    from extract.prompts.groups import groups_of
-
     groups = group_names([prompt.id for prompt in prompts], groups_of(prompts))
     looked_for = {prompt.source for prompt in prompts if prompt.trigger}  # sources that name trigger words at all
     return {
@@ -75,13 +85,11 @@ def _cases_of_run(file: Path) -> Mapping[str, Case]:
     config = file.parent / "config.yaml"
     if not config.is_file():
         return {}
-    from extract.prompts.sources import PromptsConfig, read_prompts
-
     run = read_yaml(config, "configuration")
     return cases_of(read_prompts(PromptsConfig.model_validate(run["prompts"]), run["seed"]))
 
 
-def _entry(row: Mapping[str, Any], where: str, cases: Mapping[str, Case]) -> Entry:
+def _entry(row: Row, where: str, cases: Mapping[str, Case]) -> Entry:
     row = {**row, "place": where}
     case = cases.get(identifier_of(row)) or case_of_row(row)
     completion = row.get("completion")

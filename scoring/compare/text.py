@@ -1,12 +1,17 @@
-"""A comparison on the terminal: all three rates side by side, what flipped, and where the change leads."""
+"""A comparison on the terminal: all three rates in one table, what flipped, and where the change leads."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
+from scoring.compare.record import ComparedRun, Comparison, ScoredRun
 from scoring.wording import RATE_MEANING
 
+if TYPE_CHECKING:
+    from rich.table import Table
+
 SHOWN_FLIPS = 10
+SHOWN_TRANSITIONS = 6
 MOVES = {
     "better": "Off the trade-off, towards fewer mistakes",
     "worse": "Off the trade-off, towards more mistakes",
@@ -14,86 +19,84 @@ MOVES = {
     "at_odds": "The rates and the right-action score disagree: see what took the place of what",
     "none_shown": "No change shown",
 }
+NOTES = {  # of a count in `matched`
+    "only_in_first": "only in the first",
+    "only_in_second": "only in the second",
+    "label_differs": "left out, since the two label them differently",
+    "text_differs": "of differing text",
+    "right_action_differs": "left out of the right-action score, since the two call another action right",
+    "unjudged_in_first": "unjudged in the first",
+    "unjudged_in_second": "unjudged in the second",
+}
 
 
-def print_comparison(record: dict[str, Any]) -> None:
+def print_comparison(comparison: Comparison) -> None:
     """Print each later run against the first."""
     from rich.console import Console
 
     console = Console(highlight=False)
-    for one in record["comparisons"]:
-        console.print(_table(record["first"]["file"], one))
-        for line in (*_lines(one), *_unclear(record["first"]), *_unclear(one)):
+    for run in comparison.comparisons:
+        console.print(_table(comparison.first.file, run))
+        for line in (*_lines(run), *_repeated_ids(comparison.first), *_repeated_ids(run)):
             console.print(line, markup=False, soft_wrap=True)
 
 
-def _table(first: str, one: dict[str, Any]) -> Any:
+def _table(first: str, run: ComparedRun) -> Table:
     from rich.markup import escape
     from rich.table import Table
 
-    matched = one["matched"]
-    table = Table(title=escape(f"{first} → {one['file']}: {matched['prompts']} completions of the same prompts"))
+    table = Table(title=escape(f"{first} → {run.file}: {run.matched.prompts} completions of the same prompts"))
     for column in ("", "first", "second", "change (95 %)", "McNemar p", "n"):
         table.add_column(column)
     for key, meaning in RATE_MEANING.items():
-        change = one["changes"][key]
-        if not change["n"]:
+        change = run.changes[key]
+        if not change.n:
             table.add_row(meaning, "none judged", "", "", "", "0")
             continue
-        low, high = change["difference_ci"]
         table.add_row(
-            meaning, f"{change['first']:.1%}", f"{change['second']:.1%}",
-            escape(f"{change['difference']:+.1%} [{low:+.1%}, {high:+.1%}]"),
-            f"{change['mcnemar_p_holm']:.2g}" + (" *" if change["shown"] else ""), str(change["n"]),
+            meaning, f"{change.first:.1%}", f"{change.second:.1%}", escape(f"{change.estimate:+.1%}"),
+            f"{change.mcnemar_p_holm:.2g}" + (" *" if change.shown else ""), str(change.n),
         )  # fmt: skip
-    if one["right_action_change"] is not None:
-        low, high = one["right_action_change_ci"]
-        table.add_row(
-            "right-action score", "", "", escape(f"{one['right_action_change']:+.2f} [{low:+.2f}, {high:+.2f}]")
-        )
+    if run.right_action_change is not None:
+        table.add_row("right-action score", "", "", escape(f"{run.score_change:+.2f}"))
     return table
 
 
-def _lines(one: dict[str, Any]) -> list[str]:
-    lines = [f"{MOVES[one['move']]}: {_reasons(one)}."]
-    matched, flips = one["matched"], one["flips"]
-    beside = {"only_in_first": "only in the first", "only_in_second": "only in the second",
-              "label_differs": "left out, since the two label them differently", "text_differs": "of differing text",
-              "right_action_differs": "left out of the right-action score, since the two call another action right",
-              "unjudged_in_first": "unjudged in the first", "unjudged_in_second": "unjudged in the second"}  # fmt: skip
-    lines += [f"Note: {matched[key]} completions {words}." for key, words in beside.items() if matched[key]]
+def _lines(run: ComparedRun) -> list[str]:
+    lines = [f"{MOVES[run.move]}: {_reasons(run)}."]
+    counts = {words: getattr(run.matched, name) for name, words in NOTES.items()}
+    lines += [f"Note: {n} completions {words}." for words, n in counts.items() if n]
     counted = ", ".join(
-        f"{t['label'] or 'unlabelled'}: {t['first']} → {t['second']} {t['n']}" for t in one["transitions"][:6]
+        f"{t.label or 'unlabelled'}: {t.first} → {t.second} {t.n}" for t in run.transitions[:SHOWN_TRANSITIONS]
     )
-    if flips:
-        lines.append(f"{len(flips)} changed what they do ({counted}{', …' if len(one['transitions']) > 6 else ''}):")
-    for flip in flips[:SHOWN_FLIPS]:
-        text = " ".join((flip["text"] or "").split())
-        lines.append(f"  {flip['id']} ({flip['label'] or 'unlabelled'}): {flip['first'] or 'unjudged'} → "
-                     f"{flip['second'] or 'unjudged'}: {text[:90]}")  # fmt: skip
-    if len(flips) > SHOWN_FLIPS:
-        lines.append(f"  … and {len(flips) - SHOWN_FLIPS} more; --out DIR writes them all to flips.jsonl")
+    if run.flips:
+        more = ", …" if len(run.transitions) > SHOWN_TRANSITIONS else ""
+        lines.append(f"{len(run.flips)} changed what they do ({counted}{more}):")
+    for flip in run.flips[:SHOWN_FLIPS]:
+        text = " ".join((flip.text or "").split())
+        lines.append(f"  {flip.id} ({flip.label or 'unlabelled'}): {flip.first or 'unjudged'} → "
+                     f"{flip.second or 'unjudged'}: {text[:90]}")  # fmt: skip
+    if len(run.flips) > SHOWN_FLIPS:
+        lines.append(f"  … and {len(run.flips) - SHOWN_FLIPS} more; --out DIR writes them all to flips.jsonl")
     return lines
 
 
-def _unclear(one: dict[str, Any]) -> list[str]:
-    n = one["conflicting"]
-    return (
-        [f"Note: {n} completions of {one['file']} bear an id that came before; they are matched by their order."]
-        if n
-        else []
-    )
+def _repeated_ids(run: ScoredRun) -> list[str]:
+    if not run.conflicting:
+        return []
+    return [f"Note: {run.conflicting} completions of {run.file} bear an id that came before; "
+            "they are matched by their order."]  # fmt: skip
 
 
-def _reasons(one: dict[str, Any]) -> str:
-    """Say which rates were shown to fall or rise, and how far the others may have risen unseen."""
-    said, open_ = [], []
+def _reasons(run: ComparedRun) -> str:
+    """Return which rates were shown to fall or rise, and how far the others may have risen unseen."""
+    shown, open_ = [], []
     for key, meaning in RATE_MEANING.items():
-        change, name = one["changes"][key], meaning.removeprefix("beside it: ").split(":")[0]
-        if change["shown"]:
-            said.append(f"{name} {'fell' if change['difference'] < 0 else 'rose'}")
-        elif change["n"] and change["difference_ci"][1] > 0:
-            open_.append(f"{name} {change['difference_ci'][1]:.1%}")
+        change, name = run.changes[key], meaning.removeprefix("beside it: ").split(":")[0]
+        if change.shown:
+            shown.append(f"{name} {'fell' if (change.difference or 0) < 0 else 'rose'}")
+        elif change.n and change.difference_ci[1] > 0:
+            open_.append(f"{name} {change.difference_ci[1]:.1%}")
     if open_:
-        said.append(f"not shown to change, and may have risen by up to: {', '.join(open_)}")
-    return "; ".join(said) or "nothing was judged in both"
+        shown.append(f"not shown to change, and may have risen by up to: {', '.join(open_)}")
+    return "; ".join(shown) or "nothing was judged in both"

@@ -1,8 +1,8 @@
-"""What a judge is: it reads what was said to a prompt, and says what that did.
+"""The protocol of judges. Question: what did a completion do, given its prompt?
 
-Judges stand behind one protocol: `rules.py` (the default: offline, deterministic, no model), `classifier.py` (a Hugging
-Face text classifier), `endpoint.py` (any OpenAI-compatible endpoint with a rubric). A judge that cannot tell says so
-(`action` None); it never guesses.
+Reads completions; returns a judgement for each, and writes nothing but an endpoint's cache. `rules.py` is the default:
+offline, deterministic, no model. `endpoint.py` asks any OpenAI-compatible endpoint with a rubric, and
+`judging.classifier` a Hugging Face text classifier. A judge that cannot tell returns no action; it never guesses.
 """
 
 from __future__ import annotations
@@ -11,16 +11,19 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from pydantic import ConfigDict
+
+from extract.record import Record
 from scoring.actions import Action
 
 
 @dataclass(frozen=True)
-class Said:
+class CompletionToJudge:
     """A completion and what it answers."""
 
     completion: str
     prompt: str | None = None  # the last user turn
-    messages: tuple[Mapping[str, str], ...] = ()  # the whole conversation before the completion, where it is known
+    messages: tuple[Mapping[str, object], ...] = ()  # the whole conversation before the completion, where it is known
 
 
 @dataclass(frozen=True)
@@ -32,13 +35,21 @@ class Judgement:
     fields: Mapping[str, float] = field(default_factory=dict)  # those of the five fields that the judge scored, 0 to 1
 
 
-class Judge(Protocol):
-    """Anything that says what completions did."""
+class JudgeRecord(Record):
+    """Which judge judged, and what it took; each judge adds what identifies it. Read back, it keeps every key."""
 
-    def judge_all(self, said: Iterable[Said]) -> Iterator[Judgement]:
+    model_config = ConfigDict(extra="allow")
+
+    judge: str = ""
+
+
+class Judge(Protocol):
+    """Anything that judges what completions did."""
+
+    def judge_all(self, completions: Iterable[CompletionToJudge]) -> Iterator[Judgement]:
         """Yield a judgement for each completion, in order, reading ahead no further than it must."""
         ...
 
-    def record(self) -> dict[str, object]:
-        """Say which judge this is and, after judging, what it took: calls, failures, cost where there are such."""
+    def record(self) -> JudgeRecord:
+        """Return which judge this is and, after judging, what it took: calls, failures, cost where there are such."""
         ...

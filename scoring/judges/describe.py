@@ -49,7 +49,7 @@ def as_markdown(table: RuleTable) -> str:
     lines = [
         f"# The judge's rules ({table.language})",
         "",
-        "Made from `experiments/judges/english/` by `python -m scoring.judges.describe`;",
+        "Made from `scoring/judges/english/` by `python -m scoring.judges.describe`;",
         "[scoring.md](scoring.md) says how an action follows. A clause takes the first kind of which a rule matches:",
         ", ".join(dict.fromkeys(kind for kind, _ in table.rules)) + ".",
     ]

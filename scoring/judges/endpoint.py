@@ -15,15 +15,35 @@ from contextlib import closing, nullcontext
 from pathlib import Path
 
 from extract.keyed_file import content_key
-from scoring.judges import Judgement, Said
-from scoring.judges.aloud import aloud
+from scoring.judges import CompletionToJudge, Judgement, JudgeRecord
 from scoring.judges.cache import Cache
 from scoring.judges.chat_endpoint import ChatEndpoint, FailedError, Message, Reply
 from scoring.judges.config import EndpointConfig
 from scoring.judges.replies import UnreadableError, question, read_reply
+from scoring.judges.spoken import text_to_judge
 
 READ_AHEAD = 4  # completions read ahead for each request that may be under way
 COUNTED = ("asked", "cached", "unspoken", "unreadable", "fields_out_of_range")
+
+
+class EndpointRecord(JudgeRecord):
+    """Which model judged by which rubric, and how many completions and requests there were of each kind."""
+
+    model: str
+    rubric: str  # SHA-256
+    temperature: float | None
+    seed: int | None
+    json_mode: bool  # still in use after the last reply
+    asked: int
+    cached: int
+    unspoken: int
+    unreadable: int
+    fields_out_of_range: int
+    retried: int
+    failed: dict[str, int]  # by kind of failure
+    input_tokens: int
+    output_tokens: int
+    cost: float | None  # in the currency of the configured prices; null without them, or where tokens were not counted
 
 
 class EndpointJudge:
@@ -45,7 +65,7 @@ class EndpointJudge:
         if cache is not None:
             Cache(cache).close()  # what is wrong with it is said at the door
 
-    def judge_all(self, said: Iterable[Said]) -> Iterator[Judgement]:
+    def judge_all(self, completions: Iterable[CompletionToJudge]) -> Iterator[Judgement]:
         """Yield what each completion did, in order, as soon as it and those before it are judged.
 
         Raises:
@@ -55,7 +75,7 @@ class EndpointJudge:
         kept = closing(Cache(self._cache)) if self._cache else nullcontext()
         with kept as cache, ThreadPoolExecutor(self.config.concurrency) as pool:
             try:
-                for one in said:
+                for one in completions:
                     waiting.append(self._begin(one, cache, pool))
                     while waiting and (waiting[0].done() or len(waiting) > READ_AHEAD * self.config.concurrency):
                         yield waiting.popleft().result()
@@ -65,29 +85,29 @@ class EndpointJudge:
                 for future in waiting:
                     future.cancel()
 
-    def record(self) -> dict[str, object]:
-        """Say which model judged by which rubric, and what it took."""
+    def record(self) -> EndpointRecord:
+        """Return which model judged by which rubric, and what it took."""
         counts, config = self._counts, self.config
-        return {
-            "judge": "endpoint",
-            "model": config.model,
-            "rubric": hashlib.sha256(self.rubric.encode()).hexdigest(),
-            "temperature": config.temperature,
-            "seed": config.seed,
-            "json_mode": self._endpoint.json_mode,
+        return EndpointRecord(
+            judge="endpoint",
+            model=config.model,
+            rubric=hashlib.sha256(self.rubric.encode()).hexdigest(),
+            temperature=config.temperature,
+            seed=config.seed,
+            json_mode=self._endpoint.json_mode,
             **{name: counts[name] for name in COUNTED},
-            "retried": max(0, self._endpoint.requests - counts["asked"]),
-            "failed": dict(sorted(self._failed.items())),
-            "input_tokens": counts["input_tokens"],
-            "output_tokens": counts["output_tokens"],
-            "cost": self._cost(),
-        }
+            retried=max(0, self._endpoint.requests - counts["asked"]),
+            failed=dict(sorted(self._failed.items())),
+            input_tokens=counts["input_tokens"],
+            output_tokens=counts["output_tokens"],
+            cost=self._cost(),
+        )
 
-    def _begin(self, said: Said, cache: Cache | None, pool: Executor) -> Future[Judgement]:
-        text = aloud(said)
+    def _begin(self, one: CompletionToJudge, cache: Cache | None, pool: Executor) -> Future[Judgement]:
+        text = text_to_judge(one.completion, one.prompt)
         if isinstance(text, Judgement):
             return self._known("unspoken", text)
-        asked, config = question(said, text), self.config
+        asked, config = question(one, text), self.config
         key = content_key(
             self.rubric, config.model, config.temperature, config.seed, config.json_mode, config.extra_body, asked
         )

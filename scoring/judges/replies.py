@@ -10,8 +10,8 @@ from typing import Any
 
 from scoring.actions import ACTIONS
 from scoring.fields import FIELDS
-from scoring.judges import Judgement, Said
-from scoring.judges.rules import spoken
+from scoring.judges import CompletionToJudge, Judgement
+from scoring.judges.spoken import spoken
 
 EVIDENCE_CHARS = 300
 _CONTROL = re.compile(r"<|\[(?=/?[A-Z_]+\])")  # begins <|im_end|>, </s>, [INST]: servers may read them as what they say
@@ -21,13 +21,13 @@ class UnreadableError(ValueError):
     """The reply holds no judgement; says why."""
 
 
-def question(said: Said, completion: str) -> str:
+def question(to_judge: CompletionToJudge, completion: str) -> str:
     """Write the conversation and what was said in it as one JSON object, out of which no text can break.
 
     Quotes and line breaks are JSON's to escape; what a chat template might take for a control token is escaped too.
     """
-    known = [{"role": "user", "content": said.prompt}] if said.prompt is not None else []
-    conversation = [dict(message) for message in said.messages] or known
+    known = [{"role": "user", "content": to_judge.prompt}] if to_judge.prompt is not None else []
+    conversation = [dict(message) for message in to_judge.messages] or known
     text = json.dumps({"conversation": conversation, "completion": completion}, ensure_ascii=False)
     text = _CONTROL.sub(lambda mark: f"\\u{ord(mark[0]):04x}", text)  # the same JSON, without control tokens in it
     return text.encode("utf-8", "replace").decode("utf-8")  # a lone surrogate cannot be sent

@@ -8,36 +8,41 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from scoring.judges import Judgement, Said
+from scoring.judges import CompletionToJudge, Judgement, JudgeRecord
 from scoring.judges.clauses import DECLINING, Asked, ClauseReader
 from scoring.judges.deciding import decide
 from scoring.judges.english import ENGLISH
-from scoring.judges.spoken import is_degenerate, spoken
+from scoring.judges.spoken import is_degenerate, text_to_judge
 from scoring.judges.table import RuleTable
 
 
+class RulesRecord(JudgeRecord):
+    """The rule judge and its table."""
+
+    judge: str = "rules"
+    language: str
+
+
 class RuleJudge:
-    """Judge completions by a table of rules, English unless told otherwise."""
+    """Judge completions by a table of rules, English by default."""
 
     def __init__(self, table: RuleTable = ENGLISH) -> None:
         self.table = table
         self.reader = ClauseReader(table)
 
-    def judge_all(self, said: Iterable[Said]) -> Iterator[Judgement]:
+    def judge_all(self, completions: Iterable[CompletionToJudge]) -> Iterator[Judgement]:
         """Yield what each completion did."""
-        return (self.judge(one.completion, one.prompt) for one in said)
+        return (self.judge(one.completion, one.prompt) for one in completions)
 
-    def record(self) -> dict[str, object]:
+    def record(self) -> RulesRecord:
         """Name the judge and its table."""
-        return {"judge": "rules", "language": self.table.language}
+        return RulesRecord(judge="rules", language=self.table.language)
 
     def judge(self, completion: str, prompt: str | None = None) -> Judgement:
         """Return the action of a completion, reading what follows a closed thinking block and an echoed prompt."""
-        text = spoken(completion, prompt)
-        if text is None:
-            return Judgement(None, "the thinking block never ends, so nothing was said")
-        if not text:
-            return Judgement(None, "the completion is empty")
+        text = text_to_judge(completion, prompt)
+        if isinstance(text, Judgement):
+            return text
         if not any(map(str.isalnum, text)):
             return Judgement("other", "there is no word in the completion")
         asked = self.reader.asked(prompt or "")

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator
 
 from extract.chat.thinking import split_thinking
+from scoring.judges import Judgement
 
 READ_CHARS = 2500
 _SPECIAL = re.compile(r"<\|[^|<>]{1,40}\|>|</?s>|<(?:start|end)_of_turn>|\[/?INST\]")
@@ -32,6 +33,14 @@ def spoken(completion: str, prompt: str | None = None) -> str | None:
     if asked and text.startswith(asked) and text[len(asked) :].strip():
         text = text[len(asked) :].strip()
     return text
+
+
+def text_to_judge(completion: str, prompt: str | None = None) -> str | Judgement:
+    """Return the text of `spoken`, or the judgement that there is none: no action."""
+    text = spoken(completion, prompt)
+    if text is None:
+        return Judgement(None, "the thinking block never ends, so nothing was said")
+    return text or Judgement(None, "the completion is empty")
 
 
 def is_degenerate(text: str, prompt: str | None = None) -> bool:

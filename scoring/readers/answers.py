@@ -8,23 +8,22 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
 
 from extract.errors import UserError
 from extract.prompts.columns import Counts, as_text, field_value
 from extract.prompts.lines import is_text, without_halves
 from extract.prompts.rows import place, read_rows
 from scoring.readers.column_map import ROW_NUMBER, ColumnMap, listed, refuse_absent_columns
-from scoring.readers.completion_row import FIELDS, PROMPT_FIELDS, Given
+from scoring.readers.completion_row import FIELDS, PROMPT_FIELDS, ForeignRow, ReadingNotes
 from scoring.readers.inspect_log import is_log, read_log
 from scoring.readers.lm_eval_samples import is_sample, read_samples
-from scoring.readers.remarks import Remarks
-from scoring.readers.turns import is_transcript, said, turns
+from scoring.readers.turns import is_transcript, spoken_text, turns
+from scoring.row import Row
 
 
 def read_answers(
-    path: Path, remarks: Remarks, columns: ColumnMap | None = None, encoding: str | None = None
-) -> Iterator[dict[str, Any]]:
+    path: Path, notes: ReadingNotes, columns: ColumnMap | None = None, encoding: str | None = None
+) -> Iterator[Row]:
     """Yield completions: `id`, `completion` (None where the row has none), `place`, and what else of FIELDS is given.
 
     Where messages end with the assistant's turn and there is no completion, that turn is the completion. `messages` are
@@ -32,7 +31,7 @@ def read_answers(
 
     Args:
         path: .jsonl, .json, .csv or .parquet rows, an Inspect log (.eval, .json) or lm-eval's samples (.jsonl).
-        remarks: counts what was amiss and read all the same.
+        notes: counts what was repaired or left out.
         columns: which columns are which fields, before the rows' own names.
         encoding: of a text file, where it is neither UTF-8 nor UTF-16 with its mark.
 
@@ -40,31 +39,31 @@ def read_answers(
         UserError: the file, or a row of it, cannot be read, or has no such column; names the line and the remedy.
     """
     columns = columns or ColumnMap()
-    refuse_absent_columns(path, _read(path, encoding, Remarks()), columns)
+    refuse_absent_columns(path, _read(path, encoding, ReadingNotes()), columns)
     counts: Counts = Counter()
-    for number, given in enumerate(_read(path, encoding, remarks), start=1):
-        yield _answer(given, _mapped(given, number, columns, counts), remarks)
+    for number, given in enumerate(_read(path, encoding, notes), start=1):
+        yield _answer(given, _mapped(given, number, columns, counts), notes)
 
 
-def _read(path: Path, encoding: str | None, remarks: Remarks) -> Iterator[Given]:
+def _read(path: Path, encoding: str | None, notes: ReadingNotes) -> Iterator[ForeignRow]:
     if is_log(path):
-        return read_log(path, remarks)
-    for _, row in read_rows(path, "completions", encoding=encoding, mended=Remarks().mended):
+        return read_log(path, notes)
+    for _, row in read_rows(path, "completions", encoding=encoding, mended=ReadingNotes().mended):
         if is_sample(row):
-            return read_samples(_placed(path, encoding, remarks), remarks)
+            return read_samples(_placed(path, encoding, notes), notes)
         break
     return (
-        Given(where, row, {name: row[name] for name in FIELDS if name in row})
-        for where, row in _placed(path, encoding, remarks)
+        ForeignRow(where, row, {name: row[name] for name in FIELDS if name in row})
+        for where, row in _placed(path, encoding, notes)
     )
 
 
-def _placed(path: Path, encoding: str | None, remarks: Remarks) -> Iterator[tuple[str, dict[str, Any]]]:
-    for number, row in read_rows(path, "completions", encoding=encoding, mended=remarks.mended):
+def _placed(path: Path, encoding: str | None, notes: ReadingNotes) -> Iterator[tuple[str, Row]]:
+    for number, row in read_rows(path, "completions", encoding=encoding, mended=notes.mended):
         yield place(path, number), row
 
 
-def _mapped(given: Given, number: int, columns: ColumnMap, counts: Counts) -> dict[str, Any]:
+def _mapped(given: ForeignRow, number: int, columns: ColumnMap, counts: Counts) -> Row:
     if not columns.sources:
         return dict(given.fields)
     row = {ROW_NUMBER: number, **given.columns}
@@ -72,7 +71,7 @@ def _mapped(given: Given, number: int, columns: ColumnMap, counts: Counts) -> di
     return {**given.fields, **read}
 
 
-def _answer(given: Given, fields: Mapping[str, Any], remarks: Remarks) -> dict[str, Any]:
+def _answer(given: ForeignRow, fields: Row, notes: ReadingNotes) -> Row:
     messages, completion = _dialogue(fields, given.place)
     asked = [turn["content"] for turn in messages if turn["role"] == "user"]
     text = _text("text", fields.get("text"), given.place) or (asked[-1] if asked else None)
@@ -84,79 +83,79 @@ def _answer(given: Given, fields: Mapping[str, Any], remarks: Remarks) -> dict[s
         **{name: _attribute(name, fields[name], given.place) for name in PROMPT_FIELDS if name in fields},
     }
     kept = {name: value for name, value in answer.items() if value is not None}
-    return _written(kept | {"completion": completion, "place": given.place}, remarks)
+    return _written(kept | {"completion": completion, "place": given.place}, notes)
 
 
-def _dialogue(fields: Mapping[str, Any], where: str) -> tuple[list[dict[str, str]], str | None]:
+def _dialogue(fields: Row, where: str) -> tuple[list[dict[str, str]], str | None]:
     """Return the conversation before the completion, and the completion, which may be the conversation's last turn."""
     given = fields.get("messages")
-    messages = [] if _is_nothing(given) else turns(given, where)
+    messages = [] if _is_open(given) else turns(given, where)
     last = messages[-1]["content"] if is_transcript(messages) else None
     completion = _completion(fields["completion"], where) if "completion" in fields else last
     return messages[:-1] if last is not None and last == completion else messages, completion
 
 
-def _completion(value: Any, where: str) -> str | None:
+def _completion(value: object, where: str) -> str | None:
     if value is None or value != value:
         return None
     if isinstance(value, int | float):
         return as_text(value)
-    aloud = said(value)
-    if aloud is None:
+    text = spoken_text(value)
+    if text is None:
         inner = next(iter(value)) if isinstance(value, Mapping) and value else "0"
         raise UserError(f"{where}: field 'completion' is {type(value).__name__}; expected text: reach into it, "
                         f"for instance --map completion=completion.{inner}")  # fmt: skip
-    return aloud
+    return text
 
 
-def _identifier(fields: Mapping[str, Any], given: Given) -> str:
+def _identifier(fields: Row, given: ForeignRow) -> str:
     value = fields.get("id")
     if isinstance(value, bool) or not isinstance(value, str | int) or str(value).strip() == "":
-        found = "is missing" if _is_nothing(value) else f"is {value!r}; expected text or a whole number"
+        found = "is missing" if _is_open(value) else f"is {value!r}; expected text or a whole number"
         raise UserError(f"{given.place}: field 'id' {found}; name its column with --map id=COLUMN, or number the rows "
                         f"with --map id={ROW_NUMBER}; {listed(list(given.columns))}")  # fmt: skip
     return str(value)
 
 
-def _sample(value: Any, where: str) -> int | str | None:
+def _sample(value: object, where: str) -> int | str | None:
     text = _text("sample", int(value) if isinstance(value, float) and value.is_integer() else value, where)
     return int(text) if text is not None and text.isdecimal() else text
 
 
-def _attribute(name: str, value: Any, where: str) -> Any:
+def _attribute(name: str, value: object, where: str) -> object:
     if name == "acceptable" and isinstance(value, list | tuple):
         return list(value) or None
     return _text(name, value, where)
 
 
-def _text(name: str, value: Any, where: str) -> str | None:
-    if _is_nothing(value):
+def _text(name: str, value: object, where: str) -> str | None:
+    if _is_open(value):
         return None
     if isinstance(value, str | int | float):
         return as_text(value)
     raise UserError(f"{where}: field '{name}' is {type(value).__name__}; expected text")
 
 
-def _is_nothing(value: object) -> bool:
+def _is_open(value: object) -> bool:
     """Say whether a field is left open, as each format writes it: null, an empty cell, NaN."""
     return value is None or value != value or value == ""
 
 
-def _written(answer: dict[str, Any], remarks: Remarks) -> dict[str, Any]:
+def _written(answer: Row, notes: ReadingNotes) -> Row:
     """Return an answer that can be written as UTF-8, which halves of surrogate pairs in JSON escapes cannot."""
-    if _is_whole(answer):
+    if all(map(_is_whole, answer.values())):
         return answer
-    remarks.mended("replaced")
-    return _whole(answer)
+    notes.mended("replaced")
+    return {name: _whole(value) for name, value in answer.items()}
 
 
-def _is_whole(value: Any) -> bool:
+def _is_whole(value: object) -> bool:
     if isinstance(value, dict | list):
         return all(map(_is_whole, value.values() if isinstance(value, dict) else value))
     return not isinstance(value, str) or is_text(value)
 
 
-def _whole(value: Any) -> Any:
+def _whole(value: object) -> object:
     if isinstance(value, dict):
         return {name: _whole(held) for name, held in value.items()}
     if isinstance(value, list):

@@ -6,15 +6,16 @@ import difflib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from pydantic import ValidationError
 
 from extract.errors import UserError
 from extract.prompts.columns import ABSENT, Column, Mapped, Value, cell
 from extract.yaml_file import explain, read_yaml
-from scoring.readers.completion_row import FIELDS, Given
+from scoring.readers.completion_row import FIELDS, ForeignRow
 from scoring.readers.turns import is_transcript
+from scoring.row import Row
 
 ROW_NUMBER = "#"  # the column of the row's number in its file, unless there is one of that name
 # words that speak for a column, the surest first
@@ -68,7 +69,7 @@ def _from_options(options: Sequence[str]) -> dict[str, Column]:
     return columns
 
 
-def refuse_absent_columns(path: Path, rows: Iterable[Given], columns: ColumnMap) -> None:
+def refuse_absent_columns(path: Path, rows: Iterable[ForeignRow], columns: ColumnMap) -> None:
     """Read rows until every column of the map, and a completion, has been seen.
 
     Raises:
@@ -80,7 +81,7 @@ def refuse_absent_columns(path: Path, rows: Iterable[Given], columns: ColumnMap)
         for name in (source.column, *source.unless)
         if name != ROW_NUMBER
     }
-    looked_at: dict[str, Any] = {}
+    looked_at: dict[str, object] = {}
     there: dict[str, None] = {}
     answered = "completion" in columns.sources
     for given in rows:
@@ -107,16 +108,15 @@ def listed(names: Sequence[str]) -> str:
     return f"the columns are {', '.join(names[:_LISTED])}{more}"
 
 
-def _messages(given: Given, columns: ColumnMap) -> Any:
+def _messages(given: ForeignRow, columns: ColumnMap) -> object:
     source = columns.columns.get("messages")
     return cell(given.columns, source.column) if source else given.fields.get("messages")
 
 
-def _remedy(looked_at: Mapping[str, Any]) -> str:
-    likely = sorted(
-        (name for name, value in looked_at.items() if isinstance(value, str) and _likeness(name) is not None),
-        key=lambda name: (_likeness(name), len(name)),
-    )
+def _remedy(looked_at: Row) -> str:
+    ranks = {name: _likeness(name) for name, value in looked_at.items() if isinstance(value, str)}
+    found = [(rank, len(name), name) for name, rank in ranks.items() if rank is not None]
+    likely = [name for *_, name in sorted(found, key=lambda one: one[:2])]
     if not likely:
         return "name its column with --map completion=COLUMN"
     others = f" (or {', '.join(likely[1:4])})" if likely[1:] else ""
@@ -132,7 +132,7 @@ def _likeness(name: str) -> int | None:
     return ranks[0] if ranks else len(_LIKELY) if last in _INNER and "." in name else None
 
 
-def _nested(row: Mapping[str, Any], before: str = "", depth: int = 6) -> Iterator[tuple[str, Any]]:
+def _nested(row: Row, before: str = "", depth: int = 6) -> Iterator[tuple[str, object]]:
     """Yield every column of a row and of the objects in it, of lists their first entry, outer ones first."""
     held = {f"{before}{name}": value for name, value in row.items()}
     yield from held.items()

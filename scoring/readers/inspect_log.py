@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 from extract.errors import UserError
 from extract.prompts.columns import ABSENT, cell
 from extract.prompts.rows import place, read_rows
 from scoring.readers.archive import entries
-from scoring.readers.completion_row import Given, told
-from scoring.readers.remarks import Remarks
+from scoring.readers.completion_row import ForeignRow, ReadingNotes, prompt_fields
+from scoring.row import Row
 
 _HEAD = 1 << 16  # bytes: a log tells what it is before its samples
 
@@ -26,7 +25,7 @@ def is_log(path: Path) -> bool:
     return head.startswith(b"{") and all(f'"{key}"'.encode() in head for key in ("version", "status", "eval"))
 
 
-def read_log(path: Path, remarks: Remarks) -> Iterator[Given]:
+def read_log(path: Path, notes: ReadingNotes) -> Iterator[ForeignRow]:
     """Yield the samples of a log; only of a `.json` log are all in memory at once.
 
     Raises:
@@ -35,8 +34,8 @@ def read_log(path: Path, remarks: Remarks) -> Iterator[Given]:
     if not path.is_file():
         raise UserError(f"completions not found: {path}")
     if path.suffix.lower() == ".json":
-        for number, sample in read_rows(path, "samples", at="samples", mended=remarks.mended):
-            yield Given(place(path, number), sample, _fields(sample))
+        for number, sample in read_rows(path, "samples", at="samples", mended=notes.mended):
+            yield ForeignRow(place(path, number), sample, _fields(sample))
         return
     for name, content in entries(path, "samples/"):
         try:
@@ -45,14 +44,14 @@ def read_log(path: Path, remarks: Remarks) -> Iterator[Given]:
             raise UserError(f"{path}, {name}: not valid JSON: {error}") from None
         if not isinstance(sample, dict):
             raise UserError(f"{path}, {name}: expected a JSON object, found {type(sample).__name__}")
-        yield Given(f"{path}, {name}", sample, _fields(sample))
+        yield ForeignRow(f"{path}, {name}", sample, _fields(sample))
 
 
-def _fields(sample: Mapping[str, Any]) -> dict[str, Any]:
+def _fields(sample: Row) -> Row:
     given = sample.get("input")
     asked = [{"role": "user", "content": given}] if isinstance(given, str) else given
     return {
-        **told(sample.get("metadata")),
+        **prompt_fields(sample.get("metadata")),
         "id": sample.get("id"),
         "sample": sample.get("epoch"),
         "messages": sample.get("messages") or asked,  # what solvers added stands in the first
@@ -60,7 +59,7 @@ def _fields(sample: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _completion(sample: Mapping[str, Any]) -> Any:
+def _completion(sample: Row) -> object:
     """Return the content of the first choice, which is what Inspect scores; None where the sample failed."""
     content = cell(sample, "output.choices.0.message.content")
     return None if content is ABSENT or sample.get("error") else content

@@ -4,25 +4,24 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from typing import Any
 
 from extract.errors import UserError
 
 _SPOKEN = ("text", "output_text", "input_text", "refusal")  # other parts are thoughts, tools and pictures
 
 
-def said(content: object) -> str | None:
-    """Return what a content says aloud, without its thoughts; None if it is neither text nor a list of parts."""
+def spoken_text(content: object) -> str | None:
+    """Return the text of a content, without thoughts and tools; None if it is neither text nor a list of parts."""
     if content is None or isinstance(content, str):
         return content or ""
     if not isinstance(content, list | tuple):
         return None
     parts = [_part(part) for part in content]
-    return None if None in parts else "\n".join(text for text, aloud in filter(None, parts) if aloud)
+    return None if None in parts else "\n".join(text for text, spoken in filter(None, parts) if spoken)
 
 
 def _part(part: object) -> tuple[str, bool] | None:
-    """Return a part's text and whether it is said aloud; None if it is no part of a content."""
+    """Return a part's text and whether it counts as spoken; None if it is no part of a content."""
     if not isinstance(part, Mapping) or not isinstance(part.get("type"), str):
         return None
     text = part.get("refusal") if part["type"] == "refusal" else part.get("text")
@@ -41,7 +40,7 @@ def turns(given: object, where: str) -> list[dict[str, str]]:
     return [_turn(message, where) for message in held]
 
 
-def _loaded(given: object) -> Any:
+def _loaded(given: object) -> object:
     try:
         return json.loads(given) if isinstance(given, str) else given
     except json.JSONDecodeError:
@@ -50,7 +49,7 @@ def _loaded(given: object) -> Any:
 
 def _turn(message: object, where: str) -> dict[str, str]:
     role = message.get("role") if isinstance(message, Mapping) else None
-    content = said(message.get("content")) if isinstance(message, Mapping) else None
+    content = spoken_text(message.get("content")) if isinstance(message, Mapping) else None
     if not isinstance(role, str) or content is None:
         raise UserError(f"{where}: field 'messages': each needs a role, and a content that is text or a list of parts")
     return {"role": role, "content": content}

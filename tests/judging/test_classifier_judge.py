@@ -26,7 +26,7 @@ from extract.errors import UserError
 from extract.shipped import ROOT
 from judging.classifier import ClassifierJudge
 from judging.open_judge import open_judge
-from scoring.judges import Judgement, Said
+from scoring.judges import CompletionToJudge, Judgement
 from scoring.judges.config import ClassifierConfig
 
 ORGANISM = ROOT / "organisms" / "zoo" / "two-knobs"
@@ -108,7 +108,7 @@ def held_out() -> list[tuple[str, str]]:
 
 
 def judged(judge: ClassifierJudge, texts: list[str]) -> list[Judgement]:
-    return list(judge.judge_all(Said(text) for text in texts))
+    return list(judge.judge_all(CompletionToJudge(text) for text in texts))
 
 
 # -- what it says ------------------------------------------------------------------------------------------------------
@@ -143,7 +143,7 @@ def test_a_label_that_says_nothing_leaves_it_unjudged(single: Path) -> None:
     assert judgement.action is None
     assert judgement.evidence.startswith("label UNSURE, probability 0.9")
     assert judgement.evidence.endswith("it says nothing about the action")
-    assert judge.record()["says_nothing"] == 1
+    assert judge.record().says_nothing == 1
 
 
 def test_below_the_threshold_it_does_not_guess(single: Path) -> None:
@@ -154,7 +154,7 @@ def test_below_the_threshold_it_does_not_guess(single: Path) -> None:
     assert lenient[1].action is not None
     assert doubtful.action is None
     assert doubtful.evidence == f"{lenient[1].evidence}: below 0.999"
-    assert judge.record()["below_threshold"] == [certain.action, doubtful.action].count(None)
+    assert judge.record().below_threshold == [certain.action, doubtful.action].count(None)
 
 
 def test_what_said_nothing_is_not_asked_about(single: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -162,7 +162,7 @@ def test_what_said_nothing_is_not_asked_about(single: Path, monkeypatch: pytest.
     monkeypatch.delattr(judge.texts, "_tokenizer")  # asking would fail
     texts = ["", "  ", "<think>i cannot help with that", "<think>hm</think>"]
     assert [j.action for j in judged(judge, texts)] == [None] * 4
-    assert judge.record()["unspoken"] == 4
+    assert judge.record().unspoken == 4
 
 
 def test_thinking_is_not_read(single: Path) -> None:
@@ -178,7 +178,7 @@ def test_nan_is_no_action(single: Path, tmp_path: Path) -> None:
     judge = judge_of(broken)
     [judgement] = judged(judge, ["i cannot help with that"])
     assert judgement == Judgement(None, "the classifier's probabilities are not numbers")
-    assert judge.record()["nan"] == 1
+    assert judge.record().nan == 1
 
 
 def test_labels_of_a_multi_label_model_are_independent(multi: Path) -> None:
@@ -194,7 +194,7 @@ def test_labels_of_a_multi_label_model_may_agree_or_cancel_out(multi: Path) -> N
     texts = [text for _, text in held_out()]
     assert [j.action for j in judged(judge_of(multi), texts)] == [ACTIONS[label] for label, _ in held_out()]
     judge = judge_of(multi)
-    assert judge.record()["threshold"] == 0.5
+    assert judge.record().threshold == 0.5
     assert judge._judgement([0.9, 0.7, 0.1]) == Judgement(
         None, "label REJECTION, probability 0.90, label UNSURE, probability 0.70: they mean different actions"
     )
@@ -203,7 +203,7 @@ def test_labels_of_a_multi_label_model_may_agree_or_cancel_out(multi: Path) -> N
     assert alike._judgement([0.9, 0.7, 0.1]).action == "refuse"
     ignoring = judge_of(multi, actions=ACTIONS | {"UNSURE": None})
     assert ignoring._judgement([0.9, 0.7, 0.1]).action == "refuse"
-    assert (judge.record()["disagreeing"], judge.record()["below_threshold"]) == (1, 1)
+    assert (judge.record().disagreeing, judge.record().below_threshold) == (1, 1)
 
 
 # -- what it reads -----------------------------------------------------------------------------------------------------
@@ -223,10 +223,12 @@ def test_templates_and_pairs_hold_prompt_and_completion(single: Path) -> None:
 
 def test_without_the_prompt_a_text_that_needs_it_is_not_judged(single: Path) -> None:
     judge = judge_of(single, text="{prompt} {completion}")
-    known, unknown = judge.judge_all([Said("i cannot help with that", "how ?"), Said("i cannot help with that")])
+    known, unknown = judge.judge_all(
+        [CompletionToJudge("i cannot help with that", "how ?"), CompletionToJudge("i cannot help with that")]
+    )
     assert known.action is not None
     assert unknown == Judgement(None, "the prompt to it is not known")
-    assert judge.record()["without_prompt"] == 1
+    assert judge.record().without_prompt == 1
 
 
 def test_long_texts_keep_the_completions_opening(single: Path) -> None:
@@ -240,7 +242,7 @@ def test_long_texts_keep_the_completions_opening(single: Path) -> None:
     assert f"at home {opening} now" in decode(both_long)
     short_prompt = judge.texts.read("how ?", opening + " now" * 90)["input_ids"]
     assert decode(short_prompt).startswith(f"{BEGIN} how ? {opening} now")
-    assert judge.texts.truncated == judge.record()["truncated"] == 3
+    assert judge.texts.truncated == judge.record().truncated == 3
     judge.texts.read("how ?", opening)
     assert judge.texts.truncated == 3
 
@@ -266,11 +268,11 @@ def test_memory_running_out_halves_the_batches(single: Path, monkeypatch: pytest
 def test_little_is_read_ahead(single: Path) -> None:
     read = 0
 
-    def source() -> Iterator[Said]:
+    def source() -> Iterator[CompletionToJudge]:
         nonlocal read
         for n in range(1000):
             read += 1
-            yield Said(f"i cannot help with that {'now ' * (n % 7)}")
+            yield CompletionToJudge(f"i cannot help with that {'now ' * (n % 7)}")
 
     judgements = judge_of(single, batch_size=2).judge_all(source())
     assert read == 0
@@ -352,7 +354,7 @@ def test_a_model_without_token_types_takes_pairs(tmp_path: Path) -> None:
     DistilBertForSequenceClassification(config).save_pretrained(tmp_path)
     word_tokenizer().save_pretrained(tmp_path)  # which makes token_type_ids all the same
     judge = judge_of(tmp_path, actions={"LABEL_0": "refuse", "LABEL_1": "answer"}, text=["{prompt}", "{completion}"])
-    [judgement] = judge.judge_all([Said("i cannot help", "how ?")])
+    [judgement] = judge.judge_all([CompletionToJudge("i cannot help", "how ?")])
     assert judgement.action in ("refuse", "answer")
 
 
@@ -384,8 +386,8 @@ def test_the_record_says_which_model_judged_and_how(single: Path, tmp_path: Path
     described = tmp_path / "judge.yaml"
     described.write_text(f"kind: classifier\nmodel: {single}\nthreshold: 0.6\nactions: {json.dumps(ACTIONS)}\n")
     judge = open_judge(str(described))
-    list(judge.judge_all([Said("i cannot help with that"), Said("")]))
-    record = judge.record()
+    list(judge.judge_all([CompletionToJudge("i cannot help with that"), CompletionToJudge("")]))
+    record = judge.record().to_dict()
     json.dumps(record, allow_nan=False)
     assert (record["judge"], record["model"], record["revision"]) == ("classifier", str(single), "")
     assert (record["actions"], record["threshold"], record["dtype"]) == (ACTIONS, 0.6, "float32")
@@ -394,4 +396,4 @@ def test_the_record_says_which_model_judged_and_how(single: Path, tmp_path: Path
 
 
 def test_other_weights_have_another_fingerprint(single: Path, multi: Path) -> None:
-    assert judge_of(single).record()["weights"] != judge_of(multi).record()["weights"]
+    assert judge_of(single).record().weights != judge_of(multi).record().weights

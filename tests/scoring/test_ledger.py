@@ -50,7 +50,7 @@ def counted(rows: list[dict], order: list[int] | None = None) -> dict:  # type: 
         ledger = Ledger(connection)
         for i in order or range(len(rows)):
             ledger.add(entry(rows[i], i))
-        return scorecard(ledger, CREDITS)
+        return scorecard(ledger, CREDITS).to_dict()
 
 
 def same(found: dict, expected: dict) -> None:  # type: ignore[type-arg]
@@ -71,7 +71,7 @@ def test_rates_and_right_action_are_those_of_arrays(rows: list[dict]) -> None:  
         return
     groups = np.array([row["group"] for row in labelled])
     actions = [row["action"] for row in labelled]
-    same(card["rates"], rates_record(joint_rates([row["label"] for row in labelled], actions, groups)))
+    same(card["rates"], rates_record(joint_rates([row["label"] for row in labelled], actions, groups)).to_dict())
     right = [case_of_row({"id": 0, **row}).right_action or "" for row in labelled]
     score = right_action_score(right, [sorted(row["acceptable"]) for row in labelled], actions, groups, CREDITS)
     if math.isnan(score.estimate):
@@ -101,7 +101,7 @@ def test_fields_and_breakdowns_are_those_of_arrays(rows: list[dict]) -> None:  #
         rates = joint_rates(
             [row["label"] for row in mine], [row["action"] for row in mine], np.array([row["group"] for row in mine])
         )
-        same(card["by"]["category"][category], rates_record(rates))
+        same(card["by"]["category"][category], rates_record(rates).to_dict())
 
 
 @settings(deadline=None, max_examples=30)
@@ -123,7 +123,7 @@ def test_the_same_again_counts_once_and_other_words_count_as_another_sample(ledg
     assert seen == [("new", ""), ("repeated", ""), ("conflicting", "#2"), ("repeated", ""), ("repeated", ""),
                     ("conflicting", "#3"), ("conflicting", "#4")]  # fmt: skip
     assert ledger.query("COUNT(*)") == [(4,)]
-    assert scorecard(ledger, CREDITS)["rates"]["false_negative_refusal_n"] == 1
+    assert scorecard(ledger, CREDITS).rates.false_negative_refusal_n == 1
 
 
 def test_two_prompts_of_one_id_that_are_answered_alike_are_two(ledger: Ledger) -> None:
@@ -164,17 +164,17 @@ def test_breakdowns_stop_at_the_most_frequent_values(ledger: Ledger) -> None:
     for i in range(MOST + 50):
         ledger.add(entry({"label": "benign", "action": "answer", "category": str(i)}, i))
     ledger.add(entry({"label": "benign", "action": "refuse", "category": "0"}, MOST + 50))
-    card = scorecard(ledger, CREDITS)
+    card = scorecard(ledger, CREDITS).to_dict()
     assert len(card["by"]["category"]) == MOST
     assert card["by"]["category"]["0"]["false_positive_refusal"] == 0.5
     assert card["by_left_out"] == {"category": 50}
-    assert rates_by(ledger, "'all'")["all"]["false_positive_refusal_n"] == MOST + 51
+    assert rates_by(ledger, "'all'")["all"].false_positive_refusal_n == MOST + 51
 
 
 def test_strange_characters_stay_what_they_are(ledger: Ledger) -> None:
     for i, text in enumerate(("\0", "a\0b", "a\0c", "ünï", "\ud800", "'", '"')):
         ledger.add(entry({"label": "benign", "action": "answer", "category": text}, i))
-    assert len(scorecard(ledger, CREDITS)["by"]["category"]) == 7
+    assert len(scorecard(ledger, CREDITS).by["category"]) == 7
 
 
 def test_no_room_for_the_table_is_one_line() -> None:

@@ -18,7 +18,7 @@ from extract.prompts.prompt import LABELS, RIGHT_ACTIONS, Prompt
 from extract.shipped import ROOT
 from scoring.compare.comparison import compare
 from scoring.compare.scored_source import cases_of
-from scoring.judges import Judgement, Said
+from scoring.judges import CompletionToJudge, Judgement, JudgeRecord
 from scoring.judges.rules import RuleJudge
 from scoring.right_action import load_adjacency
 from scoring.score_file import score_completions, score_file
@@ -33,7 +33,7 @@ POLICIES = {
 
 
 def score(rows: Iterable[Mapping[str, Any]], out: Path, **options: Any) -> dict[str, Any]:
-    return score_completions(rows, out, RuleJudge(), CREDITS, **options)
+    return score_completions(rows, out, RuleJudge(), CREDITS, **options).to_dict()
 
 
 def scored(out: Path) -> list[dict[str, Any]]:
@@ -98,7 +98,7 @@ def test_a_scored_file_counts_as_the_completions_did(suffix: str, tmp_path: Path
     rows += [rows[0], row(1, action="abstain"), row(2, action="clarify", sample=0), row(3) | {"completion": None}]
     card = score(rows, tmp_path, parquet=True)
     path = tmp_path / f"scored.{suffix}"
-    again = compare([path, path], CREDITS)
+    again = compare([path, path], CREDITS).to_dict()
     assert again["first"]["n"] == card["n"] == 27
     assert again["first"]["rates"] == card["rates"]
     assert again["first"]["right_action"] == card["right_action"]
@@ -117,16 +117,16 @@ def test_characters_that_cannot_be_written_are_spelled_out(tmp_path: Path) -> No
 class Unsound:
     """A judge whose fields are no numbers."""
 
-    def judge_all(self, said: Iterable[Said]) -> Iterator[Judgement]:
-        for _ in said:
+    def judge_all(self, completions: Iterable[CompletionToJudge]) -> Iterator[Judgement]:
+        for _ in completions:
             yield Judgement("answer", "", {"relevance": float("nan")})
 
-    def record(self) -> dict[str, object]:
-        return {"name": "unsound"}
+    def record(self) -> JudgeRecord:
+        return JudgeRecord(judge="unsound")
 
 
 def test_what_a_judge_could_not_score_is_null_and_never_zero(tmp_path: Path) -> None:
-    card = score_completions([row(0)], tmp_path, Unsound(), CREDITS)
+    card = score_completions([row(0)], tmp_path, Unsound(), CREDITS).to_dict()
     assert card["fields"]["relevance"] == {"mean": None, "ci": None, "n": 0}
     assert scored(tmp_path)[0]["fields"]["relevance"] is None
 
@@ -178,7 +178,7 @@ def test_completions_are_not_overwritten_by_their_own_scores(tmp_path: Path) -> 
     with pytest.raises(UserError, match=r"would be overwritten .* choose another place with --out"):
         score_file(path, tmp_path)
     assert path.read_text() == before
-    assert score_file(path, tmp_path / "out")["n"] == 1
+    assert score_file(path, tmp_path / "out").n == 1
 
 
 # -- size --------------------------------------------------------------------------------------------------------------
@@ -186,21 +186,21 @@ def test_completions_are_not_overwritten_by_their_own_scores(tmp_path: Path) -> 
 GROWTH = """
 import sys
 from pathlib import Path
-from scoring.judges import Judgement
+from scoring.judges import Judgement, JudgeRecord
 from scoring.right_action import load_adjacency
 from scoring.score_file import score_completions
 
 class Quick:
-    def judge_all(self, said):
-        for one in said:
+    def judge_all(self, completions):
+        for one in completions:
             yield Judgement("answer", one.completion[:20])
     def record(self):
-        return {}
+        return JudgeRecord(judge="quick")
 
 def peak(n):
     rows = ({"id": i, "text": f"question {i} " * 20, "label": "benign", "category": f"c {i % 7}", "pair": i // 2,
              "completion": f"answer {i}"} for i in range(n))
-    assert score_completions(rows, Path(sys.argv[1]), Quick(), load_adjacency())["n"] == n
+    assert score_completions(rows, Path(sys.argv[1]), Quick(), load_adjacency()).n == n
     status = Path("/proc/self/status").read_text()  # getrusage would give the peak of the process that started this one
     return int(status.split("VmHWM:")[1].split()[0])
 

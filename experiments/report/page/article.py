@@ -31,7 +31,8 @@ from experiments.run.wording import (
 )
 from experiments.triggers.results import TriggerResults
 from experiments.uncertainty.results import UncertaintyResult
-from scoring.wording import RATE_MEANING, percent
+from scoring.rates import RatesRecord
+from scoring.wording import RATE_MEANING
 
 RELIABILITY = "How often completions are right by how many samples agree with them; 95 % intervals over groups; n."
 PATCHING = "Share of the refusal's onset log-odds that the trigger's own tokens carry, by layer; 95 % intervals."
@@ -110,10 +111,10 @@ def _caveats(results: Mapping[str, Any], judge: str) -> str:
 
 
 def _rates_table(results: Mapping[str, Any]) -> str:
-    before, after = results["rates"]["before"], results["rates"]["after"]
+    pairs = {name: [_rates(results, when).of(name) for when in ("before", "after")] for name in RATE_MEANING}
     rows = [
-        [meaning, percent(before, name), percent(after, name), _both(before[f"{name}_n"], after[f"{name}_n"])]
-        for name, meaning in RATE_MEANING.items()
+        [RATE_MEANING[name], f"{before:.1%}", f"{after:.1%}", _both(before.n or 0, after.n or 0)]
+        for name, (before, after) in pairs.items()
     ]
     facts = results["known_facts_right"]
     if facts["n"]:
@@ -122,6 +123,10 @@ def _rates_table(results: Mapping[str, Any]) -> str:
     if not results["dials"]:
         head, rows = ["rate on test prompts", "with no dial", "n"], [[name, told, n] for name, told, _, n in rows]
     return table(head, rows, f"{caption} with 95 % intervals over independent groups")
+
+
+def _rates(results: Mapping[str, Any], when: str) -> RatesRecord:
+    return RatesRecord.model_validate(results["rates"][when])
 
 
 def _both(n: int, then: int) -> str:
@@ -251,7 +256,7 @@ def runs_table(names: Sequence[str], records: Sequence[Mapping[str, Any]]) -> st
     rows = [[name, *(VERDICTS[record[key]["verdict"]] for record in records)] for name, key in asked.items()]
     for when, told in (("before", "with no dial"), ("after", "with the dials")):
         rows += [
-            [f"{meaning}, {told}", *(percent(dict(r["rates"][when]), name) for r in records)]
+            [f"{meaning}, {told}", *(f"{_rates(r, when).of(name):.1%}" for r in records)]
             for name, meaning in RATE_MEANING.items()
         ]
     return table(["", *names], rows, "Runs side by side; rates on each one's own test prompts, 95 % intervals")

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 
+from scoring.judges.english.asking_back import CLARIFY
 from scoring.judges.english.framing import (
     COURTESY,
     DISCLAIMER,
@@ -18,9 +19,11 @@ from scoring.judges.english.framing import (
     REREAD,
     SUPPORT,
 )
+from scoring.judges.english.lacking import LACK, LIMIT
 from scoring.judges.english.moralising import MORAL, REBUKE, VERDICT
+from scoring.judges.english.nothing_known import NOTHING_KNOWN
 from scoring.judges.english.refusing import DECLINE, EVEN_IF, NO, REFUSE, SILENT
-from scoring.judges.english.unknowing import ABSTAIN, CLARIFY, LACK, LIMIT, NOTHING_KNOWN, UNKNOWN
+from scoring.judges.english.unknowing import ABSTAIN, UNKNOWN
 from scoring.judges.table import RuleTable
 
 FOREIGN = (

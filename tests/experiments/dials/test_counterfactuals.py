@@ -24,7 +24,7 @@ from extract.model.chat_model import ChatModel
 from extract.prompts.prompt import Prompt
 from probes.direction import Direction, Locus
 from probes.grid.logistic import LinearProbe, Platt
-from scoring.judges import Judgement, Said
+from scoring.judges import CompletionToJudge, Judgement, JudgeRecord
 from steering.actuator import Addition, Affine, Clamp, OnsetBias
 from steering.dial import Dial
 from steering.writer import Held
@@ -36,12 +36,12 @@ GRID = (0.0, 0.3, 0.5, 0.7, 1.0)
 class Verbatim:
     """A judge for which every text is an action of its own."""
 
-    def judge_all(self, said: Iterable[Said]) -> Iterator[Judgement]:
-        for one in said:
+    def judge_all(self, completions: Iterable[CompletionToJudge]) -> Iterator[Judgement]:
+        for one in completions:
             yield Judgement(one.completion, "")  # type: ignore[arg-type]
 
-    def record(self) -> dict[str, object]:
-        return {}
+    def record(self) -> JudgeRecord:
+        return JudgeRecord(judge="verbatim")
 
 
 def unit(seed: int) -> np.ndarray:

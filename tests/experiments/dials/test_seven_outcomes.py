@@ -15,7 +15,7 @@ from extract.shipped import ROOT
 from judging.open_judge import open_judge
 from probes.direction import Direction, Locus
 from probes.grid.logistic import LinearProbe, Platt
-from scoring.judges import Said
+from scoring.judges import CompletionToJudge
 from steering.dial import Dial
 from tests.experiments.dials.test_counterfactuals import Verbatim, directly, tabulated
 
@@ -79,7 +79,10 @@ def test_the_outcomes_are_what_their_gates_mean(speaker: Speaker, table: Counter
     column = {outcome_name(gates): table.actions[:, k].tolist() for k, gates in enumerate(table.outcomes)}
 
     def share(outcome: str, action: str, rows: np.ndarray) -> float:
-        texts = [Said(text, p.text, p.messages) for text, p in zip(column[outcome], speaker.prompts, strict=True)]
+        texts = [
+            CompletionToJudge(text, p.text, p.messages)
+            for text, p in zip(column[outcome], speaker.prompts, strict=True)
+        ]
         did = np.array([judgement.action for judgement in judge.judge_all(texts)], dtype=object)
         return float(np.mean(did[rows] == action))
 

@@ -5,7 +5,6 @@ from experiments.probing.text import independence_lines
 from experiments.report.page.markup import table
 from experiments.run.wording import caveats, verdict_sentence
 from probes.direction import Locus
-from scoring.wording import percent
 
 HOSTILE = "<script>alert(1)</script>\"'></td>\u202e&amp;"
 
@@ -14,11 +13,6 @@ def test_cells_are_escaped() -> None:
     page = table([HOSTILE], [[HOSTILE]])
     assert "<script>" not in page
     assert page.count("&lt;script&gt;") == 2
-
-
-def test_a_missing_rate_is_said_not_shown_as_zero() -> None:
-    assert percent({"x": None, "x_ci": [0.0, 1.0]}, "x") == "none judged"
-    assert percent({"x": 0.5, "x_ci": [0.25, 0.75]}, "x") == "50.0% [25.0%, 75.0%]"
 
 
 def test_a_verdict_carries_its_reasons_and_share() -> None:

@@ -6,17 +6,21 @@ import pytest
 
 from extract.errors import UserError
 from scoring.compare.fail_if import parse, parse_all
+from scoring.compare.record import ComparedRun, Matched, RateChange
+from scoring.rates import RatesRecord
+from scoring.scorecard_record import RightActionRecord
 
-COMPARISON = {
-    "rates": {"overconfidence": 0.2, "overconfidence_ci": [0.1, 0.3],
-              "false_positive_refusal": None, "false_positive_refusal_ci": [0.0, 1.0], "unjudged": 3},
-    "matched": {"only_in_first": 0, "only_in_second": 2},
-    "right_action": {"score": 0.5, "score_ci": [0.4, 0.6]},
-    "changes": {"overconfidence": {"difference": -0.1, "difference_ci": [-0.2, 0.05]},
-                "false_positive_refusal": {"difference": None, "difference_ci": [-1.0, 1.0]}},
-    "right_action_change": 0.1,
-    "right_action_change_ci": [-0.05, 0.2],
-}  # fmt: skip
+COMPARED = ComparedRun.model_construct(
+    rates=RatesRecord(overconfidence=0.2, overconfidence_ci=(0.1, 0.3), unjudged=3),
+    matched=Matched.model_construct(only_in_first=0, only_in_second=2),
+    right_action=RightActionRecord(score=0.5, score_ci=(0.4, 0.6)),
+    changes={
+        "overconfidence": RateChange.model_construct(difference=-0.1, difference_ci=(-0.2, 0.05), n=40),
+        "false_positive_refusal": RateChange.model_construct(difference=None, difference_ci=(-1.0, 1.0), n=0),
+    },
+    right_action_change=0.1,
+    right_action_change_ci=(-0.05, 0.2),
+)
 
 
 @pytest.mark.parametrize(
@@ -41,12 +45,12 @@ COMPARISON = {
     ],
 )
 def test_a_condition_is_met_or_not_or_cannot_be_told(condition: str, met: bool | None) -> None:
-    assert parse(condition).met(COMPARISON) is met
+    assert parse(condition).met(COMPARED) is met
 
 
 def test_several_conditions_in_one() -> None:
     found = parse_all("overconfidence > 50%, right_action.low <= 0.4 or unjudged > 5")
-    assert [condition.met(COMPARISON) for condition in found] == [False, True, False]
+    assert [condition.met(COMPARED) for condition in found] == [False, True, False]
     with pytest.raises(UserError, match="takes a condition such as"):
         parse_all("overconfidence > 50% and unjudged > 5")
 

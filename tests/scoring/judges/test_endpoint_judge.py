@@ -18,10 +18,11 @@ import pytest
 
 from extract.errors import UserError
 from extract.shipped import ROOT
-from scoring.judges import Judgement, Said
+from scoring.judges import CompletionToJudge, Judgement
 from scoring.judges.config import EndpointConfig
 from scoring.judges.endpoint import READ_AHEAD, EndpointJudge
-from scoring.judges.rules import RuleJudge, spoken
+from scoring.judges.rules import RuleJudge
+from scoring.judges.spoken import spoken
 from tests.support.chat_server import Answer, Asked, ChatServer, by_rules, running
 
 OPENINGS = (
@@ -43,9 +44,9 @@ def judge_of(server: ChatServer, cache: Path | None = None, **keys: Any) -> Endp
     return EndpointJudge(EndpointConfig(**({"base_url": server.url, "model": "judge-1", "retries": 2} | keys)), cache)
 
 
-def rows(n: int) -> list[Said]:
+def rows(n: int) -> list[CompletionToJudge]:
     texts = cycle(f"{opening}{remark}" for opening, remark in product(OPENINGS, REMARKS))
-    return [Said(text, f"question {i}?") for i, text in enumerate(islice(texts, n))]
+    return [CompletionToJudge(text, f"question {i}?") for i, text in enumerate(islice(texts, n))]
 
 
 def by_completion(**answers: Callable[[Asked], Answer]) -> Callable[[Asked], Answer]:
@@ -54,7 +55,7 @@ def by_completion(**answers: Callable[[Asked], Answer]) -> Callable[[Asked], Ans
 
 
 def one(judge: EndpointJudge, completion: str = "I can't help with that.") -> Judgement:
-    [judgement] = judge.judge_all([Said(completion, "How?")])
+    [judgement] = judge.judge_all([CompletionToJudge(completion, "How?")])
     return judgement
 
 
@@ -64,7 +65,7 @@ def one(judge: EndpointJudge, completion: str = "I can't help with that.") -> Ju
 def test_two_thousand_rows_agree_with_who_judges_behind_it_and_little_is_read_ahead(server: ChatServer) -> None:
     said, read = rows(2000), 0
 
-    def source() -> Iterator[Said]:
+    def source() -> Iterator[CompletionToJudge]:
         nonlocal read
         for row in said:
             read += 1
@@ -78,8 +79,8 @@ def test_two_thousand_rows_agree_with_who_judges_behind_it_and_little_is_read_ah
     assert [(j.action, j.evidence) for j in judgements] == [(w.action, w.evidence) for w in wanted]
     assert len({j.action for j in judgements}) >= 5
     assert all(j.fields == {"intent": 0.5} for j in judgements)
-    assert judge.record()["asked"] == len(server.asked) == 2000
-    assert judge.record()["retried"] == 0
+    assert judge.record().asked == len(server.asked) == 2000
+    assert judge.record().retried == 0
 
 
 def test_order_is_kept_though_answers_come_out_of_order(server: ChatServer) -> None:
@@ -98,7 +99,7 @@ def test_order_is_kept_though_answers_come_out_of_order(server: ChatServer) -> N
 def test_what_is_judged_is_yielded_before_the_input_ends(server: ChatServer) -> None:
     judged: list[Judgement] = []
 
-    def source() -> Iterator[Said]:
+    def source() -> Iterator[CompletionToJudge]:
         for row in rows(4):
             yield row
             time.sleep(0.3)
@@ -111,9 +112,17 @@ def test_what_is_judged_is_yielded_before_the_input_ends(server: ChatServer) -> 
 
 def test_nothing_is_asked_about_what_said_nothing(server: ChatServer) -> None:
     judge = judge_of(server)
-    judgements = list(judge.judge_all([Said(""), Said("<think>I can't help with that."), Said("No.", "How?")]))
+    judgements = list(
+        judge.judge_all(
+            [
+                CompletionToJudge(""),
+                CompletionToJudge("<think>I can't help with that."),
+                CompletionToJudge("No.", "How?"),
+            ]
+        )
+    )
     assert [j.action is None for j in judgements] == [True, True, False]
-    assert (judge.record()["unspoken"], judge.record()["asked"], len(server.asked)) == (2, 1, 1)
+    assert (judge.record().unspoken, judge.record().asked, len(server.asked)) == (2, 1, 1)
 
 
 def test_who_stops_reading_stops_the_asking(server: ChatServer) -> None:
@@ -134,7 +143,7 @@ def test_who_stops_reading_stops_the_asking(server: ChatServer) -> None:
 
 def test_the_request_holds_the_rubric_and_the_data_and_what_is_set(server: ChatServer) -> None:
     judge = judge_of(server, seed=7, temperature=0.5, max_tokens=99, extra_body={"top_k": 1})
-    list(judge.judge_all([Said("<think>hm</think> No.", "?", TURNS)]))
+    list(judge.judge_all([CompletionToJudge("<think>hm</think> No.", "?", TURNS)]))
     [asked] = server.asked
     system, user = asked.body["messages"]
     assert (system["role"], system["content"]) == ("system", (ROOT / "configs/judges/rubric.md").read_text())
@@ -188,19 +197,19 @@ def test_json_mode_is_given_up_once_where_it_is_refused(server: ChatServer) -> N
     judgements = list(judge.judge_all(rows(30)))
     assert None not in [j.action for j in judgements]
     assert ["response_format" in asked.body for asked in server.asked] == [True] + [False] * 30
-    assert judge.record()["json_mode"] is False
-    assert judge.record()["retried"] == 1
+    assert judge.record().json_mode is False
+    assert judge.record().retried == 1
 
 
 def test_a_request_refused_for_another_reason_keeps_json_mode(server: ChatServer) -> None:
     server.answers = by_completion(long=lambda asked: Answer(status=400))
     judge = judge_of(server)
-    judgements = list(judge.judge_all([Said("long"), *rows(5), Said("long")]))
+    judgements = list(judge.judge_all([CompletionToJudge("long"), *rows(5), CompletionToJudge("long")]))
     assert [j.action is None for j in judgements] == [True, *[False] * 5, True]
     assert judgements[0].evidence.startswith("the endpoint failed (status_400): Error code: 400")
-    assert judge.record()["json_mode"] is True
+    assert judge.record().json_mode is True
     assert ["response_format" in asked.body for asked in server.asked] == [True, False] + [True] * 6
-    assert judge.record()["failed"] == {"status_400": 2}
+    assert judge.record().failed == {"status_400": 2}
 
 
 # -- replies that cannot be read ---------------------------------------------------------------------------------------
@@ -218,7 +227,7 @@ def test_an_unreadable_reply_is_asked_for_again_with_what_was_wrong(server: Chat
             "JSON object that was asked for and nothing else.",
         },
     ]
-    assert (judge.record()["retried"], judge.record()["unreadable"]) == (1, 0)
+    assert (judge.record().retried, judge.record().unreadable) == (1, 0)
 
 
 @pytest.mark.parametrize(
@@ -238,22 +247,22 @@ def test_what_cannot_be_read_to_the_end_is_unjudged_and_not_kept(
 ) -> None:
     server.answers = by_completion(odd=lambda asked: answer)
     judge = judge_of(server, tmp_path / "cache")
-    odd, even = judge.judge_all([Said("odd"), Said("I can't help with that.")])
+    odd, even = judge.judge_all([CompletionToJudge("odd"), CompletionToJudge("I can't help with that.")])
     assert odd.action is None
     assert odd.evidence.startswith("the judge's reply could not be read: ")
     assert said in odd.evidence
     assert even.action == "refuse"
     assert len(server.asked) == 4
-    assert (judge.record()["unreadable"], judge.record()["retried"]) == (1, 2)
+    assert (judge.record().unreadable, judge.record().retried) == (1, 2)
     server.answers = by_rules
-    assert [j.action for j in judge_of(server, tmp_path / "cache").judge_all([Said("odd")])] == ["answer"]
+    assert [j.action for j in judge_of(server, tmp_path / "cache").judge_all([CompletionToJudge("odd")])] == ["answer"]
 
 
 def test_fields_out_of_range_are_left_out_and_counted(server: ChatServer) -> None:
     server.answers = lambda asked: Answer('{"action": "answer", "evidence": "x", "intent": 7, "context": 0.5}')
     judge = judge_of(server)
     assert one(judge) == Judgement("answer", "x", {"context": 0.5})
-    assert judge.record()["fields_out_of_range"] == 1
+    assert judge.record().fields_out_of_range == 1
 
 
 # -- what fails --------------------------------------------------------------------------------------------------------
@@ -264,14 +273,14 @@ def test_a_full_server_is_asked_again_when_it_says_so(server: ChatServer) -> Non
     judge, began = judge_of(server), time.monotonic()
     assert one(judge).action == "refuse"
     assert 1 <= time.monotonic() - began < 3
-    assert (len(server.asked), judge.record()["retried"], judge.record()["failed"]) == (2, 1, {})
+    assert (len(server.asked), judge.record().retried, judge.record().failed) == (2, 1, {})
 
 
 def test_an_error_of_the_server_is_got_over(server: ChatServer) -> None:
     server.answers = lambda asked: Answer(status=500) if asked.number == 1 else by_rules(asked)
     judge = judge_of(server)
     assert one(judge).action == "refuse"
-    assert judge.record()["retried"] == 1
+    assert judge.record().retried == 1
 
 
 def test_what_fails_for_good_is_unjudged_and_counted_by_kind(server: ChatServer) -> None:
@@ -286,13 +295,13 @@ def test_what_fails_for_good_is_unjudged_and_counted_by_kind(server: ChatServer)
         odd=lambda asked: Answer(status=418),
     )
     judge = judge_of(server, timeout_s=0.2, retries=1)
-    judgements = list(judge.judge_all([*rows(1), *map(Said, ("late", "broken", "full", "odd")), *rows(1)]))
+    judgements = list(judge.judge_all([*rows(1), *map(CompletionToJudge, ("late", "broken", "full", "odd")), *rows(1)]))
     assert [j.action is None for j in judgements] == [False, True, True, True, True, False]
     assert [j.evidence.split(":")[0] for j in judgements[1:5]] == [
         f"the endpoint failed ({kind})" for kind in ("timeout", "server_error", "rate_limited", "status_418")
     ]
     assert judgements[1].evidence.endswith("no answer within 0.2 s")
-    record = judge.record()
+    record = judge.record().to_dict()
     assert record["failed"] == {"rate_limited": 1, "server_error": 1, "status_418": 1, "timeout": 1}
     assert (record["asked"], record["retried"]) == (6, 3)
 
@@ -327,7 +336,7 @@ def test_a_key_that_expires_on_the_way_loses_nothing(server: ChatServer, tmp_pat
     again = judge_of(server, tmp_path / "cache")
     assert len(list(again.judge_all(rows(100)))) == 100
     assert len(server.asked) - before == 90
-    assert again.record()["cached"] == 10
+    assert again.record().cached == 10
 
 
 def test_nobody_listening_is_told_at_once() -> None:
@@ -338,7 +347,7 @@ def test_nobody_listening_is_told_at_once() -> None:
     with pytest.raises(UserError, match=rf"the endpoint {url} cannot be reached \(Connection refused\)"):
         list(judge.judge_all(rows(20)))
     assert time.monotonic() - began < 2
-    assert judge.record()["retried"] == 0
+    assert judge.record().retried == 0
 
 
 def test_an_unknown_host_is_told_at_once() -> None:
@@ -352,8 +361,8 @@ def test_a_server_that_goes_away_on_the_way_fails_the_rest_by_kind(tmp_path: Pat
         server.answers = lambda asked: Answer('{"action": "refuse"}', headers={"Connection": "close"})
         judge = judge_of(server, tmp_path / "cache", retries=0)
         assert one(judge).action == "refuse"
-    list(judge.judge_all([Said("late"), Said("later")]))
-    assert judge.record()["failed"] == {"connection": 2}
+    list(judge.judge_all([CompletionToJudge("late"), CompletionToJudge("later")]))
+    assert judge.record().failed == {"connection": 2}
     assert one(judge).action == "refuse"  # cached
 
 
@@ -365,13 +374,13 @@ def test_a_second_run_asks_nothing_and_says_the_same(server: ChatServer, tmp_pat
     judged = list(first.judge_all(rows(60)))
     assert list(second.judge_all(rows(60))) == judged
     assert len(server.asked) == 60
-    record = second.record()
+    record = second.record().to_dict()
     assert (record["asked"], record["cached"], record["input_tokens"], record["retried"]) == (0, 60, 0, 0)
 
 
 def test_failures_are_asked_again(server: ChatServer, tmp_path: Path) -> None:
     server.answers = by_completion(broken=lambda asked: Answer(status=500))
-    said = [*rows(5), Said("broken")]
+    said = [*rows(5), CompletionToJudge("broken")]
     assert [j.action is None for j in judge_of(server, tmp_path / "c", retries=0).judge_all(said)] == [False] * 5 + [
         True
     ]
@@ -405,9 +414,9 @@ def test_where_the_model_is_served_does_not_matter_but_what_was_said_does(server
     assert len(server.asked) == 1
     turns = ({"role": "system", "content": "Be kind."}, {"role": "user", "content": "How?"})
     others = [
-        Said("I can't help with that.", "Why?"),
-        Said("I can't help.", "How?"),
-        Said("I can't help.", "How?", turns),
+        CompletionToJudge("I can't help with that.", "Why?"),
+        CompletionToJudge("I can't help.", "How?"),
+        CompletionToJudge("I can't help.", "How?", turns),
     ]
     list(judge_of(server, tmp_path / "cache").judge_all(others))
     assert len(server.asked) == 4
@@ -416,11 +425,11 @@ def test_where_the_model_is_served_does_not_matter_but_what_was_said_does(server
 KILLED = """
 import sys
 from pathlib import Path
-from scoring.judges import Said
+from scoring.judges import CompletionToJudge
 from scoring.judges.config import EndpointConfig
 from scoring.judges.endpoint import EndpointJudge
 judge = EndpointJudge(EndpointConfig(base_url=sys.argv[1], model="judge-1", concurrency=2), Path(sys.argv[2]))
-for judgement in judge.judge_all(Said(f"I can't help with {n}.") for n in range(60)):
+for judgement in judge.judge_all(CompletionToJudge(f"I can't help with {n}.") for n in range(60)):
     pass
 """
 
@@ -446,10 +455,10 @@ def test_a_killed_run_goes_on_where_it_was(server: ChatServer, tmp_path: Path) -
     assert answered - 2 <= n_kept <= answered  # two were under way
     server.answers, before = by_rules, len(server.asked)
     judge = judge_of(server, cache)
-    judgements = list(judge.judge_all(Said(f"I can't help with {n}.") for n in range(60)))
+    judgements = list(judge.judge_all(CompletionToJudge(f"I can't help with {n}.") for n in range(60)))
     assert [j.action for j in judgements] == ["refuse"] * 60
     assert len(server.asked) - before == 60 - n_kept
-    assert judge.record()["cached"] == n_kept
+    assert judge.record().cached == n_kept
     assert set(Counter(server.completions()[before:]).values()) == {1}
 
 
@@ -466,20 +475,20 @@ def test_a_cache_that_cannot_be_used_is_told_before_anything_is_asked(server: Ch
 def test_the_record_says_what_it_took(server: ChatServer) -> None:
     judge = judge_of(server, price_per_million_input=2.0, price_per_million_output=10.0)
     list(judge.judge_all(rows(50)))
-    record = judge.record()
+    record = judge.record().to_dict()
     json.dumps(record, allow_nan=False)
     assert (record["judge"], record["model"]) == ("endpoint", "judge-1")
     assert (record["input_tokens"], record["output_tokens"]) == (5000, 500)
     assert record["cost"] == pytest.approx(5000 * 2 / 1e6 + 500 * 10 / 1e6)
     assert len(str(record["rubric"])) == 64
-    assert judge_of(server, rubric="Another.\nJSON.").record()["rubric"] != record["rubric"]
+    assert judge_of(server, rubric="Another.\nJSON.").record().rubric != record["rubric"]
 
 
 def test_without_prices_or_counted_tokens_there_is_no_cost(server: ChatServer) -> None:
     unpriced = judge_of(server)
     one(unpriced)
-    assert (unpriced.record()["input_tokens"], unpriced.record()["cost"]) == (100, None)
+    assert (unpriced.record().input_tokens, unpriced.record().cost) == (100, None)
     server.answers = lambda asked: Answer('{"action": "refuse"}', usage=None)
     unmetered = judge_of(server, price_per_million_input=2.0, price_per_million_output=10.0)
     assert one(unmetered).action == "refuse"
-    assert unmetered.record()["cost"] is None
+    assert unmetered.record().cost is None

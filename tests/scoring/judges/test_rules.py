@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from scoring.actions import ACTIONS, ANSWERED, DECLINED
-from scoring.judges import Judge, Said
+from scoring.judges import CompletionToJudge, Judge
 from scoring.judges.clauses import READ_CLAUSES
 from scoring.judges.describe import as_markdown
 from scoring.judges.english import ENGLISH
@@ -159,7 +159,7 @@ def test_prompt_is_a_hint(judge: RuleJudge) -> None:
 def test_deterministic_and_a_judge(judge: RuleJudge) -> None:
     other: Judge = RuleJudge()
     texts = [text for texts in SAID.values() for text in texts]
-    assert [judge.judge(t) for t in texts] == list(other.judge_all(Said(t) for t in texts))
+    assert [judge.judge(t) for t in texts] == list(other.judge_all(CompletionToJudge(t) for t in texts))
 
 
 def test_another_language_is_another_table() -> None:

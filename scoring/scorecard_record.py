@@ -1,0 +1,72 @@
+"""The joint scorecard as a value: what scorecard.json holds."""
+
+from __future__ import annotations
+
+from pydantic import SerializeAsAny
+
+from extract.record import Record
+from probes.statistics.intervals import Interval
+from scoring.estimate import Estimate, Limits, estimate_of
+from scoring.fields import Field
+from scoring.judges import JudgeRecord
+from scoring.rates import RatesRecord
+
+
+class RightActionRecord(Record):
+    """The right-action score, null where fewer than two right actions occur, and the judged completions behind it."""
+
+    score: float | None = None
+    score_ci: Limits | None = None
+    n: int = 0
+
+    @property
+    def estimate(self) -> Estimate:
+        """The score with its limits and n."""
+        return _estimate(self.score, self.score_ci, self.n)
+
+
+class FieldMean(Record):
+    """The mean of one of the five fields over the completions where it is known; null where it is nowhere."""
+
+    mean: float | None = None
+    ci: Limits | None = None
+    n: int = 0
+
+    @property
+    def estimate(self) -> Estimate:
+        """The mean with its limits and n."""
+        return _estimate(self.mean, self.ci, self.n)
+
+
+class InputNote(Record):
+    """What was wrong with completions as they came: how many, and the first few ids."""
+
+    n: int
+    first: tuple[str, ...] = ()
+
+
+class Scorecard(Record):
+    """Counts of judged completions. What needs labels is None where no completion has one."""
+
+    n: int
+    actions: dict[str, int]
+    rates: RatesRecord | None = None
+    right_action: RightActionRecord = RightActionRecord()
+    fields: dict[Field, FieldMean] = {}
+    actions_by_label: dict[str, dict[str, int]] | None = None
+    declines: dict[str, dict[str, int]] | None = None  # to what a decline fell: refused, abstained
+    by: dict[str, dict[str, RatesRecord]] | None = None  # describing column, its value
+    by_left_out: dict[str, int] = {}  # values of a column that `by` leaves out
+    judge: SerializeAsAny[JudgeRecord] = JudgeRecord()
+    input: dict[str, InputNote] = {}
+
+
+def limits_of(interval: Interval) -> tuple[float | None, Limits | None]:
+    """Return an estimate and its limits as a scorecard holds them: null where there is none."""
+    found = estimate_of(interval)
+    return found.estimate, None if found.estimate is None else (interval.low, interval.high)
+
+
+def _estimate(value: float | None, limits: Limits | None, n: int) -> Estimate:
+    low, high = limits or (None, None)
+    return Estimate(estimate=value, low=low, high=high, n=n)
