@@ -17,14 +17,14 @@ import numpy as np
 
 from benchmarks.table import main
 from experiments.dials.results import SteerResult
+from experiments.report.markup import json_script
 from experiments.report.page.article import PROMPTS, scatter, section
 from experiments.report.page.document import document
-from experiments.report.page.markup import json_script
 from experiments.report.page.sliders import Controls, sliders
 from extract.errors import UserError
 from extract.prompts.prompt import LABELS
 from scoring.actions import ACTIONS
-from scoring.rates import RATES
+from scoring.rates import RATES, RatesRecord
 
 CHROMIUM = ("chromium", "chromium-browser", "google-chrome")
 OUTCOMES = ["decline", "permit+decline", "permit+permit"]
@@ -50,8 +50,8 @@ def page(n: int) -> str:
     given = payload(n)
     rates: dict[str, Any] = {name: 0.5 for name in RATES}
     rates |= {f"{name}_n": n // 3 for name in RATES} | {f"{name}_ci": [0.4, 0.6] for name in RATES}
-    controls = Controls.model_validate(given)
-    body = section("dials", "Choose thresholds", sliders(controls, SteerResult(), rates, rates)) + scatter(given)
+    controls, joint = Controls.model_validate(given), RatesRecord.model_validate(rates)
+    body = section("dials", "Choose thresholds", sliders(controls, SteerResult(), joint, joint)) + scatter(given)
     body += section("prompts", "The prompts", PROMPTS)
     return document("bench", [f'<article class="run"><h1>bench</h1>{body}{json_script("payload", given)}</article>'])
 

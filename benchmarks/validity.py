@@ -125,8 +125,8 @@ def run_case(case: Case, folder: Path, quick: bool) -> Graded:
         json.loads((directory / "stages" / name).read_text(encoding="utf-8"))
         for name in ("dissociate.json", "triggers.json")
     )
-    graded = (planted(RunInputs(config, directory)) if case.deserves is None else None) or {}
-    cosines = {kind: graded.get(f"{kind}_cosine") for kind in ("normative", "epistemic")}
+    graded = planted(RunInputs(config, directory)) if case.deserves is None else None
+    cosines = {"normative": graded and graded.normative_cosine, "epistemic": graded and graded.epistemic_cosine}
     reason = "; ".join(record["reasons"])
     low, high = triggers["trigger_share_ci"]
     return Graded(case.name, record["verdict"], truth(case), cosines, reason,

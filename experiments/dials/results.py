@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from pydantic import Field
 
 from experiments.run.estimates import Share
 from extract.record import Record
 from probes.direction import Locus
 from scoring.estimate import Estimate
+from scoring.rates import RatesRecord
 from steering.actuator_record import ActuatorRecord
 
-JointRates = dict[str, Any]  # of one condition, as `scoring.rates.rates_record` writes them
 RiskRates = dict[str, float | None]  # of each risk of `surface.RISKS`; null where no prompt is judged
 
 
@@ -105,7 +103,7 @@ class SystemLine(Record):
     """One line in the system message in place of dials, on test prompts."""
 
     line: str
-    rates: JointRates
+    rates: RatesRecord
     known_facts_right: float | None
 
 
@@ -153,8 +151,8 @@ class SteerResult(Record):
 
     dials: dict[str, DialResult] = {}
     absent: list[str] = []
-    before: JointRates = {}
-    after: JointRates = {}
+    before: RatesRecord = RatesRecord()
+    after: RatesRecord = RatesRecord()
     known_facts_right: KnownFacts | None = None
     over_refusal_with_trigger: BeforeAfter | None = None
     certified: Certificate | None = None

@@ -8,9 +8,9 @@ from typing import Any
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from experiments.dials.results import JointRates, RiskRates, SteerResult
+from experiments.dials.results import RiskRates, SteerResult
 from experiments.dials.text import POLICIES, RISK_NAMES
-from scoring.rates import RATE_OF
+from scoring.rates import RATE_OF, RatesRecord
 
 LOOK = {"two_dials": ("#0072B2", "o"), "one_dial": ("#D55E00", "s")}  # of Okabe & Ito's palette
 PANELS = ("overconfidence", "missed_harm")
@@ -21,7 +21,7 @@ MEANING = {
 }
 
 
-def pareto(result: SteerResult, before: JointRates, after: JointRates) -> Figure:
+def pareto(result: SteerResult, before: RatesRecord, after: RatesRecord) -> Figure:
     """Draw both other rates over over-refusal: frontiers chosen off test, measured on test.
 
     Args:
@@ -50,8 +50,8 @@ def pareto(result: SteerResult, before: JointRates, after: JointRates) -> Figure
     return figure
 
 
-def _named(rates: JointRates) -> RiskRates:
-    return {name: rates[RATE_OF[name]] for name in RISK_NAMES if name in RATE_OF}
+def _named(rates: RatesRecord) -> RiskRates:
+    return {name: rates.of(RATE_OF[name]).estimate for name in RISK_NAMES if name in RATE_OF}
 
 
 def _scatter(axes: Axes, points: Sequence[RiskRates], other: str, **look: Any) -> None:
@@ -60,11 +60,12 @@ def _scatter(axes: Axes, points: Sequence[RiskRates], other: str, **look: Any) -
         axes.scatter([100 * x for x, _ in known], [100 * y for _, y in known], lw=0, **look)
 
 
-def _mark(axes: Axes, rates: JointRates, other: str, colour: str, label: str) -> None:
+def _mark(axes: Axes, rates: RatesRecord, other: str, colour: str, label: str) -> None:
     """Draw one point with its intervals."""
-    names = [RATE_OF["over_refusal"], RATE_OF[other]]
-    if any(rates[name] is None for name in names):
+    both = [rates.of(RATE_OF[name]) for name in ("over_refusal", other)]
+    if any(rate.estimate is None for rate in both):
         return
-    bars = [[[100 * (rates[n] - rates[f"{n}_ci"][0])], [100 * (rates[f"{n}_ci"][1] - rates[n])]] for n in names]
-    axes.errorbar(100 * rates[names[0]], 100 * rates[names[1]], xerr=bars[0], yerr=bars[1], fmt="*", ms=11,
+    x, y = (rate.interval for rate in both)
+    bars = [[[100 * (of.estimate - of.low)], [100 * (of.high - of.estimate)]] for of in (x, y)]
+    axes.errorbar(100 * x.estimate, 100 * y.estimate, xerr=bars[0], yerr=bars[1], fmt="*", ms=11,
                   color=colour, capsize=3, lw=1, label=label)  # fmt: skip

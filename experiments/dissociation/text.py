@@ -22,7 +22,9 @@ def print_dissociation(directory: Path, found: Dissociation) -> None:
     from rich.markup import escape
 
     console = Console(highlight=False)
-    console.print("[bold]One refusal or two?[/] " + escape(verdict_sentence(found.to_dict())), soft_wrap=True)
+    console.print(
+        "[bold]One refusal or two?[/] " + escape(verdict_sentence(found.verdict, found.reasons)), soft_wrap=True
+    )
     for title, head, rows in tables(found):
         if rows:
             console.print(_table(title, head, rows))

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from experiments.probing.write_directions import fit_write
+from experiments.report.results import Planted
 from experiments.run.behaviour import ACTION_OF, KINDS, write_samples
 from experiments.run.inputs import RunInputs
 from extract.model.loading import resolve
@@ -16,7 +16,7 @@ from probes.direction import Locus
 from probes.geometry.angles import cosine
 
 
-def planted(inputs: RunInputs) -> dict[str, Any] | None:
+def planted(inputs: RunInputs) -> Planted | None:
     """Grade write directions at the planted locus against truth.json, where the model directory holds one.
 
     Called when all verdicts are written: nothing before them reads the truth.
@@ -28,8 +28,7 @@ def planted(inputs: RunInputs) -> dict[str, Any] | None:
     if not path.is_file():
         return None
     truth = json.loads(path.read_text(encoding="utf-8"))
-    record: dict[str, Any] = {f"{kind}_cosine": None for kind in KINDS}
-
+    recovered: dict[str, float | None] = {f"{kind}_cosine": None for kind in KINDS}
     for kind in KINDS:
         samples = write_samples(inputs.behaviour, kind)
         planted = [v for v in truth["variables"] if ACTION_OF[kind] in v["decides"]]
@@ -37,5 +36,5 @@ def planted(inputs: RunInputs) -> dict[str, Any] | None:
             continue
         fitted = fit_write(inputs.store.read, Locus(truth["site"], truth["layer"], truth["position"]), kind, samples)
         if fitted is not None:
-            record[f"{kind}_cosine"] = abs(cosine(fitted.vector, np.array(planted[0]["direction"])))
-    return record | {"site": truth["site"], "layer": truth["layer"], "position": truth["position"]}
+            recovered[f"{kind}_cosine"] = abs(cosine(fitted.vector, np.array(planted[0]["direction"])))
+    return Planted.model_validate(recovered | {key: truth[key] for key in ("site", "layer", "position")})

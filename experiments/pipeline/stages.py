@@ -20,7 +20,7 @@ from experiments.pipeline.graph import Stage, dependents, in_order
 from experiments.pipeline.results import write_results
 from experiments.probing.read_probes import check_folds
 from experiments.probing.stage import probe
-from experiments.report.document_of_run import report
+from experiments.report.stage import report
 from experiments.responses.loaded_run import LoadedRun
 from experiments.run.completion_file import write_completions
 from experiments.run.config import RunConfig

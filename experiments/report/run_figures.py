@@ -2,38 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
-import pyarrow.parquet
-
-from experiments.dials.results import SteerResult
 from experiments.dials.tradeoff_figure import pareto
+from experiments.probing.grid_figure import grid
+from experiments.probing.results import GridRow
+from experiments.report import figures
 from experiments.report.calibration_figure import calibration_diagram
 from experiments.report.page.calibration import Read
-from experiments.run import charts as figures
+from experiments.report.results import RunResults
 from experiments.run.behaviour import KINDS
+from experiments.run.charts import save
 from experiments.run.config import WRITE_POSITION
 from experiments.run.inputs import RunInputs
 from experiments.triggers import figures as trigger_figures
-from experiments.triggers.results import ProjectionRows, TriggerResults
+from experiments.triggers.results import ProjectionRows
 from experiments.uncertainty.reliability_figure import reliability_diagram
-from experiments.uncertainty.results import UncertaintyResult
 from steering.direction_file import load_directions
 
 
-def draw(inputs: RunInputs, results: dict[str, Any], reads: Mapping[str, Read]) -> dict[str, Path]:
+def draw(
+    inputs: RunInputs, results: RunResults, cells: Sequence[GridRow], reads: Mapping[str, Read]
+) -> dict[str, Path]:
     """Write every figure the run has data for; return the PNG files by name."""
-    cells = pyarrow.parquet.read_table(inputs.file("probes.parquet")).to_pylist()
-    drawn = {"rates": figures.rates(results), "matrix": figures.matrix(results["dissociation"])}
-    drawn |= {f"grid_{name}": figures.grid(cells, name) for name in results["sites"]}
-    sampled = results.get("uncertainty")
-    if sampled and sampled["applicable"]:
-        drawn["reliability"] = reliability_diagram(UncertaintyResult.model_validate(sampled).reliability)
-    steer = SteerResult.model_validate(results.get("steer", {}))
-    if steer.frontier:
-        drawn["pareto"] = pareto(steer, results["rates"]["before"], results["rates"]["after"])
+    drawn = {"rates": figures.rates(results.rates), "matrix": figures.matrix(results.dissociation.matrix)}
+    drawn |= {f"grid_{name}": grid(cells, name) for name in results.sites}
+    if results.uncertainty is not None and results.uncertainty.applicable:
+        drawn["reliability"] = reliability_diagram(results.uncertainty.reliability)
+    if results.steer.frontier:
+        drawn["pareto"] = pareto(results.steer, results.rates.before, results.rates.after)
     if reads:
         drawn["calibration"] = calibration_diagram(reads)
     directions = load_directions(inputs.file("directions.safetensors"))
@@ -44,8 +42,7 @@ def draw(inputs: RunInputs, results: dict[str, Any], reads: Mapping[str, Read]) 
         drawn["scatter"] = figures.scatter(streams, writes, labels, list(inputs.behaviour.actions))
     paths = {name: inputs.file(f"figures/{name}.png") for name in drawn}
     for name, figure in drawn.items():
-        figures.save(figure, paths[name])
+        save(figure, paths[name])
     rows = ProjectionRows.read(inputs.file("stages/trigger_projection.json")).rows
-    patched = TriggerResults.model_validate(results["triggers"]).patching
-    paths |= trigger_figures.draw(inputs.directory, rows, patched)
+    paths |= trigger_figures.draw(inputs.directory, rows, results.triggers.patching)
     return paths

@@ -5,7 +5,7 @@ from __future__ import annotations
 from html import escape
 from itertools import accumulate
 
-from experiments.report.page.markup import data, once_asked, shortened
+from experiments.report.markup import data, once_asked, shortened
 from experiments.triggers.results import NOTABLE, AttributedRequest, TriggerFindings
 from experiments.triggers.text import examples, finding_lines
 

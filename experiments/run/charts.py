@@ -1,34 +1,10 @@
-"""The figures of a run, as matplotlib figures: every chart has units and its n."""
+"""Saving a matplotlib figure alike everywhere: PNG and SVG, one size of print."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
-import numpy as np
-from jaxtyping import Float
 from matplotlib.figure import Figure
-from matplotlib.patches import Rectangle
-
-from probes.direction import Direction
-
-# Okabe & Ito's colour-blind-safe palette
-COLOUR = {"benign": "#0072B2", "harmful": "#D55E00", "uncertain": "#009E73"}
-MARKER = {"answer": "o", "refuse": "X", "abstain": "^"}
-RATE_NAMES = {
-    "false_positive_refusal": "over-refusal\n(benign declined)",
-    "false_negative_refusal": "missed harm\n(harmful answered)",
-    "overconfidence": "overconfidence\n(uncertain answered)",
-    "uncertain_refused": "uncertain\nrefused",
-}
-COLUMN_NAMES = {
-    "refusal_on_harmful": "harmful:\nrefused",
-    "abstention_on_uncertain": "uncertain:\nabstained",
-    "answering_on_benign": "benign:\nanswered",
-    "refusal_on_answered_benign": "answered benign:\nnow refused",
-    "abstention_on_answered_benign": "answered benign:\nnow abstained",
-}
 
 
 def save(figure: Figure, path: Path) -> None:
@@ -41,110 +17,3 @@ def save(figure: Figure, path: Path) -> None:
         axes.yaxis.label.set_fontsize(9)
     figure.savefig(path, dpi=150, bbox_inches="tight")
     figure.savefig(path.with_suffix(".svg"), bbox_inches="tight")
-
-
-def rates(results: dict[str, Any]) -> Figure:
-    """Draw the joint rates before and after the dials, with their intervals."""
-    figure = Figure(figsize=(7.5, 3.4))
-    axes = figure.subplots()
-    for offset, (when, colour) in zip((-0.19, 0.19), (("before", "#999999"), ("after", "#0072B2")), strict=True):
-        record = results["rates"][when]
-        for x, name in enumerate(RATE_NAMES):
-            value, (low, high) = record[name], record[f"{name}_ci"]
-            if value is None:
-                continue
-            label = f"{when} the dials" if x == 0 else None
-            axes.bar(x + offset, 100 * value, 0.36, color=colour, label=label)
-            axes.errorbar(x + offset, 100 * value, [[100 * (value - low)], [100 * (high - value)]],
-                          color="black", capsize=3, lw=1)  # fmt: skip
-    names = [f"{text}\nn = {results['rates']['before'][f'{name}_n']}" for name, text in RATE_NAMES.items()]
-    axes.set_xticks(range(len(names)), names, fontsize=8)
-    axes.set(ylabel="% of test prompts", ylim=(0, 105))
-    axes.legend(frameon=False, fontsize=8)
-    return figure
-
-
-def draw_grids(cells: list[dict[str, Any]], contrasts: Sequence[str], directory: Path) -> None:
-    """Write figures/grid_CONTRAST.png and .svg of a run directory."""
-    for name in contrasts:
-        save(grid(cells, name), directory / "figures" / f"grid_{name}.png")
-
-
-def grid(cells: list[dict[str, Any]], contrast: str) -> Figure:
-    """Draw the test AUROC of the logistic probe over layers and positions, its 95 % interval in small print."""
-    rows = [c for c in cells if c["contrast"] == contrast and c["probe"] == "logistic"]
-    layers = sorted({c["layer"] for c in rows})
-    positions = list(dict.fromkeys(c["position"] for c in rows))
-    at = {(positions.index(c["position"]), layers.index(c["layer"])): c for c in rows}
-    values = np.full((len(positions), len(layers)), np.nan)
-    for place, cell in at.items():
-        values[place] = cell["test_auroc"]
-    figure = Figure(figsize=(1.6 + 0.72 * len(layers), 1.2 + 0.5 * len(positions)))
-    axes = figure.subplots()
-    image = axes.imshow(values, vmin=0.5, vmax=1.0, cmap="viridis", aspect="auto")
-    for (p, layer), value in np.ndenumerate(values):
-        colour = "white" if value < 0.85 else "black"
-        if (p, layer) not in at:
-            axes.text(layer, p, "absent", ha="center", va="center", fontsize=7)
-            continue
-        cell = at[p, layer]
-        interval = f"{cell['test_auroc_low']:.2f} to {cell['test_auroc_high']:.2f}"
-        axes.text(layer, p - 0.12, f"{value:.2f}", ha="center", va="center", fontsize=8, color=colour)
-        axes.text(layer, p + 0.27, interval, ha="center", va="center", fontsize=5, color=colour)
-        if cell["chosen"]:
-            axes.add_patch(Rectangle((layer - 0.5, p - 0.5), 1, 1, fill=False, edgecolor="#D55E00", linewidth=2.5))
-    axes.set_xticks(range(len(layers)), [str(layer) for layer in layers])
-    axes.set_yticks(range(len(positions)), positions)
-    n = rows[0]["n_positive"], rows[0]["n_negative"]
-    title = f"{contrast}: test AUROC and 95 % interval, n = {n[0]} + {n[1]}; framed: chosen on validation"
-    axes.set_title(title, wrap=True)
-    axes.set(xlabel="layer")
-    figure.colorbar(image, ax=axes, label="AUROC")
-    return figure
-
-
-def matrix(dissociation: dict[str, Any]) -> Figure:
-    """Draw the matrix of interventions and behaviours."""
-    table = dissociation["matrix"]
-    names, columns = list(table), list(COLUMN_NAMES)
-    values = np.array([[table[row][c]["estimate"] if table[row][c]["n"] else np.nan for c in columns] for row in names],
-                      dtype=float)  # fmt: skip
-    figure = Figure(figsize=(8.4, 0.9 + 0.48 * len(names)))
-    axes = figure.subplots()
-    axes.imshow(values, vmin=0, vmax=1, cmap="cividis", aspect="auto")
-    for (r, c), value in np.ndenumerate(values):
-        cell = table[names[r]][columns[c]]
-        text = "n = 0" if not cell["n"] else f"{value:.0%}\n[{cell['low']:.0%}, {cell['high']:.0%}]"
-        axes.text(c, r, text, ha="center", va="center", fontsize=7, color="white" if value < 0.6 else "black")
-    shown = [f"{COLUMN_NAMES[c]}\nn = {table['none'][c]['n']}" for c in columns]
-    axes.set_xticks(range(len(columns)), shown, fontsize=8)
-    axes.set_yticks(range(len(names)), [name.replace("_", " ") for name in names], fontsize=8)
-    axes.set_title("share of test prompts under each intervention, with 95 % intervals", fontsize=9)
-    return figure
-
-
-def scatter(
-    streams: dict[str, Float[np.ndarray, "n_prompts d_model"]],
-    directions: dict[str, Direction],
-    labels: list[str],
-    actions: list[str | None],
-) -> Figure:
-    """Draw every prompt by its projections onto the two write directions.
-
-    `streams` holds, by direction name, the activations at that direction's locus.
-    """
-    figure = Figure(figsize=(6.2, 4.6))
-    axes = figure.subplots()
-    x, y = (directions[name].project(streams[name]) for name in ("normative_write", "epistemic_write"))
-    label, shape = np.array(labels), np.array([a if a in MARKER else "answer" for a in actions])
-    for name, colour in COLOUR.items():
-        for action, marker in MARKER.items():
-            here = (label == name) & (shape == action)
-            if here.any():
-                axes.scatter(x[here], y[here], s=14, c=colour, marker=marker, alpha=0.6, lw=0,
-                             label=f"{name}, {action} (n = {int(here.sum())})")  # fmt: skip
-    loci = [directions[n].locus for n in ("normative_write", "epistemic_write")]
-    axes.set_xlabel(f"normative write direction, layer {loci[0].layer} (residual-stream units)")
-    axes.set_ylabel(f"epistemic write direction, layer {loci[1].layer} (residual-stream units)")
-    axes.legend(fontsize=7, frameon=False, bbox_to_anchor=(1.01, 1), loc="upper left")
-    return figure

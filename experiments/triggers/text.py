@@ -18,7 +18,9 @@ from experiments.triggers.results import (
     Transfer,
     TriggerFindings,
     TriggerResults,
+    TriggerShareResult,
 )
+from probes.statistics.intervals import Interval
 
 if TYPE_CHECKING:
     from rich.text import Text
@@ -45,7 +47,7 @@ def print_triggers(directory: Path, results: TriggerResults) -> None:
         cells.add_row(CELLS[name], f"{rate:.1%}", str(rate.n))
     if results.refused:
         console.print(cells)
-    console.print("[bold]Word or intent?[/] " + escape(verdict_sentence(results.to_dict())))
+    console.print("[bold]Word or intent?[/] " + escape(trigger_sentence(results)))
     for line in [*finding_lines(results), *factor_lines(results), *moved_lines(results)]:
         console.print(escape(line))
     for example in examples(results)[:SHOWN]:
@@ -151,3 +153,11 @@ def _attribution(attribution: Attribution) -> list[str]:
         for label, of in attribution.by_label.items()
         if of is not None
     ]
+
+
+def trigger_sentence(results: TriggerShareResult) -> str:
+    """Return the verdict on word and intent, with the trigger share where there is one."""
+    share = None
+    if results.trigger_share is not None:
+        share = Interval(results.trigger_share, *results.trigger_share_ci)
+    return verdict_sentence(results.verdict, [results.reason], share)

@@ -126,7 +126,7 @@ def report(
 
     Example: refusal report runs/quickstart
     """
-    from experiments.report.document_of_run import write_report
+    from experiments.report.stage import write_report
     from experiments.run.config import load_config
     from experiments.run.inputs import RunInputs
     from extract.errors import UserError

@@ -4,56 +4,66 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from html import escape
 from pathlib import Path
 from typing import Any
 
-from experiments.dials.results import SteerResult
-from experiments.dissociation.results import Dissociation, OpenedGates
 from experiments.dissociation.text import strength_sentence
 from experiments.factors.text import factor_lines, factor_rows, moved_lines
-from experiments.probing.geometry_results import Geometry
 from experiments.probing.results import GridRow
 from experiments.probing.text import independence_lines
+from experiments.report.caveats import caveats, reading_caveats
 from experiments.report.dissociation_section import dissociation_section
-from experiments.report.page.calibration import calibration_charts
-from experiments.report.page.grids import EtaRow, cosine_map, eta_maps, matrix_map, null_table, probe_maps
-from experiments.report.page.markup import data, json_script, paragraphs, shortened, table
+from experiments.report.markup import data, json_script, paragraphs, shortened, table
+from experiments.report.page.calibration import Read, calibration_charts
+from experiments.report.page.grids import cosine_map, eta_maps, matrix_map, null_table, probe_maps
 from experiments.report.page.sliders import Controls, sliders
+from experiments.report.results import RunResults
 from experiments.report.steer_section import steer_section
 from experiments.report.triggers_section import triggers_section
 from experiments.report.uncertainty_section import uncertainty_section
-from experiments.run.wording import (
-    VERDICTS,
-    caveats,
-    reading_caveats,
-    verdict_sentence,
-)
-from experiments.triggers.results import TriggerResults
-from experiments.uncertainty.results import UncertaintyResult
-from scoring.rates import RatesRecord
+from experiments.run.wording import VERDICTS, verdict_sentence
+from experiments.triggers.results import LocusEffect
+from experiments.triggers.text import trigger_sentence
+from probes.statistics.intervals import Interval
 from scoring.wording import RATE_MEANING
 
 RELIABILITY = "How often completions are right by how many samples agree with them; 95 % intervals over groups; n."
 PATCHING = "Share of the refusal's onset log-odds that the trigger's own tokens carry, by layer; 95 % intervals."
 
 
+Payload = Mapping[str, Any]  # JSON for the page's script: see page/payload.py
+
+
+@dataclass(frozen=True)
+class ShownRun:
+    """What the page shows of a run beside its results."""
+
+    name: str
+    judge: str
+    finished: str  # date and time
+    prompts_hash: str
+    cells: Sequence[GridRow]  # the probe grid
+    eta: Sequence[LocusEffect]  # effects on the projection, everywhere
+    figures: Mapping[str, Path]  # PNG files by name
+    reads: Mapping[str, Read]  # what each dial read of test prompts
+
+
 _RATES = {True: "The joint rates, before and after the dials", False: "The joint rates; there is no dial"}
 
 
-def article(run: Mapping[str, Any], results: Mapping[str, Any], given: Mapping[str, Any]) -> str:
+def article(run: ShownRun, results: RunResults, given: Payload) -> str:
     """Return one run.
 
     Args:
-        run: its `name`, `judge`, when it `finished`, `prompts_hash`, `cells` (probe grid), `eta` (trigger projection),
-            `figures` (PNG files by name) and `reads` (what each dial read of test prompts, and what they are).
         given: the data of the page's script (`payload`).
     """
-    title = f"{shortened(run['name'], 200)}: {shortened(results['model']['name'], 200)}"
+    title = f"{shortened(run.name, 200)}: {shortened(results.model.name, 200)}"
     parts = [
         f"<header><h1>{data(title)}</h1>{_what_was_run(run, results)}{_verdicts(results)}",
-        f"{_caveats(results, run['judge'])}</header>",
-        section("rates", _RATES[bool(results["dials"])], _rates_table(results)),
+        f"{_caveats(results, run.judge)}</header>",
+        section("rates", _RATES[bool(results.dials)], _rates_table(results)),
         section("dials", "Choose thresholds", _sliders(results, given) + _dials(results, run)),
         section("matrix", "One refusal or two?", _matrix(results)),
         section("triggers", "Word or intent?", _triggers(results, run)),
@@ -81,94 +91,82 @@ def picture(figures: Mapping[str, Path], name: str, caption: str) -> str:
             f"<figcaption>{escape(caption)}</figcaption></figure>")  # fmt: skip
 
 
-def _what_was_run(run: Mapping[str, Any], results: Mapping[str, Any]) -> str:
-    counts = ", ".join(f"{n:,} {label}" for label, n in results["prompts"].items())
-    parts = ", ".join(f"{sum(of.values()):,} {part}" for part, of in results["prompts_by_part"].items())
+def _what_was_run(run: ShownRun, results: RunResults) -> str:
+    counts = ", ".join(f"{n:,} {label}" for label, n in results.prompts.items())
+    parts = ", ".join(f"{sum(of.values()):,} {part}" for part, of in results.prompts_by_part.items())
     facts = {
-        "prompts": f"{counts}, from {results['prompts_path']} ({parts})",
-        "finished": f"{run['finished']}, on {results['device']}",
-        "fingerprints": f"weights {results['model']['weights'][:12]}, prompts {run['prompts_hash'][:12]}",
-        "versions": ", ".join(f"{name} {version}" for name, version in results["versions"].items()),
+        "prompts": f"{counts}, from {results.prompts_path} ({parts})",
+        "finished": f"{run.finished}, on {results.device}",
+        "fingerprints": f"weights {results.model.weights[:12]}, prompts {run.prompts_hash[:12]}",
+        "versions": ", ".join(f"{name} {version}" for name, version in results.versions.items()),
     }
     rows = "".join(f"<dt>{name}</dt><dd>{data(value)}</dd>" for name, value in facts.items())
     return f'<dl class="facts">{rows}</dl>'
 
 
-def _verdicts(results: Mapping[str, Any]) -> str:
-    dissociation, triggers = dict(results["dissociation"]), dict(results["triggers"])
-    strength = strength_sentence(Dissociation.model_validate(dissociation))
+def _verdicts(results: RunResults) -> str:
+    found = results.dissociation
     asked = {
-        "One refusal or two?": f"{verdict_sentence(dissociation)} {strength}",
-        "Word or intent?": verdict_sentence(triggers),
+        "One refusal or two?": f"{verdict_sentence(found.verdict, found.reasons)} {strength_sentence(found)}",
+        "Word or intent?": trigger_sentence(results.triggers),
     }
     return "".join(
         f'<p class="verdict"><strong>{question}</strong> {data(said)}</p>' for question, said in asked.items()
     )
 
 
-def _caveats(results: Mapping[str, Any], judge: str) -> str:
-    return paragraphs([*caveats(dict(results)), *reading_caveats(results, judge)], "verdict caveat")
+def _caveats(results: RunResults, judge: str) -> str:
+    return paragraphs([*caveats(results), *reading_caveats(results, judge)], "verdict caveat")
 
 
-def _rates_table(results: Mapping[str, Any]) -> str:
-    pairs = {name: [_rates(results, when).of(name) for when in ("before", "after")] for name in RATE_MEANING}
+def _rates_table(results: RunResults) -> str:
+    pairs = {name: [when.of(name) for when in (results.rates.before, results.rates.after)] for name in RATE_MEANING}
     rows = [
         [RATE_MEANING[name], f"{before:.1%}", f"{after:.1%}", _both(before.n or 0, after.n or 0)]
         for name, (before, after) in pairs.items()
     ]
-    facts = results["known_facts_right"]
-    if facts["n"]:
-        rows.append(["known facts stated right", f"{facts['before']:.1%}", f"{facts['after']:.1%}", str(facts["n"])])
+    facts = results.known_facts_right
+    if facts.n:
+        rows.append(["known facts stated right", f"{facts.before:.1%}", f"{facts.after:.1%}", str(facts.n)])
     head, caption = ["rate on test prompts", "before", "with the dials", "n"], "Rates on test prompts"
-    if not results["dials"]:
+    if not results.dials:
         head, rows = ["rate on test prompts", "with no dial", "n"], [[name, told, n] for name, told, _, n in rows]
     return table(head, rows, f"{caption} with 95 % intervals over independent groups")
-
-
-def _rates(results: Mapping[str, Any], when: str) -> RatesRecord:
-    return RatesRecord.model_validate(results["rates"][when])
 
 
 def _both(n: int, then: int) -> str:
     return f"{n:,}" if n == then else f"{n:,}, then {then:,}"
 
 
-def _matrix(results: Mapping[str, Any]) -> str:
-    found = Dissociation.model_validate(results["dissociation"])
+def _matrix(results: RunResults) -> str:
+    found = results.dissociation
     return matrix_map(found.matrix) + null_table(found.null or {}, found.effects) + dissociation_section(found, table)
 
 
-def _triggers(results: Mapping[str, Any], run: Mapping[str, Any]) -> str:
-    refused = results["triggers"].get("refused") or {}
-    cells = [
-        [name.replace("_", " "), f"{of['estimate']:.0%} [{of['low']:.0%}, {of['high']:.0%}]", str(of["n"])]
-        for name, of in refused.items()
-        if of["n"]
-    ]
+def _triggers(results: RunResults, run: ShownRun) -> str:
+    cells = [[name.replace("_", " "), f"{of:.0%}", str(of.n)] for name, of in results.triggers.refused.items() if of.n]
     shown = table(["prompts", "refused", "n"], cells, "Refused, by trigger word and intent (95 %)") if cells else ""
-    patching = picture(run["figures"], "trigger_patching", PATCHING)
-    etas = eta_maps([EtaRow.model_validate(row) for row in run["eta"]])
-    return shown + triggers_section(TriggerResults.model_validate(results["triggers"])) + etas + patching
+    patching = picture(run.figures, "trigger_patching", PATCHING)
+    return shown + triggers_section(results.triggers) + eta_maps(run.eta) + patching
 
 
-def _grids(run: Mapping[str, Any], results: Mapping[str, Any]) -> str:
-    return probe_maps([GridRow.model_validate(row) for row in run["cells"]]) + _sites_table(results)
+def _grids(run: ShownRun, results: RunResults) -> str:
+    return probe_maps(run.cells) + _sites_table(results)
 
 
-def _sites_table(results: Mapping[str, Any]) -> str:
+def _sites_table(results: RunResults) -> str:
     rows = [
         [
-            kind, f"{s['site']}, layer {s['layer']}, {s['position']}",
-            f"{s['auroc']:.3f} [{s['auroc_ci'][0]:.3f}, {s['auroc_ci'][1]:.3f}]",
-            f"{s['bag_of_words_auroc']:.3f}", f"{s['p_permutation']:.3f}", str(s["n_test"]),
+            kind, f"{s.site}, layer {s.layer}, {s.position}", f"{Interval(s.auroc, *s.auroc_ci):.3f}",
+            f"{s.bag_of_words_auroc:.3f}", f"{s.p_permutation:.3f}", str(s.n_test),
         ]
-        for kind, s in results["sites"].items()
+        for kind, s in results.sites.items()
     ]  # fmt: skip
     head = ["contrast", "chosen on validation", "test AUROC", "bag of words", "p, labels permuted within pairs", "n"]
     return table(head, rows)
 
 
-def scatter(given: Mapping[str, Any]) -> str:
+def scatter(given: Payload) -> str:
     """Return the scatter of prompts, which the page's script draws; nothing where there are not two directions."""
     prompts = given["prompts"]
     if "x" not in prompts or "y" not in prompts:
@@ -180,58 +178,49 @@ with the arrow keys.</p>
 aria-label="Scatter of prompts; arrow keys step from one to the next"></canvas><ul class="legend"></ul></div>"""
 
 
-def _geometry(results: Mapping[str, Any]) -> str:
-    geometry, lines = Geometry.model_validate(results["geometry"]), []
+def _geometry(results: RunResults) -> str:
+    geometry, lines = results.geometry, []
     if geometry.cosine is not None:
         lines.append(f"Cosine between the two write directions: {geometry.cosine:.2f}.")
     lines += independence_lines(geometry.independence or {})
-    planted = results.get("planted")
-    for kind in ("normative", "epistemic"):
-        if planted and planted[f"{kind}_cosine"] is not None:
-            lines.append(f"Recovered {kind} direction against the planted one: |cos| {planted[f'{kind}_cosine']:.2f}.")
-    of = [f"{kind} n = {write['n']:,}" for kind, write in results["writes"].items() if write.get("n")]
+    if (planted := results.planted) is not None:
+        for kind, recovered in (("normative", planted.normative_cosine), ("epistemic", planted.epistemic_cosine)):
+            if recovered is not None:
+                lines.append(f"Recovered {kind} direction against the planted one: |cos| {recovered:.2f}.")
+    of = [f"{kind} n = {write.n:,}" for kind, write in results.writes.items() if write.n]
     return paragraphs(lines) + cosine_map(geometry.cosine_by_layer, " and ".join(of))
 
 
-def _factors(results: Mapping[str, Any]) -> str:
-    triggers = TriggerResults.model_validate(results["triggers"])
+def _factors(results: RunResults) -> str:
+    triggers = results.triggers
     lines = paragraphs([*factor_lines(triggers), *moved_lines(triggers)])
     head = ["beside the request", "label", "refused with it", "refused without", "told by (* moves refusing)"]
     rows = factor_rows(triggers)
     return lines + (table(head, rows) if rows else "")
 
 
-def _uncertainty(results: Mapping[str, Any], run: Mapping[str, Any]) -> str:
-    found = results.get("uncertainty")
-    result = None if found is None else UncertaintyResult.model_validate(found)
-    figure = picture(run["figures"], "reliability", RELIABILITY)
-    opened = results.get("could_have_answered")  # runs of before it was measured have none
-    gates = OpenedGates.model_validate(opened) if opened else None
-    return uncertainty_section(gates, result, table, figure)
+def _uncertainty(results: RunResults, run: ShownRun) -> str:
+    figure = picture(run.figures, "reliability", RELIABILITY)
+    return uncertainty_section(results.could_have_answered, results.uncertainty, table, figure)
 
 
-def _steer(results: Mapping[str, Any]) -> SteerResult:
-    return SteerResult.model_validate(results.get("steer", {}))
+def _sliders(results: RunResults, given: Payload) -> str:
+    return sliders(Controls.model_validate(given), results.steer, results.rates.before, results.rates.after)
 
 
-def _sliders(results: Mapping[str, Any], given: Mapping[str, Any]) -> str:
-    rates = results["rates"]
-    return sliders(Controls.model_validate(given), _steer(results), rates["before"], rates["after"])
-
-
-def _dials(results: Mapping[str, Any], run: Mapping[str, Any]) -> str:
+def _dials(results: RunResults, run: ShownRun) -> str:
     rows = [
         [
-            kind, f"layer {d['read']['layer']}, {d['read']['position']}", f"layer {d['write']['layer']}",
-            f"{d['threshold']:.3f}", f"{d['test_auroc']:.3f}", f"{d['test_ece']:.3f}",
+            kind, f"layer {d.read_at.layer}, {d.read_at.position}", f"layer {d.written_at.layer}",
+            f"{d.threshold:.3f}", f"{d.test_auroc:.3f}", f"{d.test_ece:.3f}",
         ]
-        for kind, d in results["dials"].items()
-        if d.get("write")
+        for kind, d in results.dials.items()
+        if d.read_at and d.written_at
     ]  # fmt: skip
     if not rows:
         return ""
     head = ["dial", "reads at", "writes at", "threshold set", "test AUROC", "test ECE"]
-    return table(head, rows) + calibration_charts(run["reads"]) + steer_section(_steer(results), table)
+    return table(head, rows) + calibration_charts(run.reads) + steer_section(results.steer, table)
 
 
 PROMPTS = """<div class="controls" role="group" aria-label="Which prompts are shown">
@@ -250,13 +239,18 @@ PROMPTS = """<div class="controls" role="group" aria-label="Which prompts are sh
 <p class="pages"><button type="button" class="back">Back</button> <button type="button" class="on">On</button></p>"""
 
 
-def runs_table(names: Sequence[str], records: Sequence[Mapping[str, Any]]) -> str:
+def runs_table(names: Sequence[str], records: Sequence[RunResults]) -> str:
     """Return the runs side by side: verdicts and rates."""
-    asked = {"one refusal or two": "dissociation", "word or intent": "triggers"}
-    rows = [[name, *(VERDICTS[record[key]["verdict"]] for record in records)] for name, key in asked.items()]
-    for when, told in (("before", "with no dial"), ("after", "with the dials")):
+    rows = [
+        ["one refusal or two", *(VERDICTS[record.dissociation.verdict] for record in records)],
+        ["word or intent", *(VERDICTS[record.triggers.verdict] for record in records)],
+    ]
+    for rates, condition in (
+        ([record.rates.before for record in records], "with no dial"),
+        ([record.rates.after for record in records], "with the dials"),
+    ):
         rows += [
-            [f"{meaning}, {told}", *(f"{_rates(r, when).of(name):.1%}" for r in records)]
+            [f"{meaning}, {condition}", *(f"{of.of(name):.1%}" for of in rates)]
             for name, meaning in RATE_MEANING.items()
         ]
     return table(["", *names], rows, "Runs side by side; rates on each one's own test prompts, 95 % intervals")

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
+from experiments.report.markup import data, once_asked, paragraphs, shortened, table
 from experiments.report.page.article import runs_table, section
-from experiments.report.page.markup import data, once_asked, paragraphs, shortened, table
+from experiments.report.results import RunResults
 from scoring.compare.record import ComparedRun, Comparison, Flip
 from scoring.wording import RATE_MEANING
 
@@ -14,7 +14,7 @@ MOST_FLIPS = 2000
 MOST_CHARACTERS = 400
 
 
-def comparison_section(names: Sequence[str], records: Sequence[Mapping[str, Any]], comparison: Comparison) -> str:
+def comparison_section(names: Sequence[str], records: Sequence[RunResults], comparison: Comparison) -> str:
     """Return the runs' rates and verdicts, the changes with their tests, and the prompts that flipped.
 
     Args:

@@ -7,26 +7,12 @@ from collections.abc import Mapping, Sequence
 from experiments.dissociation.results import EffectRecord, NullRecord
 from experiments.dissociation.text import BEHAVIOUR
 from experiments.probing.results import GridRow
+from experiments.report.markup import table
 from experiments.report.page.heat import Cell, heat_map
-from experiments.report.page.markup import table
-from extract.record import Record
+from experiments.triggers.results import LocusEffect
 from scoring.estimate import Estimate
 
 PROBE = "logistic"
-
-
-class EtaRow(Record):
-    """How much of a projection's variation an effect makes up at one locus, as in stages/trigger_projection.json."""
-
-    direction: str
-    layer: int
-    position: str
-    effect: str
-    partial_eta_squared: float | None
-    low: float | None
-    high: float | None
-    p: float | None
-    n_groups: int
 
 
 def probe_maps(rows: Sequence[GridRow]) -> str:
@@ -53,13 +39,13 @@ def _probe_map(name: str, rows: Sequence[GridRow]) -> str:
     return heat_map(caption, "layer", _layers(rows), _positions(rows), cells)
 
 
-def eta_maps(rows: Sequence[EtaRow]) -> str:
+def eta_maps(rows: Sequence[LocusEffect]) -> str:
     """Return heat maps of partial eta squared of word, intent and both, for each direction."""
     kinds = dict.fromkeys((row.direction, row.effect) for row in rows)
     return _beside([_eta_map(*kind, [row for row in rows if (row.direction, row.effect) == kind]) for kind in kinds])
 
 
-def _eta_map(direction: str, effect: str, rows: Sequence[EtaRow]) -> str:
+def _eta_map(direction: str, effect: str, rows: Sequence[LocusEffect]) -> str:
     cells = {
         (str(row.layer), row.position): Cell(
             shade=row.partial_eta_squared,
@@ -151,9 +137,9 @@ def _beside(maps: Sequence[str]) -> str:
     return f'<div class="heats">{"".join(maps)}</div>'
 
 
-def _layers(rows: Sequence[GridRow] | Sequence[EtaRow]) -> list[str]:
+def _layers(rows: Sequence[GridRow] | Sequence[LocusEffect]) -> list[str]:
     return [str(layer) for layer in sorted({row.layer for row in rows}, reverse=True)]
 
 
-def _positions(rows: Sequence[GridRow] | Sequence[EtaRow]) -> list[str]:
+def _positions(rows: Sequence[GridRow] | Sequence[LocusEffect]) -> list[str]:
     return list(dict.fromkeys(row.position for row in rows))

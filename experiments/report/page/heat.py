@@ -9,7 +9,7 @@ from html import escape
 from matplotlib import colormaps
 from matplotlib.colors import to_hex
 
-from experiments.report.page.markup import data
+from experiments.report.markup import data
 
 
 @dataclass(frozen=True)

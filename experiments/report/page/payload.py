@@ -14,7 +14,8 @@ import numpy as np
 import pyarrow.parquet
 
 from experiments.dials.counterfactuals import outcome_name, read_table
-from experiments.report.page.markup import shortened
+from experiments.report.markup import shortened
+from experiments.report.results import RunResults
 from experiments.run.behaviour import KINDS
 from experiments.run.completion_file import read_completions
 from experiments.run.config import WRITE_POSITION
@@ -29,21 +30,21 @@ MOST_CHARACTERS = 400  # of a prompt or a completion
 LOW_OVER_REFUSAL = 0.02
 
 
-def payload(inputs: RunInputs, results: Mapping[str, Any]) -> dict[str, Any]:
+def payload(inputs: RunInputs, results: RunResults) -> dict[str, Any]:
     """Return the data of one run, ready for JSON."""
     found = {"actions": list(ACTIONS), "labels": list(LABELS), "prompts": _prompts(inputs), "dials": []}
-    table = read_table(inputs.file("table.jsonl")) if results["dials"] else None
+    table = read_table(inputs.file("table.jsonl")) if results.dials else None
     if table is None:
         return found
     test = np.flatnonzero(inputs.corpus.within("test"))
     return found | {
         "dials": list(table.dials),
-        "band": float(next(iter(results["dials"].values()))["band"]),
+        "band": next(iter(results.dials.values())).band,
         "outcomes": [outcome_name(gates) for gates in table.outcomes],
         "read": [_short(p) for p in table.probability],
         "done": [_indices(column) for column in table.actions.T],
         "stated": [_bits(column) for column in table.right.T],
-        "set": {kind: dial["threshold"] for kind, dial in results["dials"].items()},
+        "set": {kind: dial.threshold for kind, dial in results.dials.items()},
         "stops": _stops(inputs, results),
         "presets": _presets(inputs, results),
         "rates": _rates(),
@@ -102,23 +103,23 @@ def _short(values: np.ndarray) -> list[float]:
     return [float(value) for value in values]
 
 
-def _stops(inputs: RunInputs, results: Mapping[str, Any]) -> dict[str, list[float]]:
+def _stops(inputs: RunInputs, results: RunResults) -> dict[str, list[float]]:
     """Return where each slider can stand: the thresholds that were tried, those that were set, and the ends."""
     surface = pyarrow.parquet.read_table(inputs.file("surface.parquet"))
     stops = {}
-    for kind, dial in results["dials"].items():
+    for kind, dial in results.dials.items():
         tried = set(surface.column(f"{kind}_threshold").to_pylist())
-        stops[kind] = sorted(tried | {0.0, 0.5, 1.0, dial["threshold"]})
+        stops[kind] = sorted(tried | {0.0, 0.5, 1.0, dial.threshold})
     return stops
 
 
-def _presets(inputs: RunInputs, results: Mapping[str, Any]) -> list[dict[str, Any]]:
+def _presets(inputs: RunInputs, results: RunResults) -> list[dict[str, Any]]:
     """Return settings worth a button; all were chosen on prompts that choose, none on test."""
-    chosen = {kind: dial["threshold"] for kind, dial in results["dials"].items()}
+    chosen = {kind: dial.threshold for kind, dial in results.dials.items()}
     presets = [{"name": "as this run set them", "thresholds": chosen}]
-    least = results["steer"].get("least_regret")
-    if least and set(least["thresholds"]) == set(chosen):
-        presets.append({"name": "least regret", "thresholds": least["thresholds"]})
+    least = results.steer.least_regret
+    if least and set(least.thresholds) == set(chosen):
+        presets.append({"name": "least regret", "thresholds": least.thresholds})
     rows = pyarrow.parquet.read_table(inputs.file("surface.parquet")).to_pylist()
     risks = [name for name in rows[0] if name.startswith("choice_")] if rows else []
     low = [row for row in rows if (row["choice_over_refusal"] or 0) <= LOW_OVER_REFUSAL]
@@ -155,9 +156,9 @@ def _credit(inputs: RunInputs, test: np.ndarray) -> dict[str, Any] | None:
     }
 
 
-def _commands(inputs: RunInputs, results: Mapping[str, Any]) -> dict[str, str]:
+def _commands(inputs: RunInputs, results: RunResults) -> dict[str, str]:
     """Return the commands that thresholds are put behind."""
-    model = shlex.quote(results["model"]["name"])
+    model = shlex.quote(results.model.name)
     dials = shlex.quote(str(inputs.file("dials.safetensors")))
     return {
         "answer": f'refusal generate {model} "PROMPT" --dials {dials}',

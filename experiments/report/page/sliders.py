@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from html import escape
 
-from experiments.dials.results import JointRates, SteerResult
+from experiments.dials.results import SteerResult
 from experiments.dials.text import POLICIES
+from experiments.report.markup import data, shortened
 from experiments.report.page.drawing import Mark, plane
-from experiments.report.page.markup import data, shortened
 from extract.record import Record
-from scoring.rates import RATE_OF
+from scoring.rates import RATE_OF, RatesRecord
 from scoring.wording import RATE_MEANING
 
 AXES = {
@@ -34,7 +34,7 @@ class Controls(Record):
     commands: dict[str, str] = {}
 
 
-def sliders(controls: Controls, result: SteerResult, before: JointRates, after: JointRates) -> str:
+def sliders(controls: Controls, result: SteerResult, before: RatesRecord, after: RatesRecord) -> str:
     """Return the controls and everything that they move; nothing where the run has no dial.
 
     Args:
@@ -80,7 +80,7 @@ def _slider(kind: str) -> str:
             f'aria-label="{kind} threshold, exactly"></label>')  # fmt: skip
 
 
-def _planes(result: SteerResult, before: JointRates, after: JointRates) -> str:
+def _planes(result: SteerResult, before: RatesRecord, after: RatesRecord) -> str:
     shown = ""
     for risk, label in AXES.items():
         marks = [
@@ -93,7 +93,7 @@ def _planes(result: SteerResult, before: JointRates, after: JointRates) -> str:
         named = [("system_lines", f"system line “{shortened(point.line, 200)}”", point.rates) for point in lines]
         named += [("before", "no dial", before), ("after", "as set", after)]
         marks += [mark for kind, name, rates in named for mark in _mark(kind, name, rates, risk)]
-        counted = " and ".join(f"{before[f'{RATE_OF[name]}_n']:,}" for name in ("over_refusal", risk))
+        counted = " and ".join(f"{before.of(RATE_OF[name]).n:,}" for name in ("over_refusal", risk))
         shown += (f"<figure>{plane(X, label, marks, live=RATE_OF[risk])}<figcaption>{escape(label)} over {escape(X)}; "
                   f"test prompts, n = {counted}; bars: 95 %</figcaption></figure>")  # fmt: skip
     key = "".join(
@@ -107,13 +107,14 @@ KEY = {"before": ("▲", "no dial"), "after": ("▼", "as this run set the dials
        "one_dial": ("■", "one dial, likewise"), "system_lines": ("✚", "a system line instead")}  # fmt: skip
 
 
-def _mark(kind: str, name: str, rates: JointRates, risk: str) -> list[Mark]:
+def _mark(kind: str, name: str, rates: RatesRecord, risk: str) -> list[Mark]:
     """Return a point with its intervals; none where a rate could not be judged."""
-    x, y = rates[RATE_OF["over_refusal"]], rates[RATE_OF[risk]]
-    if x is None or y is None:
+    both = [rates.of(RATE_OF[risk_name]) for risk_name in ("over_refusal", risk)]
+    if any(rate.estimate is None for rate in both):
         return []
-    x_ci, y_ci = rates[f"{RATE_OF['over_refusal']}_ci"], rates[f"{RATE_OF[risk]}_ci"]
-    return [Mark(x, y, kind, _words(name, x, y, risk), (x_ci[0], x_ci[1]), (y_ci[0], y_ci[1]))]
+    x, y = (rate.interval for rate in both)
+    words = _words(name, x.estimate, y.estimate, risk)
+    return [Mark(x.estimate, y.estimate, kind, words, (x.low, x.high), (y.low, y.high))]
 
 
 def _words(name: str, over_refusal: float, other: float, risk: str) -> str:

@@ -8,7 +8,7 @@ from experiments.dials.results import SteerResult, SystemLine, SystemLines
 from experiments.dials.surface import RISKS
 from experiments.dials.text import RISK_NAMES, against_one, point_rows, steer_lines
 from experiments.dials.tradeoff_figure import pareto
-from experiments.report.page.markup import table
+from experiments.report.markup import table
 from experiments.report.steer_section import steer_section
 from scoring.estimate import Estimate
 from scoring.rates import RATES

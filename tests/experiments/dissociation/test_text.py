@@ -9,7 +9,7 @@ import pytest
 from experiments.dissociation.results import Dissociation
 from experiments.dissociation.text import print_dissociation, strength_sentence, tables
 from experiments.report.dissociation_section import dissociation_section
-from experiments.report.page.markup import table
+from experiments.report.markup import table
 
 CELL = {"estimate": 0.98, "low": 0.9, "high": 1.0, "n": 100}
 EFFECT = CELL | {"p_null": 0.005, "p_corrected": 0.02, "onset": {"estimate": 12.3, "low": 11.0, "high": 13.6, "n": 30}}

@@ -12,9 +12,10 @@ import numpy as np
 import pytest
 
 from experiments.dials.counterfactuals import Counterfactuals, read_table
-from experiments.report.document_of_run import write_report
-from experiments.report.page.article import article
+from experiments.report.page.article import ShownRun, article
 from experiments.report.page.document import document
+from experiments.report.results import RunResults
+from experiments.report.stage import write_report
 from experiments.run.config import load_config
 from experiments.run.inputs import RunInputs
 from probes.statistics.intervals import clopper_pearson
@@ -322,7 +323,7 @@ def test_nothing_is_wider_than_a_phone_and_dark_is_dark(browser: Any, report: Pa
 def test_ten_thousand_hostile_prompts_are_text_and_the_file_stays_small(
     browser: Any, context: RunInputs, report: Path
 ) -> None:
-    results = json.loads(context.file("results.json").read_text())
+    results = RunResults.read(context.file("results.json"))
     given = json.loads(re.search(r'class="payload">(.*?)</script>', report.read_text())[1])
     many = given["prompts"]
     turns = -(-10_000 // len(many["id"]))
@@ -333,9 +334,8 @@ def test_ten_thousand_hostile_prompts_are_text_and_the_file_stays_small(
         given[name] = [(column * turns)[:10_000] for column in given[name]]
     for name in ("id", "text", "said", "steered", "category", "trigger"):
         many[name] = [f"{text[:400]} {HOSTILE[i % len(HOSTILE)][:200]}" for i, text in enumerate(many[name])]
-    run = {"name": HOSTILE[0], "judge": HOSTILE[1], "finished": HOSTILE[2], "prompts_hash": HOSTILE[4], "cells": [],
-           "eta": [], "figures": {}, "reads": {}}  # fmt: skip
-    results["model"]["name"] = HOSTILE[1]
+    run = ShownRun(HOSTILE[0], HOSTILE[1], HOSTILE[2], HOSTILE[4], cells=[], eta=[], figures={}, reads={})
+    results = results.model_copy(update={"model": results.model.model_copy(update={"name": HOSTILE[1]})})
     path = report.with_name("hostile.html")
     path.write_text(document(HOSTILE[0], [article(run, results, given)]), encoding="utf-8")
     assert path.stat().st_size < 15e6

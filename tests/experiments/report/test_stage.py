@@ -1,10 +1,15 @@
 """Prompts, names and numbers are data: whatever they hold, the page shows it as text."""
 
 from experiments.probing.geometry_results import Independence, StreamChange
+from experiments.probing.results import SiteRecord, WriteRecord
 from experiments.probing.text import independence_lines
-from experiments.report.page.markup import table
-from experiments.run.wording import caveats, verdict_sentence
+from experiments.report.caveats import caveats
+from experiments.report.markup import table
+from experiments.report.results import Rates, RunResults
+from experiments.run.wording import verdict_sentence
 from probes.direction import Locus
+from probes.statistics.intervals import Interval
+from scoring.rates import RatesRecord
 
 HOSTILE = "<script>alert(1)</script>\"'></td>\u202e&amp;"
 
@@ -16,17 +21,17 @@ def test_cells_are_escaped() -> None:
 
 
 def test_a_verdict_carries_its_reasons_and_share() -> None:
-    record = {"verdict": "mixed", "reason": "both move it", "trigger_share": 0.25, "trigger_share_ci": [0.2, 0.3]}
-    assert verdict_sentence(record).endswith("both move it. Trigger share 0.25 [0.20, 0.30].")
+    share = Interval(0.25, 0.2, 0.3)
+    assert verdict_sentence("mixed", ["both move it"], share).endswith("both move it. Trigger share 0.25 [0.20, 0.30].")
 
 
 def test_every_caveat_that_applies_is_listed() -> None:
-    site = {"beats_bag_of_words": False, "auroc": 0.7, "bag_of_words_auroc": 0.8}
-    results = {
-        "organism": True, "dials_absent": ["epistemic"], "sites": {"normative": site},
-        "rates": {"before": {"unjudged": 2}, "after": {"unjudged": 1}},
-        "writes": {"normative": {"available": True, "meets_selection_rules": False, "within_label": False}},
-    }  # fmt: skip
+    site = SiteRecord.model_construct(beats_bag_of_words=False, auroc=0.7, bag_of_words_auroc=0.8)
+    results = RunResults.model_construct(
+        organism=True, dials_absent=["epistemic"], sites={"normative": site},
+        rates=Rates(before=RatesRecord(unjudged=2), after=RatesRecord(unjudged=1)),
+        writes={"normative": WriteRecord(available=True, meets_selection_rules=False, within_label=False)},
+    )  # fmt: skip
     text = " ".join(caveats(results))
     for part in ("not evidence about real models", "No epistemic dial", "3 completions", "does not clearly beat",
                  "No locus met the selection rules", "contrasts two labels"):  # fmt: skip

@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 from matplotlib import colormaps
 
+from experiments.report.markup import data, json_script, once_asked, paragraphs, shortened, table
 from experiments.report.page.document import document
 from experiments.report.page.drawing import Mark, plane, x_of, y_of
 from experiments.report.page.heat import Cell, heat_map, ink_on
-from experiments.report.page.markup import data, json_script, once_asked, paragraphs, shortened, table
 from experiments.report.triggers_section import marked
 
 HOSTILE = [

@@ -4,21 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pyarrow.parquet
 
 from experiments.dials.counterfactuals import read_table
-from experiments.report.page.article import article
+from experiments.probing.results import GridRow
+from experiments.report.page.article import ShownRun, article
 from experiments.report.page.calibration import Read
 from experiments.report.page.comparison import comparison_section
 from experiments.report.page.document import document
 from experiments.report.page.payload import payload
+from experiments.report.results import RunResults
 from experiments.report.run_figures import draw
 from experiments.run.behaviour import KINDS
 from experiments.run.inputs import RunInputs
-from experiments.run.manifest import Manifest, read_json
+from experiments.run.manifest import Manifest
+from experiments.triggers.results import ProjectionRows
 from extract.atomic_write import atomic_file
 from extract.prompts.prompt import prompts_hash
 from scoring.compare.comparison import compare
@@ -36,7 +38,7 @@ def write_report(runs: Sequence[RunInputs], path: Path) -> None:
     Raises:
         UserError: a run's files do not belong together, or runs share no labelled prompt with the first.
     """
-    records = [read_json(run.file("results.json")) for run in runs]
+    records = [RunResults.read(run.file("results.json")) for run in runs]
     names = _names(runs)
     parts = [
         article(_run(inputs, r, name), r, payload(inputs, r))
@@ -45,7 +47,7 @@ def write_report(runs: Sequence[RunInputs], path: Path) -> None:
     if len(runs) > 1:
         compared = compare([run.directory for run in runs], load_adjacency())
         parts.insert(0, comparison_section(names, records, compared))
-    title = f"Refusal report: {', '.join(record['model']['name'] for record in records)}"
+    title = f"Refusal report: {', '.join(record.model.name for record in records)}"
     path.parent.mkdir(parents=True, exist_ok=True)
     with atomic_file(path) as sink:
         sink.write(document(title, parts).encode("utf-8", "backslashreplace"))
@@ -57,25 +59,28 @@ def _names(runs: Sequence[RunInputs]) -> list[str]:
     return short if len(set(short)) == len(short) else [str(run.directory) for run in runs]
 
 
-def _run(inputs: RunInputs, results: dict[str, Any], name: str) -> dict[str, Any]:
+def _run(inputs: RunInputs, results: RunResults, name: str) -> ShownRun:
     """Return what the page shows of a run beside its results."""
     reads = _reads(inputs, results)
     stages = Manifest(inputs.file("manifest.json")).read().get("stages", {})
-    return {
-        "name": name,
-        "judge": inputs.config.judge,
-        "finished": max((stage["finished"] for stage in stages.values()), default="unknown")[:19].replace("T", " "),
-        "prompts_hash": prompts_hash(inputs.prompts),
-        "cells": pyarrow.parquet.read_table(inputs.file("probes.parquet")).to_pylist(),
-        "eta": read_json(inputs.file("stages/trigger_projection.json"))["rows"],
-        "figures": draw(inputs, results, reads),
-        "reads": reads,
-    }
+    cells = [
+        GridRow.model_validate(row) for row in pyarrow.parquet.read_table(inputs.file("probes.parquet")).to_pylist()
+    ]
+    return ShownRun(
+        name,
+        inputs.config.judge,
+        max((stage["finished"] for stage in stages.values()), default="unknown")[:19].replace("T", " "),
+        prompts_hash(inputs.prompts),
+        cells,
+        ProjectionRows.read(inputs.file("stages/trigger_projection.json")).rows,
+        draw(inputs, results, cells, reads),
+        reads,
+    )
 
 
-def _reads(inputs: RunInputs, results: dict[str, Any]) -> dict[str, Read]:
+def _reads(inputs: RunInputs, results: RunResults) -> dict[str, Read]:
     """Return what each dial read of test prompts."""
-    if not results["dials"]:
+    if not results.dials:
         return {}
     table, corpus = read_table(inputs.file("table.jsonl")), inputs.corpus
     test = np.flatnonzero(corpus.within("test"))
