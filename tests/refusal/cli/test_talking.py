@@ -95,8 +95,8 @@ def test_json_holds_what_each_dial_did(cli: Callable, dials_file: str) -> None:
     code, out, _ = cli("generate", str(ORGANISM), BENIGN, "--dials", dials_file, "--json")
     (record,) = json.loads(out)
     assert code == 0
-    assert record.threshold == {"normative": 0.5, "epistemic": 0.5}
-    assert record.gate == {"normative": "permit", "epistemic": "permit"}
+    assert record["threshold"] == {"normative": 0.5, "epistemic": 0.5}
+    assert record["gate"] == {"normative": "permit", "epistemic": "permit"}
 
 
 @pytest.mark.parametrize("command", [("generate", BENIGN), ("chat",)])
