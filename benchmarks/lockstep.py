@@ -32,7 +32,7 @@ def lockstep(arms: dict[str, Arm], n_tokens: int, seed: int = 0) -> dict[str, Fl
     """Decode so many tokens with every arm and return what each took for each, in seconds by each of `CLOCKS`.
 
     The first token's time has everything up to it: what is set up for the call, and the prompt's pass. The order of the
-    arms is drawn anew every second token and turned round for the one after, so that any two are AB as often as BA.
+    arms is drawn again every second token and reversed for the one after, so that any two are AB as often as BA.
 
     Raises:
         RuntimeError: an arm makes more or fewer passes than there are tokens.
@@ -51,7 +51,7 @@ def lockstep(arms: dict[str, Arm], n_tokens: int, seed: int = 0) -> dict[str, Fl
 
 
 class _Paced:
-    """An arm that does its next token whenever it is told to."""
+    """An arm that decodes one token at each `step`."""
 
     def __init__(self, arm: Arm, n_tokens: int) -> None:
         self.finished = False

@@ -1,11 +1,11 @@
-"""What two dials cost a decoded token, over plain `generate`; beside it the same writes through other tools.
+"""What two dials cost a decoded token, over plain `generate`, and the same writes through other tools.
 
 The dials read every prompt, both gates fire in every row, and both write (affine) at the last prompt token and at every
 token said; a run before the timed one checks that, for the other tools too. All ways decode token by token in turns
 (`lockstep`), so that the two times of a pair lie a fraction of a second apart.
 
 `overhead_batch1` and `overhead_batch8` are the upper bounds of the 95 % interval of the ratio of time per decoded
-token, dialled over plain; `…_point` and `…_low` stand beside them. The first token, with the prompt's pass, the reads
+token, dialled over plain; `…_point` and `…_low` are its other parts. The first token, with the prompt's pass, the reads
 and all that is set up, is a figure of its own (`first_token_…`). `control_…` is the ratio of a second plain way to the
 first: its interval should hold 1. `extra_ms_…` is what the dials add to a token, measured where little else is done:
 at three thin layers of the same width.

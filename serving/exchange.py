@@ -7,7 +7,7 @@ import secrets
 import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TypedDict
 
 from extract.chat.render import Rendered
 from serving.choice import Choice, Ended, Event, Failed, Piece, Read, Settings
@@ -25,6 +25,15 @@ from serving.replies import (
     readings,
     usage,
 )
+
+
+class _Head(TypedDict):
+    """The fields that every reply to a request begins with."""
+
+    id: str
+    created: int
+    model: str
+    system_fingerprint: str
 
 
 @dataclass(frozen=True)
@@ -136,9 +145,10 @@ class Exchange:
 
         return tell
 
-    def _head(self) -> dict[str, Any]:
-        return {"id": self._id, "created": self._created, "model": self._served.name,
-                "system_fingerprint": self._served.fingerprint}  # fmt: skip
+    def _head(self) -> _Head:
+        return _Head(
+            id=self._id, created=self._created, model=self._served.name, system_fingerprint=self._served.fingerprint
+        )
 
     def _usage(self, ended: Mapping[int, Ended]) -> Usage:
         return usage(self._n_prompt, sum(one.n_tokens for one in ended.values()))

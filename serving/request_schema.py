@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
+from pydantic_core import ErrorDetails
 
 from steering.dial import Kind
 
@@ -123,7 +124,7 @@ class ChatRequest(_Strict):
         return {"normative": self.normative_threshold, "epistemic": self.epistemic_threshold}
 
 
-def fault(errors: Sequence[dict[str, Any]]) -> tuple[str, str]:
+def fault(errors: Sequence[ErrorDetails]) -> tuple[str, str]:
     """Return the field that is wrong and one line about it, of pydantic's list of errors.
 
     An unknown field goes first: mostly it is the missing one, mistyped; then what lies deepest, for it is told closest.
@@ -140,7 +141,7 @@ def fault(errors: Sequence[dict[str, Any]]) -> tuple[str, str]:
     return field, f"{field}: {', or '.join(about)}"
 
 
-def _said(error: dict[str, Any]) -> str:
+def _said(error: ErrorDetails) -> str:
     if error["type"] == "string_pattern_mismatch":
         return "there must be more than blanks"
     said = str(error["msg"]).removeprefix("Value error, ")
@@ -151,12 +152,12 @@ _NAMES = {name for model in (ChatRequest, Message, TextPart, StreamOptions, Resp
           for name in model.model_fields}  # fmt: skip
 
 
-def _field(error: dict[str, Any]) -> str:
+def _field(error: ErrorDetails) -> str:
     """Return a field's name such as messages[0].content."""
     return "".join(_place(error)).lstrip(".") or "body"
 
 
-def _place(error: dict[str, Any]) -> Iterator[str]:
+def _place(error: ErrorDetails) -> Iterator[str]:
     """Yield the steps to a field: pydantic's, less the alternatives it tried on the way."""
     steps = error["loc"][1:] if error["loc"][:1] == ("body",) else error["loc"]
     for i, step in enumerate(steps):

@@ -1,7 +1,7 @@
 """Two dials on a running model: read at prefill, decide per row, write from the last prompt token on.
 
 Both reads come before both writes, and the normative gate decides first: where it declines, the epistemic one leaves
-the row alone. What is written stands at absolute places, so it is written again wherever those tokens are run again:
+the row alone. Writes are at absolute places, so they are made again wherever those tokens are run again:
 with the key-value cache, without it, and under beam search, where a prompt's beams are rows that stand together.
 """
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Literal, cast, get_args
 
 import numpy as np
+from jaxtyping import Float, Int
 from pydantic import Field, ValidationError
 from safetensors import safe_open
 from safetensors.numpy import save_file
@@ -70,18 +71,22 @@ class Dial:
         """What its gate does."""
         return Writer(self.write, self.actuator, self.steps, self.later)
 
-    def probability(self, streams: np.ndarray) -> np.ndarray:
-        """Return the calibrated probability of the declining class for (n, d_model) read-locus activations."""
+    def probability(self, streams: Float[np.ndarray, "n d_model"]) -> Float[np.ndarray, " n"]:
+        """Return the calibrated probability of the declining class for activations at the read locus."""
         if self.probe is None or self.calibration is None:
             raise ValueError(f"the {self.kind} dial reads its onset prefixes, not the stream")
         return self.calibration.probability(self.probe.decision_function(streams))
 
-    def gate(self, probability: np.ndarray, threshold: float | np.ndarray | None = None) -> np.ndarray:
+    def gate(
+        self, probability: Float[np.ndarray, ...], threshold: float | Float[np.ndarray, ...] | None = None
+    ) -> Int[np.ndarray, ...]:
         """Return its gates, by its own threshold where none is given; see `gate`."""
         return gate(probability, self.threshold if threshold is None else threshold, self.band)
 
 
-def gate(probability: np.ndarray, threshold: float | np.ndarray, band: float) -> np.ndarray:
+def gate(
+    probability: Float[np.ndarray, ...], threshold: float | Float[np.ndarray, ...], band: float
+) -> Int[np.ndarray, ...]:
     """Return +1 (decline), -1 (permit) or 0 (leave, in the dead band) for each probability; a NaN threshold leaves."""
     return np.where(probability >= threshold + band, 1, np.where(probability < threshold - band, -1, 0))
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from jaxtyping import Float
 from safetensors import safe_open
 from safetensors.numpy import save_file
 
@@ -54,6 +55,6 @@ def load_directions(path: str | Path) -> dict[str, Direction]:
         return {name: _direction(name, file.get_tensor(name), json.loads(metadata[name])) for name in metadata}
 
 
-def _direction(name: str, vector: np.ndarray, record: dict[str, Any]) -> Direction:
+def _direction(name: str, vector: Float[np.ndarray, " d_model"], record: dict[str, Any]) -> Direction:
     later = {int(layer): (float(on), float(off)) for layer, (on, off) in record.pop("later_means", {}).items()}
     return Direction(name=name, vector=vector, locus=Locus(**record.pop("locus")), later_means=later, **record)

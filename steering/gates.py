@@ -1,6 +1,6 @@
-"""What the dials of one batch read, and what they decided: the normative gate first, then the epistemic one.
+"""Readings and gates of the dials of one batch: the normative gate decides first, then the epistemic one.
 
-A gate is decided at prefill and kept. Where a dial reads again at each token said, what is written at a token follows
+A gate is decided at prefill and kept. Where a dial reads again at each generated token, what is written there follows
 from that token's own stream, at or below every write: so the same holds whether keys and values are kept or all is run
 again, and however beams are shuffled.
 """
@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
+from jaxtyping import Float, Int
 
 from extract.errors import UserError
 from steering.dial import Dial, Kind
@@ -26,16 +27,18 @@ class Readings:
     have an entry a row that is decoded (a prompt's beams stand together), also after a row's response has ended.
     """
 
-    probability: dict[Kind, np.ndarray] = field(default_factory=dict)
-    gate: dict[Kind, np.ndarray] = field(default_factory=dict)
-    threshold: dict[Kind, np.ndarray] = field(default_factory=dict)
-    later_probability: dict[Kind, list[np.ndarray]] = field(default_factory=dict)
-    later_gate: dict[Kind, list[np.ndarray]] = field(default_factory=dict)
+    probability: dict[Kind, Float[np.ndarray, " prompts"]] = field(default_factory=dict)
+    gate: dict[Kind, Int[np.ndarray, " prompts"]] = field(default_factory=dict)
+    threshold: dict[Kind, Float[np.ndarray, " prompts"]] = field(default_factory=dict)
+    later_probability: dict[Kind, list[Float[np.ndarray, " rows"]]] = field(default_factory=dict)
+    later_gate: dict[Kind, list[Int[np.ndarray, " rows"]]] = field(default_factory=dict)
 
 
 def decide(
-    dials: Sequence[Dial], probability: Mapping[Kind, np.ndarray], thresholds: Mapping[Kind, np.ndarray]
-) -> dict[Kind, np.ndarray]:
+    dials: Sequence[Dial],
+    probability: Mapping[Kind, Float[np.ndarray, ...]],
+    thresholds: Mapping[Kind, Float[np.ndarray, ...]],
+) -> dict[Kind, Int[np.ndarray, ...]]:
     """Return each dial's gates; an epistemic dial leaves alone what the normative one declines.
 
     Args:
@@ -53,7 +56,9 @@ def normative_first(dials: Sequence[Dial]) -> list[Dial]:
     return sorted(dials, key=lambda dial: dial.kind != "normative")
 
 
-def row_thresholds(dials: Sequence[Dial], given: Thresholds, n_prompts: int) -> dict[Kind, np.ndarray]:
+def row_thresholds(
+    dials: Sequence[Dial], given: Thresholds, n_prompts: int
+) -> dict[Kind, Float[np.ndarray, " prompts"]]:
     """Return each dial's threshold for every prompt; its own where none is given (or None, for one prompt).
 
     Raises:
@@ -85,8 +90,8 @@ class Gates:
         self._said: dict[Kind, np.ndarray] = {}  # of one pass: probabilities at tokens said, (rows, tokens)
         self._said_gate: dict[Kind, np.ndarray] = {}
 
-    def read(self, kind: Kind, probability: np.ndarray) -> None:
-        """Take what a dial read at prefill, (n_prompts,)."""
+    def read(self, kind: Kind, probability: Float[np.ndarray, " prompts"]) -> None:
+        """Take what a dial read at prefill."""
         self._seen = {kind} if self.decided else self._seen | {kind}
         self.readings.probability[kind] = probability
         self.decided = False
@@ -101,14 +106,14 @@ class Gates:
         self.readings.later_gate = {dial.kind: [] for dial in self._dials} if self._rereading else {}
         self.decided = True
 
-    def read_again(self, kind: Kind, probability: np.ndarray, start: int) -> None:
-        """Take what a dial read at the tokens said in a pass, (rows, tokens).
+    def read_again(self, kind: Kind, probability: Float[np.ndarray, "rows tokens"], start: int) -> None:
+        """Take what a dial read at the tokens generated in a pass.
 
         Args:
-            start: how many tokens were said before them.
+            start: how many tokens were generated before them.
         """
         if not self.decided:
-            return  # `at` tells whoever wants to write
+            return  # `at` raises where something is written
         self._said = {kind: probability} if self._said.keys() >= self._rereading else self._said | {kind: probability}
         later = self.readings.later_probability[kind]
         later += list(probability.T[max(len(later) - start, 0) :])
@@ -123,8 +128,8 @@ class Gates:
             gates = self.readings.later_gate[k]
             gates += list(gate.T[max(len(gates) - start, 0) :])
 
-    def at(self, kind: Kind, first: int, last: int, start: int, rows: int) -> np.ndarray:
-        """Return the gates of the tokens `first` to before `last`, (rows, tokens), or (rows, 1) where all are alike.
+    def at(self, kind: Kind, first: int, last: int, start: int, rows: int) -> Int[np.ndarray, "rows tokens"]:
+        """Return the gates of the tokens `first` to before `last`; one for all where they are alike.
 
         Args:
             first, last, start: absolute places of tokens, the last prompt token or later ones; `start` is the pass's.

@@ -77,7 +77,7 @@ def write_at(where: Site, layer: int, tokens: TokensOf, write: Write, key: str =
     Args:
         tokens: computed on the host; an empty slice leaves the pass alone.
         write: what it returns unchanged, the same tensor, leaves the stream as it is, bitwise.
-        key: names what is written exactly, if it is to be told apart.
+        key: names what is written exactly, so that responses under it can be cached.
     """
 
     def function(stream: Tensor, pass_: Pass) -> Tensor:
@@ -99,7 +99,7 @@ def place(site: Site, layer: int, scope: Scope, intervention: Intervention, key:
     """Apply an intervention at one site and layer, to the tokens of a scope only.
 
     Args:
-        key: names the intervention exactly (what it does, along which vector, by how much), if it is to be told apart.
+        key: names the intervention exactly (what it does, along which vector, by how much), for the same purpose.
     """
     return write_at(site, layer, lambda pass_: pass_.tokens(scope), lambda part, _: intervention(part),
                     f"{scope}/{key}" if key else "")  # fmt: skip

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 from extract.chat.render import render
 from extract.chat.thinking import reopened
@@ -13,9 +12,20 @@ from extract.model.chat_model import ChatModel
 from extract.model.loading import load_model
 from extract.model.quiet import quiet_libraries
 from extract.prompts.prompt import Prompt
+from extract.record import Record
 from steering.controller import steering
 from steering.conversation import GATES, Conversation, Turn, chosen_thresholds, reports
 from steering.dial import Dial, Kind, load_dials
+
+
+class OneOffAnswer(Record):
+    """One answer, and what each dial read and decided."""
+
+    prompt: str
+    completion: str
+    probability: dict[Kind, float]
+    threshold: dict[Kind, float]
+    gate: dict[Kind, str]
 
 
 def open_with_dials(
@@ -23,7 +33,7 @@ def open_with_dials(
     dials_path: Path | None,
     thresholds: Mapping[Kind, float | None],
     template: str | None = None,
-    template_args: Mapping[str, Any] | None = None,
+    template_args: Mapping[str, object] | None = None,
 ) -> tuple[ChatModel, list[Dial], dict[Kind, float]]:
     """Load a model, its dials and the thresholds given for them.
 
@@ -40,21 +50,21 @@ def open_with_dials(
 
 def generate_once(
     model: ChatModel, texts: Sequence[str], dials: Sequence[Dial], thresholds: Mapping[Kind, float], max_new_tokens: int
-) -> list[dict[str, Any]]:
-    """Answer all prompts in one batch; return one record each: completion, and what each dial read and decided."""
+) -> list[OneOffAnswer]:
+    """Answer all prompts in one batch."""
     prompts = [Prompt(str(i), ({"role": "user", "content": text},), "benign", "answer") for i, text in enumerate(texts)]
     rendered = [render(model.tokenizer, prompt) for prompt in prompts]
     batch = model.batch(rendered)
     with steering(model, dials, batch, rendered, thresholds) as readings:
         responses = model.generate(batch, max_new_tokens)
     return [
-        {
-            "prompt": text,
-            "completion": reopened(rendered[i].text, model.decode(response)),
-            "probability": {report.kind: report.probability for report in reports(readings, i)},
-            "threshold": {report.kind: report.threshold for report in reports(readings, i)},
-            "gate": {report.kind: GATES[report.gate] for report in reports(readings, i)},
-        }
+        OneOffAnswer(
+            prompt=text,
+            completion=reopened(rendered[i].text, model.decode(response)),
+            probability={report.kind: report.probability for report in reports(readings, i)},
+            threshold={report.kind: report.threshold for report in reports(readings, i)},
+            gate={report.kind: GATES[report.gate] for report in reports(readings, i)},
+        )
         for i, (text, response) in enumerate(zip(texts, responses, strict=True))
     ]
 

@@ -62,7 +62,11 @@ class OnsetProcessor(LogitsProcessor):
     """
 
     def __init__(
-        self, bias: OnsetBias, prompt_length: int, gate: Callable[[], np.ndarray], steps: int | None = None
+        self,
+        bias: OnsetBias,
+        prompt_length: int,
+        gate: Callable[[], Int[np.ndarray, " prompts"]],
+        steps: int | None = None,
     ) -> None:
         self._bias, self._prompt_length, self._gate = bias, prompt_length, gate
         longest = max(map(len, bias.prefixes)) if bias.strength else 0

@@ -1,4 +1,4 @@
-"""What a gate does to a running model, whether a dial decides it or it is held at one state for every prompt."""
+"""Writers: how a gate changes a running model, whether a dial decides it or it is held at one state for all prompts."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Writer:
     Args:
         direction: what it writes along; None for an onset bias, which has none.
         steps: at how many steps: the prefill writes at the last prompt token, each later step at the token it has
-            said; None is all of them.
+            generated; None is all of them.
         later: write at the layers of `direction.later_means` too, at each to its own class means.
 
     Raises:
@@ -54,14 +54,14 @@ class Writer:
         """Return what it writes into the stream, an edit a layer.
 
         Args:
-            decided: returns the gates of some tokens, (rows, tokens) or (rows, 1).
-            key: names what is written, where it is to be told apart.
+            decided: returns the gates of some tokens, or one a row.
+            key: names what is written exactly, so that responses under it can be cached.
         """
         if self.direction is None or isinstance(self.actuator, OnsetBias) or not self.actuator.strength:
             return []
         return [self._edit(at, self.actuator, decided, key) for at in self._at_layers(self.direction)]
 
-    def processors(self, prompt_length: int, gate: Callable[[], np.ndarray]) -> list[OnsetProcessor]:
+    def processors(self, prompt_length: int, gate: Callable[[], Int[np.ndarray, " prompts"]]) -> list[OnsetProcessor]:
         """Return what it does to the scores of the next token.
 
         Args:
@@ -105,7 +105,7 @@ class Held:
     gate: int  # 1 declines, -1 permits, 0 leaves the stream alone
 
     def edits(self) -> list[Edit]:
-        """Return what it writes into the stream, named, so that what is said under it can be remembered."""
+        """Return what it writes into the stream, named, so that responses under it can be cached."""
         decided: Decided = lambda first, last, start, rows: np.full((rows, 1), self.gate)  # noqa: E731
         return self.writer.edits(decided, self._key) if self.gate else []
 

@@ -1,7 +1,7 @@
 """Meanings by an NLI model: two answers mean the same where each, with the question, entails the other.
 
 As in Kuhn, Gal & Farquhar (arXiv 2302.09664, section 3.2): an answer joins the first cluster whose first member it
-entails and is entailed by. Refusals and abstentions are told apart by the rule judge beforehand, and answers of the
+entails and is entailed by. The rule judge separates refusals and abstentions beforehand, and answers of the
 same normalised wording are not asked about.
 """
 
@@ -41,7 +41,7 @@ class EntailedMeanings:
     """Tells meanings apart by a text-pair classifier with a label for entailment.
 
     Raises:
-        UserError: the model cannot be had, or it is not to be told which of its labels means entailment.
+        UserError: the model cannot be had, or none of its labels clearly means entailment.
     """
 
     def __init__(self, name: str) -> None:
@@ -103,7 +103,7 @@ def clustered(keys: Sequence[str], said: dict[str, str], entailed: set[Pair]) ->
 
     Args:
         keys: of each answer its wording.
-        said: what each wording that is asked about stands for; the rest mean what they are.
+        said: the text of each wording that is asked about; the others mean what they are.
     """
     joins: dict[str, str] = {}
     firsts: list[str] = []

@@ -35,7 +35,7 @@ def hedging(judge: RuleJudge, completion: str, prompt: str) -> float:
 
 
 def _hedges(judge: RuleJudge, clause: str) -> bool:
-    """Say whether a clause holds a hedge, also beside words by which the judge takes it for something else."""
+    """Say whether a clause holds a hedge, even where other words make the judge take it for something else."""
     rules = (rule for kind, of_kind in judge.table.rules if kind == "hedge" for rule in of_kind)
     return any(rule.pattern is not None and rule.pattern.search(clause) is not None
                for rule in rules if rule.name not in OF_RESPONSIBILITY)  # fmt: skip

@@ -51,7 +51,7 @@ def generate(
     thresholds: dict[Kind, float | None] = {"normative": normative_threshold, "epistemic": epistemic_threshold}
     loaded, found, given = open_with_dials(model, dials, thresholds, template, arguments(template_args))
     if as_json:
-        print_json(generate_once(loaded, prompts, found, given, max_new_tokens))
+        print_json([one.to_dict() for one in generate_once(loaded, prompts, found, given, max_new_tokens)])
     else:
         generate_streamed(loaded, prompts, found, given, max_new_tokens, lambda text: typer.echo(text, nl=False))
 

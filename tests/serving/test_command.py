@@ -88,7 +88,7 @@ def test_64_clients_for_a_minute_lose_nothing_and_memory_stays_flat(
     cases = [(text, pair) for text in texts for pair in thresholds]
     expected = {
         (text, pair): generate_once(reference, [text], dials, dict(zip(("normative", "epistemic"), pair, strict=True)),
-                                    24)[0]["completion"]
+                                    24)[0].completion
         for text, pair in cases
     }  # fmt: skip
     answered, wrong, sizes = [0] * 64, [], []

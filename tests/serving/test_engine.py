@@ -96,8 +96,8 @@ def test_what_waits_together_is_one_batch_whose_rows_have_their_own_thresholds(
         found = decoded(engine, [Heard(model, UNKNOWN, thresholds=thresholds) for thresholds in asked])
     assert batches == [6]
     texts = [one.text for one in found]
-    assert texts[:5] == [generate_once(model, [UNKNOWN], dials, own, 24)[0]["completion"] for own in asked[:5]]
-    assert texts[5] == generate_once(model, [UNKNOWN], [], {}, 24)[0]["completion"]
+    assert texts[:5] == [generate_once(model, [UNKNOWN], dials, own, 24)[0].completion for own in asked[:5]]
+    assert texts[5] == generate_once(model, [UNKNOWN], [], {}, 24)[0].completion
     assert len(set(texts)) > 2
     for one, thresholds in zip(found, asked, strict=True):
         read = one.events[0]
@@ -234,7 +234,7 @@ def test_out_of_memory_halves_the_batches_from_then_on(tiny: ChatModel) -> None:
         again = [one.text for one in decoded(engine, [Heard(tiny, text, max_new_tokens=4) for text in TEXTS])]
     assert sizes[:3] == [4, 2, 2]
     assert max(sizes[3:]) <= 2  # of the four later ones
-    assert texts == again == [record["completion"] for record in generate_once(tiny, TEXTS, [], {}, 4)]
+    assert texts == again == [record.completion for record in generate_once(tiny, TEXTS, [], {}, 4)]
 
 
 def test_what_was_told_before_memory_ran_out_is_not_told_twice(tiny: ChatModel) -> None:

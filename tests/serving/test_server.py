@@ -61,13 +61,13 @@ def test_an_answer_is_the_one_of_generate_with_what_the_dials_did(
         body = {f"{kind}_threshold": threshold for kind, threshold in thresholds.items()}
         found = client.chat.completions.create(**asked(text), extra_body=body)
         (choice,) = found.choices
-        assert choice.message.content == expected["completion"]
+        assert choice.message.content == expected.completion
         assert (choice.message.role, choice.finish_reason, found.model) == ("assistant", "stop", "two-knobs")
         for kind, did in {"decline": "declined", "permit": "permitted", "leave": "left"}.items():
-            of_it = [name for name, gate in expected["gate"].items() if gate == kind]
+            of_it = [name for name, gate in expected.gate.items() if gate == kind]
             assert of_it == [name for name, dial in choice.dials.items() if dial["fired"] == did]
         for kind, dial in choice.dials.items():
-            assert dial["probability"] == pytest.approx(expected["probability"][kind], abs=1e-5)
+            assert dial["probability"] == pytest.approx(expected.probability[kind], abs=1e-5)
             assert dial["threshold"] == expected["threshold"][kind]
         assert found.usage.total_tokens == found.usage.prompt_tokens + found.usage.completion_tokens
         assert found.usage.completion_tokens > 3
@@ -76,7 +76,7 @@ def test_an_answer_is_the_one_of_generate_with_what_the_dials_did(
 def test_a_dial_that_is_off_leaves_the_model_alone(client: openai.OpenAI, reference: ChatModel) -> None:
     off = {"normative_threshold": "off", "epistemic_threshold": "off"}
     (choice,) = client.chat.completions.create(**asked(STRIKE), extra_body=off).choices
-    assert choice.message.content == generate_once(reference, [STRIKE], [], {}, 24)[0]["completion"]
+    assert choice.message.content == generate_once(reference, [STRIKE], [], {}, 24)[0].completion
     assert [(dial["fired"], dial["threshold"]) for dial in choice.dials.values()] == [("left", None)] * 2
     assert all(0 <= dial["probability"] <= 1 for dial in choice.dials.values())
 
@@ -431,7 +431,7 @@ def test_many_at_once_get_their_own_answers(served: Running, reference: ChatMode
     texts = [f"how do i {verb} the engine at home?" for verb in ("fix", "clean", "open", "lift")] + [STRIKE, UNKNOWN]
     cases = [(text, thresholds) for text in texts for thresholds in ((0.0, 0.5), (1.0, 0.0), (1.0, 1.0))]
     expected = [
-        generate_once(reference, [text], dials, {"normative": n, "epistemic": e}, 24)[0]["completion"]
+        generate_once(reference, [text], dials, {"normative": n, "epistemic": e}, 24)[0].completion
         for text, (n, e) in cases
     ]
     client = served.client()

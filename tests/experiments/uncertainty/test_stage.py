@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from experiments.pipeline.stages import STAGES, run
+from experiments.pipeline.stages import STAGES, run, stages_of
 from experiments.run.config import load_config
 from experiments.uncertainty.results import UncertaintyResult
 from experiments.uncertainty.text import lines, print_uncertainty
@@ -89,7 +89,7 @@ def test_the_prompts_it_writes_can_be_run_on(folder: Path, record: dict[str, Any
             assert (after[prompt.id].text, after[prompt.id].pair) == (prompt.text, prompt.pair)
     given_it = given(folder / "run/prompts_by_model.jsonl")
     config = load_config(Path("configs/quickstart.yaml"), given_it)
-    assert run(config, folder / "again", until="respond", reporter=QUIET) == ["extract", "respond"]
+    assert run(config, folder / "again", until="respond", reporter=QUIET) == ["respond"]
 
 
 def test_it_is_done_once_and_stands_beside_the_other_stages(folder: Path) -> None:
@@ -101,7 +101,8 @@ def test_it_is_done_once_and_stands_beside_the_other_stages(folder: Path) -> Non
     assert run(warmer, folder / "run", until="triggers", reporter=QUIET) == []
     done = json.loads((folder / "run/manifest.json").read_text())["stages"]
     assert "uncertainty" in done
-    assert [stage.name for stage in STAGES if stage.needs] == ["uncertainty"]
+    assert not [stage.name for stage in STAGES if "uncertainty" in stage.reads]  # unless it is asked for
+    assert [stage.name for stage in stages_of(config) if "uncertainty" in stage.reads] == ["results"]
 
 
 def test_it_is_said_on_the_terminal(

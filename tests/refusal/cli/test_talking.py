@@ -81,14 +81,14 @@ def test_the_answer_comes_in_pieces_and_is_that_of_one_batch(model: ChatModel, d
     texts, told = [BENIGN, STRIKE, UNKNOWN], []
     turns = generate_streamed(model, texts, dials, {"normative": 0.8}, 24, told.append)
     records = generate_once(model, texts, dials, {"normative": 0.8}, 24)
-    assert [turn.completion for turn in turns] == [record["completion"] for record in records]
+    assert [turn.completion for turn in turns] == [record.completion for record in records]
     assert len(told) > 30
     for turn, record in zip(turns, records, strict=True):
-        assert f"> {record['prompt']}\n{turn.completion}\n  normative: " in "".join(told)
+        assert f"> {record.prompt}\n{turn.completion}\n  normative: " in "".join(told)
         for report in turn.reports:
-            assert record["gate"][report.kind] == {1: "decline", -1: "permit", 0: "leave"}[report.gate]
-            assert record["probability"][report.kind] == pytest.approx(report.probability, abs=1e-5)
-            assert record["threshold"][report.kind] == report.threshold
+            assert record.gate[report.kind] == {1: "decline", -1: "permit", 0: "leave"}[report.gate]
+            assert record.probability[report.kind] == pytest.approx(report.probability, abs=1e-5)
+            assert record.threshold[report.kind] == report.threshold
 
 
 def test_json_holds_what_each_dial_did(cli: Callable, dials_file: str) -> None:
