@@ -111,6 +111,7 @@ def run_case(case: Case, folder: Path, quick: bool) -> Graded:
     """Run one case as the command does, and grade it when its verdict is written."""
     from experiments.pipeline.planted import planted
     from experiments.pipeline.stages import run
+    from experiments.run.behaviour import KINDS
     from experiments.run.config import load_config
     from experiments.run.inputs import RunInputs
     from extract.model.quiet import quiet_libraries
@@ -126,7 +127,7 @@ def run_case(case: Case, folder: Path, quick: bool) -> Graded:
         for name in ("dissociate.json", "triggers.json")
     )
     graded = planted(RunInputs(config, directory)) if case.deserves is None else None
-    cosines = {"normative": graded and graded.normative_cosine, "epistemic": graded and graded.epistemic_cosine}
+    cosines = {kind: None if graded is None else getattr(graded, f"{kind}_cosine") for kind in KINDS}
     reason = "; ".join(record["reasons"])
     low, high = triggers["trigger_share_ci"]
     return Graded(case.name, record["verdict"], truth(case), cosines, reason,
