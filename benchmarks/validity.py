@@ -127,7 +127,9 @@ def run_case(case: Case, folder: Path, quick: bool) -> Graded:
         for name in ("dissociate.json", "triggers.json")
     )
     graded = planted(RunInputs(config, directory)) if case.deserves is None else None
-    cosines = {kind: None if graded is None else getattr(graded, f"{kind}_cosine") for kind in KINDS}
+    cosines: dict[str, float | None] = {
+        str(kind): None if graded is None else getattr(graded, f"{kind}_cosine") for kind in KINDS
+    }
     reason = "; ".join(record["reasons"])
     low, high = triggers["trigger_share_ci"]
     return Graded(case.name, record["verdict"], truth(case), cosines, reason,

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
+from pydantic import JsonValue
+
 from extract.chat.render import render
 from extract.chat.thinking import reopened
 from extract.errors import UserError
@@ -33,7 +35,7 @@ def open_with_dials(
     dials_path: Path | None,
     thresholds: Mapping[Kind, float | None],
     template: str | None = None,
-    template_args: Mapping[str, object] | None = None,
+    template_args: Mapping[str, JsonValue] | None = None,
 ) -> tuple[ChatModel, list[Dial], dict[Kind, float]]:
     """Load a model, its dials and the thresholds given for them.
 
