@@ -9,6 +9,7 @@ import numpy as np
 
 from experiments.probing.contrast_geometry import geometry_tables
 from experiments.probing.geometry_results import Geometry, Independence
+from experiments.probing.grid_figure import draw_grids
 from experiments.probing.independence import N_A_LABEL, N_NULL, independence
 from experiments.probing.read_probes import (
     best_loci,
@@ -25,7 +26,6 @@ from experiments.responses.batched_edits import RepeatedPrompts
 from experiments.responses.loaded_run import LoadedRun
 from experiments.responses.onset import Onsets, learn_onsets
 from experiments.run.behaviour import ACTION_OF, KINDS, Kind, WriteSamples, write_samples
-from experiments.run.charts import draw_grids
 from experiments.run.config import WRITE_POSITION, DissociateConfig
 from experiments.run.inputs import RunInputs
 from extract.chat.thinking import thinks
@@ -49,7 +49,7 @@ def probe(loaded: LoadedRun) -> None:
     rows, chosen = grid_rows(readings, site), {kind: written.chosen for kind, written in writes.items()}
     write_parquet([row.model_dump() for row in rows], loaded.file("probes.parquet"))
     save_directions([_traced(loaded, d) for d in directions], loaded.file("directions.safetensors"))
-    draw_grids([row.model_dump() for row in rows], list(readings), loaded.directory)
+    draw_grids(rows, list(readings), loaded.directory)
     tables = geometry_tables(loaded, readings, chosen, {kind: w.at_position() for kind, w in writes.items()})
     tables.write(loaded.file("stages/geometry.json"))
     chosen_read = readings["normative"].chosen

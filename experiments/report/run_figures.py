@@ -9,6 +9,8 @@ from typing import Any
 import pyarrow.parquet
 
 from experiments.dials.tradeoff_figure import pareto
+from experiments.probing.grid_figure import grid_figure
+from experiments.probing.results import GridRow
 from experiments.report.calibration_figure import calibration_diagram
 from experiments.report.page.calibration import Read
 from experiments.run import charts as figures
@@ -23,9 +25,10 @@ from steering.direction_file import load_directions
 
 def draw(inputs: RunInputs, results: dict[str, Any], reads: Mapping[str, Read]) -> dict[str, Path]:
     """Write every figure the run has data for; return the PNG files by name."""
-    cells = pyarrow.parquet.read_table(inputs.file("probes.parquet")).to_pylist()
+    rows = pyarrow.parquet.read_table(inputs.file("probes.parquet")).to_pylist()
+    grid = [GridRow.model_validate(row) for row in rows]
     drawn = {"rates": figures.rates(results), "matrix": figures.matrix(results["dissociation"])}
-    drawn |= {f"grid_{name}": figures.grid(cells, name) for name in results["sites"]}
+    drawn |= {f"grid_{name}": grid_figure(grid, name) for name in results["sites"]}
     if results.get("uncertainty", {}).get("applicable"):
         drawn["reliability"] = reliability_diagram(results["uncertainty"]["reliability"])
     if results.get("steer", {}).get("frontier"):

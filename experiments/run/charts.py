@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from matplotlib.figure import Figure
-from matplotlib.patches import Rectangle
 
 from probes.direction import Direction
 
@@ -60,45 +58,6 @@ def rates(results: dict[str, Any]) -> Figure:
     axes.set_xticks(range(len(names)), names, fontsize=8)
     axes.set(ylabel="% of test prompts", ylim=(0, 105))
     axes.legend(frameon=False, fontsize=8)
-    return figure
-
-
-def draw_grids(cells: list[dict[str, Any]], contrasts: Sequence[str], directory: Path) -> None:
-    """Write figures/grid_CONTRAST.png and .svg of a run directory."""
-    for name in contrasts:
-        save(grid(cells, name), directory / "figures" / f"grid_{name}.png")
-
-
-def grid(cells: list[dict[str, Any]], contrast: str) -> Figure:
-    """Draw the test AUROC of the logistic probe over layers and positions, its 95 % interval in small print."""
-    rows = [c for c in cells if c["contrast"] == contrast and c["probe"] == "logistic"]
-    layers = sorted({c["layer"] for c in rows})
-    positions = list(dict.fromkeys(c["position"] for c in rows))
-    at = {(positions.index(c["position"]), layers.index(c["layer"])): c for c in rows}
-    values = np.full((len(positions), len(layers)), np.nan)
-    for place, cell in at.items():
-        values[place] = cell["test_auroc"]
-    figure = Figure(figsize=(1.6 + 0.72 * len(layers), 1.2 + 0.5 * len(positions)))
-    axes = figure.subplots()
-    image = axes.imshow(values, vmin=0.5, vmax=1.0, cmap="viridis", aspect="auto")
-    for (p, layer), value in np.ndenumerate(values):
-        colour = "white" if value < 0.85 else "black"
-        if (p, layer) not in at:
-            axes.text(layer, p, "absent", ha="center", va="center", fontsize=7)
-            continue
-        cell = at[p, layer]
-        interval = f"{cell['test_auroc_low']:.2f} to {cell['test_auroc_high']:.2f}"
-        axes.text(layer, p - 0.12, f"{value:.2f}", ha="center", va="center", fontsize=8, color=colour)
-        axes.text(layer, p + 0.27, interval, ha="center", va="center", fontsize=5, color=colour)
-        if cell["chosen"]:
-            axes.add_patch(Rectangle((layer - 0.5, p - 0.5), 1, 1, fill=False, edgecolor="#D55E00", linewidth=2.5))
-    axes.set_xticks(range(len(layers)), [str(layer) for layer in layers])
-    axes.set_yticks(range(len(positions)), positions)
-    n = rows[0]["n_positive"], rows[0]["n_negative"]
-    title = f"{contrast}: test AUROC and 95 % interval, n = {n[0]} + {n[1]}; framed: chosen on validation"
-    axes.set_title(title, wrap=True)
-    axes.set(xlabel="layer")
-    figure.colorbar(image, ax=axes, label="AUROC")
     return figure
 
 
