@@ -1,7 +1,7 @@
 """Verdicts against truth: the zoo, small variants, two nulls; and how often shuffled labels are taken for a mechanism.
 
 A case goes the way `refusal dissociate` goes, one process each, two at a time on a CPU; truth.json is read afterwards.
-Runs are kept in runs/validity: delete it to measure all of them anew, as after a change of the code.
+Runs are kept in runs/validity: delete it to measure all of them again, as after a change of the code.
 """
 
 from __future__ import annotations
@@ -48,9 +48,9 @@ class Graded:
 
 def measure(quick: bool) -> dict[str, float]:
     """Print the table; return the figures."""
-    os.environ["OMP_NUM_THREADS"] = os.environ["OPENBLAS_NUM_THREADS"] = "1"  # of the workers, who start afresh
-    with tempfile.TemporaryDirectory() as anew:
-        return _measured(Path(anew) if quick else KEPT, quick)
+    os.environ["OMP_NUM_THREADS"] = os.environ["OPENBLAS_NUM_THREADS"] = "1"  # of the worker processes
+    with tempfile.TemporaryDirectory() as temporary:
+        return _measured(Path(temporary) if quick else KEPT, quick)
 
 
 def _measured(folder: Path, quick: bool) -> dict[str, float]:

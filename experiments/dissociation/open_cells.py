@@ -53,8 +53,8 @@ def _nearest(intervals: Mapping[str, Interval], margin: float) -> Rule:
 
 
 def _side(estimate: float, margin: float, name: str) -> Range:
-    beside: list[Range] = [(-inf, margin)] if name in map(effect_name, CELLS) else [(-inf, -margin), (-margin, margin)]
-    return next((side for side in beside if lies_inside(estimate, side)), (margin, inf))
+    sides: list[Range] = [(-inf, margin)] if name in map(effect_name, CELLS) else [(-inf, -margin), (-margin, margin)]
+    return next((side for side in sides if lies_inside(estimate, side)), (margin, inf))
 
 
 def _holds_edge(interval: Interval, where: Range) -> bool:

@@ -22,7 +22,7 @@ class EffectRecord(Estimate):
 
 
 class NullRecord(Record):
-    """An onset effect beside those of directions fitted on permuted labels."""
+    """An onset effect, and those of directions fitted on permuted labels."""
 
     onset_effect: float | None
     null_95th_percentile: float | None

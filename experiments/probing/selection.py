@@ -94,7 +94,7 @@ def candidates(
 
 
 def select(found: Sequence[Candidate], max_kl: float) -> tuple[Candidate, bool]:
-    """Choose the usable candidate of least bypass; where none is usable, the least bypass of all, said so.
+    """Choose the usable candidate of least bypass, else the least bypass of all; and whether it is usable.
 
     A decliner brought below `RARE` is bypassed, and how far below says nothing more, so bypass is compared from there
     up. Of candidates within `ALIKE` of the least, and of these of the most induced, the earliest layer is taken: where

@@ -10,15 +10,9 @@ import numpy as np
 from experiments.probing.contrast_geometry import geometry_tables
 from experiments.probing.geometry_results import Geometry, Independence
 from experiments.probing.grid_figure import draw_grids
+from experiments.probing.grid_rows import best_loci, grid_rows, site_record
 from experiments.probing.independence import N_A_LABEL, N_NULL, independence
-from experiments.probing.read_probes import (
-    best_loci,
-    grid_rows,
-    read_direction,
-    read_grid,
-    site_record,
-    write_parquet,
-)
+from experiments.probing.read_probes import read_direction, read_grid, write_parquet
 from experiments.probing.results import OnsetRecord, ProbeResults, WriteRecord
 from experiments.probing.selection import Candidate, Validation, candidates, select
 from experiments.probing.write_directions import WriteFitter, permuted, write_layers, write_positions

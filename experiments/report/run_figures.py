@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from experiments.dials.tradeoff_figure import pareto
-from experiments.probing.grid_figure import grid
+from experiments.probing.grid_figure import grid_figure
 from experiments.probing.results import GridRow
 from experiments.report import figures
 from experiments.report.calibration_figure import calibration_diagram
@@ -27,7 +27,7 @@ def draw(
 ) -> dict[str, Path]:
     """Write every figure the run has data for; return the PNG files by name."""
     drawn = {"rates": figures.rates(results.rates), "matrix": figures.matrix(results.dissociation.matrix)}
-    drawn |= {f"grid_{name}": grid(cells, name) for name in results.sites}
+    drawn |= {f"grid_{name}": grid_figure(cells, name) for name in results.sites}
     if results.uncertainty is not None and results.uncertainty.applicable:
         drawn["reliability"] = reliability_diagram(results.uncertainty.reliability)
     if results.steer.frontier:

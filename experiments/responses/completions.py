@@ -86,7 +86,7 @@ class Speaker:
         return TokenBudget(self.batch_size, self.say, unit="prompts")
 
     def _memory(self, edits: Sequence[Edit], dials: Sequence[Dial], biases: Sequence[str]) -> CachedResponses | None:
-        """Return where these responses are kept; dials have no name, so nothing said under them is kept."""
+        """Return where these responses are kept; dials have no name, so no response under them is kept."""
         if self.generations is None or dials or self.model.processors:
             return None
         return self.generations.under([*self.model.edits, *edits], self.max_new_tokens, biases)

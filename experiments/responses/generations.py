@@ -2,7 +2,7 @@
 
 A response is known by all that it follows from: weights, configuration, dtype, kind of device, backend, end tokens, the
 versions of what computes, the prompt's tokens, how many tokens may follow, and the edits in order, each by its site,
-layer and key. What an edit without a key does is not known, so nothing said under one is ever written or read.
+layer and key. What an edit without a key does is not known, so no response under one is ever written or read.
 
 Known limit: how prompts are batched changes floating-point sums a little, and with them, rarely, a token whose rival
 was as likely. A remembered response is one that the model gave in some batch; in another it could differ so.

@@ -41,7 +41,7 @@ class LoadedRun(RunInputs):
 
     @property
     def probe_device(self) -> str:
-        """Where probes are fitted: beside the model, on a CPU where its device knows no float64."""
+        """Where probes are fitted: on the model's device, or on a CPU where that knows no float64."""
         device = self.model.device
         return str(device) if device.type in ("cpu", "cuda") else "cpu"
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pyarrow.parquet
 import pytest
 
-from experiments.probing.read_probes import best_loci
+from experiments.probing.grid_rows import best_loci
 from experiments.probing.results import GridRow, ProbeResults, SiteRecord, WriteRecord
 from experiments.probing.text import print_probe
 from experiments.run.config import load_config

@@ -2,7 +2,8 @@
 
 import numpy as np
 
-from experiments.probing.read_probes import _calibrated, best_loci
+from experiments.probing.grid_rows import best_loci
+from experiments.probing.read_probes import _calibrated
 from experiments.probing.results import GridRow
 
 

@@ -1,0 +1,89 @@
+"""What probing read, as typed results: chosen loci, the grid as rows, the loci that tell most."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from experiments.probing.read_probes import Reading
+from experiments.probing.results import GridRow, SiteRecord
+from probes.grid.probe_grid import LOGISTIC, Cell
+
+
+def site_record(reading: Reading, site: str) -> SiteRecord:
+    """Return the chosen locus for results.json."""
+    cell, test = reading.chosen, reading.test
+    score = cell.scores[LOGISTIC]
+    control = None if np.isnan(reading.control) else reading.control
+    return SiteRecord(
+        site=site,
+        layer=cell.layer,
+        position=cell.position,
+        auroc=test.auroc.estimate,
+        auroc_ci=(test.auroc.low, test.auroc.high),
+        validation_auroc=float(score.validation[0]),
+        C=float(score.C[0]),
+        balanced_accuracy=test.balanced_accuracy,
+        recall_at_1pct_fpr=test.recall_at_1pct_fpr,
+        ece=reading.ece,
+        brier=reading.brier,
+        n_test=test.n_positive + test.n_negative,
+        bag_of_words_auroc=reading.bag_of_words,
+        length_auroc=reading.length,
+        beats_bag_of_words=bool(test.auroc.low > reading.bag_of_words),
+        p_permutation=reading.p_permutation,
+        control_auroc=control,
+        selectivity=None if control is None else test.auroc.estimate - control,
+        refitted_on_permuted_labels=reading.refitted,
+        difference_in_means=reading.null,
+    )
+
+
+def grid_rows(readings: Mapping[str, Reading], site: str) -> list[GridRow]:
+    """Flatten the grids, a row per contrast, locus and probe."""
+    return [
+        _grid_row(name, site, cell, probe, chosen=cell is reading.chosen and probe == LOGISTIC)
+        for name, reading in readings.items()
+        for cell in reading.cells
+        for probe in cell.scores
+    ]
+
+
+def _grid_row(contrast: str, site: str, cell: Cell, probe: str, *, chosen: bool) -> GridRow:
+    score = cell.scores[probe]
+    test = score.test
+    return GridRow(
+        contrast=contrast,
+        site=site,
+        layer=cell.layer,
+        position=cell.position,
+        probe=probe,
+        chosen=chosen,
+        C=None if np.isnan(score.C[0]) else float(score.C[0]),
+        validation_auroc=float(score.validation[0]),
+        validation_d_prime=float(score.separation[0]),
+        test_auroc=test.auroc.estimate,
+        test_auroc_low=test.auroc.low,
+        test_auroc_high=test.auroc.high,
+        balanced_accuracy=test.balanced_accuracy,
+        recall_at_1pct_fpr=test.recall_at_1pct_fpr,
+        n_positive=test.n_positive,
+        n_negative=test.n_negative,
+        groups_positive=test.groups_positive,
+        groups_negative=test.groups_negative,
+    )
+
+
+def best_loci(rows: Sequence[GridRow], n: int = 10) -> list[GridRow]:
+    """Return the n loci whose logistic probe tells most on validation prompts, ties by d'; test ranks nothing.
+
+    A d' without bound (classes apart, each without spread: a validation prompt of each, at the least) is None.
+    """
+    logistic = [row for row in rows if row.probe == LOGISTIC]
+    best = sorted(logistic, key=lambda row: (row.validation_auroc, row.validation_d_prime), reverse=True)[:n]
+    return [row.model_copy(update={"validation_d_prime": _finite(row.validation_d_prime)}) for row in best]
+
+
+def _finite(value: float | None) -> float | None:
+    return value if value is not None and np.isfinite(value) else None
