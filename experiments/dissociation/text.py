@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from experiments.run.wording import dependence_lines, verdict_sentence
+from experiments.run.wording import Verdict, dependence_lines, verdict_sentence
 
 BEHAVIOUR = {"normative": "refusing harmful", "epistemic": "abstaining on uncertain"}
 
@@ -17,7 +17,8 @@ def print_dissociation(directory: Path, record: Mapping[str, Any]) -> None:
     from rich.markup import escape
 
     console = Console(highlight=False)
-    console.print("[bold]One refusal or two?[/] " + escape(verdict_sentence(dict(record))), soft_wrap=True)
+    verdict = verdict_sentence(Verdict.model_validate(record))
+    console.print("[bold]One refusal or two?[/] " + escape(verdict), soft_wrap=True)
     for title, head, rows in tables(record):
         if rows:
             console.print(_table(title, head, rows))

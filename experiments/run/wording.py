@@ -5,6 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from extract.record import Record
+from probes.statistics.intervals import Interval
+from scoring.estimate import Limits
+from scoring.rates import RatesRecord
 from scoring.wording import RATE_MEANING
 
 VERDICTS = {
@@ -21,14 +25,57 @@ VERDICTS = {
 }
 
 
-def verdict_sentence(record: dict[str, Any]) -> str:
+class Verdict(Record):
+    """What a verdict's part of results.json gives to put into words."""
+
+    verdict: str
+    reason: str | None = None
+    reasons: tuple[str, ...] | None = None
+    trigger_share: float | None = None
+    trigger_share_ci: Limits | None = None
+
+
+class Site(Record):
+    """A read site's AUROC, and that of a bag of words on the same prompts."""
+
+    auroc: float | None = None
+    bag_of_words_auroc: float | None = None
+    beats_bag_of_words: bool
+
+
+class Write(Record):
+    """How a write direction was found."""
+
+    available: bool
+    within_label: bool = True
+    meets_selection_rules: bool = True
+
+
+class RatesBeforeAfter(Record):
+    """The joint rates with no dial and under the dials."""
+
+    before: RatesRecord
+    after: RatesRecord
+
+
+class ResultsInWords(Record):
+    """The parts of results.json that its caveats are about."""
+
+    organism: bool = False
+    dials_absent: tuple[str, ...] = ()
+    rates: RatesBeforeAfter
+    sites: dict[str, Site] = {}
+    writes: dict[str, Write] = {}
+    dissociation: Verdict = Verdict(verdict="not_applicable")
+    triggers: Verdict = Verdict(verdict="not_applicable")
+
+
+def verdict_sentence(found: Verdict) -> str:
     """Return a verdict with its reasons, and the trigger share where there is one."""
-    reasons = record.get("reasons") or [record.get("reason", "")]
-    text = f"{VERDICTS[record['verdict']]}: {'; '.join(reason for reason in reasons if reason)}."
-    share = record.get("trigger_share")
-    if share is not None:
-        low, high = record["trigger_share_ci"]
-        text += f" Trigger share {share:.2f} [{low:.2f}, {high:.2f}]."
+    reasons = found.reasons or (found.reason or "",)
+    text = f"{VERDICTS[found.verdict]}: {'; '.join(reason for reason in reasons if reason)}."
+    if found.trigger_share is not None and found.trigger_share_ci is not None:
+        text += f" Trigger share {Interval(found.trigger_share, *found.trigger_share_ci):.2f}."
     return text
 
 
@@ -46,22 +93,21 @@ def strength_sentence(dissociation: Mapping[str, Any]) -> str:
 WIDE = 0.3  # of an interval: what it holds could be told a third of the scale apart
 
 
-def reading_caveats(results: Mapping[str, Any], judge: str) -> list[str]:
+def reading_caveats(results: ResultsInWords, judge: str) -> list[str]:
     """List what to keep in mind with any run's figures: few prompts, the judge's error, what was not settled.
 
     Args:
         judge: `rules`, or the file that names another one.
     """
-    before = results["rates"]["before"]
-    wide = [
-        f"{meaning.partition(':')[0]} ({before[f'{name}_n']} prompts, interval {high - low:.0%} wide)"
-        for name, meaning in RATE_MEANING.items()
-        for low, high in [before[f"{name}_ci"]]
-        if high - low >= WIDE
-    ]
+    wide = []
+    for name, meaning in RATE_MEANING.items():
+        rate = results.rates.before.of(name)
+        width = rate.interval.high - rate.interval.low
+        if width >= WIDE:
+            wide.append(f"{meaning.partition(':')[0]} ({rate.n} prompts, interval {width:.0%} wide)")
     lines = [f"Few independent prompts: {', '.join(wide)}."] if wide else []
-    for name in ("dissociation", "triggers"):
-        if results[name]["verdict"] == "inconclusive":
+    for name, found in (("dissociation", results.dissociation), ("triggers", results.triggers)):
+        if found.verdict == "inconclusive":
             lines.append(f"The verdict of {name} is inconclusive; what would settle it is named there.")
     lines.append(
         "Rules say what each completion does; they agree with people on 93 % of XSTest's (complied or not), and the "
@@ -115,28 +161,25 @@ def independence_lines(independence: dict[str, Any]) -> list[str]:
     return lines
 
 
-def caveats(results: dict[str, Any]) -> list[str]:
+def caveats(results: ResultsInWords) -> list[str]:
     """List what a reader must know before believing the numbers."""
     lines = []
-    if results["organism"]:
+    if results.organism:
         lines.append("This model is an organism: trained from scratch on a generated grammar, its mechanism planted. "
                      "It shows that the method works; it is not evidence about real models.")  # fmt: skip
-    if results["dials_absent"]:
-        lines.append(
-            f"No {' and no '.join(results['dials_absent'])} dial could be built: the behaviour is too rare here."
-        )
-    unjudged = results["rates"]["before"]["unjudged"] + results["rates"]["after"]["unjudged"]
-    if unjudged:
+    if results.dials_absent:
+        lines.append(f"No {' and no '.join(results.dials_absent)} dial could be built: the behaviour is too rare here.")
+    if unjudged := results.rates.before.unjudged + results.rates.after.unjudged:
         lines.append(f"{unjudged} completions could not be judged and are left out of the rates.")
-    for kind, site in results["sites"].items():
-        if not site["beats_bag_of_words"]:
+    for kind, site in results.sites.items():
+        if not site.beats_bag_of_words:
             lines.append(f"The {kind} probe does not clearly beat a bag of words on these prompts "
-                         f"(AUROC {site['auroc']:.2f} against {site['bag_of_words_auroc']:.2f}).")  # fmt: skip
-    for kind, write in results["writes"].items():
-        if write["available"] and not write["within_label"]:
+                         f"(AUROC {site.auroc:.2f} against {site.bag_of_words_auroc:.2f}).")  # fmt: skip
+    for kind, write in results.writes.items():
+        if write.available and not write.within_label:
             lines.append(f"The {kind} write direction contrasts two labels, since the model does not do both within "
                          "one: it may carry what the prompts are about as well as declining.")  # fmt: skip
-        if write["available"] and not write["meets_selection_rules"]:
+        if write.available and not write.meets_selection_rules:
             lines.append(
                 f"No locus met the selection rules for the {kind} write direction; the least bad one is shown."
             )

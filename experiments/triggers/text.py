@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from experiments.run.wording import factor_lines, verdict_sentence
+from experiments.run.wording import Verdict, factor_lines, verdict_sentence
 from experiments.triggers.findings import finding_lines, moved_lines
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ def print_triggers(directory: Path, record: dict[str, Any]) -> None:
         cells.add_row(CELLS[name], shown(rate), str(rate["n"]))
     if record["refused"]:
         console.print(cells)
-    console.print("[bold]Word or intent?[/] " + escape(verdict_sentence(record)))
+    console.print("[bold]Word or intent?[/] " + escape(verdict_sentence(Verdict.model_validate(record))))
     for line in [*finding_lines(record), *factor_lines(record), *moved_lines(record)]:
         console.print(escape(line))
     for example in record.get("attribution", {}).get("examples", [])[:SHOWN]:

@@ -12,7 +12,7 @@ from experiments.dissociation.gate_text import gate_sentence
 from experiments.dissociation.text import print_dissociation
 from experiments.probing.text import print_probe
 from experiments.run.config import RunConfig, load_config
-from experiments.run.wording import caveats, factor_lines, verdict_sentence
+from experiments.run.wording import ResultsInWords, caveats, factor_lines, verdict_sentence
 from experiments.triggers.text import print_triggers
 from experiments.uncertainty.text import print_uncertainty
 from scoring.estimate import Estimate
@@ -128,16 +128,17 @@ def summary(directory: Path, as_json: bool) -> None:
     from rich.markup import escape
 
     console = Console(highlight=False)
+    words = ResultsInWords.model_validate(results)
     title = f"{results['model']['name']} on test prompts (95 % intervals)"
     console.print(_rates_table(title, results["rates"], results | results["steer"]))
-    console.print("[bold]One refusal or two?[/] " + escape(verdict_sentence(results["dissociation"])))
-    console.print("[bold]Word or intent?[/] " + escape(verdict_sentence(results["triggers"])))
+    console.print("[bold]One refusal or two?[/] " + escape(verdict_sentence(words.dissociation)))
+    console.print("[bold]Word or intent?[/] " + escape(verdict_sentence(words.triggers)))
     for line in factor_lines(results["triggers"], notable=True):
         console.print("[bold]Beside the request:[/] " + escape(line))
     console.print("[bold]Could it have answered?[/] " + escape(gate_sentence(results["could_have_answered"])))
     for line in steer_lines(results["steer"]):
         console.print("[bold]Dials:[/] " + escape(line))
-    for line in caveats(results):
+    for line in caveats(words):
         console.print("[yellow]Note:[/] " + escape(line))
     console.print(f"Report: {directory / 'report.html'}", soft_wrap=True)
     console.print(

@@ -18,6 +18,7 @@ from experiments.report.triggers_section import triggers_section
 from experiments.report.uncertainty_section import uncertainty_section
 from experiments.run.wording import (
     VERDICTS,
+    ResultsInWords,
     caveats,
     factor_lines,
     independence_lines,
@@ -91,10 +92,10 @@ def _what_was_run(run: Mapping[str, Any], results: Mapping[str, Any]) -> str:
 
 
 def _verdicts(results: Mapping[str, Any]) -> str:
-    dissociation, triggers = dict(results["dissociation"]), dict(results["triggers"])
+    dissociation, words = dict(results["dissociation"]), ResultsInWords.model_validate(results)
     asked = {
-        "One refusal or two?": f"{verdict_sentence(dissociation)} {strength_sentence(dissociation)}",
-        "Word or intent?": verdict_sentence(triggers),
+        "One refusal or two?": f"{verdict_sentence(words.dissociation)} {strength_sentence(dissociation)}",
+        "Word or intent?": verdict_sentence(words.triggers),
     }
     return "".join(
         f'<p class="verdict"><strong>{question}</strong> {data(said)}</p>' for question, said in asked.items()
@@ -102,7 +103,8 @@ def _verdicts(results: Mapping[str, Any]) -> str:
 
 
 def _caveats(results: Mapping[str, Any], judge: str) -> str:
-    return paragraphs([*caveats(dict(results)), *reading_caveats(results, judge)], "verdict caveat")
+    found = ResultsInWords.model_validate(results)
+    return paragraphs([*caveats(found), *reading_caveats(found, judge)], "verdict caveat")
 
 
 def _rates_table(results: Mapping[str, Any]) -> str:

@@ -1,7 +1,7 @@
 """Prompts, names and numbers are data: whatever they hold, the page shows it as text."""
 
 from experiments.report.page.markup import table
-from experiments.run.wording import caveats, independence_lines, verdict_sentence
+from experiments.run.wording import ResultsInWords, Verdict, caveats, independence_lines, verdict_sentence
 
 HOSTILE = "<script>alert(1)</script>\"'></td>\u202e&amp;"
 
@@ -14,7 +14,7 @@ def test_cells_are_escaped() -> None:
 
 def test_a_verdict_carries_its_reasons_and_share() -> None:
     record = {"verdict": "mixed", "reason": "both move it", "trigger_share": 0.25, "trigger_share_ci": [0.2, 0.3]}
-    assert verdict_sentence(record).endswith("both move it. Trigger share 0.25 [0.20, 0.30].")
+    assert verdict_sentence(Verdict.model_validate(record)).endswith("both move it. Trigger share 0.25 [0.20, 0.30].")
 
 
 def test_every_caveat_that_applies_is_listed() -> None:
@@ -24,7 +24,7 @@ def test_every_caveat_that_applies_is_listed() -> None:
         "rates": {"before": {"unjudged": 2}, "after": {"unjudged": 1}},
         "writes": {"normative": {"available": True, "meets_selection_rules": False, "within_label": False}},
     }  # fmt: skip
-    text = " ".join(caveats(results))
+    text = " ".join(caveats(ResultsInWords.model_validate(results)))
     for part in ("not evidence about real models", "No epistemic dial", "3 completions", "does not clearly beat",
                  "No locus met the selection rules", "contrasts two labels"):  # fmt: skip
         assert part in text
