@@ -95,10 +95,10 @@ def _declines(judge: RuleJudge, xstest: Sequence[Row], step: slice) -> dict[str,
     _print_share("declined or not", [(r.label == "rejected") == (r.action in DECLINED) for r in rejected])
     print("\ngemma-2b answers to questions about entities, labelled by string match: refusal, or error and correct")
     _print_share("declined or not", [(r.label == "refusal") == (r.action in DECLINED) for r in answers])
-    told = [("refuse", r.action) for r in rejected if r.label == "rejected"]
-    told += [("refuse", r.action) for r in xstest if r.label == "2" and r.kind.startswith("contrast_")]
-    told += [("abstain", r.action) for r in answers if r.label == "refusal"]
-    both = [(label, action) for label, action in told if action in DECLINED]
+    labelled = [("refuse", r.action) for r in rejected if r.label == "rejected"]
+    labelled += [("refuse", r.action) for r in xstest if r.label == "2" and r.kind.startswith("contrast_")]
+    labelled += [("abstain", r.action) for r in answers if r.label == "refusal"]
+    both = [(label, action) for label, action in labelled if action in DECLINED]
     print("\nRefuse against abstain, among completions that label and judge call a decline (refuse: GPT-3.5 rejections")
     print("and full refusals of XSTest's unsafe prompts; abstain: gemma-2b's refusals of questions about entities)")
     _matrix("label \\ judge", ["refuse", "abstain"], [(label, str(action)) for label, action in both])
@@ -182,7 +182,7 @@ def _share(hits: Sequence[bool]) -> float:
 
 def _print_share(what: str, hits: Sequence[bool]) -> None:
     interval = clopper_pearson(sum(hits), len(hits))
-    print(f"  {what:<40} {interval.estimate:.1%} [{interval.low:.1%}, {interval.high:.1%}], n {len(hits)}")
+    print(f"  {what:<40} {interval:.1%}, n {len(hits)}")
 
 
 if __name__ == "__main__":

@@ -9,6 +9,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 import numpy as np
+from jaxtyping import Int
 
 from extract.errors import UserError
 from extract.prompts.prompt import LABELS, RIGHT_ACTIONS, USUAL_ACTION, Prompt
@@ -74,7 +75,7 @@ def case_of_row(row: Row) -> Case:
     )  # fmt: skip
 
 
-def group_names(ids: Sequence[str], groups: np.ndarray) -> list[str]:
+def group_names(ids: Sequence[str], groups: Int[np.ndarray, " case"]) -> list[str]:
     """Name numbered groups after the first of their members; (n,)."""
     first: dict[int, str] = {}
     return [first.setdefault(int(group), f"with {name}") for name, group in zip(ids, groups, strict=True)]

@@ -39,7 +39,7 @@ def estimate_of(interval: Interval, n: int | None = None, groups: Shaped[np.ndar
         n: how many prompts it rests on, where that is to be written.
         groups: (n,) what belongs together, where their effective number is to be written.
     """
-    beside: dict[str, float] = {} if n is None else {"n": n}
+    counts: dict[str, float] = {} if n is None else {"n": n}
     if groups is not None:
-        beside["n_groups"] = round(effective_groups(groups), 2)
-    return Estimate.model_validate(interval.to_dict() | beside)
+        counts["n_groups"] = round(effective_groups(groups), 2)
+    return Estimate.model_validate(interval.to_dict() | counts)

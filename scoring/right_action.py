@@ -15,6 +15,7 @@ from itertools import product
 from pathlib import Path
 
 import numpy as np
+from jaxtyping import Float, Int
 
 from extract.errors import UserError
 from extract.prompts.prompt import RIGHT_ACTIONS
@@ -54,7 +55,7 @@ def right_action_score(
     right: Sequence[str],
     acceptable: Sequence[Sequence[str]],
     actions: Sequence[str | None],
-    groups: np.ndarray,
+    groups: Int[np.ndarray, " row"],
     adjacency: Adjacency,
     alpha: float = 0.05,
 ) -> Interval:
@@ -144,7 +145,7 @@ def score_change(
     return combination([1 / (len(classes) * perfect)] * len(classes), parts, correlation)
 
 
-def credits_of(right: str, acceptable: Sequence[str], adjacency: Adjacency) -> np.ndarray:
+def credits_of(right: str, acceptable: Sequence[str], adjacency: Adjacency) -> Float[np.ndarray, " action"]:
     """Return the credit of every action, in the order of ACTIONS, (n_actions,)."""
     partial = adjacency.get(right, {})
     return np.array([1.0 if a == right or a in acceptable else float(partial.get(a, 0)) for a in ACTIONS])
@@ -152,7 +153,7 @@ def credits_of(right: str, acceptable: Sequence[str], adjacency: Adjacency) -> n
 
 def net_credits(
     right: Sequence[str], acceptable: Sequence[Sequence[str]], adjacency: Adjacency
-) -> tuple[list[str], float, np.ndarray] | None:
+) -> tuple[list[str], float, Float[np.ndarray, "row action"]] | None:
     """Return what each action would gain over constant policies on each prompt, all being judged.
 
     The score is the mean over right actions of the mean net credit of what was done, over what perfection gains.
@@ -174,7 +175,9 @@ def _rows(counts: Mapping[Cell, int], right: str) -> int:
     return sum(count for (c, _, _), count in counts.items() if c == right)
 
 
-def _groups(shared: Shared, classes: Sequence[str], n: Sequence[int]) -> tuple[list[float], np.ndarray]:
+def _groups(
+    shared: Shared, classes: Sequence[str], n: Sequence[int]
+) -> tuple[list[float], Float[np.ndarray, "right right"]]:
     """Return the effective number of groups behind each right action, and how the means over them may correlate.
 
     Both as if all prompts of a group were alike, which claims least: a group with prompts of two right actions, as a
@@ -185,7 +188,9 @@ def _groups(shared: Shared, classes: Sequence[str], n: Sequence[int]) -> tuple[l
     return (np.array(n) ** 2 / np.diag(S)).tolist(), S / np.outer(own, own)
 
 
-def _scale(counts: Mapping[Cell, int], adjacency: Adjacency) -> tuple[np.ndarray, float, list[str]] | None:
+def _scale(
+    counts: Mapping[Cell, int], adjacency: Adjacency
+) -> tuple[Float[np.ndarray, " action"], float, list[str]] | None:
     """Return what each constant policy earns, what perfection gains over them, and the right actions that occur."""
     classes = sorted({right for (right, _, _), count in counts.items() if count})
     if len(classes) < 2:

@@ -1,4 +1,4 @@
-"""scored.jsonl and scored.parquet: one judged completion a row, written as they come, whole or not at all."""
+"""scored.jsonl and scored.parquet: one judged completion a row, streamed, and renamed into place at the end."""
 
 from __future__ import annotations
 
@@ -10,15 +10,38 @@ from pathlib import Path
 from typing import Any
 
 from extract.atomic_write import DeferredErrorFile, atomic_file
-from scoring.fields import FIELDS
+from extract.record import Record
+from scoring.fields import FIELDS, Field
 from scoring.ledger import Entry
 
-TEXT_COLUMNS = (
-    "id", "action", "evidence", "sample", "label", "right_action", "acceptable", "intent", "group", "category",
-    "epistemic_kind", "persona", "trigger", "source", "answer", "text",
-)  # fmt: skip
 BATCH = 4096  # rows of Parquet written at once
-Write = Callable[[Entry, bool], None]  # an entry, and whether the same one stood there before
+Write = Callable[[Entry, bool], None]  # an entry, and whether the same one came before
+
+
+class ScoredRow(Record):
+    """A judged completion as scored.jsonl holds it; what is not known of its prompt is left out."""
+
+    id: str
+    action: str | None
+    evidence: str
+    sample: str | None = None
+    label: str | None = None
+    right_action: str | None = None
+    acceptable: str | None = None  # actions joined by |
+    intent: str | None = None
+    group: str | None = None
+    category: str | None = None
+    epistemic_kind: str | None = None
+    persona: str | None = None
+    trigger: str | None = None
+    source: str | None = None
+    answer: str | None = None
+    text: str | None = None
+    fields: dict[Field, float | None]
+    repeated: bool = False  # the same completion came before
+
+
+TEXT_COLUMNS = tuple(name for name in ScoredRow.model_fields if name not in ("fields", "repeated"))
 
 
 @contextmanager
@@ -26,7 +49,7 @@ def scored_files(out: Path, *, parquet: bool = False) -> Iterator[Write]:
     """Yield a function that writes an entry to scored.jsonl and, if asked, to scored.parquet.
 
     Raises:
-        UserError: the directory cannot be written, or the disk is full; what stood there before is left as it was.
+        UserError: the directory cannot be written, or the disk is full; former files are left as they were.
     """
     with ExitStack() as stack:
         writers = [_jsonl(stack.enter_context(atomic_file(*_names(out, "scored.jsonl"))))]
@@ -34,9 +57,9 @@ def scored_files(out: Path, *, parquet: bool = False) -> Iterator[Write]:
             writers.append(stack.enter_context(_parquet(out)))
 
         def write(entry: Entry, repeated: bool) -> None:
-            record = _record(entry, repeated)
+            row = _row(entry, repeated)
             for writer in writers:
-                writer(record)
+                writer(row)
 
         yield write
 
@@ -45,44 +68,45 @@ def _names(out: Path, name: str) -> tuple[Path, Path]:
     return out / name, out / f"{name}.partial"
 
 
-def _record(entry: Entry, repeated: bool) -> dict[str, Any]:
+def _row(entry: Entry, repeated: bool) -> ScoredRow:
     """Return an entry as a row: always id, action, evidence and the five fields; of the rest what is known."""
-    case, known = entry.case, {"action": entry.action, "evidence": entry.evidence, "sample": entry.sample or None}
-    about = {name: known.get(name) or getattr(case, name, None) for name in TEXT_COLUMNS}
-    about["acceptable"] = "|".join(case.acceptable) or None
-    kept = {name: value for name, value in about.items() if value is not None or name in ("id", "action", "evidence")}
+    case = entry.case
+    about = {name: getattr(case, name) for name in TEXT_COLUMNS if hasattr(case, name)}
+    about |= {"sample": entry.sample or None, "acceptable": "|".join(case.acceptable) or None}
+    known = {name: value for name, value in about.items() if value is not None}
     fields = {name: (entry.fields or {}).get(name) for name in FIELDS}
-    return kept | {"fields": fields} | ({"repeated": True} if repeated else {})
+    row = {**known, "action": entry.action, "evidence": entry.evidence, "fields": fields}
+    return ScoredRow.model_validate(row | ({"repeated": True} if repeated else {}))
 
 
-def _jsonl(sink: DeferredErrorFile) -> Callable[[dict[str, Any]], None]:
-    def write(record: dict[str, Any]) -> None:
-        sink.write((json.dumps(record, ensure_ascii=False, allow_nan=False) + "\n").encode())
+def _jsonl(sink: DeferredErrorFile) -> Callable[[ScoredRow], None]:
+    def write(row: ScoredRow) -> None:
+        sink.write((json.dumps(row.to_dict(), ensure_ascii=False, allow_nan=False) + "\n").encode())
         sink.check()
 
     return write
 
 
 @contextmanager
-def _parquet(out: Path) -> Iterator[Callable[[dict[str, Any]], None]]:
+def _parquet(out: Path) -> Iterator[Callable[[ScoredRow], None]]:
     import pyarrow
     import pyarrow.parquet
 
     scored = pyarrow.struct([(name, pyarrow.float64()) for name in FIELDS])
     columns = [(name, pyarrow.string()) for name in TEXT_COLUMNS] + [("fields", scored), ("repeated", pyarrow.bool_())]
     schema = pyarrow.schema(columns)
-    waiting: list[dict[str, Any]] = []
+    waiting: list[ScoredRow] = []
 
     with atomic_file(*_names(out, "scored.parquet")) as sink:
         writer = pyarrow.parquet.ParquetWriter(_Stream(sink), schema)
 
         def flush() -> None:
-            writer.write_table(pyarrow.Table.from_pylist(waiting, schema))
+            writer.write_table(pyarrow.Table.from_pylist([row.to_dict() for row in waiting], schema))
             waiting.clear()
             sink.check()
 
-        def write(record: dict[str, Any]) -> None:
-            waiting.append(record)
+        def write(row: ScoredRow) -> None:
+            waiting.append(row)
             if len(waiting) >= BATCH:
                 flush()
 

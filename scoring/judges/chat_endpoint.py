@@ -1,4 +1,4 @@
-"""One question to an OpenAI-compatible endpoint: its reply, or what went wrong, told by kind.
+"""One question to an OpenAI-compatible endpoint: its reply, or the kind of failure.
 
 Waiting and asking again after 429 (with its Retry-After), 5xx, timeouts and lost connections is the openai client's
 own. What no further request could mend (a refused key, an unknown model, nobody listening) stops the run in one line.
@@ -22,7 +22,7 @@ from scoring.judges.replies import UnreadableError
 
 try:
     import openai
-except ImportError:  # told when an endpoint is opened; the rest of the package does without
+except ImportError:  # reported when an endpoint is opened; all else works without it
     openai = None
 
 Message = dict[str, str]
@@ -111,11 +111,12 @@ class ChatEndpoint:
     def _post(self, messages: Sequence[Message], json_mode: bool) -> str:
         config = self.config
         given = {"temperature": config.temperature, "max_tokens": config.max_tokens, "seed": config.seed}
-        sent: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
-        if json_mode:
-            sent["response_format"] = {"type": "json_object"}
+        sent = {name: value for name, value in given.items() if value is not None}
+        mode = {"response_format": {"type": "json_object"}} if json_mode else {}
         create = self._client.chat.completions.with_raw_response.create
-        answer = create(model=config.model, messages=list(messages), extra_body=config.extra_body or None, **sent)
+        answer = create(
+            model=config.model, messages=list(messages), extra_body=config.extra_body or None, **sent, **mode
+        )
         return str(answer.http_response.text)
 
     def _count(self, _request: object) -> None:

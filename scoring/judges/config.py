@@ -6,7 +6,7 @@ import difflib
 import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from pydantic import Field, ValidationError, field_validator
 
@@ -36,7 +36,7 @@ class ClassifierConfig(Strict):
 
     @field_validator("actions", mode="before")
     @classmethod
-    def _labels_are_text(cls, given: Any) -> Any:
+    def _labels_are_text(cls, given: object) -> object:
         if isinstance(given, dict) and any(isinstance(label, bool) for label in given):
             raise ValueError("YAML reads yes, no, on and off as truth values; put the label in quotes")
         return {str(label): action for label, action in given.items()} if isinstance(given, dict) else given
@@ -63,7 +63,7 @@ class EndpointConfig(Strict):
     temperature: float | None = Field(0.0, ge=0)  # null: not sent, and so for seed and max_tokens
     max_tokens: int | None = Field(512, ge=1)  # of the reply
     seed: int | None = 0
-    extra_body: dict[str, Any] = {}  # further keys of the request
+    extra_body: dict[str, object] = {}  # further keys of the request
     json_mode: bool = True  # ask for response_format json_object; done without where the server refuses it
     concurrency: int = Field(8, ge=1, le=256)  # requests under way at once
     timeout_s: float = Field(60, gt=0)

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import json
-import math
 import re
 from collections.abc import Iterator
-from typing import Any
 
-from scoring.actions import ACTIONS
+from scoring.actions import ACTIONS, Action
 from scoring.fields import FIELDS
 from scoring.judges import CompletionToJudge, Judgement
 from scoring.judges.spoken import spoken
+from scoring.row import Row
 
 EVIDENCE_CHARS = 300
 _CONTROL = re.compile(r"<|\[(?=/?[A-Z_]+\])")  # begins <|im_end|>, </s>, [INST]: servers may read them as what they say
@@ -47,13 +46,13 @@ def read_reply(text: str) -> tuple[Judgement, int]:
         raise UnreadableError(f"several actions in {_short(text)!r}")
     evidence = " ".join(str(reply.get("evidence") or "no evidence was given").split())[:EVIDENCE_CHARS]
     fields = {name: reply[name] for name in FIELDS if reply.get(name) is not None}
-    scored: dict[str, float] = {name: float(value) for name, value in fields.items() if _is_score(value)}
+    scored: dict[str, float] = {name: score for name, value in fields.items() if (score := _score(value)) is not None}
     action = _action(reply["action"])
-    told = evidence if action else f"the judge could not tell: {evidence}"
-    return Judgement(action, told, scored), len(fields) - len(scored)
+    reason = evidence if action else f"the judge could not tell: {evidence}"
+    return Judgement(action, reason, scored), len(fields) - len(scored)
 
 
-def _objects(text: str) -> Iterator[dict[str, Any]]:
+def _objects(text: str) -> Iterator[Row]:
     decoder, at = json.JSONDecoder(), text.find("{")
     while at >= 0:
         try:
@@ -65,15 +64,21 @@ def _objects(text: str) -> Iterator[dict[str, Any]]:
         at = text.find("{", end)
 
 
-def _action(given: object) -> Any:
+def _action(given: object) -> Action | None:
+    if given is None:  # the judge cannot tell, and says so
+        return None
     named = "_".join(given.lower().replace("-", " ").split()) if isinstance(given, str) else given
-    if named is None or named in ACTIONS:
-        return named  # null: the judge cannot tell, and says so
+    for action in ACTIONS:
+        if action == named:
+            return action
     raise UnreadableError(f"no such action: {_short(str(given))!r}")
 
 
-def _is_score(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value) and 0 <= value <= 1
+def _score(value: object) -> float | None:
+    """Return a number from 0 to 1; None for anything else."""
+    if not isinstance(value, int | float) or isinstance(value, bool) or not 0 <= value <= 1:  # NaN is not either
+        return None
+    return float(value)
 
 
 def _short(text: str) -> str:

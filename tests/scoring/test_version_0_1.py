@@ -1,0 +1,39 @@
+"""What version 0.1 wrote is read as it is, and written again the same from the same completions."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from scoring.compare.comparison import compare
+from scoring.compare.record import Comparison
+from scoring.right_action import load_adjacency
+from scoring.score_file import score_file
+from scoring.scorecard_record import Scorecard
+
+DATA = Path(__file__).parent / "data" / "version_0_1"
+
+
+def held(name: str) -> object:
+    return json.loads((DATA / name).read_text())
+
+
+def test_a_scorecard_and_a_comparison_keep_every_key() -> None:
+    assert Scorecard.read(DATA / "scorecard.json").to_dict() == held("scorecard.json")
+    assert Comparison.read(DATA / "comparison.json").to_dict() == held("comparison.json")
+
+
+def test_the_same_completions_are_scored_into_the_same_files(tmp_path: Path) -> None:
+    score_file(DATA / "completions.jsonl", tmp_path)
+    assert (tmp_path / "scorecard.json").read_text() == (DATA / "scorecard.json").read_text()
+    rows, before = (
+        [list((json.loads(line) | {"evidence": ""}).items()) for line in (folder / "scored.jsonl").open()]
+        for folder in (tmp_path, DATA)
+    )
+    assert rows == before  # in the same order of keys; which rule matched may change
+
+
+def test_scored_files_are_compared_alike(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(DATA)
+    found = compare([Path("scored.jsonl"), Path("scored_later.jsonl")], load_adjacency())
+    assert json.dumps(found.to_dict() | {"failed": []}) == json.dumps(held("comparison.json"))
