@@ -19,8 +19,7 @@ PLACE = Path("tests/fixtures/small_run")  # from the repository's root, as the r
 SETTINGS = (
     f"prompts.path={PLACE}/prompts.jsonl", "extract.positions=[post_last]", "generate.max_new_tokens=12",
     "dissociate.positions=[post_last]", "dissociate.n_null_onset=79", "dissociate.n_null_generation=2",
-    "dissociate.n_onset=8", "dissociate.n_selection=6", "dissociate.n_side_effects=4", "dissociate.variants=false",
-    "dissociate.deepest=0.7",
+    "dissociate.n_onset=8", "dissociate.n_side_effects=4", "dissociate.variants=false",
 )  # fmt: skip
 LEFT_OUT = ("activations.h5*", "figures", "generations.sqlite*", "report.html")
 
