@@ -1,11 +1,12 @@
 # make demo: install and run the whole way.   make check: lint, types, import contract.
-# make test: the test suite but for its longest tests; make test-all: those too, as CI runs it. Files are divided among
-# WORKERS processes (python -m pytest runs any part of it in one).
+# make test: the tests but for whole runs, the rest of large matrices, and simulations; make test-all: those too, as CI
+# runs it. They are divided among WORKERS processes (python -m pytest runs any part of it in one).
 PYTHON ?= python3.11
 BIN := .venv/bin
 WORKERS ?= 2
 export HF_HUB_OFFLINE ?= 1
 export TOKENIZERS_PARALLELISM ?= false
+unexport PYTHONDONTWRITEBYTECODE # each process that tests start would compile everything it imports
 
 .PHONY: demo test test-all check clean
 
@@ -13,10 +14,10 @@ demo: .venv/installed
 	$(BIN)/refusal run configs/quickstart.yaml
 
 test: .venv/installed
-	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder -m "not slow"
+	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal -m "not slow and not simulation"
 
 test-all: .venv/installed
-	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
+	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
 
 check: .venv/installed
 	$(BIN)/ruff check .

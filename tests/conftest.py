@@ -1,13 +1,12 @@
-"""Shared fixtures: the shipped organism, and one whole quickstart run through the command line.
+"""Shared fixtures: the shipped organism, a small finished run that is committed, and one whole quickstart run.
 
-`make test` divides the files among processes (pytest-xdist); these make the quickstart run once between them. Its
+`make test` divides the tests among processes (pytest-xdist); these make the quickstart run once between them. Its
 `--dist loadgroup` would not do: xdist 3.8 under pytest 9.2 leaves the groups out without a word.
 """
 
 import os
 import subprocess
 import sys
-from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -28,17 +27,25 @@ ROOT = Path(__file__).resolve().parent.parent
 ORGANISM = ROOT / "organisms" / "zoo" / "two-knobs"
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Let several processes begin with the longest files, so that all end at about the same time.
+def pytest_configure(config: pytest.Config) -> None:
+    """Make non-convergence an error where tests run; named in pyproject.toml, it would import sklearn everywhere."""
+    if WORKER or not config.getoption("numprocesses", None):
+        config.addinivalue_line("filterwarnings", "error::sklearn.exceptions.ConvergenceWarning")
 
-    The file with most tests of the quickstart run makes it, and the others wait their turn until it is there.
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark what needs a whole run as slow, and put slow files first, those of the whole run before all.
+
+    `--dist worksteal` gives each process one stretch of the tests; who is done takes some from the end of another's. So
+    one process makes the whole run and the others take over what it has not begun.
     """
-    if not WORKER:
-        return
-    slow = {item.path for item in items if item.get_closest_marker("slow")}
-    made = Counter(item.path for item in items if "quickstart" in getattr(item, "fixturenames", ()))
-    makes = made.most_common(1)[0][0] if made else None
-    items.sort(key=lambda i: 0 if i.path == makes else 3 if i.path in made else 1 if i.path in slow else 2)
+    for item in items:
+        if "quickstart" in getattr(item, "fixturenames", ()):
+            item.add_marker(pytest.mark.slow)
+    whole = {item.path for item in items if "quickstart" in getattr(item, "fixturenames", ())}
+    slow = {item.path for item in items if item.get_closest_marker("slow") or item.get_closest_marker("simulation")}
+    items.sort(key=lambda item: 0 if item.path in whole else 1 if item.path in slow else 2)
 
 
 def refusal(*arguments: str, cwd: Path = ROOT) -> subprocess.CompletedProcess[str]:
@@ -60,6 +67,22 @@ def quickstart(tmp_path_factory: pytest.TempPathFactory) -> Path:
             assert done.returncode == 0, done.stderr[-3000:]
             (directory / "stdout.txt").write_text(done.stdout, encoding="utf-8")
     return directory
+
+
+@pytest.fixture(scope="session")
+def two_knobs():
+    """The shipped organism, loaded once in each process. Leave it as it was."""
+    from extract.model.loading import load_model
+
+    return load_model(str(ORGANISM), device="cpu")
+
+
+@pytest.fixture(scope="session")
+def small_run(tmp_path_factory: pytest.TempPathFactory, two_knobs) -> Path:
+    """A copy of the finished run in fixtures/small_run (tests/support/make_small_run.py). Leave it as it was."""
+    from tests.support.finished_run import copy_run
+
+    return copy_run("small_run", tmp_path_factory.mktemp("finished") / "small_run", two_knobs)
 
 
 @pytest.fixture

@@ -33,7 +33,6 @@ import pytest
 from extract.shipped import ROOT
 
 PAGES = (*sorted((ROOT / "docs" / "guides").glob("*.md")), ROOT / "docs" / "api.md", ROOT / "docs" / "limits.md")
-SLOW = {"one-knob", "choose-thresholds", "own-prompts"}
 BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 NUMBER = re.compile(r"[-+]?\d+(?:\.\d+)?(?:e[-+]?\d+)?")
 TABLE_LINES = {code: " " for code in range(0x2500, 0x2580)}
@@ -155,9 +154,7 @@ def close(shown: str, printed: str) -> bool:
     return abs(float(shown) - float(printed)) <= 0.02 * abs(float(shown)) + 2 * digit + 1e-12
 
 
-@pytest.mark.parametrize(
-    "page", [pytest.param(p, id=p.stem, marks=[pytest.mark.slow] if p.stem in SLOW else []) for p in PAGES]
-)
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
 def test_it_runs_as_written_and_prints_what_is_shown(page: Path, scratch: Scratch) -> None:
     walk(page.read_text(encoding="utf-8"), scratch)
 

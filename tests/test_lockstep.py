@@ -10,6 +10,7 @@ from torch import nn
 
 from benchmarks.interval import median_interval, ratio_interval
 from benchmarks.lockstep import CLOCKS, Arm, lockstep
+from tests.support.draws import draws
 
 
 def test_median_interval_is_from_one_order_statistic_to_another() -> None:
@@ -36,11 +37,13 @@ def busy_machine(rng: np.random.Generator, ratio: float, pairs: int = 160) -> tu
     return ratio * times[0], times[1]
 
 
-def test_interval_covers_at_its_rate_and_no_wrong_ratio() -> None:
+@draws(200, 1000)
+def test_interval_covers_at_its_rate_and_no_wrong_ratio(n_draws: int) -> None:
     rng = np.random.default_rng(0)
-    found = [ratio_interval(*busy_machine(rng, 1.02)) for _ in range(1000)]
+    found = [ratio_interval(*busy_machine(rng, 1.02)) for _ in range(n_draws)]
     covers = np.mean([one.low <= 1.02 <= one.high for one in found])
-    assert 0.94 <= covers <= 0.99  # 0.95 at least by the order statistics; 1,000 draws move it by 0.007
+    low = {200: 0.91, 1000: 0.94}[n_draws]
+    assert low <= covers <= 0.99  # 0.95 at least by the order statistics; 1,000 draws move it by 0.007
     assert np.mean([one.low <= 1.05 <= one.high for one in found]) < 0.05  # control: narrow enough to tell
     assert np.median([one.high - one.low for one in found]) < 0.03
 

@@ -40,7 +40,10 @@ def _write(path: Path, declared: dict[str, Any]) -> Path:
     return path
 
 
-@pytest.fixture(scope="module", params=list(KINDS))
+QUICK = ("oblique", "context")  # between them the most of what a specification can say
+
+
+@pytest.fixture(scope="module", params=[pytest.param(k, marks=[pytest.mark.slow] * (k not in QUICK)) for k in KINDS])
 def built(
     request: pytest.FixtureRequest, declaration: Declare, tmp_path_factory: pytest.TempPathFactory
 ) -> tuple[str, BuildResult, OrganismSpec]:

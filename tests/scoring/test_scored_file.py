@@ -209,6 +209,7 @@ print(peak(40_000) - few)
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="reads the peak of memory where Linux tells it")
 def test_memory_does_not_grow_with_the_number_of_completions(tmp_path: Path) -> None:
     done = subprocess.run([sys.executable, "-c", GROWTH, str(tmp_path)], capture_output=True, text=True, cwd=ROOT,

@@ -35,6 +35,7 @@ def test_a_fuzzer_finds_no_server_error(model: ChatModel, dials: list[Dial], tmp
     assert "No issues found" in done.stdout, done.stdout[-2000:]
 
 
+@pytest.mark.slow
 def test_the_fuzzer_would_find_one(model: ChatModel, dials: list[Dial], tmp_path: Path) -> None:
     def breaks(stream: object, _pass: object) -> object:
         raise ValueError("broken on purpose")

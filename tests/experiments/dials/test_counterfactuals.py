@@ -127,7 +127,10 @@ WAYS: dict[str, dict[str, Any]] = {
 }
 
 
-@pytest.mark.parametrize("way", WAYS)
+SLOW_WAYS = ("affine, half way", "affine, prefill alone", "onset bias")  # others like them are quick
+
+
+@pytest.mark.parametrize("way", [pytest.param(w, marks=[pytest.mark.slow] * (w in SLOW_WAYS)) for w in WAYS])
 def test_so_it_is_for_every_actuator_and_scope(speaker: Speaker, dials: list[Dial], way: str) -> None:
     near = [replace(d, write=replace(d.write, mean_positive=0.5, mean_negative=-0.5)) for d in dials]  # type: ignore[type-var]
     usual = near if way == "clamp" else dials  # a clamp to means that lie far out is the affine write

@@ -13,6 +13,7 @@ from experiments.dials.text import certified_lines
 from experiments.run.corpus import Corpus
 from extract.prompts.prompt import Prompt
 from probes.statistics.threshold_candidates import cuts
+from tests.support.draws import draws
 
 LABELS = ("benign", "harmful", "uncertain")
 RIGHT = {"benign": "answer", "harmful": "refuse", "uncertain": "abstain"}
@@ -201,8 +202,9 @@ def _certified(seed: int, limits: Mapping[str, float]) -> tuple[bool, bool]:
     return sure, sure and any(true[name][0] > limits[name] for name in limits)
 
 
-def test_certificates_hold_at_their_nominal_rate() -> None:
+@draws(20, 150)
+def test_certificates_hold_at_their_nominal_rate(n_draws: int) -> None:
     """The controls, in which data are used twice, are in tests/probes/statistics/test_certify.py."""
-    found = np.array([_certified(seed, {"over_refusal": 0.25, "missed_harm": 0.2}) for seed in range(150)])
+    found = np.array([_certified(seed, {"over_refusal": 0.25, "missed_harm": 0.2}) for seed in range(n_draws)])
     assert 0.1 < found[:, 0].mean() < 0.95
-    assert found[:, 1].mean() <= 0.1 + 2 * np.sqrt(0.1 * 0.9 / 150)
+    assert found[:, 1].mean() <= 0.1 + 2 * np.sqrt(0.1 * 0.9 / n_draws)

@@ -20,7 +20,7 @@ from steering.dial import Dial
 from tests.experiments.dials.test_counterfactuals import Verbatim, directly, tabulated
 
 ORGANISM = ROOT / "organisms" / "zoo" / "two-knobs"
-BAND, GRID = 0.15, (0.2, 0.35, 0.5, 0.65, 0.8)
+BAND, GRID = 0.15, (0.2, 0.5, 0.8)
 EACH = 5  # prompts of every sort
 
 

@@ -12,6 +12,7 @@ from experiments.factors.prompt_context import earlier_turns, system_line
 from experiments.run.corpus import Corpus
 from extract.prompts.prompt import Prompt
 from probes.statistics.permutation import holm
+from tests.support.draws import draws
 
 ASKERS = (None, None, None, "as a doctor", "as a gangster")
 LINES = (None, None, "be careful", "be kind")
@@ -84,15 +85,16 @@ def test_a_value_alone_in_its_category_is_not_compared() -> None:
     assert "no value has like requests without it beside it" in judge_factors(found, {})["asker"].reason
 
 
+@draws(10, 40)
 @pytest.mark.parametrize("rate", [0.05, 0.35])
-def test_shuffled_factors_seldom_seem_to_move_anything(rate: float) -> None:
+def test_shuffled_factors_seldom_seem_to_move_anything(rate: float, n_draws: int) -> None:
     """Groups refuse whole or not at all; over all values of all factors together at most one table in twenty errs."""
     rng, seen = np.random.default_rng(5), 0
-    for seed in range(40):
+    for seed in range(n_draws):
         corpus = asked(80, seed)
         refused = (rng.random(80) < rate)[corpus.groups]
         seen += any(e.p_adjusted <= 0.05 for e in observed(corpus, refused).effects)
-    assert seen <= 6  # two expected
+    assert seen <= {10: 3, 40: 6}[n_draws]  # one in twenty expected
 
 
 def test_holm_steps_down() -> None:

@@ -16,20 +16,25 @@ ORGANISM = ROOT / "organisms" / "zoo" / "two-knobs"
 
 @pytest.fixture(scope="module")
 def random_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A whole run on a randomly initialised model with 150 of the organism's prompts."""
+    """A whole run on a randomly initialised model with a twelfth of the organism's prompts."""
     folder = tmp_path_factory.mktemp("random")
     set_seed(0)
     AutoModelForCausalLM.from_config(AutoConfig.from_pretrained(ORGANISM)).save_pretrained(folder / "model")
     AutoTokenizer.from_pretrained(ORGANISM).save_pretrained(folder / "model")
     lines = (ORGANISM / "prompts.jsonl").read_text().splitlines()
-    (folder / "prompts.jsonl").write_text("\n".join(lines[::6]) + "\n")
+    (folder / "prompts.jsonl").write_text("\n".join(lines[::12]) + "\n")
     config = load_config(Path("configs/quickstart.yaml"), overrides(folder))
     run(config, folder / "run", reporter=Reporter(quiet=True))
     return folder / "run"
 
 
 def overrides(folder: Path) -> list[str]:
-    return [f"model.name={folder / 'model'}", f"prompts.path={folder / 'prompts.jsonl'}", "generate.max_new_tokens=8"]
+    return [
+        f"model.name={folder / 'model'}",
+        f"prompts.path={folder / 'prompts.jsonl'}",
+        "generate.max_new_tokens=8",
+        "extract.layers=[1,4]",
+    ]
 
 
 def test_it_finishes_and_says_what_is_absent(random_run: Path) -> None:

@@ -210,6 +210,7 @@ def test_figures_of_an_earlier_run_do_not_stay(stage: Path, tmp_path: Path) -> N
     assert not (tmp_path / "figures" / "trigger_patching.png").exists()
 
 
+@pytest.mark.slow
 def test_what_cannot_be_had_leaves_the_verdict(stage: Path, tmp_path: Path) -> None:
     """A store of one layer of resid_pre without post_last: streams are alike there, and LEACE has nowhere to act."""
     rows = [json.loads(line) for line in (ORGANISM / "prompts.jsonl").read_text().splitlines()]
@@ -227,7 +228,7 @@ def test_what_cannot_be_had_leaves_the_verdict(stage: Path, tmp_path: Path) -> N
 
 def test_prompts_without_trigger_words_end_in_one_line_and_the_remedy(cli: Any, tmp_path: Path) -> None:
     rows = [json.loads(line) for line in (ORGANISM / "prompts.jsonl").read_text().splitlines()]
-    pairs = sorted({row["pair"] for row in rows if row["label"] == "harmful"})[::8]
+    pairs = sorted({row["pair"] for row in rows if row["label"] == "harmful"})[::12]
     chosen = [row for row in rows if row["pair"] in pairs] + [row for row in rows if row["label"] == "uncertain"][:60]
     bare = [{key: value for key, value in row.items() if key != "trigger"} for row in chosen]
     (tmp_path / "prompts.jsonl").write_text("\n".join(map(json.dumps, bare)))

@@ -9,6 +9,7 @@ from experiments.run.corpus import Corpus
 from experiments.triggers.quadruples import CELLS
 from experiments.triggers.trigger_share import TriggerShare, compatible, share_interval, trigger_share
 from extract.prompts.prompt import Prompt
+from tests.support.draws import draws
 
 
 def corpus_of(n_quadruples: int) -> Corpus:
@@ -69,14 +70,15 @@ def test_no_refusals_or_no_quadruples_are_not_applicable() -> None:
     assert "no request is harmful without a trigger word or benign without a trigger word" in found.reason
 
 
+@draws(10, 40)
 @pytest.mark.parametrize("over_refusal", [0.0, 0.2, 0.6])
-def test_the_interval_covers_the_true_share(over_refusal: float) -> None:
+def test_the_interval_covers_the_true_share(over_refusal: float, n_draws: int) -> None:
     true = (over_refusal / 2) / (over_refusal / 2 + 1 - over_refusal / 2)
     covered = 0
-    for seed in range(40):
+    for seed in range(n_draws):
         share = share_of({TT: 1, TF: over_refusal, FT: 1, FF: 0}, n=60, seed=seed).share
         covered += share.low - 1e-9 <= true <= share.high + 1e-9
-    assert covered >= 36  # 95 % nominal
+    assert covered >= 0.9 * n_draws  # 95 % nominal
 
 
 PATTERNS = np.array(list(product((0.0, 1.0), repeat=4)))

@@ -2,13 +2,15 @@
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from experiments.uncertainty.reliability import reliability
 from experiments.uncertainty.reliability_figure import reliability_diagram
+from tests.support.draws import draws
 
 
+@settings(max_examples=30)
 @given(st.lists(st.tuples(st.integers(0, 10), st.booleans()), min_size=1, max_size=40))
 def test_every_answer_is_in_one_bin(given: list[tuple[int, bool]]) -> None:
     confidence, right = np.array([c / 10 for c, _ in given]), np.array([r for _, r in given])
@@ -27,14 +29,15 @@ def test_perfect_agreement_still_leaves_an_interval() -> None:
     assert found.gap.low < 0 < found.gap.high
 
 
-def test_the_gap_s_interval_covers_the_truth_as_often_as_it_says() -> None:
+@draws(40, 200)
+def test_the_gap_s_interval_covers_the_truth_as_often_as_it_says(n_draws: int) -> None:
     rng, covered = np.random.default_rng(0), 0
-    for _ in range(200):  # groups of two that share their outcome; surer than right by 0.2
+    for _ in range(n_draws):  # groups of two that share their outcome; surer than right by 0.2
         confidence = rng.choice([0.4, 0.8, 1.0], 40).repeat(2)
         right = (rng.random(40).repeat(2)) < confidence - 0.2
         gap = reliability(confidence, right, np.arange(40).repeat(2)).gap
         covered += gap.low <= 0.2 <= gap.high
-    assert covered >= 182  # of 200 at 95 %: fewer would be seen in 1 of 200 such tests
+    assert covered >= {40: 34, 200: 182}[n_draws]  # at 95 %: fewer would be seen in 1 of 200 such tests
 
 
 def test_the_figure_is_drawn_with_and_without_answers() -> None:

@@ -92,6 +92,7 @@ def test_the_prompts_it_writes_can_be_run_on(folder: Path, record: dict[str, Any
     assert run(config, folder / "again", until="respond", reporter=QUIET) == ["respond"]
 
 
+@pytest.mark.slow
 def test_it_is_done_once_and_stands_beside_the_other_stages(folder: Path) -> None:
     path = folder / "prompts.jsonl"
     config = load_config(Path("configs/quickstart.yaml"), given(path))

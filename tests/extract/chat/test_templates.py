@@ -21,6 +21,7 @@ from extract.chat.render import Rendered, render
 from extract.chat.template import PLAIN_TEMPLATE
 from extract.errors import UserError
 from extract.prompts.prompt import Prompt
+from tests.support.covering import matrix
 
 STORIES = Path(__file__).resolve().parents[4] / "shared" / "data" / "stories260k"
 LOOP = "{%% for m in messages %%}%s{%% endfor %%}"
@@ -294,23 +295,21 @@ def check(tokenizer: PreTrainedTokenizerBase, name: str, words: str) -> Rendered
     return rendered
 
 
-@pytest.mark.parametrize("words", WORDS)
-@pytest.mark.parametrize("name", STYLES)
+@matrix("name, words", STYLES, WORDS)
 def test_roles_of_a_lone_turn(name: str, words: str) -> None:
     rendered = check(dressed(bytewise(), name), name, words)
     assert list(rendered.token_ids).count(bytewise().bos_token_id) == rendered.text.count("<s>")  # none is added
     assert rendered.roles.get("post_last", (len(rendered.token_ids) - 1,)) == (len(rendered.token_ids) - 1,)
 
 
-@settings(deadline=None, max_examples=400)
+@settings(deadline=None, max_examples=80)
 @given(st.sampled_from(sorted(STYLES)), st.lists(FRAGMENT | st.text(max_size=3), min_size=1, max_size=8).map("".join))
 def test_roles_of_any_words(name: str, words: str) -> None:
     assume(words.strip() and STYLES[name].shown(words).strip())
     check(dressed(bytewise(), name), name, words)
 
 
-@pytest.mark.parametrize("words", ["kill it?", "kill it\n ", "first", "reply", "user", "</think>", 'a "b"\n\nc 🙂'])
-@pytest.mark.parametrize("name", STYLES)
+@matrix("name, words", STYLES, ["kill it?", "kill it\n ", "first", "reply", "user", "</think>", 'a "b"\n\nc 🙂'])
 def test_roles_of_the_last_of_several_turns(name: str, words: str) -> None:
     tokenizer, style = dressed(bytewise(), name), STYLES[name]
     for earlier in (("first", "reply"), (words, words), ("first", "<think>\n" + words + "</think>reply")):
@@ -343,8 +342,7 @@ def test_roles_after_a_system_message(name: str) -> None:
     assert_stands(tokenizer, rendered, end - len(shown), end)
 
 
-@pytest.mark.parametrize("older", [False, True])
-@pytest.mark.parametrize("name", STYLES)
+@matrix("name, older", STYLES, [False, True])
 def test_tokenizers_that_trim_their_offsets_have_the_same_roles(name: str, older: bool) -> None:
     for words in [*WORDS, "kill it   ", "a \n b  \n", "two\n\n  lines\n\n  "]:
         trimmed, plain = (render(dressed(bytewise(trim, older), name), ask(words)) for trim in (True, False))
@@ -357,8 +355,7 @@ def test_tokens_of_blanks_after_line_ends_are_the_users() -> None:
         assert bytes_of(bytewise(trim, older=True), rendered)[rendered.roles["inst_last"][0]] == b"\n\n  "
 
 
-@pytest.mark.parametrize("kind", ["organism", "stories"])
-@pytest.mark.parametrize("name", STYLES)
+@matrix("name, kind", STYLES, ["organism", "stories"])
 def test_roles_with_other_tokenizers(tokenizer: PreTrainedTokenizerBase, kind: str, name: str) -> None:
     tokenizer.add_special_tokens({"bos_token": "<s>", "eos_token": "</s>"})
     tokenizer, style = dressed(tokenizer if kind == "organism" else stories(), name), STYLES[name]

@@ -17,6 +17,7 @@ from extract.model.blocks import decoder_layers, first_halves
 from extract.model.chat_model import ChatModel
 from extract.model.edit import SITES, Edit
 from extract.model.padded_batch import Batch
+from tests.support.covering import matrix
 
 MID = {  # the module that reads resid_mid, by hand: an oracle for what the backends find by themselves
     "llama": "post_attention_layernorm",
@@ -97,8 +98,7 @@ def test_resid_mid_is_what_the_second_half_of_a_block_reads(name: str, tiny: Bui
             assert torch.equal(stream, read[layer])
 
 
-@pytest.mark.parametrize("backend", OTHERS)
-@pytest.mark.parametrize("name", ARCHITECTURES)
+@matrix("name, backend", ARCHITECTURES, OTHERS)
 def test_backends_capture_the_same_streams(name: str, backend: str, tiny: Build, rows: Rows) -> None:
     ours, theirs = tiny(name), opened(tiny, name, backend)
     rendered = rows(ours)
@@ -112,8 +112,7 @@ def test_backends_capture_the_same_streams(name: str, backend: str, tiny: Build,
     assert theirs.fingerprint() == ours.fingerprint()
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
-@pytest.mark.parametrize("name", ARCHITECTURES)
+@matrix("name, backend", ARCHITECTURES, BACKENDS)
 def test_a_padded_batch_is_its_rows(name: str, backend: str, tiny: Build, rows: Rows) -> None:
     model = opened(tiny, name, backend)
     rendered = rows(model)
@@ -130,8 +129,7 @@ def test_a_padded_batch_is_its_rows(name: str, backend: str, tiny: Build, rows: 
                     assert agree(together[layer][i, start : start + len(row.token_ids)], stream[0]), (side, site, layer)
 
 
-@pytest.mark.parametrize("backend", OTHERS)
-@pytest.mark.parametrize("name", ARCHITECTURES)
+@matrix("name, backend", ARCHITECTURES, OTHERS)
 def test_backends_intervene_alike_while_generating(name: str, backend: str, tiny: Build, rows: Rows) -> None:
     ours, theirs = tiny(name), opened(tiny, name, backend)
     batch = ours.batch(rows(ours))
@@ -169,8 +167,7 @@ def after_setting(model: ChatModel, batch: Batch, site: str, layer: int, value: 
     return seen[0]
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
-@pytest.mark.parametrize("name", SECOND_HALF)
+@matrix("name, backend", SECOND_HALF, BACKENDS)
 def test_setting_resid_mid_sets_the_residual_branch_too(name: str, backend: str, tiny: Build, rows: Rows) -> None:
     model = opened(tiny, name, backend)
     batch = model.batch(rows(model))
@@ -180,8 +177,7 @@ def test_setting_resid_mid_sets_the_residual_branch_too(name: str, backend: str,
     assert agree(after_setting(model, batch, "resid_mid", 1, value), expected)
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
-@pytest.mark.parametrize("name", SECOND_HALF)
+@matrix("name, backend", SECOND_HALF, BACKENDS)
 def test_a_blocks_input_is_the_output_of_the_one_before(name: str, backend: str, tiny: Build, rows: Rows) -> None:
     model = opened(tiny, name, backend)
     batch = model.batch(rows(model))

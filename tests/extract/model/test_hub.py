@@ -109,6 +109,7 @@ def test_answers_without_a_token(endpoint: str, tmp_path: Path) -> None:
     }
 
 
+@pytest.mark.slow
 def test_answers_to_a_token(endpoint: str, tmp_path: Path) -> None:
     names = ["missing-for-a-token", "gated", "gated-denied", "bad-token", "weak-token"]
     said = opened(endpoint, tmp_path, [f"owner/{name}" for name in names], token="hf_made_up_for_a_test")
@@ -124,7 +125,7 @@ def test_answers_to_a_token(endpoint: str, tmp_path: Path) -> None:
     }
 
 
-@pytest.mark.parametrize("offline", [False, True])
+@pytest.mark.parametrize("offline", [pytest.param(False, marks=pytest.mark.slow), True])
 def test_no_network(tmp_path: Path, offline: bool) -> None:
     with socket.socket() as closed:
         closed.bind(("127.0.0.1", 0))  # bound but not listening: connections are refused

@@ -62,8 +62,11 @@ def test_a_write_that_fails_is_said_and_leaves_nothing(
     assert verify(path).findings == ()
 
 
+@pytest.mark.parametrize("steps", [12, pytest.param(60, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("what", ["master", "export"])
-def test_a_disk_that_fills_anywhere_in_a_file_is_said(what: str, tmp_path: Path, small_files: Callable) -> None:  # type: ignore[type-arg]
+def test_a_disk_that_fills_anywhere_in_a_file_is_said(  # type: ignore[type-arg]
+    what: str, steps: int, tmp_path: Path, small_files: Callable
+) -> None:
     """In a process of its own each time, since HDF5 that lost its way may crash, and only at exit."""
     path = tmp_path / "activations.h5"
     make(path, finish=True)
@@ -75,9 +78,9 @@ def test_a_disk_that_fills_anywhere_in_a_file_is_said(what: str, tmp_path: Path,
         from tests.support import made_up_store as m
         from extract.errors import UserError
         from extract.store.export import export
-        path, what, whole, said = Path(sys.argv[2]), sys.argv[3], int(sys.argv[4]), 0
-        for step in range(60):
-            resource.setrlimit(resource.RLIMIT_FSIZE, (whole * step // 60, resource.RLIM_INFINITY))
+        path, what, whole, steps, said = Path(sys.argv[2]), sys.argv[3], int(sys.argv[4]), int(sys.argv[5]), 0
+        for step in range(steps):
+            resource.setrlimit(resource.RLIMIT_FSIZE, (whole * step // steps, resource.RLIM_INFINITY))
             try:
                 if what == "export":
                     export(path, path.with_name("out.h5"))
@@ -89,10 +92,10 @@ def test_a_disk_that_fills_anywhere_in_a_file_is_said(what: str, tmp_path: Path,
         print(said)
     """)
     done = subprocess.run(
-        [sys.executable, "-c", code, str(ROOT), str(path), what, str(whole)],
+        [sys.executable, "-c", code, str(ROOT), str(path), what, str(whole), str(steps)],
         cwd=ROOT, capture_output=True, text=True, check=False,
     )  # fmt: skip
-    assert (done.returncode, done.stdout.strip()) == (0, "60"), done.stderr[-2000:]
+    assert (done.returncode, done.stdout.strip()) == (0, str(steps)), done.stderr[-2000:]
     assert not list(tmp_path.rglob("*.partial"))
     assert not (tmp_path / "out.h5").exists()
 

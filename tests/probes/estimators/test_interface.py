@@ -18,6 +18,7 @@ from sklearn.utils.estimator_checks import check_estimator, parametrize_with_che
 from probes.direction import Direction, Locus
 from probes.estimators import CentroidCosine, DifferenceInMeans, Inlp, LeaceEraser, LogisticProbe, MassMean
 from probes.estimators.linear import BinaryProbe
+from tests.support.covering import rest_slow
 
 LOCUS = Locus("resid_post", 3, "post_last")
 PROBES = [DifferenceInMeans(), MassMean(), MassMean("oas"), MassMean(0.3), LogisticProbe(), CentroidCosine()]
@@ -33,10 +34,17 @@ def _expected_to_fail(estimator: BaseEstimator) -> dict[str, str]:
     return {}
 
 
-@parametrize_with_checks(
-    [*ALL, LogisticProbe(class_weight=None), LeaceEraser(shrinkage=False)],
-    expected_failed_checks=_expected_to_fail,
-)
+def _own_checks() -> pytest.MarkDecorator:
+    """Take scikit-learn's checks: each on one estimator that has it, the rest slow."""
+    estimators = [*ALL, LogisticProbe(class_weight=None), LeaceEraser(shrinkage=False)]
+    every = parametrize_with_checks(estimators, expected_failed_checks=_expected_to_fail)
+    names, cases = every.args
+    pairs = [getattr(case, "values", case) for case in cases]
+    keys = [(repr(estimator), check.func.__name__, str(check.keywords)) for estimator, check in pairs]
+    return pytest.mark.parametrize(names, rest_slow(cases, keys), **every.kwargs)
+
+
+@_own_checks()
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.SkipTestWarning")
 def test_scikit_learns_own_checks(estimator: BaseEstimator, check: Any) -> None:
     check(estimator)

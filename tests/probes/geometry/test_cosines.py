@@ -11,6 +11,7 @@ from probes.contrast import Contrast
 from probes.geometry.cosines import Cosine, compare_directions
 from probes.geometry.fitted_direction import fit_with_null
 from probes.means import difference_in_means
+from tests.support.draws import draws
 from tests.support.planted_contrasts import Planted, rejects_too_often
 
 
@@ -35,8 +36,9 @@ def test_an_opposite_pair_has_its_sign_and_the_same_p() -> None:
     assert found.permuted.p == 1 / 200
 
 
-def test_real_but_orthogonal_directions_are_not_beyond_the_null() -> None:
-    p = np.array([_compare(Planted(cosine=0.0), seed).permuted.p for seed in range(100)])
+@draws(25, 100)
+def test_real_but_orthogonal_directions_are_not_beyond_the_null(n_draws: int) -> None:
+    p = np.array([_compare(Planted(cosine=0.0), seed).permuted.p for seed in range(n_draws)])
     assert not rejects_too_often(p)
 
 
@@ -52,6 +54,7 @@ def test_a_float32_stream_far_from_zero_gives_the_same_cosine() -> None:
 NOTHING = Planted(n=60, d=10, strength_a=0, strength_b=0)
 
 
+@draws(30, 200)
 @pytest.mark.parametrize(
     "planted",
     [
@@ -63,8 +66,8 @@ NOTHING = Planted(n=60, d=10, strength_a=0, strength_b=0)
     ],
     ids=["pairs", "rows", "pairs, dominant", "rows, dominant", "one contrast is real"],
 )
-def test_p_is_honest_where_a_label_means_nothing(planted: Planted) -> None:
-    p = np.array([_compare(planted, seed).permuted.p for seed in range(200)])
+def test_p_is_honest_where_a_label_means_nothing(planted: Planted, n_draws: int) -> None:
+    p = np.array([_compare(planted, seed).permuted.p for seed in range(n_draws)])
     assert not rejects_too_often(p)
     assert not rejects_too_often(p, 0.2)
 
@@ -76,8 +79,9 @@ def _along_the_dominant(seed: int, dominant: float = 2.0) -> Cosine:
     return compare_directions(*(fit_with_null(X, c, n=39, seed=seed) for c in (a, b)))
 
 
-def test_a_real_direction_along_the_dominant_component_does_not_vouch_for_noise() -> None:
-    found = [_along_the_dominant(seed).permuted for seed in range(150)]
+@draws(50, 150)
+def test_a_real_direction_along_the_dominant_component_does_not_vouch_for_noise(n_draws: int) -> None:
+    found = [_along_the_dominant(seed).permuted for seed in range(n_draws)]
     assert not rejects_too_often(np.array([f.p for f in found]))
     assert rejects_too_often(np.array([f.p_both for f in found]))  # the control: why p is not p_both
 
@@ -96,14 +100,16 @@ def _sharing(seed: int, *, joint: bool) -> Cosine:
     return compare_directions(*(fit_with_null(X, c, n=39, seed=seed) for c in (a, b)))
 
 
-def test_shared_negatives_make_a_cosine_that_the_joint_null_has_too() -> None:
-    found, hidden = ([_sharing(seed, joint=j) for seed in range(150)] for j in (True, False))
+@draws(40, 150)
+def test_shared_negatives_make_a_cosine_that_the_joint_null_has_too(n_draws: int) -> None:
+    found, hidden = ([_sharing(seed, joint=j) for seed in range(n_draws)] for j in (True, False))
     assert np.mean([f.fitted for f in found]) == pytest.approx(0.5, abs=0.05)
     assert {f.n_shared for f in found} == {30}
     assert not rejects_too_often(np.array([f.permuted.p for f in found]))
     assert rejects_too_often(np.array([f.permuted.p for f in hidden]))  # the control
 
 
+@draws(40, 200)
 @pytest.mark.parametrize("cosine", [0.0, 0.6])
 @pytest.mark.parametrize(
     "planted",
@@ -115,9 +121,9 @@ def test_shared_negatives_make_a_cosine_that_the_joint_null_has_too() -> None:
     ],
     ids=["pairs", "rows", "dominant", "weak"],
 )
-def test_the_interval_covers_the_true_cosine(planted: Planted, cosine: float) -> None:
-    found = [_compare(replace(planted, cosine=cosine), seed, n=19).noise_free for seed in range(200)]
-    assert np.mean([f.low <= cosine <= f.high for f in found]) >= 0.91
+def test_the_interval_covers_the_true_cosine(planted: Planted, cosine: float, n_draws: int) -> None:
+    found = [_compare(replace(planted, cosine=cosine), seed, n=19).noise_free for seed in range(n_draws)]
+    assert np.mean([f.low <= cosine <= f.high for f in found]) >= 0.95 - 2.6 * np.sqrt(0.05 * 0.95 / n_draws)
 
 
 def test_noise_pulls_the_fitted_cosine_down_and_not_the_noise_free_one() -> None:

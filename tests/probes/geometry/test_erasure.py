@@ -13,6 +13,7 @@ from sklearn.linear_model import LogisticRegression
 from probes.geometry.erasure import Erasure, cross_erasure, fit_erasers
 from probes.geometry.fitted_direction import fit_with_null
 from probes.means import difference_in_means
+from tests.support.draws import draws
 from tests.support.planted_contrasts import Planted, rejects_too_often
 
 
@@ -70,12 +71,13 @@ def test_with_few_samples_own_erasure_leaves_something_for_fresh_rows() -> None:
     assert own.fresh_after.estimate > 0.6
 
 
+@draws(30, 100)
 @pytest.mark.parametrize("dominant", [1.0, 6.0])
 @pytest.mark.parametrize("paired", [True, False])
-def test_p_is_honest_where_the_erased_label_means_nothing(dominant: float, paired: bool) -> None:
+def test_p_is_honest_where_the_erased_label_means_nothing(dominant: float, paired: bool, n_draws: int) -> None:
     planted = Planted(n=100, d=10, strength_a=0.0, strength_b=1.5, dominant=dominant, paired=paired, split=True)
     p = []
-    for seed in range(100):
+    for seed in range(n_draws):
         X, a, b = planted.draw(seed)
         p.append(cross_erasure(*(fit_with_null(X, c, n=39, seed=seed) for c in (a, b))).p)
     assert not rejects_too_often(np.array(p))

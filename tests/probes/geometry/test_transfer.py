@@ -12,6 +12,7 @@ from sklearn.metrics import roc_auc_score
 from probes.geometry.fitted_direction import fit_with_null
 from probes.geometry.transfer import Transfer, transfer
 from probes.means import difference_in_means
+from tests.support.draws import draws
 from tests.support.planted_contrasts import Planted, rejects_too_often
 
 
@@ -28,8 +29,9 @@ def test_a_shared_direction_transfers_with_its_sign() -> None:
     assert same.null_low < 0.5 < same.null_high < same.auroc.estimate
 
 
-def test_an_orthogonal_direction_does_not_transfer() -> None:
-    p = np.array([_transfer(Planted(n=120, d=32, split=True), seed).p for seed in range(150)])
+@draws(30, 150)
+def test_an_orthogonal_direction_does_not_transfer(n_draws: int) -> None:
+    p = np.array([_transfer(Planted(n=120, d=32, split=True), seed).p for seed in range(n_draws)])
     assert not rejects_too_often(p)
 
 
@@ -45,11 +47,12 @@ def test_the_auroc_is_sklearns_on_test_rows() -> None:
 NOTHING = Planted(n=80, d=10, strength_a=0, strength_b=0, split=True)
 
 
+@draws(25, 100)
 @pytest.mark.parametrize("strengths", [(0.0, 0.0), (3.0, 0.0), (0.0, 3.0)])
 @pytest.mark.parametrize("paired", [True, False])
-def test_p_is_honest_where_a_label_means_nothing(strengths: tuple[float, float], paired: bool) -> None:
+def test_p_is_honest_where_a_label_means_nothing(strengths: tuple[float, float], paired: bool, n_draws: int) -> None:
     planted = replace(NOTHING, strength_a=strengths[0], strength_b=strengths[1], dominant=6.0, paired=paired)
-    p = np.array([_transfer(planted, seed).p for seed in range(100)])
+    p = np.array([_transfer(planted, seed).p for seed in range(n_draws)])
     assert not rejects_too_often(p)
 
 

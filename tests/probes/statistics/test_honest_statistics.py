@@ -19,6 +19,7 @@ from probes.grid.probe_grid import LOGISTIC, MEANS, ProbeGrid, choose, mean_scor
 from probes.grid.solver import fit_logistic_batch
 from probes.statistics.intervals import Interval, auroc_interval, effective_number
 from probes.statistics.metrics import Discrimination, average, discrimination
+from tests.support.draws import draws
 
 D = 6
 KINDS = (MEANS, LOGISTIC)
@@ -91,7 +92,7 @@ def _by_chance(setting: str, n: int = 50) -> list[dict[str, tuple[list[Discrimin
     return drawn
 
 
-@pytest.mark.slow
+@pytest.mark.simulation
 @pytest.mark.parametrize("way", ["held out", "cross-validated"])
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("setting", SETTINGS)
@@ -102,7 +103,7 @@ def test_the_interval_of_the_selected_locus_covers_chance(setting: str, kind: st
     assert abs(estimates.mean() - 0.5) < 3 * estimates.std() / np.sqrt(len(estimates))
 
 
-@pytest.mark.slow
+@pytest.mark.simulation
 @pytest.mark.parametrize("kind", KINDS)
 def test_nested_selection_and_dependent_folds_are_what_makes_it_cover(kind: str) -> None:
     """Controls, over settings: folds taken as independent cover too seldom; a locus chosen with its test is biased."""
@@ -151,7 +152,7 @@ def _planted(setting: str, strength: float, kind: str, n: int, way: str) -> Iter
         yield average(measured), _truth(weights, delta, setting)
 
 
-@pytest.mark.slow
+@pytest.mark.simulation
 @pytest.mark.parametrize("way", ["held out", "cross-validated"])
 @pytest.mark.parametrize("setting", SETTINGS)
 @pytest.mark.parametrize("strength", [0.6, 0.9, 0.99, 0.9999])
@@ -263,17 +264,19 @@ def _honest(p: list[float], exact: bool = True) -> None:
         assert not exact or found >= level - _margin(level, len(p))
 
 
+@draws(20, 100)
 @pytest.mark.parametrize("setting", SETTINGS)
-def test_p_values_are_uniform_on_labels_that_mean_nothing(setting: str) -> None:
-    nulls = [_null(setting, seed) for seed in range(100)]
+def test_p_values_are_uniform_on_labels_that_mean_nothing(setting: str, n_draws: int) -> None:
+    nulls = [_null(setting, seed) for seed in range(n_draws)]
     _honest([null.p_fitted for null in nulls])
     _honest([null.p_tested for null in nulls])
     _honest([null.p_permutation for null in nulls], exact=False)
 
 
+@draws(12, 50)
 @pytest.mark.parametrize("setting", SETTINGS)
-def test_p_values_of_a_logistic_probe_are_uniform_too(setting: str) -> None:
-    nulls = [_null(setting, seed, logistic=True) for seed in range(50)]
+def test_p_values_of_a_logistic_probe_are_uniform_too(setting: str, n_draws: int) -> None:
+    nulls = [_null(setting, seed, logistic=True) for seed in range(n_draws)]
     _honest([null.p_fitted for null in nulls])
     _honest([null.p_permutation for null in nulls], exact=False)
 

@@ -21,6 +21,7 @@ from scoring.actions import ACTIONS
 from scoring.compare.comparison import compare, mcnemar, write_comparison
 from scoring.rates import RATES
 from scoring.right_action import load_adjacency, right_action_score, score_change
+from tests.support.draws import draws
 
 CREDITS = load_adjacency()
 RIGHT = {"benign": "answer", "harmful": "refuse", "uncertain": "abstain"}
@@ -129,17 +130,18 @@ def test_without_a_change_one_is_rarely_shown(size: int) -> None:
 # -- how sure a difference is ------------------------------------------------------------------------------------------
 
 
-def test_the_interval_covers_the_change_of_groups_of_unequal_size(tmp_path: Path) -> None:
+@draws(15, 60)
+def test_the_interval_covers_the_change_of_groups_of_unequal_size(tmp_path: Path, n_draws: int) -> None:
     """Groups that behave as one, the largest as large as all others together."""
     rng, covered = np.random.default_rng(2), []
     sizes = [40] + [1] * 40
-    for _ in range(60):
+    for _ in range(n_draws):
         begins = rng.random(len(sizes)) < 0.3
         first = [("benign", "answer", g) for g, size in enumerate(sizes) for _ in range(size)]
         second = [("benign", "refuse" if begins[g] else "answer", g) for _, _, g in first]
         low, high = compared(tmp_path, first, second)["changes"]["false_positive_refusal"]["difference_ci"]
         covered.append(low <= 0.3 <= high)
-    assert np.mean(covered) >= 0.93
+    assert np.mean(covered) >= {15: 0.85, 60: 0.93}[n_draws]
 
 
 @pytest.mark.parametrize("together", [False, True])

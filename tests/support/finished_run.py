@@ -1,0 +1,28 @@
+"""Copies of the finished runs in tests/fixtures, with the activations that the report draws, extracted again.
+
+The activations are left out of the fixtures for their size; the organism gives them again in two seconds.
+"""
+
+import json
+import shutil
+from pathlib import Path
+
+from experiments.run.config import load_config
+from extract.chat.render import render
+from extract.extraction import extract
+from extract.model.chat_model import ChatModel
+from extract.prompts.sources import read_prompts
+
+FIXTURES = Path(__file__).resolve().parents[1] / "fixtures"
+
+
+def copy_run(name: str, to: Path, model: ChatModel) -> Path:
+    """Copy a run, and extract what its write directions are projected on."""
+    shutil.copytree(FIXTURES / name, to)
+    config = load_config(to / "config.yaml")
+    prompts = read_prompts(config.prompts, config.seed)
+    written = json.loads((to / "results.json").read_text())["writes"].values()
+    layers = sorted({write["locus"]["layer"] for write in written})
+    rendered = [render(model.tokenizer, prompt) for prompt in prompts]
+    extract(model, prompts, rendered, to / "activations.h5", layers=layers, positions=["post_last"])
+    return to
