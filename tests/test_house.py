@@ -1,8 +1,10 @@
 """The wheel holds exactly the packages, the configurations and the shipped organisms; nothing names a machine."""
 
+import re
 import subprocess
 import sys
 import zipfile
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -54,7 +56,7 @@ def test_the_shipped_organism_and_configurations_are_in(wheel: list[str]) -> Non
         "configs/judges/rubric.md",
         "organisms/specs/two-knobs.yaml",
         "experiments/report/page/page.css",
-        *(f"experiments/page/{name}" for name in SCRIPTS),
+        *(f"experiments/report/page/{name}" for name in SCRIPTS),
     } <= set(wheel)
 
 
@@ -70,3 +72,25 @@ def test_every_package_module_is_documented() -> None:
         if not path.read_text(encoding="utf-8").startswith('"""')
     ]
     assert undocumented == []
+
+
+def test_a_room_has_at_most_fifteen_modules_and_a_file_at_most_300_lines() -> None:
+    files = subprocess.run(["git", "ls-files", "*.py"], cwd=ROOT, check=True, capture_output=True, text=True).stdout
+    modules = [Path(line) for line in files.splitlines()]
+    rooms = Counter(path.parent for path in modules if path.parts[0] != "tests" and path.name != "__init__.py")
+    assert {str(room): n for room, n in rooms.items() if n > 15} == {}
+    lengths = {str(path): len((ROOT / path).read_text(encoding="utf-8").splitlines()) for path in modules}
+    assert {path: n for path, n in lengths.items() if n > (500 if path.startswith("tests/") else 300)} == {}
+
+
+def test_loose_dictionaries_stay_at_the_edges() -> None:
+    """Typed results cross a room's door; `dict[str, Any]` is left where JSON, YAML and foreign rows are parsed."""
+    loose = re.compile(r"(?:dict|Mapping)\[str, (?:Any|object)\]")
+    lines = [
+        f"{path.relative_to(ROOT)}: {line.strip()}"
+        for package in sorted(PACKAGES - {"configs"})
+        for path in Path(ROOT / package).rglob("*.py")
+        for line in path.read_text(encoding="utf-8").splitlines()
+        if loose.search(line)
+    ]
+    assert len(lines) <= 40, lines
