@@ -43,8 +43,8 @@ from benchmarks.memory import peak_beyond_mb
 from benchmarks.table import main
 from extract.shipped import ROOT
 from probes.grid.logistic import CS
-from probes.grid.nulls import aurocs
 from probes.grid.solver import fit_logistic_batch
+from probes.statistics.metrics import aurocs
 
 PLANNED_LOCI = 32 * 8  # of the large grid
 Kind = Literal["activation_like", "isotropic"]

@@ -24,6 +24,7 @@ from experiments.run.completion_file import read_completions
 from extract.chat.render import Rendered
 from extract.model.chat_model import ChatModel
 from probes.direction import Direction
+from probes.statistics.permutation import permutation_p
 from probes.statistics.seeds import named_rng
 from steering.ablation import ablation, addition
 
@@ -60,7 +61,7 @@ class Null:
     def p_value(self, kind: Kind, behaviour: Kind) -> float:
         """Return (1 + #{null >= observed}) / (1 + n), one-sided."""
         drawn = self.drawn[kind, behaviour]
-        return float((1 + (drawn >= self.observed[kind, behaviour]).sum()) / (1 + len(drawn)))
+        return float(permutation_p(drawn, self.observed[kind, behaviour]))
 
     @property
     def record(self) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""How the contrasts' directions lie to each other at every layer, at the positions that matter in this run."""
+"""Cosines, principal angles, transfer and cross-erasure between the run's contrasts, at every layer."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from probes.direction import Direction
 from probes.geometry.angles import cosine
 from probes.geometry.locus_geometry import geometry_at
 from probes.means import difference_in_means, same_means
+from probes.statistics.permutation import permutation_p
 from probes.statistics.seeds import named_rng
 
 N_PERMUTED = 199
@@ -71,10 +72,10 @@ def read_against_write(
                 continue
             read = _read(X, contrast)
             observed = cosine(read, direction.vector)
-            null = [abs(cosine(read, d.vector)) for d in drawn if d.locus == direction.locus]
+            null = np.array([abs(cosine(read, d.vector)) for d in drawn if d.locus == direction.locus])
             table.append({
                 "kind": kind, "layer": direction.locus.layer, "position": direction.locus.position,
-                "cosine": observed, "p": (1 + sum(c >= abs(observed) for c in null)) / (1 + len(null)),
+                "cosine": observed, "p": float(permutation_p(null, abs(observed))),
                 "n_permuted": len(null),
             })  # fmt: skip
     return table

@@ -25,6 +25,7 @@ from experiments.run.config import WRITE_POSITION
 from extract.store.activation_store import ActivationStore
 from probes.direction import Direction, Locus
 from probes.means import ALIKE, difference_in_means, unit
+from probes.statistics.permutation import permuted_labels
 
 Read = Callable[[int, str], np.ndarray]  # layer, position -> (n_prompts, d_model)
 
@@ -118,8 +119,4 @@ def write_positions(store: ActivationStore, rows: np.ndarray) -> list[str]:
 
 def permuted(samples: WriteSamples, rng: np.random.Generator) -> np.ndarray:
     """Return behaviour labels permuted within strata, for the null."""
-    declined = samples.declined.copy()
-    for name in np.unique(samples.strata):
-        inside = np.flatnonzero(samples.strata == name)
-        declined[inside] = declined[rng.permutation(inside)]
-    return declined
+    return permuted_labels(samples.declined, 1, rng, strata=samples.strata)[0]

@@ -52,12 +52,12 @@ class LogisticProbe(LinearBinaryProbe):
 
 
 def fit_standardised(
-    X: Float[np.ndarray, "n_samples d_model"],
-    y: Bool[np.ndarray, " n_samples"],
+    X: Float[np.ndarray, "samples features"],
+    y: Bool[np.ndarray, " samples"],
     C: float,
-    sample_weight: Float[np.ndarray, " n_samples"],
+    sample_weight: Float[np.ndarray, " samples"],
     tol: float,
-) -> tuple[Float[np.ndarray, " d_model"], float]:
+) -> tuple[Float[np.ndarray, " features"], float]:
     """Fit on centred samples scaled to unit variance; returns weight and bias on the centred ones as they came."""
     every = np.ones((1, len(X)), dtype=bool)
     fit = fit_logistic_batch(X, every, y[None], [C], sample_weight=sample_weight, tol=tol)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -54,5 +54,5 @@ class MassMean(LinearBinaryProbe):
         self._set_weight(weight, float(self.class_means_.mean(axis=0) @ weight))
         return self
 
-    def _learned(self) -> dict[str, Any]:
+    def _learned(self) -> dict[str, object]:
         return {"shrinkage": self.shrinkage_}

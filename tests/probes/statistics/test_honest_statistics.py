@@ -14,11 +14,12 @@ import pytest
 from scipy.stats import norm
 
 from probes.contrast import Contrast
-from probes.grid.nulls import NullAUROC, label_permutation_p, logistic_null, null_auroc
+from probes.grid.nulls import NullAUROC, logistic_null, null_auroc
 from probes.grid.probe_grid import LOGISTIC, MEANS, ProbeGrid, choose, mean_scores, selected
 from probes.grid.solver import fit_logistic_batch
 from probes.statistics.intervals import Interval, auroc_interval, effective_number
 from probes.statistics.metrics import Discrimination, average, discrimination
+from probes.statistics.permutation import label_permutation_p
 
 D = 6
 KINDS = (MEANS, LOGISTIC)
