@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Self
-
 import numpy as np
 from jaxtyping import Float
 from numpy.typing import ArrayLike
@@ -31,7 +29,7 @@ class CentroidCosine(BinaryProbe):
     def __init__(self, n_layers: int = 1) -> None:
         self.n_layers = n_layers
 
-    def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
+    def fit(self, X: ArrayLike, y: ArrayLike) -> CentroidCosine:
         """Fit on X (n_samples, n_layers * d_model) and y (n_samples,) of two labels; the greater one is positive.
 
         Raises:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Self
-
 import numpy as np
 from jaxtyping import Float
 from numpy.typing import ArrayLike
@@ -44,7 +42,7 @@ class Inlp(DirectionMixin, OneToOneFeatureMixin, TransformerMixin, BaseEstimator
         self.class_weight = class_weight
         self.tol = tol
 
-    def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
+    def fit(self, X: ArrayLike, y: ArrayLike) -> Inlp:
         """Fit on X (n_samples, d_model) and y (n_samples,) of two labels; the greater one is positive.
 
         Raises:

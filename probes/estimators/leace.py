@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING
 
 import numpy as np
 from jaxtyping import Float
@@ -43,7 +43,7 @@ class LeaceEraser(DirectionMixin, OneToOneFeatureMixin, TransformerMixin, BaseEs
     def __init__(self, shrinkage: bool = True) -> None:
         self.shrinkage = shrinkage
 
-    def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
+    def fit(self, X: ArrayLike, y: ArrayLike) -> LeaceEraser:
         """Fit on X (n_samples, d_model) and y (n_samples,) of two labels; the greater one is positive.
 
         Raises:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Literal, Self
+from typing import Any, Literal
 
 import numpy as np
 from jaxtyping import Bool, Float
@@ -38,7 +38,7 @@ class LogisticProbe(LinearBinaryProbe):
         self.class_weight = class_weight
         self.tol = tol
 
-    def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
+    def fit(self, X: ArrayLike, y: ArrayLike) -> LogisticProbe:
         """Fit on X (n_samples, d_model) and y (n_samples,) of two labels; the greater one is positive.
 
         Raises:

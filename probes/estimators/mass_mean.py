@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Self
-
 import numpy as np
 from numpy.typing import ArrayLike
 
@@ -33,7 +31,7 @@ class MassMean(LinearBinaryProbe):
     def __init__(self, shrinkage: Shrinkage = "ledoit_wolf") -> None:
         self.shrinkage = shrinkage
 
-    def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
+    def fit(self, X: ArrayLike, y: ArrayLike) -> MassMean:
         """Fit on X (n_samples, d_model) and y (n_samples,) of two labels; the greater one is positive.
 
         Raises:
