@@ -1,13 +1,14 @@
 # make demo: install and run the whole way.   make check: lint, types, import contract.
 # make test: the test suite but for its longest tests; make test-all: those too, as CI runs it. Files are divided among
-# WORKERS processes (python -m pytest runs any part of it in one).
+# WORKERS processes (python -m pytest runs any part of it in one). make shapes: the tests of probes/ with the shapes of
+# arrays checked against their annotations, which takes about half as long again.
 PYTHON ?= python3.11
 BIN := .venv/bin
 WORKERS ?= 2
 export HF_HUB_OFFLINE ?= 1
 export TOKENIZERS_PARALLELISM ?= false
 
-.PHONY: demo test test-all check clean
+.PHONY: demo test test-all shapes check clean
 
 demo: .venv/installed
 	$(BIN)/refusal run configs/quickstart.yaml
@@ -17,6 +18,9 @@ test: .venv/installed
 
 test-all: .venv/installed
 	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
+
+shapes: .venv/installed
+	$(BIN)/python -m pytest -n $(WORKERS) -p tests.support.shapes tests/probes -m "not slow"
 
 check: .venv/installed
 	$(BIN)/ruff check .

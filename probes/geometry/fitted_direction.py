@@ -24,7 +24,7 @@ class Fitted:
     X: Real[np.ndarray, "samples features"]  # which the contrast's rows index
     contrast: Contrast
     vector: Float[np.ndarray, " features"]
-    labels: Bool[np.ndarray, "1+permutations train"]  # as given, then permuted
+    labels: Bool[np.ndarray, "fits train"]  # as given, then permuted
     permuted: Float[np.ndarray, "permutations features"]  # the same fit on permuted labels
     fit: Fit
     seed: int
@@ -33,7 +33,7 @@ class Fitted:
         """Return X (float64), y and groups of one part."""
         return samples_of(self.X, self.contrast, part)
 
-    def means(self) -> Float[np.ndarray, "1+permutations features"]:
+    def means(self) -> Float[np.ndarray, "fits features"]:
         """Return the differences in means of the labels as given, then permuted."""
         if self.fit is difference_in_means:
             return np.vstack([self.vector, self.permuted])

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
-from jaxtyping import Bool, Float
+from jaxtyping import Bool, Float, Real
 from sklearn.exceptions import ConvergenceWarning
 
 from probes.grid.design import Design, make_problem
@@ -32,7 +32,7 @@ class Fits:
 
 
 def fit_logistic_batch(
-    X: Float[np.ndarray, "samples features"],
+    X: Real[np.ndarray, "samples features"],
     train: Bool[np.ndarray, "sets samples"],
     y: Bool[np.ndarray, "sets samples"],
     Cs: Sequence[float],

@@ -8,7 +8,7 @@ it for rates and their differences). For 0 and 1 it is Wilson's interval.
 from __future__ import annotations
 
 import numpy as np
-from jaxtyping import Float, Real
+from jaxtyping import Bool, Float, Real
 from scipy.optimize import brentq
 from scipy.stats import norm
 
@@ -42,7 +42,9 @@ def zero_mean_score(
     return np.asarray(np.where(mean == 0, 0.0, mean**2 / np.maximum(variance, 1e-300)))
 
 
-def mean_interval(values: Real[np.ndarray, " units"], low: float, high: float, alpha: float = 0.05) -> Interval:
+def mean_interval(
+    values: Real[np.ndarray, " units"] | Bool[np.ndarray, " units"], low: float, high: float, alpha: float = 0.05
+) -> Interval:
     """Return the interval of the mean of independent values within [low, high]; none give (nan, low, high).
 
     Groups of unlike sizes enter as one value each, their own mean, and count alike.
