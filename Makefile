@@ -1,6 +1,7 @@
 # make demo: install and run the whole way.   make check: lint, types, import contract.
 # make test: the tests but for whole runs, the rest of large matrices, and simulations; make test-all: those too, as CI
-# runs it. They are divided among WORKERS processes (python -m pytest runs any part of it in one).
+# runs it. They are divided among WORKERS processes (python -m pytest runs any part of it in one). make shapes: the tests
+# of probes/ with the shapes of arrays checked against their annotations, which takes about half as long again.
 PYTHON ?= python3.11
 BIN := .venv/bin
 WORKERS ?= 2
@@ -8,7 +9,7 @@ export HF_HUB_OFFLINE ?= 1
 export TOKENIZERS_PARALLELISM ?= false
 unexport PYTHONDONTWRITEBYTECODE # each process that tests start would compile everything it imports
 
-.PHONY: demo test test-all check clean
+.PHONY: demo test test-all shapes check clean
 
 demo: .venv/installed
 	$(BIN)/refusal run configs/quickstart.yaml
@@ -18,6 +19,9 @@ test: .venv/installed
 
 test-all: .venv/installed
 	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
+
+shapes: .venv/installed
+	$(BIN)/python -m pytest -n $(WORKERS) -p tests.support.shapes tests/probes -m "not slow"
 
 check: .venv/installed
 	$(BIN)/ruff check .

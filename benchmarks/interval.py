@@ -1,20 +1,12 @@
-"""How much slower one way is than another, from times taken in pairs."""
+"""Exact intervals of a median, and of the median ratio of times taken in pairs."""
 
 from __future__ import annotations
-
-from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Float
 from scipy.stats import quantile_test
 
-
-class Interval(NamedTuple):
-    """A number with its 95 % interval."""
-
-    low: float
-    point: float
-    high: float
+from probes.statistics.intervals import Interval
 
 
 def median_interval(values: Float[np.ndarray, " n"]) -> Interval:
@@ -26,9 +18,10 @@ def median_interval(values: Float[np.ndarray, " n"]) -> Interval:
     """
     low, high = quantile_test(values, q=0.0, p=0.5).confidence_interval(0.95)
     low, high = (-np.inf if np.isnan(low) else low), (np.inf if np.isnan(high) else high)
-    return Interval(float(low), float(np.median(values)), float(high))
+    return Interval(float(np.median(values)), float(low), float(high))
 
 
 def ratio_interval(times: Float[np.ndarray, " pairs"], of: Float[np.ndarray, " pairs"]) -> Interval:
     """Return the median of the paired ratios `times / of` with its interval."""
-    return Interval(*(float(np.exp(value)) for value in median_interval(np.log(times) - np.log(of))))
+    logarithms = vars(median_interval(np.log(times) - np.log(of)))
+    return Interval(**{name: float(np.exp(value)) for name, value in logarithms.items()})

@@ -1,4 +1,4 @@
-"""How fast a grid of logistic probes is fitted, and how exactly, against the loop over scikit-learn; all in one run.
+"""Time and exactness of a grid of logistic probes against a loop over scikit-learn, probelab and lmprobe.
 
 28 layers x 4 positions, 600 prompts in 300 minimal pairs, d_model 1536, float32. A locus is 30 balanced logistic fits
 (5 folds that keep pairs whole x 6 values of C), standardised on training samples, with the AUROC of each held-out fold.
@@ -43,8 +43,8 @@ from benchmarks.memory import peak_beyond_mb
 from benchmarks.table import main
 from extract.shipped import ROOT
 from probes.grid.logistic import CS
-from probes.grid.nulls import aurocs
 from probes.grid.solver import fit_logistic_batch
+from probes.statistics.metrics import aurocs
 
 PLANNED_LOCI = 32 * 8  # of the large grid
 Kind = Literal["activation_like", "isotropic"]

@@ -28,6 +28,7 @@ from experiments.run.corpus import Corpus
 from extract.progress import Reporter
 from extract.prompts.prompt import Prompt
 from probes.direction import Direction
+from probes.statistics.seeds import named_rng
 from steering.ablation import ablation
 
 LIGHTER = ("dissociate.n_selection=12", "dissociate.positions=[post_last]")
@@ -45,7 +46,7 @@ class Shuffler:
 
     def verdict(self, seed: int) -> str:
         """Shuffle, fit, select, ablate, judge."""
-        rng, loaded = np.random.default_rng([seed, 11]), self.loaded
+        rng, loaded = named_rng(seed, "shuffled behaviour"), self.loaded
         config = loaded.config.dissociate
         found = {kind: self._direction(kind, rng) for kind in KINDS}
         directions = {kind: direction for kind, direction in found.items() if direction is not None}
@@ -100,7 +101,7 @@ def passes_with_shuffled_prompt_labels(directory: Path, seeds: range) -> int:
     behaviour = loaded.behaviour
     passed = 0
     for seed in seeds:
-        order = np.random.default_rng([seed, 12]).permutation(len(loaded.prompts))
+        order = named_rng(seed, "shuffled prompt labels").permutation(len(loaded.prompts))
         moved = tuple(_relabelled(p, loaded.prompts[i]) for p, i in zip(loaded.prompts, order, strict=True))
         corpus = Corpus(moved, loaded.corpus.groups, loaded.corpus.part)
         loaded.__dict__["corpus"] = corpus

@@ -26,7 +26,7 @@ from jaxtyping import Float
 from torch import Tensor
 from transformers import AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
 
-from benchmarks.interval import Interval, median_interval, ratio_interval
+from benchmarks.interval import median_interval, ratio_interval
 from benchmarks.lockstep import CLOCKS, Arm, lockstep
 from benchmarks.shapes import ON_GPU, ORGANISM, random_model, small_model, twin
 from benchmarks.steering_tools import TOOLS, Task, plain
@@ -38,6 +38,7 @@ from extract.model.padded_batch import pad
 from extract.prompts.prompt import Prompt
 from probes.direction import Direction, Locus
 from probes.grid.logistic import LinearProbe, Platt
+from probes.statistics.intervals import Interval
 from steering.controller import steering
 from steering.dial import Dial, Kind
 
@@ -88,7 +89,8 @@ def _ratio(times: Times, name: str, clock: int = CLOCK) -> Interval:
 
 
 def _named(name: str, interval: Interval) -> dict[str, float]:
-    return {f"{name}_{part}": value for part, value in interval._asdict().items()}
+    parts = {"low": interval.low, "point": interval.estimate, "high": interval.high}
+    return {f"{name}_{part}": value for part, value in parts.items()}
 
 
 def _timed(arms: dict[str, Arm], task: Task, calls: tuple[int, int]) -> Times:

@@ -1,10 +1,11 @@
-"""What a probe tells apart."""
+"""A contrast: the samples that a probe tells apart, with their classes, groups and parts."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 import numpy as np
+from jaxtyping import Bool, Integer, Shaped
 
 
 @dataclass(frozen=True)
@@ -18,10 +19,10 @@ class Contrast:
     """
 
     name: str
-    rows: np.ndarray  # (n,) int, each once
-    y: np.ndarray  # (n,) bool
-    groups: np.ndarray  # (n,) what belongs together: a pair, a template, an entity
-    part: np.ndarray  # (n,) "train", "validation", "test" or anything else, which is left out
+    rows: Integer[np.ndarray, " samples"]  # each once
+    y: Bool[np.ndarray, " samples"]
+    groups: Shaped[np.ndarray, " samples"]  # what belongs together: a pair, a template, an entity
+    part: Shaped[np.ndarray, " samples"]  # "train", "validation", "test" or anything else, which is left out
 
     def __post_init__(self) -> None:
         shapes = {}
@@ -35,7 +36,7 @@ class Contrast:
         object.__setattr__(self, "y", self._checked_y())
         self._check_groups()
 
-    def within(self, part: str) -> np.ndarray:
+    def within(self, part: str) -> Integer[np.ndarray, " part"]:
         """Return the indices, into `rows`, of one part."""
         return np.flatnonzero(self.part == part)
 

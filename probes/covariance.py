@@ -18,10 +18,10 @@ Shrinkage = Literal["ledoit_wolf", "oas", "bodnar"] | float
 class ShrunkCovariance:
     """(1 - shrinkage) S + shrinkage (tr S / d) I, where S = X'X / n; solved through the smaller of n and d."""
 
-    X: Float[np.ndarray, "n_samples d_model"]  # centred
+    X: Float[np.ndarray, "samples features"]  # centred
     shrinkage: float  # in [0, 1]
 
-    def solve(self, vectors: Float[np.ndarray, "*n_vectors d_model"]) -> Float[np.ndarray, "*n_vectors d_model"]:
+    def solve(self, vectors: Float[np.ndarray, "*vectors features"]) -> Float[np.ndarray, "*vectors features"]:
         """Return the inverse covariance times each row; the first call factors it, in O(n d min(n, d)).
 
         With fewer samples than features by Woodbury's identity: (eI + cX'X)^-1 = (I - X'(XX' + (e/c) I)^-1 X) / e.
@@ -60,7 +60,7 @@ class ShrunkCovariance:
                          f"{self.shrinkage:g}; take a greater shrinkage")  # fmt: skip
 
 
-def shrunk_covariance(X: Float[np.ndarray, "n_samples d_model"], shrinkage: Shrinkage = "bodnar") -> ShrunkCovariance:
+def shrunk_covariance(X: Float[np.ndarray, "samples features"], shrinkage: Shrinkage = "bodnar") -> ShrunkCovariance:
     """Centre samples and choose how much their covariance is shrunk: by a rule, or a number in [0, 1].
 
     Raises:
@@ -81,7 +81,7 @@ def shrunk_covariance(X: Float[np.ndarray, "n_samples d_model"], shrinkage: Shri
     raise ValueError(f"shrinkage must be 'ledoit_wolf', 'oas', 'bodnar' or a number in [0, 1], got {shrinkage!r}")
 
 
-def ledoit_wolf(X: Float[np.ndarray, "n_samples d_model"]) -> float:
+def ledoit_wolf(X: Float[np.ndarray, "samples features"]) -> float:
     """Return the shrinkage of Ledoit & Wolf (2004) for centred samples, in O(n d min(n, d))."""
     n, d = X.shape
     trace, square = _moments(X)
@@ -91,7 +91,7 @@ def ledoit_wolf(X: Float[np.ndarray, "n_samples d_model"]) -> float:
     return float(np.clip(error / distance, 0.0, 1.0)) if distance > 0 else 1.0
 
 
-def oas(X: Float[np.ndarray, "n_samples d_model"]) -> float:
+def oas(X: Float[np.ndarray, "samples features"]) -> float:
     """Return the oracle-approximating shrinkage (Chen et al. 2010, as in scikit-learn) for centred samples.
 
     In O(n d min(n, d)).
@@ -102,7 +102,7 @@ def oas(X: Float[np.ndarray, "n_samples d_model"]) -> float:
     return min(above / below, 1.0) if below > 0 else 1.0
 
 
-def bodnar(X: Float[np.ndarray, "n_samples d_model"]) -> float:
+def bodnar(X: Float[np.ndarray, "samples features"]) -> float:
     """Return the optimal linear shrinkage of Bodnar, Gupta & Parolya (2014, arXiv 1308.2608) for centred samples.
 
     The concept-erasure package uses it too. Of samples as good as isotropic it may exceed 1; then it is 1.

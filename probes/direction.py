@@ -1,13 +1,15 @@
-"""A direction in the residual stream: unit norm, where it belongs, the class means along it, how it came to be."""
+"""A unit direction in the residual stream: its locus, the class means along it, its provenance."""
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
+from jaxtyping import Float, Real
+
+Provenance = Mapping[str, object]  # what JSON can hold
 
 
 @dataclass(frozen=True)
@@ -28,11 +30,11 @@ class Direction:
     """
 
     name: str
-    vector: np.ndarray  # (d_model,) float32, unit norm
+    vector: Float[np.ndarray, ...]  # (features,) float32, unit norm; checked below
     locus: Locus
     mean_positive: float
     mean_negative: float
-    provenance: Mapping[str, Any] = field(default_factory=dict)
+    provenance: Provenance = field(default_factory=dict)
     later_means: Mapping[int, tuple[float, float]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -41,11 +43,11 @@ class Direction:
             raise ValueError(f"direction {self.name!r} must be one unit vector, got shape {self.vector.shape}, "
                              f"norm {norm:.4g}")  # fmt: skip
 
-    def project(self, X: np.ndarray) -> np.ndarray:
-        """Project (n_samples, d_model) onto the direction, in float64."""
+    def project(self, X: Real[np.ndarray, "samples features"]) -> Float[np.ndarray, " samples"]:
+        """Project samples onto the direction, in float64."""
         return X.astype(np.float64) @ self.vector.astype(np.float64)
 
 
-def vector_digest(vector: np.ndarray) -> str:
-    """Name a vector by its numbers."""
+def vector_digest(vector: Float[np.ndarray, " features"]) -> str:
+    """Return a short hash of a vector's numbers."""
     return hashlib.sha256(np.ascontiguousarray(vector, dtype=np.float32).tobytes()).hexdigest()[:24]

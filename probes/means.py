@@ -1,20 +1,20 @@
-"""Difference in means, plain and within strata (Arditi et al. 2024, arXiv 2406.11717)."""
+"""Difference in means, plain, within strata and of many labellings at once (Arditi et al. 2024, arXiv 2406.11717)."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 import numpy as np
-from jaxtyping import Bool, Float
+from jaxtyping import Bool, Float, Integer, Real, Shaped
 
 ALIKE = 1e-6  # of the largest activation: class means that differ by less differ by rounding
 
 
 def difference_in_means(
-    X: Float[np.ndarray, "n_samples d_model"],
-    y: Bool[np.ndarray, " n_samples"],
-    strata: Sequence[str] | np.ndarray | None = None,
-) -> Float[np.ndarray, " d_model"]:
+    X: Real[np.ndarray, "samples features"],
+    y: Bool[np.ndarray, " samples"] | Integer[np.ndarray, " samples"],
+    strata: Sequence[str] | Shaped[np.ndarray, " samples"] | None = None,
+) -> Float[np.ndarray, " features"]:
     """Return mean(X[y]) - mean(X[~y]), accumulated in float64; not normalised.
 
     With `strata`, the difference is taken within each stratum that holds both classes and averaged with weights
@@ -27,29 +27,45 @@ def difference_in_means(
     y = np.asarray(y, dtype=bool)
     if y.all() or not y.any():
         raise ValueError(f"difference in means needs both classes; got {int(y.sum())} positive of {len(y)}")
-    names = np.asarray(["" for _ in y] if strata is None else list(strata))
-    total, weight = np.zeros(X.shape[1]), 0.0
-    for name in usable_strata(y, names):
-        inside = names == name
-        n_positive, n_negative = int((y & inside).sum()), int((~y & inside).sum())
-        w = n_positive * n_negative / (n_positive + n_negative)
-        total += w * (_mean(X[y & inside]) - _mean(X[~y & inside]))
-        weight += w
-    return total / weight if weight else _mean(X[y]) - _mean(X[~y])
+    weights = mean_weights(y, ~y) if strata is None else _stratified_weights(y, np.asarray(list(strata)))
+    used = weights != 0  # all but the samples of strata that hold one class
+    return weighted_sums(X if used.all() else X[used], weights[used])
 
 
-def same_means(X: Float[np.ndarray, "n_samples d_model"], y: Bool[np.ndarray, " n_samples"]) -> bool:
+def differences_in_means(
+    X: Real[np.ndarray, "samples features"], ys: Bool[np.ndarray, "labellings samples"]
+) -> Float[np.ndarray, "labellings features"]:
+    """Return the difference in means of every labelling, in one product."""
+    return weighted_sums(X, mean_weights(ys, ~ys))
+
+
+def mean_weights(
+    positive: Bool[np.ndarray, "*labellings samples"], negative: Bool[np.ndarray, "*labellings samples"]
+) -> Float[np.ndarray, "*labellings samples"]:
+    """Return the weights of samples whose sum is a difference in means: 1/n+, -1/n-, and 0 for those of no class."""
+    n_positive, n_negative = (side.sum(axis=-1, keepdims=True) for side in (positive, negative))
+    return np.where(positive, 1 / n_positive, np.where(negative, -1 / n_negative, 0.0))
+
+
+def weighted_sums(
+    X: Real[np.ndarray, "samples features"], weights: Float[np.ndarray, "*labellings samples"]
+) -> Float[np.ndarray, "*labellings features"]:
+    """Return weights @ X for weights that sum to zero, in float64; centred first, so that an offset costs no digits."""
+    return weights @ (X - X.mean(axis=0, dtype=np.float64))
+
+
+def same_means(X: Real[np.ndarray, "samples features"], y: Bool[np.ndarray, " samples"]) -> bool:
     """Say whether the classes' means differ by no more than rounding, as at a template token of the first layer."""
     theta = difference_in_means(X, y)
     return bool((np.abs(theta) <= ALIKE * np.abs(X).max(axis=0)).all())
 
 
-def usable_strata(y: Bool[np.ndarray, " n_samples"], strata: np.ndarray) -> list[str]:
+def usable_strata(y: Bool[np.ndarray, " samples"], strata: Shaped[np.ndarray, " samples"]) -> list[str]:
     """List the strata that hold both classes."""
     return [name for name in sorted(set(strata.tolist())) if 0 < y[strata == name].sum() < (strata == name).sum()]
 
 
-def unit(vector: Float[np.ndarray, " d_model"]) -> Float[np.ndarray, " d_model"]:
+def unit(vector: Float[np.ndarray, " features"]) -> Float[np.ndarray, " features"]:
     """Scale to unit norm, as float32.
 
     Raises:
@@ -61,5 +77,11 @@ def unit(vector: Float[np.ndarray, " d_model"]) -> Float[np.ndarray, " d_model"]
     return (vector / norm).astype(np.float32)
 
 
-def _mean(X: np.ndarray) -> np.ndarray:
-    return X.mean(axis=0, dtype=np.float64)
+def _stratified_weights(y: np.ndarray, strata: np.ndarray) -> np.ndarray:
+    """Return the weights of the average of the strata's differences in means; plain ones where no stratum has both."""
+    inside = np.array([strata == name for name in usable_strata(y, strata)])
+    if not len(inside):
+        return mean_weights(y, ~y)
+    n_positive, n_negative = (inside & y).sum(axis=1), (inside & ~y).sum(axis=1)
+    share = n_positive * n_negative / (n_positive + n_negative)
+    return (share / share.sum()) @ mean_weights(inside & y, inside & ~y)

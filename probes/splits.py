@@ -1,20 +1,23 @@
-"""Splits that never separate what belongs together."""
+"""Splits of samples into named parts, whole groups at a time."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
 import numpy as np
+from jaxtyping import Shaped
 
 
-def group_split(groups: np.ndarray, strata: Sequence[str], shares: Mapping[str, float], seed: int) -> np.ndarray:
-    """Assign each sample to a named part, whole groups at a time; returns (n_samples,) of part names.
+def group_split(
+    groups: Shaped[np.ndarray, " samples"], strata: Sequence[str], shares: Mapping[str, float], seed: int
+) -> Shaped[np.ndarray, " samples"]:
+    """Assign each sample to a named part, whole groups at a time; returns the parts' names.
 
     Groups are dealt, in random order within each stratum (a group's stratum is its first sample's), to the part
     furthest below its share, so that every part gets its share of every stratum.
     """
     total = sum(shares.values())
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng(seed)  # not by name: runs of older versions keep their train and test prompts
     members = {g: np.flatnonzero(groups == g) for g in np.unique(groups)}
     parts = np.empty(len(groups), dtype=object)
     stratum_of = {g: strata[int(rows[0])] for g, rows in members.items()}

@@ -1,4 +1,4 @@
-"""Cosines, angles, transfer and cross-erasure between contrasts, at every layer and the positions of this run."""
+"""Cosines, principal angles, transfer and cross-erasure between the run's contrasts, at every layer."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from probes.direction import Direction
 from probes.geometry.angles import cosine
 from probes.geometry.locus_geometry import LocusGeometry, geometry_at
 from probes.means import difference_in_means, same_means
+from probes.statistics.permutation import permutation_p
 from probes.statistics.seeds import named_rng
 
 N_PERMUTED = 199
@@ -78,11 +79,10 @@ def read_against_write(
                 continue
             read = _read(X, contrast)
             observed = cosine(read, direction.vector)
-            null = [abs(cosine(read, d.vector)) for d in drawn if d.locus == direction.locus]
-            p = (1 + sum(c >= abs(observed) for c in null)) / (1 + len(null))
+            null = np.array([abs(cosine(read, d.vector)) for d in drawn if d.locus == direction.locus])
+            p, n = float(permutation_p(null, abs(observed))), len(null)
             layer, position = direction.locus.layer, direction.locus.position
-            row = ReadWriteRow(kind=kind, layer=layer, position=position, cosine=observed, p=p, n_permuted=len(null))
-            table.append(row)
+            table.append(ReadWriteRow(kind=kind, layer=layer, position=position, cosine=observed, p=p, n_permuted=n))
     return table
 
 

@@ -28,6 +28,7 @@ from extract.model.chat_model import ChatModel
 from extract.model.continuation import last_streams
 from probes.direction import Direction
 from probes.statistics.intervals import mean_over_groups
+from probes.statistics.permutation import permutation_p
 from steering.ablation import ablation, write_site
 
 N_NULL = 49  # permuted-label directions an ablated one is compared with
@@ -115,5 +116,5 @@ def _against_null(change: np.ndarray, groups: np.ndarray, alpha: float) -> dict[
         "low": limits["low"],
         "high": limits["high"],
         "null_95th_percentile": float(np.quantile(null, 0.95)) if len(null) else None,
-        "p_null": float((1 + (null >= interval.estimate).sum()) / (1 + len(null))) if len(null) else None,
+        "p_null": float(permutation_p(null, interval.estimate)) if len(null) else None,
     }

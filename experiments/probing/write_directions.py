@@ -26,6 +26,7 @@ from experiments.run.config import WRITE_POSITION
 from extract.store.activation_store import ActivationStore
 from probes.direction import Direction, Locus
 from probes.means import ALIKE, difference_in_means, unit
+from probes.statistics.permutation import permuted_labels
 
 Read = Callable[[int, str], Float[np.ndarray, "prompts d_model"]]  # of a layer and a position
 
@@ -119,8 +120,4 @@ def write_positions(store: ActivationStore, rows: Int[np.ndarray, " prompts"]) -
 
 def permuted(samples: WriteSamples, rng: np.random.Generator) -> Bool[np.ndarray, " samples"]:
     """Return behaviour labels permuted within strata, for the null."""
-    declined = samples.declined.copy()
-    for name in np.unique(samples.strata):
-        inside = np.flatnonzero(samples.strata == name)
-        declined[inside] = declined[rng.permutation(inside)]
-    return declined
+    return permuted_labels(samples.declined, 1, rng, strata=samples.strata)[0]

@@ -31,7 +31,7 @@ from experiments.triggers.quadruples import CELLS, Quadruples, quadruples
 from experiments.triggers.results import ErasedAnswers, ErasedDecisions, Erasure, OnsetChange
 from extract.model.edit import Edit, site
 from probes.covariance import shrunk_covariance
-from probes.geometry.erasure import leace
+from probes.geometry.erasure import Eraser, leace
 from probes.means import ALIKE, difference_in_means
 from probes.statistics.metrics import discrimination
 from scoring.estimate import Estimate, estimate_of
@@ -46,27 +46,26 @@ PARTS_BY_USE = {"chosen on": ("validation", "calibration"), "tested on": ("test"
 
 @dataclass(frozen=True)
 class TriggerEraser:
-    """x -> x - theta (covector . (x - mean)): LEACE of the trigger label (arXiv 2306.03819), in closed form."""
+    """LEACE of the trigger label at one layer (arXiv 2306.03819), in closed form."""
 
     layer: int
-    theta: Float[np.ndarray, " d_model"]
-    covector: Float[np.ndarray, " d_model"]
-    mean: Float[np.ndarray, " d_model"]
+    eraser: Eraser
 
     def __call__(self, X: Float[np.ndarray, "n_samples d_model"]) -> Float[np.ndarray, "n_samples d_model"]:
         """Erase from rows."""
-        return np.asarray(X - np.outer((X - self.mean) @ self.covector, self.theta))
+        return self.eraser(X)
 
     def edit(self, where: str) -> Edit:
         """Return the same as an edit of a model, from the last prompt token on."""
-        theta, covector, mean = (torch.tensor(v, dtype=torch.float32) for v in (self.theta, self.covector, self.mean))
+        arrays = self.eraser.theta[0], self.eraser.covector[0], self.eraser.mean
+        theta, covector, mean = (torch.tensor(values, dtype=torch.float32) for values in arrays)
 
         def erase(stream: Tensor) -> Tensor:
             wide = stream.float()
             along = (wide - mean.to(stream.device)) @ covector.to(stream.device)
             return (wide - along[..., None] * theta.to(stream.device)).to(stream.dtype)
 
-        digest = hashlib.sha256(np.concatenate([self.theta, self.covector, self.mean]).tobytes()).hexdigest()[:24]
+        digest = hashlib.sha256(np.concatenate(arrays).tobytes()).hexdigest()[:24]
         return place(site(where), self.layer, "last_on", erase, f"LEACE {digest}")
 
 
@@ -75,9 +74,7 @@ def fit_eraser(
 ) -> TriggerEraser:
     """Fit on activations and which of them have the word."""
     X = X.astype(np.float64)
-    theta = difference_in_means(X, y)
-    eraser = leace(theta[None], shrunk_covariance(X))
-    return TriggerEraser(layer, theta, eraser.covector[0], X.mean(axis=0))
+    return TriggerEraser(layer, leace(difference_in_means(X, y)[None], shrunk_covariance(X), X.mean(axis=0)))
 
 
 def measure_erasure(loaded: LoadedRun) -> Erasure | NotApplicable:

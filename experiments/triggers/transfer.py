@@ -20,8 +20,8 @@ from experiments.run.not_applicable import NotApplicable, not_applicable
 from experiments.triggers.results import Transfer, TransferredProbe
 from probes.contrast import Contrast
 from probes.grid.baselines import bag_of_words_auroc
-from probes.grid.nulls import label_permutation_p
 from probes.grid.probe_grid import LOGISTIC, Cell, ProbeGrid, choose
+from probes.statistics.permutation import label_permutation_p
 
 POSITIONS = ("inst_last", "post_last")  # where harm and refusing are read (arXiv 2507.11878); all would cost much more
 WITH = {False: "without", True: "with"}  # a trigger word

@@ -70,6 +70,7 @@ def draw(prompts: list[Prompt], limit: int, seed: int) -> list[Prompt]:
         members.setdefault(group, []).append(row)
     taken: list[int] = []
     left = dict.fromkeys(LABELS, limit)
+    # Not a stream by name: runs of older versions keep the prompts that they drew.
     for group in np.random.default_rng(seed).permutation(len(members)).tolist():
         labels = [prompts[row].label for row in members[group]]
         if all(labels.count(label) <= left[label] for label in LABELS):

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, Self
-
 import numpy as np
 from jaxtyping import Float
 from numpy.typing import ArrayLike
 from sklearn.utils.validation import check_is_fitted
 
-from probes.direction import Direction, Locus
+from probes.direction import Direction, Locus, Provenance
 from probes.estimators.labelled import fit_labelled, read_samples
 from probes.estimators.linear import BinaryProbe
 
@@ -32,7 +29,7 @@ class CentroidCosine(BinaryProbe):
     def __init__(self, n_layers: int = 1) -> None:
         self.n_layers = n_layers
 
-    def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
+    def fit(self, X: ArrayLike, y: ArrayLike) -> CentroidCosine:
         """Fit on X (n_samples, n_layers * d_model) and y (n_samples,) of two labels; the greater one is positive.
 
         Raises:
@@ -52,13 +49,13 @@ class CentroidCosine(BinaryProbe):
                              "the class means differ in length only")  # fmt: skip
         return self
 
-    def decision_function(self, X: ArrayLike) -> Float[np.ndarray, " n_samples"]:
+    def decision_function(self, X: ArrayLike) -> Float[np.ndarray, " samples"]:
         """Score (n_samples, n_layers * d_model); positive for `classes_[1]`."""
         check_is_fitted(self)
         cosines = np.einsum("nld,ld->nl", _units(self._layers(read_samples(self, X))), self._toward())
         return cosines.mean(axis=1)
 
-    def direction(self, name: str, locus: Locus, provenance: Mapping[str, Any] | None = None) -> Direction:
+    def direction(self, name: str, locus: Locus, provenance: Provenance | None = None) -> Direction:
         """Return the unit vector between the two centroids' unit vectors; only where there is one layer.
 
         Raises:
@@ -68,21 +65,21 @@ class CentroidCosine(BinaryProbe):
             raise ValueError(f"a direction belongs to one layer; this CentroidCosine reads n_layers={self.n_layers}")
         return super().direction(name, locus, provenance)
 
-    def _toward(self) -> Float[np.ndarray, "n_layers d_model"]:
+    def _toward(self) -> Float[np.ndarray, "layers layer_features"]:
         """Return the positive centroids' unit vectors minus the negative ones', rounding left out."""
         negative, positive = (_units(layers) for layers in self._layers(self.class_means_))
         difference = positive - negative
         difference[np.linalg.norm(difference, axis=1) < 1e-12] = 0
         return difference
 
-    def _layers(self, X: np.ndarray) -> Float[np.ndarray, "n_samples n_layers d_model"]:
+    def _layers(self, X: np.ndarray) -> Float[np.ndarray, "samples layers layer_features"]:
         return X.reshape(len(X), self.n_layers, -1)
 
-    def _axis(self) -> Float[np.ndarray, " d_model"]:
+    def _axis(self) -> Float[np.ndarray, " features"]:
         return self._toward()[0]
 
 
-def _units(X: Float[np.ndarray, "*rows d_model"]) -> Float[np.ndarray, "*rows d_model"]:
+def _units(X: Float[np.ndarray, "*rows features"]) -> Float[np.ndarray, "*rows features"]:
     """Scale to unit norm along the last axis; what is zero stays zero."""
     norm = np.linalg.norm(X, axis=-1, keepdims=True)
     return np.divide(X, norm, out=np.zeros_like(X), where=norm > 0)

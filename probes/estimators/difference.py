@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Self
-
 import numpy as np
 from numpy.typing import ArrayLike
 
@@ -23,7 +21,7 @@ class DifferenceInMeans(LinearBinaryProbe):
         classes_, class_count_, class_means_: (2,), (2,), (2, d_model).
     """
 
-    def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
+    def fit(self, X: ArrayLike, y: ArrayLike) -> DifferenceInMeans:
         """Fit on X (n_samples, d_model) and y (n_samples,) of two labels; the greater one is positive.
 
         Raises:

@@ -1,9 +1,6 @@
-"""Iterative nullspace projection: a subspace that linear probes read, projected out or flipped."""
+"""Iterative nullspace projection (INLP) of logistic probes as an estimator: projects out or flips what they read."""
 
 from __future__ import annotations
-
-from collections.abc import Mapping
-from typing import Any, Self
 
 import numpy as np
 from jaxtyping import Float
@@ -13,11 +10,12 @@ from sklearn.utils import Tags
 from sklearn.utils.class_weight import compute_sample_weight
 from sklearn.utils.validation import check_is_fitted
 
-from probes.direction import Direction, Locus
+from probes.direction import Direction, Locus, Provenance
 from probes.estimators.labelled import fit_labelled, read_samples, same_mean
 from probes.estimators.linear import DirectionMixin
 from probes.estimators.logistic import ClassWeight, fit_standardised
 from probes.means import difference_in_means
+from probes.nullspace import nullspace_directions, project_out
 
 
 class Inlp(DirectionMixin, OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
@@ -44,7 +42,7 @@ class Inlp(DirectionMixin, OneToOneFeatureMixin, TransformerMixin, BaseEstimator
         self.class_weight = class_weight
         self.tol = tol
 
-    def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
+    def fit(self, X: ArrayLike, y: ArrayLike) -> Inlp:
         """Fit on X (n_samples, d_model) and y (n_samples,) of two labels; the greater one is positive.
 
         Raises:
@@ -54,34 +52,36 @@ class Inlp(DirectionMixin, OneToOneFeatureMixin, TransformerMixin, BaseEstimator
             raise ValueError(f"n_directions must be at least 1, got {self.n_directions}")
         data = fit_labelled(self, X, y)
         sample_weight = compute_sample_weight(self.class_weight, self.classes_[data.positive.astype(int)])
-        directions, thresholds = np.empty((0, data.X.shape[1])), []
         rounding = 1e-10 * np.abs(data.X).max(axis=0)
-        left = data.X.copy()
-        while len(directions) < self.n_directions and not same_mean(left, difference_in_means(left, data.positive)):
-            weight, bias = fit_standardised(left, data.positive, self.C, sample_weight, self.tol)
-            weight = _without(_without(weight, directions), directions)  # twice is enough (Kahan)
-            direction = weight / np.linalg.norm(weight)
-            thresholds.append(direction @ data.centre - bias / np.linalg.norm(weight))
-            directions = np.vstack([directions, direction])
-            left = _without(data.X, directions)
+        fits: list[tuple[Float[np.ndarray, " features"], float]] = []
+
+        def fit(found: Float[np.ndarray, "1 found features"]) -> Float[np.ndarray, "1 features"]:
+            left = project_out(data.X, found[0])
             left[:, np.abs(left).max(axis=0) <= rounding] = 0  # else it would be scaled up to unit variance
-        self.directions_, self.thresholds_ = directions, np.array(thresholds)
+            if len(fits) < found.shape[1] or same_mean(left, difference_in_means(left, data.positive)):
+                return np.zeros((1, left.shape[1]))
+            fits.append(fit_standardised(left, data.positive, self.C, sample_weight, self.tol))
+            return fits[-1][0][None]
+
+        directions = nullspace_directions(fit, 1, self.n_directions, data.X.shape[1])[0, : len(fits)]
+        offsets = [bias / (direction @ weight) for direction, (weight, bias) in zip(directions, fits, strict=True)]
+        self.directions_, self.thresholds_ = directions, directions @ data.centre - offsets
         return self
 
-    def transform(self, X: ArrayLike) -> Float[np.ndarray, "n_samples d_model"]:
+    def transform(self, X: ArrayLike) -> Float[np.ndarray, "samples features"]:
         """Project the directions out of (n_samples, d_model), to zero; float32 stays float32."""
         check_is_fitted(self)
         X = read_samples(self, X, keep_float32=True)
-        return _without(X.astype(np.float64), self.directions_).astype(X.dtype)
+        return project_out(X.astype(np.float64), self.directions_).astype(X.dtype)
 
-    def distances(self, X: ArrayLike) -> Float[np.ndarray, "n_samples k"]:
+    def distances(self, X: ArrayLike) -> Float[np.ndarray, "samples k"]:
         """Return each sample's signed distance to each probe's boundary; positive for `classes_[1]`."""
         check_is_fitted(self)
         return read_samples(self, X) @ self.directions_.T - self.thresholds_
 
     def counterfactual(
-        self, X: ArrayLike, alpha: float = 1.0, towards: Any = None
-    ) -> Float[np.ndarray, "n_samples d_model"]:
+        self, X: ArrayLike, alpha: float = 1.0, towards: object = None
+    ) -> Float[np.ndarray, "samples features"]:
         """Move (n_samples, d_model) across every probe's boundary, to alpha times their distance; the rest stays.
 
         Without `towards`, each sample changes sides (the counterfactual flip of arXiv 2606.13720): distances become
@@ -98,31 +98,24 @@ class Inlp(DirectionMixin, OneToOneFeatureMixin, TransformerMixin, BaseEstimator
         wanted = -alpha * distance if towards is None else alpha * np.abs(distance) * self._side(towards)
         return (X + (wanted - distance) @ self.directions_).astype(X.dtype)
 
-    def direction(
-        self, name: str, locus: Locus, provenance: Mapping[str, Any] | None = None, *, index: int = 0
-    ) -> Direction:
+    def direction(self, name: str, locus: Locus, provenance: Provenance | None = None, *, index: int = 0) -> Direction:
         """Return one of `directions_`, the first unless `index` says otherwise."""
         check_is_fitted(self)
         return self._direction_along(self.directions_[index], name, locus, provenance, index=index)
 
-    def _side(self, label: Any) -> int:
+    def _side(self, label: object) -> int:
         sides = dict(zip(self.classes_.tolist(), (-1, 1), strict=True))
         if label not in sides:
             raise ValueError(f"towards must be one of {', '.join(map(repr, sides))}, got {label!r}")
         return sides[label]
 
-    def _axis(self) -> Float[np.ndarray, " d_model"]:
+    def _axis(self) -> Float[np.ndarray, " features"]:
         return self.directions_[0]
 
-    def _learned(self) -> dict[str, Any]:
+    def _learned(self) -> dict[str, object]:
         return {"n_found": len(self.directions_)}
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
         tags.transformer_tags.preserves_dtype = ["float64", "float32"]
         return tags
-
-
-def _without(X: np.ndarray, directions: Float[np.ndarray, "k d_model"]) -> np.ndarray:
-    """Project orthonormal directions out of (..., d_model)."""
-    return X - (X @ directions.T) @ directions

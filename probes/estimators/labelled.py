@@ -1,4 +1,4 @@
-"""What an estimator lets in: finite samples of two classes that differ in their mean."""
+"""Checks of an estimator's training data: finite samples of two classes that differ in their mean."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ N_NAMED = 5  # rows named in an error
 class Labelled:
     """Training samples, centred in float64 so that a large common offset costs no accuracy."""
 
-    X: Float[np.ndarray, "n_samples d_model"]  # minus `centre`
-    centre: Float[np.ndarray, " d_model"]  # the mean of all samples
-    positive: Bool[np.ndarray, " n_samples"]  # of class `classes_[1]`
-    theta: Float[np.ndarray, " d_model"]  # mean of the positive class minus mean of the negative
+    X: Float[np.ndarray, "samples features"]  # minus `centre`
+    centre: Float[np.ndarray, " features"]  # the mean of all samples
+    positive: Bool[np.ndarray, " samples"]  # of class `classes_[1]`
+    theta: Float[np.ndarray, " features"]  # mean of the positive class minus mean of the negative
 
 
 def fit_labelled(estimator: BaseEstimator, X: ArrayLike, y: ArrayLike) -> Labelled:
@@ -50,8 +50,10 @@ def fit_labelled(estimator: BaseEstimator, X: ArrayLike, y: ArrayLike) -> Labell
     return Labelled(centred, centre, positive, theta)
 
 
-def read_samples(estimator: BaseEstimator, X: ArrayLike, *, keep_float32: bool = False) -> np.ndarray:
-    """Check samples for a fitted estimator; returns (n_samples, d_model) in float64, or in float32 as they came.
+def read_samples(
+    estimator: BaseEstimator, X: ArrayLike, *, keep_float32: bool = False
+) -> Float[np.ndarray, "samples features"]:
+    """Check samples for a fitted estimator; returns them in float64, or in float32 as they came.
 
     Raises:
         ValueError: NaN or inf, or another number of features than in fit.
@@ -62,7 +64,7 @@ def read_samples(estimator: BaseEstimator, X: ArrayLike, *, keep_float32: bool =
     return samples
 
 
-def same_mean(X: Float[np.ndarray, "n_samples d_model"], theta: Float[np.ndarray, " d_model"]) -> bool:
+def same_mean(X: Float[np.ndarray, "samples features"], theta: Float[np.ndarray, " features"]) -> bool:
     """Say whether a difference in means of centred samples is no more than rounding."""
     rounding = len(X) * np.finfo(np.float64).eps * np.abs(X).max(axis=0)
     return bool((np.abs(theta) <= rounding).all())

@@ -1,8 +1,8 @@
-"""LEACE: the least change that leaves no linear information about a label."""
+"""LEACE (least-squares concept erasure) as an estimator, fitted by the package concept-erasure."""
 
 from __future__ import annotations
 
-from typing import Any, Self
+from typing import TYPE_CHECKING
 
 import numpy as np
 from jaxtyping import Float
@@ -13,6 +13,9 @@ from sklearn.utils.validation import check_is_fitted
 
 from probes.estimators.labelled import Labelled, fit_labelled, read_samples
 from probes.estimators.linear import DirectionMixin
+
+if TYPE_CHECKING:
+    from concept_erasure import LeaceFitter
 
 
 class LeaceEraser(DirectionMixin, OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
@@ -40,7 +43,7 @@ class LeaceEraser(DirectionMixin, OneToOneFeatureMixin, TransformerMixin, BaseEs
     def __init__(self, shrinkage: bool = True) -> None:
         self.shrinkage = shrinkage
 
-    def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
+    def fit(self, X: ArrayLike, y: ArrayLike) -> LeaceEraser:
         """Fit on X (n_samples, d_model) and y (n_samples,) of two labels; the greater one is positive.
 
         Raises:
@@ -51,17 +54,17 @@ class LeaceEraser(DirectionMixin, OneToOneFeatureMixin, TransformerMixin, BaseEs
         self.removed_, self.read_, self.shrinkage_ = _leace(data, self.shrinkage)
         return self
 
-    def transform(self, X: ArrayLike) -> Float[np.ndarray, "n_samples d_model"]:
+    def transform(self, X: ArrayLike) -> Float[np.ndarray, "samples features"]:
         """Erase from (n_samples, d_model); float32 stays float32."""
         check_is_fitted(self)
         X = read_samples(self, X, keep_float32=True)
         read = (X - self.mean_) @ self.read_
         return (X - read[:, None] * self.removed_).astype(X.dtype)
 
-    def _axis(self) -> Float[np.ndarray, " d_model"]:
+    def _axis(self) -> Float[np.ndarray, " features"]:
         return self.removed_
 
-    def _learned(self) -> dict[str, Any]:
+    def _learned(self) -> dict[str, object]:
         return {"shrinkage": self.shrinkage_}
 
     def __sklearn_tags__(self) -> Tags:
@@ -87,7 +90,7 @@ def _leace(data: Labelled, shrinkage: bool) -> tuple[np.ndarray, np.ndarray, flo
     return sign * left, sign * right, _shrinkage_used(fitter) if shrinkage else 0.0
 
 
-def _shrinkage_used(fitter: Any) -> float:
+def _shrinkage_used(fitter: LeaceFitter) -> float:
     """Return the a of (1 - a) S + a (tr S / d) I; the package does not tell."""
     S, shrunk = (fitter.sigma_xx_ / fitter.n).clone(), fitter.sigma_xx
     for matrix in (S, shrunk):

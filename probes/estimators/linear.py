@@ -1,19 +1,18 @@
-"""What the probes share: a decision between two classes, and a `Direction` with its provenance."""
+"""Base classes of the estimators: a decision between two classes, and a `Direction` with its provenance."""
 
 from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Float, Integer, Shaped
 from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils import ClassifierTags, Tags
 from sklearn.utils.validation import check_is_fitted
 
-from probes.direction import Direction, Locus
+from probes.direction import Direction, Locus, Provenance
 from probes.estimators.labelled import read_samples
 from probes.means import unit
 
@@ -21,24 +20,24 @@ from probes.means import unit
 class DirectionMixin:
     """Gives a fitted estimator of two classes a `direction` and tags that say that it wants two."""
 
-    classes_: np.ndarray  # (2,) sorted as by np.unique; classes_[1] is the positive = declining one
-    class_count_: np.ndarray  # (2,) training samples of each class
-    class_means_: np.ndarray  # (2, d_model) float64
+    classes_: Shaped[np.ndarray, " 2"]  # sorted as by np.unique; classes_[1] is the positive = declining one
+    class_count_: Integer[np.ndarray, " 2"]  # training samples of each class
+    class_means_: Float[np.ndarray, "2 features"]
 
-    def direction(self, name: str, locus: Locus, provenance: Mapping[str, Any] | None = None) -> Direction:
+    def direction(self, name: str, locus: Locus, provenance: Provenance | None = None) -> Direction:
         """Return the unit vector towards the positive class with both classes' mean training projection.
 
         Args:
             name: what to call it, unique in its file.
             locus: where the samples were taken.
-            provenance: what the estimator cannot know (model, prompts, …); stands beside its own class, parameters,
+            provenance: what the estimator cannot know (model, prompts, …); it is added to its own class, parameters,
                 labels, counts and what it learned.
         """
         check_is_fitted(self)
         return self._direction_along(self._axis(), name, locus, provenance)
 
     def _direction_along(
-        self, axis: np.ndarray, name: str, locus: Locus, provenance: Mapping[str, Any] | None, **more: Any
+        self, axis: np.ndarray, name: str, locus: Locus, provenance: Provenance | None, **more: object
     ) -> Direction:
         vector = unit(axis)
         mean_negative, mean_positive = (self.class_means_ @ vector.astype(np.float64)).tolist()
@@ -46,14 +45,14 @@ class DirectionMixin:
         return Direction(name, vector, locus, mean_positive, mean_negative, record)
 
     @abstractmethod
-    def _axis(self) -> Float[np.ndarray, " d_model"]:
+    def _axis(self) -> Float[np.ndarray, " features"]:
         """Return a vector of any length towards the positive class."""
 
-    def _learned(self) -> dict[str, Any]:
+    def _learned(self) -> dict[str, object]:
         """Return what was learned besides the direction and is worth keeping with it."""
         return {}
 
-    def _provenance(self) -> dict[str, Any]:
+    def _provenance(self) -> dict[str, object]:
         negative, positive = self.classes_.tolist()
         n_negative, n_positive = self.class_count_.tolist()
         return {
@@ -77,11 +76,11 @@ class BinaryProbe(DirectionMixin, ClassifierMixin, BaseEstimator):
     """A score whose sign decides between two classes."""
 
     @abstractmethod
-    def decision_function(self, X: ArrayLike) -> Float[np.ndarray, " n_samples"]:
-        """Score (n_samples, d_model); positive for `classes_[1]`."""
+    def decision_function(self, X: ArrayLike) -> Float[np.ndarray, " samples"]:
+        """Score samples; positive for `classes_[1]`."""
 
-    def predict(self, X: ArrayLike) -> np.ndarray:
-        """Return each sample's class, (n_samples,)."""
+    def predict(self, X: ArrayLike) -> Shaped[np.ndarray, " samples"]:
+        """Return each sample's class."""
         score = self.decision_function(X)
         return self.classes_[(score > 0).astype(int)]
 
@@ -89,11 +88,11 @@ class BinaryProbe(DirectionMixin, ClassifierMixin, BaseEstimator):
 class LinearBinaryProbe(BinaryProbe):
     """A probe whose score is affine in the raw samples."""
 
-    coef_: np.ndarray  # (1, d_model) float64
-    intercept_: np.ndarray  # (1,) float64
+    coef_: Float[np.ndarray, "1 features"]
+    intercept_: Float[np.ndarray, " 1"]
 
-    def decision_function(self, X: ArrayLike) -> Float[np.ndarray, " n_samples"]:
-        """Score (n_samples, d_model) as `X @ coef_[0] + intercept_[0]` in float64; positive for `classes_[1]`."""
+    def decision_function(self, X: ArrayLike) -> Float[np.ndarray, " samples"]:
+        """Score samples as `X @ coef_[0] + intercept_[0]` in float64; positive for `classes_[1]`."""
         check_is_fitted(self)
         return read_samples(self, X) @ self.coef_[0] + self.intercept_[0]
 
@@ -102,11 +101,11 @@ class LinearBinaryProbe(BinaryProbe):
         self.coef_ = weight[None, :]
         self.intercept_ = np.array([-threshold])
 
-    def _axis(self) -> Float[np.ndarray, " d_model"]:
+    def _axis(self) -> Float[np.ndarray, " features"]:
         return self.coef_[0]
 
 
-def _plain(value: Any) -> Any:
+def _plain(value: object) -> object:
     """Return a parameter as what JSON can hold."""
     if isinstance(value, Mapping):
         return {str(key): _plain(inner) for key, inner in value.items()}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Literal, Self
+from typing import Any, Literal
 
 import numpy as np
 from jaxtyping import Bool, Float
@@ -38,7 +38,7 @@ class LogisticProbe(LinearBinaryProbe):
         self.class_weight = class_weight
         self.tol = tol
 
-    def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
+    def fit(self, X: ArrayLike, y: ArrayLike) -> LogisticProbe:
         """Fit on X (n_samples, d_model) and y (n_samples,) of two labels; the greater one is positive.
 
         Raises:
@@ -52,12 +52,12 @@ class LogisticProbe(LinearBinaryProbe):
 
 
 def fit_standardised(
-    X: Float[np.ndarray, "n_samples d_model"],
-    y: Bool[np.ndarray, " n_samples"],
+    X: Float[np.ndarray, "samples features"],
+    y: Bool[np.ndarray, " samples"],
     C: float,
-    sample_weight: Float[np.ndarray, " n_samples"],
+    sample_weight: Float[np.ndarray, " samples"],
     tol: float,
-) -> tuple[Float[np.ndarray, " d_model"], float]:
+) -> tuple[Float[np.ndarray, " features"], float]:
     """Fit on centred samples scaled to unit variance; returns weight and bias on the centred ones as they came."""
     every = np.ones((1, len(X)), dtype=bool)
     fit = fit_logistic_batch(X, every, y[None], [C], sample_weight=sample_weight, tol=tol)

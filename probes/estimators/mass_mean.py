@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any, Self
-
 import numpy as np
 from numpy.typing import ArrayLike
 
@@ -33,7 +31,7 @@ class MassMean(LinearBinaryProbe):
     def __init__(self, shrinkage: Shrinkage = "ledoit_wolf") -> None:
         self.shrinkage = shrinkage
 
-    def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
+    def fit(self, X: ArrayLike, y: ArrayLike) -> MassMean:
         """Fit on X (n_samples, d_model) and y (n_samples,) of two labels; the greater one is positive.
 
         Raises:
@@ -54,5 +52,5 @@ class MassMean(LinearBinaryProbe):
         self._set_weight(weight, float(self.class_means_.mean(axis=0) @ weight))
         return self
 
-    def _learned(self) -> dict[str, Any]:
+    def _learned(self) -> dict[str, object]:
         return {"shrinkage": self.shrinkage_}

@@ -1,19 +1,22 @@
-"""How two directions lie to each other."""
+"""The cosine of two directions and the principal angles between two subspaces."""
 
 from __future__ import annotations
 
 import numpy as np
+from jaxtyping import Float
 from scipy.linalg import subspace_angles
 
 
-def cosine(a: np.ndarray, b: np.ndarray) -> float:
+def cosine(a: Float[np.ndarray, " features"], b: Float[np.ndarray, " features"]) -> float:
     """Return the cosine of the angle between two vectors."""
     a, b = a.astype(np.float64), b.astype(np.float64)
     return float(a @ b / (np.linalg.norm(a) * np.linalg.norm(b)))
 
 
-def principal_angles(A: np.ndarray, B: np.ndarray) -> np.ndarray:
-    """Return the principal angles in radians between the row spaces of A (k, d) and B (m, d), smallest first.
+def principal_angles(
+    A: Float[np.ndarray, "k features"], B: Float[np.ndarray, "m features"]
+) -> Float[np.ndarray, " angles"]:
+    """Return the principal angles in radians between the row spaces of A and B, smallest first.
 
     There are as many as the smaller *rank*: a repeated row adds no angle.
     """

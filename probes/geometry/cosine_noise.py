@@ -1,4 +1,4 @@
-"""The cosine of two differences in means without the noise of their samples.
+"""Cosine of two differences in means, corrected for sampling noise.
 
 A fitted difference in means is the true one plus noise, and in many dimensions the noise is most of its length: its
 squared length exceeds the true one by the trace of its covariance, and the product of two of them the true product by
@@ -15,6 +15,7 @@ from scipy.sparse import csr_array
 from scipy.stats import t as student
 
 from probes.geometry.fitted_direction import Fitted
+from probes.means import mean_weights
 from probes.statistics.intervals import Interval
 
 
@@ -58,8 +59,7 @@ def _influences(f: Fitted, names: np.ndarray) -> np.ndarray:
     for side in (y, ~y):
         X[side] -= X[side].mean(axis=0)
     code, G = np.searchsorted(names, groups), len(names)
-    weights = np.where(y, 1 / y.sum(), -1 / (~y).sum())
-    influence = csr_array((weights, (code, np.arange(len(y)))), shape=(G, len(y))) @ X
+    influence = csr_array((mean_weights(y, ~y), (code, np.arange(len(y)))), shape=(G, len(y))) @ X
     size, positive = np.bincount(code, minlength=G), np.bincount(code, weights=y, minlength=G)
     for kind in ((positive > 0) & (positive < size), (positive == size) & (size > 0), (positive == 0) & (size > 0)):
         if (g := int(kind.sum())) > 1:

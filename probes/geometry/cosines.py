@@ -1,4 +1,4 @@
-"""The cosine of two contrasts' directions at one locus: as fitted, freed of noise, and beside permuted labels'."""
+"""Cosines between contrast directions at one locus: as fitted, freed of sampling noise, and with a permutation null."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from probes.statistics.intervals import NOTHING, Interval
 
 @dataclass(frozen=True)
 class Cosine:
-    """How two contrasts' directions lie to each other.
+    """The cosine of two contrasts' directions.
 
     `fitted` is the cosine of the two fitted vectors. Sampling noise pulls it towards 0 (or, where the contrasts share
     rows, towards a cosine that is only theirs), so it falls with fewer samples and is no estimate of the cosine of what

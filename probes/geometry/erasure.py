@@ -1,36 +1,40 @@
-"""Whether a contrast can still be read once another's linear information has been erased."""
+"""Cross-erasure: the test AUROC of one contrast after LEACE of another, and LEACE in closed form."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 import numpy as np
+from jaxtyping import Float
 
 from probes.covariance import ShrunkCovariance, shrunk_covariance
 from probes.geometry.fitted_direction import Fitted, held_out, leakage, same_locus, vectors
-from probes.grid.nulls import aurocs
 from probes.means import difference_in_means
 from probes.statistics.intervals import NOTHING, Interval
-from probes.statistics.metrics import discrimination
+from probes.statistics.metrics import aurocs, discrimination
+from probes.statistics.permutation import permutation_p
 
 
 @dataclass(frozen=True)
 class Eraser:
-    """LEACE of one binary label: x -> x - theta (c . x), with c = C^-1 theta / (theta . C^-1 theta).
+    """LEACE of one binary label: x -> x - theta (c . (x - mean)), with c = C^-1 theta / (theta . C^-1 theta).
 
     That is the least-squares erasure of Belrose et al. (2023, arXiv 2306.03819) in closed form: the covariance of
     activations with one label is its difference in means up to scale. The covariance C is shrunk as in the
     concept-erasure package, and factored once for all labellings, where that package decomposes (d_model, d_model) for
-    each. Its `constrain_cov_trace` is left out, which trades erasure for a smaller trace; so is the offset that keeps
-    the mean, which no AUROC sees.
+    each. Its `constrain_cov_trace` is left out, which trades erasure for a smaller trace. The estimator
+    `LeaceEraser` is the package's own.
     """
 
-    theta: np.ndarray  # (n_erasers, d_model)
-    covector: np.ndarray  # (n_erasers, d_model)
+    theta: Float[np.ndarray, "erasers features"]
+    covector: Float[np.ndarray, "erasers features"]
+    mean: Float[np.ndarray, " features"]  # of the samples; what is there is left alone
 
-    def __call__(self, X: np.ndarray, which: int = 0) -> np.ndarray:
-        """Erase from rows, (n_samples, d_model)."""
-        return X - np.outer(X @ self.covector[which], self.theta[which])
+    def __call__(
+        self, X: Float[np.ndarray, "samples features"], which: int = 0
+    ) -> Float[np.ndarray, "samples features"]:
+        """Erase from samples."""
+        return X - np.outer((X - self.mean) @ self.covector[which], self.theta[which])
 
 
 @dataclass(frozen=True)
@@ -60,16 +64,17 @@ class Erasure:
 
 def fit_erasers(a: Fitted, covariance: ShrunkCovariance | None = None) -> Eraser:
     """Fit LEACE on a's training rows: first for its labels, then for each permuted labelling; (1 + n) erasers."""
-    covariance = covariance or shrunk_covariance(a.samples("train")[0])
-    theta = a.means()
-    return leace(theta, covariance)
+    X = a.samples("train")[0]
+    return leace(a.means(), covariance or shrunk_covariance(X), X.mean(axis=0))
 
 
-def leace(theta: np.ndarray, covariance: ShrunkCovariance) -> Eraser:
-    """Return the erasers of labels by their differences in means, (n_erasers, d_model)."""
+def leace(
+    theta: Float[np.ndarray, "erasers features"], covariance: ShrunkCovariance, mean: Float[np.ndarray, " features"]
+) -> Eraser:
+    """Return the erasers of labels by their differences in means, the covariance and the mean of the samples."""
     solved = covariance.solve(theta)
     along = (theta * solved).sum(axis=1, keepdims=True)
-    return Eraser(theta, solved / np.where(along > 0, along, np.inf))
+    return Eraser(theta, solved / np.where(along > 0, along, np.inf), mean)
 
 
 def cross_erasure(a: Fitted, b: Fitted, erasers: Eraser | None = None, alpha: float = 0.05) -> Erasure:
@@ -93,7 +98,8 @@ def cross_erasure(a: Fitted, b: Fitted, erasers: Eraser | None = None, alpha: fl
         leakage(a.contrast, b.contrast, "validation")
         validation, label, _ = b.samples("validation")
         own = vectors(validation, label[None], b.fit)[0]
-        scores = X @ own, _scores(Eraser(erasers.theta[:1], erasers.covector[:1]), b, "validation", X)[:, 0]
+        first = Eraser(erasers.theta[:1], erasers.covector[:1], erasers.mean)
+        scores = X @ own, _scores(first, b, "validation", X)[:, 0]
         fresh = [discrimination(y, s, groups, alpha=alpha).auroc for s in scores]
     measured = discrimination(y, after[:, 0], groups, alpha=alpha).auroc
     return Erasure(
@@ -103,7 +109,7 @@ def cross_erasure(a: Fitted, b: Fitted, erasers: Eraser | None = None, alpha: fl
         after=measured,
         fresh_before=fresh[0],
         fresh_after=fresh[1],
-        p=float((1 + (null <= measured.estimate + 1e-9).sum()) / (1 + len(null))),
+        p=float(permutation_p(-null, -measured.estimate)),
         null_after=float(np.median(null)),
         null_after_low=float(np.quantile(null, 0.05)),
         n=len(null),

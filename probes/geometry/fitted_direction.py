@@ -1,4 +1,4 @@
-"""A contrast's direction at one locus, beside the directions that its permuted labels give."""
+"""A contrast's direction at one locus, and those of its permuted labels."""
 
 from __future__ import annotations
 
@@ -6,45 +6,50 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
+from jaxtyping import Bool, Float, Real, Shaped
 
 from probes.contrast import Contrast
-from probes.geometry.permuted_labels import permuted_labels
-from probes.means import difference_in_means
+from probes.means import difference_in_means, differences_in_means
+from probes.statistics.permutation import permuted_labels
+from probes.statistics.seeds import named_rng
 
-Fit = Callable[[np.ndarray, np.ndarray], np.ndarray]  # (X, y) -> vector (d_model,)
+Samples = tuple[Float[np.ndarray, "samples features"], Bool[np.ndarray, " samples"], Shaped[np.ndarray, " samples"]]
+Fit = Callable[[Float[np.ndarray, "samples features"], Bool[np.ndarray, " samples"]], Float[np.ndarray, " features"]]
 
 
 @dataclass(frozen=True)
 class Fitted:
     """What a contrast's training rows give at one locus; vectors point to the declining class."""
 
-    X: np.ndarray  # (n_samples, d_model), which the contrast's rows index
+    X: Real[np.ndarray, "samples features"]  # which the contrast's rows index
     contrast: Contrast
-    vector: np.ndarray  # (d_model,)
-    labels: np.ndarray  # (1 + n_permutations, n_train) bool: as given, then permuted
-    permuted: np.ndarray  # (n_permutations, d_model): the same fit on permuted labels
+    vector: Float[np.ndarray, " features"]
+    labels: Bool[np.ndarray, "fits train"]  # as given, then permuted
+    permuted: Float[np.ndarray, "permutations features"]  # the same fit on permuted labels
     fit: Fit
     seed: int
 
-    def samples(self, part: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    def samples(self, part: str) -> Samples:
         """Return X (float64), y and groups of one part."""
         return samples_of(self.X, self.contrast, part)
 
-    def means(self) -> np.ndarray:
-        """Return the differences in means of the labels as given, then permuted; (1 + n_permutations, d_model)."""
+    def means(self) -> Float[np.ndarray, "fits features"]:
+        """Return the differences in means of the labels as given, then permuted."""
         if self.fit is difference_in_means:
             return np.vstack([self.vector, self.permuted])
         return vectors(self.samples("train")[0], self.labels)
 
 
 def fit_with_null(
-    X: np.ndarray, contrast: Contrast, *, fit: Fit = difference_in_means, n: int = 199, seed: int = 0
+    X: Shaped[np.ndarray, ...], contrast: Contrast, *, fit: Fit = difference_in_means, n: int = 199, seed: int = 0
 ) -> Fitted:
     """Fit a contrast's direction on its training rows, and again on each of n permuted labellings.
 
+    The draw depends on the contrast's name too, so that two contrasts of one shape are permuted independently.
+
     Args:
-        X: (n_samples, d_model) activations of one locus; only the contrast's rows must be there (finite).
-        fit: any (X, y) -> vector (d_model,). It is called once a labelling, save the difference in means, where all
+        X: (samples, features) activations of one locus; only the contrast's rows must be there (finite).
+        fit: any (X, y) -> vector. It is called once a labelling, save the difference in means, where all
             labellings are one product.
         n: how many labellings.
 
@@ -53,32 +58,28 @@ def fit_with_null(
             fitted vector is zero.
     """
     _check(X, contrast, n)
-    train, y, _ = samples_of(X, contrast, "train")
+    train, y, groups = samples_of(X, contrast, "train")
     if y.all() or not y.any():
         raise ValueError(f"contrast {contrast.name!r} needs both classes in its train part; "
                          f"got {int(y.sum())} positive of {len(y)}")  # fmt: skip
-    labels = np.vstack([y, permuted_labels(contrast, n, seed)])
+    drawn = permuted_labels(y, n, named_rng(seed, "permuted labels", contrast.name), groups=groups)
+    labels = np.vstack([y, drawn])
     fitted = vectors(train, labels, fit)
     if not np.isfinite(fitted).all() or not fitted[0].any():
         raise ValueError(f"the direction of contrast {contrast.name!r} is zero or not finite: do its classes differ?")
     return Fitted(X, contrast, fitted[0], labels, fitted[1:], fit, seed)
 
 
-def vectors(X: np.ndarray, ys: np.ndarray, fit: Fit = difference_in_means) -> np.ndarray:
-    """Fit one vector a labelling, (n_labellings, d_model), for labels (n_labellings, n_samples)."""
-    if fit is not difference_in_means:
-        return np.stack([np.asarray(fit(X, y), dtype=np.float64) for y in ys])
-    return mean_weights(ys) @ (X - X.mean(axis=0, dtype=np.float64))  # centred first, so that an offset costs no digits
+def vectors(
+    X: Float[np.ndarray, "samples features"], ys: Bool[np.ndarray, "labellings samples"], fit: Fit = difference_in_means
+) -> Float[np.ndarray, "labellings features"]:
+    """Fit one vector a labelling."""
+    if fit is difference_in_means:
+        return differences_in_means(X, ys)
+    return np.stack([np.asarray(fit(X, y), dtype=np.float64) for y in ys])
 
 
-def mean_weights(ys: np.ndarray) -> np.ndarray:
-    """Return the weights that make differences in means of rows, (n_labellings, n_samples): 1/n+ and -1/n-."""
-    ys = np.asarray(ys, dtype=bool)
-    n_positive = ys.sum(axis=-1, keepdims=True)
-    return np.where(ys, 1 / n_positive, -1 / (ys.shape[-1] - n_positive))
-
-
-def held_out(b: Fitted) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def held_out(b: Fitted) -> Samples:
     """Return centred X, y and groups of the test part.
 
     Raises:
@@ -91,11 +92,11 @@ def held_out(b: Fitted) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     return X - X.mean(axis=0), y, groups
 
 
-def samples_of(X: np.ndarray, contrast: Contrast, part: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def samples_of(X: Real[np.ndarray, "all features"], contrast: Contrast, part: str) -> Samples:
     """Return X (float64), y and groups of one part of a contrast."""
     inside = contrast.within(part)
     rows = X[contrast.rows[inside]].astype(np.float64, copy=False)
-    return rows, np.asarray(contrast.y[inside], dtype=bool), contrast.groups[inside]
+    return rows, contrast.y[inside], contrast.groups[inside]
 
 
 def same_locus(a: Fitted, b: Fitted) -> None:

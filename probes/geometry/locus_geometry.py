@@ -1,4 +1,4 @@
-"""The geometry of named contrasts at every layer and position: cosines, angles, transfer and cross-erasure.
+"""Geometry of named contrasts at one locus: cosines, principal angles, transfer and cross-erasure.
 
 Only directions of one locus are compared. Rows come out flat, for JSON or Parquet.
 """
@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import Any
 
 import numpy as np
+from jaxtyping import Real
 
 from probes.contrast import Contrast
 from probes.geometry.cosines import Cosine, compare_directions
@@ -19,9 +19,10 @@ from probes.geometry.erasure import Erasure, cross_erasure, fit_erasers
 from probes.geometry.fitted_direction import Fit, fit_with_null
 from probes.geometry.subspaces import Angles, compare_reading, reading_subspace
 from probes.geometry.transfer import Transfer, transfer
-from probes.grid.probe_grid import Activations
 from probes.means import difference_in_means
 from probes.statistics.intervals import Interval
+
+Row = dict[str, str | int | float | list[float] | None]
 
 
 @dataclass(frozen=True)
@@ -35,48 +36,20 @@ class LocusGeometry:
     transfers: tuple[Transfer, ...]
     erasures: tuple[Erasure, ...]
 
-    def tables(self) -> dict[str, list[dict[str, Any]]]:
+    def tables(self) -> dict[str, list[Row]]:
         """Return flat rows by table: numbers and names only, an interval as three columns, None for what is NaN."""
-        where = {"layer": self.layer, "position": self.position}
-        named = {"cosines": self.cosines, "angles": self.angles, "transfers": self.transfers, "erasures": self.erasures}
-        return {name: [where | flat(value) for value in values] for name, values in named.items()}
-
-
-def geometry_grid(
-    activations: Activations,
-    layers: Sequence[int],
-    positions: Sequence[str],
-    contrasts: Sequence[Contrast],
-    *,
-    k: int = 2,
-    fit: Fit = difference_in_means,
-    n: int = 199,
-    seed: int = 0,
-    progress: Callable[[], None] = lambda: None,
-) -> Iterator[LocusGeometry]:
-    """Measure every locus in turn.
-
-    Args:
-        activations: `activations[i, j]` is (n_samples, d_model) at layers[i] and positions[j]; only the contrasts' rows
-            need be finite.
-        contrasts: with different names. Fits take the train part, AUROCs the test part; a group has one name and one
-            part in all of them.
-        k: the dimension of the reading subspaces.
-
-    Raises:
-        ValueError: names repeat, or what `geometry_at` raises, with the locus.
-    """
-    for i, layer in enumerate(layers):
-        for j, position in enumerate(positions):
-            try:
-                yield geometry_at(activations[i, j], layer, position, contrasts, k=k, fit=fit, n=n, seed=seed)
-            except ValueError as error:
-                raise ValueError(f"layer {layer}, {position}: {error}") from error
-            progress()
+        where: Row = {"layer": self.layer, "position": self.position}
+        named: dict[str, Sequence[Cosine | Angles | Transfer | Erasure]] = {
+            "cosines": self.cosines,
+            "angles": self.angles,
+            "transfers": self.transfers,
+            "erasures": self.erasures,
+        }
+        return {name: [where | _flat(value) for value in values] for name, values in named.items()}
 
 
 def geometry_at(
-    X: np.ndarray,
+    X: Real[np.ndarray, "samples features"],
     layer: int,
     position: str,
     contrasts: Sequence[Contrast],
@@ -88,10 +61,25 @@ def geometry_at(
 ) -> LocusGeometry:
     """Measure one locus.
 
+    Args:
+        X: activations; only the contrasts' rows need be finite.
+        contrasts: with different names. Fits take the train part, AUROCs the test part; a group has one name and one
+            part in all of them.
+        k: the dimension of the reading subspaces.
+
     Raises:
         ValueError: names repeat, a class is missing from a train or test part, activations are not finite, or a group
-            is trained on in one contrast and tested on in another.
+            is trained on in one contrast and tested on in another; names the locus.
     """
+    try:
+        return _geometry(X, layer, position, contrasts, k, fit, n, seed)
+    except ValueError as error:
+        raise ValueError(f"layer {layer}, {position}: {error}") from error
+
+
+def _geometry(
+    X: np.ndarray, layer: int, position: str, contrasts: Sequence[Contrast], k: int, fit: Fit, n: int, seed: int
+) -> LocusGeometry:
     names = [c.name for c in contrasts]
     if len(set(names)) < len(names):
         raise ValueError(f"contrasts need different names; got {', '.join(names)}")
@@ -114,9 +102,9 @@ def geometry_at(
     )
 
 
-def flat(value: Any) -> dict[str, Any]:
+def _flat(value: Cosine | Angles | Transfer | Erasure) -> Row:
     """Flatten a dataclass of numbers, intervals and dataclasses: an interval NAME into NAME, NAME_low, NAME_high."""
-    row: dict[str, Any] = {}
+    row: Row = {}
     for name, field in vars(value).items():
         if isinstance(field, Interval):
             row |= {name: field.estimate, f"{name}_low": field.low, f"{name}_high": field.high}

@@ -1,4 +1,4 @@
-"""What a statistic of two contrasts reaches when labels are permuted: those of one, of the other, of both."""
+"""Permutation nulls of a statistic of two contrasts: permuting the labels of one, of the other, of both."""
 
 from __future__ import annotations
 
@@ -6,10 +6,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
+from jaxtyping import Float, Integer
 
 from probes.geometry.fitted_direction import Fit, Fitted, vectors
-from probes.geometry.permuted_labels import jointly_permuted_roles
-from probes.means import difference_in_means
+from probes.means import difference_in_means, mean_weights, weighted_sums
+from probes.statistics.permutation import permutation_p, permuted_labels
+from probes.statistics.seeds import named_rng
 
 
 @dataclass(frozen=True)
@@ -20,7 +22,7 @@ class PermutedP:
     to do with the activations. `p_both` rules out only that neither has: where one direction is real and lies along the
     stream's largest component, any noise leans on it, and `p_both` would be small for a second label that means
     nothing. Permuted labels lean on whatever varies most, the contrasts' own axes included, so a strong contrast in few
-    dimensions has a wide null. Contrasts that share training rows are permuted as one (`permuted_labels`); then `p`
+    dimensions has a wide null. Contrasts that share training rows are permuted as one (`jointly_permuted`); then `p`
     is `p_both`, and the others are NaN.
     """
 
@@ -32,27 +34,32 @@ class PermutedP:
     n: int
 
 
-Statistic = Callable[[np.ndarray, np.ndarray], np.ndarray]  # (n or 1, ...) and (n or 1, ...) -> (n,)
+Of = Float[np.ndarray, "..."]  # of a fit, or (permutations or 1, ...) of several
+Statistic = Callable[[Of, Of], Float[np.ndarray, " permutations"]]
+Null = tuple[Float[np.ndarray, "permutations ..."], Float[np.ndarray, "permutations ..."]]
 
 
 def against_permuted(
     statistic: Statistic,
-    of_a: tuple[np.ndarray, np.ndarray],
-    of_b: tuple[np.ndarray, np.ndarray],
-    of_both: tuple[np.ndarray, np.ndarray] | None = None,
+    of_a: tuple[Float[np.ndarray, ...], Float[np.ndarray, "permutations ..."]],
+    of_b: tuple[Float[np.ndarray, ...], Float[np.ndarray, "permutations ..."]],
+    of_both: Null | None = None,
 ) -> PermutedP:
     """Compare a statistic, larger where the two are closer, with its permuted values.
 
     Args:
-        of_a, of_b: what was fitted, and (n_permutations, ...) of it for permuted labels.
+        of_a, of_b: what was fitted, and the same for permuted labels.
         of_both: jointly permuted ones of both, where the contrasts share rows.
     """
     (a, null_a), (b, null_b) = of_a, of_b
     observed = float(statistic(a[None], b[None])[0])
     both = statistic(*(of_both or (null_a, null_b)))
-    p_both = tail(both, observed)
-    alone = [np.nan, np.nan] if of_both else [tail(statistic(null_a, b[None]), observed),
-                                              tail(statistic(a[None], null_b), observed)]  # fmt: skip
+    p_both = float(permutation_p(both, observed))
+    alone = [np.nan, np.nan]
+    if of_both is None:
+        alone = [
+            float(permutation_p(null, observed)) for null in (statistic(null_a, b[None]), statistic(a[None], null_b))
+        ]
     return PermutedP(
         p=p_both if of_both else max(alone),
         p_a=alone[0],
@@ -63,18 +70,18 @@ def against_permuted(
     )
 
 
-def tail(null: np.ndarray, observed: float) -> float:
-    """Return (1 + #{null >= observed}) / (1 + n); what differs by rounding only counts as equal."""
-    return float((1 + (null >= observed - 1e-9).sum()) / (1 + len(null)))
-
-
-def shared_rows(a: Fitted, b: Fitted) -> np.ndarray:
+def shared_rows(a: Fitted, b: Fitted) -> Integer[np.ndarray, " shared"]:
     """List the training rows that two contrasts share."""
     return np.intersect1d(*(f.contrast.rows[f.contrast.within("train")] for f in (a, b)))
 
 
-def jointly_permuted(a: Fitted, b: Fitted, *, of_means: bool = False) -> tuple[np.ndarray, np.ndarray] | None:
-    """Fit both contrasts on jointly permuted labels, (n, d_model) each; None where they share no training row.
+def jointly_permuted(a: Fitted, b: Fitted, *, of_means: bool = False) -> Null | None:
+    """Fit both contrasts on jointly permuted labels; None where they share no training row.
+
+    Two contrasts that share samples (the same benign prompts as negatives of both) have directions that share noise, so
+    their cosine is not zero for labels without information: with equal numbers it is near 0.5. Permuting each
+    contrast's labels alone would lose that. So the role of a sample in both (positive, negative or absent) is permuted
+    as one, by the rule of all labels (`permuted_labels`).
 
     Args:
         of_means: take differences in means, whatever the contrasts were fitted by.
@@ -87,7 +94,8 @@ def jointly_permuted(a: Fitted, b: Fitted, *, of_means: bool = False) -> tuple[n
     for k, (f, i) in enumerate(zip((a, b), inside, strict=True)):
         at = np.searchsorted(rows, f.contrast.rows[i])
         role[k, at], groups[at] = np.where(f.contrast.y[i], 2, 1), f.contrast.groups[i]
-    drawn = jointly_permuted_roles(role[0] * 3 + role[1], groups, len(a.permuted), a.seed)
+    rng = named_rng(a.seed, "jointly permuted labels", *sorted((a.contrast.name, b.contrast.name)))
+    drawn = permuted_labels(role[0] * 3 + role[1], len(a.permuted), rng, groups=groups)
     X = a.X[rows].astype(np.float64)
     fits = [difference_in_means if of_means else f.fit for f in (a, b)]
     return _fit_roles(X, drawn // 3, fits[0]), _fit_roles(X, drawn % 3, fits[1])
@@ -97,5 +105,4 @@ def _fit_roles(X: np.ndarray, roles: np.ndarray, fit: Fit) -> np.ndarray:
     """Fit one vector a row of roles: 2 positive, 1 negative, 0 absent."""
     if fit is not difference_in_means:
         return np.stack([vectors(X[r > 0], (r == 2)[None, r > 0], fit)[0] for r in roles])
-    weights = [side / side.sum(axis=1, keepdims=True) for side in (roles == 2, roles == 1)]
-    return (weights[0] - weights[1]) @ (X - X.mean(axis=0))
+    return weighted_sums(X, mean_weights(roles == 2, roles == 1))

@@ -1,15 +1,17 @@
-"""Subspaces in which a contrast can be read, and the principal angles between two, beside those of permuted labels."""
+"""Reading subspaces of contrasts (INLP with mass-mean probes), and principal angles between two with their null."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 import numpy as np
+from jaxtyping import Float
 
 from probes.covariance import ShrunkCovariance, shrunk_covariance
 from probes.geometry.angles import principal_angles
 from probes.geometry.fitted_direction import Fitted, same_locus
-from probes.geometry.permutation_null import PermutedP, against_permuted, jointly_permuted
+from probes.geometry.permutation_null import Null, PermutedP, against_permuted, jointly_permuted
+from probes.nullspace import nullspace_directions
 
 
 @dataclass(frozen=True)
@@ -17,8 +19,8 @@ class Subspace:
     """Orthonormal rows that a contrast gives, and those its permuted labels give."""
 
     of: Fitted
-    rows: np.ndarray  # (k, d_model)
-    permuted: np.ndarray  # (n_permutations, k, d_model)
+    rows: Float[np.ndarray, "k features"]
+    permuted: Float[np.ndarray, "permutations k features"]
     covariance: ShrunkCovariance
 
 
@@ -28,7 +30,7 @@ class Angles:
 
     a: str
     b: str
-    angles: np.ndarray
+    angles: Float[np.ndarray, " angles"]
     permuted: PermutedP
 
     @property
@@ -71,40 +73,12 @@ def compare_reading(a: Subspace, b: Subspace) -> Angles:
         ValueError: they are not of one locus.
     """
     same_locus(a.of, b.of)
-    joint = jointly_permuted(a.of, b.of, of_means=True)
+    joint: Null | None = jointly_permuted(a.of, b.of, of_means=True)
     if joint is not None:
         joint = (_iterated(joint[0], a.covariance, len(a.rows)), _iterated(joint[1], b.covariance, len(b.rows)))
     names = a.of.contrast.name, b.of.contrast.name
-    return Angles(*names, *_angles((a.rows, a.permuted), (b.rows, b.permuted), joint))
-
-
-def compare_subspaces(a: tuple[str, np.ndarray, np.ndarray], b: tuple[str, np.ndarray, np.ndarray]) -> Angles:
-    """Return the principal angles between any two subspaces, a reading and a writing one for instance.
-
-    Args:
-        a, b: name, rows (k, d_model), and the rows that permuted labels give (n_permutations, k, d_model); k may
-            differ. The rows need not be orthonormal. They must come from contrasts that share no samples.
-
-    Raises:
-        ValueError: shapes disagree.
-    """
-    for name, rows, permuted in (a, b):
-        if rows.ndim != 2 or permuted.ndim != 3 or permuted.shape[1:] != rows.shape:
-            raise ValueError(f"subspace {name!r} needs rows (k, d_model) and permuted (n, k, d_model); "
-                             f"got {rows.shape} and {permuted.shape}")  # fmt: skip
-    if a[1].shape[1] != b[1].shape[1] or len(a[2]) != len(b[2]):
-        raise ValueError(f"{a[0]!r} and {b[0]!r} differ in d_model or in their number of permutations: "
-                         f"{a[2].shape} and {b[2].shape}")  # fmt: skip
-    flat_a, flat_b = ((_orthonormal(rows[None])[0], _orthonormal(permuted)) for _, rows, permuted in (a, b))
-    return Angles(a[0], b[0], *_angles(flat_a, flat_b))
-
-
-def _angles(
-    a: tuple[np.ndarray, np.ndarray],
-    b: tuple[np.ndarray, np.ndarray],
-    joint: tuple[np.ndarray, np.ndarray] | None = None,
-) -> tuple[np.ndarray, PermutedP]:
-    return principal_angles(a[0], b[0]), against_permuted(_largest_cosine, a, b, joint)
+    permuted = against_permuted(_largest_cosine, (a.rows, a.permuted), (b.rows, b.permuted), joint)
+    return Angles(*names, principal_angles(a.rows, b.rows), permuted)
 
 
 def _largest_cosine(A: np.ndarray, B: np.ndarray) -> np.ndarray:
@@ -113,20 +87,9 @@ def _largest_cosine(A: np.ndarray, B: np.ndarray) -> np.ndarray:
 
 
 def _iterated(means: np.ndarray, covariance: ShrunkCovariance, k: int) -> np.ndarray:
-    """Return orthonormal rows of the first k fits for each difference in means, (n, k, d_model)."""
-    basis = np.zeros((len(means), k, means.shape[1]))
-    latest = means
-    for i in range(k):
-        solved = covariance.solve(latest)
-        before = np.linalg.norm(solved, axis=1, keepdims=True)
-        for _ in range(2):  # twice is enough to be orthogonal to rounding
-            solved = solved - np.einsum("nk,nkd->nd", np.einsum("nkd,nd->nk", basis, solved), basis)
-        length = np.linalg.norm(solved, axis=1, keepdims=True)
-        basis[:, i] = latest = np.where(length > 1e-9 * before, solved / np.where(length > 0, length, 1), 0)
-    return basis
+    """Return orthonormal rows of the first k fits for each difference in means, (fits, k, features)."""
 
+    def fit(found: np.ndarray) -> np.ndarray:
+        return covariance.solve(found[:, -1] if found.shape[1] else means)
 
-def _orthonormal(rows: np.ndarray) -> np.ndarray:
-    """Return orthonormal rows of the same spans, zero where a row adds nothing; (n, k, d_model)."""
-    _, s, vh = np.linalg.svd(rows.astype(np.float64), full_matrices=False)
-    return vh * (s > 1e-9 * s[:, :1])[..., None]
+    return nullspace_directions(fit, len(means), k, means.shape[1])

@@ -1,17 +1,16 @@
-"""Whether a direction fitted on one contrast tells the classes of another."""
+"""Transfer: the test AUROC of one contrast's direction on another contrast."""
 
 from __future__ import annotations
 
-import zlib
 from dataclasses import dataclass
 
 import numpy as np
 
 from probes.geometry.fitted_direction import Fitted, held_out, leakage, same_locus
-from probes.geometry.permutation_null import tail
-from probes.grid.nulls import aurocs, aurocs_of_labels, permute_labels
 from probes.statistics.intervals import Interval
-from probes.statistics.metrics import discrimination
+from probes.statistics.metrics import aurocs, aurocs_of_labels, discrimination
+from probes.statistics.permutation import permutation_p, permuted_labels
+from probes.statistics.seeds import named_rng
 
 
 @dataclass(frozen=True)
@@ -47,8 +46,9 @@ def transfer(a: Fitted, b: Fitted, alpha: float = 0.05) -> Transfer:
     scores = X @ np.vstack([a.vector, a.permuted]).T
     measured = discrimination(y, scores[:, 0], groups, alpha=alpha)
     observed, null = abs(measured.auroc.estimate - 0.5), aurocs(scores[:, 1:], y)
-    relabelled = _relabelled(y, scores[:, 0], groups, len(null), [a.seed, zlib.crc32(b.contrast.name.encode())])
-    p_fitted, p_tested = (tail(np.abs(values - 0.5), observed) for values in (null, relabelled))
+    rng = named_rng(a.seed, "transfer", a.contrast.name, b.contrast.name)
+    relabelled = aurocs_of_labels(scores[:, 0], permuted_labels(y, len(null), rng, groups=groups))
+    p_fitted, p_tested = (float(permutation_p(np.abs(values - 0.5), observed)) for values in (null, relabelled))
     low, high = np.quantile(null, [0.025, 0.975])
     return Transfer(
         fitted_on=a.contrast.name,
@@ -61,9 +61,3 @@ def transfer(a: Fitted, b: Fitted, alpha: float = 0.05) -> Transfer:
         null_high=float(high),
         n=len(null),
     )
-
-
-def _relabelled(y: np.ndarray, score: np.ndarray, groups: np.ndarray, n: int, seed: list[int]) -> np.ndarray:
-    """Return the AUROCs of one score against n labellings permuted as the labels were given; (n,)."""
-    rng, (_, code) = np.random.default_rng(seed), np.unique(groups, return_inverse=True)
-    return aurocs_of_labels(score, np.stack([permute_labels(y, code, rng) for _ in range(n)]))

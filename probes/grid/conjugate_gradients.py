@@ -1,10 +1,11 @@
-"""Newton systems of many logistic fits at once, solved by conjugate gradients."""
+"""Conjugate gradients on the Newton systems of many logistic fits at once."""
 
 from __future__ import annotations
 
 from typing import Literal
 
 import torch
+from jaxtyping import Bool, Float
 from torch import Tensor
 
 from probes.grid.design import Design
@@ -14,7 +15,7 @@ MAX_STEPS = 1000
 
 
 class Space:
-    """Where a Newton system is solved: as weights, exactly, or as coefficients of samples, through their Gram matrix.
+    """The unknowns of a Newton system: weights, exactly, or coefficients of samples, through their Gram matrix.
 
     In weights v the matrix is I + S X' D X S with a fit's own scales S. In coefficients a, standing for v = S X' a, it
     is I + D K with K = X S S X', self-adjoint in the inner product a' K a (Chapelle 2007, Training a support vector
@@ -22,34 +23,41 @@ class Space:
     and wrong by the few per cent that the standard deviations of folds differ, which costs a Newton step or two.
     """
 
-    def __init__(self, design: Design, inverse_scale: Tensor, kind: Inner) -> None:
+    def __init__(self, design: Design, inverse_scale: Float[Tensor, "fits features"], kind: Inner) -> None:
         self._design, self.kind = design, kind
         self.dtype = torch.float64 if kind == "exact" else torch.float32
         self._scale = inverse_scale.to(self.dtype)
 
-    def image(self, v: Tensor) -> Tensor:
-        """Return f, (fits, n_samples), of what v stands for."""
+    def image(self, v: Float[Tensor, "fits unknowns"]) -> Float[Tensor, "fits samples"]:
+        """Return the decision function f of every sample, less the intercept."""
         if self.kind == "gram":
             return v @ self._design.gram
         return (v * self._scale) @ (self._design.X.T if self.kind == "exact" else self._design.transposed)
 
-    def pull_back(self, u: Tensor) -> Tensor:
-        """Return the adjoint of `image` on (fits, n_samples)."""
+    def pull_back(self, u: Float[Tensor, "fits samples"]) -> Float[Tensor, "fits unknowns"]:
+        """Return the adjoint of `image`."""
         if self.kind == "gram":
             return u
         return (u @ (self._design.X if self.kind == "exact" else self._design.rounded)).mul_(self._scale)
 
-    def square(self, v: Tensor, image: Tensor) -> Tensor:
-        """Return the squared norm, (fits, 1), of what v stands for."""
+    def square(
+        self, v: Float[Tensor, "fits unknowns"], image: Float[Tensor, "fits samples"]
+    ) -> Float[Tensor, "fits 1"]:
+        """Return the squared norm of the weights of v."""
         return (v * (image if self.kind == "gram" else v)).sum(dim=1, keepdim=True)
 
-    def rows(self, keep: Tensor) -> Space:
+    def rows(self, keep: Bool[Tensor, " fits"]) -> Space:
         """Return the same of some of the fits."""
         return Space(self._design, self._scale if self.kind == "gram" else self._scale[keep], self.kind)
 
 
-def conjugate_gradients(space: Space, curvature: Tensor, residual: Tensor, forcing: Tensor) -> Tensor:
-    """Solve (I + D) x = residual in a space, D the centred curvature, until the norm is below forcing, (fits, 1)."""
+def conjugate_gradients(
+    space: Space,
+    curvature: Float[Tensor, "fits samples"],
+    residual: Float[Tensor, "fits unknowns"],
+    forcing: Float[Tensor, "fits 1"],
+) -> Float[Tensor, "fits unknowns"]:
+    """Solve (I + D) x = residual in a space, D the centred curvature, until the norm is below forcing."""
     D, r, stop = curvature.to(space.dtype), residual.to(space.dtype), forcing.to(space.dtype) ** 2
     total = D.sum(dim=1, keepdim=True).clamp_min(tiny(D))
     solved, live = torch.zeros_like(r), torch.arange(len(r), device=r.device)

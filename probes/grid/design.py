@@ -1,4 +1,4 @@
-"""What the logistic fits of one locus share, the activations, and what each of them minimises."""
+"""The activations that the logistic fits of one locus share, and the objective of each fit."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from functools import cached_property
 
 import numpy as np
 import torch
+from jaxtyping import Bool, Float, Real
 from torch import Tensor
 
 
@@ -20,15 +21,21 @@ class Design:
     the scales of a single training set are its own.
     """
 
-    X: Tensor  # (n_samples, d_model) float64
-    rounded: Tensor  # the same, float32
-    gram: Tensor | None  # rounded @ rounded.T, float32, where there are not many more samples than dimensions
-    mean: Tensor
-    scale: Tensor
-    inverse_scale: Tensor  # (sets, d_model): 1 / standard deviation over each training set; 0 where constant
+    X: Float[Tensor, "samples features"]  # float64
+    rounded: Float[Tensor, "samples features"]  # the same, float32
+    gram: Float[Tensor, "samples samples"] | None
+    mean: Float[Tensor, " features"]
+    scale: Float[Tensor, " features"]
+    inverse_scale: Float[Tensor, "sets features"]  # 1 / standard deviation over each training set; 0 where constant
 
     @classmethod
-    def of(cls, X: np.ndarray, train: np.ndarray, device: str | torch.device) -> Design:
+    def of(
+        cls,
+        X: Real[np.ndarray, "samples features"],
+        train: Bool[np.ndarray, "sets samples"],
+        device: str | torch.device,
+    ) -> Design:
+        """Centre and scale the activations of all training sets."""
         wide = torch.as_tensor(np.require(X, requirements=("C", "W"))).to(device, torch.float64, copy=True)
         inside = _double(train, device)
         used = inside.sum(dim=0) / inside.sum()
@@ -44,7 +51,7 @@ class Design:
         return cls(wide, rounded, gram, mean, scale, _inverse_scales(wide, inside, square, mean / scale))
 
     @cached_property
-    def transposed(self) -> Tensor:
+    def transposed(self) -> Float[Tensor, "features samples"]:
         """The transpose, contiguous: products with few rows are several times faster so."""
         return self.rounded.T.contiguous()
 
@@ -70,13 +77,14 @@ def _constant(variance: Tensor, mean: Tensor, n: Tensor | int) -> Tensor:
 
 @dataclass
 class Problem:
-    """Row by row, what each fit minimises; rows are (set, C) pairs, C fastest."""
+    """The objective of each fit, row by row; rows are (set, C) pairs, C fastest."""
 
-    inverse_scale: Tensor  # (fits, d_model): 1 / standard deviation of the training samples; 0 where constant
-    cost: Tensor  # (fits, n_samples): C times the sample's weight; 0 off the training set
-    target: Tensor  # (fits, n_samples): 1 for positive samples
+    inverse_scale: Float[Tensor, "fits features"]  # 1 / standard deviation of the training samples; 0 where constant
+    cost: Float[Tensor, "fits samples"]  # C times the sample's weight; 0 off the training set
+    target: Float[Tensor, "fits samples"]  # 1 for positive samples
 
-    def rows(self, keep: Tensor) -> Problem:
+    def rows(self, keep: Bool[Tensor, " fits"]) -> Problem:
+        """Return the same of some of the fits."""
         return Problem(self.inverse_scale[keep], self.cost[keep], self.target[keep])
 
     def rounded(self) -> Problem:
@@ -84,7 +92,11 @@ class Problem:
 
 
 def make_problem(
-    design: Design, train: np.ndarray, y: np.ndarray, Cs: Sequence[float], sample_weight: np.ndarray | None
+    design: Design,
+    train: Bool[np.ndarray, "sets samples"],
+    y: Bool[np.ndarray, "sets samples"],
+    Cs: Sequence[float],
+    sample_weight: Float[np.ndarray, " samples"] | None,
 ) -> Problem:
     """Make the problem of every training set and C; both classes count the same where samples have no weight."""
     device = design.X.device

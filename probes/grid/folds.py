@@ -1,4 +1,4 @@
-"""Folds of whole groups: what a probe is fitted on, what chooses its C and its locus, and what it is tested on."""
+"""Outer and inner folds of whole groups: rows that fit a probe, choose its C and its locus, and test it."""
 
 from __future__ import annotations
 
@@ -6,21 +6,23 @@ import itertools
 from dataclasses import dataclass
 
 import numpy as np
+from jaxtyping import Integer
 from sklearn.model_selection import StratifiedGroupKFold
 
 from probes.contrast import Contrast
 
-Split = tuple[np.ndarray, np.ndarray]
+Rows = Integer[np.ndarray, "_"]  # indices into a contrast's rows
+Split = tuple[Rows, Rows]
 
 
 @dataclass(frozen=True)
 class Fold:
-    """One outer fold of a contrast; all are indices into the contrast's rows."""
+    """One outer fold of a contrast."""
 
-    train: np.ndarray
-    test: np.ndarray  # reported; nothing is chosen on it
+    train: Rows
+    test: Rows  # reported; nothing is chosen on it
     inner: tuple[Split, ...]  # within train, (fitted on, validated on): these choose C
-    validation: np.ndarray | None = None  # chooses the locus; without it the inner folds do that too
+    validation: Rows | None = None  # chooses the locus; without it the inner folds do that too
 
 
 def cross_validation(contrast: Contrast, n_folds: int = 5, n_inner: int = 3, seed: int = 0) -> tuple[Fold, ...]:
@@ -70,6 +72,7 @@ def _splits(contrast: Contrast, rows: np.ndarray, n: int, seed: int, what: str) 
             some = f"{found} {name} group{'s' * (found != 1)}"
             raise ValueError(f"contrast {contrast.name!r} has {some}, too few for {n} {what}; "
                              "give fewer folds or more prompts")  # fmt: skip
+    # The seed itself, not a stream by name: runs of older versions keep their folds, and so the C and locus they chose.
     splitter = StratifiedGroupKFold(n, shuffle=True, random_state=seed)
     splits = tuple((rows[a], rows[b]) for a, b in splitter.split(rows, y, groups))
     if any(len(set(contrast.y[part])) < 2 for split in splits for part in split):

@@ -1,10 +1,11 @@
-"""The logistic probe as a value, which C it takes, and its calibration."""
+"""The logistic probe as a value, the choice of its C, and Platt scaling."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 import numpy as np
+from jaxtyping import Bool, Float, Integer, Real
 from scipy.special import expit
 from sklearn.linear_model import LogisticRegression
 
@@ -15,16 +16,16 @@ CS = (1e-4, 1e-3, 1e-2, 1e-1, 1.0, 10.0)  # inverse strengths of the penalty, si
 class LinearProbe:
     """An affine score on raw activations: `X @ weight + bias`, positive for the declining class."""
 
-    weight: np.ndarray  # (d_model,) float64
+    weight: Float[np.ndarray, " features"]
     bias: float
     C: float
 
-    def decision_function(self, X: np.ndarray) -> np.ndarray:
-        """Score (n_samples, d_model); returns (n_samples,) log-odds before calibration."""
+    def decision_function(self, X: Real[np.ndarray, "*batch features"]) -> Float[np.ndarray, "*batch"]:
+        """Score samples; returns log-odds before calibration."""
         return X.astype(np.float64) @ self.weight + self.bias
 
 
-def simplest_of_the_best(scores: np.ndarray) -> int:
+def simplest_of_the_best(scores: Float[np.ndarray, " candidates"]) -> int:
     """Return the index of the first, simplest candidate within 0.001 of the best score.
 
     Raises:
@@ -42,11 +43,13 @@ class Platt:
     slope: float
     intercept: float
 
-    def probability(self, score: np.ndarray) -> np.ndarray:
+    def probability(self, score: Real[np.ndarray, "*samples"]) -> Float[np.ndarray, "*samples"]:
         return expit(self.slope * np.asarray(score, dtype=np.float64) + self.intercept)
 
 
-def fit_platt(score: np.ndarray, y: np.ndarray) -> Platt:
+def fit_platt(
+    score: Real[np.ndarray, " samples"], y: Bool[np.ndarray, " samples"] | Integer[np.ndarray, " samples"]
+) -> Platt:
     """Fit Platt scaling with his smoothed targets (Platt 1999), so that separable scores stay finite.
 
     The targets (n+ + 1)/(n+ + 2) and 1/(n- + 2) enter as weighted copies of both labels. Scores are standardised

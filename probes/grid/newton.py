@@ -1,8 +1,9 @@
-"""Newton's method on many logistic fits at once: what is done leaves, what stalls is solved more exactly."""
+"""Newton's method on many logistic fits at once; finished fits leave, stalled ones are solved more exactly."""
 
 from __future__ import annotations
 
 import torch
+from jaxtyping import Float, Integer
 from torch import Tensor
 
 from probes.grid.conjugate_gradients import Inner, Space, conjugate_gradients, tiny
@@ -48,8 +49,13 @@ def _mean(weight: Tensor, values: Tensor) -> Tensor:
     return (weight * values).sum(dim=1, keepdim=True) / weight.sum(dim=1, keepdim=True).clamp_min(tiny(weight))
 
 
-def newton(design: Design, problem: Problem, tol: float, alone: bool) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Return weights (fits, d_model), intercepts (fits,), error bounds (fits,) and the unfinished fits' indices.
+Solution = tuple[
+    Float[Tensor, "fits features"], Float[Tensor, " fits"], Float[Tensor, " fits"], Integer[Tensor, " unfinished"]
+]
+
+
+def newton(design: Design, problem: Problem, tol: float, alone: bool) -> Solution:
+    """Return weights, intercepts, error bounds and the unfinished fits' indices.
 
     Weights are standardised, intercepts centred. Systems are solved in float64 only where a set is `alone`.
     """

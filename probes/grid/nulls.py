@@ -1,19 +1,22 @@
-"""Null distributions of a probe's held-out AUROC: permuted labels and random directions."""
+"""Permutation and random-direction nulls of the test AUROC."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.stats import rankdata
+from jaxtyping import Bool, Float, Shaped
 
 from probes.grid.solver import fit_logistic_batch
-from probes.means import difference_in_means
+from probes.means import difference_in_means, differences_in_means
+from probes.statistics.metrics import auroc, aurocs
+from probes.statistics.permutation import label_permutation_p, permutation_p, permuted_labels
+from probes.statistics.seeds import named_rng
 
 
 @dataclass(frozen=True)
 class NullAUROC:
-    """What a probe without information reaches.
+    """Test AUROCs of probes without information, and where the observed one lies among them.
 
     One shuffled fit says little: where the stream has one dominant component every direction leans on it, and a
     single null AUROC may be far from 0.5 on either side. So the whole distribution counts.
@@ -37,13 +40,13 @@ class NullAUROC:
 
 
 def null_auroc(
-    X_train: np.ndarray,
-    y_train: np.ndarray,
-    X_test: np.ndarray,
-    y_test: np.ndarray,
+    X_train: Float[np.ndarray, "train features"],
+    y_train: Bool[np.ndarray, " train"],
+    X_test: Float[np.ndarray, "test features"],
+    y_test: Bool[np.ndarray, " test"],
     *,
-    groups: np.ndarray | None = None,
-    test_groups: np.ndarray | None = None,
+    groups: Shaped[np.ndarray, " train"] | None = None,
+    test_groups: Shaped[np.ndarray, " test"] | None = None,
     n: int = 199,
     seed: int = 0,
 ) -> NullAUROC:
@@ -53,27 +56,23 @@ def null_auroc(
         groups, test_groups: (n_train,) and (n_test,) what belongs together; without them every row stands for itself,
             which makes p-values too small where rows of a group are alike.
     """
-    rng = np.random.default_rng(seed)
-    y_train = np.asarray(y_train, dtype=bool)
-    fitted = difference_in_means(X_train, y_train)
-    groups = np.arange(len(y_train)) if groups is None else groups
-    permuted = np.stack([difference_in_means(X_train, permute_labels(y_train, groups, rng)) for _ in range(n)])
-    isotropic = rng.standard_normal((n, X_train.shape[1]))
+    permuted = differences_in_means(X_train, _permuted(y_train, groups, n, seed))
+    isotropic = named_rng(seed, "random directions").standard_normal((n, X_train.shape[1]))
     X = X_test.astype(np.float64)
-    score = X @ fitted
+    score = X @ difference_in_means(X_train, y_train)
     null, random = (aurocs(X @ vectors.T, y_test) for vectors in (permuted, isotropic))
     return _null(score, null, y_test, test_groups, seed, float(np.quantile(random, 0.95)))
 
 
 def logistic_null(
-    X_train: np.ndarray,
-    y_train: np.ndarray,
-    X_test: np.ndarray,
-    y_test: np.ndarray,
+    X_train: Float[np.ndarray, "train features"],
+    y_train: Bool[np.ndarray, " train"],
+    X_test: Float[np.ndarray, "test features"],
+    y_test: Bool[np.ndarray, " test"],
     *,
     C: float,
-    groups: np.ndarray | None = None,
-    test_groups: np.ndarray | None = None,
+    groups: Shaped[np.ndarray, " train"] | None = None,
+    test_groups: Shaped[np.ndarray, " test"] | None = None,
     n: int = 199,
     seed: int = 0,
 ) -> NullAUROC:
@@ -85,15 +84,17 @@ def logistic_null(
     Args:
         groups, test_groups: as for `null_auroc`.
     """
-    rng, y_train = np.random.default_rng(seed), np.asarray(y_train, dtype=bool)
-    groups = np.arange(len(y_train)) if groups is None else groups
-    labels = np.stack([y_train, *(permute_labels(y_train, groups, rng) for _ in range(n))])
+    labels = np.concatenate([y_train[None], _permuted(y_train, groups, n, seed)])
     X, n_train = np.concatenate([X_train, X_test]), len(y_train)
     train = np.zeros((n + 1, len(X)), dtype=bool)
     train[:, :n_train] = True
     y = np.concatenate([labels, np.zeros((n + 1, len(X_test)), dtype=bool)], axis=1)
     scores = fit_logistic_batch(X, train, y, [C], tol=1e-3).scores[:, 0, n_train:]
     return _null(scores[0], aurocs(scores[1:].T, y_test), y_test, test_groups, seed)
+
+
+def _permuted(y: np.ndarray, groups: np.ndarray | None, n: int, seed: int) -> np.ndarray:
+    return permuted_labels(y, n, named_rng(seed, "permuted training labels"), groups=groups)
 
 
 def _null(
@@ -104,8 +105,8 @@ def _null(
     seed: int,
     random_95: float | None = None,
 ) -> NullAUROC:
-    observed = float(aurocs(score[:, None], y)[0])
-    fitted = float((1 + (null >= observed - 1e-9).sum()) / (1 + len(null)))
+    observed = auroc(y, score)
+    fitted = float(permutation_p(null, observed))
     tested = label_permutation_p(y, score, np.arange(len(y)) if groups is None else groups, n=len(null), seed=seed)
     return NullAUROC(
         observed=observed,
@@ -117,42 +118,3 @@ def _null(
         n=len(null),
         random_direction_95=random_95,
     )
-
-
-def permute_labels(y: np.ndarray, groups: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """Permute labels the way they were given: within groups that hold both, else from whole group to whole group."""
-    _, code = np.unique(groups, return_inverse=True)
-    share = np.bincount(code, weights=y) / np.bincount(code)
-    pure = (share == 0) | (share == 1)
-    within = np.empty_like(y)
-    within[np.argsort(code, kind="stable")] = y[np.lexsort((rng.random(len(y)), code))]
-    label = share == 1
-    label[pure] = rng.permutation(label[pure])
-    return np.where(pure[code], label[code], within)
-
-
-def aurocs(scores: np.ndarray, y: np.ndarray) -> np.ndarray:
-    """Return the AUROC of each column of (n_samples, n_scores), ties counted half (Mann & Whitney 1947)."""
-    y = np.asarray(y, dtype=bool)
-    n_positive, n_negative = int(y.sum()), int((~y).sum())
-    ranks = rankdata(scores, axis=0)
-    return (ranks[y].sum(axis=0) - n_positive * (n_positive + 1) / 2) / (n_positive * n_negative)
-
-
-def label_permutation_p(y: np.ndarray, score: np.ndarray, groups: np.ndarray, *, n: int = 999, seed: int = 0) -> float:
-    """Return the p-value of a held-out AUROC: (1 + #{permuted >= observed}) / (1 + n).
-
-    The score stays, the labels are permuted as they were given (`permute_labels`): within minimal pairs, so that what
-    pairs share is kept, and from group to group where a group has one label, so that its rows count once.
-    """
-    y, rng = np.asarray(y, dtype=bool), np.random.default_rng(seed)
-    drawn = np.array([permute_labels(y, groups, rng) for _ in range(n)])
-    observed, permuted = aurocs(score[:, None], y)[0], aurocs_of_labels(score, drawn)
-    return float((1 + (permuted >= observed - 1e-9).sum()) / (1 + n))
-
-
-def aurocs_of_labels(score: np.ndarray, ys: np.ndarray) -> np.ndarray:
-    """Return the AUROC of one score against each row of labels, (n, n_samples)."""
-    n_positive = ys.sum(axis=1)
-    n_negative = ys.shape[1] - n_positive
-    return (ys @ rankdata(score) - n_positive * (n_positive + 1) / 2) / (n_positive * n_negative)

@@ -1,39 +1,53 @@
-"""Probes at every layer and position, for several contrasts in one pass; nothing is chosen on what is reported."""
+"""Probes of several contrasts at every layer and position, in one pass over the activations."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 import torch
+from jaxtyping import Bool, Float, Shaped
 from sklearn.base import clone
 
 from probes.contrast import Contrast
 from probes.grid.folds import Fold, cross_validation, held_out
 from probes.grid.logistic import CS, LinearProbe, simplest_of_the_best
-from probes.grid.nulls import aurocs
 from probes.grid.solver import fit_logistic_batch
-from probes.statistics.metrics import Discrimination, average, d_prime, discrimination
+from probes.means import mean_weights
+from probes.statistics.metrics import Discrimination, auroc, aurocs, average, d_prime, discrimination
 
 MEANS, LOGISTIC = "difference_in_means", "logistic"
 
 
+Here = Shaped[np.ndarray, "..."] | Shaped[torch.Tensor, "..."]  # activations of one locus
+
+
+@runtime_checkable
 class Activations(Protocol):
-    """Anything indexed by layer and position: a NumPy or HDF5 array (n_layers, n_positions, n_samples, d_model)."""
+    """Anything indexed by layer and position: a NumPy or HDF5 array (layers, positions, samples, features)."""
 
     def __getitem__(self, key: tuple[int, int], /) -> Any: ...
 
 
+@runtime_checkable
+class Estimator(Protocol):
+    """A classifier with scikit-learn's interface, to be cloned and fitted fold by fold."""
+
+    def fit(self, X: Shaped[np.ndarray, "train features"], y: Bool[np.ndarray, " train"]) -> Estimator: ...
+
+    def decision_function(self, X: Shaped[np.ndarray, "samples features"]) -> Float[np.ndarray, " samples"]: ...
+
+
 @dataclass(frozen=True)
 class Score:
-    """How well one kind of probe reads one contrast at one locus; arrays have an entry for each outer fold."""
+    """How well one kind of probe reads one contrast at one locus, by outer fold."""
 
-    validation: np.ndarray  # (folds,) AUROC on what chooses the locus
-    separation: np.ndarray  # (folds,) d' there: distance of the class means in pooled standard deviations
+    validation: Float[np.ndarray, " folds"]  # AUROC on the samples that choose the locus
+    separation: Float[np.ndarray, " folds"]  # d' there: distance of the class means in pooled standard deviations
     by_fold: tuple[Discrimination, ...]  # on each fold's test samples
-    C: np.ndarray  # (folds,) chosen on inner folds; NaN for a probe without
+    C: Float[np.ndarray, " folds"]  # chosen on inner folds; NaN for a probe without
 
     @property
     def test(self) -> Discrimination:
@@ -70,7 +84,7 @@ class ProbeGrid:
     contrasts: tuple[Contrast, ...]
     folds: tuple[tuple[Fold, ...], ...]
     Cs: tuple[float, ...] = CS
-    estimators: Mapping[str, Any] = field(default_factory=dict)
+    estimators: Mapping[str, Estimator] = field(default_factory=dict)
     names: Sequence[str] | None = None
     device: str = "cpu"
 
@@ -104,15 +118,15 @@ class ProbeGrid:
         layers: Sequence[int],
         positions: Sequence[str],
         *,
-        present: np.ndarray | None = None,
+        present: Shaped[np.ndarray, ...] | None = None,
         progress: Callable[[], None] = lambda: None,
     ) -> Iterator[Cell]:
         """Yield a cell per locus and contrast; one locus is read, once, and held at a time.
 
         Args:
-            activations: `activations[i, j]` is (n_samples, d_model) at layers[i] and positions[j]; or a tensor.
+            activations: `activations[i, j]` is (samples, features) at layers[i] and positions[j]; or a tensor.
             layers, positions: what the first two axes are called: all of them, in order.
-            present: (n_positions, n_samples) bool, which samples have a position; a contrast is left out where one of
+            present: (positions, samples) bool, which samples have a position; a contrast is left out where one of
                 its samples has none. All have all without it.
 
         Raises:
@@ -124,14 +138,14 @@ class ProbeGrid:
             for j, position in enumerate(positions):
                 here = [(c, folds) for c, folds in zip(self.contrasts, self.folds, strict=True)
                         if present is None or np.asarray(present[j], dtype=bool)[c.rows].all()]  # fmt: skip
-                X = _array(activations[i, j]) if here else None
+                X = _array(activations[i, j]) if here else np.empty((0, 0))
                 for contrast, folds in here:
                     samples = self._samples(X, contrast, f"layer {layer}, {position}")
                     yield self._cell(samples, contrast, folds, layer, position)
                 progress()
 
-    def fit(self, X: np.ndarray, contrast: str, fold: int = 0, C: float | None = None) -> LinearProbe:
-        """Fit one fold's logistic probe again on (n_samples, d_model), as `cells` did: their weights are not kept.
+    def fit(self, X: Here, contrast: str, fold: int = 0, C: float | None = None) -> LinearProbe:
+        """Fit one fold's logistic probe again on (samples, features), as `cells` did: their weights are not kept.
 
         Args:
             C: the smallest candidate without it; a cell's score has what each fold chose.
@@ -152,7 +166,7 @@ class ProbeGrid:
         fits = fit_logistic_batch(X, train, of.y[None], [C], device=self.device)
         return LinearProbe(fits.weight[0, 0], float(fits.intercept[0, 0]), C)
 
-    def _samples(self, X: Any, contrast: Contrast, where: str) -> np.ndarray:
+    def _samples(self, X: np.ndarray, contrast: Contrast, where: str) -> np.ndarray:
         if X.ndim != 2 or X.dtype.kind not in "fiub":
             raise ValueError(f"{where}: activations are (n_samples, d_model) real numbers; got shape {X.shape} of "
                              f"{X.dtype}")  # fmt: skip
@@ -183,8 +197,8 @@ class ProbeGrid:
         )
 
 
-def _array(X: Any) -> np.ndarray:
-    """Return what is at one locus as NumPy knows it, which has no bfloat16 and no other device."""
+def _array(X: Here) -> np.ndarray:
+    """Return the activations of one locus as a NumPy array, which has no bfloat16 and no other device."""
     if isinstance(X, torch.Tensor):
         X = X.detach().cpu()
         X = X.float() if X.dtype == torch.bfloat16 else X
@@ -192,7 +206,7 @@ def _array(X: Any) -> np.ndarray:
 
 
 def _check_shapes(
-    activations: Any, layers: Sequence[int], positions: Sequence[str], present: np.ndarray | None
+    activations: Activations, layers: Sequence[int], positions: Sequence[str], present: np.ndarray | None
 ) -> None:
     """Refuse names that are not those of the axes: loci would be called what they are not."""
     shape = tuple(getattr(activations, "shape", ()))  # anything with [layer, position] will do, and need not have one
@@ -204,20 +218,23 @@ def _check_shapes(
                          f"got shape {np.shape(present)}")  # fmt: skip
 
 
-def mean_scores(X: np.ndarray, train: np.ndarray, y: np.ndarray) -> np.ndarray:
-    """Score all samples by the difference in means of each training set, (sets, n_samples), 0 midway; in float64.
+def mean_scores(
+    X: Shaped[np.ndarray, "samples features"],
+    train: Bool[np.ndarray, "sets samples"],
+    y: Bool[np.ndarray, "sets samples"],
+) -> Float[np.ndarray, "sets samples"]:
+    """Score all samples by the difference in means of each training set, 0 midway; in float64.
 
     Where the classes have the same mean, up to rounding, all scores are 0: normalised, rounding would be a direction.
     """
     X = np.asarray(X, dtype=np.float64)
     rounding = 8 * len(X) * np.finfo(np.float64).eps * np.abs(X).max(initial=0.0) * np.sqrt(X.shape[1])
     X = X - X.mean(axis=0)
-    positive, negative = train & y, train & ~y
-    plus, minus = (side / side.sum(axis=1, keepdims=True) for side in (positive, negative))
-    theta = (plus - minus) @ X
+    weights = mean_weights(train & y, train & ~y)
+    theta = weights @ X
     norm = np.linalg.norm(theta, axis=1, keepdims=True)
     scores = np.divide(theta, norm, out=np.zeros_like(theta), where=norm > rounding) @ X.T
-    return scores - ((plus + minus) * scores).sum(axis=1, keepdims=True) / 2
+    return scores - (np.abs(weights) * scores).sum(axis=1, keepdims=True) / 2
 
 
 def choose(cells: Sequence[Cell], kind: str = LOGISTIC) -> Cell:
@@ -258,12 +275,12 @@ def _of_one_contrast(cells: Sequence[Cell]) -> None:
         raise ValueError(f"a locus is chosen for one contrast; the cells are of {', '.join(names) or 'none'}")
 
 
-def _estimated(estimator: Any, X: np.ndarray, train: np.ndarray, y: np.ndarray) -> np.ndarray:
+def _estimated(estimator: Estimator, X: np.ndarray, train: np.ndarray, y: np.ndarray) -> np.ndarray:
     return np.stack([clone(estimator).fit(X[inside], y[inside]).decision_function(X) for inside in train])
 
 
 def _score(scores: np.ndarray, contrast: Contrast, folds: tuple[Fold, ...], Cs: tuple[float, ...] | None) -> Score:
-    """Choose each fold's C and measure it; `scores` is (sets, Cs, n_samples), with one entry for a probe without C."""
+    """Choose each fold's C and measure it; `scores` is (sets, Cs, samples), with one entry for a probe without C."""
     y, groups = contrast.y, contrast.groups
     validation, separation, tested, chosen, at = [], [], [], [], 0
     for fold in folds:
@@ -276,7 +293,7 @@ def _score(scores: np.ndarray, contrast: Contrast, folds: tuple[Fold, ...], Cs: 
             validation.append(by_C[:, c].mean())
         else:
             judged = [(own[c], fold.validation)]
-            validation.append(aurocs(own[c, fold.validation, None], y[fold.validation])[0])
+            validation.append(auroc(y[fold.validation], own[c, fold.validation]))
         separation.append(np.mean([d_prime(y[rows], s[rows]) for s, rows in judged]))
         tested.append(discrimination(y[fold.test], own[c][fold.test], groups[fold.test]))
         chosen.append(Cs[c] if Cs else np.nan)

@@ -1,20 +1,22 @@
-"""What a probe could have read without the labels meaning anything: its control task."""
+"""Control tasks of a probe, for its selectivity (Hewitt & Liang 2019, arXiv 1909.03368)."""
 
 from __future__ import annotations
 
 import numpy as np
+from jaxtyping import Float, Shaped
 
-from probes.grid.nulls import aurocs
 from probes.grid.solver import fit_logistic_batch
+from probes.statistics.metrics import auroc
+from probes.statistics.seeds import named_rng
 
 MIN_TYPES = 4
 
 
 def control_auroc(
-    X_train: np.ndarray,
-    types_train: np.ndarray,
-    X_test: np.ndarray,
-    types_test: np.ndarray,
+    X_train: Float[np.ndarray, "train features"],
+    types_train: Shaped[np.ndarray, " train"],
+    X_test: Float[np.ndarray, "test features"],
+    types_test: Shaped[np.ndarray, " test"],
     *,
     C: float,
     n: int = 20,
@@ -22,13 +24,13 @@ def control_auroc(
 ) -> float:
     """Return the mean held-out AUROC of logistic probes on n control tasks, or NaN where there can be none.
 
-    A control task gives each *type* (a category of prompts, say) one label by chance, half of the types each (Hewitt &
-    Liang 2019, arXiv 1909.03368). Types stand on both sides of the split, so a probe that can tell types apart does
-    well on it whatever the labels mean. The AUROC of the real task minus this one is the probe's selectivity: small
-    where a probe may be reading types. Samples of types that are not on both sides are left out; there must be four.
+    A control task gives each *type* (a category of prompts, say) one label by chance, half of the types each. Types are
+    on both sides of the split, so a probe that can tell types apart does well on it whatever the labels mean. The AUROC
+    of the real task minus this one is the probe's selectivity: small where a probe may be reading types. Samples of
+    types that are not on both sides are left out; there must be four.
 
     Args:
-        types_train, types_test: (n_train,) and (n_test,) names.
+        types_train, types_test: names.
     """
     shared = np.intersect1d(types_train, types_test)
     if len(shared) < MIN_TYPES:
@@ -37,10 +39,10 @@ def control_auroc(
     X = np.concatenate([X_train[inside[0]], X_test[inside[1]]])
     types = np.concatenate([types_train[inside[0]], types_test[inside[1]]])
     n_train = int(inside[0].sum())
-    rng = np.random.default_rng(seed)
+    rng = named_rng(seed, "control tasks")
     drawn = [rng.permutation(shared)[: len(shared) // 2] for _ in range(n)]
     y = np.stack([np.isin(types, positive) for positive in drawn])
     train = np.zeros_like(y)
     train[:, :n_train] = True
     scores = fit_logistic_batch(X, train, y, [C], tol=1e-3).scores[:, 0, n_train:]
-    return float(np.mean([aurocs(s[:, None], labels[n_train:])[0] for s, labels in zip(scores, y, strict=True)]))
+    return float(np.mean([auroc(labels[n_train:], s) for s, labels in zip(scores, y, strict=True)]))

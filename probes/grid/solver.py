@@ -1,4 +1,4 @@
-"""All logistic fits of one locus at once: a row a fit, and every step two matrix products they share.
+"""Batched logistic regression: all fits of one locus at once, a row a fit, sharing two matrix products a step.
 
 The fits of a locus (training folds x labels x C) differ in their rows, labels and penalty, never in their activations.
 So Newton's method runs on all of them together: the activations are read once a step for as many fits as are still
@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
-from jaxtyping import Bool, Float
+from jaxtyping import Bool, Float, Real
 from sklearn.exceptions import ConvergenceWarning
 
 from probes.grid.design import Design, make_problem
@@ -25,19 +25,19 @@ from probes.grid.newton import newton
 class Fits:
     """Solutions of `fit_logistic_batch`, in the units of the activations given to it."""
 
-    weight: Float[np.ndarray, "sets Cs d_model"]
+    weight: Float[np.ndarray, "sets Cs features"]
     intercept: Float[np.ndarray, "sets Cs"]
-    scores: Float[np.ndarray, "sets Cs n_samples"]  # decision function of every sample, also those left out of a fit
+    scores: Float[np.ndarray, "sets Cs samples"]  # decision function of every sample, also those left out of a fit
     error: Float[np.ndarray, "sets Cs"]  # a bound of |w - w*| / |w|, both standardised
 
 
 def fit_logistic_batch(
-    X: Float[np.ndarray, "n_samples d_model"],
-    train: Bool[np.ndarray, "sets n_samples"],
-    y: Bool[np.ndarray, "sets n_samples"],
+    X: Real[np.ndarray, "samples features"],
+    train: Bool[np.ndarray, "sets samples"],
+    y: Bool[np.ndarray, "sets samples"],
     Cs: Sequence[float],
     *,
-    sample_weight: Float[np.ndarray, " n_samples"] | None = None,
+    sample_weight: Float[np.ndarray, " samples"] | None = None,
     tol: float = 3e-5,
     device: str | torch.device = "cpu",
 ) -> Fits:

@@ -1,4 +1,4 @@
-"""The mean of bounded values, one an independent unit: a score test and an interval, honest where all units agree.
+"""Score test and interval of the mean of bounded values, valid where all units agree.
 
 The variance is that of the likeliest distribution on the values seen and the two bounds whose mean is the one tested
 (a restricted maximum likelihood, as Wilson's, Tango's (1998) and Farrington & Manning's (1990) score intervals have
@@ -8,6 +8,7 @@ it for rates and their differences). For 0 and 1 it is Wilson's interval.
 from __future__ import annotations
 
 import numpy as np
+from jaxtyping import Bool, Float, Real
 from scipy.optimize import brentq
 from scipy.stats import norm
 
@@ -16,13 +17,18 @@ from probes.statistics.intervals import Interval
 HALVINGS = 40  # of the range that holds the multiplier: far finer than the limits asked for
 
 
-def zero_mean_score(values: np.ndarray, shares: np.ndarray, low: np.ndarray, high: np.ndarray) -> np.ndarray:
+def zero_mean_score(
+    values: Float[np.ndarray, "*tests values"],
+    shares: Float[np.ndarray, "*tests values"],
+    low: Float[np.ndarray, "*tests"],
+    high: Float[np.ndarray, "*tests"],
+) -> Float[np.ndarray, "*tests"]:
     """Return mean^2 / variance of one unit where the mean is zero; times the units, it is chi-squared with 1 df.
 
     Args:
-        values: distinct values of the units, (..., n_values).
-        shares: the share of the units at each, (..., n_values), summing to 1.
-        low, high: bounds of the values, (...), low < 0 < high.
+        values: distinct values of the units.
+        shares: the share of the units at each, summing to 1.
+        low, high: bounds of the values, low < 0 < high.
     """
     mean = (shares * values).sum(-1)
     below, above = -(1 - 1e-12) / high, -(1 - 1e-12) / low
@@ -36,8 +42,10 @@ def zero_mean_score(values: np.ndarray, shares: np.ndarray, low: np.ndarray, hig
     return np.asarray(np.where(mean == 0, 0.0, mean**2 / np.maximum(variance, 1e-300)))
 
 
-def mean_interval(values: np.ndarray, low: float, high: float, alpha: float = 0.05) -> Interval:
-    """Return the interval of the mean of independent values within [low, high], (n_units,); none give (nan, low, high).
+def mean_interval(
+    values: Real[np.ndarray, " units"] | Bool[np.ndarray, " units"], low: float, high: float, alpha: float = 0.05
+) -> Interval:
+    """Return the interval of the mean of independent values within [low, high]; none give (nan, low, high).
 
     Groups of unlike sizes enter as one value each, their own mean, and count alike.
     """

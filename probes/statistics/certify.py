@@ -1,4 +1,4 @@
-"""What a finite sample certifies of a rate: exact one-sided limits, and settings tested along a path fixed beforehand.
+"""Certification of rates: exact one-sided limits, and Learn-then-Test along a path fixed beforehand.
 
 Learn-then-Test (Angelopoulos et al., arXiv 2110.01052): a setting is certified where every risk it is asked about is
 shown to lie at or below its limit. Settings are tried in an order that owes nothing to the sample, and trying ends at
@@ -13,8 +13,10 @@ from collections.abc import Sequence
 from math import ceil, log
 
 import numpy as np
+from jaxtyping import Real, Shaped
 
 from probes.statistics.intervals import clopper_pearson
+from probes.statistics.seeds import named_rng
 
 
 def upper_limit(failures: float, n: float, confidence: float) -> float:
@@ -55,13 +57,15 @@ def best_reachable(n: int, confidence: float) -> float:
     return upper_limit(0, n, confidence)
 
 
-def certified_prefix(failures: np.ndarray, n: Sequence[int], limits: Sequence[float], confidence: float) -> int:
+def certified_prefix(
+    failures: Real[np.ndarray, ...], n: Sequence[int], limits: Sequence[float], confidence: float
+) -> int:
     """Count the settings that are certified, from the first of the path on.
 
     Args:
-        failures: (n_settings, n_risks) failures of each setting, in the order in which they are tried.
-        n: (n_risks,) draws that each risk is counted on.
-        limits: (n_risks,) what each rate may be at most.
+        failures: (settings, risks) failures of each setting, in the order in which they are tried.
+        n: draws that each risk is counted on.
+        limits: what the rate of each risk may be at most.
 
     A setting passes where the upper limit of *every* risk stands (an intersection-union test, which needs no further
     correction). With confidence `confidence` each one counted here meets all its limits, given that the path was fixed
@@ -84,13 +88,15 @@ def allowed(n: int, limit: float, confidence: float) -> int:
     return failures
 
 
-def one_per_group(rows: np.ndarray, groups: np.ndarray, seed: int) -> np.ndarray:
-    """Draw one of the rows of each group; returns (n_groups,) of them, in order.
+def one_per_group(
+    rows: Shaped[np.ndarray, " samples"], groups: Shaped[np.ndarray, " samples"], seed: int
+) -> Shaped[np.ndarray, " groups"]:
+    """Draw one of the rows of each group; returns them in order.
 
     Args:
-        rows: (n,) whatever names the rows.
-        groups: (n,) what each belongs to.
+        rows: whatever names the rows.
+        groups: what each belongs to.
     """
-    order = np.random.default_rng(seed).permutation(len(rows))
+    order = named_rng(seed, "one per group").permutation(len(rows))
     _, first = np.unique(np.asarray(groups)[order], return_index=True)
     return np.sort(np.asarray(rows)[order[first]])

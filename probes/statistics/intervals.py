@@ -1,6 +1,6 @@
-"""Intervals that hold at 0 and 1: single rates, paired differences, linear combinations, AUROC; and of grouped means.
+"""Intervals that hold at 0 and 1: rates, paired differences, linear combinations, AUROC, and means over groups.
 
-`n` may be fractional: clustered samples enter with the number of equal groups they are worth instead of their rows.
+`n` may be fractional: clustered samples enter with their effective number of groups (Kish 1965) instead of their rows.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from jaxtyping import Bool, Float, Real, Shaped
 from scipy.optimize import brentq
 from scipy.special import betaincinv, ndtri, stdtrit
 
@@ -37,21 +38,26 @@ class Interval:
 NOTHING = Interval(float("nan"), float("nan"), float("nan"))
 
 
-def effective_number(sizes: np.ndarray) -> float:
-    """Return how many equal groups would say as much as groups of these sizes do, if all of a group were alike.
+def effective_number(sizes: Real[np.ndarray, " groups"]) -> float:
+    """Return the effective number of groups of these sizes, (sum m)^2 / sum m^2 (Kish 1965).
 
-    That is (sum m)^2 / sum m^2 (Kish 1965): their number where they are of one size, 1 where one holds nearly all.
+    So many equal groups would say as much, if all of a group were alike: their number where they are of one size, 1
+    where one holds nearly all.
     """
     sizes = np.asarray(sizes, dtype=float)
     return float(sizes.sum() ** 2 / (sizes**2).sum()) if len(sizes) else 0.0
 
 
-def effective_groups(groups: np.ndarray) -> float:
-    """Return the effective number of the groups that samples belong to; (n_samples,) of labels."""
+def effective_groups(groups: Shaped[np.ndarray, " samples"]) -> float:
+    """Return the effective number of the groups that samples belong to."""
     return effective_number(np.unique(groups, return_counts=True)[1])
 
 
-def grouped_mean(values: np.ndarray, groups: np.ndarray, alpha: float = 0.05) -> Interval:
+def grouped_mean(
+    values: Real[np.ndarray, " samples"] | Bool[np.ndarray, " samples"],
+    groups: Shaped[np.ndarray, " samples"],
+    alpha: float = 0.05,
+) -> Interval:
     """Return the mean of values with a t interval that counts groups, whatever their sizes and the likeness within.
 
     The standard error is the jackknife's, leaving out one group at a time (CR3, Bell & McCaffrey 2002): a large group
@@ -93,11 +99,13 @@ def wilson(hits: float, n: float, alpha: float = 0.05) -> Interval:
     return Interval(p, low, high)
 
 
-def paired_difference(a: np.ndarray, b: np.ndarray, n: float | None = None, alpha: float = 0.05) -> Interval:
+def paired_difference(
+    a: Shaped[np.ndarray, " samples"], b: Shaped[np.ndarray, " samples"], n: float | None = None, alpha: float = 0.05
+) -> Interval:
     """Return the interval of mean(a) - mean(b) for paired binary outcomes (Newcombe 1998, method 10).
 
     Args:
-        a, b: boolean outcomes of the same subjects, (n_subjects,).
+        a, b: boolean outcomes of the same subjects.
         n: the number of independent groups behind them, if fewer than subjects.
     """
     a, b = np.asarray(a, dtype=bool), np.asarray(b, dtype=bool)
@@ -139,11 +147,13 @@ def _phi(both: float, only_a: float, only_b: float, neither: float, n: float) ->
     return float(cross / np.sqrt(product))
 
 
-def combination(weights: Sequence[float], rates: Sequence[Interval], correlation: np.ndarray | None = None) -> Interval:
+def combination(
+    weights: Sequence[float], rates: Sequence[Interval], correlation: Float[np.ndarray, "rates rates"] | None = None
+) -> Interval:
     """Return the interval of sum(w_i p_i) (MOVER, Zou & Donner 2008).
 
     Args:
-        correlation: of the estimates with each other, (n_rates, n_rates); None where they are independent.
+        correlation: of the estimates with each other; None where they are independent.
     """
     w = np.array(weights, dtype=float)
     value, low, high = np.array([(r.estimate, r.low, r.high) for r in rates]).T
@@ -182,7 +192,12 @@ def auroc_interval(auroc: float, n_positive: float, n_negative: float, alpha: fl
     return Interval(auroc, low, high)
 
 
-def mean_over_groups(values: np.ndarray, groups: np.ndarray, alpha: float = 0.05, least: float = 0.0) -> Interval:
+def mean_over_groups(
+    values: Real[np.ndarray, " samples"] | Bool[np.ndarray, " samples"],
+    groups: Shaped[np.ndarray, " samples"],
+    alpha: float = 0.05,
+    least: float = 0.0,
+) -> Interval:
     """Return the mean of values with an interval over groups that ends at `least`, what a value may be at least."""
     interval = grouped_mean(values, groups, alpha)
     return Interval(interval.estimate, max(least, interval.low), interval.high)

@@ -1,4 +1,4 @@
-"""How well a score tells two classes apart, with its uncertainty."""
+"""AUROC with an interval over groups, and other measures of a score: calibration error, Brier score, d'."""
 
 from __future__ import annotations
 
@@ -6,8 +6,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from jaxtyping import Bool, Float, Integer, Real, Shaped
+from scipy.stats import rankdata
 
 from probes.statistics.intervals import Interval, auroc_interval, effective_groups
+
+Labels = Bool[np.ndarray, " samples"] | Integer[np.ndarray, " samples"]  # booleans, or 0 and 1
 
 
 @dataclass(frozen=True)
@@ -19,7 +23,7 @@ class Discrimination:
     recall_at_1pct_fpr: float
     n_positive: int
     n_negative: int
-    groups_positive: float  # how many equal groups the samples are worth
+    groups_positive: float  # effective number of groups (Kish 1965)
     groups_negative: float
 
 
@@ -33,12 +37,12 @@ def average(folds: Sequence[Discrimination], alpha: float = 0.05) -> Discriminat
     Folds count alike, so that one worth few groups makes the mean uncertain, whatever the others are worth: variances
     add, and the groups are K^2 / sum(1 / n_k) of theirs.
     """
-    auroc = float(np.mean([fold.auroc.estimate for fold in folds]))
+    mean = float(np.mean([fold.auroc.estimate for fold in folds]))
     worth = 1 + len(folds) / (len(folds) - 1) if len(folds) > 1 else 1.0
     positive, negative = (_worth_of_mean(n) for n in zip(*((f.groups_positive, f.groups_negative) for f in folds),
                                                          strict=True))  # fmt: skip
     return Discrimination(
-        auroc=auroc_interval(auroc, positive / worth, negative / worth, alpha),
+        auroc=auroc_interval(mean, positive / worth, negative / worth, alpha),
         balanced_accuracy=float(np.mean([fold.balanced_accuracy for fold in folds])),
         recall_at_1pct_fpr=float(np.mean([fold.recall_at_1pct_fpr for fold in folds])),
         n_positive=sum(fold.n_positive for fold in folds),
@@ -54,7 +58,11 @@ def _worth_of_mean(groups: Sequence[float]) -> float:
 
 
 def discrimination(
-    y: np.ndarray, score: np.ndarray, groups: np.ndarray, threshold: float = 0.0, alpha: float = 0.05
+    y: Labels,
+    score: Real[np.ndarray, " samples"],
+    groups: Shaped[np.ndarray, " samples"],
+    threshold: float = 0.0,
+    alpha: float = 0.05,
 ) -> Discrimination:
     """Measure a score on held-out samples.
 
@@ -70,10 +78,9 @@ def discrimination(
     if bad := int((~np.isfinite(score)).sum()):
         raise ValueError(f"{bad} of {len(y)} scores are NaN or infinite")
     false, true = _roc(y, score)
-    auroc = float(np.diff(false) @ (true[1:] + true[:-1]) / (2 * false[-1] * true[-1]))
     positive, negative = effective_groups(groups[y]), effective_groups(groups[~y])
     return Discrimination(
-        auroc=auroc_interval(auroc, positive, negative, alpha),
+        auroc=auroc_interval(auroc(y, score), positive, negative, alpha),
         balanced_accuracy=float((score[y] > threshold).mean() + (score[~y] <= threshold).mean()) / 2,
         recall_at_1pct_fpr=float(true[false <= 0.01 * false[-1]].max() / true[-1]),
         n_positive=int(y.sum()),
@@ -81,6 +88,31 @@ def discrimination(
         groups_positive=positive,
         groups_negative=negative,
     )
+
+
+def auroc(y: Labels, score: Real[np.ndarray, " samples"]) -> float:
+    """Return the AUROC of one score, ties counted half (Mann & Whitney 1947); NaN where a class is empty."""
+    return float(aurocs(score[:, None], y)[0])
+
+
+def aurocs(scores: Real[np.ndarray, "samples scores"], y: Labels) -> Float[np.ndarray, " scores"]:
+    """Return the AUROC of each column."""
+    y = np.asarray(y, dtype=bool)
+    return _mann_whitney(rankdata(scores, axis=0)[y].sum(axis=0), int(y.sum()), len(y))
+
+
+def aurocs_of_labels(
+    score: Real[np.ndarray, " samples"], ys: Bool[np.ndarray, "labellings samples"]
+) -> Float[np.ndarray, " labellings"]:
+    """Return the AUROC of one score against each row of labels."""
+    return _mann_whitney(ys @ rankdata(score), ys.sum(axis=1), ys.shape[1])
+
+
+def _mann_whitney(rank_sum: np.ndarray, n_positive: int | np.ndarray, n: int) -> np.ndarray:
+    """Return the AUROCs of positive samples' rank sums."""
+    pairs = np.asarray(n_positive * (n - n_positive), dtype=float)
+    above = rank_sum - n_positive * (n_positive + 1) / 2
+    return np.divide(above, pairs, out=np.full(np.shape(rank_sum), np.nan), where=pairs > 0)
 
 
 def _roc(y: np.ndarray, score: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -94,7 +126,7 @@ def _roc(y: np.ndarray, score: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return np.append(0, 1 + last - true), np.append(0, true)
 
 
-def expected_calibration_error(y: np.ndarray, probability: np.ndarray, n_bins: int = 10) -> float:
+def expected_calibration_error(y: Labels, probability: Float[np.ndarray, " samples"], n_bins: int = 10) -> float:
     """Return the mean gap between confidence and frequency over equal-count bins, weighted by count.
 
     Equal probabilities share a bin, so that the order of the rows does not matter.
@@ -104,12 +136,12 @@ def expected_calibration_error(y: np.ndarray, probability: np.ndarray, n_bins: i
     return float(sum(len(b) * abs(y[b].mean() - probability[b].mean()) for b in bins if len(b)) / len(y))
 
 
-def brier(y: np.ndarray, probability: np.ndarray) -> float:
+def brier(y: Labels, probability: Float[np.ndarray, " samples"]) -> float:
     """Return the mean squared error of probabilities."""
     return float(np.mean((probability - y) ** 2))
 
 
-def d_prime(y: np.ndarray, score: np.ndarray) -> float:
+def d_prime(y: Labels, score: Real[np.ndarray, " samples"]) -> float:
     """Return the distance of the two classes' mean scores in units of their pooled standard deviation."""
     y = np.asarray(y, dtype=bool)
     score = score - score[0]  # the mean of equal numbers is off by rounding, which would be a gap and a spread

@@ -1,15 +1,16 @@
-"""Trade-offs of three rates, each better when smaller: which points no other beats, and the volume they dominate."""
+"""Pareto front of points and their hypervolume; smaller is better on every axis."""
 
 from __future__ import annotations
 
 import numpy as np
+from jaxtyping import Integer, Real
 
 
-def front(points: np.ndarray) -> np.ndarray:
+def front(points: Real[np.ndarray, "points axes"]) -> Integer[np.ndarray, " front"]:
     """Return the indices of points that no other equals or beats on every axis, of equal ones the first.
 
     Args:
-        points: (n_points, n_axes), smaller is better; a point with NaN is no candidate.
+        points: smaller is better; a point with NaN is no candidate.
     """
     points = np.asarray(points, dtype=float)
     usable = np.flatnonzero(~np.isnan(points).any(axis=1))
@@ -26,11 +27,11 @@ def _beaten(points: np.ndarray, own: np.ndarray) -> bool:
     return bool(((points <= own).all(axis=1) & (points < own).any(axis=1)).any())
 
 
-def hypervolume(points: np.ndarray, reference: tuple[float, float, float] = (1.0, 1.0, 1.0)) -> float:
+def hypervolume(points: Real[np.ndarray, "points 3"], reference: tuple[float, float, float] = (1.0, 1.0, 1.0)) -> float:
     """Return the volume between three-axis points and a reference that is worse than any (Zitzler & Thiele 1999).
 
     Args:
-        points: (n_points, 3), smaller is better; what lies beyond the reference adds nothing, nor does NaN.
+        points: smaller is better; what lies beyond the reference adds nothing, nor does NaN.
 
     With rates and the reference (1, 1, 1) it is a share of the unit cube: 1 where one point is without any error.
     """

@@ -1,6 +1,6 @@
-"""A permutation test of clustered outcomes, yes or no or measured: does having something go with the outcome?
+"""Permutation tests: labels permuted as they were given, p-values of a null, and Holm's correction.
 
-Exact whatever the rates, at 0 and 1 too, and whatever the correlation within groups: what all prompts of a group share
+Exact whatever the rates, at 0 and 1 too, and whatever the correlation within groups: what all samples of a group share
 is moved between groups as a whole, and what differs within a group is moved inside it.
 """
 
@@ -10,26 +10,105 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from jaxtyping import Bool, Float, Integer, Real, Shaped
+
+from probes.statistics.metrics import auroc, aurocs_of_labels
+from probes.statistics.seeds import named_rng
 
 CHUNK = 250  # permutations at a time
+ROUNDING = 1e-9  # statistics that differ by less count as equal
+
+
+def permuted_labels(
+    labels: Shaped[np.ndarray, " samples"],
+    n: int,
+    rng: np.random.Generator,
+    *,
+    groups: Shaped[np.ndarray, " samples"] | None = None,
+    strata: Shaped[np.ndarray, " samples"] | None = None,
+) -> Shaped[np.ndarray, "labellings samples"]:
+    """Draw n labellings, permuted as the labels were given; the one place where labels are permuted.
+
+    A group with several labels permutes them among its samples, as minimal pairs do; a group with one label exchanges
+    it with other such groups as a whole. Nothing leaves its stratum; a group in two strata is two groups.
+
+    Args:
+        labels: of any type, two classes or more.
+        groups: what belongs together; without them every sample stands for itself.
+        strata: within which labels are permuted; without them all samples are of one.
+    """
+    each, every = np.arange(len(labels)), np.zeros(len(labels), dtype=int)
+    stratum = every if strata is None else _codes(strata)
+    cluster = _codes(np.stack([stratum, each if groups is None else _codes(groups)]), axis=1)
+    first, unit, block = _exchangeable(labels, cluster, stratum)
+    keys = block + rng.random((n, len(block)))  # sorts units by block, and by chance within one
+    drawn = np.empty(keys.shape, dtype=labels.dtype)
+    drawn[:, np.argsort(block, kind="stable")] = labels[first][np.argsort(keys, axis=1)]
+    return drawn[:, unit]
+
+
+def _exchangeable(
+    labels: np.ndarray, cluster: np.ndarray, stratum: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return each unit's first sample, each sample's unit, and each unit's block; units of a block change places."""
+    _, first = np.unique(cluster, return_index=True)
+    mixed = (np.bincount(cluster, weights=labels != labels[first][cluster]) > 0)[cluster]
+    unit = np.where(mixed, len(first) + np.arange(len(labels)), cluster)
+    _, first, unit = np.unique(unit, return_index=True, return_inverse=True)
+    return first, unit, np.where(mixed, len(labels) + cluster, stratum)[first]
+
+
+def _codes(values: np.ndarray, axis: int | None = None) -> np.ndarray:
+    return np.unique(values, return_inverse=True, axis=axis)[1].reshape(-1)
+
+
+def permutation_p(
+    null: Real[np.ndarray, "permutations ..."],
+    observed: float | Float[np.ndarray, "*statistics"],
+    rounding: float | Float[np.ndarray, "*statistics"] = ROUNDING,
+) -> Float[np.ndarray, "*statistics"]:
+    """Return (1 + #{null >= observed}) / (1 + n) of each statistic; what differs by rounding only counts as equal."""
+    return np.asarray((1 + (null >= observed - rounding).sum(axis=0)) / (1 + len(null)))
+
+
+def label_permutation_p(
+    y: Bool[np.ndarray, " samples"],
+    score: Real[np.ndarray, " samples"],
+    groups: Shaped[np.ndarray, " samples"],
+    *,
+    n: int = 999,
+    seed: int = 0,
+) -> float:
+    """Return the one-sided p-value of a held-out AUROC: the score stays, its labels are permuted as they were given.
+
+    That is within minimal pairs, so that what pairs share is kept, and from group to group where a group has one label,
+    so that its rows count once.
+    """
+    drawn = permuted_labels(y, n, named_rng(seed, "permuted test labels"), groups=groups)
+    return float(permutation_p(aurocs_of_labels(score, drawn), auroc(y, score)))
 
 
 @dataclass(frozen=True)
 class Units:
-    """What is permuted as one: the prompts of one group and category that have it, or do not; (n_units,) each."""
+    """What is permuted as one: the prompts of one group and category that have it, or do not."""
 
-    has: np.ndarray  # bool
-    hits: np.ndarray
-    n: np.ndarray
-    category: np.ndarray  # int; differences are taken within categories
-    block: np.ndarray  # int; only units of one block change places
+    has: Bool[np.ndarray, " units"]
+    hits: Float[np.ndarray, " units"]
+    n: Float[np.ndarray, " units"]
+    category: Integer[np.ndarray, " units"]  # differences are taken within categories
+    block: Integer[np.ndarray, " units"]  # only units of one block change places
 
     @staticmethod
-    def of(groups: np.ndarray, category: np.ndarray, has: np.ndarray, outcome: np.ndarray) -> Units:
-        """Gather prompts into units; (n_prompts,) each."""
+    def of(
+        groups: Integer[np.ndarray, " samples"],
+        category: Shaped[np.ndarray, " samples"],
+        has: Bool[np.ndarray, " samples"],
+        outcome: Real[np.ndarray, " samples"] | Bool[np.ndarray, " samples"],
+    ) -> Units:
+        """Gather prompts into units."""
         described = np.stack([groups, np.unique(category, return_inverse=True)[1], has])
         (_, of, had), unit = np.unique(described, axis=1, return_inverse=True)
-        unit, group = unit.reshape(-1), np.unique(described[:2], axis=1, return_inverse=True)[1].reshape(-1)
+        unit, group = unit.reshape(-1), _codes(described[:2], axis=1)
         cluster = np.zeros(len(of), dtype=int)
         cluster[unit] = group
         mixed = np.bincount(cluster)[cluster] == 2  # the group has prompts of this category with it and without it
@@ -39,19 +118,16 @@ class Units:
 
 def permuted_p(units: Units, times: int, rng: np.random.Generator) -> float:
     """Return the two-sided p-value of the difference of rates, weighted by the categories of those that have it."""
-    observed = abs(_difference(units, units.has[None])[0]) - 1e-9
-    beyond, order = 1, np.argsort(units.block, kind="stable")
-    for start in range(0, times, CHUNK):
-        keys = units.block + rng.random((min(CHUNK, times - start), len(units.has)))
-        has = np.empty(keys.shape, dtype=bool)
-        has[:, order] = units.has[np.argsort(keys, axis=1)]
-        beyond += int((abs(_difference(units, has)) >= observed).sum())
-    return beyond / (times + 1)
+    null = [
+        _difference(units, permuted_labels(units.has, min(CHUNK, times - start), rng, strata=units.block))
+        for start in range(0, times, CHUNK)
+    ]
+    return float(permutation_p(np.abs(np.concatenate(null)), abs(float(_difference(units, units.has[None])[0]))))
 
 
 def _difference(units: Units, has: np.ndarray) -> np.ndarray:
-    """Return the difference of rates under each labelling; has is (n_labellings, n_units)."""
-    to_category = np.eye(units.category.max() + 1)[units.category]  # (n_units, n_categories)
+    """Return the difference of rates under each labelling; has is (labellings, units)."""
+    to_category = np.eye(units.category.max() + 1)[units.category]  # (units, categories)
     hits, n = ((has * of) @ to_category for of in (units.hits, units.n))
     hits_without, n_without = units.hits @ to_category - hits, units.n @ to_category - n
     return np.asarray((hits - n * hits_without / n_without).sum(1) / n.sum(1))

@@ -1,22 +1,28 @@
-"""The ratio of two means over groups."""
+"""Fieller's interval of the ratio of two means over groups."""
 
 from __future__ import annotations
 
 import numpy as np
+from jaxtyping import Real, Shaped
 from scipy.stats import t as student
 
 from probes.statistics.intervals import Interval
 
 
-def ratio_of_means(numerator: np.ndarray, denominator: np.ndarray, groups: np.ndarray, alpha: float = 0.05) -> Interval:
+def ratio_of_means(
+    numerator: Real[np.ndarray, " samples"],
+    denominator: Real[np.ndarray, " samples"],
+    groups: Shaped[np.ndarray, " samples"],
+    alpha: float = 0.05,
+) -> Interval:
     """Return mean(numerator) / mean(denominator) with Fieller's interval (1954) over groups.
 
     Each group counts once, by its means. The interval holds every r at which the mean of numerator - r denominator may
     be zero (Student's t over groups); where the denominator's own mean may be zero, nothing can be said: (-inf, inf).
 
     Args:
-        numerator, denominator: (n,).
-        groups: (n,) what is independent.
+        numerator, denominator: of the same samples.
+        groups: what is independent.
     """
     index = np.unique(groups, return_inverse=True)[1].reshape(-1)
     size = np.bincount(index)

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import TypeVar
 
 import numpy as np
+from jaxtyping import Bool, Float, Shaped
 from scipy.optimize import brentq
 from scipy.special import ndtri
 
@@ -18,14 +19,16 @@ from probes.statistics.intervals import Interval
 
 NEAR = 1e-9
 TINY = 1e-30  # of a variance, so that nothing is divided by zero
-Shares = TypeVar("Shares", float, np.ndarray)
+Shares = TypeVar("Shares", float, Float[np.ndarray, " tables"])
 
 
-def tango(a: np.ndarray, b: np.ndarray, n: float | None = None, alpha: float = 0.05) -> Interval:
+def tango(
+    a: Shaped[np.ndarray, " samples"], b: Shaped[np.ndarray, " samples"], n: float | None = None, alpha: float = 0.05
+) -> Interval:
     """Return the interval of mean(a) - mean(b) for paired binary outcomes; no pairs give (nan, -1, 1).
 
     Args:
-        a, b: boolean outcomes of the same subjects, (n_subjects,).
+        a, b: boolean outcomes of the same subjects.
         n: the number of independent groups behind them, if fewer than subjects.
     """
     a, b = np.asarray(a, dtype=bool), np.asarray(b, dtype=bool)
@@ -43,8 +46,12 @@ def tango_of_shares(only_a: float, only_b: float, n: float, alpha: float = 0.05)
 
 
 def shown_between(
-    only_a: np.ndarray, only_b: np.ndarray, n: float, where: tuple[float, float], alpha: float = 0.05
-) -> np.ndarray:
+    only_a: Float[np.ndarray, " tables"],
+    only_b: Float[np.ndarray, " tables"],
+    n: float,
+    where: tuple[float, float],
+    alpha: float = 0.05,
+) -> Bool[np.ndarray, " tables"]:
     """Say of each of several tables whether its interval lies in an open range, without computing the interval."""
     z = float(ndtri(1 - alpha / 2))
     above = where[0] < -1 or score(only_a, only_b, n, where[0]) > z

@@ -1,20 +1,23 @@
-"""Where thresholds are worth trying: between the probabilities that samples have, halfway in log-odds."""
+"""Candidate thresholds of a probability: halfway in log-odds between the samples' values."""
 
 from __future__ import annotations
 
 import numpy as np
+from jaxtyping import Bool, Float
 from scipy.special import expit, logit
 
 MOST = 48
 NEAREST = 1e-12  # to 0 and 1, where log-odds have no end
 
 
-def cuts(probability: np.ndarray, y: np.ndarray, most: int = MOST) -> np.ndarray:
+def cuts(
+    probability: Float[np.ndarray, " samples"], y: Bool[np.ndarray, " samples"], most: int = MOST
+) -> Float[np.ndarray, " thresholds"]:
     """Return increasing thresholds, 0 (all are at or above) and 1 (hardly any is) among them.
 
     Args:
-        probability: (n_samples,) of the positive class.
-        y: (n_samples,) bool, the positive class.
+        probability: of the positive class.
+        y: the positive class.
         most: how many there may be beside 0 and 1.
 
     Corners of the ROC curve come first: a cut between two samples of one class is beaten by its neighbour on false

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from dataclasses import replace
 
@@ -12,7 +13,7 @@ import pytest
 from probes.contrast import Contrast
 from probes.geometry.cosines import compare_directions
 from probes.geometry.fitted_direction import fit_with_null
-from probes.geometry.locus_geometry import LocusGeometry, geometry_grid
+from probes.geometry.locus_geometry import LocusGeometry, geometry_at
 from tests.support.planted_contrasts import Planted
 
 X, A, B = Planted(n=200, d=12, cosine=0.6, split=True).draw(0)
@@ -23,7 +24,8 @@ LOCI = np.stack([[NOISE, NOISE], [NOISE, X]]).astype(np.float32)  # layers 0 and
 
 
 def _grid(contrasts: list[Contrast], n: int = 39) -> list[LocusGeometry]:
-    return list(geometry_grid(LOCI, [0, 1], ["inst_last", "post_last"], contrasts, n=n))
+    loci = itertools.product(range(2), enumerate(("inst_last", "post_last")))
+    return [geometry_at(LOCI[i, j], i, position, contrasts, n=n) for i, (j, position) in loci]
 
 
 def test_the_planted_locus_stands_out() -> None:
@@ -53,13 +55,13 @@ def test_rows_are_flat_and_go_into_json_and_parquet() -> None:
 def test_a_locus_is_measured_as_its_parts_are_and_rows_of_no_contrast_are_not_read() -> None:
     some = replace(B, rows=B.rows[:150], y=B.y[:150], groups=B.groups[:150], part=B.part[:150])
     absent = np.where(np.arange(400)[:, None] >= 350, np.nan, X)
-    (found,) = geometry_grid(absent[None, None], [0], ["inst_last"], [A, some], n=19)
+    found = geometry_at(absent, 0, "inst_last", [A, some], n=19)
     assert found.cosines[0] == compare_directions(*(fit_with_null(X, c, n=19) for c in (A, some)))
 
 
 def test_three_contrasts_give_every_pair() -> None:
     third = replace(A, name="trigger", y=np.roll(A.y, 1))
-    (found,) = geometry_grid(LOCI[1:, 1:], [1], ["post_last"], [A, B, third], n=19)
+    found = geometry_at(LOCI[1, 1], 1, "post_last", [A, B, third], n=19)
     assert [(c.a, c.b) for c in found.cosines] == [(A.name, B.name), (A.name, "trigger"), (B.name, "trigger")]
     assert [c.n_shared for c in found.cosines] == [0, len(A.within("train")), 0]
     assert len(found.transfers) == len(found.erasures) == 9
@@ -70,4 +72,4 @@ def test_mistakes_name_the_locus() -> None:
     with pytest.raises(ValueError, match="layer 0, inst_last: contrasts need different names"):
         _grid([A, A])
     with pytest.raises(ValueError, match="layer 1, post_last: the rows of contrast 'normative' hold NaN"):
-        list(geometry_grid(np.stack([X, X * np.nan])[:, None], [0, 1], ["post_last"], [A, B], n=19))
+        geometry_at(X * np.nan, 1, "post_last", [A, B], n=19)

@@ -11,7 +11,7 @@ from sklearn.covariance import shrunk_covariance
 
 from probes.contrast import Contrast
 from probes.geometry.fitted_direction import fit_with_null
-from probes.geometry.subspaces import Angles, compare_reading, compare_subspaces, reading_subspace
+from probes.geometry.subspaces import Angles, compare_reading, reading_subspace
 from tests.support.draws import draws
 from tests.support.planted_contrasts import Planted, rejects_too_often
 
@@ -70,27 +70,8 @@ def test_p_is_honest_where_labels_mean_nothing(dominant: float, paired: bool, n_
     assert not rejects_too_often(p)
 
 
-def test_a_reading_and_a_writing_subspace_are_compared() -> None:
-    X, a, b = Planted(n=400, d=64, cosine=0.8).draw(0)
-    one, two = (fit_with_null(X, c) for c in (a, b))
-    read = reading_subspace(one, 2)
-    found = compare_subspaces(
-        ("a, read", read.rows, read.permuted), ("b, write", two.vector[None], two.permuted[:, None])
-    )
-    assert (found.a, found.b, len(found.angles)) == ("a, read", "b, write", 1)
-    assert found.permuted.p == 1 / 200
-    scaled = compare_subspaces(("a", 5 * read.rows, read.permuted), ("b", two.vector[None], two.permuted[:, None]))
-    assert scaled.angles == pytest.approx(found.angles)
-
-
 def test_mistakes_are_named() -> None:
     X, a, _ = Planted(n=40).draw(0)
     found = fit_with_null(X, a)
     with pytest.raises(ValueError, match="1 to d_model = 16 dimensions; got 17"):
         reading_subspace(found, 17)
-    with pytest.raises(ValueError, match=r"'b' needs rows \(k, d_model\)"):
-        compare_subspaces(("a", found.vector[None], found.permuted[:, None]), ("b", found.vector, found.permuted))
-    with pytest.raises(ValueError, match="differ in d_model or in their number of permutations"):
-        compare_subspaces(
-            ("a", found.vector[None], found.permuted[:, None]), ("b", found.vector[None], found.permuted[:50, None])
-        )

@@ -16,8 +16,8 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from probes.grid import newton
-from probes.grid.nulls import aurocs
 from probes.grid.solver import Fits, fit_logistic_batch
+from probes.statistics.metrics import aurocs
 
 CS = (1e-4, 1e-1, 10.0, 1e3)
 TOL = 2e-4  # of scores, relative to the largest; the solver's tol bounds the weights

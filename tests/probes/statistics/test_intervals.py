@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 from scipy.stats import binom, binomtest, norm, ttest_1samp
 
-from probes.grid.nulls import aurocs
 from probes.statistics.intervals import (
     NOTHING,
     Interval,
@@ -20,6 +19,7 @@ from probes.statistics.intervals import (
     paired_difference,
     wilson,
 )
+from probes.statistics.metrics import aurocs
 
 
 def _paired(both: int, only_a: int, only_b: int, neither: int) -> tuple[np.ndarray, np.ndarray]:

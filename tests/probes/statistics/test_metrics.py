@@ -7,7 +7,7 @@ import pytest
 from sklearn.metrics import balanced_accuracy_score, brier_score_loss, roc_auc_score, roc_curve
 
 from probes.statistics.intervals import auroc_interval
-from probes.statistics.metrics import average, brier, d_prime, discrimination, expected_calibration_error
+from probes.statistics.metrics import aurocs, average, brier, d_prime, discrimination, expected_calibration_error
 
 
 def _scored(n: int = 60, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
@@ -158,3 +158,10 @@ def test_the_interval_of_a_mean_over_folds_knows_that_folds_share_training_sampl
     assert (mean.auroc.low, mean.auroc.high) == pytest.approx((wide.low, wide.high))
     naive = auroc_interval(fold.auroc.estimate, 225, 225)
     assert mean.auroc.low < naive.low < naive.high < mean.auroc.high
+
+
+def test_aurocs_of_all_columns_are_sklearns() -> None:
+    rng = np.random.default_rng(0)
+    y = rng.random(50) < 0.3
+    scores = np.column_stack([rng.standard_normal((50, 4)), rng.integers(0, 3, (50, 3)), np.zeros(50)])
+    np.testing.assert_allclose(aurocs(scores, y), [roc_auc_score(y, column) for column in scores.T])
