@@ -11,6 +11,7 @@ from experiments.dissociation.results import Dependence
 from experiments.run.behaviour import Kind
 from experiments.side_effects.results import SideEffects
 from extract.record import Record
+from probes.statistics.permutation import permutation_p
 
 Numbers = tuple[float | None, ...]  # null: not finite, as where an intervention breaks the model
 
@@ -42,9 +43,12 @@ class NullEffects(Record):
 
     @property
     def p(self) -> float:
-        """(1 + #{drawn >= observed}) / (1 + n), one-sided."""
-        beyond = array(self.drawn) >= (np.nan if self.observed is None else self.observed)
-        return float((1 + beyond.sum()) / (1 + len(self.drawn)))
+        """(1 + #{drawn >= observed}) / (1 + n), one-sided.
+
+        An observed effect that is not finite is beyond nothing; a drawn one that is not finite is beyond everything.
+        """
+        drawn = np.nan_to_num(array(self.drawn), nan=np.inf)
+        return float(permutation_p(drawn, -np.inf if self.observed is None else self.observed))
 
 
 class VariantOutcomes(Record):

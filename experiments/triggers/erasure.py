@@ -15,7 +15,6 @@ from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
-import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
@@ -35,6 +34,7 @@ from probes.geometry.erasure import Eraser, leace
 from probes.means import ALIKE, difference_in_means
 from probes.statistics.metrics import discrimination
 from scoring.estimate import Estimate, estimate_of
+from steering.device_copies import DeviceCopies
 from steering.interventions import place
 
 MIN_ROWS = 10  # requests of each kind, in each part, before anything is said
@@ -58,12 +58,12 @@ class TriggerEraser:
     def edit(self, where: str) -> Edit:
         """Return the same as an edit of a model, from the last prompt token on."""
         arrays = self.eraser.theta[0], self.eraser.covector[0], self.eraser.mean
-        theta, covector, mean = (torch.tensor(values, dtype=torch.float32) for values in arrays)
+        theta, covector, mean = (DeviceCopies(values) for values in arrays)
 
         def erase(stream: Tensor) -> Tensor:
-            wide = stream.float()
-            along = (wide - mean.to(stream.device)) @ covector.to(stream.device)
-            return (wide - along[..., None] * theta.to(stream.device)).to(stream.dtype)
+            wide, device = stream.float(), stream.device
+            along = (wide - mean.on(device)) @ covector.on(device)
+            return (wide - along[..., None] * theta.on(device)).to(stream.dtype)
 
         digest = hashlib.sha256(np.concatenate(arrays).tobytes()).hexdigest()[:24]
         return place(site(where), self.layer, "last_on", erase, f"LEACE {digest}")

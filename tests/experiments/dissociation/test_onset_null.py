@@ -36,9 +36,16 @@ def test_p_counts_the_direction_itself_and_ties() -> None:
     assert null.p == pytest.approx(3 / 5)
 
 
-def test_what_is_not_finite_is_beyond_nothing() -> None:
-    """As comparing with NaN does; JSON has no NaN, so it is null there."""
+def test_what_is_not_finite_is_null_in_json() -> None:
     null = NullEffects(observed=3.0, drawn=numbers([1.0, float("nan"), 5.0, float("nan")]), generated=())
     assert null.drawn == (1.0, None, 5.0, None)
-    assert null.p == pytest.approx(2 / 5)
-    assert null.model_copy(update={"observed": None}).p == pytest.approx(1 / 5)
+
+
+@pytest.mark.parametrize(
+    ("observed", "drawn", "p"),
+    [(3.0, (1.0, 2.0, 4.0), 0.5), (None, (1.0, 2.0, 4.0), 1.0), (3.0, (1.0, None, 2.0), 0.5), (3.0, (1.0, 2.0), 1 / 3)],
+)
+def test_what_is_not_finite_never_makes_an_effect_rarer(
+    observed: float | None, drawn: tuple[float | None, ...], p: float
+) -> None:
+    assert NullEffects(observed=observed, drawn=drawn, generated=()).p == pytest.approx(p)
