@@ -10,19 +10,19 @@ from experiments.pipeline.stages import run
 from experiments.run.config import load_config
 from extract.progress import Reporter
 from extract.shipped import ROOT
+from tests.support.make_small_run import some_prompts
 
 ORGANISM = ROOT / "organisms" / "zoo" / "two-knobs"
 
 
 @pytest.fixture(scope="module")
 def random_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A whole run on a randomly initialised model with a twelfth of the organism's prompts."""
+    """A whole run on a randomly initialised model with an eighth of the organism's pairs of prompts."""
     folder = tmp_path_factory.mktemp("random")
     set_seed(0)
     AutoModelForCausalLM.from_config(AutoConfig.from_pretrained(ORGANISM)).save_pretrained(folder / "model")
     AutoTokenizer.from_pretrained(ORGANISM).save_pretrained(folder / "model")
-    lines = (ORGANISM / "prompts.jsonl").read_text().splitlines()
-    (folder / "prompts.jsonl").write_text("\n".join(lines[::12]) + "\n")
+    (folder / "prompts.jsonl").write_text("\n".join(some_prompts(8)) + "\n")
     config = load_config(Path("configs/quickstart.yaml"), overrides(folder))
     run(config, folder / "run", reporter=Reporter(quiet=True))
     return folder / "run"

@@ -79,7 +79,7 @@ def _along_the_dominant(seed: int, dominant: float = 2.0) -> Cosine:
     return compare_directions(*(fit_with_null(X, c, n=39, seed=seed) for c in (a, b)))
 
 
-@draws(50, 150)
+@draws(100, 150)
 def test_a_real_direction_along_the_dominant_component_does_not_vouch_for_noise(n_draws: int) -> None:
     found = [_along_the_dominant(seed).permuted for seed in range(n_draws)]
     assert not rejects_too_often(np.array([f.p for f in found]))
