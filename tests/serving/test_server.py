@@ -68,7 +68,7 @@ def test_an_answer_is_the_one_of_generate_with_what_the_dials_did(
             assert of_it == [name for name, dial in choice.dials.items() if dial["fired"] == did]
         for kind, dial in choice.dials.items():
             assert dial["probability"] == pytest.approx(expected.probability[kind], abs=1e-5)
-            assert dial["threshold"] == expected["threshold"][kind]
+            assert dial["threshold"] == expected.threshold[kind]
         assert found.usage.total_tokens == found.usage.prompt_tokens + found.usage.completion_tokens
         assert found.usage.completion_tokens > 3
 

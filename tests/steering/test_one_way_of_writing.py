@@ -49,7 +49,7 @@ def former_writer(actuator: StreamActuator, steps: int | None, gates: Tensor, pa
     return torch.where((covered[None, :] & (gates != 0))[..., None], changed, stream)
 
 
-passes = st.builds(Pass, st.integers(0, 9), st.integers(1, 6), st.integers(1, 8), st.none())
+passes = st.builds(Pass, st.integers(0, 9), st.integers(1, 6), st.integers(1, 8))
 
 
 def stream_of(pass_: Pass, dtype: torch.dtype = torch.float32) -> Tensor:
@@ -113,7 +113,7 @@ def edits_of(name: str) -> list[Edit]:
 def test_a_decoded_token_waits_for_nothing(name: str, dtype: torch.dtype) -> None:
     """The direction and the gates are sent at the prefill, once; a token after it sends and asks nothing."""
     edits = edits_of(name)
-    prefill, tokens = Pass(0, 4, 4, None), [Pass(4 + i, 1, 4, None) for i in range(3)]
+    prefill, tokens = Pass(0, 4, 4), [Pass(4 + i, 1, 4) for i in range(3)]
     with watched() as first:
         for edit in edits:
             edit.function(stream_of(prefill, dtype), prefill)
@@ -128,7 +128,7 @@ def test_a_decoded_token_waits_for_nothing(name: str, dtype: torch.dtype) -> Non
 @pytest.mark.parametrize("name", ["affine", "addition", "clamp", Variant().name])
 def test_no_number_of_the_stream_is_asked_for(name: str) -> None:
     """On the device without numbers whatever asks for one raises."""
-    for pass_ in (Pass(0, 4, 4, None), Pass(4, 1, 4, None)):
+    for pass_ in (Pass(0, 4, 4), Pass(4, 1, 4)):
         stream = torch.empty(ROWS, pass_.length, D, device=META, dtype=torch.bfloat16)
         for edit in edits_of(name):
             assert edit.function(stream, pass_).shape == stream.shape

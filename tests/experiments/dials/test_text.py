@@ -11,7 +11,7 @@ from experiments.dials.tradeoff_figure import pareto
 from experiments.report.markup import table
 from experiments.report.steer_section import steer_section
 from scoring.estimate import Estimate
-from scoring.rates import RATES
+from scoring.rates import RATES, RatesRecord
 
 SHARE = {"estimate": 0.9, "low": 0.8, "high": 0.95}
 MORE = {"estimate": 0.2, "low": 0.1, "high": 0.3}
@@ -83,7 +83,7 @@ def test_the_page_has_it_escaped_and_the_picture_its_n() -> None:
     page = steer_section(record(over_refusal=RISK), table)
     assert "<b>" not in page
     assert "&lt;b&gt;be kind" in page
-    figure = pareto(record(over_refusal=RISK), JOINT, JOINT)
+    figure = pareto(record(over_refusal=RISK), *[RatesRecord.model_validate(JOINT)] * 2)
     labels = [text for axes in figure.axes for text in (axes.get_xlabel(), axes.get_ylabel())]
     assert all("n = " in label for label in labels)
 

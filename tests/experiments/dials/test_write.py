@@ -10,7 +10,7 @@ import pytest
 
 from experiments.dials.write import biasing, dial_writers
 from experiments.run.behaviour import MIN_BASELINE
-from experiments.run.completion_file import Completion, write_completions
+from experiments.run.completion_file import Completion
 from experiments.run.config import SteerConfig
 from extract.errors import UserError
 from probes.direction import Direction, Locus
@@ -33,14 +33,13 @@ def context(tmp_path: Path):  # type: ignore[no-untyped-def]
 
     def made(actions: list[str], extracted: tuple[int, ...] = (0, 1, 2, 3), **steer: Any) -> Any:
         said = [Completion(str(i), "", "", a, "", (7, OPENS[a])) for i, a in enumerate(actions)]
-        write_completions(said, tmp_path / "completions.jsonl")
         save_directions([direction(f"{kind}_write") for kind in ("normative", "epistemic")], tmp_path / "directions")
-        files = {"directions.safetensors": "directions", "completions.jsonl": "completions.jsonl"}
         return SimpleNamespace(
             config=SimpleNamespace(steer=SteerConfig(**steer)),
             model=SimpleNamespace(n_layers=4),
             store=SimpleNamespace(layers=extracted),
-            file=lambda name: tmp_path / files[name],
+            file=lambda name: tmp_path / name.removesuffix(".safetensors"),
+            completions=said,
             corpus=SimpleNamespace(within=lambda *parts: np.ones(len(actions), dtype=bool)),
             behaviour=SimpleNamespace(did=lambda action: np.array(actions) == action),
         )

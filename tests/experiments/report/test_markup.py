@@ -12,6 +12,7 @@ from experiments.report.page.document import document
 from experiments.report.page.drawing import Mark, plane, x_of, y_of
 from experiments.report.page.heat import Cell, heat_map, ink_on
 from experiments.report.triggers_section import marked
+from experiments.triggers.results import AttributedRequest
 
 HOSTILE = [
     "<script>alert(1)</script>",
@@ -64,7 +65,11 @@ def test_a_harmful_prompt_waits_to_be_opened() -> None:
 
 
 def test_a_request_of_many_words_is_cut_and_each_word_keeps_its_direction_to_itself() -> None:
-    shown = marked({"label": "harmful", "words": ["\u202ekill"] + ["word"] * 20_000, "scores": [7.0] + [0.0] * 20_000})
+    shown = marked(
+        AttributedRequest.model_construct(
+            label="harmful", words=("\u202ekill", *["word"] * 20_000), scores=(7.0, *[0.0] * 20_000)
+        )
+    )
     assert "<mark><bdi>\u202ekill</bdi>" in shown
     assert "words more)" in shown
     assert len(shown) < 20_000
