@@ -124,7 +124,7 @@ def atomic_path(final: Path) -> Iterator[Path]:
     Raises:
         UserError: the disk is full, or the place cannot be written.
     """
-    partial = final.with_name(final.name + ".partial")
+    partial = final.with_name(f"{final.name}.{os.getpid()}.partial")  # two processes may write one file at a time
     try:
         yield partial
         with partial.open("rb") as written:
