@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import os
+import secrets
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -124,7 +125,7 @@ def atomic_path(final: Path) -> Iterator[Path]:
     Raises:
         UserError: the disk is full, or the place cannot be written.
     """
-    partial = final.with_name(f"{final.name}.{os.getpid()}.partial")  # two processes may write one file at a time
+    partial = final.with_name(f"{final.name}.{secrets.token_hex(4)}.partial")  # several may write one file at once
     try:
         yield partial
         with partial.open("rb") as written:

@@ -24,6 +24,7 @@ from steering.actuator import Addition, Affine, Clamp, OnsetBias
 from steering.controller import steering
 from steering.dial import Dial
 from steering.gates import Readings
+from tests.support.covering import matrix
 
 Make = Callable[..., Dial]
 Talk = Callable[..., list[Rendered]]
@@ -109,7 +110,7 @@ def other(request: pytest.FixtureRequest) -> tuple[ChatModel, list[Rendered]]:
     return model, [render(model.tokenizer, Prompt(str(i), turn, "benign", "answer")) for i, turn in enumerate(turns)]
 
 
-@pytest.mark.parametrize("way", WAYS)
+@matrix("other, way", ARCHITECTURES, WAYS, indirect=["other"])
 def test_with_and_without_the_cache_in_a_batch_and_alone_the_same_is_said(
     other: tuple[ChatModel, list[Rendered]], way: dict
 ) -> None:

@@ -9,6 +9,7 @@ from experiments.run.corpus import Corpus
 from experiments.triggers.quadruples import CELLS
 from experiments.triggers.trigger_share import TriggerShare, compatible, share_interval, trigger_share
 from extract.prompts.prompt import Prompt
+from tests.support.covering import matrix
 from tests.support.draws import draws
 
 
@@ -101,8 +102,7 @@ def drawn(rng: np.random.Generator, rates: np.ndarray, alike: float, n_groups: i
     return np.stack([(hit @ [8, 4, 2, 1] == k).sum(1) for k in range(16)], axis=1)
 
 
-@pytest.mark.parametrize("population", [at_the_edge, in_the_middle])
-@pytest.mark.parametrize("share", [0.0, 0.05, 0.1, 0.27, 0.5, 0.9, 1.0])
+@matrix("share, population", [0.0, 0.05, 0.1, 0.27, 0.5, 0.9, 1.0], [at_the_edge, in_the_middle])
 def test_the_interval_covers_whatever_the_correlation_within_groups(population, share: float) -> None:  # type: ignore[no-untyped-def]
     rng = np.random.default_rng(round(100 * share))
     for n_groups, alike in product((20, 60, 140), (0.0, 0.5, 1.0)):

@@ -125,7 +125,8 @@ def test_answers_to_a_token(endpoint: str, tmp_path: Path) -> None:
     }
 
 
-@pytest.mark.parametrize("offline", [pytest.param(False, marks=pytest.mark.slow), True])
+@pytest.mark.slow
+@pytest.mark.parametrize("offline", [False, True])
 def test_no_network(tmp_path: Path, offline: bool) -> None:
     with socket.socket() as closed:
         closed.bind(("127.0.0.1", 0))  # bound but not listening: connections are refused

@@ -62,8 +62,10 @@ def test_a_write_that_fails_is_said_and_leaves_nothing(
     assert verify(path).findings == ()
 
 
-@pytest.mark.parametrize("steps", [12, pytest.param(60, marks=pytest.mark.slow)])
-@pytest.mark.parametrize("what", ["master", "export"])
+@pytest.mark.parametrize(
+    ("what", "steps"),
+    [("export", 12), *(pytest.param(what, 60, marks=pytest.mark.slow) for what in ("master", "export"))],
+)
 def test_a_disk_that_fills_anywhere_in_a_file_is_said(  # type: ignore[type-arg]
     what: str, steps: int, tmp_path: Path, small_files: Callable
 ) -> None:

@@ -69,6 +69,7 @@ def test_a_mistaken_choice_is_one_line(prompts: Path, tmp_path: Path, key: str, 
     assert "Traceback" not in err
 
 
+@pytest.mark.slow
 def test_two_processes_share_a_store(tmp_path: Path, cli) -> None:  # type: ignore[no-untyped-def]
     out, some = tmp_path / "run", (ORGANISM / "prompts.jsonl").read_text().splitlines()[::10]
     (tmp_path / "some.jsonl").write_text("\n".join(some))
