@@ -16,9 +16,8 @@ from tests.support.draws import draws
 
 def test_median_interval_is_from_one_order_statistic_to_another() -> None:
     values = np.random.default_rng(0).permutation(np.arange(1.0, 11.0))
-    assert median_interval(values) == Interval(
-        5.5, 2.0, 9.0
-    )  # P(at most 1 of 10 below the median) = 0.011, at most 2: 0.055
+    # P(at most 1 of 10 below the median) = 0.011, at most 2: 0.055
+    assert median_interval(values) == Interval(5.5, 2.0, 9.0)
 
 
 def test_too_few_values_bound_nothing() -> None:
