@@ -25,8 +25,9 @@ def test_every_backend_gives_the_same_verdict_and_effects(tmp_path: Path) -> Non
     found, words = {}, {}
     for backend in ("hooks", "nnsight", "transformer_lens"):
         settings = [*LIGHT, f"prompts.path={tmp_path / 'prompts.jsonl'}", f"model.backend={backend}"]
-        run(load_config(Path("configs/quickstart.yaml"), settings), tmp_path / backend, until="dissociate",
-            reporter=Reporter(quiet=True))  # fmt: skip
+        for stage in ("triggers", "dissociate"):
+            run(load_config(Path("configs/quickstart.yaml"), settings), tmp_path / backend, until=stage,
+                reporter=Reporter(quiet=True))  # fmt: skip
         found[backend] = json.loads((tmp_path / backend / "stages" / "dissociate.json").read_text())
         words[backend] = json.loads((tmp_path / backend / "stages" / "triggers.json").read_text())
     assert {record["verdict"] for record in found.values()} == {"double_dissociation"}
