@@ -23,6 +23,7 @@ if WORKER:  # a thread each, before torch is imported and for what tests start: 
     os.environ.setdefault("OMP_NUM_THREADS", "1")
     threadpool_limits(int(os.environ["OMP_NUM_THREADS"]))  # numpy is imported already, by jaxtyping's plugin
 
+WHOLE_RUNS = {"quickstart", "random_run", "triggers_run"}  # fixtures; what asks for one is slow
 ROOT = Path(__file__).resolve().parent.parent
 ORGANISM = ROOT / "organisms" / "zoo" / "two-knobs"
 
@@ -41,7 +42,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     one process makes the whole run and the others take over what it has not begun.
     """
     for item in items:
-        if "quickstart" in getattr(item, "fixturenames", ()):
+        if WHOLE_RUNS.intersection(getattr(item, "fixturenames", ())):
             item.add_marker(pytest.mark.slow)
     whole = {item.path for item in items if "quickstart" in getattr(item, "fixturenames", ())}
     slow = {item.path for item in items if item.get_closest_marker("slow") or item.get_closest_marker("simulation")}

@@ -48,6 +48,7 @@ def address(line: str) -> str:
     return line.split(" at ")[1].split()[0]
 
 
+@pytest.mark.slow
 def test_it_says_where_it_listens_answers_and_stops_at_ctrl_c(dials_file: str) -> None:
     given = ("--dials", dials_file, "--normative-threshold", "0.25", "--name", "mine")
     with serving(*given) as (process, line):

@@ -427,6 +427,7 @@ def test_an_answer_may_take_longer_than_a_body(model: ChatModel) -> None:
     assert chunks[-1].choices[0].finish_reason == "stop"
 
 
+@pytest.mark.slow
 def test_many_at_once_get_their_own_answers(served: Running, reference: ChatModel, dials: list[Dial]) -> None:
     texts = [f"how do i {verb} the engine at home?" for verb in ("fix", "lift")] + [STRIKE, UNKNOWN]
     cases = [(text, thresholds) for text in texts for thresholds in ((0.0, 0.5), (1.0, 0.0), (1.0, 1.0))]

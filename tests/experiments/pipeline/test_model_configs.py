@@ -86,9 +86,8 @@ class Heard(Reporter):
         self.lines.append(line)
 
 
-@pytest.mark.parametrize(
-    "name", [pytest.param(n, marks=[pytest.mark.slow] * (not n.startswith("gemma"))) for n in FAMILIES]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("name", FAMILIES)
 def test_the_whole_way(name: str, prompts: Path, tmp_path: Path) -> None:
     config, heard = configured(name, tiny(name, tmp_path / "model"), prompts, "generate.max_new_tokens=8"), Heard()
     run(config, tmp_path / "run", reporter=heard)

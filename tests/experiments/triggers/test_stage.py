@@ -32,7 +32,7 @@ def with_context(row: dict[str, Any], group: int) -> dict[str, Any]:
 
 
 @pytest.fixture(scope="module")
-def stage(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def triggers_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("triggers")
     rows = [json.loads(line) for line in (ORGANISM / "prompts.jsonl").read_text().splitlines()]
     pairs = sorted({row["pair"] for row in rows if row["label"] == "harmful"})[::3]
@@ -45,13 +45,13 @@ def stage(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def record(stage: Path) -> dict[str, Any]:
-    return json.loads((stage / "stages" / "triggers.json").read_text())  # type: ignore[no-any-return]
+def record(triggers_run: Path) -> dict[str, Any]:
+    return json.loads((triggers_run / "stages" / "triggers.json").read_text())  # type: ignore[no-any-return]
 
 
 @pytest.fixture(scope="module")
-def results(stage: Path) -> TriggerResults:
-    return TriggerResults.read(stage / "stages" / "triggers.json")
+def results(triggers_run: Path) -> TriggerResults:
+    return TriggerResults.read(triggers_run / "stages" / "triggers.json")
 
 
 def test_every_factor_is_reported_with_its_rates(record: dict[str, Any]) -> None:
@@ -73,8 +73,10 @@ def test_the_last_turn_of_an_organism_that_needs_no_other_is_not_insufficient(re
     assert alone["texts"]["distinct"] >= 10
 
 
-def test_it_is_said_on_the_terminal(stage: Path, results: TriggerResults, capsys: pytest.CaptureFixture[str]) -> None:
-    print_triggers(stage, results)
+def test_it_is_said_on_the_terminal(
+    triggers_run: Path, results: TriggerResults, capsys: pytest.CaptureFixture[str]
+) -> None:
+    print_triggers(triggers_run, results)
     told = " ".join(capsys.readouterr().out.split())
     for part in ("benign, with a trigger word", "Word or intent?", "Who asks does not move refusing", "system line",
                  "Reading the last turn alone"):  # fmt: skip
@@ -82,7 +84,7 @@ def test_it_is_said_on_the_terminal(stage: Path, results: TriggerResults, capsys
 
 
 def test_beside_the_share_stand_projection_transfer_patching_erasure_and_attribution(
-    stage: Path, record: dict[str, Any]
+    triggers_run: Path, record: dict[str, Any]
 ) -> None:
     intent, trigger = (
         record["projection"]["directions"]["harmfulness"]["effects"][name] for name in ("intent", "trigger")
@@ -90,7 +92,7 @@ def test_beside_the_share_stand_projection_transfer_patching_erasure_and_attribu
     assert intent["partial_eta_squared"] > 0.9
     assert intent["p"] <= 0.01
     assert intent["shift"] > 0.8 > 0.4 > abs(trigger["shift"])  # and the word moves it less
-    rows = json.loads((stage / "stages" / "trigger_projection.json").read_text())["rows"]
+    rows = json.loads((triggers_run / "stages" / "trigger_projection.json").read_text())["rows"]
     assert {row["layer"] for row in rows} == set(range(8))
     assert {row["effect"] for row in rows} == {"trigger", "intent", "interaction"}
     probes = record["transfer"]["probes"]
@@ -107,30 +109,30 @@ def test_beside_the_share_stand_projection_transfer_patching_erasure_and_attribu
     for way in ("one_layer", "every_layer"):
         assert {"before", "after", "changed", "n", "n_groups"} == set(erasure[way]["harmful"])
     assert record["attribution"]["by_label"]["benign"]["fired_by_trigger"]["estimate"] > 0.9
-    kept = [json.loads(line) for line in (stage / "attributions.jsonl").read_text().splitlines()]
+    kept = [json.loads(line) for line in (triggers_run / "attributions.jsonl").read_text().splitlines()]
     assert len(kept) == record["attribution"]["n"]
     assert all(len(one["words"]) == len(one["scores"]) == len(one["tokens"]) for one in kept)
     for name in ("trigger_eta_refusing", "trigger_eta_harmfulness", "trigger_patching"):
-        assert (stage / "figures" / f"{name}.png").stat().st_size > 5000
+        assert (triggers_run / "figures" / f"{name}.png").stat().st_size > 5000
 
 
-def test_judging_again_needs_no_model_and_changes_nothing(stage: Path, tmp_path: Path) -> None:
+def test_judging_again_needs_no_model_and_changes_nothing(triggers_run: Path, tmp_path: Path) -> None:
     """Judged in another directory from the files alone, with a model that does not exist."""
     (tmp_path / "stages").mkdir()
     for name in ("completions.jsonl", "stages/trigger_measures.json"):
-        (tmp_path / name).symlink_to(stage / name)
-    given = [f"prompts.path={stage / 'prompts.jsonl'}", f"model.name={tmp_path / 'none'}"]
+        (tmp_path / name).symlink_to(triggers_run / name)
+    given = [f"prompts.path={triggers_run / 'prompts.jsonl'}", f"model.name={tmp_path / 'none'}"]
     judge_triggers(RunInputs(load_config(Path("configs/quickstart.yaml"), given), tmp_path))
-    written = [(folder / "stages" / "triggers.json").read_bytes() for folder in (stage, tmp_path)]
+    written = [(folder / "stages" / "triggers.json").read_bytes() for folder in (triggers_run, tmp_path)]
     assert written[0] == written[1]
 
 
-def test_lost_verdicts_are_judged_again_without_measuring(stage: Path) -> None:
-    path = stage / "stages" / "triggers.json"
+def test_lost_verdicts_are_judged_again_without_measuring(triggers_run: Path) -> None:
+    path = triggers_run / "stages" / "triggers.json"
     before = path.read_bytes()
     path.unlink()
-    given = [f"prompts.path={stage / 'prompts.jsonl'}", f"model.name={ORGANISM}"]
-    assert run(load_config(Path("configs/quickstart.yaml"), given), stage, until="triggers", reporter=QUIET) == [
+    given = [f"prompts.path={triggers_run / 'prompts.jsonl'}", f"model.name={ORGANISM}"]
+    assert run(load_config(Path("configs/quickstart.yaml"), given), triggers_run, until="triggers", reporter=QUIET) == [
         "triggers"
     ]
     assert path.read_bytes() == before
@@ -203,7 +205,7 @@ def test_what_a_value_moves_is_said_and_what_is_not_shown_is_not_denied() -> Non
     ]
 
 
-def test_figures_of_an_earlier_run_do_not_stay(stage: Path, tmp_path: Path) -> None:
+def test_figures_of_an_earlier_run_do_not_stay(triggers_run: Path, tmp_path: Path) -> None:
     (tmp_path / "figures").mkdir()
     (tmp_path / "figures" / "trigger_patching.png").write_bytes(b"old")
     assert trigger_figures.draw(tmp_path, [], not_applicable("too few")) == {}
@@ -211,7 +213,7 @@ def test_figures_of_an_earlier_run_do_not_stay(stage: Path, tmp_path: Path) -> N
 
 
 @pytest.mark.slow
-def test_what_cannot_be_had_leaves_the_verdict(stage: Path, tmp_path: Path) -> None:
+def test_what_cannot_be_had_leaves_the_verdict(triggers_run: Path, tmp_path: Path) -> None:
     """A store of one layer of resid_pre without post_last: streams are alike there, and LEACE has nowhere to act."""
     rows = [json.loads(line) for line in (ORGANISM / "prompts.jsonl").read_text().splitlines()]
     pairs = {row["pair"] for row in rows if row["label"] == "harmful"}

@@ -88,6 +88,7 @@ def opened(endpoint: str, home: Path, names: list[str], token: str | None = None
     return said
 
 
+@pytest.mark.slow
 def test_answers_without_a_token(endpoint: str, tmp_path: Path) -> None:
     names = ["missing", "gated", "no-revision", "disabled", "busy", "down", "teapot", "no-config"]
     said = opened(endpoint, tmp_path, [*(f"owner/{name}" for name in names), "plainname"])
