@@ -4,6 +4,7 @@
 `--dist loadgroup` would not do: xdist 3.8 under pytest 9.2 leaves the groups out without a word.
 """
 
+import gc
 import os
 import subprocess
 import sys
@@ -30,8 +31,15 @@ ORGANISM = ROOT / "organisms" / "zoo" / "two-knobs"
 
 def pytest_configure(config: pytest.Config) -> None:
     """Make non-convergence an error where tests run; named in pyproject.toml, it would import sklearn everywhere."""
+    gc.disable()  # while tests are collected: nothing that is imported then becomes garbage
     if WORKER or not config.getoption("numprocesses", None):
         config.addinivalue_line("filterwarnings", "error::sklearn.exceptions.ConvergenceWarning")
+
+
+def pytest_collection_finish() -> None:
+    """Collect garbage again, but for what importing left."""
+    gc.freeze()
+    gc.enable()
 
 
 @pytest.hookimpl(tryfirst=True)
