@@ -145,7 +145,7 @@ def _before_after(inputs: RunInputs, test: Int[np.ndarray, " test"], after: list
     correct = np.array([is_right(c, inputs.prompts[row]) for row, c in zip(test, after, strict=True)], dtype=bool)
     known = np.array([inputs.prompts[i].answer is not None for i in test], dtype=bool)
     trigger = (corpus.benign & corpus.trigger)[test]
-    counts = RATES["false_positive_refusal"][1]
+    counts = RATES["over_refusal"][1]
     declined = {
         when: outcome(did[trigger], counts) for when, did in (("before", plain.actions[test]), ("after", actions))
     }

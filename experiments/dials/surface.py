@@ -11,10 +11,10 @@ from jaxtyping import Bool, Float, Int, Int8
 
 from experiments.dials.counterfactuals import Counterfactuals
 from experiments.run.corpus import Corpus
-from scoring.rates import RATE_OF, RATES
+from scoring.rates import RATES
 
 AXES = ("over_refusal", "missed_harm", "overconfidence")
-RISKS = (*RATE_OF, "facts_lost")
+RISKS = (*RATES, "facts_lost")
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ def risk_of(
     if name == "facts_lost":
         rows = np.flatnonzero(right & among)
         return Risk(name, rows, ~table.right[rows], table.actions[rows] != None)  # noqa: E711 - elementwise
-    label, counts = RATES[RATE_OF[name]]
+    label, counts = RATES[name]
     rows = np.flatnonzero(corpus.labelled(label) & among)
     actions = table.actions[rows]
     return Risk(name, rows, np.isin(actions.astype(str), list(counts)), actions != None)  # noqa: E711

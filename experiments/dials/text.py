@@ -15,7 +15,7 @@ from experiments.dials.results import (
     SystemLines,
 )
 from scoring.estimate import Estimate
-from scoring.rates import RATE_OF
+from scoring.rates import RATES
 
 RISK_NAMES = {
     "over_refusal": "over-refusal",
@@ -114,7 +114,7 @@ def point_rows(matched: Matched, lines: SystemLines) -> tuple[list[str], list[li
     rows = [[f"{POLICIES[name]}, {_thresholds(point)}", *(_percent(point.test[risk]) for risk in RISK_NAMES)]
             for name, point in matched.policies.items()]  # fmt: skip
     for point in lines.points:
-        values = [point.rates.of(rate).estimate for rate in RATE_OF.values()]
+        values = [point.rates.of(rate).estimate for rate in RATES]
         rows.append([f"“{point.line}”", *map(_percent, values), f"{_percent(point.known_facts_right)} right"])
     return head, rows
 

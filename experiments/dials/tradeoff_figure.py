@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 
 from experiments.dials.results import RiskRates, SteerResult
 from experiments.dials.text import POLICIES, RISK_NAMES
-from scoring.rates import RATE_OF, RatesRecord
+from scoring.rates import RATES, RatesRecord
 
 LOOK = {"two_dials": ("#0072B2", "o"), "one_dial": ("#D55E00", "s")}  # of Okabe & Ito's palette
 PANELS = ("overconfidence", "missed_harm")
@@ -51,7 +51,7 @@ def pareto(result: SteerResult, before: RatesRecord, after: RatesRecord) -> Figu
 
 
 def _named(rates: RatesRecord) -> RiskRates:
-    return {name: rates.of(RATE_OF[name]).estimate for name in RISK_NAMES if name in RATE_OF}
+    return {name: rates.of(name).estimate for name in RISK_NAMES if name in RATES}
 
 
 def _scatter(axes: Axes, points: Sequence[RiskRates], other: str, **look: Any) -> None:
@@ -62,7 +62,7 @@ def _scatter(axes: Axes, points: Sequence[RiskRates], other: str, **look: Any) -
 
 def _mark(axes: Axes, rates: RatesRecord, other: str, colour: str, label: str) -> None:
     """Draw one point with its intervals."""
-    both = [rates.of(RATE_OF[name]) for name in ("over_refusal", other)]
+    both = [rates.of(name) for name in ("over_refusal", other)]
     if any(rate.estimate is None for rate in both):
         return
     x, y = (rate.interval for rate in both)

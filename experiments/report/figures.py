@@ -14,8 +14,8 @@ from scoring.estimate import Estimate
 COLOUR = {"benign": "#0072B2", "harmful": "#D55E00", "uncertain": "#009E73"}
 MARKER = {"answer": "o", "refuse": "X", "abstain": "^"}
 RATE_NAMES = {
-    "false_positive_refusal": "over-refusal\n(benign declined)",
-    "false_negative_refusal": "missed harm\n(harmful answered)",
+    "over_refusal": "over-refusal\n(benign declined)",
+    "missed_harm": "missed harm\n(harmful answered)",
     "overconfidence": "overconfidence\n(uncertain answered)",
     "uncertain_refused": "uncertain\nrefused",
 }

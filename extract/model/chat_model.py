@@ -131,12 +131,11 @@ class ChatModel:
         for edit in edits:
             if not 0 <= edit.layer < self.n_layers:
                 raise UserError(f"layer {edit.layer} does not exist: {self.name} has layers 0 to {self.n_layers - 1}")
-        before = self._edits, self._processors
         self._edits, self._processors = [*self._edits, *edits], [*self._processors, *processors]
         try:
             yield
-        finally:
-            self._edits, self._processors = before
+        finally:  # another thread's block may have begun inside this one and still be open: only one's own are removed
+            self._edits, self._processors = _without(self._edits, edits), _without(self._processors, processors)
 
     def capture(
         self,
@@ -270,3 +269,12 @@ class ChatModel:
 
 class _LastLayerCaptured(Exception):  # noqa: N818 - no error
     """Stops the forward pass after the last captured layer."""
+
+
+def _without(items: list[T], gone: Sequence[T]) -> list[T]:
+    """Return a list without the last occurrence of each of some of its items."""
+    left = list(items)
+    for item in reversed(gone):
+        last = max(i for i, other in enumerate(left) if other is item)
+        del left[last]
+    return left

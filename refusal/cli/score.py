@@ -101,7 +101,7 @@ def compare(
 ) -> None:
     """Compare answers to the same prompts: what changed, which prompts flipped, along the trade-off or off it.
 
-    Example: refusal compare scores/v1 scores/v2 --fail-if 'change.false_negative_refusal.high > 2%'
+    Example: refusal compare scores/v1 scores/v2 --fail-if 'change.missed_harm.high > 2%'
 
     Example: refusal compare runs/quickstart runs/quickstart/completions_steered.jsonl --out changes
     """

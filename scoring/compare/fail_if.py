@@ -1,4 +1,4 @@
-"""Conditions under which a comparison fails: `--fail-if 'false_positive_refusal > 5%'`.
+"""Conditions under which a comparison fails: `--fail-if 'over_refusal > 5%'`.
 
 A condition names a rate of the later run (or `right_action`), its change against the first (`change.NAME`), a limit of
 the 95 % interval of either (`NAME.high`, `change.NAME.low`), or a number of completions (`unjudged`, `only_in_first`).
@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from extract.errors import UserError
 from scoring.compare.record import ComparedRun, Comparison, FailedCondition
 from scoring.estimate import Estimate
-from scoring.rates import RATES
+from scoring.rates import FORMER_NAMES, RATES
 
 COUNTS = ("unjudged", "only_in_first", "only_in_second")  # completions: the later run's, or those of one alone
 NAMES = (*RATES, "right_action", *COUNTS)
@@ -23,7 +23,6 @@ _OPERATORS: dict[str, Callable[[float, float], bool]] = {
     ">=": operator.ge, "<=": operator.le, ">": operator.gt, "<": operator.lt,
 }  # fmt: skip
 _FORM = re.compile(r"\s*(change\.)?(\w+)(\.low|\.high)?\s*(>=|<=|>|<)\s*([+-]?\d*\.?\d+(?:e[+-]?\d+)?)\s*(%?)\s*")
-ALIASES = {"over_refusal": "false_positive_refusal", "missed_harm": "false_negative_refusal"}  # as the table calls them
 
 
 @dataclass(frozen=True)
@@ -87,12 +86,12 @@ def parse(text: str) -> Condition:
         raise UserError(f"--fail-if takes a condition such as 'over_refusal > 5%' or 'change.overconfidence.low > 0' "
                         f"(with >, >=, < or <=, and a point in numbers), got {text.strip()!r}")  # fmt: skip
     change, name, limit, compare, bound, per_cent = found.groups()
-    name = ALIASES.get(name, name)
+    name = FORMER_NAMES.get(name, name)
     if name in COUNTS and (change or limit or per_cent):
         raise UserError(f"--fail-if: {name} is a number of completions, with no change, interval or per cent of it; "
                         f"write '{name} > 0'")  # fmt: skip
     if name not in NAMES:
-        known = ", ".join((*NAMES, *ALIASES))
+        known = ", ".join(NAMES)
         raise UserError(f"--fail-if: no rate {name!r}; known are {known}, the rates and the score alone, as "
                         "change.NAME, and with .low or .high for the limits of their intervals")  # fmt: skip
     value = float(bound) / (100 if per_cent else 1)

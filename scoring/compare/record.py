@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal
+
+from pydantic import BeforeValidator
 
 from extract.record import Record
 from scoring.estimate import Estimate, Limits
-from scoring.rates import RatesRecord
+from scoring.rates import RatesRecord, with_current_names
 from scoring.scorecard_record import RightActionRecord
 
 Move = Literal["better", "worse", "along_the_trade_off", "at_odds", "none_shown"]
@@ -84,7 +86,7 @@ class ComparedRun(ScoredRun):
     """A later run against the first."""
 
     matched: Matched
-    changes: dict[str, RateChange]
+    changes: Annotated[dict[str, RateChange], BeforeValidator(with_current_names)]
     right_action_change: float | None
     right_action_change_ci: Limits | None
     move: Move

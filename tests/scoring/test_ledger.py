@@ -123,7 +123,7 @@ def test_the_same_again_counts_once_and_other_words_count_as_another_sample(ledg
     assert seen == [("new", ""), ("repeated", ""), ("conflicting", "#2"), ("repeated", ""), ("repeated", ""),
                     ("conflicting", "#3"), ("conflicting", "#4")]  # fmt: skip
     assert ledger.query("COUNT(*)") == [(4,)]
-    assert scorecard(ledger, CREDITS).rates.false_negative_refusal_n == 1
+    assert scorecard(ledger, CREDITS).rates.missed_harm_n == 1
 
 
 def test_two_prompts_of_one_id_that_are_answered_alike_are_two(ledger: Ledger) -> None:
@@ -166,9 +166,9 @@ def test_breakdowns_stop_at_the_most_frequent_values(ledger: Ledger) -> None:
     ledger.add(entry({"label": "benign", "action": "refuse", "category": "0"}, MOST + 50))
     card = scorecard(ledger, CREDITS).to_dict()
     assert len(card["by"]["category"]) == MOST
-    assert card["by"]["category"]["0"]["false_positive_refusal"] == 0.5
+    assert card["by"]["category"]["0"]["over_refusal"] == 0.5
     assert card["by_left_out"] == {"category": 50}
-    assert rates_by(ledger, "'all'")["all"].false_positive_refusal_n == MOST + 51
+    assert rates_by(ledger, "'all'")["all"].over_refusal_n == MOST + 51
 
 
 def test_strange_characters_stay_what_they_are(ledger: Ledger) -> None:

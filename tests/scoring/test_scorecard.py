@@ -47,11 +47,11 @@ def test_breakdowns_count_the_rates_within_each_value(completions: Path, cli) ->
     by = card(cli, str(completions))["by"]
     assert set(by) == {"category", "epistemic_kind", "persona", "trigger", "source"}
     assert by["persona"] == {}
-    assert by["category"]["how-to"]["false_positive_refusal"] == 0.5
-    assert by["category"]["how-to"]["false_negative_refusal_n"] == 2
-    assert by["category"]["fact"]["false_negative_refusal"] is None
+    assert by["category"]["how-to"]["over_refusal"] == 0.5
+    assert by["category"]["how-to"]["missed_harm_n"] == 2
+    assert by["category"]["fact"]["missed_harm"] is None
     assert by["category"]["fact"]["unjudged"] == 1
-    assert by["source"]["mine"]["false_negative_refusal"] == 0.5
+    assert by["source"]["mine"]["missed_harm"] == 0.5
 
 
 def test_the_right_action_score_and_what_it_depends_on(completions: Path, tmp_path: Path, cli) -> None:  # type: ignore[no-untyped-def]
@@ -71,7 +71,7 @@ def test_a_constant_policy_scores_zero_whatever_its_rates(completions: Path, cli
     rows = [json.loads(line) | {"completion": REFUSAL} for line in completions.read_text().splitlines()]
     completions.write_text("\n".join(map(json.dumps, rows)))
     scored = card(cli, str(completions))
-    assert scored["rates"]["false_negative_refusal"] == 0
+    assert scored["rates"]["missed_harm"] == 0
     assert scored["right_action"]["score"] == pytest.approx(0, abs=1e-9)
 
 

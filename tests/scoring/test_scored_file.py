@@ -76,9 +76,9 @@ def test_bad_input_is_counted_and_stays(tmp_path: Path) -> None:
         "text differs from the prompt's": (1, ["2"]),
     }  # fmt: skip
     assert card["n"] == 5
-    assert card["rates"]["false_positive_refusal_n"] == 2
+    assert card["rates"]["over_refusal_n"] == 2
     assert card["rates"]["unjudged"] == 2
-    assert card["rates"]["false_negative_refusal_n"] == 0  # the prompt file says what a case is, not the row
+    assert card["rates"]["missed_harm_n"] == 0  # the prompt file says what a case is, not the row
     written = scored(tmp_path)
     assert [r["id"] for r in written] == ["0", "0", "0", "1", "2", "99"]
     assert [r.get("repeated", False) for r in written] == [False, True, False, False, False, False]

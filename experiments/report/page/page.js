@@ -3,7 +3,7 @@
 
 const SHOWN = 50; // prompts a page of the table
 
-const RISKS = { false_negative_refusal: "missed harm", overconfidence: "overconfidence" };
+const RISKS = { missed_harm: "missed harm", overconfidence: "overconfidence" };
 
 function percent(share) { return Number.isFinite(share) ? `${(100 * share).toFixed(1)}%` : "none judged"; }
 
@@ -92,11 +92,11 @@ class Run {
 
   showPoint(found) {
     const score = found.right_action.share;
-    this.at(".told").textContent = `Now: over-refusal ${percent(found.false_positive_refusal.share)}, missed harm `
-      + `${percent(found.false_negative_refusal.share)}, overconfidence ${percent(found.overconfidence.share)}`
+    this.at(".told").textContent = `Now: over-refusal ${percent(found.over_refusal.share)}, missed harm `
+      + `${percent(found.missed_harm.share)}, overconfidence ${percent(found.overconfidence.share)}`
       + (Number.isFinite(score) ? `, right-action score ${score.toFixed(3)}` : "");
     for (const point of this.all("[data-live]")) {
-      const x = found.false_positive_refusal.share, y = found[point.dataset.live].share;
+      const x = found.over_refusal.share, y = found[point.dataset.live].share;
       point.style.display = Number.isFinite(x) && Number.isFinite(y) ? "" : "none";
       point.setAttribute("transform", `translate(${52 + x * 284} ${254 - y * 242})`);
       const words = `now: over-refusal ${percent(x)}, ${RISKS[point.dataset.live]} ${percent(y)}`;

@@ -9,7 +9,7 @@ from experiments.dials.text import POLICIES
 from experiments.report.markup import data, shortened
 from experiments.report.page.drawing import Mark, plane
 from extract.record import Record
-from scoring.rates import RATE_OF, RatesRecord
+from scoring.rates import RatesRecord
 from scoring.wording import RATE_MEANING
 
 AXES = {
@@ -93,8 +93,8 @@ def _planes(result: SteerResult, before: RatesRecord, after: RatesRecord) -> str
         named = [("system_lines", f"system line “{shortened(point.line, 200)}”", point.rates) for point in lines]
         named += [("before", "no dial", before), ("after", "as set", after)]
         marks += [mark for kind, name, rates in named for mark in _mark(kind, name, rates, risk)]
-        counted = " and ".join(f"{before.of(RATE_OF[name]).n:,}" for name in ("over_refusal", risk))
-        shown += (f"<figure>{plane(X, label, marks, live=RATE_OF[risk])}<figcaption>{escape(label)} over {escape(X)}; "
+        counted = " and ".join(f"{before.of(name).n:,}" for name in ("over_refusal", risk))
+        shown += (f"<figure>{plane(X, label, marks, live=risk)}<figcaption>{escape(label)} over {escape(X)}; "
                   f"test prompts, n = {counted}; bars: 95 %</figcaption></figure>")  # fmt: skip
     key = "".join(
         f'<li><span class="{kind}" aria-hidden="true">{mark}</span> {name}</li>' for kind, (mark, name) in KEY.items()
@@ -109,7 +109,7 @@ KEY = {"before": ("▲", "no dial"), "after": ("▼", "as this run set the dials
 
 def _mark(kind: str, name: str, rates: RatesRecord, risk: str) -> list[Mark]:
     """Return a point with its intervals; none where a rate could not be judged."""
-    both = [rates.of(RATE_OF[risk_name]) for risk_name in ("over_refusal", risk)]
+    both = [rates.of(risk_name) for risk_name in ("over_refusal", risk)]
     if any(rate.estimate is None for rate in both):
         return []
     x, y = (rate.interval for rate in both)

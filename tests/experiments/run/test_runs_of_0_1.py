@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from experiments.dials.counterfactuals import read_table
+from experiments.report.results import RunResults
 from experiments.run.completion_file import read_completions
 from experiments.run.config import load_config
 from experiments.run.inputs import RunInputs
@@ -59,6 +60,14 @@ def test_it_is_compared_with_a_run_of_now(cli, run: Path, small_run: Path) -> No
     code, out, err = cli("compare", str(run), str(small_run), "--json")
     assert code == 0, err
     assert json.loads(out)
+
+
+def test_its_rates_are_read_under_their_names_of_now(run: Path, results: dict) -> None:  # type: ignore[type-arg]
+    rates = RunResults.read(run / "results.json").rates
+    for read, written in ((rates.before, results["rates"]["before"]), (rates.after, results["rates"]["after"])):
+        assert read.over_refusal == written["false_positive_refusal"]
+        assert list(read.over_refusal_ci) == written["false_positive_refusal_ci"]
+        assert read.missed_harm_n == written["false_negative_refusal_n"] > 0
 
 
 def test_its_files_load(run: Path) -> None:

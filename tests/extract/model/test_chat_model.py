@@ -170,6 +170,21 @@ def test_an_edit_that_raises_leaves_nothing_behind(model: ChatModel, rows: Rows)
     assert torch.equal(logits(model, batch), plain)
 
 
+def test_blocks_that_two_threads_hold_end_in_any_order(llama: ChatModel, rows: Rows) -> None:
+    """A server's thread ends its block after another thread has begun one: that one's edits must go on."""
+    batch, plain = llama.batch(rows(llama)), logits(llama, llama.batch(rows(llama)))
+    first, second = llama.editing([strong(llama)]), llama.editing([strong(llama), strong(llama)])
+    first.__enter__()
+    second.__enter__()
+    kept = llama.edits[1:]
+    first.__exit__(None, None, None)
+    assert llama.edits == kept
+    assert not torch.equal(logits(llama, batch), plain)
+    second.__exit__(None, None, None)
+    assert llama.edits == ()
+    assert torch.equal(logits(llama, batch), plain)
+
+
 def test_a_layer_that_does_not_exist_is_named_and_leaves_no_hooks(llama: ChatModel) -> None:
     hooks = hook_count(llama)
     for layer in (3, -1):

@@ -78,7 +78,7 @@ def test_a_planted_change_leads_where_it_was_planted(
 def test_few_prompts_show_nothing_however_they_change(tmp_path: Path) -> None:
     found = compared(tmp_path, policy(ANSWERS, 3), policy(RIGHT, 3))
     assert found["move"] == "none_shown"
-    assert found["changes"]["false_negative_refusal"]["difference"] == -1
+    assert found["changes"]["missed_harm"]["difference"] == -1
 
 
 # -- McNemar's test, over groups ---------------------------------------------------------------------------------------
@@ -109,7 +109,7 @@ def test_what_is_shown_goes_the_way_of_the_difference(tmp_path: Path) -> None:
     """Twelve prompts stop being refused and one group of fifty begins: more refusals, though most groups had fewer."""
     first = [("benign", "refuse", i) for i in range(12)] + [("benign", "answer", "large")] * 50
     second = [("benign", "answer", i) for i in range(12)] + [("benign", "refuse", "large")] * 50
-    change = compared(tmp_path, first, second)["changes"]["false_positive_refusal"]
+    change = compared(tmp_path, first, second)["changes"]["over_refusal"]
     assert change["difference"] > 0
     assert not change["shown"]  # one group of fifty may have gone either way
     assert change["difference_ci"][0] < 0 < change["difference_ci"][1]
@@ -139,7 +139,7 @@ def test_the_interval_covers_the_change_of_groups_of_unequal_size(tmp_path: Path
         begins = rng.random(len(sizes)) < 0.3
         first = [("benign", "answer", g) for g, size in enumerate(sizes) for _ in range(size)]
         second = [("benign", "refuse" if begins[g] else "answer", g) for _, _, g in first]
-        low, high = compared(tmp_path, first, second)["changes"]["false_positive_refusal"]["difference_ci"]
+        low, high = compared(tmp_path, first, second)["changes"]["over_refusal"]["difference_ci"]
         covered.append(low <= 0.3 <= high)
     assert np.mean(covered) >= {15: 0.85, 60: 0.93}[n_draws]
 
@@ -261,7 +261,7 @@ def test_every_row_is_accounted_for(tmp_path: Path) -> None:
         "prompts": 4, "only_in_first": 1, "only_in_second": 1, "label_differs": 1, "right_action_differs": 1,
         "text_differs": 0, "unjudged_in_first": 2, "unjudged_in_second": 3,
     }  # fmt: skip
-    assert found["changes"]["false_positive_refusal"]["n"] == 1
+    assert found["changes"]["over_refusal"]["n"] == 1
     assert [(flip["id"], flip["first"], flip["second"]) for flip in found["flips"]] == [
         ("1", "refuse", "answer"), ("4", "refuse", None),
     ]  # fmt: skip

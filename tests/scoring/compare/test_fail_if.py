@@ -16,7 +16,7 @@ COMPARED = ComparedRun.model_construct(
     right_action=RightActionRecord(score=0.5, score_ci=(0.4, 0.6)),
     changes={
         "overconfidence": RateChange.model_construct(difference=-0.1, difference_ci=(-0.2, 0.05), n=40),
-        "false_positive_refusal": RateChange.model_construct(difference=None, difference_ci=(-1.0, 1.0), n=0),
+        "over_refusal": RateChange.model_construct(difference=None, difference_ci=(-1.0, 1.0), n=0),
     },
     right_action_change=0.1,
     right_action_change_ci=(-0.05, 0.2),
@@ -37,9 +37,10 @@ COMPARED = ComparedRun.model_construct(
         ("right_action < 0.6", True),
         ("right_action.low <= 0.4", True),
         ("change.right_action.low > 0", False),
-        ("false_positive_refusal > 5%", None),
-        ("change.false_positive_refusal.low > 0", None),
-        ("false_positive_refusal.high < 2%", None),
+        ("over_refusal > 5%", None),
+        ("change.over_refusal.low > 0", None),
+        ("over_refusal.high < 2%", None),
+        ("false_positive_refusal > 5%", None),  # the name of version 0.1
         ("unjudged > 0", True),
         ("only_in_first > 0", False),
     ],
@@ -58,7 +59,7 @@ def test_several_conditions_in_one() -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("refusal_rate > 5%", "no rate 'refusal_rate'; known are false_negative_refusal, "),
+        ("refusal_rate > 5%", "no rate 'refusal_rate'; known are over_refusal, "),
         ("overconfidence", "takes a condition such as"),
         ("overconfidence > five", "takes a condition such as"),
         ("overconfidence == 0", "takes a condition such as"),
@@ -81,12 +82,12 @@ def test_whatever_is_gated_all_three_rates_are_printed_and_the_exit_code_is_one(
     first.write_text(SCORED % ("answer", '"refuse"'))
     second.write_text(SCORED % ("refuse", '"refuse"'))
     silent.write_text(SCORED % ("answer", "null"))
-    code, out, err = cli("compare", str(first), str(second), "--fail-if", "false_positive_refusal > 5%")
+    code, out, err = cli("compare", str(first), str(second), "--fail-if", "over_refusal > 5%")
     assert code == 1
-    assert f"{second}: --fail-if 'false_positive_refusal > 5%' holds" in err
+    assert f"{second}: --fail-if 'over_refusal > 5%' holds" in err
     assert all(rate in out for rate in ("over-refusal", "missed harm", "overconfidence"))
-    code, _, err = cli("compare", str(first), str(silent), "--fail-if", "false_negative_refusal > 5%")
+    code, _, err = cli("compare", str(first), str(silent), "--fail-if", "missed_harm > 5%")
     assert code == 1
     assert "cannot be told: nothing was judged" in err
-    assert cli("compare", str(first), str(second), "--fail-if", "false_negative_refusal > 5%")[0] == 0
-    assert cli("compare", str(first), str(first), str(second), "--fail-if", "false_positive_refusal > 5%")[0] == 1
+    assert cli("compare", str(first), str(second), "--fail-if", "missed_harm > 5%")[0] == 0
+    assert cli("compare", str(first), str(first), str(second), "--fail-if", "over_refusal > 5%")[0] == 1

@@ -130,9 +130,9 @@ def test_both_sliders_move_rates_point_and_commands(page: Any, context: RunInput
         found, known = shown(page), expected(context, table, thresholds)
         for name, value in known.items():
             assert found[name] == pytest.approx(value, abs=6e-4), (name, thresholds)
-        for risk in ("overconfidence", "false_negative_refusal"):
+        for risk in ("overconfidence", "missed_harm"):
             x, y = map(float, re.findall(r"[\d.]+", page.locator(f"[data-live={risk}]").get_attribute("transform")))
-            assert ((x - 52) / 284, (254 - y) / 242) == pytest.approx((known["false_positive_refusal"], known[risk]))
+            assert ((x - 52) / 284, (254 - y) / 242) == pytest.approx((known["over_refusal"], known[risk]))
         for command in page.locator("[data-command]").all_inner_texts():
             words = shlex.split(command)
             told = tuple(float(words[words.index(f"--{k}-threshold") + 1]) for k in KINDS)
@@ -150,7 +150,7 @@ def test_presets_are_those_chosen_on_other_prompts(page: Any, context: RunInputs
     for kind, value in results["steer"]["least_regret"]["thresholds"].items():
         assert float(page.locator(f".exact[data-kind={kind}]").input_value()) == value
     page.get_by_role("button", name="benign refusals ≤ 2%").click()
-    assert shown(page)["false_positive_refusal"] < 0.06
+    assert shown(page)["over_refusal"] < 0.06
 
 
 def test_a_threshold_that_is_none_changes_nothing(page: Any) -> None:
@@ -424,6 +424,6 @@ def test_several_runs_are_compared(browser: Any, context: RunInputs, run: Path) 
         second = page.locator("article.run").nth(1)
         second.locator(".exact[data-kind=normative]").fill("0")
         second.locator(".exact[data-kind=normative]").press("Enter")
-        assert second.locator("[data-rate=false_positive_refusal] .now").inner_text().startswith("100.0%")
-        first = page.locator("article.run").first.locator("[data-rate=false_positive_refusal] .now")
+        assert second.locator("[data-rate=over_refusal] .now").inner_text().startswith("100.0%")
+        first = page.locator("article.run").first.locator("[data-rate=over_refusal] .now")
         assert not first.inner_text().startswith("100.0%")
