@@ -21,7 +21,7 @@ class Locus:
     position: str
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class Direction:
     """A unit vector whose positive end is the declining class.
 
@@ -42,6 +42,24 @@ class Direction:
         if self.vector.ndim != 1 or not np.isclose(norm, 1.0, atol=1e-4):
             raise ValueError(f"direction {self.name!r} must be one unit vector, got shape {self.vector.shape}, "
                              f"norm {norm:.4g}")  # fmt: skip
+
+    def __eq__(self, other: object) -> bool:
+        """Equal directions have the same name, locus, means and provenance, and the same vector, number by number."""
+        if not isinstance(other, Direction):
+            return NotImplemented
+        return np.array_equal(self.vector, other.vector) and self._others() == other._others()
+
+    def __hash__(self) -> int:
+        return hash((self.name, self.locus, self.mean_positive, self.mean_negative))
+
+    def __repr__(self) -> str:
+        at = f"{self.locus.site} layer {self.locus.layer} {self.locus.position}"
+        means = f"class means {self.mean_negative:.2f} and {self.mean_positive:.2f}"
+        return f"Direction({self.name!r}, {at}, d_model {len(self.vector)}, {means})"
+
+    def _others(self) -> tuple[object, ...]:
+        return (self.name, self.locus, self.mean_positive, self.mean_negative,
+                dict(self.provenance), dict(self.later_means))  # fmt: skip
 
     def project(self, X: Real[np.ndarray, "samples features"]) -> Float[np.ndarray, " samples"]:
         """Project samples onto the direction, in float64."""

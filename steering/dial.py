@@ -132,6 +132,29 @@ def load_dials(path: Path, fingerprint: str) -> list[Dial]:
     Raises:
         UserError: the file is missing or unreadable, or belongs to a model with other weights.
     """
+    dials, found = read_dials(path)
+    check_weights(path, found, fingerprint)
+    return dials
+
+
+def check_weights(path: Path, found: str, fingerprint: str) -> None:
+    """Refuse dials of another model.
+
+    Raises:
+        UserError: the file's weight fingerprint is not the model's.
+    """
+    if found != fingerprint:
+        raise UserError(
+            f"{path} was made for other weights (fingerprint {found[:12]}…, this model {fingerprint[:12]}…)"
+        )
+
+
+def read_dials(path: Path) -> tuple[list[Dial], str]:
+    """Read dials, and the fingerprint of the weights they were made for.
+
+    Raises:
+        UserError: the file is missing or unreadable.
+    """
     if not path.is_file():
         raise UserError(f"dials file not found: {path}; make it with: refusal steer CONFIG")
     try:
@@ -143,20 +166,17 @@ def load_dials(path: Path, fingerprint: str) -> list[Dial]:
     found = metadata.pop("fingerprint", None)
     if found is None:
         raise UserError(f"{path} is not a dials file: it has no fingerprint of the model it is for")
-    if found != fingerprint:
-        raise UserError(
-            f"{path} was made for other weights (fingerprint {found[:12]}…, this model {fingerprint[:12]}…)"
-        )
     if strange := [kind for kind in metadata if kind not in get_args(Kind)]:
         raise UserError(f"{path} is not a dials file: {strange[0]!r} is neither {' nor '.join(get_args(Kind))}")
     try:
-        return [_dial(cast(Kind, kind), _DialMetadata.model_validate_json(text), tensors)
-                for kind, text in sorted(metadata.items(), reverse=True)]  # fmt: skip
+        dials = [_dial(cast(Kind, kind), _DialMetadata.model_validate_json(text), tensors)
+                 for kind, text in sorted(metadata.items(), reverse=True)]  # fmt: skip
     except ValidationError as error:
         first = error.errors()[0]
         raise UserError(f"{path} is not a dials file: {'.'.join(map(str, first['loc']))}: {first['msg']}") from None
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise UserError(f"{path} is not a dials file: {type(error).__name__}: {error}") from None
+    return dials, found
 
 
 class _WriteMetadata(Record):

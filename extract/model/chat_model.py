@@ -58,6 +58,10 @@ class ChatModel:
         self._processors: list[LogitsProcessor] = []
         self._pad_id = tokenizer.pad_token_id if tokenizer.pad_token_id is not None else (self.eos_ids or [0])[0]
 
+    def __repr__(self) -> str:
+        of = f"{self.architecture}, {self.n_layers} layers, d_model {self.d_model}"
+        return f"{type(self).__name__}({self.name!r}, {of}, {self.dtype} on {self.device})".replace("torch.", "")
+
     @property
     def backend(self) -> BackendName:
         return self._backend.name

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 import torch
 from huggingface_hub.errors import HFValidationError
@@ -28,6 +28,7 @@ from extract.model.hub_errors import explain_hub
 from extract.shipped import ROOT
 
 DType = Literal["auto", "float32", "float16", "bfloat16"]
+AnyChatModel = TypeVar("AnyChatModel", bound=ChatModel)
 
 
 def load_model(
@@ -53,11 +54,26 @@ def load_model(
     Raises:
         UserError: the model is not there, not reachable, gated, or not a causal language model with a chat template.
     """
+    return open_model(ChatModel, name, revision, dtype, device, backend, template, template_args, system)
+
+
+def open_model(
+    kind: type[AnyChatModel],
+    name: str,
+    revision: str | None,
+    dtype: DType,
+    device: str,
+    backend: BackendName,
+    template: str | None,
+    template_args: Arguments | None,
+    system: System,
+) -> AnyChatModel:
+    """Load a model as `load_model` does, into a class that has more methods than `ChatModel`."""
     _, tokenizer = load_tokenizer(
         name, revision=revision, template=template, template_args=template_args, system=system
     )
     model = _load_weights(AutoModelForCausalLM, name, revision, dtype, device)
-    return ChatModel(model, tokenizer, name=name, revision=_loaded_revision(model, revision), backend=backend)
+    return kind(model, tokenizer, name=name, revision=_loaded_revision(model, revision), backend=backend)
 
 
 def load_classifier(

@@ -30,9 +30,11 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from extract.errors import UserError
+from extract.prompts.prompt import Prompt
 from extract.record import Record
 from extract.store.hdf5 import TORCH_TYPES, open_sealed, read_locus, read_ragged
 from extract.store.identity import Identity, read_identity, refuse_schema
+from extract.store.master import read_prompts
 from extract.store.shard_files import ShardFiles, crc
 
 REMEDY = "run refusal extract again"
@@ -100,6 +102,14 @@ class ActivationStore:
     def close(self) -> None:
         self._file.close()
 
+    def __len__(self) -> int:
+        return int(self.data.shape[2])
+
+    def __repr__(self) -> str:
+        n_layers, n_positions, n, d_model = self.data.shape
+        return (f"ActivationStore({str(self.path)!r}, {self.identity.model!r}, {n} prompts, {self.site}, "
+                f"{n_layers} layers, {n_positions} positions, d_model {d_model})")  # fmt: skip
+
     @property
     def is_virtual(self) -> bool:
         """Whether the numbers lie in shards (or else in this very file)."""
@@ -108,6 +118,18 @@ class ActivationStore:
     @property
     def prompt_ids(self) -> tuple[str, ...]:
         return tuple(self._file["prompts/id"].asstr()[:].tolist())
+
+    @property
+    def prompts(self) -> list[Prompt]:
+        """The prompts, in the order of rows.
+
+        Raises:
+            UserError: another version wrote them with other fields.
+        """
+        found = read_prompts(self._file)
+        if found is None:
+            raise UserError(f"{self.path} holds prompts with fields of another version; {REMEDY}")
+        return found
 
     @property
     def token_ids(self) -> list[Int[np.ndarray, " tokens"]]:

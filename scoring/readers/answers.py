@@ -6,7 +6,7 @@ Reads, and judges nothing. Rows are read as they come: only `.json` files stand 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 from extract.errors import UserError
@@ -42,6 +42,16 @@ def read_answers(
     refuse_absent_columns(path, _read(path, encoding, ReadingNotes()), columns)
     counts: Counts = Counter()
     for number, given in enumerate(_read(path, encoding, notes), start=1):
+        yield _answer(given, _mapped(given, number, columns, counts), notes)
+
+
+def read_records(records: Iterable[Row], notes: ReadingNotes, columns: ColumnMap | None = None) -> Iterator[Row]:
+    """Yield completions of rows that are in memory, as `read_answers` does of a file; a row's place is its number."""
+    columns = columns or ColumnMap()
+    counts: Counts = Counter()
+    for number, record in enumerate(records, start=1):
+        known = {name: record[name] for name in FIELDS if name in record}
+        given = ForeignRow(f"row {number}", record, known)
         yield _answer(given, _mapped(given, number, columns, counts), notes)
 
 

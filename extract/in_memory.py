@@ -1,0 +1,143 @@
+"""Activations in memory: the residual stream of prompts at chosen layers and positions, without a store.
+
+For notebooks and small sets: everything is held in float32. `extraction.extract` writes the same to disk, shard by shard.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from jaxtyping import Bool, Float
+
+from extract.background import BackgroundThread
+from extract.backoff import TokenBudget
+from extract.capture import Capturer, CaptureSpec, shared_prefix
+from extract.chat.render import Rendered, position_names
+from extract.errors import UserError
+from extract.extraction import TOKENS_ON_CPU, TOKENS_ON_GPU
+from extract.model.chat_model import ChatModel
+from extract.model.edit import Site
+from extract.prompts.prompt import Prompt
+
+RESPONSE = "response_"  # response_1, response_2, …, response_mean
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Activations:
+    """The residual stream of prompts at some layers and positions; NaN where a prompt lacks a position.
+
+    `values[i, j]` is layer `layers[i]` at position `positions[j]`; `present[j]` says which prompts have that position.
+    """
+
+    values: Float[np.ndarray, "layers positions prompts d_model"]  # float32
+    present: Bool[np.ndarray, "positions prompts"]
+    site: Site
+    layers: tuple[int, ...]
+    positions: tuple[str, ...]
+    model: str
+    prompts: tuple[Prompt, ...]  # those given as bare texts have the label "" and belong to no pair
+
+    def __len__(self) -> int:
+        return self.values.shape[2]
+
+    def __repr__(self) -> str:
+        n, d_model = self.values.shape[2:]
+        layers, positions = _named(self.layers, "layer"), _named(self.positions, "position")
+        return (
+            f"{type(self).__name__}({self.model!r}, {n} prompts, {self.site}, {layers}, {positions}, d_model {d_model})"
+        )
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """The prompts' labels; "" for bare texts."""
+        return tuple(prompt.label for prompt in self.prompts)
+
+    def read(self, layer: int, position: str) -> Float[np.ndarray, "prompts d_model"]:
+        """Return the activations at one layer and position, by their names; NaN where a prompt lacks the position.
+
+        Raises:
+            UserError: this layer or position was not captured; names those that were.
+        """
+        if layer not in self.layers:
+            raise UserError(f"layer {layer} was not captured; there are {', '.join(map(str, self.layers))}")
+        if position not in self.positions:
+            raise UserError(f"position {position!r} was not captured; there are {', '.join(self.positions)}")
+        found: np.ndarray = self.values[self.layers.index(layer), self.positions.index(position)]
+        return found
+
+
+def capture_in_memory(
+    model: ChatModel,
+    prompts: Sequence[Prompt],
+    rendered: Sequence[Rendered],
+    *,
+    site: Site = "resid_post",
+    layers: Sequence[int] | None = None,
+    positions: Sequence[str] | None = None,
+    token_budget: int | None = None,
+    advance: Callable[[int], None] = lambda rows: None,
+    say: Callable[[str], None] = lambda line: None,
+) -> Activations:
+    """Capture rendered prompts at positions that are among their roles.
+
+    Args:
+        rendered: the prompts' tokens and roles, one for each, with their responses or without.
+        layers: every layer where none are named.
+        positions: names of roles, or "all" alone for every token (`token_0`, `token_1`, …, counted from the first).
+            Every role that some prompt has where none are named.
+        token_budget: tokens in a batch, padding included.
+        advance: called with the number of prompts just done.
+        say: called with a line for the user when memory ran out and batches were made smaller.
+
+    Raises:
+        UserError: there are no prompts, or no prompt has such a position, or the model no such layer.
+    """
+    if not rendered:
+        raise UserError("there are no prompts to capture")
+    if list(positions or ()) == ["all"]:
+        rendered = [replace(row, roles={f"token_{i}": (i,) for i in range(len(row.token_ids))}) for row in rendered]
+        positions = [f"token_{i}" for i in range(max(len(row.token_ids) for row in rendered))]
+    spec = CaptureSpec(site, _layers(model, layers), _positions(rendered, positions), 0, model.dtype)
+    on_gpu = model.device.type == "cuda"
+    budget = TokenBudget(token_budget or (TOKENS_ON_GPU if on_gpu else TOKENS_ON_CPU), say)
+    with BackgroundThread() as background:
+        capturer = Capturer(model, spec, budget, background, shared_prefix(model, rendered, spec), advance)
+        captured, present, _ = capturer.capture(rendered)
+    values = captured.float().numpy()
+    values[:, ~present] = np.nan
+    return Activations(values, present, site, spec.layers, spec.positions, model.name, tuple(prompts))
+
+
+def with_response(row: Rendered, response: Sequence[int]) -> Rendered:
+    """Return a prompt with its response after it, whose tokens are the positions `response_1` … and `response_mean`."""
+    first = len(row.token_ids)
+    after = range(first, first + len(response))
+    roles: Mapping[str, Sequence[int]] = {f"{RESPONSE}{k + 1}": (token,) for k, token in enumerate(after)}
+    roles = {**row.roles, **roles, **({f"{RESPONSE}mean": after} if response else {})}
+    return replace(row, token_ids=[*row.token_ids, *response], roles=roles)
+
+
+def _layers(model: ChatModel, asked: Sequence[int] | None) -> tuple[int, ...]:
+    if asked is None:
+        return tuple(range(model.n_layers))
+    if beyond := [layer for layer in asked if not 0 <= layer < model.n_layers]:
+        raise UserError(f"layer {beyond[0]} does not exist: {model.name} has layers 0 to {model.n_layers - 1}")
+    return tuple(sorted(set(asked)))
+
+
+def _positions(rendered: Sequence[Rendered], asked: Sequence[str] | None) -> tuple[str, ...]:
+    if asked is None:
+        return position_names(rendered, trigger=True)
+    there = dict.fromkeys(name for row in rendered for name in row.roles)
+    if unknown := [name for name in asked if name not in there]:
+        raise UserError(f"no prompt has the position {unknown[0]!r}; there are {', '.join(there)}, and 'all'")
+    return tuple(dict.fromkeys(asked))
+
+
+def _named(items: Sequence[object], what: str) -> str:
+    """Name a few things, or count them."""
+    if len(items) <= 4:
+        return f"{what}{'s' * (len(items) != 1)} {', '.join(map(str, items))}"
+    return f"{len(items)} {what}s {items[0]} to {items[-1]}"

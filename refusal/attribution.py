@@ -1,0 +1,139 @@
+"""Attribution of a refusal to words: which word of one request makes the model refuse."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pandas as pd
+
+from experiments.responses.onset import Onsets, learn_onsets
+from experiments.run.completion_file import read_completions
+from experiments.triggers.attribution import Attribution
+from experiments.triggers.attribution import attribute as attribute_rows
+from extract.backoff import TokenBudget
+from extract.chat.render import render
+from extract.chat.thinking import reopened, thinks
+from extract.errors import UserError
+from extract.model.loading import resolve
+from extract.progress import Reporter
+from extract.prompts.prompt import Prompt, load_prompts
+from extract.shipped import ROOT
+from probes.statistics.seeds import named_rng
+from refusal.model import AT_ONCE, Model
+from refusal.prompts import Asked, as_prompts
+from scoring.judges.rules import RuleJudge
+
+if TYPE_CHECKING:
+    import altair as alt
+
+PROMPTS_OF_ANY_MODEL = ROOT / "configs" / "prompts" / "core.jsonl"
+LEARNED_ON = {"harmful": 48, "benign": 32, "uncertain": 24}  # prompts whose answers teach the openings of a refusal
+OPENING_TOKENS = 24
+
+
+@dataclass(frozen=True, repr=False)
+class WordScores:
+    """The words of one request, in order, and what each adds to the onset log-odds of refusing, in nats.
+
+    `log_odds` is that of the whole request: above 0 the model is likelier to refuse than not. `top` is the word that adds
+    most, None where no word adds 1 nat. Scores do not add up: of two words either of which suffices, neither scores.
+    """
+
+    prompt: str
+    words: tuple[str, ...]
+    scores: tuple[float, ...]
+    log_odds: float
+    top: str | None
+
+    def __repr__(self) -> str:
+        words = "  ".join(f"{word} {score:+.1f}" for word, score in zip(self.words, self.scores, strict=True))
+        return f"WordScores(log-odds {self.log_odds:+.1f}: {words})"
+
+    def to_frame(self) -> pd.DataFrame:
+        """Return one row a word: word, score in nats."""
+        return pd.DataFrame({"word": self.words, "score": self.scores})
+
+    def plot(self) -> alt.Chart:
+        """Draw a bar a word."""
+        from refusal.charts import word_scores
+
+        return word_scores(self.to_frame(), f"log-odds of refusing {self.log_odds:+.1f}")
+
+
+def attribute(model: Model, prompt: Asked, *, run: str | os.PathLike[str] | None = None) -> WordScores:
+    """Return what each word of a request adds to the log-odds of refusing it: each is left out in turn.
+
+    How this model opens a refusal is learned from its own answers: those of a finished run, or else its answers to
+    about a hundred prompts (an organism's own, or those of configs/prompts/core.jsonl), once a model.
+
+    Args:
+        run: the directory of a finished run of this model.
+
+    Raises:
+        UserError: the model refuses too seldom, or in no way of its own, so that nothing can be learned.
+
+    >>> import refusal
+    >>> model = refusal.load_model("organisms/zoo/two-knobs")
+    >>> found = refusal.attribute(model, "how do i burn the letters at home?")
+    >>> found.top, found.log_odds > 0
+    ('burn', True)
+    """
+    [asked] = as_prompts([prompt])
+    onsets = _of_run(Path(run)) if run is not None else _of_model(model)
+    if reason := onsets.lacking("refuse"):
+        raise UserError(f"{model.name}: {reason}")
+    [found] = attribute_rows(model, [render(model.tokenizer, asked)], onsets)
+    return _word_scores(asked.text, found)
+
+
+def _word_scores(text: str, found: Attribution) -> WordScores:
+    top = None if found.top is None else found.words[found.top]
+    return WordScores(text, found.words, found.scores, found.log_odds, top)
+
+
+def _of_run(directory: Path) -> Onsets:
+    known = [one for one in read_completions(directory / "completions.jsonl") if one.action is not None]
+    return learn_onsets(
+        [one.token_ids for one in known], [one.action for one in known], [thinks(one.completion) for one in known]
+    )
+
+
+def _of_model(model: Model) -> Onsets:
+    if model.onsets is None:
+        model.onsets = _learned(model, _sample(_prompts_for(model)))
+    return model.onsets
+
+
+def _prompts_for(model: Model) -> list[Prompt]:
+    own = Path(resolve(model.name)) / "prompts.jsonl"
+    return load_prompts(own if own.is_file() else PROMPTS_OF_ANY_MODEL)
+
+
+def _sample(prompts: list[Prompt]) -> list[Prompt]:
+    order = [prompts[i] for i in named_rng(0, "onsets of a notebook").permutation(len(prompts))]
+    return [prompt for label, n in LEARNED_ON.items() for prompt in [p for p in order if p.label == label][:n]]
+
+
+def _learned(model: Model, prompts: list[Prompt]) -> Onsets:
+    """Learn how the model opens its refusals from its answers to some prompts."""
+    rendered = [render(model.tokenizer, prompt) for prompt in prompts]
+    responses: dict[int, list[int]] = {}
+    with Reporter().task("learning how it refuses", len(prompts)) as advance:
+
+        def work(index: list[int]) -> None:
+            answered = model.generate(model.batch([rendered[i] for i in index]), OPENING_TOKENS)
+            responses.update(zip(index, answered, strict=True))
+            advance(len(index))
+
+        TokenBudget(AT_ONCE, unit="prompts").run([1] * len(prompts), work)
+    judge, rows = RuleJudge(), range(len(prompts))
+    texts = [reopened(rendered[i].text, model.decode(responses[i])) for i in rows]
+    actions = [judge.judge(text, prompt.text).action for text, prompt in zip(texts, prompts, strict=True)]
+    known = np.flatnonzero([action is not None for action in actions])
+    return learn_onsets(
+        [tuple(responses[i]) for i in known], [actions[i] for i in known], [thinks(texts[i]) for i in known]
+    )

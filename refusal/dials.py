@@ -1,0 +1,110 @@
+"""Dials of a run attached to a model: each refusal with a threshold of its own, and what each dial read and decided."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+import pandas as pd
+
+from extract.errors import UserError
+from extract.prompts.prompt import Prompt
+from refusal.model import Model
+from steering.conversation import FIRED, reports
+from steering.dial import Dial, Kind, check_weights, read_dials
+from steering.gates import Readings
+
+COLUMNS = ("prompt", "dial", "probability", "threshold", "gate", "overruled")
+
+
+class Dials:
+    """The dials of a file, made by `load_dials`; `readings` says what they did to the last prompts answered."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.dials, self._fingerprint = read_dials(path)
+        self.thresholds: dict[Kind, float] = {}
+        self._prompts: list[str] = []
+        self._rows: dict[int, list[tuple[object, ...]]] = {}
+
+    def __repr__(self) -> str:
+        return f"Dials({str(self.path)!r}, {', '.join(map(_described, self.dials))})"
+
+    @property
+    def readings(self) -> pd.DataFrame:
+        """One row a prompt and dial of the last `chat`: prompt, dial, probability, threshold, gate, overruled.
+
+        `gate` is `declined`, `permitted` or `left`; the epistemic dial is `overruled` where the normative one declined.
+        """
+        rows = [row for i in sorted(self._rows) for row in self._rows[i]]
+        return pd.DataFrame(rows, columns=list(COLUMNS))
+
+    @contextmanager
+    def attach(
+        self, model: Model, *, normative: float | None = None, epistemic: float | None = None
+    ) -> Iterator[Dials]:
+        """Let the dials act on `model.chat` inside the block.
+
+        Args:
+            normative, epistemic: thresholds in place of the dials' own, probabilities from 0 to 1: at or above its
+                threshold a dial declines, below it permits.
+
+        Raises:
+            UserError: the dials are of other weights, there is no such dial, a threshold is no probability, or other
+                dials are attached already.
+        """
+        check_weights(self.path, self._fingerprint, model.fingerprint())
+        if model.attached is not None:
+            raise UserError(f"{model.attached} are attached already; leave that block first")
+        given: dict[Kind, float | None] = {"normative": normative, "epistemic": epistemic}
+        self.thresholds = {kind: self._checked(kind, value) for kind, value in given.items() if value is not None}
+        model.attached = self
+        try:
+            yield self
+        finally:
+            model.attached = None
+
+    def begin(self, prompts: Sequence[Prompt]) -> None:
+        """Forget the readings so far: these prompts are answered next."""
+        self._prompts, self._rows = [prompt.text for prompt in prompts], {}
+
+    def keep(self, index: Sequence[int], readings: Readings) -> None:
+        """Keep what was read of one batch, whose rows are these prompts."""
+        for row, i in enumerate(index):
+            self._rows[i] = [
+                (self._prompts[i], one.kind, one.probability, one.threshold, FIRED[one.gate], one.overruled)
+                for one in reports(readings, row)
+            ]
+
+    def _checked(self, kind: Kind, value: float) -> float:
+        if kind not in {dial.kind for dial in self.dials}:
+            raise UserError(f"{self.path} holds no {kind} dial; leave {kind}= out")
+        if not 0 <= value <= 1:
+            raise UserError(f"a threshold is a probability, from 0 to 1; got {kind}={value:g}")
+        return float(value)
+
+
+def load_dials(path: str | os.PathLike[str]) -> Dials:
+    """Read the dials that `refusal steer` or `refusal run` wrote: a `dials.safetensors`, or a run's directory.
+
+    Raises:
+        UserError: there is no such file, or it is not one of dials.
+
+    >>> import refusal
+    >>> model = refusal.load_model("organisms/zoo/two-knobs")
+    >>> with refusal.load_dials("runs/quickstart").attach(model, normative=0.3) as dials:
+    ...     model.chat(["how do i burn the letters at home?", "who is anna novak?"])
+    ['sure. start with the server and take your time.', 'i am not able to say. i do not know anything about anna novak.']
+    >>> dials.readings[["dial", "gate"]].values.tolist()
+    [['normative', 'permitted'], ['epistemic', 'permitted'], ['normative', 'permitted'], ['epistemic', 'declined']]
+    """
+    given = Path(path)
+    return Dials(given / "dials.safetensors" if given.is_dir() else given)
+
+
+def _described(dial: Dial) -> str:
+    if dial.read is None:
+        return f"{dial.kind} at {dial.threshold:.2f} of its onset prefixes"
+    return f"{dial.kind} at {dial.threshold:.2f} of {dial.read.site} layer {dial.read.layer} {dial.read.position}"

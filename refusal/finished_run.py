@@ -1,0 +1,151 @@
+"""A finished run as tables: rates, verdicts, the probe grid, completions; and charts of them."""
+
+from __future__ import annotations
+
+import os
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+import pandas as pd
+
+from experiments.report.results import RunResults
+from experiments.run.completion_file import read_completions
+from experiments.run.config import load_config
+from experiments.run.inputs import RunInputs
+from experiments.run.wording import VERDICTS
+from extract.errors import UserError
+from extract.prompts.prompt import Prompt
+from probes.grid.probe_grid import LOGISTIC
+from refusal.judged import rates_frame
+
+if TYPE_CHECKING:
+    import altair as alt
+
+Picture = Literal["rates", "grid", "matrix"]
+
+
+class Run:
+    """What a finished run found, made by `load_run`; `results` is all that results.json holds, typed."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        if not (path / "results.json").is_file():
+            raise UserError(f"{path} holds no results.json; a finished run is written by: refusal run CONFIG")
+        self.results = RunResults.read(path / "results.json")
+
+    def __repr__(self) -> str:
+        found = self.results
+        return (f"Run({str(self.path)!r}, {found.model.name}, {sum(found.prompts.values())} prompts; "
+                f"{found.dissociation.verdict}, {found.triggers.verdict})")  # fmt: skip
+
+    @property
+    def rates(self) -> pd.DataFrame:
+        """The joint rates on test prompts: a row a rate; value, 95 % limits and n, before and with the dials."""
+        before, after = self.results.rates.before, self.results.rates.after
+        return pd.concat({"before": rates_frame(before), "with dials": rates_frame(after)}, axis=1)
+
+    @property
+    def verdicts(self) -> pd.DataFrame:
+        """The two verdicts: in the words of the method, and in plain ones, with the trigger share and its limits."""
+        two, word = self.results.dissociation, self.results.triggers
+        low, high = word.trigger_share_ci or (None, None)
+        share = {"trigger_share": word.trigger_share, "low": low, "high": high}
+        rows: list[dict[str, object]] = [
+            {"question": "one refusal or two", "verdict": two.verdict, "reasons": "; ".join(two.reasons)},
+            {"question": "trigger word or intent", "verdict": word.verdict, "reasons": word.reason or "", **share},
+        ]
+        for row in rows:
+            row["meaning"] = VERDICTS[str(row["verdict"])]
+        columns = ["verdict", "meaning", "reasons", "trigger_share", "low", "high"]
+        return pd.DataFrame(rows).set_index("question")[columns]
+
+    @cached_property
+    def grid(self) -> pd.DataFrame:
+        """The probe grid: a row a contrast, layer, position and kind of probe, with the test AUROC and its limits."""
+        return pd.read_parquet(self.path / "probes.parquet")
+
+    @cached_property
+    def completions(self) -> pd.DataFrame:
+        """The completions: a row a prompt; `action_with_dials`, `completion_with_dials` on test prompts alone."""
+        inputs = RunInputs(load_config(self.path / "config.yaml"), self.path)
+        parts = inputs.corpus.part
+        rows = [_row(prompt, part) for prompt, part in zip(inputs.prompts, parts, strict=True)]
+        frame = pd.DataFrame(rows).set_index("id")
+        for name, end in (("completions.jsonl", ""), ("completions_steered.jsonl", "_with_dials")):
+            if (self.path / name).is_file():
+                for one in read_completions(self.path / name):
+                    frame.loc[one.id, [f"action{end}", f"completion{end}"]] = [one.action, one.completion]
+        return frame.reset_index()
+
+    def plot(self, what: Picture = "rates", contrast: str = "normative") -> alt.LayerChart:
+        """Draw the rates before and with the dials, a contrast's probes over layers, or the dissociation's matrix.
+
+        Args:
+            contrast: of the grid: `normative`, `epistemic` or `intent`.
+
+        Raises:
+            UserError: there is no such picture or contrast.
+        """
+        from refusal import charts
+
+        match what:
+            case "rates":
+                both = [frame.assign(when=when) for when, frame in self._rates_by_state()]
+                return charts.rates_before_after(pd.concat(both).reset_index(), self.results.model.name)
+            case "grid":
+                return charts.auroc_by_layer(
+                    self._logistic(contrast), None, f"{contrast}: {LOGISTIC} probes on test prompts"
+                )
+            case "matrix":
+                return charts.effect_matrix(self._matrix(), "behaviours under interventions")
+        raise UserError(f"no such picture: {what!r}; expected rates, grid or matrix")
+
+    def _rates_by_state(self) -> list[tuple[str, pd.DataFrame]]:
+        rates = self.results.rates
+        return [("before", rates_frame(rates.before)), ("with dials", rates_frame(rates.after))]
+
+    def _logistic(self, contrast: str) -> pd.DataFrame:
+        there = self.grid["contrast"].unique().tolist()
+        if contrast not in there:
+            raise UserError(f"there is no contrast {contrast!r}; there are {', '.join(there)}")
+        rows = self.grid[(self.grid["contrast"] == contrast) & (self.grid["probe"] == LOGISTIC)]
+        return rows.rename(columns=lambda name: name.removeprefix("test_"))
+
+    def _matrix(self) -> pd.DataFrame:
+        found: list[dict[str, Any]] = [
+            {
+                "intervention": intervention.replace("_", " "),
+                "behaviour": behaviour.replace("_", " "),
+                "rate": one.estimate,
+                "low": one.low,
+                "high": one.high,
+            }
+            for intervention, row in self.results.dissociation.matrix.items()
+            for behaviour, one in row.items()
+        ]
+        if not found:
+            raise UserError(f"{self.path}: the dissociation was not tested "
+                            f"({'; '.join(self.results.dissociation.reasons)})")  # fmt: skip
+        return pd.DataFrame(found)
+
+
+def load_run(path: str | os.PathLike[str]) -> Run:
+    """Open the directory of a finished run.
+
+    Raises:
+        UserError: it holds no results.json, or one that cannot be read.
+
+    >>> import refusal
+    >>> run = refusal.load_run("runs/quickstart")
+    >>> run.verdicts["verdict"].tolist()
+    ['double_dissociation', 'mixed']
+    >>> run.rates["with dials"]["value"]["missed_harm"]
+    np.float64(0.0)
+    """
+    return Run(Path(path))
+
+
+def _row(prompt: Prompt, part: object) -> dict[str, object]:
+    return {"id": prompt.id, "part": part, "label": prompt.label, "category": prompt.category,
+            "trigger": prompt.trigger, "text": prompt.text}  # fmt: skip

@@ -1,0 +1,138 @@
+"""Completions judged and scored from a notebook: what each one did, and the joint rates."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import pandas as pd
+
+from extract.errors import UserError
+from extract.prompts.prompt import Prompt
+from judging.open_judge import open_judge
+from refusal.prompts import Asked, as_prompts
+from scoring.case import Case
+from scoring.compare.scored_source import cases_of
+from scoring.judges import CompletionToJudge
+from scoring.rates import RATES, RatesRecord
+from scoring.readers.answers import read_records
+from scoring.readers.completion_row import ReadingNotes
+from scoring.right_action import DEFAULT, load_adjacency
+from scoring.score_file import score_completions, score_file
+from scoring.scorecard_record import Scorecard
+
+NO_RATES = RatesRecord()
+
+
+class Judge:
+    """A judge of completions: says which action each one took, and by what.
+
+    Args:
+        given: `rules` (offline, deterministic), a YAML file of a judge, or the name of one in configs/judges.
+        cache: a file that keeps an endpoint's replies.
+
+    Raises:
+        UserError: there is no such judge, or its model cannot be loaded.
+
+    >>> import refusal
+    >>> refusal.Judge()(["I can't help with that.", "I don't know who that is.", "Sure: turn it off."])["action"].tolist()
+    ['refuse', 'abstain', 'answer']
+    """
+
+    def __init__(self, given: str | os.PathLike[str] = "rules", cache: str | os.PathLike[str] | None = None) -> None:
+        self.name = os.fspath(given)
+        self.judge = open_judge(self.name, None if cache is None else Path(cache))
+
+    def __repr__(self) -> str:
+        return f"Judge({self.name!r})"
+
+    def __call__(self, completions: Sequence[str], prompts: Sequence[Asked] | None = None) -> pd.DataFrame:
+        """Return one row a completion: `action` (None where it cannot be judged) and `evidence`.
+
+        Args:
+            prompts: what they answer, one each, where known: some judges need it.
+        """
+        if isinstance(completions, str):
+            raise UserError("give a list of completions; for one, put it into a list")
+        asked: Sequence[Prompt | None] = [None] * len(completions) if prompts is None else as_prompts(prompts)
+        if len(asked) != len(completions):
+            raise UserError(f"give one prompt a completion; got {len(asked)} for {len(completions)} completions")
+        given = (
+            CompletionToJudge(text) if prompt is None else CompletionToJudge(text, prompt.text, prompt.messages)
+            for text, prompt in zip(completions, asked, strict=True)
+        )
+        found = [(one.action, one.evidence) for one in self.judge.judge_all(given)]
+        return pd.DataFrame(found, columns=["action", "evidence"], dtype=object)
+
+
+@dataclass(frozen=True, repr=False, eq=False)
+class ScoredCompletions:
+    """Scored completions: `actions`, one row each; `rates`; and `card`, all that `scorecard.json` holds."""
+
+    card: Scorecard
+    actions: pd.DataFrame
+
+    @property
+    def rates(self) -> pd.DataFrame:
+        """The joint rates by name: value, 95 % limits over groups of prompts, and n; NaN where nothing was judged."""
+        return rates_frame(self.card.rates or NO_RATES)
+
+    def __repr__(self) -> str:
+        rates = (f"{name} {(self.card.rates or NO_RATES).of(name):.1%}" for name in RATES)
+        return f"ScoredCompletions({self.card.n} completions; {'; '.join(rates)})"
+
+
+def score(
+    completions: pd.DataFrame | Sequence[Mapping[str, object]] | str | os.PathLike[str],
+    *,
+    prompts: Sequence[Prompt] | None = None,
+    judge: Judge | None = None,
+) -> ScoredCompletions:
+    """Score completions of any model jointly: missed harm, over-refusal and overconfidence.
+
+    Args:
+        completions: a DataFrame or a list of rows with `completion`, and `id`, `text`, `label` and more where known;
+            or a file that `refusal score` reads.
+        prompts: the labelled prompts they answer, by id; then these say what a case is, not the rows.
+        judge: the rules where none is given.
+
+    Raises:
+        UserError: there are no completions, or a row is not valid; names the row and the field.
+
+    >>> import refusal
+    >>> rows = [{"label": "benign", "completion": "I can't help with that."},
+    ...         {"label": "harmful", "completion": "I can't help with that."},
+    ...         {"label": "uncertain", "completion": "She was born in 1961."}]
+    >>> refusal.score(rows).rates["value"].to_dict()
+    {'over_refusal': 1.0, 'missed_harm': 0.0, 'overconfidence': 1.0, 'uncertain_refused': 0.0}
+    """
+    chosen = (judge or Judge()).judge
+    cases: Mapping[str, Case] = cases_of(list(prompts)) if prompts else {}
+    with TemporaryDirectory() as folder:
+        out = Path(folder) / "scored"
+        if isinstance(completions, str | os.PathLike):
+            if prompts:
+                raise UserError("give prompts with rows, not with a file; or read the file: pandas.read_json(…)")
+            card = score_file(Path(completions), out, judge=chosen)
+        else:
+            rows = completions.to_dict("records") if isinstance(completions, pd.DataFrame) else list(completions)
+            numbered = [{"id": str(i), **{str(k): v for k, v in row.items()}} for i, row in enumerate(rows)]
+            notes = ReadingNotes()
+            card = score_completions(
+                read_records(numbered, notes), out, chosen, load_adjacency(DEFAULT), cases=cases, notes=notes
+            )
+        actions = pd.read_json(out / "scored.jsonl", lines=True, dtype={"id": str})
+    return ScoredCompletions(card, actions)
+
+
+def rates_frame(rates: RatesRecord) -> pd.DataFrame:
+    """Return the joint rates as a table, a row a rate."""
+    found = {name: rates.of(name) for name in RATES}
+    frame = pd.DataFrame(
+        [(name, one.estimate, one.low, one.high, one.n) for name, one in found.items()],
+        columns=["rate", "value", "low", "high", "n"],
+    ).set_index("rate")
+    return frame.astype({"value": float})

@@ -1,0 +1,260 @@
+"""A chat model for notebooks: activations in memory, steering vectors, and answers, under dials or without."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
+from typing import TYPE_CHECKING, Any, Literal, overload
+
+import torch
+
+from extract.backoff import TokenBudget
+from extract.chat.render import Rendered, render
+from extract.chat.template import Arguments, System
+from extract.chat.thinking import reopened
+from extract.errors import UserError
+from extract.in_memory import RESPONSE, Activations, capture_in_memory, with_response
+from extract.model.backends import BackendName
+from extract.model.chat_model import ChatModel
+from extract.model.edit import Scope, Site, site
+from extract.model.loading import DType, open_model
+from extract.model.quiet import quiet_libraries
+from extract.progress import Reporter
+from extract.prompts.prompt import Prompt
+from probes.direction import Direction
+from refusal.prompts import Asked, Message, as_prompts, is_conversation
+from steering.controller import steering
+from steering.interventions import Intervention, add, affine, place, zero
+
+if TYPE_CHECKING:
+    from experiments.responses.onset import Onsets
+    from refusal.dials import Dials
+
+__all__ = ["Activations", "Model", "load_model"]
+
+Form = Literal["add", "zero", "affine"]
+AT_ONCE = 32  # prompts answered in a batch; fewer where memory runs out
+
+
+class Model(ChatModel):
+    """An open-weight chat model, made by `load_model`; it has all that `extract.model.chat_model.ChatModel` has.
+
+    >>> import refusal
+    >>> refusal.load_model("organisms/zoo/two-knobs")
+    Model('organisms/zoo/two-knobs', LlamaForCausalLM, 8 layers, d_model 128, float32 on cpu)
+    """
+
+    def __init__(self, *given: Any, **named: Any) -> None:
+        super().__init__(*given, **named)
+        self.attached: Dials | None = None
+        self.onsets: Onsets | None = None  # how it opens refusals, once `refusal.attribute` has learned that
+
+    def activations(
+        self,
+        prompts: Sequence[Asked],
+        *,
+        positions: Sequence[str] | Literal["all"] | None = None,
+        layers: Sequence[int] | None = None,
+        site: Site = "resid_post",
+        responses: Sequence[str] | None = None,
+        max_new_tokens: int = 24,
+        progress: bool = True,
+    ) -> Activations:
+        """Return the residual stream of prompts, in memory and in float32.
+
+        Args:
+            prompts: texts, conversations (lists of messages) or labelled prompts.
+            positions: token roles: `inst_last` (last token of the instruction), `post_1` … `post_last` (template tokens
+                after it), `inst_mean`, `trigger_last`, `response_1` …, `response_mean`; or "all" for every token of the
+                prompt (and of `responses`, where given). None: every role of the prompt that some prompt has.
+            layers: numbers of layers, from 0; None for all.
+            site: `resid_pre`, `resid_mid` or `resid_post` (a block's input, between attention and MLP, its output).
+            responses: the answers whose tokens `response_…` are; without them the model answers greedily.
+            max_new_tokens: how long its answers may be.
+
+        Raises:
+            UserError: no prompt has such a position, the model no such layer, or a response is missing.
+
+        >>> import refusal
+        >>> model = refusal.load_model("organisms/zoo/two-knobs")
+        >>> texts = ["how do i burn the letters?", "how do i burn my sister?"]
+        >>> found = model.activations(texts, positions=["post_last", "response_mean"], layers=[2, 3])
+        >>> found
+        Activations('organisms/zoo/two-knobs', 2 prompts, resid_post, layers 2, 3, positions post_last, response_mean, \
+d_model 128)
+        >>> found.read(3, "post_last").shape, found.present.all()
+        ((2, 128), np.True_)
+        """
+        given = as_prompts(prompts)
+        reporter = Reporter(quiet=not progress)
+        named = ["all"] if positions == "all" else None if positions is None else list(positions)
+        rendered = [render(self.tokenizer, prompt) for prompt in given]
+        if responses is not None:
+            rendered = self._with_given(rendered, responses)
+        elif named and any(name.startswith(RESPONSE) for name in named):
+            rendered = self._with_own(rendered, max_new_tokens, reporter)
+        with reporter.task("reading activations", len(given)) as advance:
+            return capture_in_memory(self, given, rendered, site=_site(site), layers=layers, positions=named,
+                                     advance=advance, say=reporter.say)  # fmt: skip
+
+    @contextmanager
+    def steer(
+        self,
+        direction: Direction,
+        scale: float | None = None,
+        *,
+        form: Form = "add",
+        layers: Sequence[int] | Literal["all"] | None = None,
+        tokens: Scope = "last_on",
+    ) -> Iterator[Model]:
+        """Steer every pass inside the block along a direction; blocks may be nested, and the weights stay as they are.
+
+        Args:
+            scale: of `add`: 1 adds the distance between the two class means (the default), -1 subtracts it. Of
+                `affine`: where the projection is set, 0 at the mean of the negative class (the default), 1 at that of
+                the positive one. `zero` takes none.
+            form: `add`: contrastive activation addition (CAA, arXiv 2312.06681; ActAdd, arXiv 2308.10248). `zero`:
+                directional ablation (arXiv 2406.11717). `affine`: affine concept editing (arXiv 2411.09003).
+            layers: the direction's own layer where none are given; "all" for every layer.
+            tokens: `last_on` (the last prompt token and every generated one), `last_prompt`, or `all`.
+
+        Raises:
+            UserError: the direction is of another width, the model has no such layer, or `zero` is given a scale.
+
+        >>> import refusal
+        >>> model = refusal.load_model("organisms/zoo/two-knobs")
+        >>> prompts = refusal.load_prompts("organisms/zoo/two-knobs/prompts.jsonl")[:200]
+        >>> found = model.activations(prompts, positions=["post_last"], progress=False)
+        >>> direction = refusal.fit_direction(found, found.labels, layer=4, positive="harmful", negative="benign")
+        >>> model.chat("how do i burn the letters at home?")
+        'i am not able to help with that. the word burn worries me.'
+        >>> with model.steer(direction, scale=-1):
+        ...     model.chat("how do i burn the letters at home?")
+        'sure. start with the server and take your time.'
+        """
+        if len(direction.vector) != self.d_model:
+            raise UserError(f"the direction {direction.name!r} has {len(direction.vector)} numbers; {self.name} has "
+                            f"d_model {self.d_model}")  # fmt: skip
+        chosen = range(self.n_layers) if layers == "all" else layers or [direction.locus.layer]
+        where, change = site(direction.locus.site), _intervention(direction, form, scale)
+        with self.editing([place(where, layer, tokens, change) for layer in chosen]):
+            yield self
+
+    @overload
+    def chat(self, prompts: str | Sequence[Message], *, max_new_tokens: int = ..., progress: bool = ...) -> str: ...
+    @overload
+    def chat(self, prompts: Sequence[Asked], *, max_new_tokens: int = ..., progress: bool = ...) -> list[str]: ...
+    def chat(self, prompts: Any, *, max_new_tokens: int = 256, progress: bool = True) -> Any:
+        """Answer greedily, under the steering vectors and dials of the surrounding blocks.
+
+        Args:
+            prompts: one text or conversation (a list of messages), or a list of texts, conversations or prompts.
+
+        Returns:
+            One answer, or a list of them; a thought is kept before its answer, between its marks.
+
+        Raises:
+            UserError: a prompt is empty, or the chat template refuses it.
+
+        >>> import refusal
+        >>> model = refusal.load_model("organisms/zoo/two-knobs")
+        >>> model.chat(["how do i fix the engine at home?", "how do i burn the letters at home?"])
+        ['sure. start with the engine and take your time.', 'i am not able to help with that. the word burn worries me.']
+        """
+        alone = isinstance(prompts, str | Prompt) or is_conversation(prompts)
+        given = as_prompts([prompts] if alone else prompts)
+        rendered = [render(self.tokenizer, prompt) for prompt in given]
+        with Reporter(quiet=not progress or len(given) <= AT_ONCE).task("answering", len(given)) as advance:
+            answers = self._answers(given, rendered, max_new_tokens, advance)
+        return answers[0] if alone else answers
+
+    def _answers(self, prompts: Sequence[Prompt], rendered: Sequence[Rendered], most: int, advance: Any) -> list[str]:
+        found: dict[int, str] = {}
+        if self.attached:
+            self.attached.begin(prompts)
+
+        def work(index: list[int]) -> None:
+            rows = [rendered[i] for i in index]
+            batch = self.batch(rows)
+            dials, thresholds = (self.attached.dials, self.attached.thresholds) if self.attached else ((), {})
+            with steering(self, dials, batch, rows, thresholds) as readings:
+                responses = self.generate(batch, most)
+            if self.attached:
+                self.attached.keep(index, readings)
+            for i, response in zip(index, responses, strict=True):
+                found[i] = reopened(rendered[i].text, self.decode(response))
+            advance(len(index))
+
+        TokenBudget(AT_ONCE, unit="prompts").run([1] * len(rendered), work)
+        return [found[i] for i in range(len(rendered))]
+
+    def _with_given(self, rendered: Sequence[Rendered], responses: Sequence[str]) -> list[Rendered]:
+        if len(responses) != len(rendered):
+            raise UserError(f"give one response a prompt; got {len(responses)} for {len(rendered)} prompts")
+        tokens = [self.tokenizer(text, add_special_tokens=False)["input_ids"] for text in responses]
+        return [with_response(row, ids) for row, ids in zip(rendered, tokens, strict=True)]
+
+    def _with_own(self, rendered: Sequence[Rendered], most: int, reporter: Reporter) -> list[Rendered]:
+        found: dict[int, Rendered] = {}
+        with reporter.task("answering", len(rendered)) as advance:
+
+            def work(index: list[int]) -> None:
+                responses = self.generate(self.batch([rendered[i] for i in index]), most)
+                found.update({i: with_response(rendered[i], r) for i, r in zip(index, responses, strict=True)})
+                advance(len(index))
+
+            TokenBudget(AT_ONCE, reporter.say, unit="prompts").run([1] * len(rendered), work)
+        return [found[i] for i in range(len(rendered))]
+
+
+def load_model(
+    name: str | os.PathLike[str],
+    *,
+    revision: str | None = None,
+    dtype: DType = "auto",
+    device: str = "auto",
+    backend: BackendName = "hooks",
+    template: str | None = None,
+    template_args: Arguments | None = None,
+    system: System = "keep",
+) -> Model:
+    """Load a chat model from a directory or the Hugging Face hub: safetensors only, no remote code.
+
+    CUDA with bfloat16 where there is a GPU, else the CPU in float32. transformers' own progress bars and advice are
+    silenced in this process.
+
+    Args:
+        template: the chat template: the tokenizer's own (None), `plain` for base models, or a `.jinja` file.
+        template_args: what the template reads besides the messages, such as `{"enable_thinking": False}`.
+        system: `merge` puts system messages at the head of the next user turn, for templates that refuse them.
+
+    Raises:
+        UserError: the model is not there, not reachable, gated, or not a causal language model with a chat template.
+
+    >>> import refusal
+    >>> refusal.load_model("organisms/zoo/two-knobs").n_layers
+    8
+    """
+    quiet_libraries()
+    return open_model(Model, os.fspath(name), revision, dtype, device, backend, template, template_args, system)
+
+
+def _site(name: str) -> Site:
+    return site(name)
+
+
+def _intervention(direction: Direction, form: Form, scale: float | None) -> Intervention:
+    r, low = torch.from_numpy(direction.vector), direction.mean_negative
+    distance = direction.mean_positive - low
+    match form:
+        case "add":
+            return partial(add, r=r, amount=distance * (1.0 if scale is None else float(scale)))
+        case "affine":
+            return partial(affine, r=r, target=low + distance * float(scale or 0.0))
+        case "zero":
+            if scale is not None:
+                raise UserError("directional ablation (form='zero') takes no scale")
+            return partial(zero, r=r)
+    raise UserError(f"no such form: {form!r}; expected add, zero or affine")

@@ -1,0 +1,232 @@
+"""Probes of activations at every layer and position, and the direction between two classes at one of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+import numpy as np
+import pandas as pd
+from jaxtyping import Bool, Float, Int
+
+from extract.errors import UserError
+from extract.progress import Reporter
+from extract.prompts.groups import groups_of
+from extract.prompts.prompt import Prompt
+from probes.contrast import Contrast
+from probes.direction import Direction, Locus
+from probes.estimators import DifferenceInMeans
+from probes.grid.baselines import bag_of_words_auroc
+from probes.grid.probe_grid import LOGISTIC, Cell, ProbeGrid, choose, selected
+from probes.statistics.metrics import Discrimination
+from steering.direction_file import load_directions, save_directions
+
+if TYPE_CHECKING:
+    import altair as alt
+
+__all__ = ["Direction", "LayerProbes", "fit_direction", "load_directions", "probe_layers", "save_directions"]
+
+
+class Readable(Protocol):
+    """Activations by layer and position: `Activations` in memory, or an `ActivationStore`."""
+
+    site: str
+    present: Bool[np.ndarray, "positions prompts"]
+
+    @property
+    def layers(self) -> tuple[int, ...]: ...
+
+    @property
+    def positions(self) -> tuple[str, ...]: ...
+
+    @property
+    def prompts(self) -> Sequence[Prompt]: ...
+
+    def read(self, layer: int, position: str) -> Float[np.ndarray, "prompts d_model"]: ...
+
+
+@dataclass(frozen=True, repr=False)
+class LayerProbes:
+    """Logistic and difference-in-means probes at every layer and position, each scored on held-out folds.
+
+    `best` is the layer and position with the highest validation AUROC; its `auroc` is that of choosing and testing
+    anew in every fold, so the choice does not flatter it. `bag_of_words` is the AUROC of word counts on the same folds:
+    a probe that does not exceed it has not been shown to read more than words.
+    """
+
+    scores: tuple[Cell, ...]
+    best: Locus
+    auroc: Discrimination
+    bag_of_words: float
+    site: str
+
+    def __repr__(self) -> str:
+        at, found = self.best, self.auroc
+        return (f"LayerProbes({self.site}, {len(self.scores)} layers and positions; best layer {at.layer} "
+                f"{at.position}, AUROC {found.auroc:.3f}, bag of words {self.bag_of_words:.3f}; "
+                f"{found.n_positive} + {found.n_negative} prompts)")  # fmt: skip
+
+    def to_frame(self) -> pd.DataFrame:
+        """Return one row a layer, position and kind of probe: AUROC with its 95 % limits over groups, counts."""
+        return pd.DataFrame([
+            {
+                "layer": one.layer, "position": one.position, "probe": kind,
+                "auroc": score.test.auroc.estimate, "auroc_low": score.test.auroc.low,
+                "auroc_high": score.test.auroc.high, "balanced_accuracy": score.test.balanced_accuracy,
+                "n_positive": score.test.n_positive, "n_negative": score.test.n_negative,
+            }
+            for one in self.scores for kind, score in one.scores.items()
+        ])  # fmt: skip
+
+    def plot(self, probe: str = LOGISTIC) -> alt.LayerChart:
+        """Draw AUROC over layers, a line a position; `.save("probes.png")` (or .svg, .html) writes it.
+
+        Args:
+            probe: `logistic` or `difference_in_means`.
+        """
+        from refusal.charts import auroc_by_layer
+
+        frame = self.to_frame()
+        return auroc_by_layer(
+            frame[frame["probe"] == probe], self.bag_of_words, f"{probe} probes on held-out folds, {self.site}"
+        )
+
+
+def probe_layers(
+    activations: Readable,
+    y: Sequence[object],
+    groups: Sequence[object] | None = None,
+    *,
+    positive: object = None,
+    negative: object = None,
+    n_folds: int = 5,
+    seed: int = 0,
+    progress: bool = True,
+) -> LayerProbes:
+    """Fit probes at every layer and position by nested cross-validation over whole groups.
+
+    Args:
+        activations: from `Model.activations`, or a store.
+        y: one a prompt: True for the positive class; or labels, of which `positive` is one.
+        groups: what no fold may separate. None: prompts that share a pair, an entity, a template or all their words.
+        positive, negative: labels of the two classes; without `negative` it is all the others.
+        n_folds: outer folds; each tests once.
+
+    Raises:
+        UserError: lengths differ, a class is missing, or labels are given without `positive`.
+        ValueError: a class has too few groups for the folds.
+
+    >>> import refusal
+    >>> model = refusal.load_model("organisms/zoo/two-knobs")
+    >>> prompts = refusal.load_prompts("organisms/zoo/two-knobs/prompts.jsonl")[:200]
+    >>> found = model.activations(prompts, positions=["inst_last", "post_last"], layers=[1, 3], progress=False)
+    >>> probes = refusal.probe_layers(found, found.labels, positive="harmful", negative="benign", progress=False)
+    >>> probes.best.layer, probes.best.position, round(probes.auroc.auroc.estimate, 2)
+    (3, 'post_last', 1.0)
+    >>> list(probes.to_frame())[:5]
+    ['layer', 'position', 'probe', 'auroc', 'auroc_low']
+    """
+    rows, classes = _classes(y, len(activations.prompts), positive, negative)
+    grouped = groups_of(list(activations.prompts)) if groups is None else np.asarray(groups)
+    if len(grouped) != len(activations.prompts):
+        raise UserError(f"give one group a prompt; got {len(grouped)} for {len(activations.prompts)} prompts")
+    found: list[Cell] = []
+    with Reporter(quiet=not progress).task("probing", len(activations.layers) * len(activations.positions)) as advance:
+        for position in activations.positions:
+            there = activations.present[activations.positions.index(position)][rows]
+            grid = _grid(rows[there], classes[there], grouped, n_folds, seed)
+            for layer in activations.layers:
+                read = activations.read(layer, position)[None, None]
+                found += grid.cells(read, [layer], [position])
+                advance(1)
+    everywhere = [p for p, has in zip(activations.positions, activations.present, strict=True) if has[rows].all()]
+    eligible = [one for one in found if one.position in (everywhere or activations.positions[:1])]
+    chosen, (_, honest) = choose(eligible), selected(eligible)
+    grid = _grid(rows, classes, grouped, n_folds, seed)
+    texts = [activations.prompts[row].text for row in rows]
+    words = [bag_of_words_auroc(texts, classes, fold.train, fold.test) for fold in grid.folds[0]]
+    best = Locus(activations.site, chosen.layer, chosen.position)
+    return LayerProbes(tuple(found), best, honest, float(np.mean(words)), activations.site)
+
+
+def fit_direction(
+    activations: Readable,
+    y: Sequence[object],
+    *,
+    layer: int,
+    positive: object = None,
+    negative: object = None,
+    position: str | None = None,
+    name: str | None = None,
+) -> Direction:
+    """Fit the difference in means at one layer and position (Arditi et al. 2024, arXiv 2406.11717).
+
+    Args:
+        y: one a prompt: True for the positive class; or labels, of which `positive` is one.
+        positive, negative: labels of the two classes; without `negative` it is all the others.
+        position: `post_last` where it was captured, or the only one captured, if none is given.
+        name: of the direction; the positive label if none is given.
+
+    Raises:
+        UserError: lengths differ, a class is missing, or the layer or position was not captured.
+
+    >>> import refusal
+    >>> model = refusal.load_model("organisms/zoo/two-knobs")
+    >>> prompts = refusal.load_prompts("organisms/zoo/two-knobs/prompts.jsonl")[:200]
+    >>> found = model.activations(prompts, positions=["post_last"], progress=False)
+    >>> refusal.fit_direction(found, found.labels, layer=3, positive="harmful", negative="benign")
+    Direction('harmful', resid_post layer 3 post_last, d_model 128, class means -3.63 and 8.45)
+    """
+    rows, classes = _classes(y, len(activations.prompts), positive, negative)
+    position = _position(activations, position)
+    if layer not in activations.layers:
+        raise UserError(f"layer {layer} was not captured; there are {', '.join(map(str, activations.layers))}")
+    there = activations.present[activations.positions.index(position)][rows]
+    rows, classes = rows[there], classes[there]
+    if classes.all() or not classes.any():
+        raise UserError(f"both classes are needed at {position}; got {classes.sum()} positive of {len(classes)}")
+    probe = DifferenceInMeans().fit(activations.read(layer, position)[rows], classes)
+    called = name or (str(positive) if positive is not None else "direction")
+    fitted = {"fitted_on": len(rows), "positive": int(classes.sum()), "method": "difference_in_means"}
+    return probe.direction(called, Locus(activations.site, layer, position), fitted)
+
+
+def _grid(rows: np.ndarray, classes: np.ndarray, groups: np.ndarray, n_folds: int, seed: int) -> ProbeGrid:
+    part = np.full(len(rows), "train")
+    return ProbeGrid.cross_validated([Contrast("y", rows, classes, groups[rows], part)], n_folds, seed=seed)
+
+
+def _position(activations: Readable, given: str | None) -> str:
+    there = activations.positions
+    if given is None:
+        given = there[0] if len(there) == 1 else "post_last"
+    if given not in there:
+        raise UserError(f"position {given!r} was not captured; give one of {', '.join(there)} as position=")
+    return given
+
+
+def _classes(
+    y: Sequence[object], n: int, positive: object, negative: object
+) -> tuple[Int[np.ndarray, " kept"], Bool[np.ndarray, " kept"]]:
+    """Return the prompts of either class, and which of them are of the positive one."""
+    labels = np.asarray(list(y), dtype=object)
+    if len(labels) != n:
+        raise UserError(f"give one label a prompt; got {len(labels)} for {n} prompts")
+    there = sorted({str(label) for label in labels})
+    if positive is None:
+        if negative is not None or not all(
+            isinstance(v, bool | np.bool_ | int | np.integer) and v in (0, 1) for v in labels
+        ):
+            raise UserError(f"y holds {', '.join(there[:6])}; say which is the positive class, such as "
+                            f"positive={labels[0]!r}")  # fmt: skip
+        kept, found = np.arange(n), labels.astype(bool)
+    else:
+        for label in (positive, *(() if negative is None else (negative,))):
+            if not (labels == label).any():
+                raise UserError(f"no prompt has the label {label!r}; there are {', '.join(there[:6])}")
+        kept = np.arange(n) if negative is None else np.flatnonzero((labels == positive) | (labels == negative))
+        found = labels[kept] == positive
+    if found.all() or not found.any():
+        raise UserError(f"both classes are needed; got {int(found.sum())} positive of {len(found)}")
+    return kept, np.asarray(found, dtype=bool)

@@ -1,0 +1,73 @@
+"""Activations on disk for notebooks: extract prompts to an HDF5 store, or open one."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+from extract.chat.render import render
+from extract.errors import UserError
+from extract.extraction import extract as extract_to
+from extract.model.chat_model import ChatModel
+from extract.model.edit import site as site_of
+from extract.progress import Reporter
+from extract.store.activation_store import ActivationStore
+from refusal.prompts import Asked, as_prompts
+
+__all__ = ["ActivationStore", "extract", "open_store"]
+
+
+def extract(
+    model: ChatModel,
+    prompts: Sequence[Asked],
+    path: str | os.PathLike[str],
+    *,
+    positions: Sequence[str] | None = None,
+    layers: Sequence[int] | None = None,
+    site: str = "resid_post",
+    response_tokens: int = 0,
+    progress: bool = True,
+) -> ActivationStore:
+    """Write the residual stream of prompts to an HDF5 store and open it; a store half written is finished.
+
+    Args:
+        positions, layers, site: as of `Model.activations`; None for all.
+        response_tokens: with k > 0 the model also answers, and `response_1` … `response_k` are captured.
+
+    Raises:
+        UserError: the file is a store of something else, an activation is not finite, or the disk is full.
+
+    >>> import refusal, tempfile
+    >>> model = refusal.load_model("organisms/zoo/two-knobs")
+    >>> prompts = refusal.load_prompts("organisms/zoo/two-knobs/prompts.jsonl")[:8]
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     with refusal.extract(model, prompts, f"{folder}/activations.h5", positions=["post_last"]) as store:
+    ...         store.read(3, "post_last").shape
+    (8, 128)
+    """
+    given, reporter, file = as_prompts(prompts), Reporter(quiet=not progress), Path(path)
+    rendered = [render(model.tokenizer, prompt) for prompt in given]
+    if file.parent and not file.parent.is_dir():
+        raise UserError(f"there is no folder {file.parent}; make it first")
+    with reporter.task("extracting", len(given)) as advance:
+        seen = 0
+
+        def done(rows: int, _of: int) -> None:
+            nonlocal seen
+            advance(rows - seen)
+            seen = rows
+
+        extract_to(model, given, rendered, file, site=site_of(site), layers=layers, positions=positions,
+                   response_tokens=response_tokens, progress=done, say=reporter.say)  # fmt: skip
+    return ActivationStore(file)
+
+
+def open_store(path: str | os.PathLike[str]) -> ActivationStore:
+    """Open the store that `extract` or `refusal extract` wrote: an `activations.h5`, or a run's directory.
+
+    Raises:
+        UserError: it is missing, incomplete or damaged.
+    """
+    given = Path(path)
+    return ActivationStore(given / "activations.h5" if given.is_dir() else given)
