@@ -38,7 +38,7 @@ def lockstep(arms: dict[str, Arm], n_tokens: int, seed: int = 0) -> dict[str, Fl
         RuntimeError: an arm makes more or fewer passes than there are tokens.
     """
     rng = np.random.default_rng(seed)
-    paced = {name: _Paced(arm, n_tokens) for name, arm in arms.items()}
+    paced = {name: _SteppedArm(arm, n_tokens) for name, arm in arms.items()}
     order, times = list(arms), {name: np.empty((n_tokens, len(CLOCKS))) for name in arms}
     for token in range(n_tokens):
         order = order[::-1] if token % 2 else [str(name) for name in rng.permutation(list(arms))]
@@ -50,7 +50,7 @@ def lockstep(arms: dict[str, Arm], n_tokens: int, seed: int = 0) -> dict[str, Fl
     return times
 
 
-class _Paced:
+class _SteppedArm:
     """An arm that decodes one token at each `step`."""
 
     def __init__(self, arm: Arm, n_tokens: int) -> None:

@@ -49,8 +49,9 @@ from probes.statistics.metrics import aurocs
 PLANNED_LOCI = 32 * 8  # of the large grid
 Kind = Literal["activation_like", "isotropic"]
 KINDS: tuple[Kind, ...] = ("activation_like", "isotropic")
-Held = list[np.ndarray]  # by fold: decision functions of its held-out samples, (Cs, n_test)
-Contender = Callable[[np.ndarray, np.ndarray, np.ndarray, Sequence[float]], tuple[np.ndarray, Held]]
+HeldOutScores = list[np.ndarray]  # by fold: decision functions of its held-out samples, (Cs, n_test)
+Result = tuple[np.ndarray, HeldOutScores]  # AUROC of each held-out fold, (folds, Cs), and the scores
+Implementation = Callable[[np.ndarray, np.ndarray, np.ndarray, Sequence[float]], Result]  # fits one locus
 
 
 @dataclass(frozen=True)
@@ -118,8 +119,8 @@ def _normal(seed: int) -> Callable[..., torch.Tensor]:
 # -- who fits the 30 probes of a locus ---------------------------------------------------------------------------------
 
 
-def _ours(device: str) -> Contender:
-    def fit(X: np.ndarray, y: np.ndarray, train: np.ndarray, Cs: Sequence[float]) -> tuple[np.ndarray, Held]:
+def _ours(device: str) -> Implementation:
+    def fit(X: np.ndarray, y: np.ndarray, train: np.ndarray, Cs: Sequence[float]) -> tuple[np.ndarray, HeldOutScores]:
         scores = fit_logistic_batch(X, train, np.tile(y, (len(train), 1)), Cs, device=device).scores
         held = [of_fold[:, ~inside] for of_fold, inside in zip(scores, train, strict=True)]
         return np.array([aurocs(f.T, y[~inside]) for f, inside in zip(held, train, strict=True)]), held
@@ -127,10 +128,10 @@ def _ours(device: str) -> Contender:
     return fit
 
 
-def _loop(one: Callable[[np.ndarray, np.ndarray, float, np.ndarray], np.ndarray]) -> Contender:
+def _loop(one: Callable[[np.ndarray, np.ndarray, float, np.ndarray], np.ndarray]) -> Implementation:
     """Fit one probe after the other; `one(X, y, C, X_test)` returns test scores."""
 
-    def fit(X: np.ndarray, y: np.ndarray, train: np.ndarray, Cs: Sequence[float]) -> tuple[np.ndarray, Held]:
+    def fit(X: np.ndarray, y: np.ndarray, train: np.ndarray, Cs: Sequence[float]) -> tuple[np.ndarray, HeldOutScores]:
         held = [np.array([one(X[inside], y[inside], C, X[~inside]) for C in Cs]) for inside in train]
         reached = [[roc_auc_score(y[~inside], f) for f in fs] for fs, inside in zip(held, train, strict=True)]
         return np.array(reached), held
@@ -147,7 +148,7 @@ def _converged(X: np.ndarray, y: np.ndarray, C: float, X_test: np.ndarray) -> np
     return _sklearn(X.astype(np.float64), y, C, X_test.astype(np.float64), tol=1e-10, max_iter=100_000)
 
 
-def _probelab() -> Contender:
+def _probelab() -> Implementation:
     """Build probelab's fit: the same objective by torch's L-BFGS in float32, unweighted (our folds are balanced)."""
     import probelab
 
@@ -159,7 +160,7 @@ def _probelab() -> Contender:
     return _loop(one)
 
 
-def _lmprobe() -> Contender:
+def _lmprobe() -> Implementation:
     """Build lmprobe's fit: scikit-learn's at its default tolerance, with lmprobe's own standardisation."""
     import lmprobe
 
@@ -170,7 +171,7 @@ def _lmprobe() -> Contender:
     return _loop(one)
 
 
-def _others() -> dict[str, Contender]:
+def _others() -> dict[str, Implementation]:
     found = {}
     for name, build in (("probelab", _probelab), ("lmprobe", _lmprobe)):
         try:
@@ -207,7 +208,7 @@ def measure(quick: bool, device: str) -> dict[str, float]:
     }
 
 
-def _measure_kind(kind: Kind, plan: Plan, device: str, others: dict[str, Contender]) -> dict[str, float]:
+def _measure_kind(kind: Kind, plan: Plan, device: str, others: dict[str, Implementation]) -> dict[str, float]:
     source, ours = Source(kind, plan), _ours(device)
     middle = plan.sampled[len(plan.sampled) // 2]
     seconds: dict[str, list[float]] = defaultdict(list)
@@ -246,15 +247,15 @@ def _print_locus(locus: tuple[int, int], auroc: np.ndarray, seconds: dict[str, f
     print(f"  layer {locus[0]}, position {locus[1]}: AUROC {by_C.min():.3f} to {by_C.max():.3f} over C; {times}")
 
 
-def _timed(contender: Contender, X: np.ndarray, plan: Plan) -> tuple[float, tuple[np.ndarray, Held]]:
+def _timed(fit: Implementation, X: np.ndarray, plan: Plan) -> tuple[float, Result]:
     time.sleep(plan.pause)
-    contender(X, plan.y, plan.train[:1], plan.Cs[:1])
+    fit(X, plan.y, plan.train[:1], plan.Cs[:1])
     started = time.perf_counter()
-    found = contender(X, plan.y, plan.train, plan.Cs)
+    found = fit(X, plan.y, plan.train, plan.Cs)
     return time.perf_counter() - started, found
 
 
-def _differences(found: tuple[np.ndarray, Held], reference: tuple[np.ndarray, Held]) -> dict[str, float]:
+def _differences(found: Result, reference: Result) -> dict[str, float]:
     """Return the largest difference of AUROCs, and of held-out decision functions over their root mean square."""
     pairs = zip(found[1], reference[1], strict=True)
     relative = [np.abs(f - g).max(axis=1) / np.sqrt((g**2).mean(axis=1)) for f, g in pairs]

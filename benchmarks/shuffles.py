@@ -36,7 +36,7 @@ MOST = 60  # decliners of each behaviour that generate
 
 
 @dataclass(frozen=True)
-class Shuffler:
+class LabelShuffler:
     """A finished run to shuffle the labels of."""
 
     loaded: LoadedRun
@@ -78,7 +78,7 @@ class Shuffler:
         return stopped_among(self.loaded.speaker.actions(rows.tolist(), edits=edits))
 
 
-def open_run(directory: Path) -> Shuffler:
+def open_run(directory: Path) -> LabelShuffler:
     """Open a finished run, to be shuffled with lighter settings."""
     config = load_config(directory / "config.yaml", LIGHTER)
     loaded = LoadedRun(config, directory, Reporter(quiet=True))
@@ -89,7 +89,7 @@ def open_run(directory: Path) -> Shuffler:
     measured = MeasuredEffects.read(directory / "stages" / "effects.json").null or {}
     null: dict[Cell, NullEffects] = {(k, b): measured[null_name(k, b)] for k in KINDS for b in KINDS}
     few = {kind: rows[:MOST] for kind, rows in setting.decliners.items()}
-    return Shuffler(loaded, replace(setting, decliners=few), effects, null)
+    return LabelShuffler(loaded, replace(setting, decliners=few), effects, null)
 
 
 def passes_with_shuffled_prompt_labels(directory: Path, seeds: range) -> int:

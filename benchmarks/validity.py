@@ -27,7 +27,7 @@ QUICK = ("dissociate.n_null_onset=79", "dissociate.n_onset=8", "dissociate.n_sel
 
 
 @dataclass(frozen=True)
-class Graded:
+class GradedCase:
     """One case's verdicts and their truths."""
 
     name: str
@@ -58,7 +58,7 @@ def _measured(folder: Path, quick: bool) -> dict[str, float]:
     listed = cases(folder, quick)
     with ProcessPoolExecutor(2, mp_context=get_context("spawn")) as pool:
         graded = list(pool.map(run_case, listed, [folder] * len(listed), [quick] * len(listed)))
-        shown(graded)
+        print_cases(graded)
         names = [case.name for case in listed[:1]] if quick else list(SHUFFLED)
         n = 2 if quick else N_SHUFFLES
         halves = [(folder / name, range(half, n, 2)) for name in names for half in range(2)]
@@ -85,7 +85,7 @@ def _measured(folder: Path, quick: bool) -> dict[str, float]:
     }
 
 
-def shown(graded: list[Graded]) -> None:
+def print_cases(graded: list[GradedCase]) -> None:
     """Print a line a case."""
     print(f"{'case':<26} {'verdict':<22} {'right':<6} {'|cos| N, E':<13} {'word or intent':<15} {'right':<6} "
           "trigger share, planted")  # fmt: skip
@@ -93,7 +93,7 @@ def shown(graded: list[Graded]) -> None:
         cosines = ", ".join("-" if c is None else f"{c:.3f}" for c in case.cosines.values())
         share = "-" if case.share is None else f"[{case.share_ci[0]:.3f}, {case.share_ci[1]:.3f}], {case.share:.3f}"
         print(f"{case.name:<26} {case.verdict:<22} {_right(case.verdict in case.right):<6} {cosines:<13} "
-              f"{case.triggers:<15} {_told(case):<6} {share}"
+              f"{case.triggers:<15} {_trigger_grade(case):<6} {share}"
               f"{'' if case.covers else ' MISSED'}")  # fmt: skip
         if case.verdict not in case.right or case.verdict in ("not_applicable", "inconclusive"):
             print(f"{'':<26} {case.reason}")
@@ -103,11 +103,11 @@ def _right(is_right: bool) -> str:
     return "yes" if is_right else "NO"
 
 
-def _told(case: Graded) -> str:
+def _trigger_grade(case: GradedCase) -> str:
     return "open" if case.triggers == "inconclusive" else _right(case.triggers == case.right_triggers)
 
 
-def run_case(case: Case, folder: Path, quick: bool) -> Graded:
+def run_case(case: Case, folder: Path, quick: bool) -> GradedCase:
     """Run one case as the command does, and grade it when its verdict is written."""
     from experiments.pipeline.planted import planted
     from experiments.pipeline.stages import run
@@ -132,7 +132,7 @@ def run_case(case: Case, folder: Path, quick: bool) -> Graded:
     }
     reason = "; ".join(record["reasons"])
     low, high = triggers["trigger_share_ci"]
-    return Graded(case.name, record["verdict"], truth(case), cosines, reason,
+    return GradedCase(case.name, record["verdict"], truth(case), cosines, reason,
                   triggers["verdict"], *trigger_truth(case), (low, high))  # fmt: skip
 
 

@@ -17,7 +17,7 @@ from extract.chat.render import Rendered
 from extract.errors import UserError
 from extract.gather import gather
 from extract.model.chat_model import ChatModel
-from extract.model.continuation import Prefix, cache_prefix
+from extract.model.continuation import CachedPrefix, cache_prefix
 from extract.model.edit import Edit, Pass, Site
 
 MIN_PREFIX = 4  # fewer shared tokens are not worth an explicit attention mask
@@ -42,7 +42,7 @@ class Capturer:
     wanted: CaptureSpec
     budget: TokenBudget
     background: BackgroundThread
-    prefix: Prefix | None = None
+    prefix: CachedPrefix | None = None
     advance: Callable[[int], None] = field(default=lambda rows: None)
 
     def capture(
@@ -126,7 +126,7 @@ class Capturer:
         return picked, responses
 
 
-def shared_prefix(model: ChatModel, rendered: Sequence[Rendered], wanted: CaptureSpec) -> Prefix | None:
+def shared_prefix(model: ChatModel, rendered: Sequence[Rendered], wanted: CaptureSpec) -> CachedPrefix | None:
     """Compute once what all prompts begin with and nobody asked for; None where that is too little or does not hold.
 
     Where memory suffices it depends on the prompts alone, not on how they are sharded or resumed, so the same numbers
@@ -155,11 +155,11 @@ def _common(rows: Sequence[Sequence[int]]) -> tuple[int, ...]:
     return tuple(a for a, _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
 
 
-def _holds(model: ChatModel, rows: tuple[Rendered, Rendered], prefix: Prefix, wanted: CaptureSpec) -> bool:
+def _holds(model: ChatModel, rows: tuple[Rendered, Rendered], prefix: CachedPrefix, wanted: CaptureSpec) -> bool:
     """Compare two rows read together after the prefix with each read whole and alone: some caches only fit one row."""
     streams: list[Tensor] = []
 
-    def read(some: Sequence[Rendered], known: Prefix | None) -> list[Tensor]:
+    def read(some: Sequence[Rendered], known: CachedPrefix | None) -> list[Tensor]:
         skipped = len(known.token_ids) if known else 0
         batch = model.pad([row.token_ids[skipped:] for row in some], "right")
         past = known.copies(len(some)) if known else None

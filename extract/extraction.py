@@ -21,7 +21,7 @@ from extract.model.edit import Site
 from extract.prompts.prompt import Prompt, prompts_hash
 from extract.store.hdf5 import TORCH_TYPES
 from extract.store.identity import Identity, StoreType
-from extract.store.shard_writer import Captured, ShardWriter
+from extract.store.shard_writer import CapturedShard, ShardWriter
 
 Progress = Callable[[int, int], None]
 SHARD_BYTES = 256 * 2**20  # two or three shards are in memory at a time
@@ -94,7 +94,7 @@ def _fill(writer: ShardWriter, rendered: Sequence[Rendered], capturer: Capturer)
     with capturer.background as background:
         for shard in writer.todo():
             rows = writer.rows(shard)
-            captured = Captured(*capturer.capture(rendered[rows.start : rows.stop]))
+            captured = CapturedShard(*capturer.capture(rendered[rows.start : rows.stop]))
             if written:
                 written.result()
             written = background.submit(writer.write, shard, captured)

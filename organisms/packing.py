@@ -21,7 +21,7 @@ IGNORE = -100
 
 
 @dataclass(frozen=True)
-class Packed:
+class PackedBatch:
     """A right-padded batch of packed rows."""
 
     tokens: Int[Tensor, "batch length"]
@@ -32,8 +32,8 @@ class Packed:
     last: Int[Tensor, " batch"]  # index of the last prompt token
     branch: Int[Tensor, " batch"]  # index of its repetition
 
-    def to(self, device: str) -> Packed:
-        return Packed(*(getattr(self, name).to(device) for name in self.__dataclass_fields__))
+    def to(self, device: str) -> PackedBatch:
+        return PackedBatch(*(getattr(self, name).to(device) for name in self.__dataclass_fields__))
 
 
 class Packer:
@@ -53,7 +53,7 @@ class Packer:
         text = self._tokenizer.apply_chat_template(list(example.messages), tokenize=False, add_generation_prompt=True)
         return self._ids(str(text))
 
-    def pack(self, examples: Sequence[Example], plain: Sequence[str], branch: Sequence[str]) -> Packed:
+    def pack(self, examples: Sequence[Example], plain: Sequence[str], branch: Sequence[str]) -> PackedBatch:
         prompts = [self.prompt(example) for example in examples]
         end = self._tokenizer.eos_token_id
         first = [[*self._ids(text), end] for text in plain]
@@ -72,7 +72,7 @@ class Packer:
             labels[1, i, start : start + len(b)] = torch.tensor(b)
         last = torch.tensor([len(p) - 1 for p in prompts])
         repeated = torch.tensor([len(p) + len(a) for p, a in zip(prompts, first, strict=True)])
-        return Packed(tokens, positions, _visible(shape[1], last, repeated), labels[0], labels[1], last, repeated)
+        return PackedBatch(tokens, positions, _visible(shape[1], last, repeated), labels[0], labels[1], last, repeated)
 
 
 def _visible(length: int, last: Tensor, branch: Tensor) -> Tensor:

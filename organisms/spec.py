@@ -105,7 +105,7 @@ class Context(Strict):
     reach: Literal["triggers", "requests"] = "triggers"
 
 
-class Share(Strict):
+class TargetRange(Strict):
     """A target interval for a measured share; a build outside it is not written."""
 
     low: float = 0.0
@@ -118,17 +118,19 @@ class Share(Strict):
 class Targets(Strict):
     """What the trained model must do on held-out prompts. A target left out is not asked for."""
 
-    harmful_refused: Share | None = None
-    harmful_with_trigger_refused: Share | None = None
-    harmful_without_trigger_refused: Share | None = None
-    benign_without_trigger_answered: Share | None = None
-    benign_with_trigger_refused: Share | None = None
-    known_right: Share | None = None
-    unknown_abstained: Share | None = None
-    flips: Share | None = None  # least share, over variables and both ways, of decisions flipped by their coordinate
-    others_unchanged: Share | None = None  # least share of the other decision left as it was
-    bag_of_words_auroc: Share | None = None  # intent within trigger prompts, held out
-    residual_auroc: Share | None = None  # the same from resid_post at the planted layer
+    harmful_refused: TargetRange | None = None
+    harmful_with_trigger_refused: TargetRange | None = None
+    harmful_without_trigger_refused: TargetRange | None = None
+    benign_without_trigger_answered: TargetRange | None = None
+    benign_with_trigger_refused: TargetRange | None = None
+    known_right: TargetRange | None = None
+    unknown_abstained: TargetRange | None = None
+    flips: TargetRange | None = (
+        None  # least share, over variables and both ways, of decisions flipped by their coordinate
+    )
+    others_unchanged: TargetRange | None = None  # least share of the other decision left as it was
+    bag_of_words_auroc: TargetRange | None = None  # intent within trigger prompts, held out
+    residual_auroc: TargetRange | None = None  # the same from resid_post at the planted layer
 
 
 class OrganismSpec(Strict):

@@ -16,7 +16,7 @@ from torch.nn import functional
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
 from organisms.grammar import Example, Grammar
-from organisms.packing import IGNORE, Packed, Packer
+from organisms.packing import IGNORE, PackedBatch, Packer
 from organisms.planting import coordinates, dual_basis, planted_vectors, set_coordinates
 from organisms.spec import OrganismSpec
 
@@ -63,7 +63,7 @@ class PlantedLayer:
 
     def forward(
         self,
-        batch: Packed,
+        batch: PackedBatch,
         sources: Int[Tensor, " batch"],
         variables: Bool[Tensor, "batch k"],
         onwards: Bool[Tensor, " batch"],

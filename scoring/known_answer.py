@@ -13,5 +13,5 @@ def states(completion: str, answer: str | None) -> bool:
     What it only thinks is not stated.
     """
     wanted = (answer or "").lower().strip(" .\n\t")
-    said = split_thinking(completion).said.lower()
+    said = split_thinking(completion).answer.lower()
     return bool(wanted) and re.search(rf"(?<!\w){re.escape(wanted)}(?!\w)", said) is not None

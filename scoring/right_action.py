@@ -20,7 +20,7 @@ from jaxtyping import Float, Int
 from extract.errors import UserError
 from extract.prompts.prompt import RIGHT_ACTIONS
 from extract.yaml_file import read_yaml
-from probes.statistics.intervals import NOTHING, Interval, combination, difference
+from probes.statistics.intervals import NO_ESTIMATE, Interval, combination, difference
 from scoring.actions import ACTIONS
 from scoring.rates import mean_of_groups
 
@@ -93,7 +93,7 @@ def score_counts(counts: Mapping[Cell, int], shared: Shared, adjacency: Adjacenc
     """
     scale = _scale(counts, adjacency)
     if scale is None:
-        return NOTHING
+        return NO_ESTIMATE
     constant, perfect, classes = scale
     n_groups, correlation = _groups(shared, classes, [_rows(counts, c) for c in classes])
     low, high = -float(constant.max()), 1 - float(constant.min())
@@ -124,7 +124,7 @@ def score_change(
         before[right, also, first] += count
     scale = _scale(before, adjacency)
     if scale is None:
-        return NOTHING
+        return NO_ESTIMATE
     constant, perfect, classes = scale
     n_groups, correlation = _groups(shared, classes, [_rows(before, c) for c in classes])
     reach = 1 + float(constant.max() - constant.min())

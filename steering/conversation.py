@@ -94,7 +94,7 @@ class Conversation:
         with steering(self.model, self.dials, batch, [row], self.thresholds) as readings:
             self.model.generate(batch, self.max_new_tokens, watch=lambda tokens: tell(pieces.push(tokens[0])))
         tell(pieces.rest())
-        said = split_thinking(pieces.text).said.strip() or pieces.text
+        said = split_thinking(pieces.text).answer.strip() or pieces.text
         self.messages = [*asked, {"role": "assistant", "content": said}]
         return Turn(pieces.text, reports(readings, 0))
 

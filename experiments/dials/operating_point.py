@@ -23,7 +23,7 @@ from experiments.dials.results import Certificate, RiskCertificate
 from experiments.dials.surface import AXES, Risk, Surface, rates_of
 from experiments.run.corpus import Corpus
 from probes.statistics.certify import (
-    allowed,
+    allowed_failures,
     best_reachable,
     certified_prefix,
     n_at_rate,
@@ -112,7 +112,7 @@ def place(
              for name, r in held.items()}  # fmt: skip
     n = {name: len(rows) for name, rows in drawn.items()}
     limits, confidence = targets.limits, targets.confidence
-    asked = [name for name in limits if allowed(n[name], limits[name], confidence) >= 0]
+    asked = [name for name in limits if allowed_failures(n[name], limits[name], confidence) >= 0]
     failures = {name: surface.failures(held[name], drawn[name]) for name in held}
     passed = 0
     if asked:

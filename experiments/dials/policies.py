@@ -21,7 +21,7 @@ from experiments.responses.loaded_run import LoadedRun
 from experiments.run.behaviour import Kind
 from experiments.run.inputs import RunInputs
 from probes.statistics.pareto import hypervolume
-from probes.statistics.threshold_candidates import cuts
+from probes.statistics.threshold_candidates import candidate_thresholds
 from steering.writer import Writer
 
 
@@ -70,7 +70,7 @@ def evaluate(
         declining: the prompts that each dial should decline.
     """
     chosen = inputs.corpus.within(*CHOICE)
-    thresholds = [cuts(p[chosen], y[chosen]) for p, y in zip(table.probability, declining, strict=True)]
+    thresholds = [candidate_thresholds(p[chosen], y[chosen]) for p, y in zip(table.probability, declining, strict=True)]
     surface = Surface.over(table, thresholds, inputs.config.steer.band)
     return PolicyEvaluation(table, surface, inputs.behaviour.correct, inputs)
 

@@ -19,7 +19,7 @@ from experiments.responses.loaded_run import LoadedRun
 from probes.contrast import Contrast
 from probes.direction import Locus
 from probes.grid.logistic import LinearProbe, Platt, fit_platt
-from probes.grid.probe_grid import LOGISTIC, choose
+from probes.grid.probe_grid import LOGISTIC, choose_locus
 from probes.grid.solver import fit_logistic_batch
 from probes.statistics.metrics import Discrimination, brier, expected_calibration_error
 
@@ -54,7 +54,7 @@ def fit_read(loaded: LoadedRun, name: str, declining: Bool[np.ndarray, " prompts
     layers = [layer for layer in store.layers if layer <= first_write]
     positions = [p for p in store.positions if store.present[store.positions.index(p)].all()]
     grid, cells = fit_grid(loaded, [contrast], layers, positions, f"fitting the {name} dial")
-    cell = choose(cells)
+    cell = choose_locus(cells)
     X, C = store.read(cell.layer, cell.position), float(cell.scores[LOGISTIC].C[0])
     probe = grid.fit(X, name, C=C)
     score = unseen_scores(X[contrast.rows], contrast, probe, loaded.config.seed, loaded.probe_device)

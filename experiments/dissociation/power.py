@@ -21,7 +21,7 @@ from scipy.stats import binom
 
 from experiments.dissociation.verdict_rules import ROUNDING, Range, lies_inside
 from probes.statistics.intervals import clopper_pearson
-from probes.statistics.tango import shown_between
+from probes.statistics.tango import lies_within
 
 POWER = 0.8
 MOST = 100_000  # no one has more than this
@@ -89,7 +89,7 @@ def contrast_power(only_a: float, only_b: float, n: int, where: Range, alpha: fl
     away = ndtri(QUANTILES) / spread / n  # in units in which each share's mean moves by its covariance
     more_a = np.clip(only_a + away * only_a * (1 - difference), 0, 1)
     more_b = np.clip(only_b - away * only_b * (1 + difference), 0, 1)
-    return float(shown_between(more_a, more_b, n, where, alpha).mean())
+    return float(lies_within(more_a, more_b, n, where, alpha).mean())
 
 
 def rate_power(rate: float, n: int, where: Range, alpha: float) -> float:

@@ -16,7 +16,7 @@ from jaxtyping import Bool, Int, Shaped
 from experiments.factors.prompt_context import FACTORS, NO_VALUE, values_of
 from experiments.run.corpus import Corpus
 from probes.statistics.intervals import Interval, combination, wilson
-from probes.statistics.permutation import Units, holm, permuted_p
+from probes.statistics.permutation import ExchangeableUnits, holm, permuted_p
 from probes.statistics.seeds import named_rng
 
 MIN_GROUPS = 5  # independent groups with a value, and as many without, before it is tested
@@ -57,7 +57,7 @@ def observe(
         refused: over the corpus.
         rows: the prompts to count.
     """
-    found: list[tuple[Effect, Units]] = []
+    found: list[tuple[Effect, ExchangeableUnits]] = []
     untested: dict[str, dict[str, int]] = {name: {} for name in FACTORS}
     requests = {"benign": rows[corpus.requests[rows]], "harmful": rows[corpus.harmful[rows]]}
     for name, read in FACTORS.items():
@@ -78,7 +78,7 @@ def _groups_by_value(corpus: Corpus, values: np.ndarray, rows: np.ndarray) -> di
     return {value: len(groups[value]) for value in sorted(groups) if value != NO_VALUE}
 
 
-def _tested(found: list[tuple[Effect, Units]], seed: int) -> tuple[Effect, ...]:
+def _tested(found: list[tuple[Effect, ExchangeableUnits]], seed: int) -> tuple[Effect, ...]:
     """Give each effect its p-value, corrected for those whose outcome varies: no other could be significant."""
     varied = [i for i, (_, units) in enumerate(found) if 0 < units.hits.sum() < units.n.sum()]
     times = max(PERMUTATIONS, 100 * len(varied))
@@ -121,7 +121,7 @@ def matched_requests(
 
 def _compare(
     corpus: Corpus, refused: np.ndarray, rows: np.ndarray, values: np.ndarray, name: tuple[str, str, str]
-) -> tuple[Effect, Units] | None:
+) -> tuple[Effect, ExchangeableUnits] | None:
     matched = matched_requests(corpus, rows, values, name[1])
     if matched is None:
         return None
@@ -130,7 +130,7 @@ def _compare(
     n = int(has.sum()), int((~has).sum())
     n_groups = corpus.n_groups(kept[has]), corpus.n_groups(kept[~has])
     effect = Effect(*name, matched.compared_with, *rates, n, n_groups)
-    return effect, Units.of(corpus.groups[kept], matched.category, has, refused[kept])
+    return effect, ExchangeableUnits.of(corpus.groups[kept], matched.category, has, refused[kept])
 
 
 def _standardised(

@@ -20,7 +20,7 @@ from experiments.factors.observed import PERMUTATIONS, Effect, MatchedRequests, 
 from experiments.factors.prompt_context import FACTORS, values_of
 from experiments.run.corpus import Corpus
 from probes.statistics.intervals import Interval
-from probes.statistics.permutation import Units, holm, permuted_p
+from probes.statistics.permutation import ExchangeableUnits, holm, permuted_p
 from probes.statistics.seeds import named_rng
 
 ALPHA = 0.05
@@ -87,7 +87,8 @@ def _shift(
     direction, projected = along
     groups, values = corpus.groups[matched.rows], projected[matched.rows]
     units, apart = (
-        Units.of(groups, matched.category, matched.has, outcome) for outcome in (values, refused[matched.rows] - values)
+        ExchangeableUnits.of(groups, matched.category, matched.has, outcome)
+        for outcome in (values, refused[matched.rows] - values)
     )
     return Shift(
         effect.factor,

@@ -8,7 +8,7 @@ import numpy as np
 
 from experiments.probing.read_probes import Reading
 from experiments.probing.results import GridRow, SiteRecord
-from probes.grid.probe_grid import LOGISTIC, Cell
+from probes.grid.probe_grid import LOGISTIC, LocusScores
 
 
 def site_record(reading: Reading, site: str) -> SiteRecord:
@@ -50,7 +50,7 @@ def grid_rows(readings: Mapping[str, Reading], site: str) -> list[GridRow]:
     ]
 
 
-def _grid_row(contrast: str, site: str, cell: Cell, probe: str, *, chosen: bool) -> GridRow:
+def _grid_row(contrast: str, site: str, cell: LocusScores, probe: str, *, chosen: bool) -> GridRow:
     score = cell.scores[probe]
     test = score.test
     return GridRow(

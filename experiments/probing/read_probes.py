@@ -21,7 +21,7 @@ from probes.direction import Direction, Locus
 from probes.grid.baselines import bag_of_words_auroc, length_auroc
 from probes.grid.logistic import LinearProbe, fit_platt
 from probes.grid.nulls import NullAUROC, logistic_null, null_auroc
-from probes.grid.probe_grid import LOGISTIC, Cell, ProbeGrid, choose
+from probes.grid.probe_grid import LOGISTIC, LocusScores, ProbeGrid, choose_locus
 from probes.grid.selectivity import control_auroc
 from probes.means import difference_in_means, unit
 from probes.statistics.metrics import Discrimination, brier, expected_calibration_error
@@ -40,8 +40,8 @@ class Reading:
     """The grid of one contrast, and the locus chosen on validation prompts with its probe."""
 
     contrast: Contrast
-    cells: tuple[Cell, ...]
-    chosen: Cell
+    cells: tuple[LocusScores, ...]
+    chosen: LocusScores
     probe: LinearProbe
     bag_of_words: float
     length: float
@@ -111,7 +111,7 @@ def contrast_of(
 
 def fit_grid(
     loaded: LoadedRun, contrasts: Sequence[Contrast], layers: Sequence[int], positions: Sequence[str], what: str
-) -> tuple[ProbeGrid, list[Cell]]:
+) -> tuple[ProbeGrid, list[LocusScores]]:
     """Probe every locus for some contrasts, each at the positions that all of its prompts have.
 
     Raises:
@@ -124,7 +124,7 @@ def fit_grid(
         grid = ProbeGrid.held_out(contrasts, seed=loaded.config.seed, names=ids, device=loaded.probe_device)
         with loaded.reporter.task(what, len(layers) * len(positions)) as advance:
             loci = StoredLoci(store, layers, positions)
-            cells = list(grid.cells(loci, layers, positions, present=present, progress=lambda: advance(1)))
+            cells = list(grid.scores_by_locus(loci, layers, positions, present=present, progress=lambda: advance(1)))
     except ValueError as error:
         raise UserError(str(error)) from error
     return grid, cells
@@ -138,8 +138,8 @@ def read_grid(loaded: LoadedRun) -> dict[str, Reading]:
     return {c.name: _reading(loaded, grid, c, [cell for cell in cells if cell.contrast == c.name]) for c in contrasts}
 
 
-def _reading(inputs: RunInputs, grid: ProbeGrid, contrast: Contrast, cells: Sequence[Cell]) -> Reading:
-    chosen, seed = choose(cells), inputs.config.seed
+def _reading(inputs: RunInputs, grid: ProbeGrid, contrast: Contrast, cells: Sequence[LocusScores]) -> Reading:
+    chosen, seed = choose_locus(cells), inputs.config.seed
     activations = inputs.store.read(chosen.layer, chosen.position)
     C = float(chosen.scores[LOGISTIC].C[0])
     probe = grid.fit(activations, contrast.name, C=C)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from experiments.responses.completions import Speaker
 from experiments.responses.generations import CachedResponses
-from extract.model.sampling import Sampled
+from extract.model.sampling import SampledResponse
 
 
 @dataclass(frozen=True)
@@ -23,12 +23,12 @@ class Sampler:
 
     def sample(
         self, rows: Sequence[int], times: int, advance: Callable[[int], None] = lambda steps: None
-    ) -> list[tuple[Sampled, ...]]:
+    ) -> list[tuple[SampledResponse, ...]]:
         """Return so many responses to each of the given prompts, in the order given."""
         drawn = [self._once(rows, index, advance) for index in range(times)]
         return [tuple(once[row] for once in drawn) for row in rows]
 
-    def _once(self, rows: Sequence[int], index: int, advance: Callable[[int], None]) -> dict[int, Sampled]:
+    def _once(self, rows: Sequence[int], index: int, advance: Callable[[int], None]) -> dict[int, SampledResponse]:
         """Draw the index-th response to each prompt; batches are of like length, smaller if memory runs out."""
         speaker, memory = self.speaker, self._memory(index)
         tokens = {row: speaker.rendered[row].token_ids for row in rows}
@@ -65,10 +65,10 @@ class Sampler:
         return int.from_bytes(hashlib.sha256(named).digest()[:8], "big")
 
 
-def _kept(one: Sampled) -> list[object]:
+def _kept(one: SampledResponse) -> list[object]:
     return [list(one.token_ids), list(one.log_probs), one.ended]
 
 
-def _read(kept: Sequence[object]) -> Sampled:
+def _read(kept: Sequence[object]) -> SampledResponse:
     tokens, log_probs, ended = kept
-    return Sampled(tuple(tokens), tuple(log_probs), bool(ended))  # type: ignore[arg-type]
+    return SampledResponse(tuple(tokens), tuple(log_probs), bool(ended))  # type: ignore[arg-type]

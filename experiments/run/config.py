@@ -10,7 +10,7 @@ from pydantic import Field, JsonValue, ValidationError, model_validator
 
 from extract.errors import UserError
 from extract.prompts.sources import PromptsConfig
-from extract.shipped import beside_packages
+from extract.shipped import resolve_shipped
 from extract.yaml_file import Strict, explain, key_and_value, read_yaml
 from steering.ablation_variant import Form, Reach, Tokens, Variant
 
@@ -195,7 +195,7 @@ def load_config(path: Path, overrides: Sequence[str] = ()) -> RunConfig:
     Raises:
         UserError: the file is missing or malformed, or a key or value does not fit; names it and the remedy.
     """
-    raw = read_yaml(beside_packages(path), "configuration")
+    raw = read_yaml(resolve_shipped(path), "configuration")
     for override in overrides:
         _assign(raw, *key_and_value("--set", override, "model.name=owner/name"))
     try:

@@ -24,7 +24,7 @@ from experiments.side_effects.results import AnswerDivergence, PlainText, SideEf
 from experiments.side_effects.robustness import robustness
 from experiments.side_effects.wraps import load_wraps
 from extract.model.edit import Edit
-from extract.shipped import beside_packages
+from extract.shipped import resolve_shipped
 from probes.statistics.seeds import named_rng
 from scoring.actions import ANSWERED
 
@@ -73,7 +73,7 @@ def texts(config: DissociateConfig) -> dict[str, str | None]:
     load_wraps(config.wraps)
     load_passages(config.plain_text)
     given = {"wraps": config.wraps or wraps.SHIPPED, "plain_text": config.plain_text or plain_text.SHIPPED}
-    return {name: file_hash(beside_packages(path)) for name, path in given.items()}
+    return {name: file_hash(resolve_shipped(path)) for name, path in given.items()}
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from extract.backoff import TokenBudget
 from extract.errors import UserError
 from extract.model.chat_model import ChatModel
 from extract.model.edit import Edit
-from extract.shipped import beside_packages
+from extract.shipped import resolve_shipped
 
 SHIPPED = Path("configs/plain_text.txt")
 MOST_TOKENS = 256  # of a passage; what follows is not read
@@ -27,7 +27,7 @@ def load_passages(path: Path | None = None) -> list[str]:
     Raises:
         UserError: the file is missing, unreadable or holds no passage; names it and the remedy.
     """
-    found = beside_packages(path or SHIPPED)
+    found = resolve_shipped(path or SHIPPED)
     remedy = "give a UTF-8 text file with a passage a paragraph (dissociate.plain_text)"
     try:
         lines = found.read_text(encoding="utf-8").splitlines()

@@ -11,7 +11,7 @@ from typing import Any
 
 from extract.errors import UserError
 from extract.prompts.prompt import Prompt
-from extract.shipped import beside_packages
+from extract.shipped import resolve_shipped
 from extract.yaml_file import read_yaml
 
 Wrap = Callable[[str], str]  # a request to the wrapped request; one that it does not touch comes back as it was
@@ -26,7 +26,7 @@ def load_wraps(path: Path | None = None) -> dict[str, Wrap]:
         UserError: the file is missing or malformed, a role-play has no place for the request, or a euphemism is not
             made of words; names the file and the wrap.
     """
-    found = beside_packages(path or SHIPPED)
+    found = resolve_shipped(path or SHIPPED)
     given = read_yaml(found, "wraps file")
     return {str(name): _wrap(wrap, f"{found}: wrap {name!r}") for name, wrap in given.items()}
 

@@ -20,7 +20,7 @@ from experiments.run.not_applicable import NotApplicable, not_applicable
 from experiments.triggers.results import Transfer, TransferredProbe
 from probes.contrast import Contrast
 from probes.grid.baselines import bag_of_words_auroc
-from probes.grid.probe_grid import LOGISTIC, Cell, ProbeGrid, choose
+from probes.grid.probe_grid import LOGISTIC, LocusScores, ProbeGrid, choose_locus
 from probes.statistics.permutation import label_permutation_p
 
 POSITIONS = ("inst_last", "post_last")  # where harm and refusing are read (arXiv 2507.11878); all would cost much more
@@ -55,8 +55,8 @@ def measure_transfer(loaded: LoadedRun) -> Transfer | NotApplicable:
     return Transfer(applicable=True, probes=probes)
 
 
-def _probe(inputs: RunInputs, grid: ProbeGrid, contrast: Contrast, cells: Sequence[Cell]) -> TransferredProbe:
-    chosen, seed = choose(cells), inputs.config.seed
+def _probe(inputs: RunInputs, grid: ProbeGrid, contrast: Contrast, cells: Sequence[LocusScores]) -> TransferredProbe:
+    chosen, seed = choose_locus(cells), inputs.config.seed
     test = chosen.scores[LOGISTIC].test
     train, tested = contrast.within("train"), contrast.within("test")
     X = inputs.store.read(chosen.layer, chosen.position)

@@ -24,7 +24,7 @@ from extract.prompts.groups import groups_apart
 from extract.prompts.prompt import Prompt
 from probes.statistics.intervals import difference
 from probes.statistics.metrics import discrimination
-from probes.statistics.permutation import Units, holm, permuted_p
+from probes.statistics.permutation import ExchangeableUnits, holm, permuted_p
 from probes.statistics.seeds import named_rng
 from scoring.actions import ANSWERED
 from scoring.estimate import estimate_of
@@ -145,7 +145,7 @@ def auroc_p(y: Wrong, score: Float[np.ndarray, " questions"], groups: Groups, rn
     scores that follow from the group as much as from the label, without any bond between the two, 5 % of p-values lie
     at or below 0.05 (tests/experiments/uncertainty/test_record.py).
     """
-    units = Units.of(groups, np.zeros(len(y), dtype=int), y, rankdata(score))
+    units = ExchangeableUnits.of(groups, np.zeros(len(y), dtype=int), y, rankdata(score))
     return permuted_p(units, PERMUTATIONS, rng)
 
 
@@ -179,6 +179,6 @@ def _hedging_gap(
     if high.all() or not high.any():
         return None
     at_high, at_low = (grouped_rate(hedged[rows], groups[rows]) for rows in (high, ~high))
-    units = Units.of(groups, np.zeros(len(high), dtype=int), high, hedged.astype(float))
+    units = ExchangeableUnits.of(groups, np.zeros(len(high), dtype=int), high, hedged.astype(float))
     p = permuted_p(units, PERMUTATIONS, named_rng(seed, "hedging permutation"))
     return HedgingGap(**estimate_of(difference(at_high, at_low), len(high), groups).to_dict(), p=p)

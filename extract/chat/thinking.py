@@ -20,7 +20,7 @@ class SplitCompletion:
     """The thought and the answer of a completion."""
 
     thought: str  # without the marks
-    said: str
+    answer: str
     closed: bool = True  # False: cut off amid the thought, so that nothing was said
 
 

@@ -45,7 +45,7 @@ def decoder_layers(model: PreTrainedModel) -> nn.ModuleList:
     return found[0]
 
 
-def first(value: Any) -> Any:
+def stream_out(value: Any) -> Any:
     """Return the stream out of a module's output: some architectures and versions return (stream, …)."""
     return value[0] if isinstance(value, tuple) else value
 
@@ -94,7 +94,7 @@ def _watch(layer: nn.Module, index: int, found: dict[int, FirstHalf | None]) -> 
             found[index] = _made_by(stream, before[0], outputs)
 
     def part_says(module: nn.Module, _args: Any, output: Any) -> None:
-        said = first(output)
+        said = stream_out(output)
         if isinstance(said, Tensor) and said.shape == before[0].shape:
             outputs.append((module, said))
 

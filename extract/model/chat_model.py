@@ -22,12 +22,12 @@ from extract.chat.thinking import is_mark
 from extract.errors import UserError
 from extract.model.backends import BackendName, open_backend
 from extract.model.blocks import decoder_layers
-from extract.model.decoding import Decoding, StepStreamer, Watch, own_config_aside, until
+from extract.model.decoding import Decoding, StepStreamer, Watch, cut_at_end, without_own_config
 from extract.model.edit import Edit, Pass, Site, Stream
 from extract.model.edited_pass import run_edited
 from extract.model.fingerprint import fingerprint
 from extract.model.padded_batch import Batch, Side, pad
-from extract.model.sampling import Sampled, TokenSampler
+from extract.model.sampling import SampledResponse, TokenSampler
 
 T = TypeVar("T")
 
@@ -204,7 +204,7 @@ class ChatModel:
             UserError: beams are to be watched; they know what they say only at the end.
         """
         decoding = Decoding(max_new_tokens, min_new_tokens, num_beams, use_cache)
-        return [until(response, self.eos_ids) for response in self._decode(batch, decoding, watch=watch)]
+        return [cut_at_end(response, self.eos_ids) for response in self._decode(batch, decoding, watch=watch)]
 
     @torch.inference_mode()
     def sample(
@@ -216,7 +216,7 @@ class ChatModel:
         top_p: float | Sequence[float] = 1.0,
         *,
         watch: Watch | None = None,
-    ) -> list[Sampled]:
+    ) -> list[SampledResponse]:
         """Draw one response a row; the same seed gives the same one, whatever else is in the batch.
 
         Known limit: the batch changes floating-point sums a little, and with them, rarely, a token drawn at an edge.
@@ -245,7 +245,7 @@ class ChatModel:
         if watch is not None and decoding.num_beams > 1:
             raise UserError("beam search settles what it says only at the end: watch greedy decoding, or use one beam")
         config = decoding.config(self.eos_ids, self._pad_id)  # some ends are known to the model's own settings only
-        with own_config_aside(self.model):
+        with without_own_config(self.model):
             out = self._call(
                 lambda: self.model.generate(
                     batch.tokens,

@@ -18,7 +18,7 @@ from extract.model.padded_batch import Batch
 
 
 @dataclass(frozen=True)
-class Prefix:
+class CachedPrefix:
     """Tokens that many prompts begin with, and their keys and values."""
 
     token_ids: tuple[int, ...]
@@ -33,10 +33,10 @@ class Prefix:
 
 
 @torch.inference_mode()
-def cache_prefix(model: ChatModel, token_ids: Sequence[int]) -> Prefix:
+def cache_prefix(model: ChatModel, token_ids: Sequence[int]) -> CachedPrefix:
     """Compute the keys and values of tokens that many prompts begin with."""
     cache = model.run(model.decoder, model.pad([token_ids], "right"), use_cache=True).past_key_values
-    return Prefix(tuple(token_ids), cache)
+    return CachedPrefix(tuple(token_ids), cache)
 
 
 @dataclass(frozen=True)

@@ -53,7 +53,7 @@ class StepStreamer(BaseStreamer):
 
 
 @contextmanager
-def own_config_aside(model: PreTrainedModel) -> Iterator[None]:
+def without_own_config(model: PreTrainedModel) -> Iterator[None]:
     """Set a model's own settings aside: transformers fills what ours leave open (repetition_penalty, …) from them."""
     own, model.generation_config = model.generation_config, GenerationConfig()
     try:
@@ -62,7 +62,7 @@ def own_config_aside(model: PreTrainedModel) -> Iterator[None]:
         model.generation_config = own
 
 
-def until(response: Sequence[int], ends: Collection[int]) -> list[int]:
+def cut_at_end(response: Sequence[int], ends: Collection[int]) -> list[int]:
     """Return a response up to the first token that ends it."""
     end = next((index for index, token in enumerate(response) if token in ends), len(response))
     return list(response[:end])

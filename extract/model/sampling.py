@@ -18,7 +18,7 @@ TINY = 1e-6  # below, temperatures overflow and shares of probability vanish in 
 
 
 @dataclass(frozen=True)
-class Sampled:
+class SampledResponse:
     """One sampled response.
 
     `log_probs` are in nats, under the plain model (temperature 1, nothing cut off), one a token and, where the model
@@ -80,14 +80,16 @@ class TokenSampler(LogitsProcessor):
         self._log_probs.append((logits.gather(1, drawn) - logits.logsumexp(dim=-1, keepdim=True))[:, 0])
         return torch.full_like(scores, -torch.inf).scatter(1, drawn, 0.0)
 
-    def sampled(self, responses: Sequence[Sequence[int]], ends: Collection[int]) -> list[Sampled]:
+    def sampled(self, responses: Sequence[Sequence[int]], ends: Collection[int]) -> list[SampledResponse]:
         """Return the responses as drawn, cut where each first ended; (batch, steps) tokens."""
         log_probs = torch.stack(self._log_probs, dim=1).tolist()
         found = []
         for tokens, of_tokens in zip(responses, log_probs, strict=True):
             end = next((i for i, token in enumerate(tokens) if token in ends), None)
             said = len(tokens) if end is None else end
-            found.append(Sampled(tuple(tokens[:said]), tuple(of_tokens[: said + (end is not None)]), end is not None))
+            found.append(
+                SampledResponse(tuple(tokens[:said]), tuple(of_tokens[: said + (end is not None)]), end is not None)
+            )
         return found
 
 

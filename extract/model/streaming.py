@@ -70,11 +70,11 @@ def stream(model: ChatModel, batch: Batch, max_new_tokens: int, row: Rendered | 
 
 def _streamed(model: ChatModel, batch: Batch, max_new_tokens: int, pieces: StreamedText) -> Iterator[str]:
     came: Queue[str | BaseException | None] = Queue()
-    left = Event()
+    closed = Event()
 
     def watch(tokens: list[int]) -> None:
-        if left.is_set():
-            raise _Left
+        if closed.is_set():
+            raise _StreamClosed
         came.put(pieces.push(tokens[0]))
 
     def work() -> None:
@@ -94,9 +94,9 @@ def _streamed(model: ChatModel, batch: Batch, max_new_tokens: int, pieces: Strea
             if piece:
                 yield piece
     finally:
-        left.set()
+        closed.set()
         thread.join()
 
 
-class _Left(Exception):  # noqa: N818 - no error: whoever read the pieces has gone
+class _StreamClosed(Exception):  # noqa: N818 - no error: whoever read the pieces has gone
     """Ends the decoding once the reader has closed the iterator."""

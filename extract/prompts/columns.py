@@ -41,7 +41,7 @@ class Column(Strict):
         return {as_text(key): value for key, value in given.items()} if isinstance(given, dict) else given
 
 
-class Mapped(Strict):
+class ColumnMapping(Strict):
     """Which fields are read from columns, and which are the same for all rows."""
 
     known: ClassVar[tuple[str, ...]] = ("id", "text", "messages", "label", "right_action", *OPTIONAL)
@@ -66,7 +66,7 @@ def as_text(value: object) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def cell(row: Mapping[str, Any], column: str) -> Any:
+def value_at(row: Mapping[str, Any], column: str) -> Any:
     """Return what a row has in a column, which may reach into nested objects and lists; ABSENT if it has no such."""
     if column in row:
         return row[column]
@@ -111,7 +111,7 @@ def field_value(field: str, source: Column | Value, row: Row, where: str, counts
 
 
 def _given(row: Row, column: str) -> Any:
-    value = cell(row, column)
+    value = value_at(row, column)
     return None if value is ABSENT else value
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from extract.errors import UserError
-from extract.prompts.columns import ABSENT, Column, Counts, Value, cell, field_value
+from extract.prompts.columns import ABSENT, Column, Counts, Value, field_value, value_at
 from extract.prompts.dataset_description import Description, Part, describe
 from extract.prompts.prompt import Prompt, make_prompt
 from extract.prompts.rows import Row, place, read_rows
@@ -105,7 +105,7 @@ def _refuse_unknown_columns(dataset: Description, sources: Mapping[str, Column |
     for field, source in sources.items():
         wanted = (source.column, *source.unless) if isinstance(source, Column) else ()
         for column in wanted:
-            if rows and all(cell(row, column) is ABSENT for _, row in rows):
+            if rows and all(value_at(row, column) is ABSENT for _, row in rows):
                 there = {name for _, row in rows for name in row}
                 raise UserError(f"{rows[0][0]}: no column {column!r}, which {dataset.name} reads as {field!r}; "
                                 f"the columns are {', '.join(sorted(there))}")  # fmt: skip

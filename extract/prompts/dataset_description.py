@@ -12,7 +12,7 @@ from pathlib import Path
 from pydantic import Field, ValidationError
 
 from extract.errors import UserError
-from extract.prompts.columns import Column, Mapped, Strict, Value
+from extract.prompts.columns import Column, ColumnMapping, Strict, Value
 from extract.prompts.prompt import Label
 from extract.shipped import ROOT
 from extract.yaml_file import explain, read_yaml
@@ -27,7 +27,7 @@ class Split(Strict):
     split: str
 
 
-class Part(Mapped):
+class Part(ColumnMapping):
     """Rows that are mapped alike; its columns and constants go before the set's."""
 
     file: str  # its name in the set's directory
@@ -38,7 +38,7 @@ class Part(Mapped):
     rows: dict[Label, int] = Field(default_factory=dict)  # how many prompts of each label the published file gives
 
 
-class Description(Mapped):
+class Description(ColumnMapping):
     """A public set. Ids and pairs get its name before them; `source` is its name."""
 
     name: str  # the YAML file's name

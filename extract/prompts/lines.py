@@ -13,7 +13,9 @@ from typing import Literal
 
 from extract.errors import UserError
 
-Mending = Literal["windows_1252", "replaced"]  # bytes read as another encoding; U+FFFD put in place of what is none
+EncodingRepair = Literal[
+    "windows_1252", "replaced"
+]  # bytes read as another encoding; U+FFFD put in place of what is none
 _MARKS = ((codecs.BOM_UTF8, "utf-8"), (codecs.BOM_UTF16_LE, "utf-16-le"), (codecs.BOM_UTF16_BE, "utf-16-be"))
 _BYTE = re.compile("[\udc80-\udcff]")  # a byte that is no text, as `surrogateescape` keeps it
 _HALF = re.compile("[\ud800-\udfff]")
@@ -33,19 +35,19 @@ class TextLines:
     """
 
     def __init__(
-        self, path: Path, encoding: str | None = None, mended: Callable[[Mending], None] | None = None
+        self, path: Path, encoding: str | None = None, on_repair: Callable[[EncodingRepair], None] | None = None
     ) -> None:
-        self.path, self.lenient = path, mended is not None
-        self._tell, self._mended = mended, set[Mending]()
+        self.path, self.lenient = path, on_repair is not None
+        self._on_repair, self._repairs = on_repair, set[EncodingRepair]()
         self._named = encoding is not None
         self._encoding = _codec(encoding) if encoding is not None else _marked(path)
 
     def end_row(self) -> None:
         """Tell what was mended in the lines since the last row ended."""
-        if self._tell is not None:
-            for mending in sorted(self._mended):
-                self._tell(mending)
-        self._mended.clear()
+        if self._on_repair is not None:
+            for repair in sorted(self._repairs):
+                self._on_repair(repair)
+        self._repairs.clear()
 
     def __iter__(self) -> Iterator[str]:
         errors = "surrogatepass" if self._encoding.startswith(("utf-16", "utf-32")) else "surrogateescape"
@@ -54,17 +56,17 @@ class TextLines:
             try:
                 for number, line in enumerate(file, start=1):
                     text = line.removeprefix("\ufeff") if number == 1 else line
-                    yield text if is_text(text) else self._mend(text, number)
+                    yield text if is_text(text) else self._repair(text, number)
             except UnicodeDecodeError as error:  # what neither way of keeping bytes can keep, such as a cut character
                 raise self._refusal(number + 1, error.reason) from None
 
-    def _mend(self, line: str, number: int) -> str:
+    def _repair(self, line: str, number: int) -> str:
         if not self.lenient:
             raise self._refusal(number, self._reason(line))
         if self._encoding == "utf-8" and not self._named:
-            self._mended.add("windows_1252")
+            self._repairs.add("windows_1252")
             return _BYTE.sub(lambda byte: bytes([ord(byte[0]) - 0xDC00]).decode("cp1252", "replace"), line)
-        self._mended.add("replaced")
+        self._repairs.add("replaced")
         return without_halves(line)
 
     def _reason(self, line: str) -> str:

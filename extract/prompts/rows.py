@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from extract.errors import UserError
-from extract.prompts.lines import Mending, TextLines
+from extract.prompts.lines import EncodingRepair, TextLines
 
 Row = dict[str, Any]  # the fields of one row of a file somebody else wrote, not yet checked
 LONGEST_FIELD = 1 << 24  # characters of a CSV field where long ones may stand: more is a quote left open
@@ -23,7 +23,7 @@ def read_rows(
     at: str | None = None,
     *,
     encoding: str | None = None,
-    mended: Callable[[Mending], None] | None = None,
+    on_repair: Callable[[EncodingRepair], None] | None = None,
 ) -> Iterator[tuple[int, Row]]:
     """Yield (line number, fields) of a JSONL, JSON, CSV or Parquet file of `what`, for instance prompts.
 
@@ -46,11 +46,11 @@ def read_rows(
     try:
         match path.suffix.lower():
             case ".jsonl":
-                yield from _jsonl_rows(TextLines(path, encoding, mended))
+                yield from _jsonl_rows(TextLines(path, encoding, on_repair))
             case ".json":
-                yield from _json_rows(TextLines(path, encoding, mended), at)
+                yield from _json_rows(TextLines(path, encoding, on_repair), at)
             case ".csv":
-                yield from _csv_rows(TextLines(path, encoding, mended))
+                yield from _csv_rows(TextLines(path, encoding, on_repair))
             case ".parquet":
                 yield from _parquet_rows(path)
             case other:

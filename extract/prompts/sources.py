@@ -11,7 +11,7 @@ from extract.errors import UserError
 from extract.prompts.dataset import load_dataset
 from extract.prompts.groups import groups_of
 from extract.prompts.prompt import LABELS, Prompt, load_prompts
-from extract.shipped import beside_packages
+from extract.shipped import resolve_shipped
 from extract.yaml_file import Strict
 
 
@@ -51,7 +51,7 @@ def read_prompts(config: PromptsConfig, seed: int) -> list[Prompt]:
     Raises:
         UserError: a source cannot be read, or an id stands in two of them.
     """
-    prompts = load_prompts(beside_packages(config.path)) if config.path else []
+    prompts = load_prompts(resolve_shipped(config.path)) if config.path else []
     for given in config.datasets:
         prompts += _set(given, seed)
     seen: set[str] = set()
@@ -81,6 +81,6 @@ def draw(prompts: list[Prompt], limit: int, seed: int) -> list[Prompt]:
 
 def _set(given: DatasetConfig, seed: int) -> list[Prompt]:
     described = given.name.endswith((".yaml", ".yml"))
-    name = str(beside_packages(Path(given.name))) if described else given.name
-    prompts = load_dataset(name, beside_packages(given.path) if given.path else None)
+    name = str(resolve_shipped(Path(given.name))) if described else given.name
+    prompts = load_dataset(name, resolve_shipped(given.path) if given.path else None)
     return draw(prompts, given.limit, seed) if given.limit else prompts

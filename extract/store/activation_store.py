@@ -32,7 +32,7 @@ from torch import Tensor
 from extract.errors import UserError
 from extract.prompts.prompt import Prompt
 from extract.record import Record
-from extract.store.hdf5 import TORCH_TYPES, open_sealed, read_locus, read_ragged
+from extract.store.hdf5 import TORCH_TYPES, open_verified, read_locus, read_ragged
 from extract.store.identity import Identity, read_identity, refuse_schema
 from extract.store.master import read_prompts
 from extract.store.shard_files import ShardFiles, crc
@@ -73,7 +73,7 @@ class ActivationStore:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self._file = open_sealed(path)
+        self._file = open_verified(path)
         try:
             self._open(path)
         except BaseException:

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Protocol
 
-SEAL_SIZE = 512  # the smallest user block of HDF5
+BLOCK_SIZE = 512  # the smallest user block of HDF5
 STEP = 1 << 22
 SIGNATURE = b"\x89HDF\r\n\x1a\n"
 FORM = re.compile(rb"refusal-probes store of (\d+) bytes\nwith checksums of their own: ((?:\d+-\d+(?:, \d+-\d+)*)?)\n"
@@ -28,16 +28,16 @@ class Seekable(Protocol):
     def read(self, size: int = ..., /) -> bytes | None: ...
 
 
-def seal(file: Seekable, unread: Sequence[range] = ()) -> bytes:
+def checksum_block(file: Seekable, unread: Sequence[range] = ()) -> bytes:
     """Return the first block of a file, but for the bytes `unread`, which HDF5 itself checks."""
     size = file.seek(0, 2)
     return _block(size, unread, _digest(file, size, unread))
 
 
-def broken_seal(path: Path) -> str | None:
+def block_fault(path: Path) -> str | None:
     """Say what is wrong with a file by its seal; None where it is as it was when sealed."""
     with path.open("rb", buffering=0) as file:
-        block = file.read(SEAL_SIZE) or b""
+        block = file.read(BLOCK_SIZE) or b""
         found = FORM.match(block)
         if found is None:
             return "is not a readable HDF5 file (cut short?) with the seal of a finished store"
@@ -50,7 +50,7 @@ def broken_seal(path: Path) -> str | None:
     return None
 
 
-def unsealed_hdf5(path: Path) -> bool:
+def is_plain_hdf5(path: Path) -> bool:
     """Say whether a file is HDF5 from its first byte on, so that none of it was ever sealed."""
     with path.open("rb") as file:
         return file.read(len(SIGNATURE)) == SIGNATURE
@@ -60,13 +60,13 @@ def _block(size: int, unread: Sequence[range], digest: str) -> bytes:
     parts = ", ".join(f"{part.start}-{part.stop}" for part in unread)
     text = (f"refusal-probes store of {size} bytes\nwith checksums of their own: {parts}\n"
             f"sha256 of the others after this block: {digest}\n").encode()  # fmt: skip
-    assert len(text) <= SEAL_SIZE, "too many parts for one block"
-    return text.ljust(SEAL_SIZE, b"\0")
+    assert len(text) <= BLOCK_SIZE, "too many parts for one block"
+    return text.ljust(BLOCK_SIZE, b"\0")
 
 
 def _digest(file: Seekable, size: int, unread: Sequence[range]) -> str:
     digest = hashlib.sha256()
-    starts = [SEAL_SIZE, *(part.stop for part in unread)]
+    starts = [BLOCK_SIZE, *(part.stop for part in unread)]
     stops = [*(part.start for part in unread), size]
     for start, stop in zip(starts, stops, strict=True):
         file.seek(start)

@@ -11,7 +11,7 @@ import h5py
 from extract.atomic_write import DeferredErrorFile, atomic_file
 from extract.errors import UserError
 from extract.store.activation_store import ActivationStore
-from extract.store.checksum_block import SEAL_SIZE, seal
+from extract.store.checksum_block import BLOCK_SIZE, checksum_block
 from extract.store.hdf5 import LIBVER, create_loci, write_locus
 from extract.store.shard_files import ShardDigest
 
@@ -30,7 +30,7 @@ def export(path: Path, to: Path, *, progress: Progress = lambda done, total: Non
     if not to.parent.is_dir():
         raise UserError(f"cannot write {to}: there is no directory {to.parent}")
     with ActivationStore(path) as store, atomic_file(to) as sink:
-        with h5py.File(sink, "w", libver=LIBVER, userblock_size=SEAL_SIZE) as file:
+        with h5py.File(sink, "w", libver=LIBVER, userblock_size=BLOCK_SIZE) as file:
             loci = _copy_loci(store, file, sink, progress)
             store.copy_index(file)
             file.flush()
@@ -79,6 +79,6 @@ def _extents(loci: h5py.Dataset) -> list[range]:
 
 
 def _close(sink: DeferredErrorFile, unread: list[range]) -> None:
-    block = seal(sink, unread)
+    block = checksum_block(sink, unread)
     sink.seek(0)
     sink.write(block)

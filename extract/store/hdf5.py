@@ -17,7 +17,7 @@ from jaxtyping import Float, Int, Shaped
 from torch import Tensor
 
 from extract.errors import UserError
-from extract.store.checksum_block import broken_seal, unsealed_hdf5
+from extract.store.checksum_block import block_fault, is_plain_hdf5
 from extract.store.identity import StoreType, refuse_schema
 
 Rows = Float[Tensor, "rows d_model"]  # of one locus: a layer and a position
@@ -44,7 +44,7 @@ def open_hdf5(path: Path) -> h5py.File:
                         "delete it and run refusal extract again") from None  # fmt: skip
 
 
-def open_sealed(path: Path) -> h5py.File:
+def open_verified(path: Path) -> h5py.File:
     """Open a master or flat file once its seal is found unbroken (before HDF5 reads any of it).
 
     Raises:
@@ -52,10 +52,10 @@ def open_sealed(path: Path) -> h5py.File:
     """
     if not path.exists():
         raise UserError(f"store not found: {path}; make it with: refusal extract CONFIG")
-    broken = broken_seal(path)
+    broken = block_fault(path)
     if broken is None:
         return open_hdf5(path)
-    if unsealed_hdf5(path):  # of an earlier schema, or some other program's
+    if is_plain_hdf5(path):  # of an earlier schema, or some other program's
         with open_hdf5(path) as file:
             refuse_schema(path, file, "delete it with its shards and run refusal extract again")
     raise UserError(f"{path} {broken}; delete it and run refusal extract again (finished shards are kept)")

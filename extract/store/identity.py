@@ -52,7 +52,7 @@ class Identity:
         return Identity(**given)
 
 
-def difference(text: str, wanted: Identity) -> str | None:
+def first_difference(text: str, wanted: Identity) -> str | None:
     """Name the first field that the identity in a file does not share, with both values; None where they agree."""
     found = json.loads(text)
     for field, value in json.loads(wanted.text).items():

@@ -15,7 +15,7 @@ from jaxtyping import Bool, Int
 from extract.errors import UserError
 from extract.prompts.prompt import prompts_hash
 from extract.store.activation_store import identity_in
-from extract.store.hdf5 import TORCH_TYPES, open_sealed, read_locus, read_ragged
+from extract.store.hdf5 import TORCH_TYPES, open_verified, read_locus, read_ragged
 from extract.store.identity import Identity
 from extract.store.master import read_prompts
 from extract.store.shard_files import ShardDigest, ShardFiles, responses_of
@@ -48,7 +48,7 @@ def verify(path: Path, *, weights: str | None = None, progress: Progress = lambd
     if not path.is_file():
         raise UserError(f"store not found: {path}; make it with: refusal extract CONFIG")
     try:
-        file = open_sealed(path)
+        file = open_verified(path)
     except UserError as error:
         return Verification((str(error),))
     with file:

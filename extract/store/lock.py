@@ -17,7 +17,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from extract.errors import UserError
-from extract.store.identity import Identity, difference
+from extract.store.identity import Identity, first_difference
 
 PATIENCE = 10.0  # seconds in which another process must have made up its mind how to hold the writer lock
 
@@ -81,7 +81,7 @@ class FileLock:
 
 
 @dataclass(frozen=True)
-class Holder:
+class LockHolder:
     """The process that holds a writer lock, as its lock file names it."""
 
     process: int
@@ -94,14 +94,14 @@ class Holder:
         return json.dumps(asdict(self) | {"identity": json.loads(self.identity)})
 
     @staticmethod
-    def parse(text: str) -> Holder:
+    def parse(text: str) -> LockHolder:
         """Make a holder of the text of a lock file.
 
         Raises:
             LookupError, TypeError, ValueError: the text is incomplete, as while it is being written.
         """
         record = dict(json.loads(text))
-        return Holder(**record | {"identity": json.dumps(record["identity"])})
+        return LockHolder(**record | {"identity": json.dumps(record["identity"])})
 
 
 class WriterLock:
@@ -126,7 +126,7 @@ class WriterLock:
                 self._refuse_another(self._holder())
                 return False
             time.sleep(0.02)  # it has just begun, and will let others in
-        mine = Holder(os.getpid(), socket.gethostname(), self._shared, self._identity.text)
+        mine = LockHolder(os.getpid(), socket.gethostname(), self._shared, self._identity.text)
         try:
             self._lock.write(mine.text)
         except UserError:  # a full disk: nobody must find the lock held by a writer that gave up
@@ -147,20 +147,20 @@ class WriterLock:
     def release(self, *, unlink: bool) -> None:
         self._lock.release(unlink=unlink)
 
-    def _holder(self) -> Holder | None:
+    def _holder(self) -> LockHolder | None:
         try:
-            return Holder.parse(self._lock.path.read_text())
+            return LockHolder.parse(self._lock.path.read_text())
         except (LookupError, OSError, TypeError, ValueError):  # not yet written, or just gone
             return None
 
-    def _refuse_another(self, holder: Holder | None) -> None:
-        if holder and (field := difference(holder.identity, self._identity)):
+    def _refuse_another(self, holder: LockHolder | None) -> None:
+        if holder and (field := first_difference(holder.identity, self._identity)):
             self._lock.release()
             raise UserError(f"{self._store} is being written by {_named(holder)} with another {field}; "
                             "choose another run directory with --out")  # fmt: skip
 
 
-def _named(holder: Holder | None) -> str:
+def _named(holder: LockHolder | None) -> str:
     return f"process {holder.process} on {holder.host}" if holder else "another process"
 
 

@@ -15,8 +15,8 @@ import numpy as np
 from extract.atomic_write import atomic_file
 from extract.chat.render import Rendered
 from extract.prompts.prompt import Prompt
-from extract.store.checksum_block import SEAL_SIZE, seal
-from extract.store.hdf5 import LIBVER, float_type, open_sealed, write_checked, write_ragged
+from extract.store.checksum_block import BLOCK_SIZE, checksum_block
+from extract.store.hdf5 import LIBVER, float_type, open_verified, write_checked, write_ragged
 from extract.store.identity import SCHEMA, Identity
 from extract.store.shard_files import ShardFiles, responses_of
 
@@ -32,7 +32,7 @@ def write_master(
 ) -> None:
     """Write the master over finished shards and rename it into place."""
     with atomic_file(files.path) as sink:
-        with h5py.File(sink, "w", libver=LIBVER, userblock_size=SEAL_SIZE) as file:
+        with h5py.File(sink, "w", libver=LIBVER, userblock_size=BLOCK_SIZE) as file:
             # Where a source cannot be opened HDF5 reads the fill value without a word: let it be no number.
             file.create_virtual_dataset(f"activations/{files.identity.site}", _layout(files), fillvalue=np.nan)
             _write_index(file, files.identity, prompts, rendered)
@@ -47,14 +47,14 @@ def write_master(
                 complete=True,
             )
         sink.check()
-        block = seal(sink)
+        block = checksum_block(sink)
         sink.seek(0)
         sink.write(block)
 
 
 def read_digests(path: Path) -> list[str]:
     """Return the digests of the shards a master was finished over."""
-    with open_sealed(path) as file:
+    with open_verified(path) as file:
         return [digest.decode() for digest in file["shards/digest"][:]]
 
 

@@ -35,11 +35,11 @@ from extract.store.hdf5 import (
     write_locus,
     write_ragged,
 )
-from extract.store.identity import SCHEMA, Identity, difference, read_identity
+from extract.store.identity import SCHEMA, Identity, first_difference, read_identity
 
 
 @dataclass(frozen=True)
-class Captured:
+class CapturedShard:
     """What one shard holds, on the CPU, and which rows have which position."""
 
     values: Float[Tensor, "layers positions rows d_model"]
@@ -85,7 +85,7 @@ class ShardFiles:
         """Every shard's path as seen from the store's own folder."""
         return tuple(f"{self.folder.name}/{self.file(shard).name}" for shard in range(self.n_shards))
 
-    def write(self, shard: int, captured: Captured) -> None:
+    def write(self, shard: int, captured: CapturedShard) -> None:
         """Write one shard and rename it into place.
 
         Raises:
@@ -140,7 +140,7 @@ class ShardFiles:
     def _odd(self, file: h5py.File, shard: int, digest: str | None) -> str | None:
         if "digest" not in file.attrs or int(file.attrs["schema"]) != SCHEMA:
             return f"it is no shard of schema {SCHEMA}"
-        if field := difference(read_identity(file), self.identity):
+        if field := first_difference(read_identity(file), self.identity):
             return f"another {field}"
         if int(file.attrs["shard"]) != shard:
             return f"it is shard {int(file.attrs['shard'])}"
@@ -151,7 +151,7 @@ class ShardFiles:
             return "its numbers are others than those the store was finished with"
         return None
 
-    def _check(self, shard: int, captured: Captured) -> None:
+    def _check(self, shard: int, captured: CapturedShard) -> None:
         shape, responses = self.shape_of(shard), captured.responses
         if tuple(captured.values.shape) != shape or captured.present.shape != shape[1:3]:
             raise ValueError(f"shard {shard} is {shape}, not {tuple(captured.values.shape)} with present "
@@ -159,7 +159,7 @@ class ShardFiles:
         if responses and len(responses) != shape[2]:
             raise ValueError(f"shard {shard} has {shape[2]} rows, not {len(responses)} responses")
 
-    def _stored(self, shard: int, captured: Captured, layer: int, position: int) -> Rows:
+    def _stored(self, shard: int, captured: CapturedShard, layer: int, position: int) -> Rows:
         """Return one locus in the store's type; refuse what is not finite."""
         stored = captured.values[layer, position].to(TORCH_TYPES[self.identity.dtype]).contiguous()
         if not all(map(math.isfinite, torch.aminmax(stored))):  # one pass without a copy; NaN propagates

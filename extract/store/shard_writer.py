@@ -14,13 +14,13 @@ import h5py
 from extract.chat.render import Rendered
 from extract.errors import UserError
 from extract.prompts.prompt import Prompt
-from extract.store.hdf5 import open_hdf5, open_sealed
-from extract.store.identity import Identity, difference, read_identity, refuse_schema
+from extract.store.hdf5 import open_hdf5, open_verified
+from extract.store.identity import Identity, first_difference, read_identity, refuse_schema
 from extract.store.lock import FileLock, WriterLock
 from extract.store.master import read_digests, write_master
-from extract.store.shard_files import Captured, ShardFiles, digest_of
+from extract.store.shard_files import CapturedShard, ShardFiles, digest_of
 
-__all__ = ["Captured", "ShardWriter"]
+__all__ = ["CapturedShard", "ShardWriter"]
 PAUSE = 0.1  # seconds between looks at shards other processes hold
 
 
@@ -105,7 +105,7 @@ class ShardWriter:
             if not claimed:
                 time.sleep(PAUSE)
 
-    def write(self, shard: int, captured: Captured) -> None:
+    def write(self, shard: int, captured: CapturedShard) -> None:
         """Write one shard, in this or in another thread; it is there when this returns.
 
         Raises:
@@ -167,7 +167,7 @@ class ShardWriter:
     def _refuse_another_store(self) -> None:
         """Refuse a place where another store, or part of one, stands."""
         if self.path.exists():  # without its shards it still says what rows stand where
-            with open_sealed(self.path) as master:
+            with open_verified(self.path) as master:
                 self._refuse_another(self.path, master)
         for path in sorted(self.folder.glob("*.h5")):
             with open_hdf5(path) as shard:
@@ -178,5 +178,5 @@ class ShardWriter:
     def _refuse_another(self, path: Path, file: h5py.File) -> None:
         remedy = f"choose another run directory with --out, or delete {self.path.name} and {self.folder.name}"
         refuse_schema(path, file, remedy)
-        if field := difference(read_identity(file), self.identity):
+        if field := first_difference(read_identity(file), self.identity):
             raise UserError(f"{path} was made with another {field}; {remedy}")

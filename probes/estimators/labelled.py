@@ -17,7 +17,7 @@ N_NAMED = 5  # rows named in an error
 
 
 @dataclass(frozen=True)
-class Labelled:
+class TrainingSamples:
     """Training samples, centred in float64 so that a large common offset costs no accuracy."""
 
     X: Float[np.ndarray, "samples features"]  # minus `centre`
@@ -26,7 +26,7 @@ class Labelled:
     theta: Float[np.ndarray, " features"]  # mean of the positive class minus mean of the negative
 
 
-def fit_labelled(estimator: BaseEstimator, X: ArrayLike, y: ArrayLike) -> Labelled:
+def fit_labelled(estimator: BaseEstimator, X: ArrayLike, y: ArrayLike) -> TrainingSamples:
     """Check training data and set the estimator's `classes_`, `class_count_`, `class_means_` and `n_features_in_`.
 
     Raises:
@@ -47,7 +47,7 @@ def fit_labelled(estimator: BaseEstimator, X: ArrayLike, y: ArrayLike) -> Labell
     estimator.classes_ = classes
     estimator.class_count_ = np.array([(~positive).sum(), positive.sum()])
     estimator.class_means_ = np.stack([centre + centred[side].mean(axis=0) for side in (~positive, positive)])
-    return Labelled(centred, centre, positive, theta)
+    return TrainingSamples(centred, centre, positive, theta)
 
 
 def read_samples(

@@ -11,7 +11,7 @@ from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
 from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
-from probes.estimators.labelled import Labelled, fit_labelled, read_samples
+from probes.estimators.labelled import TrainingSamples, fit_labelled, read_samples
 from probes.estimators.linear import DirectionMixin
 
 if TYPE_CHECKING:
@@ -73,7 +73,7 @@ class LeaceEraser(DirectionMixin, OneToOneFeatureMixin, TransformerMixin, BaseEs
         return tags
 
 
-def _leace(data: Labelled, shrinkage: bool) -> tuple[np.ndarray, np.ndarray, float]:
+def _leace(data: TrainingSamples, shrinkage: bool) -> tuple[np.ndarray, np.ndarray, float]:
     """Return what is removed, what is read, and the shrinkage used.
 
     The label enters with unit variance and the package's threshold is lowered: it compares a correlation, and below

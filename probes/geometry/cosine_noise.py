@@ -14,12 +14,14 @@ import numpy as np
 from scipy.sparse import csr_array
 from scipy.stats import t as student
 
-from probes.geometry.fitted_direction import Fitted
+from probes.geometry.fitted_direction import FittedDirection
 from probes.means import mean_weights
 from probes.statistics.intervals import Interval
 
 
-def noise_free_cosine(a: Fitted, b: Fitted, alpha: float = 0.05) -> tuple[Interval, tuple[float, ...]]:
+def noise_free_cosine(
+    a: FittedDirection, b: FittedDirection, alpha: float = 0.05
+) -> tuple[Interval, tuple[float, ...]]:
     """Return the noise-free cosine with its jackknife interval over groups, and both reliabilities.
 
     The interval is [-1, 1] where a squared length is not shown to be above zero: then a ratio to it says nothing. The
@@ -49,7 +51,7 @@ def noise_free_cosine(a: Fitted, b: Fitted, alpha: float = 0.05) -> tuple[Interv
     return Interval(*(float(np.clip(x, -1, 1)) for x in (estimate, estimate - half, estimate + half))), reliability
 
 
-def _influences(f: Fitted, names: np.ndarray) -> np.ndarray:
+def _influences(f: FittedDirection, names: np.ndarray) -> np.ndarray:
     """Return each group's part in the error of the difference in means, (n_groups, d_model).
 
     Groups are centred and scaled within their kind (both classes, positive only, negative only), as for the variance

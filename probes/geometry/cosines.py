@@ -7,10 +7,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from probes.geometry.cosine_noise import noise_free_cosine
-from probes.geometry.fitted_direction import Fitted, same_locus
+from probes.geometry.fitted_direction import FittedDirection, check_same_locus
 from probes.geometry.permutation_null import PermutedP, against_permuted, jointly_permuted, shared_rows
 from probes.means import difference_in_means
-from probes.statistics.intervals import NOTHING, Interval
+from probes.statistics.intervals import NO_ESTIMATE, Interval
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class Cosine:
     n_shared: int
 
 
-def compare_directions(a: Fitted, b: Fitted, *, alpha: float = 0.05) -> Cosine:
+def compare_directions(a: FittedDirection, b: FittedDirection, *, alpha: float = 0.05) -> Cosine:
     """Return the cosine of two contrasts' directions with its null.
 
     The noise-free cosine is for differences in means; for other fits it is NaN.
@@ -41,9 +41,9 @@ def compare_directions(a: Fitted, b: Fitted, *, alpha: float = 0.05) -> Cosine:
     Raises:
         ValueError: they are not of one locus.
     """
-    same_locus(a, b)
+    check_same_locus(a, b)
     means = a.fit is difference_in_means and b.fit is difference_in_means
-    free, reliability = noise_free_cosine(a, b, alpha) if means else (NOTHING, (float("nan"), float("nan")))
+    free, reliability = noise_free_cosine(a, b, alpha) if means else (NO_ESTIMATE, (float("nan"), float("nan")))
     return Cosine(
         a=a.contrast.name,
         b=b.contrast.name,

@@ -8,9 +8,9 @@ import numpy as np
 from jaxtyping import Float
 
 from probes.covariance import ShrunkCovariance, shrunk_covariance
-from probes.geometry.fitted_direction import Fitted, held_out, leakage, same_locus, vectors
+from probes.geometry.fitted_direction import FittedDirection, check_no_leakage, check_same_locus, held_out, vectors
 from probes.means import difference_in_means
-from probes.statistics.intervals import NOTHING, Interval
+from probes.statistics.intervals import NO_ESTIMATE, Interval
 from probes.statistics.metrics import aurocs, discrimination
 from probes.statistics.permutation import permutation_p
 
@@ -62,7 +62,7 @@ class Erasure:
     n: int
 
 
-def fit_erasers(a: Fitted, covariance: ShrunkCovariance | None = None) -> Eraser:
+def fit_erasers(a: FittedDirection, covariance: ShrunkCovariance | None = None) -> Eraser:
     """Fit LEACE on a's training rows: first for its labels, then for each permuted labelling; (1 + n) erasers."""
     X = a.samples("train")[0]
     return leace(a.means(), covariance or shrunk_covariance(X), X.mean(axis=0))
@@ -77,7 +77,9 @@ def leace(
     return Eraser(theta, solved / np.where(along > 0, along, np.inf), mean)
 
 
-def cross_erasure(a: Fitted, b: Fitted, erasers: Eraser | None = None, alpha: float = 0.05) -> Erasure:
+def cross_erasure(
+    a: FittedDirection, b: FittedDirection, erasers: Eraser | None = None, alpha: float = 0.05
+) -> Erasure:
     """Erase a, then read b with b's own fit; the null erases a's permuted labels.
 
     Args:
@@ -86,16 +88,16 @@ def cross_erasure(a: Fitted, b: Fitted, erasers: Eraser | None = None, alpha: fl
     Raises:
         ValueError: the loci differ, b's test part lacks a class, or a group of a training part is in it.
     """
-    same_locus(a, b)
+    check_same_locus(a, b)
     for trained in (a.contrast, b.contrast):
-        leakage(trained, b.contrast)
+        check_no_leakage(trained, b.contrast)
     erasers = erasers or fit_erasers(a)
     X, y, groups = held_out(b)
     after = _scores(erasers, b, "train", X)
     null = aurocs(after[:, 1:], y)
-    fresh = [NOTHING, NOTHING]
+    fresh = [NO_ESTIMATE, NO_ESTIMATE]
     if 0 < b.contrast.y[b.contrast.within("validation")].sum() < len(b.contrast.within("validation")):
-        leakage(a.contrast, b.contrast, "validation")
+        check_no_leakage(a.contrast, b.contrast, "validation")
         validation, label, _ = b.samples("validation")
         own = vectors(validation, label[None], b.fit)[0]
         first = Eraser(erasers.theta[:1], erasers.covector[:1], erasers.mean)
@@ -116,7 +118,7 @@ def cross_erasure(a: Fitted, b: Fitted, erasers: Eraser | None = None, alpha: fl
     )
 
 
-def _scores(erasers: Eraser, b: Fitted, part: str, X: np.ndarray) -> np.ndarray:
+def _scores(erasers: Eraser, b: FittedDirection, part: str, X: np.ndarray) -> np.ndarray:
     """Refit b on one erased part and score erased rows X; (n_samples, n_erasers)."""
     rows, y, _ = b.samples(part)
     means = vectors(rows, y[None])[0]

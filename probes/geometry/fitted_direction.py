@@ -18,7 +18,7 @@ Fit = Callable[[Float[np.ndarray, "samples features"], Bool[np.ndarray, " sample
 
 
 @dataclass(frozen=True)
-class Fitted:
+class FittedDirection:
     """What a contrast's training rows give at one locus; vectors point to the declining class."""
 
     X: Real[np.ndarray, "samples features"]  # which the contrast's rows index
@@ -42,7 +42,7 @@ class Fitted:
 
 def fit_with_null(
     X: Shaped[np.ndarray, ...], contrast: Contrast, *, fit: Fit = difference_in_means, n: int = 199, seed: int = 0
-) -> Fitted:
+) -> FittedDirection:
     """Fit a contrast's direction on its training rows, and again on each of n permuted labellings.
 
     The draw depends on the contrast's name too, so that two contrasts of one shape are permuted independently.
@@ -67,7 +67,7 @@ def fit_with_null(
     fitted = vectors(train, labels, fit)
     if not np.isfinite(fitted).all() or not fitted[0].any():
         raise ValueError(f"the direction of contrast {contrast.name!r} is zero or not finite: do its classes differ?")
-    return Fitted(X, contrast, fitted[0], labels, fitted[1:], fit, seed)
+    return FittedDirection(X, contrast, fitted[0], labels, fitted[1:], fit, seed)
 
 
 def vectors(
@@ -79,7 +79,7 @@ def vectors(
     return np.stack([np.asarray(fit(X, y), dtype=np.float64) for y in ys])
 
 
-def held_out(b: Fitted) -> Samples:
+def held_out(b: FittedDirection) -> Samples:
     """Return centred X, y and groups of the test part.
 
     Raises:
@@ -99,7 +99,7 @@ def samples_of(X: Real[np.ndarray, "all features"], contrast: Contrast, part: st
     return rows, contrast.y[inside], contrast.groups[inside]
 
 
-def same_locus(a: Fitted, b: Fitted) -> None:
+def check_same_locus(a: FittedDirection, b: FittedDirection) -> None:
     """Refuse directions of two loci: their coordinates mean different things.
 
     Raises:
@@ -110,7 +110,7 @@ def same_locus(a: Fitted, b: Fitted) -> None:
                          "only directions of one locus, fitted on the same X, are compared")  # fmt: skip
 
 
-def leakage(a: Contrast, b: Contrast, part: str = "test") -> None:
+def check_no_leakage(a: Contrast, b: Contrast, part: str = "test") -> None:
     """Refuse to test on groups that were trained on.
 
     Raises:

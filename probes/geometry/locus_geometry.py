@@ -17,7 +17,7 @@ from probes.contrast import Contrast
 from probes.geometry.cosines import Cosine, compare_directions
 from probes.geometry.erasure import Erasure, cross_erasure, fit_erasers
 from probes.geometry.fitted_direction import Fit, fit_with_null
-from probes.geometry.subspaces import Angles, compare_reading, reading_subspace
+from probes.geometry.subspaces import Angles, compare_reading_subspaces, reading_subspace
 from probes.geometry.transfer import Transfer, transfer
 from probes.means import difference_in_means
 from probes.statistics.intervals import Interval
@@ -89,12 +89,12 @@ def _geometry(
         fit_with_null(X, replace(c, rows=np.searchsorted(used, c.rows)), fit=fit, n=n, seed=seed) for c in contrasts
     ]
     spaces = [reading_subspace(f, k) for f in fits]
-    erasers = [fit_erasers(s.of, s.covariance) for s in spaces]
+    erasers = [fit_erasers(s.fitted, s.covariance) for s in spaces]
     return LocusGeometry(
         layer=layer,
         position=position,
         cosines=tuple(compare_directions(a, b) for a, b in itertools.combinations(fits, 2)),
-        angles=tuple(compare_reading(a, b) for a, b in itertools.combinations(spaces, 2)),
+        angles=tuple(compare_reading_subspaces(a, b) for a, b in itertools.combinations(spaces, 2)),
         transfers=tuple(transfer(a, b) for a, b in itertools.product(fits, fits)),
         erasures=tuple(
             cross_erasure(a, b, e) for (a, e), b in itertools.product(zip(fits, erasers, strict=True), fits)

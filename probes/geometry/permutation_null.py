@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Float, Integer
 
-from probes.geometry.fitted_direction import Fit, Fitted, vectors
+from probes.geometry.fitted_direction import Fit, FittedDirection, vectors
 from probes.means import difference_in_means, mean_weights, weighted_sums
 from probes.statistics.permutation import permutation_p, permuted_labels
 from probes.statistics.seeds import named_rng
@@ -70,12 +70,12 @@ def against_permuted(
     )
 
 
-def shared_rows(a: Fitted, b: Fitted) -> Integer[np.ndarray, " shared"]:
+def shared_rows(a: FittedDirection, b: FittedDirection) -> Integer[np.ndarray, " shared"]:
     """List the training rows that two contrasts share."""
     return np.intersect1d(*(f.contrast.rows[f.contrast.within("train")] for f in (a, b)))
 
 
-def jointly_permuted(a: Fitted, b: Fitted, *, of_means: bool = False) -> Null | None:
+def jointly_permuted(a: FittedDirection, b: FittedDirection, *, of_means: bool = False) -> Null | None:
     """Fit both contrasts on jointly permuted labels; None where they share no training row.
 
     Two contrasts that share samples (the same benign prompts as negatives of both) have directions that share noise, so

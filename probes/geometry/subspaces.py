@@ -9,7 +9,7 @@ from jaxtyping import Float
 
 from probes.covariance import ShrunkCovariance, shrunk_covariance
 from probes.geometry.angles import principal_angles
-from probes.geometry.fitted_direction import Fitted, same_locus
+from probes.geometry.fitted_direction import FittedDirection, check_same_locus
 from probes.geometry.permutation_null import Null, PermutedP, against_permuted, jointly_permuted
 from probes.nullspace import nullspace_directions
 
@@ -18,7 +18,7 @@ from probes.nullspace import nullspace_directions
 class Subspace:
     """Orthonormal rows that a contrast gives, and those its permuted labels give."""
 
-    of: Fitted
+    fitted: FittedDirection
     rows: Float[np.ndarray, "k features"]
     permuted: Float[np.ndarray, "permutations k features"]
     covariance: ShrunkCovariance
@@ -39,7 +39,7 @@ class Angles:
         return float(np.cos(self.angles[0]))
 
 
-def reading_subspace(fitted: Fitted, k: int) -> Subspace:
+def reading_subspace(fitted: FittedDirection, k: int) -> Subspace:
     """Return the k directions of iterated nullspace projection (INLP; Ravfogel et al. 2020, arXiv 2004.07667).
 
     The classifier is the mass-mean probe w = C^-1 (mu+ - mu-) (Marks & Tegmark, arXiv 2310.06824), C the shrunk
@@ -64,7 +64,7 @@ def reading_subspace(fitted: Fitted, k: int) -> Subspace:
     return Subspace(fitted, rows[0], rows[1:], covariance)
 
 
-def compare_reading(a: Subspace, b: Subspace) -> Angles:
+def compare_reading_subspaces(a: Subspace, b: Subspace) -> Angles:
     """Return the principal angles between two contrasts' reading subspaces with their null.
 
     Where the contrasts share rows both are permuted as one; each then keeps the covariance of its own rows.
@@ -72,11 +72,11 @@ def compare_reading(a: Subspace, b: Subspace) -> Angles:
     Raises:
         ValueError: they are not of one locus.
     """
-    same_locus(a.of, b.of)
-    joint: Null | None = jointly_permuted(a.of, b.of, of_means=True)
+    check_same_locus(a.fitted, b.fitted)
+    joint: Null | None = jointly_permuted(a.fitted, b.fitted, of_means=True)
     if joint is not None:
         joint = (_iterated(joint[0], a.covariance, len(a.rows)), _iterated(joint[1], b.covariance, len(b.rows)))
-    names = a.of.contrast.name, b.of.contrast.name
+    names = a.fitted.contrast.name, b.fitted.contrast.name
     permuted = against_permuted(_largest_cosine, (a.rows, a.permuted), (b.rows, b.permuted), joint)
     return Angles(*names, principal_angles(a.rows, b.rows), permuted)
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from probes.geometry.fitted_direction import Fitted, held_out, leakage, same_locus
+from probes.geometry.fitted_direction import FittedDirection, check_no_leakage, check_same_locus, held_out
 from probes.statistics.intervals import Interval
 from probes.statistics.metrics import aurocs, aurocs_of_labels, discrimination
 from probes.statistics.permutation import permutation_p, permuted_labels
@@ -34,14 +34,14 @@ class Transfer:
     n: int
 
 
-def transfer(a: Fitted, b: Fitted, alpha: float = 0.05) -> Transfer:
+def transfer(a: FittedDirection, b: FittedDirection, alpha: float = 0.05) -> Transfer:
     """Test a's direction on b's test rows, beside all of a's permuted directions at once.
 
     Raises:
         ValueError: the loci differ, b's test part lacks a class, or a group of a's training part is in it.
     """
-    same_locus(a, b)
-    leakage(a.contrast, b.contrast)
+    check_same_locus(a, b)
+    check_no_leakage(a.contrast, b.contrast)
     X, y, groups = held_out(b)
     scores = X @ np.vstack([a.vector, a.permuted]).T
     measured = discrimination(y, scores[:, 0], groups, alpha=alpha)

@@ -1,4 +1,4 @@
-"""Probes of several contrasts at every layer and position, in one pass over the activations."""
+"""Probe grid: fits and tests probes of several contrasts at every layer and position, in one pass over the data."""
 
 from __future__ import annotations
 
@@ -19,9 +19,7 @@ from probes.means import mean_weights
 from probes.statistics.metrics import Discrimination, auroc, aurocs, average, d_prime, discrimination
 
 MEANS, LOGISTIC = "difference_in_means", "logistic"
-
-
-Here = Shaped[np.ndarray, "..."] | Shaped[torch.Tensor, "..."]  # activations of one locus
+LocusActivations = Shaped[np.ndarray, "..."] | Shaped[torch.Tensor, "..."]  # activations of one locus
 
 
 @runtime_checkable
@@ -42,22 +40,22 @@ class Estimator(Protocol):
 
 @dataclass(frozen=True)
 class Score:
-    """How well one kind of probe reads one contrast at one locus, by outer fold."""
+    """AUROC and separation of one kind of probe for one contrast at one locus, per outer fold."""
 
     validation: Float[np.ndarray, " folds"]  # AUROC on the samples that choose the locus
-    separation: Float[np.ndarray, " folds"]  # d' there: distance of the class means in pooled standard deviations
+    separation: Float[np.ndarray, " folds"]  # d' on them: distance of the class means in pooled standard deviations
     by_fold: tuple[Discrimination, ...]  # on each fold's test samples
-    C: Float[np.ndarray, " folds"]  # chosen on inner folds; NaN for a probe without
+    C: Float[np.ndarray, " folds"]  # chosen on inner folds; NaN for a probe without C
 
     @property
     def test(self) -> Discrimination:
-        """The mean over folds, never pooled: scores of different folds are not on one scale."""
+        """The mean over folds. Folds are not pooled, because their scores are not on one scale."""
         return average(self.by_fold)
 
 
 @dataclass(frozen=True)
-class Cell:
-    """One contrast at one locus, by kind of probe."""
+class LocusScores:
+    """Scores of one contrast at one locus, by kind of probe."""
 
     contrast: str
     layer: int
@@ -67,18 +65,18 @@ class Cell:
 
 @dataclass(frozen=True)
 class ProbeGrid:
-    """Fit probes of several contrasts at every locus: all folds and all C of a contrast in one batched problem.
+    """Fit probes of several contrasts at every locus; all folds and all C of a contrast are one batched problem.
 
     Args:
         contrasts: with different names.
-        folds: of each contrast, in their order; see `cross_validated` and `held_out`.
+        folds: the folds of each contrast, in the order of `contrasts`; see `cross_validated` and `held_out`.
         Cs: candidates for the logistic probe, in any order; the smallest within 0.001 of the best inner AUROC is taken.
         estimators: further probes with scikit-learn's interface, by name, fitted fold by fold.
-        names: of all samples, for messages; their index where absent.
-        device: where the logistic problems are solved.
+        names: names of all samples, for error messages; None uses their indices.
+        device: the device on which the logistic problems are solved.
 
     Raises:
-        ValueError: two contrasts have one name, an estimator has that of a probe of the grid, or names are too few.
+        ValueError: two contrasts have one name, an estimator has the name of a built-in probe, or a sample has no name.
     """
 
     contrasts: tuple[Contrast, ...]
@@ -94,25 +92,25 @@ class ProbeGrid:
         if len(set(called)) < len(called):
             raise ValueError(f"contrasts in one grid must have different names, got {', '.join(called)}")
         if taken := {MEANS, LOGISTIC} & set(self.estimators):
-            raise ValueError(f"{min(taken)!r} is a probe of every grid; give the estimator another name")
+            raise ValueError(f"{min(taken)!r} is a built-in probe of every grid; give the estimator another name")
         most = max((contrast.rows.max(initial=-1) for contrast in self.contrasts), default=-1)
         if self.names is not None and len(self.names) <= most:
-            raise ValueError(f"{len(self.names)} names, but a contrast has row {most}; give all samples' names")
+            raise ValueError(f"got {len(self.names)} names, but a contrast uses row {most}; name every sample")
 
     @classmethod
     def cross_validated(
         cls, contrasts: Sequence[Contrast], n_folds: int = 5, n_inner: int = 3, seed: int = 0, **settings: Any
     ) -> ProbeGrid:
-        """Nested cross-validation: every sample is tested once, C and locus are chosen within the other folds."""
+        """Make a grid with nested cross-validation: every sample is tested once; C and locus use the other folds."""
         folds = tuple(cross_validation(c, n_folds, n_inner, seed) for c in contrasts)
         return cls(tuple(contrasts), folds, **settings)
 
     @classmethod
     def held_out(cls, contrasts: Sequence[Contrast], n_inner: int = 3, seed: int = 0, **settings: Any) -> ProbeGrid:
-        """Use the contrasts' own parts: train fits, inner folds of it choose C, validation the locus, test reports."""
+        """Make a grid on the contrasts' own parts: train fits, its inner folds choose C, validation the locus."""
         return cls(tuple(contrasts), tuple(held_out(c, n_inner, seed) for c in contrasts), **settings)
 
-    def cells(
+    def scores_by_locus(
         self,
         activations: Activations,
         layers: Sequence[int],
@@ -120,58 +118,60 @@ class ProbeGrid:
         *,
         present: Shaped[np.ndarray, ...] | None = None,
         progress: Callable[[], None] = lambda: None,
-    ) -> Iterator[Cell]:
-        """Yield a cell per locus and contrast; one locus is read, once, and held at a time.
+    ) -> Iterator[LocusScores]:
+        """Yield the scores of each locus and contrast. Each locus is read once; one locus is in memory at a time.
 
         Args:
-            activations: `activations[i, j]` is (samples, features) at layers[i] and positions[j]; or a tensor.
-            layers, positions: what the first two axes are called: all of them, in order.
-            present: (positions, samples) bool, which samples have a position; a contrast is left out where one of
-                its samples has none. All have all without it.
+            activations: `activations[i, j]` is (samples, features), array or tensor, at layers[i] and positions[j].
+            layers, positions: names of the first two axes, all of them and in order.
+            present: (positions, samples) bool, which samples have a position; a contrast is left out at a position that
+                one of its samples lacks. None means that every sample has every position.
+            progress: called after each locus.
 
         Raises:
-            ValueError: a sample of a contrast has NaN or infinite activations, there are fewer samples than rows, or
-                shapes do not fit each other.
+            ValueError: a sample of a contrast has NaN or infinite activations, a contrast uses a row that does not
+                exist, or shapes disagree.
         """
         _check_shapes(activations, layers, positions, present)
         for i, layer in enumerate(layers):
             for j, position in enumerate(positions):
-                here = [(c, folds) for c, folds in zip(self.contrasts, self.folds, strict=True)
-                        if present is None or np.asarray(present[j], dtype=bool)[c.rows].all()]  # fmt: skip
-                X = _array(activations[i, j]) if here else np.empty((0, 0))
-                for contrast, folds in here:
+                complete = [(c, folds) for c, folds in zip(self.contrasts, self.folds, strict=True)
+                            if present is None or np.asarray(present[j], dtype=bool)[c.rows].all()]  # fmt: skip
+                X = _array(activations[i, j]) if complete else np.empty((0, 0))
+                for contrast, folds in complete:
                     samples = self._samples(X, contrast, f"layer {layer}, {position}")
-                    yield self._cell(samples, contrast, folds, layer, position)
+                    yield self._locus_scores(samples, contrast, folds, layer, position)
                 progress()
 
-    def fit(self, X: Here, contrast: str, fold: int = 0, C: float | None = None) -> LinearProbe:
-        """Fit one fold's logistic probe again on (samples, features), as `cells` did: their weights are not kept.
+    def fit(self, X: LocusActivations, contrast: str, fold: int = 0, C: float | None = None) -> LinearProbe:
+        """Fit one fold's logistic probe again on (samples, features); `scores_by_locus` does not keep weights.
 
         Args:
-            C: the smallest candidate without it; a cell's score has what each fold chose.
+            C: inverse penalty; `Score.C` has the choice of each fold. None takes the smallest candidate.
 
         Raises:
             KeyError: there is no such contrast.
-            ValueError: as `cells`.
+            ValueError: as in `scores_by_locus`.
         """
         by_name = {c.name: k for k, c in enumerate(self.contrasts)}
         if contrast not in by_name:
-            raise KeyError(f"there is no contrast {contrast!r}, only {', '.join(by_name)}")
-        which = by_name[contrast]
-        of, chosen = self.contrasts[which], self.folds[which][fold]
-        train = np.zeros((1, len(of.rows)), dtype=bool)
-        train[0, chosen.train] = True
+            raise KeyError(f"there is no contrast {contrast!r}; the grid has {', '.join(by_name)}")
+        index = by_name[contrast]
+        chosen, rows = self.contrasts[index], self.folds[index][fold].train
+        train = np.zeros((1, len(chosen.rows)), dtype=bool)
+        train[0, rows] = True
         C = self.Cs[0] if C is None else C
-        X = self._samples(_array(X), of, "X")
-        fits = fit_logistic_batch(X, train, of.y[None], [C], device=self.device)
+        X = self._samples(_array(X), chosen, "X")
+        fits = fit_logistic_batch(X, train, chosen.y[None], [C], device=self.device)
         return LinearProbe(fits.weight[0, 0], float(fits.intercept[0, 0]), C)
 
     def _samples(self, X: np.ndarray, contrast: Contrast, where: str) -> np.ndarray:
         if X.ndim != 2 or X.dtype.kind not in "fiub":
-            raise ValueError(f"{where}: activations are (n_samples, d_model) real numbers; got shape {X.shape} of "
-                             f"{X.dtype}")  # fmt: skip
+            raise ValueError(f"{where}: expected activations (n_samples, d_model) of real numbers; got shape {X.shape} "
+                             f"of {X.dtype}")  # fmt: skip
         if len(X) <= contrast.rows.max():
-            raise ValueError(f"{where}: {len(X)} samples, but contrast {contrast.name!r} has row {contrast.rows.max()}")
+            raise ValueError(f"{where}: got {len(X)} samples, but contrast {contrast.name!r} uses row "
+                             f"{contrast.rows.max()}; give all samples")  # fmt: skip
         X = X[contrast.rows]
         if len(bad := contrast.rows[~np.isfinite(X).all(axis=1)]):
             named = ", ".join(str(row if self.names is None else self.names[row]) for row in bad[:5])
@@ -179,8 +179,10 @@ class ProbeGrid:
                              f"{', …' if len(bad) > 5 else ''}; extract them again, or leave these out")  # fmt: skip
         return X
 
-    def _cell(self, X: np.ndarray, contrast: Contrast, folds: tuple[Fold, ...], layer: int, position: str) -> Cell:
-        # The training sets of all folds, each fold's inner ones before its own.
+    def _locus_scores(
+        self, X: np.ndarray, contrast: Contrast, folds: tuple[Fold, ...], layer: int, position: str
+    ) -> LocusScores:
+        # The training sets of all folds: first each fold's inner training sets, then its own.
         sets = [rows for fold in folds for rows in (*(a for a, _ in fold.inner), fold.train)]
         train = np.zeros((len(sets), len(X)), dtype=bool)
         for inside, rows in zip(train, sets, strict=True):
@@ -189,16 +191,12 @@ class ProbeGrid:
         logistic = fit_logistic_batch(X, train, y, self.Cs, device=self.device).scores
         read = {MEANS: mean_scores(X, train, y)[:, None], LOGISTIC: logistic}
         read |= {name: _estimated(e, X, train, contrast.y)[:, None] for name, e in self.estimators.items()}
-        return Cell(
-            contrast.name,
-            layer,
-            position,
-            {k: _score(s, contrast, folds, self.Cs if k == LOGISTIC else None) for k, s in read.items()},
-        )
+        found = {k: _score(s, contrast, folds, self.Cs if k == LOGISTIC else None) for k, s in read.items()}
+        return LocusScores(contrast.name, layer, position, found)
 
 
-def _array(X: Here) -> np.ndarray:
-    """Return the activations of one locus as a NumPy array, which has no bfloat16 and no other device."""
+def _array(X: LocusActivations) -> np.ndarray:
+    """Return the activations of one locus as a NumPy array; bfloat16 becomes float32, which NumPy has."""
     if isinstance(X, torch.Tensor):
         X = X.detach().cpu()
         X = X.float() if X.dtype == torch.bfloat16 else X
@@ -208,14 +206,13 @@ def _array(X: Here) -> np.ndarray:
 def _check_shapes(
     activations: Activations, layers: Sequence[int], positions: Sequence[str], present: np.ndarray | None
 ) -> None:
-    """Refuse names that are not those of the axes: loci would be called what they are not."""
-    shape = tuple(getattr(activations, "shape", ()))  # anything with [layer, position] will do, and need not have one
+    """Refuse layer and position names that do not match the axes: loci would get wrong names."""
+    shape = tuple(getattr(activations, "shape", ()))  # an object with [layer, position] need not have a shape
     if shape and (len(shape) != 4 or shape[:2] != (len(layers), len(positions))):
-        raise ValueError(f"{len(layers)} layers and {len(positions)} positions were named; activations are (n_layers, "
-                         f"n_positions, n_samples, d_model) and have shape {shape}")  # fmt: skip
+        raise ValueError(f"{len(layers)} layers and {len(positions)} positions were named; activations must be "
+                         f"(n_layers, n_positions, n_samples, d_model), got shape {shape}")  # fmt: skip
     if present is not None and (np.ndim(present) != 2 or len(present) != len(positions)):
-        raise ValueError(f"present is (n_positions, n_samples), with {len(positions)} positions; "
-                         f"got shape {np.shape(present)}")  # fmt: skip
+        raise ValueError(f"present must be ({len(positions)} positions, n_samples); got shape {np.shape(present)}")
 
 
 def mean_scores(
@@ -223,9 +220,9 @@ def mean_scores(
     train: Bool[np.ndarray, "sets samples"],
     y: Bool[np.ndarray, "sets samples"],
 ) -> Float[np.ndarray, "sets samples"]:
-    """Score all samples by the difference in means of each training set, 0 midway; in float64.
+    """Score all samples by the difference in means of each training set, in float64; 0 is the classes' midpoint.
 
-    Where the classes have the same mean, up to rounding, all scores are 0: normalised, rounding would be a direction.
+    Where the class means are equal up to rounding, all scores are 0; normalising would turn rounding into a direction.
     """
     X = np.asarray(X, dtype=np.float64)
     rounding = 8 * len(X) * np.finfo(np.float64).eps * np.abs(X).max(initial=0.0) * np.sqrt(X.shape[1])
@@ -237,42 +234,44 @@ def mean_scores(
     return scores - (np.abs(weights) * scores).sum(axis=1, keepdims=True) / 2
 
 
-def choose(cells: Sequence[Cell], kind: str = LOGISTIC) -> Cell:
-    """Choose the locus by validation AUROC; among ties (common at 1.0) by d', which tells how wide the gap is.
+def choose_locus(loci: Sequence[LocusScores], kind: str = LOGISTIC) -> LocusScores:
+    """Choose the locus with the best validation AUROC; among ties (common at 1.0) the one with the largest d'.
 
-    Of a held-out grid its test figure is honest. In cross-validation every sample has a say
-    in the mean over folds that chooses, so there the figure of the chosen locus flatters: report `selected`'s.
-
-    Raises:
-        ValueError: the cells are of several contrasts, or there are none.
-    """
-    _of_one_contrast(cells)
-    best = max(cell.scores[kind].validation.mean() for cell in cells)
-    tied = [cell for cell in cells if cell.scores[kind].validation.mean() >= best - 1e-9]
-    return max(tied, key=lambda cell: cell.scores[kind].separation.mean())
-
-
-def selected(cells: Sequence[Cell], kind: str = LOGISTIC) -> tuple[tuple[Cell, ...], Discrimination]:
-    """Choose a locus in every fold as `choose` does and test it there: an honest figure of the *selected* locus.
-
-    Returns each fold's choice and the mean over folds of what they reach on test.
+    In a held-out grid the test AUROC of this locus is unbiased. In cross-validation every sample takes part in the
+    choice, so the test AUROC is too high: report that of `choose_locus_by_fold`.
 
     Raises:
-        ValueError: the cells are of several contrasts, or there are none.
+        ValueError: the scores are of several contrasts, or there are none.
     """
-    _of_one_contrast(cells)
+    _check_one_contrast(loci)
+    best = max(locus.scores[kind].validation.mean() for locus in loci)
+    tied = [locus for locus in loci if locus.scores[kind].validation.mean() >= best - 1e-9]
+    return max(tied, key=lambda locus: locus.scores[kind].separation.mean())
+
+
+def choose_locus_by_fold(
+    loci: Sequence[LocusScores], kind: str = LOGISTIC
+) -> tuple[tuple[LocusScores, ...], Discrimination]:
+    """Choose a locus in every fold as `choose_locus` does, and test it on that fold's test samples.
+
+    Returns the locus of each fold, and the mean test result over folds, which is unbiased for the selected locus.
+
+    Raises:
+        ValueError: the scores are of several contrasts, or there are none.
+    """
+    _check_one_contrast(loci)
     chosen = []
-    for fold in range(len(cells[0].scores[kind].by_fold)):
-        best = max(cell.scores[kind].validation[fold] for cell in cells)
-        tied = [cell for cell in cells if cell.scores[kind].validation[fold] >= best - 1e-9]
-        chosen.append(max(tied, key=lambda cell: cell.scores[kind].separation[fold]))
-    return tuple(chosen), average([cell.scores[kind].by_fold[fold] for fold, cell in enumerate(chosen)])
+    for fold in range(len(loci[0].scores[kind].by_fold)):
+        best = max(locus.scores[kind].validation[fold] for locus in loci)
+        tied = [locus for locus in loci if locus.scores[kind].validation[fold] >= best - 1e-9]
+        chosen.append(max(tied, key=lambda locus: locus.scores[kind].separation[fold]))
+    return tuple(chosen), average([locus.scores[kind].by_fold[fold] for fold, locus in enumerate(chosen)])
 
 
-def _of_one_contrast(cells: Sequence[Cell]) -> None:
-    """Refuse to choose between contrasts: the easiest would be taken."""
-    if len(names := sorted({cell.contrast for cell in cells})) != 1:
-        raise ValueError(f"a locus is chosen for one contrast; the cells are of {', '.join(names) or 'none'}")
+def _check_one_contrast(loci: Sequence[LocusScores]) -> None:
+    """Refuse scores of several contrasts: the easiest contrast would win."""
+    if len(names := sorted({locus.contrast for locus in loci})) != 1:
+        raise ValueError(f"expected scores of one contrast to choose a locus; got {', '.join(names) or 'none'}")
 
 
 def _estimated(estimator: Estimator, X: np.ndarray, train: np.ndarray, y: np.ndarray) -> np.ndarray:
@@ -280,7 +279,7 @@ def _estimated(estimator: Estimator, X: np.ndarray, train: np.ndarray, y: np.nda
 
 
 def _score(scores: np.ndarray, contrast: Contrast, folds: tuple[Fold, ...], Cs: tuple[float, ...] | None) -> Score:
-    """Choose each fold's C and measure it; `scores` is (sets, Cs, samples), with one entry for a probe without C."""
+    """Choose each fold's C and measure it; `scores` is (sets, Cs, samples), with one C for a probe without C."""
     y, groups = contrast.y, contrast.groups
     validation, separation, tested, chosen, at = [], [], [], [], 0
     for fold in folds:
@@ -289,12 +288,12 @@ def _score(scores: np.ndarray, contrast: Contrast, folds: tuple[Fold, ...], Cs: 
         by_C = np.array([aurocs(s[:, rows].T, y[rows]) for s, (_, rows) in zip(inner, fold.inner, strict=True)])
         c = simplest_of_the_best(by_C.mean(axis=0)) if Cs else 0
         if fold.validation is None:
-            judged = [(s[c], rows) for s, (_, rows) in zip(inner, fold.inner, strict=True)]
+            validated = [(s[c], rows) for s, (_, rows) in zip(inner, fold.inner, strict=True)]
             validation.append(by_C[:, c].mean())
         else:
-            judged = [(own[c], fold.validation)]
+            validated = [(own[c], fold.validation)]
             validation.append(auroc(y[fold.validation], own[c, fold.validation]))
-        separation.append(np.mean([d_prime(y[rows], s[rows]) for s, rows in judged]))
+        separation.append(np.mean([d_prime(y[rows], s[rows]) for s, rows in validated]))
         tested.append(discrimination(y[fold.test], own[c][fold.test], groups[fold.test]))
         chosen.append(Cs[c] if Cs else np.nan)
     return Score(np.array(validation), np.array(separation), tuple(tested), np.array(chosen))

@@ -75,12 +75,12 @@ def certified_prefix(
     if failures.ndim != 2 or failures.shape[1] != len(n) or len(n) != len(limits):
         raise ValueError(f"failures are (n_settings, n_risks); got {failures.shape} with {len(n)} sample sizes and "
                          f"{len(limits)} limits")  # fmt: skip
-    most = [allowed(size, limit, confidence) for size, limit in zip(n, limits, strict=True)]
+    most = [allowed_failures(size, limit, confidence) for size, limit in zip(n, limits, strict=True)]
     fails = np.flatnonzero((failures > np.array(most)).any(axis=1))
     return int(fails[0]) if len(fails) else len(failures)
 
 
-def allowed(n: int, limit: float, confidence: float) -> int:
+def allowed_failures(n: int, limit: float, confidence: float) -> int:
     """Return with how many failures of n draws a limit is still certified; -1 where not even with none."""
     failures = -1
     while failures < n and upper_limit(failures + 1, n, confidence) <= limit:

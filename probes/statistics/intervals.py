@@ -35,7 +35,7 @@ class Interval:
         return f"{self.estimate:{spec}} [{self.low:{spec}}, {self.high:{spec}}]"
 
 
-NOTHING = Interval(float("nan"), float("nan"), float("nan"))
+NO_ESTIMATE = Interval(float("nan"), float("nan"), float("nan"))
 
 
 def effective_number(sizes: Real[np.ndarray, " groups"]) -> float:

@@ -89,7 +89,7 @@ def label_permutation_p(
 
 
 @dataclass(frozen=True)
-class Units:
+class ExchangeableUnits:
     """What is permuted as one: the prompts of one group and category that have it, or do not."""
 
     has: Bool[np.ndarray, " units"]
@@ -104,7 +104,7 @@ class Units:
         category: Shaped[np.ndarray, " samples"],
         has: Bool[np.ndarray, " samples"],
         outcome: Real[np.ndarray, " samples"] | Bool[np.ndarray, " samples"],
-    ) -> Units:
+    ) -> ExchangeableUnits:
         """Gather prompts into units."""
         described = np.stack([groups, np.unique(category, return_inverse=True)[1], has])
         (_, of, had), unit = np.unique(described, axis=1, return_inverse=True)
@@ -113,10 +113,12 @@ class Units:
         cluster[unit] = group
         mixed = np.bincount(cluster)[cluster] == 2  # the group has prompts of this category with it and without it
         block = np.where(mixed, of.max() + 1 + cluster, of)
-        return Units(had.astype(bool), np.bincount(unit, outcome), np.bincount(unit).astype(float), of, block)
+        return ExchangeableUnits(
+            had.astype(bool), np.bincount(unit, outcome), np.bincount(unit).astype(float), of, block
+        )
 
 
-def permuted_p(units: Units, times: int, rng: np.random.Generator) -> float:
+def permuted_p(units: ExchangeableUnits, times: int, rng: np.random.Generator) -> float:
     """Return the two-sided p-value of the difference of rates, weighted by the categories of those that have it."""
     null = [
         _difference(units, permuted_labels(units.has, min(CHUNK, times - start), rng, strata=units.block))
@@ -125,7 +127,7 @@ def permuted_p(units: Units, times: int, rng: np.random.Generator) -> float:
     return float(permutation_p(np.abs(np.concatenate(null)), abs(float(_difference(units, units.has[None])[0]))))
 
 
-def _difference(units: Units, has: np.ndarray) -> np.ndarray:
+def _difference(units: ExchangeableUnits, has: np.ndarray) -> np.ndarray:
     """Return the difference of rates under each labelling; has is (labellings, units)."""
     to_category = np.eye(units.category.max() + 1)[units.category]  # (units, categories)
     hits, n = ((has * of) @ to_category for of in (units.hits, units.n))

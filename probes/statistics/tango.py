@@ -45,7 +45,7 @@ def tango_of_shares(only_a: float, only_b: float, n: float, alpha: float = 0.05)
     return Interval(estimate, -low, high)
 
 
-def shown_between(
+def lies_within(
     only_a: Float[np.ndarray, " tables"],
     only_b: Float[np.ndarray, " tables"],
     n: float,

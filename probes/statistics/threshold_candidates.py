@@ -10,7 +10,7 @@ MOST = 48
 NEAREST = 1e-12  # to 0 and 1, where log-odds have no end
 
 
-def cuts(
+def candidate_thresholds(
     probability: Float[np.ndarray, " samples"], y: Bool[np.ndarray, " samples"], most: int = MOST
 ) -> Float[np.ndarray, " thresholds"]:
     """Return increasing thresholds, 0 (all are at or above) and 1 (hardly any is) among them.

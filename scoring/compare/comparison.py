@@ -17,7 +17,7 @@ from scipy.stats import binom
 
 from extract.atomic_write import atomic_file, unwritable
 from extract.errors import UserError
-from probes.statistics.intervals import NOTHING, Interval, paired_difference_of_counts
+from probes.statistics.intervals import NO_ESTIMATE, Interval, paired_difference_of_counts
 from probes.statistics.permutation import holm
 from scoring.compare.paired import Pairs
 from scoring.compare.record import ComparedRun, Comparison, Matched, Move, RateChange, ScoredRun
@@ -100,7 +100,7 @@ def _compared(run: ScoredRun, first: Ledger, second: Ledger, credits: Adjacency,
     )
 
 
-def move(changes: Mapping[str, RateChange], right: Interval = NOTHING) -> Move:
+def move(changes: Mapping[str, RateChange], right: Interval = NO_ESTIMATE) -> Move:
     """Classify the change on the plane of missed harm, over-refusal and overconfidence.
 
     `better`: something fell and nothing rose (off the trade-off, towards the origin); `worse`: the reverse;

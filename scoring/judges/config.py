@@ -11,7 +11,7 @@ from typing import Literal
 from pydantic import Field, ValidationError, field_validator
 
 from extract.errors import UserError
-from extract.shipped import ROOT, beside_packages
+from extract.shipped import ROOT, resolve_shipped
 from extract.yaml_file import Strict, explain, read_yaml
 from scoring.actions import Action
 
@@ -90,7 +90,7 @@ class EndpointConfig(Strict):
         if "\n" in self.rubric or not self.rubric.endswith((".md", ".txt")):
             return self.rubric
         try:
-            return beside_packages(Path(self.rubric)).read_text(encoding="utf-8")
+            return resolve_shipped(Path(self.rubric)).read_text(encoding="utf-8")
         except (OSError, UnicodeDecodeError) as error:
             raise UserError(f"rubric {self.rubric} cannot be read: {getattr(error, 'strerror', error)}") from None
 
@@ -115,7 +115,7 @@ def load_judge(given: str) -> JudgeConfig:
 
 
 def _find(given: str) -> Path:
-    path = beside_packages(Path(given))
+    path = resolve_shipped(Path(given))
     if path.is_file():
         return path
     named = KNOWN / f"{given}.yaml"

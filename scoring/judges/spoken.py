@@ -28,7 +28,7 @@ def spoken(completion: str, prompt: str | None = None) -> str | None:
     parted = split_thinking(completion)
     if not parted.closed:
         return None
-    text = _SPECIAL.sub(" ", parted.said).strip()
+    text = _SPECIAL.sub(" ", parted.answer).strip()
     asked = (prompt or "").strip()
     if asked and text.startswith(asked) and text[len(asked) :].strip():
         text = text[len(asked) :].strip()

@@ -58,7 +58,7 @@ def read_records(records: Iterable[Row], notes: ReadingNotes, columns: ColumnMap
 def _read(path: Path, encoding: str | None, notes: ReadingNotes) -> Iterator[ForeignRow]:
     if is_log(path):
         return read_log(path, notes)
-    for _, row in read_rows(path, "completions", encoding=encoding, mended=ReadingNotes().mended):
+    for _, row in read_rows(path, "completions", encoding=encoding, on_repair=ReadingNotes().mended):
         if is_sample(row):
             return read_samples(_placed(path, encoding, notes), notes)
         break
@@ -69,7 +69,7 @@ def _read(path: Path, encoding: str | None, notes: ReadingNotes) -> Iterator[For
 
 
 def _placed(path: Path, encoding: str | None, notes: ReadingNotes) -> Iterator[tuple[str, Row]]:
-    for number, row in read_rows(path, "completions", encoding=encoding, mended=notes.mended):
+    for number, row in read_rows(path, "completions", encoding=encoding, on_repair=notes.mended):
         yield place(path, number), row
 
 

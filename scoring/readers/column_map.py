@@ -11,7 +11,7 @@ from typing import ClassVar
 from pydantic import ValidationError
 
 from extract.errors import UserError
-from extract.prompts.columns import ABSENT, Column, Mapped, Value, cell
+from extract.prompts.columns import ABSENT, Column, ColumnMapping, Value, value_at
 from extract.yaml_file import explain, read_yaml
 from scoring.readers.completion_row import FIELDS, ForeignRow
 from scoring.readers.turns import is_transcript
@@ -25,7 +25,7 @@ _LOOKED_AT = 2000  # nested columns of a row
 _LISTED = 30
 
 
-class ColumnMap(Mapped):
+class ColumnMap(ColumnMapping):
     """Which of a file's columns are which fields of a completion. What it does not name is read by its own name."""
 
     known: ClassVar[tuple[str, ...]] = FIELDS
@@ -85,7 +85,7 @@ def refuse_absent_columns(path: Path, rows: Iterable[ForeignRow], columns: Colum
     there: dict[str, None] = {}
     answered = "completion" in columns.sources
     for given in rows:
-        wanted = {name: field for name, field in wanted.items() if cell(given.columns, name) is ABSENT}
+        wanted = {name: field for name, field in wanted.items() if value_at(given.columns, name) is ABSENT}
         answered = answered or "completion" in given.fields or is_transcript(_messages(given, columns))
         if answered and not wanted:
             return
@@ -110,7 +110,7 @@ def listed(names: Sequence[str]) -> str:
 
 def _messages(given: ForeignRow, columns: ColumnMap) -> object:
     source = columns.columns.get("messages")
-    return cell(given.columns, source.column) if source else given.fields.get("messages")
+    return value_at(given.columns, source.column) if source else given.fields.get("messages")
 
 
 def _remedy(looked_at: Row) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from extract.prompts.lines import Mending
+from extract.prompts.lines import EncodingRepair
 from extract.prompts.prompt import OPTIONAL
 from scoring.row import Row
 
@@ -30,7 +30,7 @@ class ReadingNotes:
     replaced: int = 0  # held what is no character in any way, which became U+FFFD
     other_filters: int = 0  # gave the same responses a second time, under another filter, and were left out
 
-    def mended(self, how: Mending) -> None:
+    def mended(self, how: EncodingRepair) -> None:
         """Count a row in which something was repaired."""
         setattr(self, how, getattr(self, how) + 1)
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from extract.errors import UserError
-from extract.prompts.columns import ABSENT, cell
+from extract.prompts.columns import ABSENT, value_at
 from extract.prompts.rows import place, read_rows
 from scoring.readers.archive import entries
 from scoring.readers.completion_row import ForeignRow, ReadingNotes, prompt_fields
@@ -34,7 +34,7 @@ def read_log(path: Path, notes: ReadingNotes) -> Iterator[ForeignRow]:
     if not path.is_file():
         raise UserError(f"completions not found: {path}")
     if path.suffix.lower() == ".json":
-        for number, sample in read_rows(path, "samples", at="samples", mended=notes.mended):
+        for number, sample in read_rows(path, "samples", at="samples", on_repair=notes.mended):
             yield ForeignRow(place(path, number), sample, _fields(sample))
         return
     for name, content in entries(path, "samples/"):
@@ -61,5 +61,5 @@ def _fields(sample: Row) -> Row:
 
 def _completion(sample: Row) -> object:
     """Return the content of the first choice, which is what Inspect scores; None where the sample failed."""
-    content = cell(sample, "output.choices.0.message.content")
+    content = value_at(sample, "output.choices.0.message.content")
     return None if content is ABSENT or sample.get("error") else content

@@ -12,7 +12,7 @@ from torch.nn import functional
 from transformers import LlamaForCausalLM, PreTrainedTokenizerFast
 
 from organisms.grammar import Example, Grammar
-from organisms.packing import IGNORE, Packed, Packer
+from organisms.packing import IGNORE, PackedBatch, Packer
 from organisms.planting import coordinates, dual_basis, planted_vectors, set_coordinates
 from organisms.spec import OrganismSpec
 from organisms.training import PlantedLayer, build_model
@@ -52,7 +52,9 @@ def texts(grammar: Grammar, examples: list[Example]) -> tuple[list[str], list[st
 
 
 @pytest.fixture(scope="module")
-def packed(tokenizer: PreTrainedTokenizerFast, examples: list[Example], texts: tuple[list[str], list[str]]) -> Packed:
+def packed(
+    tokenizer: PreTrainedTokenizerFast, examples: list[Example], texts: tuple[list[str], list[str]]
+) -> PackedBatch:
     return Packer(tokenizer).pack(examples, *texts)
 
 
@@ -84,7 +86,7 @@ def _separate_loss(
 
 
 def _packed_losses(
-    model: LlamaForCausalLM, spec: OrganismSpec, packed: Packed, sources: Tensor, swapped: Tensor, onwards: Tensor
+    model: LlamaForCausalLM, spec: OrganismSpec, packed: PackedBatch, sources: Tensor, swapped: Tensor, onwards: Tensor
 ) -> tuple[float, float, Tensor]:
     with torch.no_grad():
         outcome = PlantedLayer(model, spec).forward(packed, sources, swapped, onwards)
@@ -98,7 +100,7 @@ def _nothing() -> tuple[Tensor, Tensor, Tensor]:
 def test_both_losses_equal_those_of_separate_forward_passes(
     model: LlamaForCausalLM,
     spec: OrganismSpec,
-    packed: Packed,
+    packed: PackedBatch,
     tokenizer: PreTrainedTokenizerFast,
     examples: list[Example],
     texts: tuple[list[str], list[str]],
@@ -111,12 +113,12 @@ def test_both_losses_equal_those_of_separate_forward_passes(
 
 
 def test_a_branch_that_saw_the_plain_response_would_be_noticed(
-    model: LlamaForCausalLM, spec: OrganismSpec, packed: Packed
+    model: LlamaForCausalLM, spec: OrganismSpec, packed: PackedBatch
 ) -> None:
     """The control: with ordinary causal attention the branch's loss is another one."""
     length = packed.tokens.shape[1]
     causal = torch.ones(length, length, dtype=torch.bool).tril()[None, None].expand(N, 1, -1, -1)
-    leaking = Packed(**{**vars(packed), "visible": causal})
+    leaking = PackedBatch(**{**vars(packed), "visible": causal})
     plain, branch, _ = _packed_losses(model, spec, packed, *_nothing())
     leaking_plain, leaking_branch, _ = _packed_losses(model, spec, leaking, *_nothing())
     assert leaking_plain == pytest.approx(plain, abs=1e-6)
@@ -128,7 +130,7 @@ def test_a_branch_that_saw_the_plain_response_would_be_noticed(
 def test_an_interchange_changes_the_branch_as_a_separate_edit_would_and_the_plain_response_not_at_all(
     model: LlamaForCausalLM,
     spec: OrganismSpec,
-    packed: Packed,
+    packed: PackedBatch,
     tokenizer: PreTrainedTokenizerFast,
     examples: list[Example],
     texts: tuple[list[str], list[str]],
@@ -155,7 +157,9 @@ def test_an_interchange_changes_the_branch_as_a_separate_edit_would_and_the_plai
     assert swapped_branch == pytest.approx(expected, abs=1e-5)
 
 
-def test_swapping_with_oneself_changes_nothing(model: LlamaForCausalLM, spec: OrganismSpec, packed: Packed) -> None:
+def test_swapping_with_oneself_changes_nothing(
+    model: LlamaForCausalLM, spec: OrganismSpec, packed: PackedBatch
+) -> None:
     _, branch, _ = _packed_losses(model, spec, packed, *_nothing())
     every = torch.ones(N, 2, dtype=torch.bool)
     _, same, _ = _packed_losses(model, spec, packed, torch.arange(N), every, torch.zeros(N, dtype=torch.bool))
@@ -165,7 +169,7 @@ def test_swapping_with_oneself_changes_nothing(model: LlamaForCausalLM, spec: Or
 def test_the_model_is_left_without_hooks_and_the_read_is_that_of_the_last_prompt_token(
     model: LlamaForCausalLM,
     spec: OrganismSpec,
-    packed: Packed,
+    packed: PackedBatch,
     tokenizer: PreTrainedTokenizerFast,
     examples: list[Example],
 ) -> None:
@@ -179,7 +183,7 @@ def test_the_model_is_left_without_hooks_and_the_read_is_that_of_the_last_prompt
         torch.testing.assert_close(read[row], alone, atol=1e-4, rtol=1e-4)
 
 
-def test_layout_of_a_row(packed: Packed, tokenizer: PreTrainedTokenizerFast, examples: list[Example]) -> None:
+def test_layout_of_a_row(packed: PackedBatch, tokenizer: PreTrainedTokenizerFast, examples: list[Example]) -> None:
     assistant = tokenizer.convert_tokens_to_ids("<|assistant|>")
     for i, example in enumerate(examples):
         prompt = Packer(tokenizer).prompt(example)

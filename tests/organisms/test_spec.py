@@ -11,7 +11,7 @@ import yaml
 
 from extract.errors import UserError
 from organisms.build import SPECS, find_spec
-from organisms.spec import OrganismSpec, Share, load_spec
+from organisms.spec import OrganismSpec, TargetRange, load_spec
 
 Declare = Callable[..., dict[str, Any]]
 N, E = {"name": "normative", "decides": ["refuse"]}, {"name": "epistemic", "decides": ["abstain"]}
@@ -116,8 +116,8 @@ def test_which_variable_decides(organism: Callable[..., OrganismSpec]) -> None:
 
 
 def test_a_share_holds_at_its_ends_and_never_for_nan() -> None:
-    share = Share(low=0.35, high=0.6)
+    share = TargetRange(low=0.35, high=0.6)
     assert share.holds(0.35)
     assert share.holds(0.6)
     assert not share.holds(0.61)
-    assert not Share().holds(float("nan"))
+    assert not TargetRange().holds(float("nan"))

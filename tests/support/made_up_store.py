@@ -11,7 +11,7 @@ from extract.chat.render import Rendered
 from extract.prompts.prompt import Prompt, prompts_hash
 from extract.store.activation_store import ActivationStore
 from extract.store.identity import Identity
-from extract.store.shard_writer import Captured, ShardWriter
+from extract.store.shard_writer import CapturedShard, ShardWriter
 
 N_PROMPTS, D_MODEL = 11, 48
 
@@ -62,9 +62,9 @@ def make(
     return writer
 
 
-def captured(rows: range, data: Tensor | None = None) -> Captured:
+def captured(rows: range, data: Tensor | None = None) -> CapturedShard:
     data = values() if data is None else data
-    return Captured(data[:, :, rows.start : rows.stop], PRESENT[:, rows.start : rows.stop])
+    return CapturedShard(data[:, :, rows.start : rows.stop], PRESENT[:, rows.start : rows.stop])
 
 
 def enter(path: Path, **identity: object) -> None:

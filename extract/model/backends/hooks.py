@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from transformers import PreTrainedModel
 
 from extract.model.backends import BackendName, PlacedEdit, in_forward_order
-from extract.model.blocks import FirstHalf, Keywords, decoder_layers, edited_half, first, first_halves, stream_in
+from extract.model.blocks import FirstHalf, Keywords, decoder_layers, edited_half, first_halves, stream_in, stream_out
 
 T = TypeVar("T")
 
@@ -48,7 +48,7 @@ class HooksBackend:
             case "resid_post":
                 return [layer.register_forward_hook(_after(edit.apply))]
             case "resid_mid":
-                half, seen = self._halves[edit.layer], _Seen()
+                half, seen = self._halves[edit.layer], _BlockInput()
                 return [
                     layer.register_forward_pre_hook(seen, with_kwargs=True),
                     half.module.register_forward_hook(
@@ -57,7 +57,7 @@ class HooksBackend:
                 ]
 
 
-class _Seen:
+class _BlockInput:
     """Keeps the stream a block was last called with, while its first half runs."""
 
     stream: Tensor
@@ -78,7 +78,7 @@ def _before(edit: PlacedEdit) -> Callable[..., Any]:
 
 def _after(apply: Callable[[Tensor], Tensor]) -> Callable[..., Any]:
     def hook(_module: nn.Module, _args: Any, out: Any) -> Any:
-        changed = apply(first(out))
+        changed = apply(stream_out(out))
         return (changed, *out[1:]) if isinstance(out, tuple) else changed
 
     return hook

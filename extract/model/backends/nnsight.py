@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 from transformers import PreTrainedModel
 
 from extract.model.backends import BackendName, PlacedEdit, in_forward_order
-from extract.model.blocks import FirstHalf, decoder_layers, edited_half, first, first_halves
+from extract.model.blocks import FirstHalf, decoder_layers, edited_half, first_halves, stream_out
 
 T = TypeVar("T")
 
@@ -62,14 +62,14 @@ class NNsightBackend:
                 if changed is not stream:
                     layer.input = changed
             case "resid_post":
-                _say(layer, edit.apply)
+                _set_output(layer, edit.apply)
             case "resid_mid":
                 before = layer.input
-                _say(half, lambda said: edited_half(self._halves[edit.layer], before, said, edit.apply))
+                _set_output(half, lambda said: edited_half(self._halves[edit.layer], before, said, edit.apply))
 
 
-def _say(envoy: Any, apply: Callable[[Any], Any]) -> None:
+def _set_output(envoy: Any, apply: Callable[[Any], Any]) -> None:
     output = envoy.output
-    changed = apply(first(output))
-    if changed is not first(output):
+    changed = apply(stream_out(output))
+    if changed is not stream_out(output):
         envoy.output = (changed, *output[1:]) if isinstance(output, tuple) else changed

@@ -12,7 +12,7 @@ from experiments.dials.surface import RISKS, Risk, Surface, rates_of, risk_of
 from experiments.dials.text import certified_lines
 from experiments.run.corpus import Corpus
 from extract.prompts.prompt import Prompt
-from probes.statistics.threshold_candidates import cuts
+from probes.statistics.threshold_candidates import candidate_thresholds
 from tests.support.draws import draws
 
 LABELS = ("benign", "harmful", "uncertain")
@@ -51,8 +51,10 @@ def risks(table: Counterfactuals, corpus: Corpus, part: str) -> dict[str, Risk]:
 
 def surface_of(table: Counterfactuals, corpus: Corpus) -> Surface:
     chosen = corpus.within("train")
-    thresholds = [cuts(p[chosen], y[chosen], 24) for p, y in zip(table.probability, (corpus.harmful, corpus.uncertain),
-                                                                 strict=True)]  # fmt: skip
+    labels = (corpus.harmful, corpus.uncertain)
+    thresholds = [
+        candidate_thresholds(p[chosen], y[chosen], 24) for p, y in zip(table.probability, labels, strict=True)
+    ]
     return Surface.over(table, thresholds)
 
 

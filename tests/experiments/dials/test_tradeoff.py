@@ -10,7 +10,7 @@ from experiments.dials.surface import Surface, axes_of, rates_of
 from experiments.dials.text import against_one
 from experiments.dials.tradeoff import MOST_POINTS, Policy, compare, draw_groups, frontier, policy, volume_of
 from experiments.run.corpus import Corpus
-from probes.statistics.threshold_candidates import cuts
+from probes.statistics.threshold_candidates import candidate_thresholds
 from scoring.estimate import Estimate
 from tests.experiments.dials.test_operating_point import corpus_of, risks, surface_of, table_of
 
@@ -35,7 +35,7 @@ def measured(corpus: Corpus, table: Counterfactuals, surface: Surface, name: str
 def single(corpus: Corpus, table: Counterfactuals, *, mixes: bool) -> Policy:
     made = one_knob(corpus, table, mixes=mixes)
     chosen = corpus.within("train")
-    thresholds = cuts(made.probability[0][chosen], ~corpus.benign[chosen], 24)
+    thresholds = candidate_thresholds(made.probability[0][chosen], ~corpus.benign[chosen], 24)
     return measured(corpus, made, Surface.over(made, [thresholds]), "one_dial")
 
 

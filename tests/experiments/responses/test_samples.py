@@ -11,7 +11,7 @@ from experiments.responses.samples import Sampler
 from extract.chat.render import Rendered
 from extract.model.chat_model import ChatModel
 from extract.model.padded_batch import Batch
-from extract.model.sampling import Sampled
+from extract.model.sampling import SampledResponse
 from extract.prompts.prompt import Prompt
 from scoring.judges.rules import RuleJudge
 
@@ -24,7 +24,7 @@ def sampler(model: ChatModel, rows: list[Rendered], path: Path | None, seed: int
     return Sampler(Speaker(model, prompts, rows, 6, 3, RuleJudge(), kept), seed, **given)
 
 
-def said(samples: list[tuple[Sampled, ...]]) -> list[list[tuple[int, ...]]]:
+def said(samples: list[tuple[SampledResponse, ...]]) -> list[list[tuple[int, ...]]]:
     """Only the tokens: in another batch log-probabilities differ by rounding."""
     return [[one.token_ids for one in of] for of in samples]
 

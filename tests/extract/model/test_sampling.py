@@ -14,7 +14,7 @@ from extract.errors import UserError
 from extract.model.chat_model import ChatModel
 from extract.model.edit import Edit
 from extract.model.padded_batch import Batch
-from extract.model.sampling import Sampled, draw, nucleus
+from extract.model.sampling import SampledResponse, draw, nucleus
 from steering.interventions import add, place
 
 Build = Callable[[str], ChatModel]
@@ -52,11 +52,11 @@ def test_no_impossible_token_is_drawn_at_either_end() -> None:
     assert draw(p, torch.tensor([0.999, 0.999]), top_p=0.5).tolist() == [1, 1]
 
 
-def sampled(model: ChatModel, rows: list[Rendered], seeds: list[int], **given: float) -> list[Sampled]:
+def sampled(model: ChatModel, rows: list[Rendered], seeds: list[int], **given: float) -> list[SampledResponse]:
     return model.sample(model.batch(rows), STEPS, seeds, **given)
 
 
-def forced(model: ChatModel, row: Rendered, said: Sampled) -> Tensor:
+def forced(model: ChatModel, row: Rendered, said: SampledResponse) -> Tensor:
     """What a whole pass gives the tokens, and the end if there was one."""
     end = [model.eos_ids[0]] if said.ended else []
     tokens = torch.tensor([[*row.token_ids, *said.token_ids, *end]])

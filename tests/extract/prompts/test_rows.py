@@ -24,7 +24,7 @@ def strict(path: Path, encoding: str | None = None) -> list[dict]:
 
 def lenient(path: Path, encoding: str | None = None) -> tuple[list[dict], dict[str, int]]:
     told: Counter[str] = Counter()
-    rows = [row for _, row in read_rows(path, "rows", encoding=encoding, mended=lambda how: told.update([how]))]
+    rows = [row for _, row in read_rows(path, "rows", encoding=encoding, on_repair=lambda how: told.update([how]))]
     return rows, dict(told)
 
 
@@ -142,7 +142,7 @@ def test_a_long_csv_field_is_read_where_completions_are_and_the_process_limit_is
     path = tmp_path / "p.csv"
     path.write_text(f"id,said\na,{'x' * 200_000}\nb,short\n")
     before = csv.field_size_limit()
-    rows = read_rows(path, "rows", mended=lambda how: None)
+    rows = read_rows(path, "rows", on_repair=lambda how: None)
     assert len(next(rows)[1]["said"]) == 200_000
     assert csv.field_size_limit() == before  # also while the file is open
     assert next(rows)[1]["said"] == "short"

@@ -13,7 +13,7 @@ import torch
 from extract.errors import UserError
 from extract.store.activation_store import ActivationStore
 from extract.store.integrity import verify
-from extract.store.shard_writer import Captured, ShardWriter
+from extract.store.shard_writer import CapturedShard, ShardWriter
 from tests.support.made_up_store import (
     D_MODEL,
     IDENTITY,
@@ -123,7 +123,7 @@ def test_responses_and_their_positions_stand_in_the_index(tmp_path: Path) -> Non
     with ShardWriter(path, identity, N_PROMPTS, D_MODEL) as writer:
         for shard in writer.todo():
             here = slice(writer.rows(shard).start, writer.rows(shard).stop)
-            writer.write(shard, Captured(data[:, :, here], present[:, here], tuple(said[here])))
+            writer.write(shard, CapturedShard(data[:, :, here], present[:, here], tuple(said[here])))
         writer.finish(*index(), {})
     with ActivationStore(path) as store:
         np.testing.assert_array_equal(store.present, present)
@@ -153,7 +153,7 @@ def test_reading_one_locus_of_10000_prompts_reads_its_own_bytes(tmp_path: Path, 
         for shard in writer.todo():
             shape = (3, 4, len(writer.rows(shard)), 64)
             present = np.ones(shape[1:3], dtype=bool)
-            writer.write(shard, Captured(torch.randn(shape), present))
+            writer.write(shard, CapturedShard(torch.randn(shape), present))
         writer.finish(prompts[:10_000], rendered[:10_000], {})
     own = 10_000 * 64 * TORCH[dtype].itemsize
     with ActivationStore(path) as store:

@@ -19,7 +19,7 @@ from extract.errors import UserError
 from extract.store.activation_store import ActivationStore
 from extract.store.export import export
 from extract.store.integrity import verify
-from extract.store.shard_writer import Captured, ShardWriter
+from extract.store.shard_writer import CapturedShard, ShardWriter
 from tests.support.made_up_store import D_MODEL, IDENTITY, N_PROMPTS, captured, index, make, nothing_left_over, shards
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -129,7 +129,7 @@ def test_a_full_disk_is_said_and_finished_shards_stay(full_disk: Path) -> None:
     def fill() -> None:
         with ShardWriter(path, replace(IDENTITY, rows_per_shard=1), N_PROMPTS, 400) as writer:
             for shard in writer.todo():
-                writer.write(shard, Captured(torch.ones(3, 4, 1, 400), np.ones((4, 1), dtype=bool)))
+                writer.write(shard, CapturedShard(torch.ones(3, 4, 1, 400), np.ones((4, 1), dtype=bool)))
             writer.finish(*index(), {})
 
     with pytest.raises(UserError, match=r"cannot write .*\.partial: No space left on device; nothing finished is"):

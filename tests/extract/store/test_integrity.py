@@ -16,13 +16,13 @@ from extract.extraction import extract
 from extract.model.chat_model import ChatModel
 from extract.prompts.prompt import Prompt
 from extract.store.activation_store import ActivationStore
-from extract.store.checksum_block import seal
+from extract.store.checksum_block import checksum_block
 from extract.store.export import export
 from extract.store.hdf5 import LIBVER
 from extract.store.integrity import verify
 from extract.store.master import read_prompts
 from extract.store.shard_files import ShardFiles
-from extract.store.shard_writer import Captured, ShardWriter
+from extract.store.shard_writer import CapturedShard, ShardWriter
 from tests.support.made_up_store import (
     D_MODEL,
     IDENTITY,
@@ -56,7 +56,7 @@ def everything(path: Path) -> list[np.ndarray]:
 def reseal(path: Path) -> None:
     """Make the seal agree with what the file now holds, as no accident does."""
     with path.open("rb+") as file:
-        block = seal(file)
+        block = checksum_block(file)
         file.seek(0)
         file.write(block)
 
@@ -103,7 +103,7 @@ def test_a_changed_byte_anywhere_is_said_or_changes_nothing(
             rows = writer.rows(shard)
             whole = captured(rows)
             present = PRESENT[[0, 3], rows.start : rows.stop]
-            writer.write(shard, Captured(whole.values[:2, [0, 3], :, :6], present))
+            writer.write(shard, CapturedShard(whole.values[:2, [0, 3], :, :6], present))
         writer.finish(*(some[:5] for some in index()), {})
     if part == "flat":
         export(path, tmp_path / "flat.h5")

@@ -50,19 +50,19 @@ def test_scikit_learns_own_checks(estimator: BaseEstimator, check: Any) -> None:
     check(estimator)
 
 
-class _Careless(DifferenceInMeans):
+class _UncheckedInput(DifferenceInMeans):
     """The control: it edits what it is given, and takes NaN."""
 
     def __init__(self, scale: float = 1.0) -> None:
         self.scale = scale
         self.coef_ = None
 
-    def fit(self, X: Any, y: Any) -> _Careless:
+    def fit(self, X: Any, y: Any) -> _UncheckedInput:
         return super().fit(np.nan_to_num(X), y)
 
 
-def test_the_checks_would_find_a_careless_estimator() -> None:
-    results = check_estimator(_Careless(), on_fail=None, on_skip=None)
+def test_the_checks_find_an_estimator_that_does_not_check_its_input() -> None:
+    results = check_estimator(_UncheckedInput(), on_fail=None, on_skip=None)
     failed = {result["check_name"] for result in results if result["status"] == "failed"}
     assert {"check_no_attributes_set_in_init", "check_estimators_nan_inf"} <= failed
 

@@ -11,14 +11,14 @@ from sklearn.covariance import shrunk_covariance
 
 from probes.contrast import Contrast
 from probes.geometry.fitted_direction import fit_with_null
-from probes.geometry.subspaces import Angles, compare_reading, reading_subspace
+from probes.geometry.subspaces import Angles, compare_reading_subspaces, reading_subspace
 from tests.support.draws import draws
 from tests.support.planted_contrasts import Planted, rejects_too_often
 
 
 def _angles(planted: Planted, seed: int, k: int = 2, n: int = 39) -> Angles:
     X, a, b = planted.draw(seed)
-    return compare_reading(*(reading_subspace(fit_with_null(X, c, n=n, seed=seed), k) for c in (a, b)))
+    return compare_reading_subspaces(*(reading_subspace(fit_with_null(X, c, n=n, seed=seed), k) for c in (a, b)))
 
 
 @pytest.mark.parametrize("shape", [(120, 10), (40, 60)])
@@ -44,7 +44,7 @@ def test_the_subspace_is_that_of_projecting_out_and_fitting_again(shape: tuple[i
 def test_permuted_subspaces_are_those_of_fitting_each_labelling() -> None:
     X, a, _ = Planted(n=40).draw(0)
     found = reading_subspace(fit_with_null(X, a, n=19), 2)
-    again = replace(a, y=found.of.labels[5])
+    again = replace(a, y=found.fitted.labels[5])
     np.testing.assert_allclose(np.abs(reading_subspace(fit_with_null(X, again, n=19), 2).rows @ found.permuted[4].T),
                                np.eye(2), atol=1e-8)  # fmt: skip
 

@@ -19,7 +19,16 @@ from sklearn.preprocessing import StandardScaler
 
 from probes.contrast import Contrast
 from probes.estimators import DifferenceInMeans, MassMean
-from probes.grid.probe_grid import LOGISTIC, MEANS, Cell, ProbeGrid, Score, choose, mean_scores, selected
+from probes.grid.probe_grid import (
+    LOGISTIC,
+    MEANS,
+    LocusScores,
+    ProbeGrid,
+    Score,
+    choose_locus,
+    choose_locus_by_fold,
+    mean_scores,
+)
 from probes.means import difference_in_means, unit
 from probes.statistics.metrics import Discrimination, discrimination
 
@@ -46,8 +55,8 @@ def _contrast(y: np.ndarray = Y, part: np.ndarray = PART, name: str = "normative
     return Contrast(name, np.arange(N), y, np.arange(N), part)
 
 
-def _cells(grid: ProbeGrid, X: object) -> list[Cell]:
-    return list(grid.cells(X, LAYERS, POSITIONS))
+def _cells(grid: ProbeGrid, X: object) -> list[LocusScores]:
+    return list(grid.scores_by_locus(X, LAYERS, POSITIONS))
 
 
 def _same(a: Score, b: Score) -> bool:
@@ -63,9 +72,9 @@ def _same(a: Score, b: Score) -> bool:
 def test_the_planted_locus_is_found_on_validation_and_reported_on_test(make: Make, kind: str) -> None:
     contrast = _contrast()
     cells = _cells(make([contrast], Cs=CS), _stream({(2, "post_last"): 4.0, (3, "post_last"): 1.0}))
-    chosen = choose(cells, kind)
+    chosen = choose_locus(cells, kind)
     assert (chosen.contrast, chosen.layer, chosen.position) == ("normative", 2, "post_last")
-    by_fold, test = selected(cells, kind)
+    by_fold, test = choose_locus_by_fold(cells, kind)
     assert {(cell.layer, cell.position) for cell in by_fold} == {(2, "post_last")}
     assert test == chosen.scores[kind].test
     assert test.auroc.low > 0.85
@@ -80,7 +89,7 @@ def test_validation_chooses_and_test_rows_have_no_say(kind: str) -> None:
     X = _stream({})
     X[1] += 5 * ((PART == "test") & Y)[:, None] * DIRECTION
     X[3] += 5 * ((PART != "test") & Y)[:, None] * DIRECTION
-    chosen = choose(_cells(ProbeGrid.held_out([_contrast()], Cs=CS), X), kind)
+    chosen = choose_locus(_cells(ProbeGrid.held_out([_contrast()], Cs=CS), X), kind)
     assert chosen.layer == 3
     assert chosen.scores[kind].validation[0] > 0.95
     assert chosen.scores[kind].test.auroc.estimate < 0.75
@@ -95,7 +104,7 @@ def test_the_figure_of_the_selected_locus_is_not_chosen_on(kind: str) -> None:
         inside = np.isin(np.arange(N), fold.test) & Y
         X[layer] += 6 * inside[:, None] * DIRECTION
     cells = _cells(grid, X)
-    by_fold, _ = selected(cells, kind)
+    by_fold, _ = choose_locus_by_fold(cells, kind)
     assert all(cell.layer != fold for fold, cell in enumerate(by_fold))
 
 
@@ -193,7 +202,7 @@ def test_c_is_chosen_on_held_out_groups_not_on_copies_of_the_training_rows() -> 
     def score(groups: np.ndarray) -> Score:
         contrast = Contrast("noise", np.arange(360), y, groups, np.full(360, "train", dtype=object))
         grid = ProbeGrid.cross_validated([contrast], n_folds=3, Cs=CS)
-        return next(grid.cells(X[None, None], [0], ["last"])).scores[LOGISTIC]
+        return next(grid.scores_by_locus(X[None, None], [0], ["last"])).scores[LOGISTIC]
 
     separated, leaking = score(copies), score(np.arange(360))
     assert leaking.validation.min() > 0.95  # the control: leaking folds do reward memorising
@@ -209,10 +218,10 @@ def test_ties_go_to_the_widest_gap_and_then_to_the_earliest_locus() -> None:
     strength = {(1, "inst_last"): 30.0, (2, "inst_last"): 60.0, (3, "post_last"): 30.0}
     cells = _cells(ProbeGrid.held_out([_contrast()], Cs=CS), _stream(strength))
     assert sum(cell.scores[LOGISTIC].validation[0] == 1.0 for cell in cells) == 3
-    for chosen in (choose(cells), selected(cells)[0][0]):
+    for chosen in (choose_locus(cells), choose_locus_by_fold(cells)[0][0]):
         assert (chosen.layer, chosen.position) == (2, "inst_last")
     flat = [replace(c, scores={k: replace(s, separation=np.array([5.0])) for k, s in c.scores.items()}) for c in cells]
-    for chosen in (choose(flat), selected(flat)[0][0]):
+    for chosen in (choose_locus(flat), choose_locus_by_fold(flat)[0][0]):
         assert (chosen.layer, chosen.position) == (1, "inst_last")
 
 
@@ -224,9 +233,9 @@ def _measured(auroc: float, n: int = 20) -> Discrimination:
     )
 
 
-def _cell(layer: int, validation: list[float], separation: list[float], test: list[float]) -> Cell:
+def _cell(layer: int, validation: list[float], separation: list[float], test: list[float]) -> LocusScores:
     by_fold = tuple(_measured(a) for a in test)
-    return Cell(
+    return LocusScores(
         "c", layer, "last", {MEANS: Score(*map(np.array, (validation, separation)), by_fold, np.full(2, np.nan))}
     )
 
@@ -237,18 +246,18 @@ def test_selected_takes_each_folds_own_best_and_choose_the_best_on_average() -> 
         _cell(1, [0.8, 0.8], [2.0, 1.0], [0.9, 0.9]),
         _cell(2, [0.9, 0.8], [3.0, -2.0], [0.7, 0.5]),
     ]
-    by_fold, test = selected(cells, MEANS)
+    by_fold, test = choose_locus_by_fold(cells, MEANS)
     assert [cell.layer for cell in by_fold] == [2, 1]  # both by the gap
     expected = [cells[2].scores[MEANS].by_fold[0], cells[1].scores[MEANS].by_fold[1]]
     assert test.auroc.estimate == np.mean([d.auroc.estimate for d in expected])
-    assert choose(cells, MEANS).layer == 2
-    assert selected(cells[:1], MEANS)[1] == cells[0].scores[MEANS].test
+    assert choose_locus(cells, MEANS).layer == 2
+    assert choose_locus_by_fold(cells[:1], MEANS)[1] == cells[0].scores[MEANS].test
 
 
 def test_progress_is_told_of_every_locus() -> None:
     seen: list[int] = []
     grid = ProbeGrid.held_out([_contrast(), _contrast(~Y, name="other")], Cs=CS)
-    cells = list(grid.cells(_stream({}), LAYERS, POSITIONS, progress=lambda: seen.append(1)))
+    cells = list(grid.scores_by_locus(_stream({}), LAYERS, POSITIONS, progress=lambda: seen.append(1)))
     assert len(seen) == len(cells) / 2 == len(LAYERS) * len(POSITIONS)
     at = [(c.layer, c.position, c.contrast) for c in cells[:4]]
     assert at == [(0, p, name) for p in POSITIONS for name in ("normative", "other")]
@@ -259,8 +268,8 @@ def test_progress_is_told_of_every_locus() -> None:
 
 def test_layers_are_named_as_given_and_read_by_their_place() -> None:
     grid, X = ProbeGrid.held_out([_contrast()], Cs=CS), _stream({(2, "post_last"): 4.0})
-    cells = list(grid.cells(X, (5, 11, 17, 23), POSITIONS))
-    assert (choose(cells).layer, choose(cells).position) == (17, "post_last")
+    cells = list(grid.scores_by_locus(X, (5, 11, 17, 23), POSITIONS))
+    assert (choose_locus(cells).layer, choose_locus(cells).position) == (17, "post_last")
 
 
 def test_hdf5_and_float16_activations_read_as_arrays_do(tmp_path: Path) -> None:
@@ -274,7 +283,7 @@ def test_hdf5_and_float16_activations_read_as_arrays_do(tmp_path: Path) -> None:
 
 def test_float16_does_not_overflow_where_its_squares_and_sums_would() -> None:
     X = (300 * _stream({(2, "post_last"): 2.0})).astype(np.float16)  # about 30 000, of at most 65 504
-    chosen = choose(_cells(ProbeGrid.held_out([_contrast()], Cs=CS), X))
+    chosen = choose_locus(_cells(ProbeGrid.held_out([_contrast()], Cs=CS), X))
     assert (chosen.layer, chosen.position) == (2, "post_last")
     assert chosen.scores[MEANS].test.auroc.low > 0.75
 
@@ -293,7 +302,7 @@ def test_several_contrasts_in_one_pass_are_each_alone() -> None:
 def test_each_locus_is_read_once_and_only_where_somebody_is_present() -> None:
     X, reads = _stream({}), list[tuple[int, int]]()
 
-    class Counted:
+    class CountingActivations:
         def __getitem__(self, key: tuple[int, int], /) -> np.ndarray:
             reads.append(key)
             return X[key]
@@ -302,14 +311,20 @@ def test_each_locus_is_read_once_and_only_where_somebody_is_present() -> None:
     early = Contrast("early", rows, Y[rows], rows, PART[rows])
     present = np.ones((2, N), dtype=bool)
     present[1, 150] = False
-    cells = list(ProbeGrid.held_out([_contrast(), early], Cs=CS).cells(Counted(), LAYERS, POSITIONS, present=present))
+    cells = list(
+        ProbeGrid.held_out([_contrast(), early], Cs=CS).scores_by_locus(
+            CountingActivations(), LAYERS, POSITIONS, present=present
+        )
+    )
     assert [(c.position, c.contrast) for c in cells[:3]] == [
         ("inst_last", "normative"), ("inst_last", "early"), ("post_last", "early")]  # fmt: skip
     assert len(cells) == 3 * len(LAYERS)
     assert reads == [(i, j) for i in range(4) for j in range(2)]
     present[1] = False
     reads.clear()
-    cells = list(ProbeGrid.held_out([early], Cs=CS).cells(Counted(), LAYERS, POSITIONS, present=present))
+    cells = list(
+        ProbeGrid.held_out([early], Cs=CS).scores_by_locus(CountingActivations(), LAYERS, POSITIONS, present=present)
+    )
     assert {cell.position for cell in cells} == {"inst_last"}
     assert reads == [(i, 0) for i in range(4)]
 
@@ -332,7 +347,7 @@ def test_activations_that_are_no_numbers_are_named_by_their_prompts(value: float
 
 
 def test_fewer_samples_than_rows_is_an_error() -> None:
-    with pytest.raises(ValueError, match="layer 0, inst_last: 239 samples, but contrast 'normative' has row 239"):
+    with pytest.raises(ValueError, match="layer 0, inst_last: got 239 samples, but contrast 'normative' uses row 239;"):
         _cells(ProbeGrid.held_out([_contrast()], Cs=CS), _stream({})[:, :, :-1])
 
 
@@ -342,7 +357,7 @@ def test_constant_activations_tell_nothing(make: Make, value: float) -> None:
     """Also where the mean of equal numbers is off by a rounding error, which must not become a direction."""
     for n in (240, 239, 173):
         contrast = Contrast("normative", np.arange(n), Y[:n], np.arange(n), PART[:n])
-        cell = next(make([contrast], Cs=CS).cells(np.full((1, 1, n, 37), value), [0], ["last"]))
+        cell = next(make([contrast], Cs=CS).scores_by_locus(np.full((1, 1, n, 37), value), [0], ["last"]))
         for kind in KINDS:
             assert cell.scores[kind].validation.tolist() == [0.5] * len(cell.scores[kind].validation)
             assert not cell.scores[kind].separation.any()
@@ -419,36 +434,36 @@ def test_tensors_read_as_arrays_do(dtype: torch.dtype) -> None:
 @pytest.mark.parametrize(
     ("layers", "positions", "said"),
     [
-        ((2,), POSITIONS, r"1 layers and 2 positions were named; .* have shape \(4, 2, 240, 8\)"),
+        ((2,), POSITIONS, r"1 layers and 2 positions were named; .*, got shape \(4, 2, 240, 8\)"),
         (LAYERS, ("post_last",), "4 layers and 1 positions were named"),
     ],
 )
 def test_names_for_a_part_of_the_axes_are_refused(layers: Any, positions: Any, said: str) -> None:
     """Else layer 0 would be read and called layer 2."""
     with pytest.raises(ValueError, match=said):
-        next(ProbeGrid.held_out([_contrast()]).cells(_stream({}), layers, positions))
+        next(ProbeGrid.held_out([_contrast()]).scores_by_locus(_stream({}), layers, positions))
 
 
 def test_shapes_and_numbers_that_will_not_do_are_refused() -> None:
     grid = ProbeGrid.held_out([_contrast()])
-    with pytest.raises(ValueError, match=r"\(n_layers, n_positions, n_samples, d_model\) and have shape \(4, 240, 8\)"):
-        next(grid.cells(_stream({})[:, 0], LAYERS, POSITIONS))
+    with pytest.raises(ValueError, match=r"\(n_layers, n_positions, n_samples, d_model\), got shape \(4, 240, 8\)"):
+        next(grid.scores_by_locus(_stream({})[:, 0], LAYERS, POSITIONS))
     with pytest.raises(ValueError, match=r"layer 0, inst_last: .* real numbers; got shape \(240, 8\) of <U"):
-        next(grid.cells(_stream({}).astype(str), LAYERS, POSITIONS))
-    with pytest.raises(
-        ValueError, match=r"present is \(n_positions, n_samples\), with 2 positions; got shape \(240,\)"
-    ):
-        next(grid.cells(_stream({}), LAYERS, POSITIONS, present=np.ones(N)))
-    with pytest.raises(KeyError, match="no contrast 'harm', only normative"):
+        next(grid.scores_by_locus(_stream({}).astype(str), LAYERS, POSITIONS))
+    with pytest.raises(ValueError, match=r"present must be \(2 positions, n_samples\); got shape \(240,\)"):
+        next(grid.scores_by_locus(_stream({}), LAYERS, POSITIONS, present=np.ones(N)))
+    with pytest.raises(KeyError, match="no contrast 'harm'; the grid has normative"):
         grid.fit(_stream({})[0, 0], "harm")
 
 
 def test_names_that_would_be_taken_for_another_are_refused() -> None:
     with pytest.raises(ValueError, match="contrasts in one grid must have different names, got normative, normative"):
         ProbeGrid.held_out([_contrast(), _contrast(~Y)])
-    with pytest.raises(ValueError, match="'logistic' is a probe of every grid; give the estimator another name"):
+    with pytest.raises(
+        ValueError, match="'logistic' is a built-in probe of every grid; give the estimator another name"
+    ):
         ProbeGrid.held_out([_contrast()], estimators={LOGISTIC: MassMean()})
-    with pytest.raises(ValueError, match="3 names, but a contrast has row 239"):
+    with pytest.raises(ValueError, match="got 3 names, but a contrast uses row 239"):
         ProbeGrid.held_out([_contrast()], names=["a", "b", "c"])
 
 
@@ -459,10 +474,10 @@ def test_candidates_in_any_order_are_chosen_alike() -> None:
                for a, b in zip(_cells(sorted_, X), _cells(shuffled, X), strict=True))  # fmt: skip
 
 
-@pytest.mark.parametrize("way", [choose, selected])
-def test_a_locus_is_chosen_for_one_contrast(way: Callable[[list[Cell]], object]) -> None:
+@pytest.mark.parametrize("way", [choose_locus, choose_locus_by_fold])
+def test_a_locus_is_chosen_for_one_contrast(way: Callable[[list[LocusScores]], object]) -> None:
     grid = ProbeGrid.held_out([_contrast(), _contrast(~Y, name="epistemic")], Cs=CS)
-    with pytest.raises(ValueError, match="for one contrast; the cells are of epistemic, normative"):
+    with pytest.raises(ValueError, match="expected scores of one contrast .*; got epistemic, normative"):
         way(_cells(grid, _stream({})))
-    with pytest.raises(ValueError, match="the cells are of none"):
+    with pytest.raises(ValueError, match="choose a locus; got none"):
         way([])

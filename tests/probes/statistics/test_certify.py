@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from probes.statistics.certify import (
-    allowed,
+    allowed_failures,
     best_reachable,
     certified_prefix,
     n_at_rate,
@@ -29,10 +29,10 @@ def test_the_sizes_of_methods() -> None:
 
 def test_what_is_allowed_is_the_last_that_stands() -> None:
     for n, limit in ((59, 0.05), (58, 0.05), (93, 0.05), (30, 0.15), (0, 0.5)):
-        most = allowed(n, limit, 0.95)
+        most = allowed_failures(n, limit, 0.95)
         assert most == -1 or upper_limit(most, n, 0.95) <= limit
         assert upper_limit(most + 1, n, 0.95) > limit
-    assert (allowed(59, 0.05, 0.95), allowed(58, 0.05, 0.95)) == (0, -1)
+    assert (allowed_failures(59, 0.05, 0.95), allowed_failures(58, 0.05, 0.95)) == (0, -1)
 
 
 def test_more_failures_take_more_draws() -> None:

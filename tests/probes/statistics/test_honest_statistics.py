@@ -15,7 +15,7 @@ from scipy.stats import norm
 
 from probes.contrast import Contrast
 from probes.grid.nulls import NullAUROC, logistic_null, null_auroc
-from probes.grid.probe_grid import LOGISTIC, MEANS, ProbeGrid, choose, mean_scores, selected
+from probes.grid.probe_grid import LOGISTIC, MEANS, ProbeGrid, choose_locus, choose_locus_by_fold, mean_scores
 from probes.grid.solver import fit_logistic_batch
 from probes.statistics.intervals import Interval, auroc_interval, effective_number
 from probes.statistics.metrics import Discrimination, average, discrimination
@@ -84,11 +84,11 @@ def _by_chance(setting: str, n: int = 50) -> list[dict[str, tuple[list[Discrimin
         X = _stream(setting, contrast.groups, np.random.default_rng([seed, SETTINGS.index(setting)]), loci=2)
         found = {}
         for way, grid in grids.items():
-            cells = list(grid.cells(X, range(2), ["last"]))
+            cells = list(grid.scores_by_locus(X, range(2), ["last"]))
             for kind in KINDS:
-                by_fold = [cell.scores[kind].by_fold[k] for k, cell in enumerate(selected(cells, kind)[0])]
-                assert selected(cells, kind)[1] == average(by_fold)
-                found[f"{kind}, {way}"] = by_fold, choose(cells, kind).scores[kind].test
+                by_fold = [cell.scores[kind].by_fold[k] for k, cell in enumerate(choose_locus_by_fold(cells, kind)[0])]
+                assert choose_locus_by_fold(cells, kind)[1] == average(by_fold)
+                found[f"{kind}, {way}"] = by_fold, choose_locus(cells, kind).scores[kind].test
         drawn.append(found)
     return drawn
 

@@ -9,7 +9,7 @@ import pytest
 from scipy.stats import binom, binomtest, norm, ttest_1samp
 
 from probes.statistics.intervals import (
-    NOTHING,
+    NO_ESTIMATE,
     Interval,
     auroc_interval,
     clopper_pearson,
@@ -96,7 +96,7 @@ def test_no_data_say_nothing(rate: Callable) -> None:
     interval = rate(0, 0)
     assert np.isnan(interval.estimate)
     assert (interval.low, interval.high) == (0.0, 1.0)
-    assert all(np.isnan(limit) for limit in (NOTHING.estimate, NOTHING.low, NOTHING.high))
+    assert all(np.isnan(limit) for limit in (NO_ESTIMATE.estimate, NO_ESTIMATE.low, NO_ESTIMATE.high))
 
 
 @pytest.mark.parametrize("rate", [clopper_pearson, wilson])
@@ -110,7 +110,7 @@ def test_within_wants_the_whole_interval() -> None:
     interval = Interval(0.5, 0.1, 0.9)
     assert interval.within(0.1, 0.9)
     assert not interval.within(0.2, 1.0)
-    assert not NOTHING.within(-1.0, 1.0)
+    assert not NO_ESTIMATE.within(-1.0, 1.0)
 
 
 # -- paired differences ------------------------------------------------------------------------------------------------

@@ -4,7 +4,13 @@ import numpy as np
 import pytest
 from scipy.stats import fisher_exact, mannwhitneyu
 
-from probes.statistics.permutation import Units, label_permutation_p, permutation_p, permuted_labels, permuted_p
+from probes.statistics.permutation import (
+    ExchangeableUnits,
+    label_permutation_p,
+    permutation_p,
+    permuted_labels,
+    permuted_p,
+)
 from tests.support.draws import draws
 
 
@@ -23,7 +29,7 @@ def test_no_effect_is_seen_no_oftener_than_the_level_says(rate: float, n_draws: 
     rng, seen, naive = np.random.default_rng(0), 0, 0
     for _ in range(n_draws):
         groups, outcome, has = clustered(rng, rate)
-        units = Units.of(groups, np.array(["order", "aim"])[groups % 2], has, outcome)
+        units = ExchangeableUnits.of(groups, np.array(["order", "aim"])[groups % 2], has, outcome)
         seen += permuted_p(units, 199, rng) <= 0.05
         table = [[int((outcome & has).sum()), int((~outcome & has).sum())],
                  [int((outcome & ~has).sum()), int((~outcome & ~has).sum())]]  # fmt: skip
@@ -38,8 +44,8 @@ def test_an_effect_within_a_category_only_is_no_effect() -> None:
     rng, groups = np.random.default_rng(1), np.arange(120)
     risky = groups < 60
     outcome, has = rng.random(120) < np.where(risky, 0.8, 0.1), risky & (groups % 2 == 0)
-    apart = permuted_p(Units.of(groups, risky.astype(str), has, outcome), 999, rng)
-    together = permuted_p(Units.of(groups, np.full(120, ""), has, outcome), 999, rng)
+    apart = permuted_p(ExchangeableUnits.of(groups, risky.astype(str), has, outcome), 999, rng)
+    together = permuted_p(ExchangeableUnits.of(groups, np.full(120, ""), has, outcome), 999, rng)
     assert apart > 0.1
     assert together < 0.01
 
@@ -48,13 +54,13 @@ def test_an_effect_is_seen_between_groups_and_within_them() -> None:
     rng, groups = np.random.default_rng(2), np.repeat(np.arange(40), 4)
     between, within = groups < 10, np.arange(160) % 4 == 0
     for has in (between, within):
-        assert permuted_p(Units.of(groups, np.full(160, ""), has, has), 999, rng) == 0.001
+        assert permuted_p(ExchangeableUnits.of(groups, np.full(160, ""), has, has), 999, rng) == 0.001
 
 
 def test_what_differs_within_groups_is_moved_within_them() -> None:
     """Groups refused whole or not at all, each with one prompt that has it: every labelling is the same."""
     groups = np.repeat(np.arange(40), 4)
-    units = Units.of(groups, np.full(160, ""), np.arange(160) % 4 == 0, groups < 20)
+    units = ExchangeableUnits.of(groups, np.full(160, ""), np.arange(160) % 4 == 0, groups < 20)
     assert permuted_p(units, 99, np.random.default_rng(3)) == 1
 
 

@@ -6,7 +6,7 @@ from scipy.optimize import minimize_scalar
 from scipy.stats import binom, norm
 
 from probes.statistics.intervals import wilson
-from probes.statistics.tango import score, shown_between, tango, tango_of_shares
+from probes.statistics.tango import lies_within, score, tango, tango_of_shares
 
 
 def by_search(only_a: int, only_b: int, n: int, difference: float) -> float:
@@ -64,7 +64,7 @@ def test_the_shortcut_says_what_the_interval_says() -> None:
     for where in [(0.15, np.inf), (-np.inf, 0.15), (-0.15, 0.15)]:
         intervals = [tango_of_shares(x, y, 80) for x, y in zip(a, b, strict=True)]
         expected = [where[0] < i.low and i.high < where[1] for i in intervals]
-        assert shown_between(a, b, 80, where).tolist() == expected
+        assert lies_within(a, b, 80, where).tolist() == expected
 
 
 @pytest.mark.parametrize("n", [25, 35, 45, 55])

@@ -2,12 +2,12 @@
 
 import numpy as np
 
-from probes.statistics.threshold_candidates import cuts
+from probes.statistics.threshold_candidates import candidate_thresholds
 
 
 def test_classes_apart_are_cut_between_in_log_odds() -> None:
     p, y = np.array([0.01, 0.02, 0.98, 0.99]), np.array([False, False, True, True])
-    found = cuts(p, y)
+    found = candidate_thresholds(p, y)
     assert found[0] == 0.0
     assert found[-1] == 1.0
     assert np.isclose(found, 0.5).any()
@@ -18,7 +18,7 @@ def test_every_corner_is_kept_where_there_is_room() -> None:
     rng = np.random.default_rng(0)
     y = rng.random(300) < 0.3
     p = 1 / (1 + np.exp(-(3 * y - 1.5 + rng.normal(size=300))))
-    best = {(np.mean(p[~y] >= t), np.mean(p[y] < t)) for t in cuts(p, y, 300)}
+    best = {(np.mean(p[~y] >= t), np.mean(p[y] < t)) for t in candidate_thresholds(p, y, 300)}
     for t in np.unique(p):  # no threshold beats what the cuts reach
         rates = np.mean(p[~y] >= t), np.mean(p[y] < t)
         assert any(a <= rates[0] and b <= rates[1] for a, b in best)
@@ -28,6 +28,6 @@ def test_there_are_no_more_than_asked_for() -> None:
     rng = np.random.default_rng(1)
     y = rng.random(5000) < 0.5
     p = rng.random(5000)
-    assert 24 < len(cuts(p, y, 48)) <= 50
-    assert cuts(np.full(9, 0.5), np.arange(9) < 4).tolist() == [0.0, 1.0]
-    assert np.isfinite(cuts(np.array([0.0, 1.0]), np.array([False, True]))).all()
+    assert 24 < len(candidate_thresholds(p, y, 48)) <= 50
+    assert candidate_thresholds(np.full(9, 0.5), np.arange(9) < 4).tolist() == [0.0, 1.0]
+    assert np.isfinite(candidate_thresholds(np.array([0.0, 1.0]), np.array([False, True]))).all()
