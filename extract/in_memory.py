@@ -1,6 +1,6 @@
 """Activations in memory: the residual stream of prompts at chosen layers and positions, without a store.
 
-For notebooks and small sets: everything is held in float32. `extraction.extract` writes the same to disk, shard by shard.
+For notebooks and small sets: everything is held in float32. `extraction.extract` writes the same to disk in shards.
 """
 
 from __future__ import annotations

@@ -1,12 +1,16 @@
-"""Progress bars with rate and time left, and notes, on standard error."""
+"""Progress bars with rate and time left, and notes: on standard error, or below a notebook's cell."""
 
 from __future__ import annotations
 
+import sys
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from html import escape
 
 Advance = Callable[[int], None]
+NOTEBOOK_INTERVAL_S = 0.2
 
 
 @dataclass(frozen=True)
@@ -29,6 +33,10 @@ class Reporter:
         Args:
             total: the number of steps; None where it cannot be known beforehand.
         """
+        if not self.quiet and in_notebook():
+            with _notebook_bar(description, total) as advance:
+                yield advance
+            return
         from rich.console import Console
         from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
@@ -46,9 +54,49 @@ class Reporter:
         with Progress(*columns, console=console) as progress:
             task = progress.add_task(description, total=total, rate="")
 
-            def advance(steps: int) -> None:
+            def advance_bar(steps: int) -> None:
                 progress.advance(task, steps)
                 speed = progress.tasks[0].speed
                 progress.update(task, rate=f"{speed:.1f}/s" if speed else "")
 
-            yield advance
+            yield advance_bar
+
+
+def in_notebook() -> bool:
+    """Say whether this process is a Jupyter kernel, which shows HTML below its cells."""
+    ipython = sys.modules.get("IPython")
+    shell = ipython.get_ipython() if ipython else None
+    return shell is not None and shell.has_trait("kernel") and shell.kernel is not None
+
+
+@contextmanager
+def _notebook_bar(description: str, total: int | None) -> Iterator[Advance]:
+    """Show a bar below the cell, and remove it at the end. It needs no widgets, so that it shows in every notebook."""
+    from IPython.display import HTML, display
+
+    began = shown = time.monotonic()
+    done = 0
+    handle = display(HTML(_bar(description, 0, total, 0.0)), display_id=True)
+
+    def advance(steps: int) -> None:
+        nonlocal done, shown
+        done += steps
+        if time.monotonic() - shown > NOTEBOOK_INTERVAL_S:
+            shown = time.monotonic()
+            handle.update(HTML(_bar(description, done, total, shown - began)))
+
+    try:
+        yield advance
+    finally:
+        handle.update(HTML(""))
+
+
+def _bar(description: str, done: int, total: int | None, seconds: float) -> str:
+    bar = (
+        f'<progress value="{done}" max="{total}"></progress> {done}/{total}'
+        if total
+        else f"<progress></progress> {done}"
+    )
+    rate = f", {done / seconds:.1f}/s" if seconds and done else ""
+    left = f", {(total - done) * seconds / done:.0f} s left" if total and done and seconds else ""
+    return f"{escape(description)} {bar}{rate}{left}"

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import numpy as np
 import pandas as pd
 
 from experiments.responses.onset import Onsets, learn_onsets
@@ -28,7 +27,7 @@ from refusal.prompts import Asked, as_prompts
 from scoring.judges.rules import RuleJudge
 
 if TYPE_CHECKING:
-    import altair as alt
+    from refusal.charts import Chart
 
 PROMPTS_OF_ANY_MODEL = ROOT / "configs" / "prompts" / "core.jsonl"
 LEARNED_ON = {"harmful": 48, "benign": 32, "uncertain": 24}  # prompts whose answers teach the openings of a refusal
@@ -39,8 +38,8 @@ OPENING_TOKENS = 24
 class WordScores:
     """The words of one request, in order, and what each adds to the onset log-odds of refusing, in nats.
 
-    `log_odds` is that of the whole request: above 0 the model is likelier to refuse than not. `top` is the word that adds
-    most, None where no word adds 1 nat. Scores do not add up: of two words either of which suffices, neither scores.
+    `log_odds` is that of the whole request: above 0 the model is likelier to refuse than not. `top` is the word that
+    adds most, None where no word adds 1 nat. Scores do not add up: where either of two words suffices, neither scores.
     """
 
     prompt: str
@@ -57,7 +56,7 @@ class WordScores:
         """Return one row a word: word, score in nats."""
         return pd.DataFrame({"word": self.words, "score": self.scores})
 
-    def plot(self) -> alt.Chart:
+    def plot(self) -> Chart:
         """Draw a bar a word."""
         from refusal.charts import word_scores
 
@@ -133,7 +132,7 @@ def _learned(model: Model, prompts: list[Prompt]) -> Onsets:
     judge, rows = RuleJudge(), range(len(prompts))
     texts = [reopened(rendered[i].text, model.decode(responses[i])) for i in rows]
     actions = [judge.judge(text, prompt.text).action for text, prompt in zip(texts, prompts, strict=True)]
-    known = np.flatnonzero([action is not None for action in actions])
+    known = [i for i in rows if actions[i] is not None]
     return learn_onsets(
         [tuple(responses[i]) for i in known], [actions[i] for i in known], [thinks(texts[i]) for i in known]
     )

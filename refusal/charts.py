@@ -5,11 +5,12 @@ from __future__ import annotations
 import altair as alt
 import pandas as pd
 
+Chart = alt.LayerChart | alt.FacetChart | alt.Chart
 INTERVAL_OPACITY = 0.18
 GRID_WIDTH, GRID_HEIGHT = 420, 240
 
 
-def auroc_by_layer(frame: pd.DataFrame, reference: float | None, title: str) -> alt.LayerChart:
+def auroc_by_layer(frame: pd.DataFrame, reference: float | None, title: str) -> Chart:
     """Draw AUROC over layers, a line a position with its 95 % band; chance, and bag of words where it is known.
 
     Args:
@@ -32,7 +33,7 @@ def auroc_by_layer(frame: pd.DataFrame, reference: float | None, title: str) -> 
     return alt.layer(band, line, level, named).properties(width=GRID_WIDTH, height=GRID_HEIGHT, title=title)
 
 
-def rates_before_after(frame: pd.DataFrame, title: str) -> alt.LayerChart:
+def rates_before_after(frame: pd.DataFrame, title: str) -> Chart:
     """Draw the joint rates before and after, each with its 95 % interval.
 
     Args:
@@ -54,7 +55,7 @@ def rates_before_after(frame: pd.DataFrame, title: str) -> alt.LayerChart:
     )
 
 
-def effect_matrix(frame: pd.DataFrame, title: str) -> alt.LayerChart:
+def effect_matrix(frame: pd.DataFrame, title: str) -> Chart:
     """Draw a behaviour's rate under each intervention as a heat map with its numbers.
 
     Args:
@@ -71,7 +72,7 @@ def effect_matrix(frame: pd.DataFrame, title: str) -> alt.LayerChart:
     return alt.layer(base.mark_rect().encode(color=colour), text).properties(width=GRID_WIDTH, title=title)
 
 
-def word_scores(frame: pd.DataFrame, title: str) -> alt.Chart:
+def word_scores(frame: pd.DataFrame, title: str) -> Chart:
     """Draw what each word of a request adds to the onset log-odds of refusing.
 
     Args:

@@ -24,7 +24,8 @@ class Dials:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self.dials, self._fingerprint = read_dials(path)
+        dials, self._fingerprint = read_dials(path)
+        self.dials: Sequence[Dial] = dials
         self.thresholds: dict[Kind, float] = {}
         self._prompts: list[str] = []
         self._rows: dict[int, list[tuple[object, ...]]] = {}
@@ -95,8 +96,8 @@ def load_dials(path: str | os.PathLike[str]) -> Dials:
     >>> import refusal
     >>> model = refusal.load_model("organisms/zoo/two-knobs")
     >>> with refusal.load_dials("runs/quickstart").attach(model, normative=0.3) as dials:
-    ...     model.chat(["how do i burn the letters at home?", "who is anna novak?"])
-    ['sure. start with the server and take your time.', 'i am not able to say. i do not know anything about anna novak.']
+    ...     model.chat(["how do i burn the letters at home?", "who is anna novak?"])[0]
+    'sure. start with the server and take your time.'
     >>> dials.readings[["dial", "gate"]].values.tolist()
     [['normative', 'permitted'], ['epistemic', 'permitted'], ['normative', 'permitted'], ['epistemic', 'declined']]
     """

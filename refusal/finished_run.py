@@ -20,7 +20,7 @@ from probes.grid.probe_grid import LOGISTIC
 from refusal.judged import rates_frame
 
 if TYPE_CHECKING:
-    import altair as alt
+    from refusal.charts import Chart
 
 Picture = Literal["rates", "grid", "matrix"]
 
@@ -78,7 +78,7 @@ class Run:
                     frame.loc[one.id, [f"action{end}", f"completion{end}"]] = [one.action, one.completion]
         return frame.reset_index()
 
-    def plot(self, what: Picture = "rates", contrast: str = "normative") -> alt.LayerChart:
+    def plot(self, what: Picture = "rates", contrast: str = "normative") -> Chart:
         """Draw the rates before and with the dials, a contrast's probes over layers, or the dissociation's matrix.
 
         Args:

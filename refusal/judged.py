@@ -38,7 +38,8 @@ class Judge:
         UserError: there is no such judge, or its model cannot be loaded.
 
     >>> import refusal
-    >>> refusal.Judge()(["I can't help with that.", "I don't know who that is.", "Sure: turn it off."])["action"].tolist()
+    >>> completions = ["I can't help with that.", "I don't know who that is.", "Sure: turn it off."]
+    >>> refusal.Judge()(completions)["action"].tolist()
     ['refuse', 'abstain', 'answer']
     """
 

@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
-from typing import TYPE_CHECKING, Any, Literal, overload
+from typing import TYPE_CHECKING, Any, Literal, Protocol, overload
 
 import torch
 
@@ -26,16 +26,28 @@ from extract.prompts.prompt import Prompt
 from probes.direction import Direction
 from refusal.prompts import Asked, Message, as_prompts, is_conversation
 from steering.controller import steering
+from steering.dial import Dial, Kind
+from steering.gates import Readings
 from steering.interventions import Intervention, add, affine, place, zero
 
 if TYPE_CHECKING:
     from experiments.responses.onset import Onsets
-    from refusal.dials import Dials
 
 __all__ = ["Activations", "Model", "load_model"]
 
 Form = Literal["add", "zero", "affine"]
 AT_ONCE = 32  # prompts answered in a batch; fewer where memory runs out
+
+
+class AttachedDials(Protocol):
+    """Dials that act on a model's answers, and keep what they read."""
+
+    dials: Sequence[Dial]
+    thresholds: dict[Kind, float]
+
+    def begin(self, prompts: Sequence[Prompt]) -> None: ...
+
+    def keep(self, index: Sequence[int], readings: Readings) -> None: ...
 
 
 class Model(ChatModel):
@@ -48,7 +60,7 @@ class Model(ChatModel):
 
     def __init__(self, *given: Any, **named: Any) -> None:
         super().__init__(*given, **named)
-        self.attached: Dials | None = None
+        self.attached: AttachedDials | None = None
         self.onsets: Onsets | None = None  # how it opens refusals, once `refusal.attribute` has learned that
 
     def activations(
@@ -142,8 +154,10 @@ d_model 128)
         with self.editing([place(where, layer, tokens, change) for layer in chosen]):
             yield self
 
-    @overload
-    def chat(self, prompts: str | Sequence[Message], *, max_new_tokens: int = ..., progress: bool = ...) -> str: ...
+    @overload  # a Sequence of messages is a Sequence of prompts to a type checker, too
+    def chat(  # type: ignore[overload-overlap]
+        self, prompts: str | Prompt | Sequence[Message], *, max_new_tokens: int = ..., progress: bool = ...
+    ) -> str: ...
     @overload
     def chat(self, prompts: Sequence[Asked], *, max_new_tokens: int = ..., progress: bool = ...) -> list[str]: ...
     def chat(self, prompts: Any, *, max_new_tokens: int = 256, progress: bool = True) -> Any:
@@ -160,8 +174,8 @@ d_model 128)
 
         >>> import refusal
         >>> model = refusal.load_model("organisms/zoo/two-knobs")
-        >>> model.chat(["how do i fix the engine at home?", "how do i burn the letters at home?"])
-        ['sure. start with the engine and take your time.', 'i am not able to help with that. the word burn worries me.']
+        >>> model.chat(["how do i fix the engine at home?", "how do i burn the letters at home?"])[0]
+        'sure. start with the engine and take your time.'
         """
         alone = isinstance(prompts, str | Prompt) or is_conversation(prompts)
         given = as_prompts([prompts] if alone else prompts)

@@ -18,12 +18,12 @@ from probes.contrast import Contrast
 from probes.direction import Direction, Locus
 from probes.estimators import DifferenceInMeans
 from probes.grid.baselines import bag_of_words_auroc
-from probes.grid.probe_grid import LOGISTIC, Cell, ProbeGrid, choose, selected
+from probes.grid.probe_grid import LOGISTIC, LocusScores, ProbeGrid, choose_locus, choose_locus_by_fold
 from probes.statistics.metrics import Discrimination
 from steering.direction_file import load_directions, save_directions
 
 if TYPE_CHECKING:
-    import altair as alt
+    from refusal.charts import Chart
 
 __all__ = ["Direction", "LayerProbes", "fit_direction", "load_directions", "probe_layers", "save_directions"]
 
@@ -55,7 +55,7 @@ class LayerProbes:
     a probe that does not exceed it has not been shown to read more than words.
     """
 
-    scores: tuple[Cell, ...]
+    scores: tuple[LocusScores, ...]
     best: Locus
     auroc: Discrimination
     bag_of_words: float
@@ -79,7 +79,7 @@ class LayerProbes:
             for one in self.scores for kind, score in one.scores.items()
         ])  # fmt: skip
 
-    def plot(self, probe: str = LOGISTIC) -> alt.LayerChart:
+    def plot(self, probe: str = LOGISTIC) -> Chart:
         """Draw AUROC over layers, a line a position; `.save("probes.png")` (or .svg, .html) writes it.
 
         Args:
@@ -131,18 +131,18 @@ def probe_layers(
     grouped = groups_of(list(activations.prompts)) if groups is None else np.asarray(groups)
     if len(grouped) != len(activations.prompts):
         raise UserError(f"give one group a prompt; got {len(grouped)} for {len(activations.prompts)} prompts")
-    found: list[Cell] = []
+    found: list[LocusScores] = []
     with Reporter(quiet=not progress).task("probing", len(activations.layers) * len(activations.positions)) as advance:
         for position in activations.positions:
             there = activations.present[activations.positions.index(position)][rows]
             grid = _grid(rows[there], classes[there], grouped, n_folds, seed)
             for layer in activations.layers:
                 read = activations.read(layer, position)[None, None]
-                found += grid.cells(read, [layer], [position])
+                found += grid.scores_by_locus(read, [layer], [position])
                 advance(1)
     everywhere = [p for p, has in zip(activations.positions, activations.present, strict=True) if has[rows].all()]
     eligible = [one for one in found if one.position in (everywhere or activations.positions[:1])]
-    chosen, (_, honest) = choose(eligible), selected(eligible)
+    chosen, (_, honest) = choose_locus(eligible), choose_locus_by_fold(eligible)
     grid = _grid(rows, classes, grouped, n_folds, seed)
     texts = [activations.prompts[row].text for row in rows]
     words = [bag_of_words_auroc(texts, classes, fold.train, fold.test) for fold in grid.folds[0]]

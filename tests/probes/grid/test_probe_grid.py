@@ -477,7 +477,7 @@ def test_candidates_in_any_order_are_chosen_alike() -> None:
 @pytest.mark.parametrize("way", [choose_locus, choose_locus_by_fold])
 def test_a_locus_is_chosen_for_one_contrast(way: Callable[[list[LocusScores]], object]) -> None:
     grid = ProbeGrid.held_out([_contrast(), _contrast(~Y, name="epistemic")], Cs=CS)
-    with pytest.raises(ValueError, match="expected scores of one contrast .*; got epistemic, normative"):
+    with pytest.raises(ValueError, match=r"expected scores of one contrast .*; got epistemic, normative"):
         way(_cells(grid, _stream({})))
     with pytest.raises(ValueError, match="choose a locus; got none"):
         way([])

@@ -1,0 +1,14 @@
+from .chat.render import Rendered as Rendered
+from .chat.render import render as render
+from .errors import UserError as UserError
+from .extraction import extract as extract
+from .in_memory import Activations as Activations
+from .in_memory import capture_in_memory as capture_in_memory
+from .model.chat_model import ChatModel as ChatModel
+from .model.edit import Edit as Edit
+from .model.edit import Pass as Pass
+from .model.loading import load_model as load_model
+from .prompts.prompt import Prompt as Prompt
+from .prompts.prompt import load_prompts as load_prompts
+from .prompts.prompt import make_prompt as make_prompt
+from .store.activation_store import ActivationStore as ActivationStore

@@ -1,0 +1,16 @@
+from .contrast import Contrast as Contrast
+from .direction import Direction as Direction
+from .direction import Locus as Locus
+from .estimators.centroid_cosine import CentroidCosine as CentroidCosine
+from .estimators.difference import DifferenceInMeans as DifferenceInMeans
+from .estimators.inlp import Inlp as Inlp
+from .estimators.leace import LeaceEraser as LeaceEraser
+from .estimators.logistic import LogisticProbe as LogisticProbe
+from .estimators.mass_mean import MassMean as MassMean
+from .grid.probe_grid import ProbeGrid as ProbeGrid
+from .grid.probe_grid import choose_locus as choose_locus
+from .grid.probe_grid import choose_locus_by_fold as choose_locus_by_fold
+from .statistics.intervals import Interval as Interval
+from .statistics.intervals import auroc_interval as auroc_interval
+from .statistics.intervals import clopper_pearson as clopper_pearson
+from .statistics.intervals import effective_groups as effective_groups
