@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 
 from experiments.dissociation.applicability import Setting, find_setting
-from experiments.dissociation.effects import Cell, Effect, stopped_among
+from experiments.dissociation.effects import Effect, EffectKey, stopped_among
 from experiments.dissociation.measure import onset_effects
 from experiments.dissociation.measured_effects import MeasuredEffects, NullEffects, null_name
 from experiments.dissociation.onset_null import OnsetEffects
@@ -42,7 +42,7 @@ class LabelShuffler:
     loaded: LoadedRun
     setting: Setting
     effects: OnsetEffects
-    null: dict[Cell, NullEffects]  # of the run's own directions: what permuted labels do is the same
+    null: dict[EffectKey, NullEffects]  # of the run's own directions: what permuted labels do is the same
 
     def verdict(self, seed: int) -> str:
         """Shuffle, fit, select, ablate, judge."""
@@ -52,7 +52,7 @@ class LabelShuffler:
         directions = {kind: direction for kind, direction in found.items() if direction is not None}
         trials = [ablation(direction, config.variant) for direction in directions.values()]
         falls = self.effects.falls(trials)
-        effects: dict[Cell, Effect] = {}
+        effects: dict[EffectKey, Effect] = {}
         for i, (k, direction) in enumerate(directions.items()):
             for b, rows in self.setting.decliners.items():
                 null = self.null[k, b].model_copy(update={"observed": float(falls[b][i])})
@@ -87,7 +87,7 @@ def open_run(directory: Path) -> LabelShuffler:
     if effects is None or setting.absent:
         raise ValueError(f"{directory} has nothing to shuffle: {dict(setting.absent)}")
     measured = MeasuredEffects.read(directory / "stages" / "effects.json").null or {}
-    null: dict[Cell, NullEffects] = {(k, b): measured[null_name(k, b)] for k in KINDS for b in KINDS}
+    null: dict[EffectKey, NullEffects] = {(k, b): measured[null_name(k, b)] for k in KINDS for b in KINDS}
     few = {kind: rows[:MOST] for kind, rows in setting.decliners.items()}
     return LabelShuffler(loaded, replace(setting, decliners=few), effects, null)
 

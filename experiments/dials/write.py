@@ -8,7 +8,7 @@ import numpy as np
 
 from experiments.probing.stage import context_onsets
 from experiments.responses.loaded_run import LoadedRun
-from experiments.responses.onset import Tokens
+from experiments.responses.onset import TokenIds
 from experiments.run.behaviour import ACTION_OF, KINDS, MIN_BASELINE, Kind
 from experiments.run.config import SteerConfig
 from experiments.run.inputs import RunInputs
@@ -41,18 +41,18 @@ def along(config: SteerConfig, direction: Direction) -> Writer:
     return Writer(direction, actuator_of(_actuator(config)), config.steps, config.layers == "later")
 
 
-def biasing(config: SteerConfig, prefixes: Sequence[Tokens]) -> Writer:
+def biasing(config: SteerConfig, prefixes: Sequence[TokenIds]) -> Writer:
     """Bias openings as configured; of two that begin alike the shorter is kept."""
     kept = [p for p in prefixes if not any(p[:k] in prefixes for k in range(1, len(p)))]
     return Writer(None, actuator_of(_actuator(config, prefixes=tuple(kept))), config.steps)
 
 
-def _actuator(config: SteerConfig, **more: tuple[Tokens, ...]) -> ActuatorRecord:
+def _actuator(config: SteerConfig, **more: tuple[TokenIds, ...]) -> ActuatorRecord:
     strength = {} if config.strength is None else {"strength": config.strength}
     return ActuatorRecord.model_validate({"name": config.actuator} | strength | more)
 
 
-def _openings(inputs: RunInputs) -> dict[Kind, tuple[Tokens, ...]]:
+def _openings(inputs: RunInputs) -> dict[Kind, tuple[TokenIds, ...]]:
     """Return the openings of each way of declining that the model shows often enough to learn them."""
     onsets, learned_on = context_onsets(inputs), inputs.corpus.within("train", "validation")
     lacking: dict[Kind, str] = {}

@@ -17,8 +17,8 @@ from probes.statistics.intervals import Interval, clopper_pearson, grouped_mean
 from probes.statistics.tango import tango
 from scoring.actions import OPENED
 
-Cell = tuple[Kind, Kind]  # (ablated direction, behaviour of the decliners)
-CELLS: tuple[Cell, ...] = tuple((direction, behaviour) for direction in KINDS for behaviour in KINDS)
+EffectKey = tuple[Kind, Kind]  # (ablated direction, behaviour of the decliners)
+EFFECT_KEYS: tuple[EffectKey, ...] = tuple((direction, behaviour) for direction in KINDS for behaviour in KINDS)
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ def other_kind(kind: Kind) -> Kind:
 
 
 def own_minus_other(
-    effects: Mapping[Cell, Effect], n_groups: Mapping[Kind, float], behaviour: Kind, alpha: float
+    effects: Mapping[EffectKey, Effect], n_groups: Mapping[Kind, float], behaviour: Kind, alpha: float
 ) -> Interval:
     """Return the paired interval of (own direction's effect - the other's) on one behaviour's decliners."""
     own_stopped, other_stopped = stopped_by(effects, behaviour)
@@ -52,7 +52,7 @@ def stopped_among(actions: Shaped[np.ndarray, " decliners"]) -> Bool[np.ndarray,
 
 
 def stopped_by(
-    effects: Mapping[Cell, Effect], behaviour: Kind
+    effects: Mapping[EffectKey, Effect], behaviour: Kind
 ) -> tuple[Bool[np.ndarray, " decliners"], Bool[np.ndarray, " decliners"]]:
     """Return which decliners of a behaviour its own direction stops, and which the other's does."""
     return effects[behaviour, behaviour].stopped, effects[other_kind(behaviour), behaviour].stopped

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import numpy as np
 from jaxtyping import Bool, Int
 
-from experiments.dissociation.effects import Cell, Effect, effect_interval, onset_effect_interval, stopped_among
+from experiments.dissociation.effects import Effect, EffectKey, effect_interval, onset_effect_interval, stopped_among
 from experiments.dissociation.measured_effects import (
     MeasuredEffects,
     NullEffects,
@@ -38,7 +38,7 @@ def judged(inputs: RunInputs, measured: MeasuredEffects) -> Dissociation:
     config, corpus = inputs.config.dissociate, inputs.corpus
     decliners = {kind: inputs.behaviour.decliners(kind, "test") for kind in KINDS if kind not in measured.absent}
     testable = {kind: rows for kind, rows in decliners.items() if len(rows)}
-    effects: dict[Cell, Effect] = {
+    effects: dict[EffectKey, Effect] = {
         (kind, b): _effect(measured, (kind, b), rows) for kind in measured.directions for b, rows in testable.items()
     }
     n_groups = {b: corpus.effective_groups(rows) for b, rows in testable.items()}
@@ -67,15 +67,15 @@ def judged(inputs: RunInputs, measured: MeasuredEffects) -> Dissociation:
 # -- effects -----------------------------------------------------------------------------------------------------------
 
 
-def _effect(measured: MeasuredEffects, cell: Cell, rows: np.ndarray) -> Effect:
-    stopped = stopped_among(measured.did(f"ablate_{cell[0]}", rows))
-    null = (measured.null or {}).get(null_name(*cell))
+def _effect(measured: MeasuredEffects, key: EffectKey, rows: np.ndarray) -> Effect:
+    stopped = stopped_among(measured.did(f"ablate_{key[0]}", rows))
+    null = (measured.null or {}).get(null_name(*key))
     return Effect(stopped, None) if null is None else Effect(stopped, null.p, len(null.drawn))
 
 
-def _onset_effects(corpus: Corpus, onset: Mapping[Kind, OnsetScores], alpha: float) -> dict[Cell, Estimate]:
+def _onset_effects(corpus: Corpus, onset: Mapping[Kind, OnsetScores], alpha: float) -> dict[EffectKey, Estimate]:
     """Return each effect in log-odds, with its interval over groups."""
-    found: dict[Cell, Estimate] = {}
+    found: dict[EffectKey, Estimate] = {}
     for b, scores in onset.items():
         groups = corpus.groups_among(np.array(scores.rows))
         for kind, after in scores.after.items():
@@ -85,7 +85,7 @@ def _onset_effects(corpus: Corpus, onset: Mapping[Kind, OnsetScores], alpha: flo
 
 
 def _effect_records(
-    effects: Mapping[Cell, Effect], intervals: Mapping[Cell, Interval], onsets: Mapping[Cell, Estimate]
+    effects: Mapping[EffectKey, Effect], intervals: Mapping[EffectKey, Interval], onsets: Mapping[EffectKey, Estimate]
 ) -> dict[str, EffectRecord]:
     corrected = corrected_p(effects)
     return {

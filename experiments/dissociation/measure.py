@@ -141,4 +141,4 @@ def _null(loaded: LoadedRun, setting: Setting, onset: OnsetEffects | None) -> di
         return float(np.mean([action in OPENED for action in did]))
 
     null = permuted_null(loaded, directions, onset, context_onsets(loaded), stopped)
-    return {null_name(*cell): effects for cell, effects in null.items()}
+    return {null_name(*key): effects for key, effects in null.items()}

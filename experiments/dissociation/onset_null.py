@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 from jaxtyping import Float, Int
 
-from experiments.dissociation.effects import Cell
+from experiments.dissociation.effects import EffectKey
 from experiments.dissociation.measured_effects import NullEffects, numbers
 from experiments.probing.selection import ALIKE, FLOOR
 from experiments.probing.stage import write_fitter
@@ -57,7 +57,7 @@ def permuted_null(
     effects: OnsetEffects,
     onsets: Onsets,
     stopped: Callable[[Kind, Direction], float],
-) -> dict[Cell, NullEffects]:
+) -> dict[EffectKey, NullEffects]:
     """Fit directions on permuted behaviour labels, choose their locus by the same rule, and measure the same effect.
 
     Choosing for the null is by the same bypass, induce and limit on KL over the same candidates; what it induces may be
@@ -69,9 +69,11 @@ def permuted_null(
     config, rng = loaded.config.dissociate, named_rng(loaded.config.seed, "permuted-label null")
     behaviours = tuple(effects.rows)
     falls = effects.falls([ablation(direction, config.variant) for direction in directions.values()])
-    observed: dict[Cell, float] = {(k, b): float(falls[b][i]) for i, k in enumerate(directions) for b in behaviours}
-    drawn: dict[Cell, list[float]] = {cell: [] for cell in observed}
-    generated: dict[Cell, list[float]] = {cell: [] for cell in observed}
+    observed: dict[EffectKey, float] = {
+        (k, b): float(falls[b][i]) for i, k in enumerate(directions) for b in behaviours
+    }
+    drawn: dict[EffectKey, list[float]] = {key: [] for key in observed}
+    generated: dict[EffectKey, list[float]] = {key: [] for key in observed}
     with loaded.reporter.task("permuted-label null", config.n_null_onset * len(directions)) as advance:
         for kind in directions:
             sampler = NullDirectionSampler(loaded, kind, onsets, rng)
@@ -83,8 +85,8 @@ def permuted_null(
                         generated[kind, b].append(stopped(b, direction))
                 advance(1)
     return {
-        cell: NullEffects(observed=numbers([fall])[0], drawn=numbers(drawn[cell]), generated=tuple(generated[cell]))
-        for cell, fall in observed.items()
+        key: NullEffects(observed=numbers([fall])[0], drawn=numbers(drawn[key]), generated=tuple(generated[key]))
+        for key, fall in observed.items()
     }
 
 

@@ -12,10 +12,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from math import ceil
-from typing import Literal
+from typing import Annotated, Literal
 
 import numpy as np
 from jaxtyping import Bool
+from pydantic import Field
 from scipy.special import ndtri
 from scipy.stats import binom
 
@@ -30,10 +31,10 @@ Unit = Literal["independent decliners", "permuted-label directions"]
 
 
 @dataclass(frozen=True)
-class Need:
-    """What one open cell of a verdict lacks."""
+class SampleSize:
+    """How many groups, or null directions, would settle one open question of a verdict."""
 
-    cell: str
+    quantity: Annotated[str, Field(alias="cell")]  # the name of a contrast, an effect or a null; "cell" in the JSON
     question: str
     unit: Unit
     now: float
@@ -47,35 +48,35 @@ class Need:
         return f"about {self.needed} {self.unit} would settle it (now {self.now:.0f}) with a power of {POWER:.0%}"
 
 
-def contrast_need(
-    cell: str,
+def contrast_sample_size(
+    quantity: str,
     question: str,
     a: Bool[np.ndarray, " decliners"],
     b: Bool[np.ndarray, " decliners"],
     n: float,
     where: Range,
     alpha: float,
-) -> Need:
+) -> SampleSize:
     """Say how many groups would show mean(a) - mean(b) of paired outcomes to lie in a range; n groups were seen."""
     a, b = np.asarray(a, dtype=bool), np.asarray(b, dtype=bool)
     x, y = (float(np.mean(only)) if len(only) else float("nan") for only in (a & ~b, ~a & b))
-    return _need(cell, question, x - y, n, where, lambda n: contrast_power(x, y, n, where, alpha))
+    return _required(quantity, question, x - y, n, where, lambda n: contrast_power(x, y, n, where, alpha))
 
 
-def rate_need(cell: str, question: str, rate: float, n: float, where: Range, alpha: float) -> Need:
+def rate_sample_size(quantity: str, question: str, rate: float, n: float, where: Range, alpha: float) -> SampleSize:
     """Say how many groups would show a rate to lie in a range."""
-    return _need(cell, question, rate, n, where, lambda n: rate_power(rate, n, where, alpha))
+    return _required(quantity, question, rate, n, where, lambda n: rate_power(rate, n, where, alpha))
 
 
-def null_need(cell: str, question: str, p: float | None, n: int | None, alpha: float) -> Need:
+def null_sample_size(quantity: str, question: str, p: float | None, n: int | None, alpha: float) -> SampleSize:
     """Say how many permuted-label directions would bring p = (1 + beyond) / (1 + n) down to alpha."""
     unit: Unit = "permuted-label directions"
     if p is None or n is None:
-        return Need(cell, question, unit, n or 0, None, None, "it was not compared with them")
+        return SampleSize(quantity, question, unit, n or 0, None, None, "it was not compared with them")
     share = max(0.0, p * (n + 1) - 1) / n
     if share >= alpha:
-        return Need(cell, question, unit, n, None, None, f"no number of {unit} would settle it")
-    return _found(cell, question, unit, n, fewest(lambda n: null_power(share, n, alpha), n))
+        return SampleSize(quantity, question, unit, n, None, None, f"no number of {unit} would settle it")
+    return _found(quantity, question, unit, n, smallest_n(lambda n: null_power(share, n, alpha), n))
 
 
 def contrast_power(only_a: float, only_b: float, n: int, where: Range, alpha: float) -> float:
@@ -103,7 +104,7 @@ def null_power(share: float, n: int, alpha: float) -> float:
     return float(binom.cdf(np.floor(alpha * (n + 1) + 1e-9) - 1, n, share))
 
 
-def fewest(power: Callable[[int], float], now: float) -> int | None:
+def smallest_n(power: Callable[[int], float], now: float) -> int | None:
     """Return the least number above what there is at which power suffices, or None if MOST is not enough."""
     low, high = int(now), int(now) + 1
     while power(high) < POWER:
@@ -116,18 +117,22 @@ def fewest(power: Callable[[int], float], now: float) -> int | None:
     return high if high <= MOST else None
 
 
-def _need(cell: str, question: str, estimate: float, n: float, where: Range, power: Callable[[int], float]) -> Need:
+def _required(
+    quantity: str, question: str, estimate: float, n: float, where: Range, power: Callable[[int], float]
+) -> SampleSize:
     unit: Unit = "independent decliners"
     if np.isnan(estimate):
-        return Need(cell, question, unit, n, None, None, "nothing was measured")
+        return SampleSize(quantity, question, unit, n, None, None, "nothing was measured")
     if not lies_inside(estimate, where):
         on = any(abs(estimate - edge) <= ROUNDING for edge in where)
         why = "no number would settle it: the estimate lies " + ("on the margin" if on else "on the other side")
-        return Need(cell, question, unit, n, None, None, why)
-    return _found(cell, question, unit, n, fewest(power, n))
+        return SampleSize(quantity, question, unit, n, None, None, why)
+    return _found(quantity, question, unit, n, smallest_n(power, n))
 
 
-def _found(cell: str, question: str, unit: Unit, now: float, needed: int | None) -> Need:
+def _found(quantity: str, question: str, unit: Unit, now: float, needed: int | None) -> SampleSize:
     if needed is None:
-        return Need(cell, question, unit, now, None, None, f"more than {MOST} {unit} would be needed to settle it")
-    return Need(cell, question, unit, now, needed, ceil(needed - now))
+        return SampleSize(
+            quantity, question, unit, now, None, None, f"more than {MOST} {unit} would be needed to settle it"
+        )
+    return SampleSize(quantity, question, unit, now, needed, ceil(needed - now))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pydantic import Field
 
-from experiments.dissociation.power import Need
+from experiments.dissociation.power import SampleSize
 from experiments.dissociation.verdict_rules import DissociationVerdict
 from experiments.run.estimates import Share
 from experiments.side_effects.results import SideEffects
@@ -62,7 +62,7 @@ class Dissociation(Record):
     margin: float
     alpha: float
     variant: str
-    power: tuple[Need, ...]
+    power: tuple[SampleSize, ...]
     contrasts: dict[str, Estimate]
     matrix: dict[str, dict[str, Estimate]]  # intervention, behaviour
     effects: dict[str, EffectRecord]

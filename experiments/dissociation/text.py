@@ -48,7 +48,7 @@ def tables(found: Dissociation) -> list[tuple[str, list[str], list[list[str]]]]:
           "plain text, nats a token (knowing nothing)"],
          _side_effects(found)),
         ("Harmful prompts still refused when wrapped", ["ablated", "wrap", "refused", "n"], _wraps(found)),
-        ("What more prompts would settle", ["cell", "question", "of", "now", "needed (power 80 %)"], _power(found)),
+        ("What more prompts would settle", ["quantity", "question", "of", "now", "needed (power 80 %)"], _power(found)),
     ]  # fmt: skip
 
 
@@ -116,9 +116,9 @@ def _effects(found: Dissociation) -> list[list[str]]:
 
 
 def _added(found: Dissociation) -> list[list[str]]:
-    cells = [(kind, found.matrix[f"add_{kind}"]) for kind in BEHAVIOUR if f"add_{kind}" in found.matrix]
+    rows = [(kind, found.matrix[f"add_{kind}"]) for kind in BEHAVIOUR if f"add_{kind}" in found.matrix]
     refuse, abstain = "refusal_on_answered_benign", "abstention_on_answered_benign"
-    return [[kind, _share(row[refuse]), _share(row[abstain]), str(row[refuse].n)] for kind, row in cells]
+    return [[kind, _share(row[refuse]), _share(row[abstain]), str(row[refuse].n)] for kind, row in rows]
 
 
 def _variants(found: Dissociation) -> list[list[str]]:
@@ -154,7 +154,7 @@ def _wraps(found: Dissociation) -> list[list[str]]:
 
 
 def _power(found: Dissociation) -> list[list[str]]:
-    return [[need.cell.replace("_", " "), need.question, need.unit, f"{need.now:.0f}",
+    return [[need.quantity.replace("_", " "), need.question, need.unit, f"{need.now:.0f}",
              need.obstacle if need.needed is None else str(need.needed)] for need in found.power]  # fmt: skip
 
 

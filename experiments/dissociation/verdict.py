@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from experiments.dissociation.effects import CELLS, Cell, Effect, effect_interval, own_minus_other
-from experiments.dissociation.open_cells import open_cells
-from experiments.dissociation.power import Need
+from experiments.dissociation.effects import EFFECT_KEYS, Effect, EffectKey, effect_interval, own_minus_other
+from experiments.dissociation.open_effects import open_effects
+from experiments.dissociation.power import SampleSize
 from experiments.dissociation.verdict_rules import DissociationVerdict, Rule, contrast_name, effect_name, rules
 from experiments.run.behaviour import KINDS, Kind
 from probes.statistics.intervals import Interval
@@ -21,11 +21,11 @@ class Verdict:
     verdict: DissociationVerdict
     reasons: tuple[str, ...]
     contrasts: Mapping[str, Interval] = field(default_factory=dict)
-    power: tuple[Need, ...] = ()
+    power: tuple[SampleSize, ...] = ()
 
 
 def judge_dissociation(
-    effects: Mapping[Cell, Effect],
+    effects: Mapping[EffectKey, Effect],
     n_groups: Mapping[Kind, float],
     absent: Mapping[Kind, str],
     unsound: Sequence[Kind] = (),
@@ -47,7 +47,7 @@ def judge_dissociation(
     contrasts = {name: intervals[name] for name in map(contrast_name, KINDS)}
     rule = rule_shown(intervals, beyond, margin)
     if rule is None:
-        found = open_cells(effects, n_groups, intervals, beyond, margin, alpha)
+        found = open_effects(effects, n_groups, intervals, beyond, margin, alpha)
         reasons = tuple(reason for reason, _ in found) or ("the effects fit none of the rules: see the matrix",)
         return Verdict("inconclusive", reasons, contrasts, tuple(need for _, need in found))
     if unsound and rule.verdict != "no_effect":
@@ -57,29 +57,29 @@ def judge_dissociation(
 
 
 def measure(
-    effects: Mapping[Cell, Effect], n_groups: Mapping[Kind, float], alpha: float
-) -> tuple[dict[str, Interval], set[Cell]]:
+    effects: Mapping[EffectKey, Effect], n_groups: Mapping[Kind, float], alpha: float
+) -> tuple[dict[str, Interval], set[EffectKey]]:
     """Return the intervals of every contrast and effect by name, and the effects that exceed the null's."""
     intervals = {contrast_name(b): own_minus_other(effects, n_groups, b, alpha) for b in KINDS}
-    intervals |= {effect_name(cell): effect_interval(effects[cell], n_groups[cell[1]], alpha) for cell in CELLS}
-    return intervals, {cell for cell, e in effects.items() if e.p_null is not None and e.p_null <= alpha}
+    intervals |= {effect_name(key): effect_interval(effects[key], n_groups[key[1]], alpha) for key in EFFECT_KEYS}
+    return intervals, {key for key, e in effects.items() if e.p_null is not None and e.p_null <= alpha}
 
 
-def corrected_p(effects: Mapping[Cell, Effect]) -> dict[Cell, float]:
+def corrected_p(effects: Mapping[EffectKey, Effect]) -> dict[EffectKey, float]:
     """Correct the p values of all effects together (Holm 1979), for reading one of them alone.
 
     A verdict needs no correction: all that it requires must hold at once (see `verdict_rules`).
     """
-    tested = {cell: e.p_null for cell, e in effects.items() if e.p_null is not None}
+    tested = {key: e.p_null for key, e in effects.items() if e.p_null is not None}
     return dict(zip(tested, holm(list(tested.values())), strict=True))
 
 
-def rule_shown(intervals: Mapping[str, Interval], beyond: Collection[Cell], margin: float) -> Rule | None:
+def rule_shown(intervals: Mapping[str, Interval], beyond: Collection[EffectKey], margin: float) -> Rule | None:
     """Return the rule all of whose requirements are shown; no two can be."""
     return next((rule for rule in rules(margin) if rule.holds(intervals, beyond)), None)
 
 
-def _lone_effect(effects: Mapping[Cell, Effect], n_groups: Mapping[Kind, float], alpha: float) -> tuple[str, ...]:
+def _lone_effect(effects: Mapping[EffectKey, Effect], n_groups: Mapping[Kind, float], alpha: float) -> tuple[str, ...]:
     lines = []
     for kind in KINDS:
         if (kind, kind) in effects:

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from math import inf
 from typing import Literal
 
-from experiments.dissociation.effects import CELLS, Cell
+from experiments.dissociation.effects import EFFECT_KEYS, EffectKey
 from experiments.run.behaviour import KINDS, Kind
 from probes.statistics.intervals import Interval
 
@@ -34,14 +34,14 @@ class Rule:
     verdict: DissociationVerdict
     reason: str
     ranges: Mapping[str, Range] = field(default_factory=dict)  # the open range each interval must lie in, by its name
-    beyond_null: tuple[Cell, ...] = ()  # effects that must exceed the null's
+    beyond_null: tuple[EffectKey, ...] = ()  # effects that must exceed the null's
 
     def missing(self, intervals: Mapping[str, Interval]) -> list[str]:
         """List the intervals that do not lie where they must."""
         return [name for name, (low, high) in self.ranges.items()
                 if not (low < intervals[name].low and intervals[name].high < high)]  # fmt: skip
 
-    def holds(self, intervals: Mapping[str, Interval], beyond: Collection[Cell]) -> bool:
+    def holds(self, intervals: Mapping[str, Interval], beyond: Collection[EffectKey]) -> bool:
         """Say whether all of it is shown."""
         return not self.missing(intervals) and set(self.beyond_null) <= set(beyond)
 
@@ -60,9 +60,9 @@ def contrast_name(behaviour: Kind) -> str:
     return f"own_minus_other_on_{behaviour}"
 
 
-def effect_name(cell: Cell) -> str:
+def effect_name(key: EffectKey) -> str:
     """Name the interval of one effect."""
-    return f"ablate_{cell[0]}_on_{cell[1]}"
+    return f"ablate_{key[0]}_on_{key[1]}"
 
 
 def rules(margin: float) -> tuple[Rule, ...]:
@@ -77,7 +77,7 @@ def rules(margin: float) -> tuple[Rule, ...]:
         Rule("single_dissociation_epistemic", "only the epistemic direction is specific to its own way of declining",
              {contrast_name(epistemic): above, contrast_name(normative): below}, ((epistemic, epistemic),)),
         Rule("no_effect", "no ablation at its chosen layer stops declining by more than the margin",
-             {effect_name(cell): below for cell in CELLS}),
+             {effect_name(key): below for key in EFFECT_KEYS}),
         Rule("shared_knob", "either direction stops both ways of declining, equally within the margin",
-             {contrast_name(b): about for b in KINDS} | {effect_name(cell): above for cell in CELLS}, CELLS),
+             {contrast_name(b): about for b in KINDS} | {effect_name(key): above for key in EFFECT_KEYS}, EFFECT_KEYS),
     )  # fmt: skip

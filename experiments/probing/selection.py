@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from experiments.probing.results import CandidateRecord, Discarded
-from experiments.responses.divergence import Divergence, Tokens, divergences
+from experiments.responses.divergence import Divergence, divergences
 from experiments.responses.onset import EITHER, Onsets, OnsetScorer
 from experiments.run.behaviour import ACTION_OF, Kind
 from extract.chat.render import Rendered
@@ -63,7 +63,7 @@ class Validation:
 
     decliners: Sequence[Rendered]
     benign: Sequence[Rendered]
-    benign_responses: Sequence[Tokens]  # the model's own, without any intervention
+    benign_responses: Sequence[Sequence[int]]  # the model's own, without any intervention
 
     @property
     def steps(self) -> int:

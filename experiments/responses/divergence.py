@@ -19,8 +19,6 @@ from extract.chat.render import Rendered
 from extract.model.chat_model import ChatModel
 from extract.model.continuation import CachedPrompts, continued_logits
 
-Tokens = Sequence[int]
-
 
 @dataclass(frozen=True)
 class Divergence:
@@ -35,7 +33,7 @@ class Divergence:
 def divergences(
     model: ChatModel,
     rows: Sequence[Rendered],
-    responses: Sequence[Tokens],
+    responses: Sequence[Sequence[int]],
     trials: Sequence[Trial],
     k: int,
     advance: Callable[[int], None] = lambda steps: None,
@@ -55,7 +53,7 @@ def divergences(
 def token_divergences(
     model: ChatModel,
     rows: Sequence[Rendered],
-    responses: Sequence[Tokens],
+    responses: Sequence[Sequence[int]],
     trials: Sequence[Trial],
     k: int,
     advance: Callable[[int], None] = lambda steps: None,
@@ -74,7 +72,7 @@ class ForcedResponses:
     Keys and values of the prompts and what the plain model predicts are computed once: a null tries hundreds of edits.
     """
 
-    def __init__(self, model: ChatModel, rows: Sequence[Rendered], responses: Sequence[Tokens], k: int) -> None:
+    def __init__(self, model: ChatModel, rows: Sequence[Rendered], responses: Sequence[Sequence[int]], k: int) -> None:
         self._model, self._responses, self._k = model, responses, k
         n_rows = max(1, MOST_LOGITS // (k * int(model.model.config.get_text_config().vocab_size)))
         self._parts = [slice(start, start + n_rows) for start in range(0, len(rows), n_rows)]
@@ -119,7 +117,7 @@ def kl(
     return torch.where(p > 0, p * (log_p - log_q), 0.0).sum(dim=-1)
 
 
-def _first(response: Tokens, n: int) -> list[int]:
+def _first(response: Sequence[int], n: int) -> list[int]:
     """Return the first n tokens, filled up with token 0, which no earlier one sees."""
     return [*response[:n], *[0] * (n - len(response))]
 

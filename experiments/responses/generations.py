@@ -23,7 +23,6 @@ from extract.model.chat_model import ChatModel
 from extract.model.edit import Edit
 from extract.model.fingerprint import checksum
 
-Tokens = Sequence[int]
 _COMPUTES = ("refusal-probes", "torch", "transformers")
 _NAMES = ("_name_or_path", "transformers_version")  # of a configuration: where it lay and who wrote it
 
@@ -66,13 +65,13 @@ class CachedResponses:
     file: KeyedFile
     setting: str
 
-    def find(self, prompts: Sequence[Tokens]) -> list[list[Any] | None]:
+    def find(self, prompts: Sequence[Sequence[int]]) -> list[list[Any] | None]:
         """Return the response to each prompt, None where it is not known."""
         keys = [self._key(prompt) for prompt in prompts]
         found = self.file.get(keys)
         return [self._read(key, *found[key]) if key in found else None for key in keys]
 
-    def keep(self, prompts: Sequence[Tokens], responses: Sequence[Sequence[Any]]) -> None:
+    def keep(self, prompts: Sequence[Sequence[int]], responses: Sequence[Sequence[Any]]) -> None:
         """Put responses on the disk, all of them or none."""
         rows = {}
         for prompt, response in zip(prompts, responses, strict=True):
@@ -80,7 +79,7 @@ class CachedResponses:
             rows[key] = (text, _checksum(key, text))
         self.file.put(rows)
 
-    def _key(self, prompt: Tokens) -> str:
+    def _key(self, prompt: Sequence[int]) -> str:
         return content_key(self.setting, list(prompt))
 
     def _read(self, key: str, text: str, checksum: str) -> list[Any]:

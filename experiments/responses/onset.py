@@ -24,7 +24,7 @@ from extract.model.chat_model import ChatModel
 from extract.model.continuation import CachedPrompts, continued_log_probs
 from extract.model.edit import Edit
 
-Tokens = tuple[int, ...]
+TokenIds = tuple[int, ...]
 KINDS = ("refuse", "abstain")
 EITHER = "decline"
 EPSILON = 1e-8
@@ -35,7 +35,7 @@ MIN_COVERAGE = 0.5  # of a kind's completions, by openings that are its own
 class Onsets:
     """Prefixes of each way of declining, and the share of that way's completions they open."""
 
-    prefixes: Mapping[str, tuple[Tokens, ...]]
+    prefixes: Mapping[str, tuple[TokenIds, ...]]
     coverage: Mapping[str, float]
     thinking: float = 0.0  # share of the judged completions that think first
 
@@ -53,7 +53,7 @@ class Onsets:
 
 
 def learn_onsets(
-    responses: Sequence[Tokens],
+    responses: Sequence[TokenIds],
     actions: Sequence[str | None],
     thinking: Sequence[bool] | None = None,
     *,
@@ -68,7 +68,7 @@ def learn_onsets(
         purity: least share of the completions opening so that are of the kind.
         max_length: most tokens of a prefix, not counting those that all completions open with.
     """
-    by_prefix: dict[Tokens, Counter[str]] = defaultdict(Counter)
+    by_prefix: dict[TokenIds, Counter[str]] = defaultdict(Counter)
     given = zip(responses, actions, thinking or [False] * len(responses), strict=True)
     judged = [(tuple(tokens), action, thought) for tokens, action, thought in given if action is not None]
     kinds = [action if action in KINDS else "answer" for _, action, _ in judged]
@@ -95,7 +95,7 @@ class OnsetScorer:
     def __init__(self, model: ChatModel, rows: Sequence[Rendered], onsets: Onsets) -> None:
         self._model = model
         self._prompts = RepeatedPrompts(model, rows)
-        self._by_parent: dict[Tokens, list[tuple[str, int]]] = defaultdict(list)
+        self._by_parent: dict[TokenIds, list[tuple[str, int]]] = defaultdict(list)
         for kind, prefixes in onsets.prefixes.items():
             for prefix in prefixes:
                 self._by_parent[prefix[:-1]].append((kind, prefix[-1]))

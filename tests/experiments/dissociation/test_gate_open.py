@@ -10,25 +10,25 @@ from experiments.dissociation.results import OpenedGates
 from experiments.dissociation.text import gate_sentence
 
 
-def cell(estimate: float | None, n: int) -> dict[str, Any]:
+def share(estimate: float | None, n: int) -> dict[str, Any]:
     return {"estimate": estimate, "low": 0.0, "high": 1.0, "n": n}
 
 
 def gate(answered: dict[str, Any], other: dict[str, Any] | None, right: dict[str, Any]) -> dict[str, Any]:
-    nothing = {"answered": cell(None, 0), "answered_other_gate_open": None, "right": cell(None, 0)}
+    nothing = {"answered": share(None, 0), "answered_other_gate_open": None, "right": share(None, 0)}
     here = {"answered": answered, "answered_other_gate_open": other, "right": right}
     return {"applicable": True, "reason": "", "labels": {"benign": here, "uncertain": nothing}}
 
 
 def test_the_sentence_says_what_there_is_and_why_not_what_there_is_not() -> None:
-    record = {"normative": gate(cell(0.75, 8), cell(0.25, 8), cell(0.5, 2)),
+    record = {"normative": gate(share(0.75, 8), share(0.25, 8), share(0.5, 2)),
               "epistemic": {"applicable": False, "reason": "no epistemic write direction: too few"}}  # fmt: skip
     assert gate_sentence(OpenedGates.model_validate(record)) == (
         "Of what is refused, with the normative direction ablated: 75% [0%, 100%] of 8 benign prompts are answered "
         "(25% with the other ablated), 50% [0%, 100%] of the 2 with a known answer rightly. "
         "Of what is abstained from: not applicable, no epistemic write direction: too few."
     )
-    alone = record | {"normative": gate(cell(0.5, 4), None, cell(None, 0))}
+    alone = record | {"normative": gate(share(0.5, 4), None, share(None, 0))}
     assert "of 4 benign prompts are answered. Of what" in gate_sentence(OpenedGates.model_validate(alone))
 
 

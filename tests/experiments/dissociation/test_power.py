@@ -6,8 +6,8 @@ from math import inf
 import numpy as np
 import pytest
 
-from experiments.dissociation.effects import CELLS, Effect
-from experiments.dissociation.power import MOST, contrast_need, null_need, null_power, rate_need
+from experiments.dissociation.effects import EFFECT_KEYS, Effect
+from experiments.dissociation.power import MOST, contrast_sample_size, null_power, null_sample_size, rate_sample_size
 from experiments.dissociation.verdict import judge_dissociation
 from experiments.run.behaviour import KINDS
 from probes.statistics.intervals import Interval, clopper_pearson
@@ -43,7 +43,7 @@ def settled(draws: np.ndarray, interval: Callable[..., Interval], where: tuple[f
 )
 def test_the_number_for_a_contrast_settles_it_in_four_of_five(counts: tuple, where: tuple[float, float]) -> None:
     n = sum(counts)
-    need = contrast_need("", "", *pairs(*counts), n, where, 0.05)
+    need = contrast_sample_size("", "", *pairs(*counts), n, where, 0.05)
     assert need.needed is not None
     assert need.more == need.needed - n
     drawn = np.random.default_rng(1).multinomial(need.needed, np.array(counts) / n, size=TRIALS)[:, 1:3]
@@ -53,7 +53,7 @@ def test_the_number_for_a_contrast_settles_it_in_four_of_five(counts: tuple, whe
 
 @pytest.mark.parametrize(("rate", "where"), [(0.05, BELOW), (0.1, BELOW), (0.3, ABOVE), (0.2, ABOVE)])
 def test_the_number_for_a_rate_settles_it_in_four_of_five(rate: float, where: tuple[float, float]) -> None:
-    need = rate_need("", "", rate, 20, where, 0.05)
+    need = rate_sample_size("", "", rate, 20, where, 0.05)
     assert need.needed is not None
     drawn = np.random.default_rng(2).binomial(need.needed, rate, size=(TRIALS, 1))
     assert 0.76 <= settled(drawn, lambda hits: clopper_pearson(hits, need.needed), where) <= 0.9
@@ -61,7 +61,7 @@ def test_the_number_for_a_rate_settles_it_in_four_of_five(rate: float, where: tu
 
 def test_half_the_number_settles_it_far_less_often() -> None:
     """The control: the number is not merely large enough for anything."""
-    need = rate_need("", "", 0.3, 20, ABOVE, 0.05)
+    need = rate_sample_size("", "", 0.3, 20, ABOVE, 0.05)
     assert need.needed is not None
     half = need.needed // 2
     drawn = np.random.default_rng(3).binomial(half, 0.3, size=(TRIALS, 1))
@@ -70,49 +70,49 @@ def test_half_the_number_settles_it_far_less_often() -> None:
 
 def test_on_the_margin_no_number_would_settle_it() -> None:
     for need in (
-        contrast_need("", "", *pairs(40, 17, 2, 41), 100, ABOVE, 0.05),
-        rate_need("", "", 0.15, 40, BELOW, 0.05),
+        contrast_sample_size("", "", *pairs(40, 17, 2, 41), 100, ABOVE, 0.05),
+        rate_sample_size("", "", 0.15, 40, BELOW, 0.05),
     ):
         assert (need.needed, need.more) == (None, None)
         assert str(need) == "no number would settle it: the estimate lies on the margin"
 
 
 def test_next_to_the_margin_more_than_anyone_has_would_be_needed() -> None:
-    need = rate_need("", "", 0.1499, 40, BELOW, 0.05)
+    need = rate_sample_size("", "", 0.1499, 40, BELOW, 0.05)
     assert need.needed is None
     assert str(need) == f"more than {MOST} independent decliners would be needed to settle it"
 
 
 def test_of_nothing_nothing_is_said() -> None:
     none = np.array([], dtype=bool)
-    assert str(contrast_need("", "", none, none, 0, ABOVE, 0.05)) == "nothing was measured"
+    assert str(contrast_sample_size("", "", none, none, 0, ABOVE, 0.05)) == "nothing was measured"
 
 
 def test_a_p_that_too_few_draws_keep_up_needs_more_draws() -> None:
-    need = null_need("", "", 0.1, 9, 0.05)  # none of nine beyond the effect
+    need = null_sample_size("", "", 0.1, 9, 0.05)  # none of nine beyond the effect
     assert (need.needed, need.more, need.unit) == (19, 10, "permuted-label directions")
-    few = null_need("", "", 3 / 41, 40, 0.05)  # two of forty
+    few = null_sample_size("", "", 3 / 41, 40, 0.05)  # two of forty
     assert few.needed is None or null_power(2 / 40, few.needed, 0.05) >= 0.8
 
 
 def test_an_effect_within_the_null_is_not_lifted_out_of_it_by_more_draws() -> None:
-    need = null_need("", "", 0.2, 199, 0.05)
+    need = null_sample_size("", "", 0.2, 199, 0.05)
     assert (need.needed, str(need)) == (None, "no number of permuted-label directions would settle it")
-    assert str(null_need("", "", None, None, 0.05)) == "it was not compared with them"
+    assert str(null_sample_size("", "", None, None, 0.05)) == "it was not compared with them"
 
 
 # -- in a verdict ------------------------------------------------------------------------------------------------------
 
 
 def judged(shares: dict[tuple[str, str], float], n: int = 40, p: float = 0.005, n_null: int | None = 199):
-    effects = {cell: Effect(np.arange(n) < round(shares[cell] * n), p, n_null) for cell in CELLS}
+    effects = {key: Effect(np.arange(n) < round(shares[key] * n), p, n_null) for key in EFFECT_KEYS}
     return judge_dissociation(effects, {N: n, E: n}, {}, margin=0.15, alpha=0.05)
 
 
 def test_only_what_the_likeliest_verdict_lacks_is_open() -> None:
     verdict = judged({(N, N): 0.9, (E, N): 0.0, (E, E): 0.3, (N, E): 0.05})
     assert verdict.verdict == "inconclusive"
-    assert [(need.cell, need.question) for need in verdict.power] == [
+    assert [(need.quantity, need.question) for need in verdict.power] == [
         ("own_minus_other_on_epistemic", "does it lie above 0.15?")
     ]
     assert str(verdict.power[0]) in verdict.reasons[0]
@@ -125,13 +125,13 @@ def test_equal_effects_in_few_groups_lack_equivalence() -> None:
 
 def test_an_effect_not_shown_to_be_none_says_so() -> None:
     verdict = judged({(N, N): 0.05, (E, N): 0.0, (E, E): 0.0, (N, E): 0.0})
-    assert [need.cell for need in verdict.power] == ["ablate_normative_on_normative"]
+    assert [need.quantity for need in verdict.power] == ["ablate_normative_on_normative"]
     assert "the share that ablating normative stops is 0.05" in verdict.reasons[0]
 
 
-def test_too_few_null_draws_are_an_open_cell() -> None:
+def test_too_few_null_draws_are_an_open_effect() -> None:
     verdict = judged({(N, N): 1.0, (E, N): 0.0, (E, E): 1.0, (N, E): 0.0}, p=0.1, n_null=9)
-    assert [(need.cell, need.more) for need in verdict.power] == [
+    assert [(need.quantity, need.more) for need in verdict.power] == [
         ("null_normative_on_normative", 10), ("null_epistemic_on_epistemic", 10),
     ]  # fmt: skip
     assert verdict.reasons[0].endswith("(p = 0.1); about 19 permuted-label directions would settle it (now 9) with a "
@@ -140,6 +140,6 @@ def test_too_few_null_draws_are_an_open_cell() -> None:
 
 def test_a_contrast_on_the_margin_is_open_for_ever() -> None:
     verdict = judged({(N, N): 0.6, (E, N): 0.45, (E, E): 0.9, (N, E): 0.0})
-    contrast = next(need for need in verdict.power if need.cell == "own_minus_other_on_normative")
+    contrast = next(need for need in verdict.power if need.quantity == "own_minus_other_on_normative")
     assert contrast.needed is None
     assert "no number would settle it: the estimate lies on the margin" in verdict.reasons[0]

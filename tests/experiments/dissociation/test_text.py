@@ -11,12 +11,12 @@ from experiments.dissociation.text import print_dissociation, strength_sentence,
 from experiments.report.dissociation_section import dissociation_section
 from experiments.report.markup import table
 
-CELL = {"estimate": 0.98, "low": 0.9, "high": 1.0, "n": 100}
-EFFECT = CELL | {"p_null": 0.005, "p_corrected": 0.02, "onset": {"estimate": 12.3, "low": 11.0, "high": 13.6, "n": 30}}
-RATE = CELL | {"unjudged": 0}
-SIDE = {"benign_answering": RATE, "known_facts": RATE, "kl": CELL, "plain_text": CELL | {"uniform": 6.9},
+SHARE = {"estimate": 0.98, "low": 0.9, "high": 1.0, "n": 100}
+EFFECT = SHARE | {"p_null": 0.005, "p_corrected": 0.02, "onset": {"estimate": 12.3, "low": 11.0, "high": 13.6, "n": 30}}
+RATE = SHARE | {"unjudged": 0}
+SIDE = {"benign_answering": RATE, "known_facts": RATE, "kl": SHARE, "plain_text": SHARE | {"uniform": 6.9},
         "wraps": {"story": {"refused": RATE, "answered": RATE, "unchanged": 0}}}  # fmt: skip
-MATRIX = {"refusal_on_answered_benign": CELL, "abstention_on_answered_benign": CELL}
+MATRIX = {"refusal_on_answered_benign": SHARE, "abstention_on_answered_benign": SHARE}
 RECORD: dict[str, Any] = {
     "verdict": "inconclusive", "margin": 0.15, "alpha": 0.05, "variant": "affine/selected/last_on",
     "contrasts": {"own_minus_other_on_normative": {"estimate": 0.9, "low": 0.8, "high": 1.0},
@@ -26,8 +26,8 @@ RECORD: dict[str, Any] = {
     "effects": {"ablate_normative_on_normative": EFFECT,
                 "ablate_epistemic_on_normative": EFFECT | {"p_corrected": None, "onset": None}},
     "matrix": {"none": MATRIX, "add_normative": MATRIX},
-    "variants": [{"ablated": "normative", "variant": "zero/later/last_on", "stopped": {"normative": CELL},
-                  "onset_effect": {"normative": 3.0}, "benign_answered": CELL | {"estimate": 0.03}}],
+    "variants": [{"ablated": "normative", "variant": "zero/later/last_on", "stopped": {"normative": SHARE},
+                  "onset_effect": {"normative": 3.0}, "benign_answered": SHARE | {"estimate": 0.03}}],
     "side_effects": {"none": SIDE, "ablate_normative": SIDE},
     "power": [{"cell": "own_minus_other_on_epistemic", "question": "does it lie above 0.15?",
                "unit": "independent decliners", "now": 22.3, "needed": 80, "more": 58, "obstacle": ""},

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from experiments.dissociation.effects import CELLS, Effect
+from experiments.dissociation.effects import EFFECT_KEYS, Effect
 from experiments.dissociation.verdict import Verdict, judge_dissociation, measure, rule_shown
 from experiments.dissociation.verdict_rules import contrast_name, effect_name, rules
 from experiments.run.behaviour import KINDS
@@ -83,7 +83,7 @@ def test_a_knob_that_turns_one_behaviour_only_is_not_shared() -> None:
 
 def test_no_two_rules_can_hold_at_once() -> None:
     """Whatever the intervals: rules require disjoint things of one quantity at least."""
-    rng, names = np.random.default_rng(0), [*map(contrast_name, KINDS), *map(effect_name, CELLS)]
+    rng, names = np.random.default_rng(0), [*map(contrast_name, KINDS), *map(effect_name, EFFECT_KEYS)]
     seen = set()
     for _ in range(2000):
         ends = np.sort(rng.choice([0.0, 0.05, 0.2, 0.25], (6, 2)), axis=1)
@@ -92,7 +92,7 @@ def test_no_two_rules_can_hold_at_once() -> None:
         for b, other in (KINDS, KINDS[::-1]):
             own, off = intervals[effect_name((b, b))], intervals[effect_name((other, b))]
             intervals[contrast_name(b)] = Interval(own.estimate - off.estimate, own.low - off.high, own.high - off.low)
-        holding = [rule.verdict for rule in rules(0.15) if rule.holds(intervals, CELLS)]
+        holding = [rule.verdict for rule in rules(0.15) if rule.holds(intervals, EFFECT_KEYS)]
         assert len(holding) <= 1
         seen.update(holding)
     assert seen == {rule.verdict for rule in rules(0.15)}
@@ -102,7 +102,7 @@ def test_few_groups_are_inconclusive_and_say_how_many_would_do() -> None:
     verdict = judged(effect(0.5, 20), effect(0.3, 20, 0.5), effect(0.3, 20, 0.5), effect(0.5, 20), n_groups=5)
     assert verdict.verdict == "inconclusive"
     assert "independent decliners would settle it (now 5)" in " ".join(verdict.reasons)
-    assert [need.cell for need in verdict.power] == ["own_minus_other_on_normative", "own_minus_other_on_epistemic"]
+    assert [need.quantity for need in verdict.power] == ["own_minus_other_on_normative", "own_minus_other_on_epistemic"]
     for need in verdict.power:
         assert need.question == "does it lie above 0.15?"
         assert need.needed is not None
@@ -141,7 +141,7 @@ def test_independent_noise_is_rarely_called_a_dissociation() -> None:
     wrong = 0
     for _ in range(300):
         rate = rng.uniform(0, 1)
-        effects = {cell: Effect(rng.random(60) < rate, 0.005) for cell in CELLS}
+        effects = {key: Effect(rng.random(60) < rate, 0.005) for key in EFFECT_KEYS}
         rule = rule_shown(*measure(effects, {N: 60, E: 60}, 0.05), 0.15)
         wrong += rule is not None and "dissociation" in rule.verdict
     assert wrong / 300 <= 0.05

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from experiments.dissociation.effects import CELLS, Effect
+from experiments.dissociation.effects import EFFECT_KEYS, Effect
 from experiments.dissociation.verdict import measure, rule_shown
 from experiments.run.behaviour import KINDS
 from probes.statistics.intervals import effective_number
@@ -28,15 +28,15 @@ def drawn(rng: np.random.Generator, table: Table, sizes: np.ndarray) -> tuple[np
 def verdicts(
     on_refusal: Table, on_abstention: Table, sizes: np.ndarray, by_row: bool = False, chance: tuple = ()
 ) -> list[str]:
-    """Judge many experiments; the onset effects of the cells in `chance` are those of permuted labels."""
+    """Judge many experiments; the onset effects of the keys in `chance` are those of permuted labels."""
     rng, found = np.random.default_rng(5), []
     n = float(sizes.sum()) if by_row else effective_number(sizes)
     for _ in range(TRIALS):
         nn, en = drawn(rng, on_refusal, sizes)
         ee, ne = drawn(rng, on_abstention, sizes)
-        p = {cell: rng.integers(1, 201) / 200 if cell in chance else 0.005 for cell in CELLS}
+        p = {key: rng.integers(1, 201) / 200 if key in chance else 0.005 for key in EFFECT_KEYS}
         stopped = {(N, N): nn, (E, N): en, (E, E): ee, (N, E): ne}
-        effects = {cell: Effect(stopped[cell], p[cell]) for cell in CELLS}
+        effects = {key: Effect(stopped[key], p[key]) for key in EFFECT_KEYS}
         rule = rule_shown(*measure(effects, {N: n, E: n}, ALPHA), MARGIN)
         found.append(rule.verdict if rule else "inconclusive")
     return found

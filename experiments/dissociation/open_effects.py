@@ -1,4 +1,4 @@
-"""What keeps a dissociation inconclusive, cell by cell, and how much more data each cell needs.
+"""Effects that keep a dissociation inconclusive, and how much more data each needs.
 
 The estimates, taken for exact, point to at most one verdict; open is what that verdict requires and the intervals do
 not yet show. Where they point to none, open is every interval that holds a margin.
@@ -9,21 +9,21 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from math import inf, isinf
 
-from experiments.dissociation.effects import CELLS, Cell, Effect, stopped_by
-from experiments.dissociation.power import Need, contrast_need, null_need, rate_need
+from experiments.dissociation.effects import EFFECT_KEYS, Effect, EffectKey, stopped_by
+from experiments.dissociation.power import SampleSize, contrast_sample_size, null_sample_size, rate_sample_size
 from experiments.dissociation.verdict_rules import Range, Rule, contrast_name, effect_name, lies_inside, rules
 from experiments.run.behaviour import KINDS, Kind
 from probes.statistics.intervals import Interval
 
 
-def open_cells(
-    effects: Mapping[Cell, Effect],
+def open_effects(
+    effects: Mapping[EffectKey, Effect],
     n_groups: Mapping[Kind, float],
     intervals: Mapping[str, Interval],
-    beyond: Collection[Cell],
+    beyond: Collection[EffectKey],
     margin: float,
     alpha: float,
-) -> list[tuple[str, Need]]:
+) -> list[tuple[str, SampleSize]]:
     """Return a reason and a need for each thing that has yet to be shown.
 
     Args:
@@ -35,15 +35,18 @@ def open_cells(
     found = []
     for b in KINDS:
         if (where := wanted.get(contrast_name(b))) is not None:
-            need = contrast_need(contrast_name(b), _question(where, margin), *stopped_by(effects, b), n_groups[b],
-                                 where, alpha)  # fmt: skip
+            need = contrast_sample_size(
+                contrast_name(b), _question(where, margin), *stopped_by(effects, b), n_groups[b], where, alpha
+            )
             found.append((f"{b}: own minus other effect is {_shown(intervals, need)}", need))
-    for cell in CELLS:
-        name = effect_name(cell)
+    for key in EFFECT_KEYS:
+        name = effect_name(key)
         if (where := wanted.get(name)) is not None:
-            need = rate_need(name, _question(where, margin), intervals[name].estimate, n_groups[cell[1]], where, alpha)
-            found.append((f"{cell[1]}: the share that ablating {cell[0]} stops is {_shown(intervals, need)}", need))
-    return found + [_null(cell, effects[cell], alpha) for cell in aim.beyond_null if cell not in beyond]
+            need = rate_sample_size(
+                name, _question(where, margin), intervals[name].estimate, n_groups[key[1]], where, alpha
+            )
+            found.append((f"{key[1]}: the share that ablating {key[0]} stops is {_shown(intervals, need)}", need))
+    return found + [_null(key, effects[key], alpha) for key in aim.beyond_null if key not in beyond]
 
 
 def _nearest(intervals: Mapping[str, Interval], margin: float) -> Rule:
@@ -53,7 +56,9 @@ def _nearest(intervals: Mapping[str, Interval], margin: float) -> Rule:
 
 
 def _side(estimate: float, margin: float, name: str) -> Range:
-    sides: list[Range] = [(-inf, margin)] if name in map(effect_name, CELLS) else [(-inf, -margin), (-margin, margin)]
+    sides: list[Range] = (
+        [(-inf, margin)] if name in map(effect_name, EFFECT_KEYS) else [(-inf, -margin), (-margin, margin)]
+    )
     return next((side for side in sides if lies_inside(estimate, side)), (margin, inf))
 
 
@@ -67,15 +72,15 @@ def _question(where: Range, margin: float) -> str:
     return f"does it lie above {where[0]:g}?" if isinf(where[1]) else f"does it lie below {where[1]:g}?"
 
 
-def _shown(intervals: Mapping[str, Interval], need: Need) -> str:
-    interval = intervals[need.cell]
+def _shown(intervals: Mapping[str, Interval], need: SampleSize) -> str:
+    interval = intervals[need.quantity]
     return f"{interval.estimate:.2f} [{interval.low:.2f}, {interval.high:.2f}]; {need.question} {need}"
 
 
-def _null(cell: Cell, effect: Effect, alpha: float) -> tuple[str, Need]:
-    direction, behaviour = cell
+def _null(key: EffectKey, effect: Effect, alpha: float) -> tuple[str, SampleSize]:
+    direction, behaviour = key
     whose = "its effect" if direction == behaviour else f"the effect of ablating {direction}"
-    need = null_need(f"null_{direction}_on_{behaviour}", "does it exceed that of permuted-label directions?",
-                     effect.p_null, effect.n_null, alpha)  # fmt: skip
+    question = "does it exceed that of permuted-label directions?"
+    need = null_sample_size(f"null_{direction}_on_{behaviour}", question, effect.p_null, effect.n_null, alpha)
     reason = f"{behaviour}: {whose} is not beyond that of permuted-label directions (p = {effect.p_null})"
     return reason + (f"; {need}" if effect.n_null is not None else ""), need
