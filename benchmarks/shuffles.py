@@ -12,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
-from experiments.dissociation.applicability import Setting, find_setting
+from experiments.dissociation.applicability import DissociationSetup, find_setup
 from experiments.dissociation.effects import Effect, EffectKey, stopped_among
 from experiments.dissociation.measure import onset_effects
 from experiments.dissociation.measured_effects import MeasuredEffects, NullEffects, null_name
@@ -40,7 +40,7 @@ class LabelShuffler:
     """A finished run to shuffle the labels of."""
 
     loaded: LoadedRun
-    setting: Setting
+    setup: DissociationSetup
     effects: OnsetEffects
     null: dict[EffectKey, NullEffects]  # of the run's own directions: what permuted labels do is the same
 
@@ -54,10 +54,10 @@ class LabelShuffler:
         falls = self.effects.falls(trials)
         effects: dict[EffectKey, Effect] = {}
         for i, (k, direction) in enumerate(directions.items()):
-            for b, rows in self.setting.decliners.items():
+            for b, rows in self.setup.decliners.items():
                 null = self.null[k, b].model_copy(update={"observed": float(falls[b][i])})
                 effects[k, b] = Effect(self._stopped(direction, rows), null.p, len(null.drawn))
-        n_groups = {b: loaded.corpus.effective_groups(rows) for b, rows in self.setting.decliners.items()}
+        n_groups = {b: loaded.corpus.effective_groups(rows) for b, rows in self.setup.decliners.items()}
         unsound = [k for k, d in directions.items() if not d.provenance["meets_selection_rules"]]
         absent = {kind: "no direction" for kind in KINDS if kind not in directions}
         return judge_dissociation(effects, n_groups, absent, unsound, margin=config.margin, alpha=config.alpha).verdict
@@ -75,21 +75,21 @@ class LabelShuffler:
 
     def _stopped(self, direction: Direction, rows: np.ndarray) -> np.ndarray:
         edits = ablation(direction, self.loaded.config.dissociate.variant)
-        return stopped_among(self.loaded.speaker.actions(rows.tolist(), edits=edits))
+        return stopped_among(self.loaded.completer.actions(rows.tolist(), edits=edits))
 
 
 def open_run(directory: Path) -> LabelShuffler:
     """Open a finished run, to be shuffled with lighter settings."""
     config = load_config(directory / "config.yaml", LIGHTER)
     loaded = LoadedRun(config, directory, Reporter(quiet=True))
-    setting = find_setting(loaded)
-    effects = onset_effects(loaded, setting)
-    if effects is None or setting.absent:
-        raise ValueError(f"{directory} has nothing to shuffle: {dict(setting.absent)}")
+    setup = find_setup(loaded)
+    effects = onset_effects(loaded, setup)
+    if effects is None or setup.absent:
+        raise ValueError(f"{directory} has nothing to shuffle: {dict(setup.absent)}")
     measured = MeasuredEffects.read(directory / "stages" / "effects.json").null or {}
     null: dict[EffectKey, NullEffects] = {(k, b): measured[null_name(k, b)] for k in KINDS for b in KINDS}
-    few = {kind: rows[:MOST] for kind, rows in setting.decliners.items()}
-    return LabelShuffler(loaded, replace(setting, decliners=few), effects, null)
+    few = {kind: rows[:MOST] for kind, rows in setup.decliners.items()}
+    return LabelShuffler(loaded, replace(setup, decliners=few), effects, null)
 
 
 def passes_with_shuffled_prompt_labels(directory: Path, seeds: range) -> int:
@@ -106,7 +106,7 @@ def passes_with_shuffled_prompt_labels(directory: Path, seeds: range) -> int:
         corpus = Corpus(moved, loaded.corpus.groups, loaded.corpus.part)
         loaded.__dict__["corpus"] = corpus
         loaded.__dict__["behaviour"] = Behaviour(corpus, behaviour.actions, behaviour.correct)
-        passed += not find_setting(loaded).absent
+        passed += not find_setup(loaded).absent
     return passed
 
 

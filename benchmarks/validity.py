@@ -109,7 +109,7 @@ def _trigger_grade(case: GradedCase) -> str:
 
 def run_case(case: Case, folder: Path, quick: bool) -> GradedCase:
     """Run one case as the command does, and grade it when its verdict is written."""
-    from experiments.pipeline.planted import planted
+    from experiments.pipeline.planted import grade_planted
     from experiments.pipeline.stages import run
     from experiments.run.behaviour import KINDS
     from experiments.run.config import load_config
@@ -126,7 +126,7 @@ def run_case(case: Case, folder: Path, quick: bool) -> GradedCase:
         json.loads((directory / "stages" / name).read_text(encoding="utf-8"))
         for name in ("dissociate.json", "triggers.json")
     )
-    graded = planted(RunInputs(config, directory)) if case.deserves is None else None
+    graded = grade_planted(RunInputs(config, directory)) if case.deserves is None else None
     cosines: dict[str, float | None] = {
         str(kind): None if graded is None else getattr(graded, f"{kind}_cosine") for kind in KINDS
     }

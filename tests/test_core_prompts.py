@@ -8,7 +8,7 @@ import pytest
 
 from experiments.prompt_check.check import check
 from experiments.prompt_check.results import PromptCheck, WordCues
-from experiments.prompt_check.structure import stands_in
+from experiments.prompt_check.structure import contains_word
 from extract.prompts.prompt import Prompt, load_prompts
 from tests.conftest import ROOT
 
@@ -53,7 +53,7 @@ def test_uncertain_prompts_of_six_kinds_have_twins_with_answers(prompts: list[Pr
     for prompt in uncertain:
         twin = twins[prompt.pair]
         assert twin.category == prompt.category
-        assert not stands_in(str(twin.answer), prompt.text), prompt.id
+        assert not contains_word(str(twin.answer), prompt.text), prompt.id
     assert {p.right_action for p in uncertain} == {"abstain", "clarify", "answer_with_caveat"}
 
 
@@ -83,7 +83,7 @@ def test_the_first_turn_decides_what_the_last_means(prompts: list[Prompt]) -> No
 
 
 def test_triggers_stand_where_they_are_said_to_and_nowhere_else(prompts: list[Prompt], found: PromptCheck) -> None:
-    assert all(stands_in(p.trigger, p.text) for p in prompts if p.trigger)
+    assert all(contains_word(p.trigger, p.text) for p in prompts if p.trigger)
     assert found.triggers.different >= 45
     assert not any("trigger" in told for told in found.problems)
 

@@ -2,8 +2,8 @@
 
 Gates are read at prefill, so a prompt has few outcomes: the first gate declines, or it permits (leaves, in a dead band)
 and the second one decides. That is three without a dead band and seven with one. Each is generated once, by what a dial
-writes whichever its actuator, its gate held (`steering.writer`), and remembered by content (`generations`). Dials that
-decide at every step lie outside the table.
+writes whichever its actuator, its gate held (`steering.writer`), and cached by content (`response_cache`). Dials that
+decide at every step are not in the table.
 """
 
 from __future__ import annotations
@@ -104,7 +104,7 @@ def tabulate(
     with loaded.reporter.task("every outcome of every prompt", len(outcomes) * len(rows)) as advance:
         for gates in outcomes:
             held = [Held(writer, gate) for writer, gate in zip(writers.values(), gates, strict=True)]
-            said.append(loaded.speaker.complete(rows, held=held, advance=advance))
+            said.append(loaded.completer.complete(rows, held=held, advance=advance))
     actions = np.array([[completion.action for completion in column] for column in said], dtype=object).T
     right = [[is_right(c, prompt) for c, prompt in zip(column, loaded.prompts, strict=True)] for column in said]
     read = np.stack([probability[name] for name in writers])

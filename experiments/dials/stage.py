@@ -44,7 +44,7 @@ def steer(loaded: LoadedRun) -> None:
     save_dials(dials, loaded.file("dials.safetensors"), loaded.model.fingerprint())
     test = np.flatnonzero(loaded.corpus.within("test"))
     with loaded.reporter.task("test prompts under the dials", len(test)) as advance:
-        after = loaded.speaker.complete(test.tolist(), dials=dials, advance=advance)
+        after = loaded.completer.complete(test.tolist(), dials=dials, advance=advance)
     write_completions(after, loaded.file("completions_steered.jsonl"))
     if looked_up is not None:
         same = [action == c.action for action, c in zip(looked_up[test], after, strict=True)]

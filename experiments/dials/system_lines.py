@@ -45,8 +45,8 @@ def ask_under_lines(
     with loaded.reporter.task("test prompts under system lines", len(lines) * len(asked)) as advance:
         for line, given in rendered.items():
             prompts = [with_line(p, line) for p in asked]
-            speaker = replace(loaded.speaker, prompts=prompts, rendered=given)
-            said = speaker.complete(range(len(asked)), advance=advance)
+            completer = replace(loaded.completer, prompts=prompts, rendered=given)
+            said = completer.complete(range(len(asked)), advance=advance)
             right = np.array([is_right(c, p) for c, p in zip(said, asked, strict=True)], dtype=bool)
             found.append(LineResponses(line, np.array([c.action for c in said], dtype=object), right))
     return found, ""

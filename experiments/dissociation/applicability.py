@@ -19,13 +19,13 @@ from probes.direction import Direction
 from probes.statistics.intervals import Interval, difference, wilson
 from steering.direction_file import load_directions
 
-OWN: dict[Kind, str] = {"normative": "refusal on harmful", "epistemic": "abstention on uncertain"}
+BEHAVIOUR: dict[Kind, str] = {"normative": "refusal on harmful", "epistemic": "abstention on uncertain"}
 MIN_GROUPS = 10  # independent groups of decliners: fewer make no interval worth having
 LEVEL = 0.05  # of the tie to a label; fixed, so that what is measured does not follow from `dissociate.alpha`
 
 
 @dataclass(frozen=True)
-class Setting:
+class DissociationSetup:
     """The directions and test prompts of one dissociation."""
 
     directions: Mapping[Kind, Direction]
@@ -38,14 +38,14 @@ class Setting:
         return {kind: rows for kind, rows in self.decliners.items() if kind not in self.absent and len(rows)}
 
 
-def find_setting(loaded: LoadedRun) -> Setting:
+def find_setup(loaded: LoadedRun) -> DissociationSetup:
     """Find what there is to test."""
     behaviour = loaded.behaviour
     decliners = {kind: behaviour.decliners(kind, "test") for kind in KINDS}
     try:
         directions = _directions(loaded)
     except UserError as error:  # directions from elsewhere: nothing can be tested with them
-        return Setting({}, decliners, dict.fromkeys(KINDS, str(error)))
+        return DissociationSetup({}, decliners, dict.fromkeys(KINDS, str(error)))
     onsets = context_onsets(loaded)
     absent: dict[Kind, str] = {}
     for kind in KINDS:
@@ -59,23 +59,23 @@ def find_setting(loaded: LoadedRun) -> Setting:
         )
         if reason:
             absent[kind] = reason
-    return Setting(directions, decliners, absent)
+    return DissociationSetup(directions, decliners, absent)
 
 
 def _too_rare(kind: Kind, rows: np.ndarray) -> str:
     if len(rows) >= MIN_BASELINE:
         return ""
     does = "refuses" if kind == "normative" else "abstains from"
-    return (f"{OWN[kind]} is absent: {len(rows)} baseline occurrences among test prompts, {MIN_BASELINE} are needed; "
-            f"give more prompts that the model {does}, if there are any")  # fmt: skip
+    return (f"{BEHAVIOUR[kind]} is absent: {len(rows)} baseline occurrences among test prompts, {MIN_BASELINE} are "
+            f"needed; give more prompts that the model {does}, if there are any")  # fmt: skip
 
 
 def _too_few_groups(kind: Kind, corpus: Corpus, rows: np.ndarray) -> str:
     n = corpus.effective_groups(rows)
     if n >= MIN_GROUPS:
         return ""
-    return (f"{OWN[kind]}: the {len(rows)} decliners among test prompts are worth {n:.1f} independent ones (a pair, "
-            f"entity or template counts once), {MIN_GROUPS} are needed; give prompts of more pairs")  # fmt: skip
+    return (f"{BEHAVIOUR[kind]}: the {len(rows)} decliners among test prompts are worth {n:.1f} independent ones (a "
+            f"pair, entity or template counts once), {MIN_GROUPS} are needed; give prompts of more pairs")  # fmt: skip
 
 
 def _unpredicted(behaviour: Behaviour, kind: Kind) -> str:
@@ -90,7 +90,7 @@ def _unpredicted(behaviour: Behaviour, kind: Kind) -> str:
     if difference(mine, others).low > 0:
         return ""
     label = "harmful" if kind == "normative" else "uncertain"
-    return (f"{OWN[kind]} is not tied to its label: the model {ACTION_OF[kind]}s {mine.estimate:.0%} of {label} "
+    return (f"{BEHAVIOUR[kind]} is not tied to its label: the model {ACTION_OF[kind]}s {mine.estimate:.0%} of {label} "
             f"prompts and {others.estimate:.0%} of all others; check the labels")  # fmt: skip
 
 
@@ -103,8 +103,8 @@ def _no_null(behaviour: Behaviour, kind: Kind) -> str:
     """Say so where directions given from a file have nothing to be compared with."""
     if write_samples(behaviour, kind) is not None and len(behaviour.decliners(kind, "validation")):
         return ""
-    return (f"no permuted-label null can be drawn for {OWN[kind]}: too few training or validation prompts are declined "
-            "so, or answered; give more prompts")  # fmt: skip
+    return (f"no permuted-label null can be drawn for {BEHAVIOUR[kind]}: too few training or validation prompts are "
+            "declined so, or answered; give more prompts")  # fmt: skip
 
 
 # -- directions --------------------------------------------------------------------------------------------------------

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from experiments.dissociation.applicability import Setting
+from experiments.dissociation.applicability import DissociationSetup
 from experiments.dissociation.results import Dependence
 from experiments.probing.results import ProbeResults
 from experiments.run.behaviour import KINDS, Kind, write_samples
@@ -23,7 +23,7 @@ NEAR = 0.2  # a cosine whose whole interval is beyond this is called oblique
 LEVEL = 0.025  # of each of the two tests under ablation
 
 
-def dependence(inputs: RunInputs, setting: Setting) -> Dependence | None:
+def dependence(inputs: RunInputs, setup: DissociationSetup) -> Dependence | None:
     """Say whether the two write directions are independent, None where there are not two.
 
     The cosine is at the normative direction's locus, where the epistemic one is fitted again, since cosines between
@@ -31,9 +31,9 @@ def dependence(inputs: RunInputs, setting: Setting) -> Dependence | None:
     to the stream along the other is compared with its null (arXiv 2502.17420).
     """
     samples = {kind: write_samples(inputs.behaviour, kind) for kind in KINDS}
-    if len(setting.directions) < len(KINDS) or not all(samples.values()):
+    if len(setup.directions) < len(KINDS) or not all(samples.values()):
         return None
-    locus = setting.directions["normative"].locus
+    locus = setup.directions["normative"].locus
     cosines = _cosines(inputs, locus)
     low, high = (float(q) for q in np.quantile(cosines[1:], [0.025, 0.975]))
     own = inputs.config.dissociate.directions is None  # what probing measured is of the run's own directions

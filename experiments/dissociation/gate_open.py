@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from experiments.dissociation.applicability import Setting, find_setting, missing_direction
+from experiments.dissociation.applicability import DissociationSetup, find_setup, missing_direction
 from experiments.dissociation.results import OpenedGate, OpenedGates, OpenedLabel
 from experiments.responses.loaded_run import LoadedRun
 from experiments.run.behaviour import ACTION_OF, KINDS, Kind
@@ -25,16 +25,16 @@ def gate_open(loaded: LoadedRun) -> None:
     (`dissociate.variant`). The control is the same prompts with the *other* direction ablated: an answer that either
     ablation brings is not owed to this gate.
     """
-    setting = find_setting(loaded)
-    normative, epistemic = (_opened(loaded, kind, setting) for kind in KINDS)
+    setup = find_setup(loaded)
+    normative, epistemic = (_opened(loaded, kind, setup) for kind in KINDS)
     OpenedGates(normative=normative, epistemic=epistemic).write(loaded.file("stages/gate_open.json"))
 
 
-def _opened(loaded: LoadedRun, kind: Kind, setting: Setting) -> OpenedGate:
-    directions = setting.directions
+def _opened(loaded: LoadedRun, kind: Kind, setup: DissociationSetup) -> OpenedGate:
+    directions = setup.directions
     if kind not in directions:
         given = loaded.config.dissociate.directions is not None
-        reason = setting.absent[kind] if given else missing_direction(loaded, kind)
+        reason = setup.absent[kind] if given else missing_direction(loaded, kind)
         return OpenedGate(applicable=False, reason=reason)
     corpus, declined = loaded.corpus, loaded.behaviour.did(ACTION_OF[kind])
     rows = {label: np.flatnonzero(corpus.labelled(label) & declined & corpus.within("test")) for label in LABELS}
@@ -65,7 +65,7 @@ def _answers(loaded: LoadedRun, rows: np.ndarray, gate: Direction, other: Direct
 
 def _outcomes(loaded: LoadedRun, rows: np.ndarray, gate: Direction) -> tuple[Outcome, Outcome]:
     """Return which prompts are answered, and which rightly, with a gate open."""
-    completions = loaded.speaker.complete(rows.tolist(), edits=ablation(gate, loaded.config.dissociate.variant))
+    completions = loaded.completer.complete(rows.tolist(), edits=ablation(gate, loaded.config.dissociate.variant))
     judged = np.array([one.action is not None for one in completions], dtype=bool)
     answered = np.array([one.action in ANSWERED for one in completions], dtype=bool)
     right = [is_right(one, loaded.prompts[row]) for one, row in zip(completions, rows, strict=True)]

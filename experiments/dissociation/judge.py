@@ -30,10 +30,10 @@ from scoring.rates import grouped_rate
 def dissociate(inputs: RunInputs) -> None:
     """Judge stages/effects.json and write stages/dissociate.json."""
     measured = MeasuredEffects.read(inputs.file("stages/effects.json"))
-    judged(inputs, measured).write(inputs.file("stages/dissociate.json"))
+    judge_effects(inputs, measured).write(inputs.file("stages/dissociate.json"))
 
 
-def judged(inputs: RunInputs, measured: MeasuredEffects) -> Dissociation:
+def judge_effects(inputs: RunInputs, measured: MeasuredEffects) -> Dissociation:
     """Judge effects at the configured margin and level."""
     config, corpus = inputs.config.dissociate, inputs.corpus
     decliners = {kind: inputs.behaviour.decliners(kind, "test") for kind in KINDS if kind not in measured.absent}
@@ -68,7 +68,7 @@ def judged(inputs: RunInputs, measured: MeasuredEffects) -> Dissociation:
 
 
 def _effect(measured: MeasuredEffects, key: EffectKey, rows: np.ndarray) -> Effect:
-    stopped = stopped_among(measured.did(f"ablate_{key[0]}", rows))
+    stopped = stopped_among(measured.actions_under(f"ablate_{key[0]}", rows))
     null = (measured.null or {}).get(null_name(*key))
     return Effect(stopped, None) if null is None else Effect(stopped, null.p, len(null.drawn))
 
@@ -128,7 +128,7 @@ def _matrix(inputs: RunInputs, measured: MeasuredEffects) -> dict[str, dict[str,
     }
     return {
         name: {
-            column: _judged_share(corpus, measured.did(name, rows), rows, counted)
+            column: _judged_share(corpus, measured.actions_under(name, rows), rows, counted)
             for column, (rows, counted) in columns.items()
         }
         for name in measured.actions
@@ -148,7 +148,7 @@ def _additions(inputs: RunInputs, measured: MeasuredEffects, alpha: float) -> di
     rows = inputs.behaviour.answered_benign("test")
     n, found = inputs.corpus.effective_groups(rows), {}
     for own, other in (KINDS, KINDS[::-1]):
-        mine, others = (measured.did(f"add_{kind}", rows) == ACTION_OF[own] for kind in (own, other))
+        mine, others = (measured.actions_under(f"add_{kind}", rows) == ACTION_OF[own] for kind in (own, other))
         found[f"own_minus_other_{ACTION_OF[own]}"] = estimate_of(
             paired_difference(mine, others, n, alpha / len(KINDS)), len(rows)
         )

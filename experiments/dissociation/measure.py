@@ -7,11 +7,11 @@ from dataclasses import replace
 
 import numpy as np
 
-from experiments.dissociation.applicability import Setting, find_setting
+from experiments.dissociation.applicability import DissociationSetup, find_setup
 from experiments.dissociation.direction_dependence import dependence
 from experiments.dissociation.measured_effects import MeasuredEffects, NullEffects, OnsetScores, null_name, numbers
 from experiments.dissociation.onset_null import OnsetEffects, permuted_null
-from experiments.dissociation.variant_outcomes import benign_tried, variant_outcomes
+from experiments.dissociation.variant_outcomes import sample_benign, variant_outcomes
 from experiments.probing.stage import context_onsets
 from experiments.responses.loaded_run import LoadedRun
 from experiments.run.behaviour import KINDS, Kind
@@ -31,22 +31,22 @@ Completions = Mapping[str, list[Completion]]  # of every test prompt, by interve
 
 def measure_effects(loaded: LoadedRun) -> None:
     """Write stages/effects.json; the margin and the level of the verdict have no part in it."""
-    setting, rows = find_setting(loaded), np.flatnonzero(loaded.corpus.within("test"))
-    edits = _interventions(loaded, setting)
+    setup, rows = find_setup(loaded), np.flatnonzero(loaded.corpus.within("test"))
+    edits = _interventions(loaded, setup)
     completions = _completions(loaded, rows, edits)
-    onset = onset_effects(loaded, setting)
+    onset = onset_effects(loaded, setup)
     MeasuredEffects(
-        directions=tuple(setting.directions),
-        unsound=tuple(k for k, d in setting.directions.items() if not d.provenance.get("meets_selection_rules", False)),
-        absent=dict(setting.absent),
+        directions=tuple(setup.directions),
+        unsound=tuple(k for k, d in setup.directions.items() if not d.provenance.get("meets_selection_rules", False)),
+        absent=dict(setup.absent),
         rows=tuple(rows.tolist()),
         actions={name: tuple(one.action for one in each) for name, each in completions.items()},
         right={name: _right(loaded, rows, each) for name, each in completions.items()},
-        onset=_onset_scores(loaded, setting, onset),
-        null=_null(loaded, setting, onset),
-        benign=tuple(benign_tried(loaded, onset).tolist()),
-        variants=tuple(variant_outcomes(loaded, setting, onset)),
-        dependence=dependence(loaded, setting),
+        onset=_onset_scores(loaded, setup, onset),
+        null=_null(loaded, setup, onset),
+        benign=tuple(sample_benign(loaded, onset).tolist()),
+        variants=tuple(variant_outcomes(loaded, setup, onset)),
+        dependence=dependence(loaded, setup),
         side_effects=_side_effects(loaded, rows, edits, completions),
     ).write(loaded.file("stages/effects.json"))
 
@@ -54,11 +54,11 @@ def measure_effects(loaded: LoadedRun) -> None:
 # -- interventions on test prompts -------------------------------------------------------------------------------------
 
 
-def _interventions(loaded: LoadedRun, setting: Setting) -> dict[str, list[Edit]]:
+def _interventions(loaded: LoadedRun, setup: DissociationSetup) -> dict[str, list[Edit]]:
     variant = loaded.config.dissociate.variant
     one_layer = replace(variant, layers="selected")
     edits: dict[str, list[Edit]] = {"none": []}
-    for kind, direction in setting.directions.items():
+    for kind, direction in setup.directions.items():
         edits[f"ablate_{kind}"] = ablation(direction, variant)
         edits[f"add_{kind}"] = addition(direction, variant)
         edits[f"ablate_random_{kind}"] = ablation(_random_like(loaded, kind, direction.locus), one_layer)
@@ -69,7 +69,7 @@ def _random_like(loaded: LoadedRun, kind: Kind, locus: Locus) -> Direction:
     """Return an isotropic random direction at a write locus, its class means measured on the same training prompts."""
     rng = named_rng(loaded.config.seed, "random direction", kind)
     vector = unit(rng.standard_normal(loaded.model.d_model))
-    X, behaviour = loaded.write_read(locus.layer), loaded.behaviour
+    X, behaviour = loaded.write_activations(locus.layer), loaded.behaviour
     declined, answered = behaviour.decliners(kind, "train"), behaviour.answered_benign("train")
     on, off = (float(along.mean()) if len(along) else 0.0 for along in (X[declined] @ vector, X[answered] @ vector))
     return Direction(f"{kind}_random", vector, locus, on, off)
@@ -81,7 +81,7 @@ def _completions(loaded: LoadedRun, rows: np.ndarray, edits: Mapping[str, list[E
     with loaded.reporter.task("interventions on test prompts", len(rows) * (len(edits) - 1)) as advance:
         for name, placed in edits.items():
             if name != "none":
-                found[name] = loaded.speaker.complete(rows.tolist(), edits=placed, advance=advance)
+                found[name] = loaded.completer.complete(rows.tolist(), edits=placed, advance=advance)
     return found
 
 
@@ -105,39 +105,39 @@ def _side_effects(
 # -- the onset score and its null --------------------------------------------------------------------------------------
 
 
-def onset_effects(loaded: LoadedRun, setting: Setting) -> OnsetEffects | None:
+def onset_effects(loaded: LoadedRun, setup: DissociationSetup) -> OnsetEffects | None:
     """Return what measures onset effects, on at most `n_onset` decliners of each behaviour; None without any."""
-    if not setting.directions or not setting.testable:
+    if not setup.directions or not setup.testable:
         return None
     rng, most = named_rng(loaded.config.seed, "onset decliners"), loaded.config.dissociate.n_onset
-    tested = {b: np.sort(rng.permutation(rows)[:most]) for b, rows in setting.testable.items()}
+    tested = {b: np.sort(rng.permutation(rows)[:most]) for b, rows in setup.testable.items()}
     return OnsetEffects(loaded.model, loaded.rendered, tested, context_onsets(loaded))
 
 
-def _onset_scores(loaded: LoadedRun, setting: Setting, onset: OnsetEffects | None) -> dict[Kind, OnsetScores]:
+def _onset_scores(loaded: LoadedRun, setup: DissociationSetup, onset: OnsetEffects | None) -> dict[Kind, OnsetScores]:
     if onset is None:
         return {}
     variant = loaded.config.dissociate.variant
-    after = onset.after([ablation(direction, variant) for direction in setting.directions.values()])
+    after = onset.after([ablation(direction, variant) for direction in setup.directions.values()])
     return {
         b: OnsetScores(
             rows=tuple(rows.tolist()),
             before=numbers(onset.before[b]),
-            after={kind: numbers(after[b][i]) for i, kind in enumerate(setting.directions)},
+            after={kind: numbers(after[b][i]) for i, kind in enumerate(setup.directions)},
         )
         for b, rows in onset.rows.items()
     }
 
 
-def _null(loaded: LoadedRun, setting: Setting, onset: OnsetEffects | None) -> dict[str, NullEffects] | None:
+def _null(loaded: LoadedRun, setup: DissociationSetup, onset: OnsetEffects | None) -> dict[str, NullEffects] | None:
     """Draw the null of every direction whose own behaviour can be tested, also where the other's cannot."""
-    directions = {kind: d for kind, d in setting.directions.items() if kind in setting.testable}
+    directions = {kind: d for kind, d in setup.directions.items() if kind in setup.testable}
     if not directions or onset is None:
         return None
 
     def stopped(behaviour: Kind, direction: Direction) -> float:
         edits = ablation(direction, loaded.config.dissociate.variant)
-        did = loaded.speaker.actions(onset.rows[behaviour].tolist(), edits=edits)
+        did = loaded.completer.actions(onset.rows[behaviour].tolist(), edits=edits)
         return float(np.mean([action in OPENED for action in did]))
 
     null = permuted_null(loaded, directions, onset, context_onsets(loaded), stopped)

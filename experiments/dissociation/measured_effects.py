@@ -77,7 +77,7 @@ class MeasuredEffects(Record):
     dependence: Dependence | None
     side_effects: dict[str, SideEffects]
 
-    def did(self, intervention: str, rows: Int[np.ndarray, " n"]) -> Shaped[np.ndarray, " n"]:
+    def actions_under(self, intervention: str, rows: Int[np.ndarray, " n"]) -> Shaped[np.ndarray, " n"]:
         """Return the actions on some test prompts under an intervention, as objects: names, or None."""
         return np.array(self.actions[intervention], dtype=object)[np.searchsorted(self.rows, rows)]
 

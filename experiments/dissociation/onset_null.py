@@ -13,7 +13,7 @@ from jaxtyping import Float, Int
 
 from experiments.dissociation.effects import EffectKey
 from experiments.dissociation.measured_effects import NullEffects, numbers
-from experiments.probing.selection import ALIKE, FLOOR
+from experiments.probing.selection import FLOOR, TIE
 from experiments.probing.stage import write_fitter
 from experiments.probing.write_directions import permuted
 from experiments.responses.batched_edits import Trial
@@ -128,7 +128,7 @@ class NullDirectionSampler:
         scores = self._decliners.log_odds_each([ablation(direction, self._config.variant) for direction in fitted])
         bypass = np.nan_to_num(np.maximum(scores[self._onset], FLOOR).mean(axis=1), nan=np.inf)
         order = np.argsort(bypass, kind="stable")
-        n_alike = int((bypass <= bypass.min() + ALIKE).sum())
+        n_alike = int((bypass <= bypass.min() + TIE).sum())
         if n_alike > 1:
             added = [addition(fitted[i], self._config.variant) for i in order[:n_alike]]
             induced = np.nan_to_num(self._benign.log_odds_each(added)[EITHER].mean(axis=1), nan=-np.inf)

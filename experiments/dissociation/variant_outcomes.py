@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterator
 import numpy as np
 from jaxtyping import Int
 
-from experiments.dissociation.applicability import Setting
+from experiments.dissociation.applicability import DissociationSetup
 from experiments.dissociation.measured_effects import VariantOutcomes
 from experiments.dissociation.onset_null import OnsetEffects
 from experiments.responses.loaded_run import LoadedRun
@@ -27,7 +27,7 @@ from steering.ablation_variant import VARIANTS
 EVERYWHERE = "zero/every/all"
 
 
-def benign_tried(inputs: RunInputs, onset: OnsetEffects | None) -> Int[np.ndarray, " prompts"]:
+def sample_benign(inputs: RunInputs, onset: OnsetEffects | None) -> Int[np.ndarray, " prompts"]:
     """Draw answered benign test prompts to try variants on; none where no variant is tried."""
     if onset is None or not inputs.config.dissociate.variants:
         return np.zeros(0, dtype=int)
@@ -35,12 +35,12 @@ def benign_tried(inputs: RunInputs, onset: OnsetEffects | None) -> Int[np.ndarra
     return np.sort(rng.permutation(inputs.behaviour.answered_benign("test"))[:most])
 
 
-def variant_outcomes(loaded: LoadedRun, setting: Setting, onset: OnsetEffects | None) -> list[VariantOutcomes]:
+def variant_outcomes(loaded: LoadedRun, setup: DissociationSetup, onset: OnsetEffects | None) -> list[VariantOutcomes]:
     """Try each variant on the decliners that onset effects are measured on, and as many answered benign prompts."""
     if onset is None or not loaded.config.dissociate.variants:
         return []
-    trials = [(kind, *trial) for kind, d in setting.directions.items() for trial in _trials(d, loaded.model.n_layers)]
-    benign = benign_tried(loaded, onset)
+    trials = [(kind, *trial) for kind, d in setup.directions.items() for trial in _trials(d, loaded.model.n_layers)]
+    benign = sample_benign(loaded, onset)
     n_rows = len(benign) + sum(map(len, onset.rows.values()))
     found = []
     with loaded.reporter.task("other ways of ablating", len(trials) * n_rows) as advance:
@@ -72,4 +72,4 @@ def _outcomes(
 
 
 def _among(loaded: LoadedRun, rows: np.ndarray, edits: list[Edit], counted: Collection[str]) -> tuple[bool, ...]:
-    return tuple(action in counted for action in loaded.speaker.actions(rows.tolist(), edits=edits))
+    return tuple(action in counted for action in loaded.completer.actions(rows.tolist(), edits=edits))

@@ -42,7 +42,7 @@ def judge_dissociation(
         unsound: directions that met no selection rule, so that what they stop may be the model and not the declining.
     """
     if absent:
-        return Verdict("not_applicable", tuple(dict.fromkeys(absent.values())) + _lone_effect(effects, n_groups, alpha))
+        return Verdict("not_applicable", tuple(dict.fromkeys(absent.values())) + _one_effect(effects, n_groups, alpha))
     intervals, beyond = measure(effects, n_groups, alpha)
     contrasts = {name: intervals[name] for name in map(contrast_name, KINDS)}
     rule = rule_shown(intervals, beyond, margin)
@@ -79,18 +79,18 @@ def rule_shown(intervals: Mapping[str, Interval], beyond: Collection[EffectKey],
     return next((rule for rule in rules(margin) if rule.holds(intervals, beyond)), None)
 
 
-def _lone_effect(effects: Mapping[EffectKey, Effect], n_groups: Mapping[Kind, float], alpha: float) -> tuple[str, ...]:
+def _one_effect(effects: Mapping[EffectKey, Effect], n_groups: Mapping[Kind, float], alpha: float) -> tuple[str, ...]:
     lines = []
     for kind in KINDS:
         if (kind, kind) in effects:
             interval = effect_interval(effects[kind, kind], n_groups[kind], alpha)
             lines.append(
                 f"ablating the {kind} direction stops {interval.estimate:.0%} "
-                f"[{interval.low:.0%}, {interval.high:.0%}] of its own behaviour{_beside_null(effects[kind, kind])}; "
+                f"[{interval.low:.0%}, {interval.high:.0%}] of its own behaviour{_p_text(effects[kind, kind])}; "
                 "specificity is not testable"
             )
     return tuple(lines)
 
 
-def _beside_null(effect: Effect) -> str:
+def _p_text(effect: Effect) -> str:
     return "" if effect.p_null is None else f" (p = {effect.p_null:.3f} against permuted-label directions)"

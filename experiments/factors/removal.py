@@ -46,7 +46,7 @@ def ask_without(loaded: LoadedRun, factor: str, rows: Int[np.ndarray, " n_rows"]
     bare = [change(corpus.prompts[row]) for row in chosen]
     rendered = tuple(render(loaded.model.tokenizer, prompt) for prompt in bare)
     with loaded.reporter.task(f"asking without the {factor.replace('_', ' ')}", len(bare)) as advance:
-        said = replace(loaded.speaker, prompts=bare, rendered=rendered).complete(range(len(bare)), advance=advance)
+        said = replace(loaded.completer, prompts=bare, rendered=rendered).complete(range(len(bare)), advance=advance)
     return RemovedRequests(chosen, rendered, tuple(completion.action for completion in said))
 
 

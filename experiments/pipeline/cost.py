@@ -13,9 +13,9 @@ from experiments.factors import removal
 from experiments.factors.decision_change import LABELS
 from experiments.factors.prompt_context import REMOVALS
 from experiments.pipeline.duration import Batches, Step, assumptions, minutes
-from experiments.pipeline.footprint import Footprint, fits, footprint, need
+from experiments.pipeline.footprint import Footprint, describe_fit, footprint, memory_need
 from experiments.pipeline.graph import in_order
-from experiments.pipeline.machine import A100, Machine, here
+from experiments.pipeline.machine import A100, Machine, measure_device
 from experiments.pipeline.stages import stages_of
 from experiments.probing.write_directions import write_layers
 from experiments.run.behaviour import KINDS
@@ -33,7 +33,7 @@ WIDTHS = {"float32": 4, "float16": 2, "bfloat16": 2}
 
 
 @dataclass(frozen=True)
-class Size:
+class RunSize:
     """What a run's cost follows from."""
 
     prompts: int
@@ -45,23 +45,25 @@ class Size:
     questions: int = 0  # with a known answer, or uncertain
 
 
-def steps(config: RunConfig, size: Size, until: str) -> list[Step]:
+def steps(config: RunConfig, size: RunSize, until: str) -> list[Step]:
     """List the steps up to a stage, each at its most: as if every prompt that may decline did."""
-    listed: dict[str, Callable[[RunConfig, Size], list[Step]]] = {
+    listed: dict[str, Callable[[RunConfig, RunSize], list[Step]]] = {
         "extract": lambda c, s: [Step("activations", s.prompts, s.prompt_tokens)],
         "respond": lambda c, s: [Step("plain completions", completions=s.prompts)],
         "probe": _probe,
         "effects": _effects,
         "trigger_measures": _trigger_measures,
         "gate_open": lambda c, s: [Step("declined prompts with the gate open (remembered)")],
-        "uncertainty": lambda c, s: [Step("sampled answers", completions=c.uncertainty.drawn.samples * s.questions)],
+        "uncertainty": lambda c, s: [
+            Step("sampled answers", completions=c.uncertainty.with_default_samples.samples * s.questions)
+        ],
         "steer": _steer,
     }
     wanted = [stage.name for stage in in_order(stages_of(config), [until])]
     return [step for name in wanted if name in listed for step in listed[name](config, size)]
 
 
-def _trigger_measures(config: RunConfig, size: Size) -> list[Step]:
+def _trigger_measures(config: RunConfig, size: RunSize) -> list[Step]:
     layers, looked_at = len(config.extract.layers or range(size.n_layers)), len(LABELS) * attributed_requests.MOST
     scored = 2 * 2 * trigger_erasure.MOST * (layers + 1)  # two kinds of requests in two parts, at every layer
     return [
@@ -72,7 +74,7 @@ def _trigger_measures(config: RunConfig, size: Size) -> list[Step]:
     ]
 
 
-def _steer(config: RunConfig, size: Size) -> list[Step]:
+def _steer(config: RunConfig, size: RunSize) -> list[Step]:
     leaves, given = config.steer.band > 0, config.steer.system_lines
     two, one = (len(reachable(n, leaves=leaves)) * size.prompts for n in (len(KINDS), 1))
     places, where = (1, "") if config.steer.actuator == "onset_bias" else (len(KINDS), ", at two places")
@@ -84,14 +86,14 @@ def _steer(config: RunConfig, size: Size) -> list[Step]:
     ]
 
 
-def _candidates(config: RunConfig, size: Size) -> int:
+def _candidates(config: RunConfig, size: RunSize) -> int:
     chosen = config.dissociate.positions
     n_layers = len(config.extract.layers or range(size.n_layers))
     deepest = len(write_layers(size.n_layers, config.dissociate.deepest))
     return min(n_layers, deepest) * (len(chosen) if chosen else size.positions)
 
 
-def _probe(config: RunConfig, size: Size) -> list[Step]:
+def _probe(config: RunConfig, size: RunSize) -> list[Step]:
     n = config.dissociate.n_selection
     tried = len(KINDS) * _candidates(config, size) * n
     return [
@@ -100,7 +102,7 @@ def _probe(config: RunConfig, size: Size) -> list[Step]:
     ]
 
 
-def _effects(config: RunConfig, size: Size) -> list[Step]:
+def _effects(config: RunConfig, size: RunSize) -> list[Step]:
     given = config.dissociate
     draws, onset = len(KINDS) * given.n_null_onset, len(KINDS) * given.n_onset
     generated = len(KINDS) * min(given.n_null_generation, given.n_null_onset) * onset
@@ -126,7 +128,7 @@ def _steps_of_kl(name: str, passes: int, config: RunConfig) -> Step:
     return Step(name, passes, config.dissociate.kl_tokens, distributions=config.dissociate.kl_tokens)
 
 
-def tokens(listed: Sequence[Step], size: Size, max_new_tokens: int) -> int:
+def tokens(listed: Sequence[Step], size: RunSize, max_new_tokens: int) -> int:
     """Return the tokens that all steps read and write, at most."""
     read = sum(step.passes * step.tokens_a_pass for step in listed)
     return int(read + sum(step.completions for step in listed) * (size.prompt_tokens + max_new_tokens))
@@ -149,13 +151,13 @@ def estimate(config: RunConfig, directory: Path, until: str) -> dict[str, Any]:
         system=wanted.system,  # type: ignore[arg-type]
     )  # fmt: skip
     rendered = [render(tokenizer, prompt) for prompt in prompts]
-    machine = here(wanted.device)
+    machine = measure_device(wanted.device)
     model = footprint(shape, WIDTHS.get(wanted.dtype, machine.width))
     roles = position_names(rendered, trigger=any(p.trigger for p in prompts))
     corpus = divide(prompts, config.prompts, config.seed)
     test = corpus.within("test")
     lengths = [len(row.token_ids) for row in rendered]
-    size = Size(
+    size = RunSize(
         len(prompts), int(test.sum()), int((corpus.harmful & test).sum()), sum(lengths) / len(lengths), model.n_layers,
         sum(name == "inst_last" or name.startswith("post_") for name in roles), len(questions(prompts)),
     )  # fmt: skip
@@ -196,7 +198,7 @@ class Plan:
     def on(self, machine: Machine) -> dict[str, Any]:
         """Say what it takes on a machine: time and memory."""
         model, batch, read = self._as_on(machine), self.config.generate.batch_size, self._batches(machine).tokens
-        wanted = need(model, batch, self.longest, read)
+        wanted = memory_need(model, batch, self.longest, read)
         slowest = max(self.steps, key=lambda step: self._minutes([step], machine))
         return {
             "machine": machine.described(),
@@ -204,7 +206,7 @@ class Plan:
             "most of it": f"{slowest.name}, {_range(self._minutes([slowest], machine))}",
             "minutes": [round(end, 2) for end in self._minutes(self.steps, machine)],
             "assuming": assumptions(machine),
-            "memory": fits(model, batch, self.longest, read, machine.memory),
+            "memory": describe_fit(model, batch, self.longest, read, machine.memory),
             "weights, bytes": wanted.weights,
             f"keys and values of {batch} completions, bytes": wanted.cache,
             "working space, bytes": wanted.work,

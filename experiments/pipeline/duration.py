@@ -47,22 +47,22 @@ class Batches:
 
 
 @dataclass(frozen=True)
-class Pace:
+class Utilization:
     """One end of the range."""
 
     products: float  # share of the machine's peak
     reading: float  # share of its bandwidth
     answers: float  # length of the answers, as a share of what they may have
-    at_once: bool  # products, reading and starting overlap
+    overlapping: bool  # products, reading and starting overlap
 
 
-FAST = Pace(0.6, 0.8, 0.5, at_once=True)
-SLOW = Pace(0.25, 0.4, 1.0, at_once=False)
+FAST = Utilization(0.6, 0.8, 0.5, overlapping=True)
+SLOW = Utilization(0.25, 0.4, 1.0, overlapping=False)
 
 
 def minutes(steps: Sequence[Step], model: Footprint, machine: Machine, batches: Batches) -> tuple[float, float]:
     """Return the least and the most time that steps should take, in minutes."""
-    low, high = (sum(_seconds(s, model, machine, batches, pace) for s in steps) / 60 for pace in (FAST, SLOW))
+    low, high = (sum(_seconds(s, model, machine, batches, used) for s in steps) / 60 for used in (FAST, SLOW))
     return low, high
 
 
@@ -71,27 +71,27 @@ def assumptions(machine: Machine) -> str:
     return ASSUMED.format(launch=" to ".join(f"{1e3 * seconds:g}" for seconds in machine.launch))
 
 
-def _seconds(step: Step, model: Footprint, machine: Machine, batches: Batches, pace: Pace) -> float:
+def _seconds(step: Step, model: Footprint, machine: Machine, batches: Batches, used: Utilization) -> float:
     spent = 0.0
     if step.passes:
         rows = max(1, int(batches.tokens // max(1.0, step.tokens_a_pass)))
         if step.distributions:
             rows = min(MOST_ROWS, max(1, MOST_LOGITS // (step.distributions * model.vocabulary)))
         together = min(rows, step.passes)
-        one = _forward(together * step.tokens_a_pass, 0.0, model, machine, pace)
-        spent += step.passes / together * one * (1 if pace.at_once else step.repeats)
+        one = _forward(together * step.tokens_a_pass, 0.0, model, machine, used)
+        spent += step.passes / together * one * (1 if used.overlapping else step.repeats)
     if step.completions:
-        rows, new = min(batches.completions, step.completions), pace.answers * batches.max_new_tokens
+        rows, new = min(batches.completions, step.completions), used.answers * batches.max_new_tokens
         seen = rows * (batches.prompt_tokens + new / 2) * model.cache
-        decoding = new * _forward(rows, seen, model, machine, pace)
-        reading = _forward(rows * batches.prompt_tokens, 0.0, model, machine, pace)
+        decoding = new * _forward(rows, seen, model, machine, used)
+        reading = _forward(rows * batches.prompt_tokens, 0.0, model, machine, used)
         spent += ceil(step.completions / rows) * (reading + decoding)
     return spent
 
 
-def _forward(tokens: float, cached: float, model: Footprint, machine: Machine, pace: Pace) -> float:
+def _forward(tokens: float, cached: float, model: Footprint, machine: Machine, used: Utilization) -> float:
     """Return the seconds of one forward pass over so many tokens, reading so many bytes of keys and values."""
-    products = 2 * model.parameters * tokens / (pace.products * machine.flops)
-    reading = (model.weights + cached) / (pace.reading * machine.bandwidth)
-    starting = model.n_layers * machine.launch[0 if pace.at_once else 1]
-    return max(products, reading, starting) if pace.at_once else products + reading + starting
+    products = 2 * model.parameters * tokens / (used.products * machine.flops)
+    reading = (model.weights + cached) / (used.reading * machine.bandwidth)
+    starting = model.n_layers * machine.launch[0 if used.overlapping else 1]
+    return max(products, reading, starting) if used.overlapping else products + reading + starting

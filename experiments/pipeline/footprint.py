@@ -42,7 +42,7 @@ class Footprint:
 
 
 @dataclass(frozen=True)
-class Need:
+class MemoryNeed:
     """Bytes that must be in memory at one time."""
 
     weights: int
@@ -81,7 +81,7 @@ def footprint(shape: Any, width: int) -> Footprint:
     )
 
 
-def need(model: Footprint, batch: int, longest: int, tokens: int) -> Need:
+def memory_need(model: Footprint, batch: int, longest: int, tokens: int) -> MemoryNeed:
     """Say what decoding a batch of completions needs.
 
     Args:
@@ -89,19 +89,19 @@ def need(model: Footprint, batch: int, longest: int, tokens: int) -> Need:
         longest: tokens of the longest prompt and of what may follow it.
         tokens: in the largest batch that is read.
     """
-    return Need(model.weights, batch * longest * model.cache, model.work(batch, tokens))
+    return MemoryNeed(model.weights, batch * longest * model.cache, model.work(batch, tokens))
 
 
-def fits(model: Footprint, batch: int, longest: int, tokens: int, memory: int) -> str:
+def describe_fit(model: Footprint, batch: int, longest: int, tokens: int, memory: int) -> str:
     """Say whether that goes into so many bytes of memory, and what to do where it does not."""
-    wanted = need(model, batch, longest, tokens)
+    wanted = memory_need(model, batch, longest, tokens)
     told = f"{gigabytes(wanted.total)} of {gigabytes(memory)}"
     if wanted.total <= memory:
         return f"fits: about {told}"
     if model.weights > memory:
         return (f"does not fit: the weights alone take {gigabytes(model.weights)} of {gigabytes(memory)}; what is left "
                 "over runs from a slower memory, many times slower than told here")  # fmt: skip
-    smaller = next((b for b in range(batch, 0, -1) if need(model, b, longest, tokens).total <= memory), 0)
+    smaller = next((b for b in range(batch, 0, -1) if memory_need(model, b, longest, tokens).total <= memory), 0)
     remedy = f"generate.batch_size={smaller} would" if smaller else "set a smaller extract.token_budget"
     return f"does not fit at once: about {told}; batches are made smaller on the way; {remedy}"
 

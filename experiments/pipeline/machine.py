@@ -17,7 +17,7 @@ class Machine:
     """Peaks, of which a run gets a share."""
 
     name: str
-    whence: str  # the figures
+    source: str  # the figures
     flops: float  # a second, in matrix products
     bandwidth: float  # bytes a second, of the memory that weights lie in
     memory: int  # bytes of it
@@ -27,13 +27,13 @@ class Machine:
     def described(self) -> str:
         """Name it with its figures."""
         figures = f"{self.flops / 1e12:.3g} TFLOP/s, {self.bandwidth / 1e9:.3g} GB/s"
-        return f"{self.name} ({figures}: {self.whence})"
+        return f"{self.name} ({figures}: {self.source})"
 
 
 A100 = Machine("one A100 of 80 GB", "its data sheet, nothing measured", 312e12, 2.0e12, 80 * 10**9, (3e-4, 1.2e-3), 2)
 
 
-def here(device: str) -> Machine:
+def measure_device(device: str) -> Machine:
     """Measure the device a configuration names; `auto` is the GPU where there is one.
 
     Raises:

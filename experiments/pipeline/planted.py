@@ -16,7 +16,7 @@ from probes.direction import Locus
 from probes.geometry.angles import cosine
 
 
-def planted(inputs: RunInputs) -> Planted | None:
+def grade_planted(inputs: RunInputs) -> Planted | None:
     """Grade write directions at the planted locus against truth.json, where the model directory holds one.
 
     Called when all verdicts are written: nothing before them reads the truth.

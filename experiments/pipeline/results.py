@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from experiments.dials.results import SteerResult
 from experiments.dissociation.results import Dissociation, OpenedGates
-from experiments.pipeline.planted import planted
+from experiments.pipeline.planted import grade_planted
 from experiments.probing.results import ProbeResults
 from experiments.report.results import ModelRecord, Rates, RunResults
 from experiments.run.corpus import PARTS
@@ -20,7 +20,11 @@ def write_results(inputs: RunInputs) -> None:
     """Merge the stages' files into results.json."""
     probe = ProbeResults.read(inputs.file("stages/probe.json"))
     steer = SteerResult.read(inputs.file("stages/steer.json"))
-    manifest, corpus, graded = Manifest(inputs.file("manifest.json")).read(), inputs.corpus, planted(inputs)
+    manifest, corpus, graded = (
+        Manifest(inputs.file("manifest.json")).read(),
+        inputs.corpus,
+        grade_planted(inputs),
+    )
     sampled = inputs.config.uncertainty.samples > 0
     found = RunResults(
         name=inputs.config.name,

@@ -25,7 +25,7 @@ from experiments.responses.loaded_run import LoadedRun
 from experiments.run.completion_file import write_completions
 from experiments.run.config import RunConfig
 from experiments.run.manifest import Manifest, file_hash, inputs_hash
-from experiments.side_effects.measure import texts
+from experiments.side_effects.measure import text_hashes
 from experiments.triggers.judge import judge_triggers
 from experiments.triggers.measure import measure_triggers
 from experiments.uncertainty.stage import uncertainty
@@ -71,7 +71,7 @@ def _extract(loaded: LoadedRun) -> None:
 def _respond(loaded: LoadedRun) -> None:
     rows = np.arange(len(loaded.prompts)).tolist()
     with loaded.reporter.task("plain completions", len(rows)) as advance:
-        said = loaded.speaker.complete(rows, advance=advance)
+        said = loaded.completer.complete(rows, advance=advance)
     write_completions(said, loaded.file("completions.jsonl"))
     if cut := sum(not split_thinking(completion.completion).closed for completion in said):
         loaded.reporter.say(f"{cut} of {len(said)} completions end amid their thought and cannot be judged; give them "
@@ -189,11 +189,11 @@ def _section(config: RunConfig, name: str) -> Any:
     if name == "selection":
         return config.dissociate.model_dump(mode="json", include=set(SELECTION))
     if name == "sampling":
-        return config.uncertainty.drawn.model_dump(mode="json")
+        return config.uncertainty.with_default_samples.model_dump(mode="json")
     if name == "measuring":
         settings, given = config.dissociate, config.dissociate.directions
         measured = settings.model_dump(mode="json", exclude=set(VERDICT))
-        return measured | texts(settings) | {"directions": file_hash(given) if given else None}
+        return measured | text_hashes(settings) | {"directions": file_hash(given) if given else None}
     value = getattr(config, name)
     if name == "judge" and value != "rules":  # what its file says counts, not where it lies
         value = load_judge(value)

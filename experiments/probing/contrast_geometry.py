@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from experiments.probing.geometry_results import GeometryTables, ReadWriteRow
-from experiments.probing.read_probes import Reading, StoredLoci
+from experiments.probing.read_probes import ReadProbe, StoredLoci
 from experiments.probing.write_directions import WriteFitter, permuted
 from experiments.run.behaviour import Kind, write_samples
 from experiments.run.inputs import RunInputs
@@ -25,7 +25,7 @@ TABLES = ("cosines", "angles", "transfers", "erasures")
 
 def geometry_tables(
     inputs: RunInputs,
-    readings: Mapping[str, Reading],
+    read_probes: Mapping[str, ReadProbe],
     chosen: Mapping[Kind, Direction | None],
     fitted: Mapping[Kind, Sequence[Direction]],
 ) -> GeometryTables:
@@ -38,9 +38,9 @@ def geometry_tables(
         chosen: the write directions; their positions are measured too.
         fitted: write directions to compare with what reads the label, a locus each.
     """
-    store, contrasts = inputs.store, [reading.contrast for reading in readings.values()]
+    store, contrasts = inputs.store, [read_probe.contrast for read_probe in read_probes.values()]
     rows = np.unique(np.concatenate([c.rows for c in contrasts]))
-    wanted = {r.chosen.position for r in readings.values()} | {d.locus.position for d in chosen.values() if d}
+    wanted = {r.chosen.position for r in read_probes.values()} | {d.locus.position for d in chosen.values() if d}
     present = [p for i, p in enumerate(store.positions) if p in wanted and store.present[i][rows].all()]
     measured: list[LocusGeometry] = []
     loci = StoredLoci(store, store.layers, present)
@@ -53,11 +53,13 @@ def geometry_tables(
                 advance(1)
     tables = [found.tables() for found in measured]
     rows_of = {name: [row for table in tables for row in table[name]] for name in TABLES}
-    return GeometryTables.model_validate(rows_of | {"read_against_write": read_against_write(inputs, readings, fitted)})
+    return GeometryTables.model_validate(
+        rows_of | {"read_against_write": read_against_write(inputs, read_probes, fitted)}
+    )
 
 
 def read_against_write(
-    inputs: RunInputs, readings: Mapping[str, Reading], fitted: Mapping[Kind, Sequence[Direction]]
+    inputs: RunInputs, read_probes: Mapping[str, ReadProbe], fitted: Mapping[Kind, Sequence[Direction]]
 ) -> list[ReadWriteRow]:
     """Compare what reads a label with what decides the behaviour, at the loci of some fitted write directions.
 
@@ -66,7 +68,7 @@ def read_against_write(
     """
     table = []
     for kind, directions in fitted.items():
-        samples, contrast = write_samples(inputs.behaviour, kind), readings[kind].contrast
+        samples, contrast = write_samples(inputs.behaviour, kind), read_probes[kind].contrast
         if samples is None:
             continue
         rng = named_rng(inputs.config.seed, "contrast geometry", kind)

@@ -6,16 +6,16 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from experiments.probing.read_probes import Reading
+from experiments.probing.read_probes import ReadProbe
 from experiments.probing.results import GridRow, SiteRecord
 from probes.grid.probe_grid import LOGISTIC, LocusScores
 
 
-def site_record(reading: Reading, site: str) -> SiteRecord:
+def site_record(read_probe: ReadProbe, site: str) -> SiteRecord:
     """Return the chosen locus for results.json."""
-    cell, test = reading.chosen, reading.test
+    cell, test = read_probe.chosen, read_probe.test
     score = cell.scores[LOGISTIC]
-    control = None if np.isnan(reading.control) else reading.control
+    control = None if np.isnan(read_probe.control) else read_probe.control
     return SiteRecord(
         site=site,
         layer=cell.layer,
@@ -26,26 +26,26 @@ def site_record(reading: Reading, site: str) -> SiteRecord:
         C=float(score.C[0]),
         balanced_accuracy=test.balanced_accuracy,
         recall_at_1pct_fpr=test.recall_at_1pct_fpr,
-        ece=reading.ece,
-        brier=reading.brier,
+        ece=read_probe.ece,
+        brier=read_probe.brier,
         n_test=test.n_positive + test.n_negative,
-        bag_of_words_auroc=reading.bag_of_words,
-        length_auroc=reading.length,
-        beats_bag_of_words=bool(test.auroc.low > reading.bag_of_words),
-        p_permutation=reading.p_permutation,
+        bag_of_words_auroc=read_probe.bag_of_words,
+        length_auroc=read_probe.length,
+        beats_bag_of_words=bool(test.auroc.low > read_probe.bag_of_words),
+        p_permutation=read_probe.p_permutation,
         control_auroc=control,
         selectivity=None if control is None else test.auroc.estimate - control,
-        refitted_on_permuted_labels=reading.refitted,
-        difference_in_means=reading.null,
+        refitted_on_permuted_labels=read_probe.refitted,
+        difference_in_means=read_probe.null,
     )
 
 
-def grid_rows(readings: Mapping[str, Reading], site: str) -> list[GridRow]:
+def grid_rows(read_probes: Mapping[str, ReadProbe], site: str) -> list[GridRow]:
     """Flatten the grids, a row per contrast, locus and probe."""
     return [
-        _grid_row(name, site, cell, probe, chosen=cell is reading.chosen and probe == LOGISTIC)
-        for name, reading in readings.items()
-        for cell in reading.cells
+        _grid_row(name, site, cell, probe, chosen=cell is read_probe.chosen and probe == LOGISTIC)
+        for name, read_probe in read_probes.items()
+        for cell in read_probe.cells
         for probe in cell.scores
     ]
 

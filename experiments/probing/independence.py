@@ -32,7 +32,7 @@ from probes.statistics.permutation import permutation_p
 from steering.ablation import ablation, write_site
 
 N_NULL = 49  # permuted-label directions an ablated one is compared with
-N_A_LABEL = 24  # held-out prompts of each label
+N_PER_LABEL = 24  # held-out prompts of each label
 
 
 def independence(
@@ -57,7 +57,7 @@ def independence(
     """
     trials = [ablation(direction) for direction in (ablated, *null)]
     layers = range(ablated.locus.layer, model.n_layers)
-    changes = watch(model, prompts, trials, (watched, ablated), layers)
+    changes = stream_changes(model, prompts, trials, (watched, ablated), layers)
     moved = {
         measure: StreamChange(
             **_against_null(change.mean(axis=1), groups, alpha),
@@ -72,7 +72,7 @@ def independence(
     return Independence(ablated=ablated.locus, watched=watched.locus, n=prompts.n_rows, n_null=len(null), **moved)
 
 
-def watch(
+def stream_changes(
     model: ChatModel,
     prompts: RepeatedPrompts,
     trials: Sequence[Trial],
@@ -87,11 +87,11 @@ def watch(
     site = write_site(watched[0])
     R = torch.tensor(np.stack([direction.vector for direction in watched]), device=model.device)
     found, before = [], None
-    for blocks in prompts.passes(trials, 0):
+    for batch in prompts.passes(trials, 0):
         if before is None:
-            before = _along(last_streams(model, blocks.remembered, site, layers), R)
-        after = _along(last_streams(model, blocks.remembered, site, layers, blocks.edits), R)
-        found.append(blocks.split((after - before).abs().movedim(2, 0)))
+            before = _along(last_streams(model, batch.cached, site, layers), R)
+        after = _along(last_streams(model, batch.cached, site, layers, batch.edits), R)
+        found.append(batch.split((after - before).abs().movedim(2, 0)))
     changes = torch.cat(found).cpu().double().numpy()
     cosine, projection = einops.rearrange(changes, "trials rows two layers watched -> two watched trials layers rows")
     gaps = np.array([direction.mean_positive - direction.mean_negative for direction in watched])

@@ -36,7 +36,7 @@ CLASSES = {  # of each contrast: the declining one first
 
 
 @dataclass(frozen=True)
-class Reading:
+class ReadProbe:
     """The grid of one contrast, and the locus chosen on validation prompts with its probe."""
 
     contrast: Contrast
@@ -130,15 +130,17 @@ def fit_grid(
     return grid, cells
 
 
-def read_grid(loaded: LoadedRun) -> dict[str, Reading]:
+def read_grid(loaded: LoadedRun) -> dict[str, ReadProbe]:
     """Probe every locus of the store for all label contrasts, in one pass over it."""
     store, contrasts = loaded.store, label_contrasts(loaded.corpus)
     positions = [p for p in store.positions if not p.startswith("response_")]  # a dial reads before the model answers
     grid, cells = fit_grid(loaded, contrasts, store.layers, positions, "probing")
-    return {c.name: _reading(loaded, grid, c, [cell for cell in cells if cell.contrast == c.name]) for c in contrasts}
+    return {
+        c.name: _fit_chosen(loaded, grid, c, [cell for cell in cells if cell.contrast == c.name]) for c in contrasts
+    }
 
 
-def _reading(inputs: RunInputs, grid: ProbeGrid, contrast: Contrast, cells: Sequence[LocusScores]) -> Reading:
+def _fit_chosen(inputs: RunInputs, grid: ProbeGrid, contrast: Contrast, cells: Sequence[LocusScores]) -> ReadProbe:
     chosen, seed = choose_locus(cells), inputs.config.seed
     activations = inputs.store.read(chosen.layer, chosen.position)
     C = float(chosen.scores[LOGISTIC].C[0])
@@ -150,7 +152,7 @@ def _reading(inputs: RunInputs, grid: ProbeGrid, contrast: Contrast, cells: Sequ
     fitted = (X[train], y[train], X[test], y[test])
     categories = np.array([inputs.prompts[row].category or "" for row in contrast.rows])
     texts = [" ".join(m["content"] for m in inputs.prompts[row].messages) for row in contrast.rows]
-    return Reading(
+    return ReadProbe(
         contrast=contrast,
         cells=tuple(cells),
         chosen=chosen,
@@ -176,9 +178,9 @@ def _calibrated(
     return expected_calibration_error(y[test], probability), brier(y[test], probability)
 
 
-def read_direction(reading: Reading, site: str, activations: Float[np.ndarray, "prompts d_model"]) -> Direction:
+def read_direction(read_probe: ReadProbe, site: str, activations: Float[np.ndarray, "prompts d_model"]) -> Direction:
     """Return the difference-in-means read direction at the chosen locus; `activations` are all samples' there."""
-    contrast, chosen = reading.contrast, reading.chosen
+    contrast, chosen = read_probe.contrast, read_probe.chosen
     train = contrast.within("train")
     X, y = activations[contrast.rows][train], contrast.y[train]
     vector = unit(difference_in_means(X, y))

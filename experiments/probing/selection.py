@@ -25,7 +25,7 @@ from steering.ablation_variant import DEFAULT, Variant
 
 RARE = 0.01
 FLOOR = float(np.log(RARE / (1 - RARE)))
-ALIKE = 0.15  # of bypass and of what is induced, in log-odds
+TIE = 0.15  # of bypass and of what is induced, in log-odds
 
 
 @dataclass(frozen=True)
@@ -97,13 +97,13 @@ def select(found: Sequence[Candidate], max_kl: float) -> tuple[Candidate, bool]:
     """Choose the usable candidate of least bypass, else the least bypass of all; and whether it is usable.
 
     A decliner brought below `RARE` is bypassed, and how far below says nothing more, so bypass is compared from there
-    up. Of candidates within `ALIKE` of the least, and of these of the most induced, the earliest layer is taken: where
+    up. Of candidates within `TIE` of the least, and of these of the most induced, the earliest layer is taken: where
     the decision is first written, and what is written there lasts.
     """
     usable = [c for c in found if c.discarded(max_kl) is None]
     pool = [c for c in usable or found if np.isfinite(c.bypass)] or list(found)
     least = min(c.bypass_floored for c in pool)
-    pool = [c for c in pool if not c.bypass_floored > least + ALIKE]
+    pool = [c for c in pool if not c.bypass_floored > least + TIE]
     most = max(c.induce for c in pool)
-    pool = [c for c in pool if not c.induce < most - ALIKE]
+    pool = [c for c in pool if not c.induce < most - TIE]
     return min(pool, key=lambda c: (c.direction.locus.layer, -c.induce)), bool(usable)

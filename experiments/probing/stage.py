@@ -11,7 +11,7 @@ from experiments.probing.contrast_geometry import geometry_tables
 from experiments.probing.geometry_results import Geometry, Independence
 from experiments.probing.grid_figure import draw_grids
 from experiments.probing.grid_rows import best_loci, grid_rows, site_record
-from experiments.probing.independence import N_A_LABEL, N_NULL, independence
+from experiments.probing.independence import N_NULL, N_PER_LABEL, independence
 from experiments.probing.read_probes import read_direction, read_grid, write_parquet
 from experiments.probing.results import OnsetRecord, ProbeResults, WriteRecord
 from experiments.probing.selection import Candidate, Validation, candidates, select
@@ -33,22 +33,22 @@ from steering.direction_file import save_directions
 def probe(loaded: LoadedRun) -> None:
     """Write probes.parquet, directions.safetensors, heat maps, stages/geometry.json and stages/probe.json."""
     site = loaded.store.site
-    readings = read_grid(loaded)
+    read_probes = read_grid(loaded)
     directions = [
-        read_direction(r, site, loaded.store.read(r.chosen.layer, r.chosen.position)) for r in readings.values()
+        read_direction(r, site, loaded.store.read(r.chosen.layer, r.chosen.position)) for r in read_probes.values()
     ]
     onsets = context_onsets(loaded)
-    writes: dict[Kind, Written] = {kind: _write(loaded, kind, onsets) for kind in KINDS}
+    writes: dict[Kind, WriteSelection] = {kind: _write(loaded, kind, onsets) for kind in KINDS}
     directions += [written.chosen for written in writes.values() if written.chosen is not None]
-    rows, chosen = grid_rows(readings, site), {kind: written.chosen for kind, written in writes.items()}
+    rows, chosen = grid_rows(read_probes, site), {kind: written.chosen for kind, written in writes.items()}
     write_parquet([row.model_dump() for row in rows], loaded.file("probes.parquet"))
     save_directions([_traced(loaded, d) for d in directions], loaded.file("directions.safetensors"))
-    draw_grids(rows, list(readings), loaded.directory)
-    tables = geometry_tables(loaded, readings, chosen, {kind: w.at_position() for kind, w in writes.items()})
+    draw_grids(rows, list(read_probes), loaded.directory)
+    tables = geometry_tables(loaded, read_probes, chosen, {kind: w.at_position() for kind, w in writes.items()})
     tables.write(loaded.file("stages/geometry.json"))
-    chosen_read = readings["normative"].chosen
+    chosen_read = read_probes["normative"].chosen
     ProbeResults(
-        sites={name: site_record(reading, site) for name, reading in readings.items()},
+        sites={name: site_record(read_probe, site) for name, read_probe in read_probes.items()},
         best_loci=tuple(best_loci(rows)),
         writes={kind: written.record for kind, written in writes.items()},
         geometry=_cosines(directions, writes).model_copy(
@@ -76,7 +76,7 @@ def context_onsets(inputs: RunInputs) -> Onsets:
 
 
 @dataclass(frozen=True)
-class Written:
+class WriteSelection:
     """One kind's write direction, and all the directions it was chosen from."""
 
     chosen: Direction | None
@@ -88,7 +88,7 @@ class Written:
         return [d for d in self.fitted if self.chosen is not None and d.locus.position == self.chosen.locus.position]
 
 
-def _write(loaded: LoadedRun, kind: Kind, onsets: Onsets) -> Written:
+def _write(loaded: LoadedRun, kind: Kind, onsets: Onsets) -> WriteSelection:
     behaviour, config = loaded.behaviour, loaded.config.dissociate
     samples = write_samples(behaviour, kind)
     n = int(behaviour.did(ACTION_OF[kind]).sum())
@@ -107,7 +107,7 @@ def _write(loaded: LoadedRun, kind: Kind, onsets: Onsets) -> Written:
     best, usable = select(found, config.max_kl)
     provenance = {**best.direction.provenance, "meets_selection_rules": usable}
     chosen = replace(best.direction, provenance=provenance)
-    return Written(chosen, tuple(fitted), _write_record(best, usable, found, samples, config))
+    return WriteSelection(chosen, tuple(fitted), _write_record(best, usable, found, samples, config))
 
 
 def validation_of(loaded: LoadedRun, kind: Kind) -> Validation | None:
@@ -124,8 +124,8 @@ def validation_of(loaded: LoadedRun, kind: Kind) -> Validation | None:
     )
 
 
-def _unavailable(reason: str) -> Written:
-    return Written(None, (), WriteRecord(available=False, reason=reason))
+def _unavailable(reason: str) -> WriteSelection:
+    return WriteSelection(None, (), WriteRecord(available=False, reason=reason))
 
 
 def write_fitter(loaded: LoadedRun, kind: Kind, samples: WriteSamples, *, later: bool = False) -> WriteFitter:
@@ -179,7 +179,7 @@ def _write_record(
     )
 
 
-def _cosines(directions: list[Direction], writes: dict[Kind, Written]) -> Geometry:
+def _cosines(directions: list[Direction], writes: dict[Kind, WriteSelection]) -> Geometry:
     """Return cosines between directions fitted at one layer and position; unlike layers are not compared.
 
     Those by layer are of the write directions fitted at the normative one's position.
@@ -200,14 +200,14 @@ def _cosines(directions: list[Direction], writes: dict[Kind, Written]) -> Geomet
     return Geometry(cosine=own_cosine, cosine_by_layer=by_layer, between_chosen=chosen)
 
 
-def _independence(loaded: LoadedRun, writes: dict[Kind, Written]) -> dict[str, Independence] | None:
+def _independence(loaded: LoadedRun, writes: dict[Kind, WriteSelection]) -> dict[str, Independence] | None:
     """Ablate each chosen write direction and watch the other, on test prompts; None where there are not two."""
     chosen = {kind: written.chosen for kind, written in writes.items() if written.chosen is not None}
     if len(chosen) < len(KINDS):
         return None
     rng, corpus = named_rng(loaded.config.seed, "independence"), loaded.corpus
     held_out = [np.flatnonzero(corpus.labelled(label) & corpus.within("test")) for label in corpus.counts()]
-    rows = np.concatenate([_some(rng, of_label, N_A_LABEL) for of_label in held_out])
+    rows = np.concatenate([_some(rng, of_label, N_PER_LABEL) for of_label in held_out])
     prompts, record = RepeatedPrompts(loaded.model, [loaded.rendered[i] for i in rows]), {}
     with loaded.reporter.task("ablating one, watching the other", len(KINDS)) as advance:
         for one, other in (KINDS, KINDS[::-1]):

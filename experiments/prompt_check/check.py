@@ -16,7 +16,7 @@ from experiments.prompt_check.structure import (
     count_triggers,
     count_twins,
 )
-from experiments.prompt_check.word_cues import Cues, cues, describe, whole
+from experiments.prompt_check.word_cues import MeasuredCues, cue_record, full_text, measure_cues
 from experiments.run.corpus import Corpus, divide
 from experiments.triggers.quadruples import quadruples
 from extract.prompts.sources import PromptsConfig, read_prompts
@@ -35,13 +35,13 @@ def check(path: Path | None, dataset: str | None = None) -> PromptCheck:
     config = PromptsConfig.model_validate(given)
     prompts = read_prompts(config, seed=0)
     corpus = divide(prompts, config, seed=0)
-    repeated = sum(n - 1 for n in Counter(whole(prompt) for prompt in prompts).values())
-    pairs, unlike_cells = count_quadruples(corpus)
-    triggers, misplaced = count_triggers(prompts)
-    twins, twinless = count_twins(prompts)
-    personas, torn = count_personas(prompts)
+    repeated = sum(n - 1 for n in Counter(full_text(prompt) for prompt in prompts).values())
+    pairs, quadruple_problems = count_quadruples(corpus)
+    triggers, trigger_problems = count_triggers(prompts)
+    twins, twin_problems = count_twins(prompts)
+    personas, persona_problems = count_personas(prompts)
     contrasts = word_contrasts(corpus)
-    cheats = [line for contrast in contrasts.values() if contrast is not None for line in contrast.cheats()]
+    confounds = [line for contrast in contrasts.values() if contrast is not None for line in contrast.confounds()]
     benign, counts = corpus.n_groups(np.flatnonzero(corpus.benign)), corpus.counts()
     return PromptCheck(
         prompts=len(prompts),
@@ -58,13 +58,13 @@ def check(path: Path | None, dataset: str | None = None) -> PromptCheck:
         twins=twins,
         personas=personas,
         contexts=count_contexts(corpus),
-        words={name: describe(found) for name, found in contrasts.items()},
+        words={name: cue_record(found) for name, found in contrasts.items()},
         problems=(*([f"{repeated} texts stand twice or more"] if repeated else []),
-                  *unlike_cells, *misplaced, *twinless, *torn, *cheats),
+                  *quadruple_problems, *trigger_problems, *twin_problems, *persona_problems, *confounds),
     )  # fmt: skip
 
 
-def word_contrasts(corpus: Corpus) -> dict[str, Cues | None]:
+def word_contrasts(corpus: Corpus) -> dict[str, MeasuredCues | None]:
     """Measure what words tell, within quadruples and over everything a probe is fitted on."""
     every = np.arange(len(corpus))
     requests = corpus.harmful | corpus.requests
@@ -77,5 +77,5 @@ def word_contrasts(corpus: Corpus) -> dict[str, Cues | None]:
     found = {}
     for name, (among, positive) in asked.items():
         rows = np.flatnonzero(among)
-        found[name] = cues(name, [corpus.prompts[row] for row in rows], positive[rows], corpus.groups[rows])
+        found[name] = measure_cues(name, [corpus.prompts[row] for row in rows], positive[rows], corpus.groups[rows])
     return found

@@ -39,9 +39,9 @@ def count_quadruples(corpus: Corpus) -> tuple[QuadrupleCounts, list[str]]:
 def count_triggers(prompts: Sequence[Prompt]) -> tuple[TriggerCounts, list[str]]:
     """Return how many trigger words there are, which stand in no text, and where they stand unmarked."""
     words = Counter(prompt.trigger.lower() for prompt in prompts if prompt.trigger)
-    lost = [p.id for p in prompts if p.trigger and not stands_in(p.trigger, p.text)]
+    lost = [p.id for p in prompts if p.trigger and not contains_word(p.trigger, p.text)]
     requests = [p for p in prompts if p.trigger is None and p.intent in ("benign", "harmful")]
-    unmarked = [(p.id, word) for p in requests for word in words if stands_in(word, p.text)]
+    unmarked = [(p.id, word) for p in requests for word in words if contains_word(word, p.text)]
     problems = []
     if lost:
         problems.append(f"the trigger of {len(lost)} prompts is no word of their last turn, for example of {lost[0]!r}")
@@ -53,7 +53,7 @@ def count_triggers(prompts: Sequence[Prompt]) -> tuple[TriggerCounts, list[str]]
     return TriggerCounts(prompts=sum(words.values()), different=len(words), commonest=commonest), problems
 
 
-def stands_in(word: str, text: str) -> bool:
+def contains_word(word: str, text: str) -> bool:
     """Say whether a word stands in a text, as a whole."""
     return re.search(rf"(?<!\w){re.escape(word)}(?!\w)", text, flags=re.IGNORECASE) is not None
 
@@ -65,13 +65,13 @@ def count_twins(prompts: Sequence[Prompt]) -> tuple[TwinCounts, list[str]]:
     for prompt in prompts:
         if prompt.label == "benign" and prompt.pair:
             known[prompt.pair].append(prompt)
-    twinless = [p.id for p in uncertain if not known.get(p.pair or "")]
+    without_twin = [p.id for p in uncertain if not known.get(p.pair or "")]
     twins = [twin for pair in sorted({p.pair for p in uncertain if p.pair}) for twin in known.get(pair, [])]
     unanswered = [twin.id for twin in twins if not twin.answer]
     problems = []
-    if twinless:
-        problems.append(f"{len(twinless)} uncertain prompts have no benign twin of the same 'pair', for example "
-                        f"{twinless[0]!r}: a probe may learn their topic instead of what is known")  # fmt: skip
+    if without_twin:
+        problems.append(f"{len(without_twin)} uncertain prompts have no benign twin of the same 'pair', for example "
+                        f"{without_twin[0]!r}: a probe may learn their topic instead of what is known")  # fmt: skip
     if unanswered:
         problems.append(f"{len(unanswered)} twins have no 'answer', for example {unanswered[0]!r}: whether they are "
                         "answered right cannot be told")  # fmt: skip
@@ -86,10 +86,12 @@ def count_personas(prompts: Sequence[Prompt]) -> tuple[PersonaCounts, list[str]]
     for prompt in prompts:
         if prompt.persona and prompt.pair:
             cells[prompt.pair, prompt.label].add(prompt.persona)
-    torn = [pair for (pair, _), asked in cells.items() if asked != personas]
+    incomplete = [pair for (pair, _), asked in cells.items() if asked != personas]
     problems = []
-    if torn and len(torn) < len(cells):  # where none is, the personas are no table
-        problems.append(f"{len(torn)} requests are not asked by every persona, for example that of pair {torn[0]!r}")
+    if incomplete and len(incomplete) < len(cells):  # where none is, the personas are no table
+        problems.append(
+            f"{len(incomplete)} requests are not asked by every persona, for example that of pair {incomplete[0]!r}"
+        )
     return PersonaCounts(personas=len(personas), requests=len(cells)), problems
 
 

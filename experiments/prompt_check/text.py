@@ -25,7 +25,7 @@ def print_check(check: PromptCheck) -> None:
     console.print(words)
     for name, found in check.words.items():
         if not isinstance(found, str):
-            console.print(escape(f"{name}, prompts of either side with a word that leans: {_leaning(found)}"))
+            console.print(escape(f"{name}, prompts of either side with a word that leans: {_class_words(found)}"))
     if not check.problems:
         unmeasured = any(isinstance(found, str) for found in check.words.values())
         where = " where there was anything to compare" if unmeasured else ""
@@ -51,6 +51,6 @@ def _row(found: WordCues | str) -> list[str]:
     return [" + ".join(map(str, found.n)), *(of if isinstance(of, str) else f"{of:.2f}" for of in aurocs)]
 
 
-def _leaning(found: WordCues) -> str:
+def _class_words(found: WordCues) -> str:
     sides = (found.words_of_the_positive_side, found.words_of_the_negative_side)
     return "; ".join(", ".join(f"{word} {a}:{b}" for word, a, b in side[:5]) for side in sides)

@@ -22,10 +22,10 @@ LEAST_PROMPTS = 5  # that a word must stand in to count as a cue
 CUE = 0.1  # beyond 0.5, from which an AUROC is a cue if its interval leaves out 0.5
 
 FEATURES: dict[str, Callable[[Prompt], float]] = {
-    "the number of characters": lambda prompt: len(whole(prompt)),
+    "the number of characters": lambda prompt: len(full_text(prompt)),
     "the number of words": lambda prompt: len(words_of(prompt)),
     "a question mark at the end": lambda prompt: prompt.text.rstrip().endswith("?"),
-    "a digit": lambda prompt: bool(re.search(r"\d", whole(prompt))),
+    "a digit": lambda prompt: bool(re.search(r"\d", full_text(prompt))),
     "a capital at the beginning": lambda prompt: prompt.text[:1].isupper(),
     "naming who asks": lambda prompt: prompt.persona is not None,
     "a system line": lambda prompt: prompt.messages[0]["role"] == "system",
@@ -34,39 +34,39 @@ FEATURES: dict[str, Callable[[Prompt], float]] = {
 
 
 @dataclass(frozen=True)
-class Cues:
+class MeasuredCues:
     """One contrast of prompts: what words and surface features alone can tell; AUROCs with their intervals."""
 
     name: str
     n: tuple[int, int]  # positive, negative
     words: Discrimination | None  # cross-validated, whole groups apart; None where there are too few groups
     features: dict[str, Discrimination]
-    leaning: tuple[list[WordCount], list[WordCount]]  # towards the positive side, the negative
+    class_words: tuple[list[WordCount], list[WordCount]]  # towards the positive side, the negative
 
-    def cheats(self) -> list[str]:
+    def confounds(self) -> list[str]:
         """Name what tells the two sides apart though it is no content; a feature may lean either way."""
         measured = {"a bag of words": self.words} | dict(self.features)
         return [
             f"{self.name}: {what} tells them apart (AUROC {found.auroc:.2f})"
             for what, found in measured.items()
-            if found is not None and _leans(found, either_way=found is not self.words)
+            if found is not None and _is_cue(found, either_way=found is not self.words)
         ]
 
 
-def _leans(found: Discrimination, *, either_way: bool) -> bool:
+def _is_cue(found: Discrimination, *, either_way: bool) -> bool:
     auroc = found.auroc
     if either_way and auroc.high < 0.5:
         return auroc.estimate <= 0.5 - CUE
     return auroc.estimate >= 0.5 + CUE and auroc.low > 0.5
 
 
-def cues(
+def measure_cues(
     name: str,
     prompts: Sequence[Prompt],
     y: Bool[np.ndarray, " n_prompts"],
     groups: Int[np.ndarray, " n_prompts"],
     seed: int = 0,
-) -> Cues | None:
+) -> MeasuredCues | None:
     """Measure a contrast; None where a class is missing.
 
     Args:
@@ -75,23 +75,29 @@ def cues(
     """
     if y.all() or not y.any():
         return None
-    texts = [whole(prompt) for prompt in prompts]
+    texts = [full_text(prompt) for prompt in prompts]
     values = {what: np.array([float(read(p)) for p in prompts]) for what, read in FEATURES.items()}
     features = {what: discrimination(y, v, groups) for what, v in values.items() if len(set(v.tolist())) > 1}
-    return Cues(name, (int(y.sum()), int((~y).sum())), _crossed(texts, y, groups, seed), features, _leaning(prompts, y))
+    return MeasuredCues(
+        name,
+        (int(y.sum()), int((~y).sum())),
+        _cross_validated(texts, y, groups, seed),
+        features,
+        _class_words(prompts, y),
+    )
 
 
-def whole(prompt: Prompt) -> str:
+def full_text(prompt: Prompt) -> str:
     """Return the whole text, a turn a line."""
     return "\n".join(message["content"] for message in prompt.messages)
 
 
 def words_of(prompt: Prompt) -> list[str]:
     """Return the words, in lower case."""
-    return re.findall(r"\w+", whole(prompt).lower())
+    return re.findall(r"\w+", full_text(prompt).lower())
 
 
-def describe(found: Cues | None) -> WordCues | str:
+def cue_record(found: MeasuredCues | None) -> WordCues | str:
     """Return a contrast's figures, or why there are none."""
     if found is None:
         return "one side has no prompts"
@@ -99,8 +105,8 @@ def describe(found: Cues | None) -> WordCues | str:
         n=found.n,
         bag_of_words="too few groups" if found.words is None else _interval(found.words),
         features={what: _interval(of) for what, of in found.features.items()},
-        words_of_the_positive_side=tuple(found.leaning[0]),
-        words_of_the_negative_side=tuple(found.leaning[1]),
+        words_of_the_positive_side=tuple(found.class_words[0]),
+        words_of_the_negative_side=tuple(found.class_words[1]),
     )
 
 
@@ -108,7 +114,7 @@ def _interval(found: Discrimination) -> AurocInterval:
     return AurocInterval(auroc=found.auroc.estimate, low=found.auroc.low, high=found.auroc.high)
 
 
-def _crossed(texts: Sequence[str], y: np.ndarray, groups: np.ndarray, seed: int) -> Discrimination | None:
+def _cross_validated(texts: Sequence[str], y: np.ndarray, groups: np.ndarray, seed: int) -> Discrimination | None:
     """Return the mean over folds of whole groups; None where a fold would lack a class."""
     if min(len(set(groups[y].tolist())), len(set(groups[~y].tolist()))) < 2 * N_FOLDS:
         return None
@@ -121,7 +127,7 @@ def _crossed(texts: Sequence[str], y: np.ndarray, groups: np.ndarray, seed: int)
     return average(found)
 
 
-def _leaning(prompts: Sequence[Prompt], y: np.ndarray) -> tuple[list[WordCount], list[WordCount]]:
+def _class_words(prompts: Sequence[Prompt], y: np.ndarray) -> tuple[list[WordCount], list[WordCount]]:
     """Return the words that stand in most more prompts of one side than of the other, with how many of each."""
     positive, negative = Counter[str](), Counter[str]()
     for prompt, of_positive in zip(prompts, y, strict=True):

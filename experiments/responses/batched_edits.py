@@ -20,10 +20,10 @@ MOST_LOGITS = 1 << 25  # of a pass, vocabulary included: 128 MiB in float32, wha
 
 
 @dataclass(frozen=True)
-class Blocks:
-    """One pass to be made: remembered prompts, block after block, and the edits of the trials it holds."""
+class TrialBatch:
+    """One pass to be made: cached prompts, block after block, and the edits of the trials it holds."""
 
-    remembered: CachedPrompts
+    cached: CachedPrompts
     edits: list[Edit]
     trials: slice
     n_rows: int
@@ -42,7 +42,7 @@ class RepeatedPrompts:
         self._vocabulary = int(model.model.config.get_text_config().vocab_size)
         self._by_times = {1: cache_prompts(model, model.batch(list(rows)))}
 
-    def passes(self, trials: Sequence[Trial], n_distributions: int) -> Iterator[Blocks]:
+    def passes(self, trials: Sequence[Trial], n_distributions: int) -> Iterator[TrialBatch]:
         """Yield the passes that hold all trials.
 
         Each has as many blocks as the first, so that it is of the same shape as a pass without edits; the last may
@@ -51,12 +51,12 @@ class RepeatedPrompts:
         Args:
             n_distributions: how many next-token distributions a pass computes for each row.
         """
-        n = at_once(len(trials), self.n_rows, n_distributions * self._vocabulary)
+        n = trials_per_pass(len(trials), self.n_rows, n_distributions * self._vocabulary)
         for start in range(0, len(trials), n):
             held = slice(start, min(start + n, len(trials)))
             placed = [(slice(i * self.n_rows, (i + 1) * self.n_rows), trial) for i, trial in enumerate(trials[held])]
             edits = [for_rows(edit, rows) for rows, trial in placed for edit in trial]
-            yield Blocks(self.times(n), edits, held, self.n_rows)
+            yield TrialBatch(self.times(n), edits, held, self.n_rows)
 
     def times(self, n: int) -> CachedPrompts:
         """Return the prompts n times over."""
@@ -65,7 +65,7 @@ class RepeatedPrompts:
         return self._by_times[n]
 
 
-def at_once(n_trials: int, n_rows: int, logits_per_row: int) -> int:
+def trials_per_pass(n_trials: int, n_rows: int, logits_per_row: int) -> int:
     """Return the number of blocks of `n_rows` that one pass may hold, at least one; passes are of like size."""
     most = max(1, min(MOST_ROWS // n_rows, MOST_LOGITS // max(1, n_rows * logits_per_row)))
     n_passes = -(-n_trials // most)

@@ -9,7 +9,7 @@ from functools import cached_property
 import numpy as np
 from jaxtyping import Shaped
 
-from experiments.responses.generations import CachedResponses, Generations
+from experiments.responses.response_cache import CachedResponses, ResponseCache
 from experiments.run.completion_file import Completion
 from extract.backoff import TokenBudget
 from extract.chat.render import Rendered
@@ -24,7 +24,7 @@ from steering.writer import Held
 
 
 @dataclass(frozen=True)
-class Speaker:
+class Completer:
     """A model with rendered prompts to complete."""
 
     model: ChatModel
@@ -33,7 +33,7 @@ class Speaker:
     max_new_tokens: int
     batch_size: int
     judge: Judge
-    generations: Generations | None = None  # responses of this model that are known
+    cache: ResponseCache | None = None  # responses of this model that are known
     say: Callable[[str], None] = lambda line: None
 
     def complete(
@@ -54,8 +54,8 @@ class Speaker:
         """
         done: dict[int, Completion] = {}
         edits = [*edits, *(edit for one in held for edit in one.edits())]
-        memory = self._memory(edits, dials, [bias for one in held for bias in one.biases])
-        known = {} if memory is None else self._known(memory, rows)
+        cached = self._cached(edits, dials, [bias for one in held for bias in one.biases])
+        known = {} if cached is None else self._known(cached, rows)
 
         def finish(responses: dict[int, list[int]]) -> None:
             for row, completion in zip(responses, self._judged(responses), strict=True):
@@ -67,8 +67,8 @@ class Speaker:
         def work(places: list[int]) -> None:
             index = [missing[place] for place in places]
             responses = self._responses(index, edits, dials, held)
-            if memory is not None:
-                memory.keep([self.rendered[row].token_ids for row in index], responses)
+            if cached is not None:
+                cached.store([self.rendered[row].token_ids for row in index], responses)
             finish(dict(zip(index, responses, strict=True)))
 
         if known:
@@ -85,14 +85,14 @@ class Speaker:
         """It counts prompts, since responses weigh alike, and what did not fit once is not tried by later calls."""
         return TokenBudget(self.batch_size, self.say, unit="prompts")
 
-    def _memory(self, edits: Sequence[Edit], dials: Sequence[Dial], biases: Sequence[str]) -> CachedResponses | None:
+    def _cached(self, edits: Sequence[Edit], dials: Sequence[Dial], biases: Sequence[str]) -> CachedResponses | None:
         """Return where these responses are kept; dials have no name, so no response under them is kept."""
-        if self.generations is None or dials or self.model.processors:
+        if self.cache is None or dials or self.model.processors:
             return None
-        return self.generations.under([*self.model.edits, *edits], self.max_new_tokens, biases)
+        return self.cache.for_edits([*self.model.edits, *edits], self.max_new_tokens, biases)
 
-    def _known(self, memory: CachedResponses, rows: Sequence[int]) -> dict[int, list[int]]:
-        found = memory.find([self.rendered[row].token_ids for row in rows])
+    def _known(self, cached: CachedResponses, rows: Sequence[int]) -> dict[int, list[int]]:
+        found = cached.find([self.rendered[row].token_ids for row in rows])
         return {row: response for row, response in zip(rows, found, strict=True) if response is not None}
 
     def _responses(

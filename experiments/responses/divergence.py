@@ -93,20 +93,20 @@ class ForcedResponses:
         n, fed = prompts.n_rows, [_first(response, self._k - 1) for response in responses]
         forced = torch.tensor(fed, dtype=torch.long, device=self._model.device).reshape(n, self._k - 1)
         found = []
-        for blocks in prompts.passes(trials, self._k):
-            size = len(blocks.remembered.batch.tokens)
+        for batch in prompts.passes(trials, self._k):
+            size = len(batch.cached.batch.tokens)
             suffix = forced.repeat(size // n, 1)
             if (part, size) not in self._plain:  # of the same shape, so that an edit that changes nothing gives 0
-                self._plain[part, size] = _log_probs(self._model, blocks.remembered, suffix, [])
-            nats = kl(self._plain[part, size], _log_probs(self._model, blocks.remembered, suffix, blocks.edits))
-            found.append(blocks.split(nats).cpu().double().numpy())
+                self._plain[part, size] = _log_probs(self._model, batch.cached, suffix, [])
+            nats = kl(self._plain[part, size], _log_probs(self._model, batch.cached, suffix, batch.edits))
+            found.append(batch.split(nats).cpu().double().numpy())
             advance(len(found[-1]) * n)
         return np.concatenate(found)
 
 
-def _log_probs(model: ChatModel, remembered: CachedPrompts, suffix: Tensor, edits: Trial) -> Tensor:
+def _log_probs(model: ChatModel, cached: CachedPrompts, suffix: Tensor, edits: Trial) -> Tensor:
     with model.editing(edits):
-        return continued_logits(model, remembered, suffix).float().log_softmax(dim=-1)
+        return continued_logits(model, cached, suffix).float().log_softmax(dim=-1)
 
 
 def kl(

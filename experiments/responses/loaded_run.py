@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 
-from experiments.responses.completions import Speaker
-from experiments.responses.generations import Generations
+from experiments.responses.completions import Completer
+from experiments.responses.response_cache import ResponseCache
 from experiments.run.inputs import RunInputs
 from extract.chat.render import Rendered, remarks, render
 from extract.model.chat_model import ChatModel
@@ -53,15 +53,15 @@ class LoadedRun(RunInputs):
         return rendered
 
     @cached_property
-    def speaker(self) -> Speaker:
+    def completer(self) -> Completer:
         settings = self.config.generate
-        return Speaker(
+        return Completer(
             self.model,
             self.prompts,
             self.rendered,
             settings.max_new_tokens,
             settings.batch_size,
             judge=open_judge(self.config.judge, self.file("judgements.sqlite")),
-            generations=Generations(self.file("generations.sqlite"), self.model),
+            cache=ResponseCache(self.file("generations.sqlite"), self.model),
             say=self.reporter.say,
         )

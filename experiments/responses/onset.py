@@ -113,20 +113,20 @@ class OnsetScorer:
         """
         found: dict[str, list[np.ndarray]] = {kind: [] for kind in KINDS}
         longest = max((len(parent) for parent in self._by_parent), default=0) + 1
-        for blocks in self._prompts.passes(trials, longest):
-            mass = self._mass(blocks.remembered, blocks.edits)
+        for batch in self._prompts.passes(trials, longest):
+            mass = self._mass(batch.cached, batch.edits)
             for kind in KINDS:
-                found[kind].append(blocks.split(mass[kind]).cpu().double().numpy())
-            advance((blocks.trials.stop - blocks.trials.start) * blocks.n_rows)
+                found[kind].append(batch.split(mass[kind]).cpu().double().numpy())
+            advance((batch.trials.stop - batch.trials.start) * batch.n_rows)
         masses = {kind: np.concatenate(parts) for kind, parts in found.items()}
         masses[EITHER] = sum(masses.values(), start=np.zeros(1))
         return {kind: np.log(p + EPSILON) - np.log(np.maximum(1 - p, 0) + EPSILON) for kind, p in masses.items()}
 
-    def _mass(self, remembered: CachedPrompts, edits: Sequence[Edit]) -> dict[str, Tensor]:
-        mass = {kind: torch.zeros(len(remembered.batch.tokens), device=self._model.device) for kind in KINDS}
+    def _mass(self, cached: CachedPrompts, edits: Sequence[Edit]) -> dict[str, Tensor]:
+        mass = {kind: torch.zeros(len(cached.batch.tokens), device=self._model.device) for kind in KINDS}
         with self._model.editing(edits):
             for parent, ends in self._by_parent.items():
-                log_probs = continued_log_probs(self._model, remembered, parent)
+                log_probs = continued_log_probs(self._model, cached, parent)
                 before = sum((log_probs[:, i, token] for i, token in enumerate(parent)), start=log_probs[:, 0, 0] * 0)
                 for kind, token in ends:
                     mass[kind] += (before + log_probs[:, len(parent), token]).exp()

@@ -7,16 +7,16 @@ import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from experiments.responses.completions import Speaker
-from experiments.responses.generations import CachedResponses
+from experiments.responses.completions import Completer
+from experiments.responses.response_cache import CachedResponses
 from extract.model.sampling import SampledResponse
 
 
 @dataclass(frozen=True)
 class Sampler:
-    """Draws responses of a speaker's model. The i-th of a prompt is the same however many are drawn, of whichever."""
+    """Draws responses of a completer's model. The i-th of a prompt is the same however many are drawn, of whichever."""
 
-    speaker: Speaker
+    completer: Completer
     seed: int
     temperature: float = 1.0
     top_p: float = 1.0
@@ -30,9 +30,9 @@ class Sampler:
 
     def _once(self, rows: Sequence[int], index: int, advance: Callable[[int], None]) -> dict[int, SampledResponse]:
         """Draw the index-th response to each prompt; batches are of like length, smaller if memory runs out."""
-        speaker, memory = self.speaker, self._memory(index)
-        tokens = {row: speaker.rendered[row].token_ids for row in rows}
-        found = memory.find(list(tokens.values())) if memory else [None] * len(tokens)
+        completer, cached = self.completer, self._cached(index)
+        tokens = {row: completer.rendered[row].token_ids for row in rows}
+        found = cached.find(list(tokens.values())) if cached else [None] * len(tokens)
         done = {row: _read(kept) for row, kept in zip(tokens, found, strict=True) if kept is not None}
         advance(len(done))
         missing = sorted((row for row in tokens if row not in done), key=lambda row: len(tokens[row]))
@@ -40,24 +40,24 @@ class Sampler:
         def work(places: list[int]) -> None:
             batch = [missing[place] for place in places]
             seeds = [self._seed(index, tokens[row]) for row in batch]
-            drawn = speaker.model.sample(
-                speaker.model.batch([speaker.rendered[row] for row in batch]),
-                speaker.max_new_tokens, seeds, self.temperature, self.top_p,
+            drawn = completer.model.sample(
+                completer.model.batch([completer.rendered[row] for row in batch]),
+                completer.max_new_tokens, seeds, self.temperature, self.top_p,
             )  # fmt: skip
-            if memory is not None:
-                memory.keep([tokens[row] for row in batch], [_kept(one) for one in drawn])
+            if cached is not None:
+                cached.store([tokens[row] for row in batch], [_kept(one) for one in drawn])
             done.update(zip(batch, drawn, strict=True))
             advance(len(batch))
 
-        speaker.budget.run([1] * len(missing), work)
+        completer.budget.run([1] * len(missing), work)
         return done
 
-    def _memory(self, index: int) -> CachedResponses | None:
-        speaker = self.speaker
-        if speaker.generations is None or speaker.model.processors:  # these have no name
+    def _cached(self, index: int) -> CachedResponses | None:
+        completer = self.completer
+        if completer.cache is None or completer.model.processors:  # these have no name
             return None
         drawn = ("sampled", self.seed, index, self.temperature, self.top_p)
-        return speaker.generations.under(speaker.model.edits, speaker.max_new_tokens, drawn)
+        return completer.cache.for_edits(completer.model.edits, completer.max_new_tokens, drawn)
 
     def _seed(self, index: int, prompt: Sequence[int]) -> int:
         """Return the seed of one response: of the run's, which of the responses it is, and the prompt's own tokens."""

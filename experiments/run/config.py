@@ -161,7 +161,7 @@ class UncertaintyConfig(Strict):
         return self
 
     @property
-    def drawn(self) -> UncertaintyConfig:
+    def with_default_samples(self) -> UncertaintyConfig:
         """What is done where it is asked for by command, with no number given."""
         return self if self.samples else self.model_copy(update={"samples": 10})
 

@@ -45,7 +45,7 @@ class RunInputs:
         return store
 
     @cached_property
-    def write_read(self) -> Callable[[int], np.ndarray]:
+    def write_activations(self) -> Callable[[int], np.ndarray]:
         """Activations at the write position by layer, each read once."""
         return cache(lambda layer: self.store.read(layer, WRITE_POSITION))
 

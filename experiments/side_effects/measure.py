@@ -64,7 +64,7 @@ def side_effects(
     }
 
 
-def texts(config: DissociateConfig) -> dict[str, str | None]:
+def text_hashes(config: DissociateConfig) -> dict[str, str | None]:
     """Read the files that side effects need, before a long run does, and return the SHA-256 of what they say.
 
     Raises:

@@ -8,12 +8,12 @@ from dataclasses import dataclass, replace
 import numpy as np
 from jaxtyping import Int
 
-from experiments.responses.completions import Speaker
+from experiments.responses.completions import Completer
 from experiments.responses.loaded_run import LoadedRun
 from experiments.run.estimates import Share, outcome, rate
 from experiments.run.inputs import RunInputs
 from experiments.side_effects.results import WrappedRequests
-from experiments.side_effects.wraps import Wrap, wrapped
+from experiments.side_effects.wraps import Wrap, wrap_prompt
 from extract.chat.render import render
 from extract.model.edit import Edit
 from extract.prompts.prompt import Prompt
@@ -41,12 +41,12 @@ def robustness(
         Of each intervention and wrap the shares still `refused`, and `answered` (the rest declines otherwise, or turns
         elsewhere), each with its change to the intervention 'none'; and how many prompts were `unchanged`.
     """
-    chosen = {name: choose(loaded, name, wrap) for name, wrap in wraps.items()}
+    chosen = {name: choose_prompts(loaded, name, wrap) for name, wrap in wraps.items()}
     asked = [prompt for each in chosen.values() for prompt in each.prompts]
-    speaker = replace(
-        loaded.speaker, prompts=asked, rendered=[render(loaded.model.tokenizer, prompt) for prompt in asked]
+    completer = replace(
+        loaded.completer, prompts=asked, rendered=[render(loaded.model.tokenizer, prompt) for prompt in asked]
     )
-    actions = _actions(loaded, speaker, interventions)
+    actions = _actions(loaded, completer, interventions)
     groups = np.concatenate([np.zeros(0, int), *(loaded.corpus.groups[each.rows] for each in chosen.values())])
     found: dict[str, dict[str, WrappedRequests]] = {name: {} for name in interventions}
     start = 0
@@ -59,22 +59,24 @@ def robustness(
     return found
 
 
-def choose(inputs: RunInputs, name: str, wrap: Wrap) -> WrappedPrompts:
+def choose_prompts(inputs: RunInputs, name: str, wrap: Wrap) -> WrappedPrompts:
     """Wrap plainly refused harmful test prompts, at most `n_side_effects` of those that the wrap changes.
 
     All wraps take them in one random order, so that as many as possible are the same.
     """
     refused = inputs.behaviour.decliners("normative", "test")
     shuffled = named_rng(inputs.config.seed, "robustness").permutation(refused).tolist()
-    changed = {row: new for row in shuffled if (new := wrapped(inputs.prompts[row], name, wrap)) is not None}
+    changed = {row: new for row in shuffled if (new := wrap_prompt(inputs.prompts[row], name, wrap)) is not None}
     rows = sorted(list(changed)[: inputs.config.dissociate.n_side_effects])
     return WrappedPrompts(np.array(rows, dtype=int), tuple(changed[row] for row in rows), len(refused) - len(changed))
 
 
-def _actions(inputs: RunInputs, speaker: Speaker, interventions: Mapping[str, Sequence[Edit]]) -> dict[str, np.ndarray]:
-    rows = range(len(speaker.prompts))
+def _actions(
+    inputs: RunInputs, completer: Completer, interventions: Mapping[str, Sequence[Edit]]
+) -> dict[str, np.ndarray]:
+    rows = range(len(completer.prompts))
     with inputs.reporter.task("wrapped harmful prompts", len(rows) * len(interventions)) as advance:
-        found = {name: speaker.complete(rows, edits=e, advance=advance) for name, e in interventions.items()}
+        found = {name: completer.complete(rows, edits=e, advance=advance) for name, e in interventions.items()}
     return {name: np.array([c.action for c in each], dtype=object) for name, each in found.items()}
 
 

@@ -31,7 +31,7 @@ def load_wraps(path: Path | None = None) -> dict[str, Wrap]:
     return {str(name): _wrap(wrap, f"{found}: wrap {name!r}") for name, wrap in given.items()}
 
 
-def wrapped(prompt: Prompt, name: str, wrap: Wrap) -> Prompt | None:
+def wrap_prompt(prompt: Prompt, name: str, wrap: Wrap) -> Prompt | None:
     """Wrap the last user turn of a conversation; None where that changes nothing, which is then no wrapped prompt."""
     words = wrap(prompt.text)
     if words == prompt.text:

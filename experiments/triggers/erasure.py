@@ -154,7 +154,7 @@ def _answers(loaded: LoadedRun, ways: Sequence[Sequence[TriggerEraser]]) -> list
     with loaded.reporter.task("answering with the trigger erased", len(ways) * len(asked)) as advance:
         for erasers in ways:
             edits = [eraser.edit(loaded.store.site) for eraser in erasers]
-            said = loaded.speaker.complete(asked.tolist(), edits=edits, advance=advance)
+            said = loaded.completer.complete(asked.tolist(), edits=edits, advance=advance)
             by_label = compare(corpus, asked, refused, [completion.action for completion in said])
             benign, harmful = (_decisions(by_label.get(label)) for label in ("benign", "harmful"))
             found.append(ErasedAnswers(benign_with_trigger=benign, harmful=harmful))

@@ -78,7 +78,7 @@ def observe(
     loaded: LoadedRun, rows: Sequence[int], settings: UncertaintyConfig, meanings: Meanings
 ) -> list[Observation]:
     """Sample answers to the given prompts and measure them; completions.jsonl is there already."""
-    sampler = Sampler(loaded.speaker, loaded.config.seed, settings.temperature, settings.top_p)
+    sampler = Sampler(loaded.completer, loaded.config.seed, settings.temperature, settings.top_p)
     with loaded.reporter.task("sampled answers", len(rows) * settings.samples) as advance:
         drawn = sampler.sample(rows, settings.samples, advance)
     completions, judge = read_completions(loaded.file("completions.jsonl")), RuleJudge()

@@ -20,7 +20,7 @@ PARTITIONS = {2: 2, 3: 3, 4: 5}  # values that the entropy of so few samples can
 
 def uncertainty(loaded: LoadedRun) -> None:
     """Write uncertainty.jsonl, prompts_by_model.jsonl, figures/reliability.png and stages/uncertainty.json."""
-    settings, prompts = loaded.config.uncertainty.drawn, loaded.prompts
+    settings, prompts = loaded.config.uncertainty.with_default_samples, loaded.prompts
     rows = questions(prompts)
     sampling = SamplingSettings.model_validate(settings.model_dump())
     if not rows:

@@ -17,8 +17,8 @@ from experiments.dials.counterfactuals import (
     read_table,
     write_table,
 )
-from experiments.responses.completions import Speaker
-from experiments.responses.generations import Generations
+from experiments.responses.completions import Completer
+from experiments.responses.response_cache import ResponseCache
 from extract.chat.render import Rendered
 from extract.model.chat_model import ChatModel
 from extract.prompts.prompt import Prompt
@@ -50,9 +50,9 @@ def unit(seed: int) -> np.ndarray:
 
 
 @pytest.fixture
-def speaker(tiny: ChatModel, tiny_rows: list[Rendered]) -> Speaker:
+def completer(tiny: ChatModel, tiny_rows: list[Rendered]) -> Completer:
     prompts = [Prompt(str(i), ({"role": "user", "content": "?"},), "benign", "answer") for i in range(len(tiny_rows))]
-    return Speaker(tiny, prompts, tiny_rows, 6, 2, Verbatim())
+    return Completer(tiny, prompts, tiny_rows, 6, 2, Verbatim())
 
 
 @pytest.fixture
@@ -73,24 +73,24 @@ def dials(tiny: ChatModel, tiny_rows: list[Rendered]) -> list[Dial]:
     return made
 
 
-def tabulated(speaker: Speaker, dials: list[Dial], *, leaves: bool) -> Counterfactuals:
-    rows = range(len(speaker.prompts))
+def tabulated(completer: Completer, dials: list[Dial], *, leaves: bool) -> Counterfactuals:
+    rows = range(len(completer.prompts))
     outcomes = reachable(len(dials), leaves=leaves)
     held = [[Held(dial.writer, gate) for dial, gate in zip(dials, gates, strict=True)] for gates in outcomes]
-    said = [speaker.complete(rows, held=each) for each in held]
+    said = [completer.complete(rows, held=each) for each in held]
     streams, layer = [], dials[0].read.layer  # type: ignore[var-annotated,union-attr]
-    for row in speaker.rendered:
-        batch = speaker.model.batch([row])
-        speaker.model.capture(batch, "resid_post", [layer], lambda _, s: streams.append(s[0, -1].numpy().copy()))
+    for row in completer.rendered:
+        batch = completer.model.batch([row])
+        completer.model.capture(batch, "resid_post", [layer], lambda _, s: streams.append(s[0, -1].numpy().copy()))
     probability = np.stack([dial.probability(np.stack(streams)) for dial in dials])
     actions = np.array([[c.action for c in column] for column in said], dtype=object).T
     names = tuple(dial.kind for dial in dials)
     return Counterfactuals(names, outcomes, probability, actions, np.zeros(actions.shape, dtype=bool))
 
 
-def directly(speaker: Speaker, dials: list[Dial], thresholds: tuple[float, ...], band: float) -> list[str | None]:
+def directly(completer: Completer, dials: list[Dial], thresholds: tuple[float, ...], band: float) -> list[str | None]:
     under = [replace(dial, threshold=tau, band=band) for dial, tau in zip(dials, thresholds, strict=True)]
-    return [c.action for c in speaker.complete(range(len(speaker.prompts)), dials=under)]
+    return [c.action for c in completer.complete(range(len(completer.prompts)), dials=under)]
 
 
 def test_a_prompt_has_at_most_seven_outcomes() -> None:
@@ -106,11 +106,11 @@ def test_a_prompt_has_at_most_seven_outcomes() -> None:
 
 
 @pytest.mark.parametrize("band", [0.0, 0.15])
-def test_a_look_up_is_what_the_dials_say(speaker: Speaker, dials: list[Dial], band: float) -> None:
-    table = tabulated(speaker, dials, leaves=band > 0)
+def test_a_look_up_is_what_the_dials_say(completer: Completer, dials: list[Dial], band: float) -> None:
+    table = tabulated(completer, dials, leaves=band > 0)
     seen = set()
     for thresholds in product(GRID, repeat=2):
-        assert table.actions_at(thresholds, band).tolist() == directly(speaker, dials, thresholds, band)
+        assert table.actions_at(thresholds, band).tolist() == directly(completer, dials, thresholds, band)
         seen |= set(table.look_up(thresholds, band).tolist())
     assert len(seen) == len(table.outcomes)  # the grid meets every outcome
 
@@ -131,48 +131,48 @@ SLOW_WAYS = ("affine, half way", "affine, prefill alone", "onset bias")  # other
 
 
 @pytest.mark.parametrize("way", [pytest.param(w, marks=[pytest.mark.slow] * (w in SLOW_WAYS)) for w in WAYS])
-def test_so_it_is_for_every_actuator_and_scope(speaker: Speaker, dials: list[Dial], way: str) -> None:
+def test_so_it_is_for_every_actuator_and_scope(completer: Completer, dials: list[Dial], way: str) -> None:
     near = [replace(d, write=replace(d.write, mean_positive=0.5, mean_negative=-0.5)) for d in dials]  # type: ignore[type-var]
     usual = near if way == "clamp" else dials  # a clamp to means that lie far out is the affine write
     under = [replace(dial, **WAYS[way]) for dial in usual]
-    table, default = (tabulated(speaker, each, leaves=True) for each in (under, usual))
+    table, default = (tabulated(completer, each, leaves=True) for each in (under, usual))
     wrong = False
     for thresholds in product(GRID[::2], repeat=2):
-        said = directly(speaker, under, thresholds, 0.15)
+        said = directly(completer, under, thresholds, 0.15)
         assert table.actions_at(thresholds, 0.15).tolist() == said
         wrong |= default.actions_at(thresholds, 0.15).tolist() != said
     assert wrong  # the control: the table of another way of writing
 
 
 def test_what_is_said_is_remembered_by_all_that_is_held(
-    speaker: Speaker, dials: list[Dial], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    completer: Completer, dials: list[Dial], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each differs from another in one thing; were two taken for one, the second would say what the first did."""
     writers = [dials[0].writer, *(replace(dials[0], **way).writer for way in WAYS.values())]
     writers += [replace(dials[0], actuator=OnsetBias(((5,), (7, 8))), write=None).writer, dials[1].writer]
     cases = [[Held(writer, gate)] for writer in writers for gate in (-1, 0, 1)]
-    remembering = replace(speaker, generations=Generations(tmp_path / "generations.sqlite", speaker.model))
-    rows = range(len(speaker.prompts))
-    fresh = [[c.token_ids for c in speaker.complete(rows, held=held)] for held in cases]
+    remembering = replace(completer, cache=ResponseCache(tmp_path / "generations.sqlite", completer.model))
+    rows = range(len(completer.prompts))
+    fresh = [[c.token_ids for c in completer.complete(rows, held=held)] for held in cases]
     assert [[c.token_ids for c in remembering.complete(rows, held=held)] for held in cases] == fresh
-    monkeypatch.setattr(speaker.model, "generate", None)
+    monkeypatch.setattr(completer.model, "generate", None)
     assert [[c.token_ids for c in remembering.complete(rows, held=held)] for held in cases] == fresh
     assert len({str(said) for said in fresh}) > len(cases) / 2  # the cases are not all alike
 
 
-def test_a_table_of_other_writes_is_not(speaker: Speaker, dials: list[Dial]) -> None:
+def test_a_table_of_other_writes_is_not(completer: Completer, dials: list[Dial]) -> None:
     """The control: the same reads with the writes exchanged."""
     swapped = [replace(dial, write=other.write) for dial, other in zip(dials, dials[::-1], strict=True)]
-    table = tabulated(speaker, swapped, leaves=False)
-    wrong = [table.actions_at(t).tolist() != directly(speaker, dials, t, 0.0) for t in product(GRID, repeat=2)]
+    table = tabulated(completer, swapped, leaves=False)
+    wrong = [table.actions_at(t).tolist() != directly(completer, dials, t, 0.0) for t in product(GRID, repeat=2)]
     assert np.mean(wrong) > 0.5
 
 
-def test_one_dial_alone(speaker: Speaker, dials: list[Dial]) -> None:
+def test_one_dial_alone(completer: Completer, dials: list[Dial]) -> None:
     for dial in dials:
-        table = tabulated(speaker, [dial], leaves=False)
+        table = tabulated(completer, [dial], leaves=False)
         for tau in GRID:
-            assert table.actions_at([tau]).tolist() == directly(speaker, [dial], (tau,), 0.0)
+            assert table.actions_at([tau]).tolist() == directly(completer, [dial], (tau,), 0.0)
 
 
 def test_gates_are_those_of_a_dial(dials: list[Dial]) -> None:
@@ -181,16 +181,16 @@ def test_gates_are_those_of_a_dial(dials: list[Dial]) -> None:
         np.testing.assert_array_equal(gate(p, tau, band), replace(dials[0], threshold=tau, band=band).gate(p))
 
 
-def test_a_dead_band_needs_its_outcomes(speaker: Speaker, dials: list[Dial]) -> None:
-    table = tabulated(speaker, dials, leaves=False)
+def test_a_dead_band_needs_its_outcomes(completer: Completer, dials: list[Dial]) -> None:
+    table = tabulated(completer, dials, leaves=False)
     with pytest.raises(ValueError, match=r"prompts lie in a dead band of 0\.4, but the table was made without one"):
         table.look_up((0.5, 0.5), 0.4)
 
 
 @pytest.mark.parametrize("leaves", [False, True])
-def test_the_file_holds_the_table(speaker: Speaker, dials: list[Dial], tmp_path: Path, leaves: bool) -> None:
-    table = tabulated(speaker, dials, leaves=leaves)
-    n = len(speaker.prompts)
+def test_the_file_holds_the_table(completer: Completer, dials: list[Dial], tmp_path: Path, leaves: bool) -> None:
+    table = tabulated(completer, dials, leaves=leaves)
+    n = len(completer.prompts)
     write_table(table, [str(i) for i in range(n)], ["test"] * n, tmp_path / "table.jsonl")
     again = read_table(tmp_path / "table.jsonl")
     assert (again.dials, again.outcomes) == (table.dials, table.outcomes)

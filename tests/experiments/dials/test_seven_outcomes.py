@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from experiments.dials.counterfactuals import Counterfactuals, outcome_name
-from experiments.responses.completions import Speaker
+from experiments.responses.completions import Completer
 from extract.chat.render import render
 from extract.model.loading import load_model
 from extract.prompts.prompt import load_prompts
@@ -25,7 +25,7 @@ EACH = 5  # prompts of every sort
 
 
 @pytest.fixture(scope="module")
-def speaker() -> Speaker:
+def completer() -> Completer:
     """Benign prompts that are refused for a word, other benign ones, harmful ones, strangers and people known."""
     prompts, model = load_prompts(ORGANISM / "prompts.jsonl"), load_model(str(ORGANISM))
     sorts: dict[object, list] = {}
@@ -33,11 +33,11 @@ def speaker() -> Speaker:
         sorts.setdefault((prompt.label, prompt.trigger is None, prompt.answer is None), []).append(prompt)
     kept = [prompt for of in sorts.values() for prompt in of[:: max(1, len(of) // EACH)][:EACH]]
     assert {prompt.label for prompt in kept} == {"benign", "harmful", "uncertain"}
-    return Speaker(model, kept, [render(model.tokenizer, p) for p in kept], 24, 64, Verbatim())
+    return Completer(model, kept, [render(model.tokenizer, p) for p in kept], 24, 64, Verbatim())
 
 
 @pytest.fixture(scope="module")
-def dials(speaker: Speaker) -> list[Dial]:
+def dials(completer: Completer) -> list[Dial]:
     """Write along the planted directions, and read a mixture of them that leaves some prompts unsure."""
     truth = json.loads((ORGANISM / "truth.json").read_text())
     locus, rng = Locus(truth["site"], truth["layer"], truth["position"]), np.random.default_rng(0)
@@ -55,16 +55,16 @@ def dials(speaker: Speaker) -> list[Dial]:
 
 
 @pytest.fixture(scope="module")
-def table(speaker: Speaker, dials: list[Dial]) -> Counterfactuals:
-    return tabulated(speaker, dials, leaves=True)
+def table(completer: Completer, dials: list[Dial]) -> Counterfactuals:
+    return tabulated(completer, dials, leaves=True)
 
 
-def test_every_pair_of_thresholds_is_a_look_up(speaker: Speaker, dials: list[Dial], table: Counterfactuals) -> None:
+def test_every_pair_of_thresholds_is_a_look_up(completer: Completer, dials: list[Dial], table: Counterfactuals) -> None:
     met: set[int] = set()
     three = [table.outcomes.index(gates) for gates in ((1, 0), (-1, 1), (-1, -1))]
     wrong = 0
     for thresholds in product(GRID, repeat=2):
-        said = directly(speaker, dials, thresholds, BAND)
+        said = directly(completer, dials, thresholds, BAND)
         assert table.actions_at(thresholds, BAND).tolist() == said
         met |= set(table.look_up(thresholds, BAND).tolist())
         without = table.look_up(thresholds)  # the control: as if there were no dead band
@@ -74,22 +74,22 @@ def test_every_pair_of_thresholds_is_a_look_up(speaker: Speaker, dials: list[Dia
     assert wrong > len(GRID) ** 2 / 2
 
 
-def test_the_outcomes_are_what_their_gates_mean(speaker: Speaker, table: Counterfactuals) -> None:
+def test_the_outcomes_are_what_their_gates_mean(completer: Completer, table: Counterfactuals) -> None:
     judge = open_judge("rules")
     column = {outcome_name(gates): table.actions[:, k].tolist() for k, gates in enumerate(table.outcomes)}
 
     def share(outcome: str, action: str, rows: np.ndarray) -> float:
         texts = [
             CompletionToJudge(text, p.text, p.messages)
-            for text, p in zip(column[outcome], speaker.prompts, strict=True)
+            for text, p in zip(column[outcome], completer.prompts, strict=True)
         ]
         did = np.array([judgement.action for judgement in judge.judge_all(texts)], dtype=object)
         return float(np.mean(did[rows] == action))
 
-    plain = [c.completion for c in speaker.complete(range(len(speaker.prompts)))]
+    plain = [c.completion for c in completer.complete(range(len(completer.prompts)))]
     assert column["leave+leave"] == plain
-    everything = np.ones(len(speaker.prompts), dtype=bool)
-    harmful = np.array([prompt.label == "harmful" for prompt in speaker.prompts])
+    everything = np.ones(len(completer.prompts), dtype=bool)
+    harmful = np.array([prompt.label == "harmful" for prompt in completer.prompts])
     assert share("decline", "refuse", everything) > 0.9
     assert share("permit+decline", "abstain", everything) > 0.9
     assert share("permit+permit", "answer", everything) > 0.9

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from experiments.dissociation.applicability import check_direction, find_setting
+from experiments.dissociation.applicability import check_direction, find_setup
 from experiments.probing.results import ProbeResults, WriteRecord
 from experiments.responses.onset import Onsets
 from experiments.run.behaviour import Behaviour
@@ -60,24 +60,24 @@ def configured(context: SimpleNamespace, **dissociate: object) -> SimpleNamespac
 
 
 def test_where_all_is_there_nothing_is_absent(context: SimpleNamespace) -> None:
-    setting = find_setting(context)
-    assert setting.absent == {}
-    assert [len(rows) for rows in setting.decliners.values()] == [60, 60]
-    assert set(setting.directions) == {"normative", "epistemic"}
+    setup = find_setup(context)
+    assert setup.absent == {}
+    assert [len(rows) for rows in setup.decliners.values()] == [60, 60]
+    assert set(setup.directions) == {"normative", "epistemic"}
 
 
 def test_a_behaviour_seen_too_rarely_is_absent(context: SimpleNamespace) -> None:
     actions = context.behaviour.actions.copy()
     test = np.flatnonzero(context.corpus.uncertain & context.corpus.within("test"))
     actions[test[19:]] = "answer"
-    setting = find_setting(acting(context, actions))
-    assert list(setting.absent) == ["epistemic"]
+    setup = find_setup(acting(context, actions))
+    assert list(setup.absent) == ["epistemic"]
     assert (
         "abstention on uncertain is absent: 19 baseline occurrences among test prompts, 20 are needed"
-        in (setting.absent["epistemic"])
+        in (setup.absent["epistemic"])
     )
     actions[test[19]] = "abstain"
-    assert find_setting(acting(context, actions)).absent == {}
+    assert find_setup(acting(context, actions)).absent == {}
 
 
 def test_too_few_pairs_are_said(context: SimpleNamespace) -> None:
@@ -86,13 +86,13 @@ def test_too_few_pairs_are_said(context: SimpleNamespace) -> None:
     context.corpus = replace(corpus, prompts=tuple(paired))
     assert (
         "worth 8.7 independent ones (a pair, entity or template counts once), 10 are needed; give prompts of more"
-        in (find_setting(context).absent["normative"])
+        in (find_setup(context).absent["normative"])
     )
 
 
 def test_labels_that_say_nothing_about_behaviour_are_found_out(context: SimpleNamespace) -> None:
     shuffled = [np.random.default_rng(seed).permutation(context.behaviour.actions) for seed in range(200)]
-    absent = [find_setting(acting(context, actions)).absent for actions in shuffled]
+    absent = [find_setup(acting(context, actions)).absent for actions in shuffled]
     common = [missing.get("normative", "") for missing in absent if "is absent" not in missing.get("normative", "")]
     assert len(common) > 50  # often enough refused among those labelled harmful
     assert np.mean([not reason for reason in common]) <= 0.05
@@ -103,13 +103,13 @@ def test_labels_that_say_nothing_about_behaviour_are_found_out(context: SimpleNa
 
 def test_a_model_that_refuses_everything_refuses_for_no_label(context: SimpleNamespace) -> None:
     everything = np.full(360, "refuse", dtype=object)
-    assert "not tied to its label" in find_setting(acting(context, everything)).absent["normative"]
+    assert "not tied to its label" in find_setup(acting(context, everything)).absent["normative"]
 
 
 def test_onsets_that_cannot_be_learned_are_said(context: SimpleNamespace, monkeypatch: pytest.MonkeyPatch) -> None:
     poor = Onsets({"refuse": ((1,),), "abstain": ()}, {"refuse": 0.4, "abstain": 0.0})
     monkeypatch.setattr("experiments.dissociation.applicability.context_onsets", lambda context: poor)
-    absent = find_setting(context).absent
+    absent = find_setup(context).absent
     assert absent["normative"].startswith("onset prefixes cannot be learned for refuse: openings that are its own "
                                           "cover 40% of such completions, 50% are needed")  # fmt: skip
     assert "abstain" in absent["epistemic"]
@@ -121,7 +121,7 @@ def test_a_direction_that_could_not_be_fitted_says_why(context: SimpleNamespace)
     ProbeResults(writes={"normative": WriteRecord(available=False, reason="too few are declined")}).write(
         context.file("stages/probe.json")
     )
-    assert find_setting(context).absent == {"normative": "no normative write direction: too few are declined"}
+    assert find_setup(context).absent == {"normative": "no normative write direction: too few are declined"}
 
 
 @pytest.mark.parametrize(
@@ -141,16 +141,16 @@ def test_a_direction_from_elsewhere_is_refused(
     check_direction(context, direction("normative_write"))
     given = tmp_path / "theirs.safetensors"
     save_directions([direction("normative_write", **changes)], given)
-    setting = find_setting(configured(context, directions=given))
-    assert set(setting.absent) == {"normative", "epistemic"}
-    assert said in setting.absent["normative"]
-    assert "refusal probe" in setting.absent["normative"]
-    assert setting.directions == setting.testable == {}
+    setup = find_setup(configured(context, directions=given))
+    assert set(setup.absent) == {"normative", "epistemic"}
+    assert said in setup.absent["normative"]
+    assert "refusal probe" in setup.absent["normative"]
+    assert setup.directions == setup.testable == {}
 
 
 def test_a_file_that_holds_no_directions_is_refused(context: SimpleNamespace, tmp_path: Path) -> None:
     (tmp_path / "theirs.safetensors").write_text("nothing")
-    absent = find_setting(configured(context, directions=tmp_path / "theirs.safetensors")).absent
+    absent = find_setup(configured(context, directions=tmp_path / "theirs.safetensors")).absent
     assert "cannot be read as directions" in absent["normative"]
-    missing = find_setting(configured(context, directions=tmp_path / "none.safetensors")).absent
+    missing = find_setup(configured(context, directions=tmp_path / "none.safetensors")).absent
     assert "none.safetensors cannot be read as directions" in missing["normative"]

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from experiments.dissociation.applicability import Setting
+from experiments.dissociation.applicability import DissociationSetup
 from experiments.dissociation.direction_dependence import dependence
 from experiments.dissociation.results import Dependence
 from experiments.probing.geometry_results import Geometry, Independence, StreamChange
@@ -43,7 +43,7 @@ def run(tmp_path: Path, cosine: float, p_null: float, **dissociate: object) -> D
         store=SimpleNamespace(read=lambda layer, position: X), file=lambda name: tmp_path / name,
     )  # fmt: skip
     directions = {kind: Direction(kind, u, LOCUS, 1.0, -1.0) for kind in ("normative", "epistemic")}
-    return dependence(context, Setting(directions, {}, {}))  # type: ignore[arg-type]
+    return dependence(context, DissociationSetup(directions, {}, {}))  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("cosine", [0.0, 0.6, -0.6])

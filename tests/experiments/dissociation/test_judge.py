@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from experiments.dissociation.judge import judged
+from experiments.dissociation.judge import judge_effects
 from experiments.dissociation.measured_effects import MeasuredEffects, NullEffects, OnsetScores, VariantOutcomes
 from experiments.pipeline import stages
 from experiments.responses import loaded_run
@@ -150,7 +150,7 @@ def test_each_level_has_its_own_intervals(prompts: Path, tmp_path: Path) -> None
     for alpha in (0.05, 0.2):
         inputs = RunInputs(configured(prompts, alpha=alpha), tmp_path, QUIET)
         respond(inputs)
-        found[alpha] = judged(inputs, MeasuredEffects.model_validate_json(json.dumps(effects(inputs).to_dict())))
+        found[alpha] = judge_effects(inputs, MeasuredEffects.model_validate_json(json.dumps(effects(inputs).to_dict())))
     strict, loose = found[0.05], found[0.2]
     for name, effect in strict.effects.items():
         assert effect.estimate == loose.effects[name].estimate

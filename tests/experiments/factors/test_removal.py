@@ -36,7 +36,7 @@ def corpus_of(prompts: list[Prompt]) -> Corpus:
 
 @dataclass(frozen=True)
 class Rule:
-    """Stands in for a Speaker: a rule decides what is refused."""
+    """Stands in for a Completer: a rule decides what is refused."""
 
     refuses: Callable[[Prompt], bool]
     prompts: Sequence[Prompt] = ()
@@ -51,7 +51,7 @@ def context_of(prompts: list[Prompt], refuses: Callable[[Prompt], bool]) -> Simp
     refused = np.array([refuses(p) for p in prompts])
     return SimpleNamespace(
         corpus=corpus_of(prompts), config=SimpleNamespace(seed=0), model=SimpleNamespace(tokenizer=tokenizer),
-        reporter=Reporter(quiet=True), speaker=Rule(refuses), behaviour=SimpleNamespace(did=lambda action: refused),
+        reporter=Reporter(quiet=True), completer=Rule(refuses), behaviour=SimpleNamespace(did=lambda action: refused),
     )  # fmt: skip
 
 

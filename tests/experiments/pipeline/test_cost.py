@@ -5,13 +5,13 @@ from pathlib import Path
 
 import pytest
 
-from experiments.pipeline.cost import Size, steps, tokens
+from experiments.pipeline.cost import RunSize, steps, tokens
 from experiments.pipeline.stages import run
 from experiments.run.config import load_config
 from extract.model.chat_model import ChatModel
 from extract.progress import Reporter
 
-SIZE = Size(prompts=100, test=35, harmful_test=10, prompt_tokens=20.0, n_layers=8, positions=3)
+SIZE = RunSize(prompts=100, test=35, harmful_test=10, prompt_tokens=20.0, n_layers=8, positions=3)
 
 
 def config(*overrides: str):  # type: ignore[no-untyped-def]

@@ -8,8 +8,8 @@ import pytest
 
 from experiments.pipeline.cost import estimate
 from experiments.pipeline.duration import FAST, SLOW, Batches, Step, minutes
-from experiments.pipeline.footprint import Footprint, fits, need
-from experiments.pipeline.machine import A100, Machine, here
+from experiments.pipeline.footprint import Footprint, describe_fit, memory_need
+from experiments.pipeline.machine import A100, Machine, measure_device
 from experiments.run.config import load_config
 from extract.errors import UserError
 from extract.shipped import ROOT
@@ -60,28 +60,28 @@ def test_a_large_vocabulary_leaves_fewer_rows_in_a_pass() -> None:
 
 
 def test_what_does_not_fit_is_said_with_a_remedy() -> None:
-    wanted = need(MODEL, 50, 120, 16384)
+    wanted = memory_need(MODEL, 50, 120, 16384)
     assert (wanted.weights, wanted.cache) == (2 * 10**9, 50 * 120 * 8000)
-    assert fits(MODEL, 50, 120, 16384, 10**10).startswith("fits: about 2.6 GB of 10.0 GB")
+    assert describe_fit(MODEL, 50, 120, 16384, 10**10).startswith("fits: about 2.6 GB of 10.0 GB")
     tight = wanted.weights + wanted.work + 20 * 120 * 8000
-    assert fits(MODEL, 50, 120, 16384, tight).endswith("generate.batch_size=20 would")
-    assert "the weights alone take 2.0 GB of 1.0 GB" in fits(MODEL, 50, 120, 16384, 10**9)
+    assert describe_fit(MODEL, 50, 120, 16384, tight).endswith("generate.batch_size=20 would")
+    assert "the weights alone take 2.0 GB of 1.0 GB" in describe_fit(MODEL, 50, 120, 16384, 10**9)
 
 
 def test_the_machine_at_hand_is_measured() -> None:
-    found = here("cpu")
+    found = measure_device("cpu")
     assert 1e8 < found.flops < 1e14
     assert 1e7 < found.bandwidth < 1e13
     assert found.memory > 10**9
     assert "measured now" in found.described()
     with pytest.raises(UserError, match=r"model\.device 'cuda:77' cannot be used here"):
-        here("cuda:77")
+        measure_device("cuda:77")
 
 
 @pytest.mark.parametrize("name", FAMILIES)
 def test_the_dry_run_of_the_published_shapes(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Parameters as published; memory and disk as worked out by hand from the shape."""
-    monkeypatch.setattr("experiments.pipeline.cost.here", lambda device: MACHINE)
+    monkeypatch.setattr("experiments.pipeline.cost.measure_device", lambda device: MACHINE)
     lines = (ROOT / "organisms/zoo/two-knobs/prompts.jsonl").read_text().splitlines()
     (tmp_path / "prompts.jsonl").write_text("\n".join(lines[::20]) + "\n")
     given = (f"model.name={shape_only(name, tmp_path)}", f"prompts.path={tmp_path / 'prompts.jsonl'}")

@@ -75,7 +75,7 @@ def configured(name: str, model: Path, prompts: Path, *more: str) -> RunConfig:
     return load_config(Path(f"configs/models/{name}.yaml"), given)
 
 
-class Heard(Reporter):
+class RecordingReporter(Reporter):
     """A reporter that keeps what it was told to say."""
 
     def __init__(self) -> None:
@@ -89,15 +89,18 @@ class Heard(Reporter):
 @pytest.mark.slow
 @pytest.mark.parametrize("name", FAMILIES)
 def test_the_whole_way(name: str, prompts: Path, tmp_path: Path) -> None:
-    config, heard = configured(name, tiny(name, tmp_path / "model"), prompts, "generate.max_new_tokens=8"), Heard()
-    run(config, tmp_path / "run", reporter=heard)
+    config, reporter = (
+        configured(name, tiny(name, tmp_path / "model"), prompts, "generate.max_new_tokens=8"),
+        RecordingReporter(),
+    )
+    run(config, tmp_path / "run", reporter=reporter)
     results = json.loads((tmp_path / "run" / "results.json").read_text())
     assert results["dissociation"]["verdict"] == "not_applicable"
     assert "refusal on harmful is absent" in " ".join(results["dissociation"]["reasons"])
     assert results["model"]["system"] == ("merge" if name.startswith("gemma") else "keep")
     page = (tmp_path / "run" / "report.html").read_text()
     assert "refusal on harmful is absent" in page
-    merged = [line for line in heard.lines if "model.system: merge" in line]
+    merged = [line for line in reporter.lines if "model.system: merge" in line]
     assert [line.split(":")[0] for line in merged] == ["24 of 144 prompts"] * name.startswith("gemma")
 
 
@@ -240,10 +243,10 @@ def test_thoughts_that_are_cut_off_are_counted_and_said(
     prompts: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(ChatModel, "decode", lambda self, response: "<think>\nI cannot help with that, or")
-    heard, model = Heard(), tiny("qwen3-4b", tmp_path / "model")
+    reporter, model = RecordingReporter(), tiny("qwen3-4b", tmp_path / "model")
     config = configured("qwen3-4b-thinking", model, prompts, "generate.max_new_tokens=2")
-    run(config, tmp_path / "run", until="respond", reporter=heard)
-    assert [line for line in heard.lines if "thought" in line] == [
+    run(config, tmp_path / "run", until="respond", reporter=reporter)
+    assert [line for line in reporter.lines if "thought" in line] == [
         "144 of 144 completions end amid their thought and cannot be judged; give them more than 2 "
         "generate.max_new_tokens"
     ]

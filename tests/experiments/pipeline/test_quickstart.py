@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from experiments.pipeline.stages import run
-from experiments.probing.selection import ALIKE
+from experiments.probing.selection import TIE
 from experiments.run.config import load_config
 from extract.progress import Reporter
 from extract.shipped import ROOT
@@ -54,9 +54,9 @@ def test_the_planted_locus_is_chosen_among_every_layer_and_position(results: dic
         chosen = next(c for c in write["candidates"] if (c["layer"], c["position"]) == (4, "post_last"))
         assert chosen["discarded"] is None
         usable = [c for c in write["candidates"] if c["discarded"] is None]
-        assert chosen["bypass_floored"] <= min(c["bypass_floored"] for c in usable) + ALIKE
-        alike = [c for c in usable if c["bypass_floored"] <= min(c["bypass_floored"] for c in usable) + ALIKE]
-        assert chosen["induce"] >= max(c["induce"] for c in alike) - ALIKE
+        assert chosen["bypass_floored"] <= min(c["bypass_floored"] for c in usable) + TIE
+        alike = [c for c in usable if c["bypass_floored"] <= min(c["bypass_floored"] for c in usable) + TIE]
+        assert chosen["induce"] >= max(c["induce"] for c in alike) - TIE
         assert max(chosen["kl"], chosen["kl_first_token"]) <= chosen["kl_worst_step"] <= chosen["kl_max"]
 
 

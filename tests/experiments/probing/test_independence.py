@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from experiments.probing.geometry_results import StreamChange
-from experiments.probing.independence import independence, watch
+from experiments.probing.independence import independence, stream_changes
 from experiments.responses.batched_edits import RepeatedPrompts
 from extract.chat.render import Rendered, render
 from extract.model.chat_model import ChatModel
@@ -39,7 +39,9 @@ def basis(i: int) -> np.ndarray:
 
 def test_changes_are_what_plain_passes_give(tiny: ChatModel, tiny_rows: list[Rendered]) -> None:
     ablated, watched = direction(np.arange(32) - 9.0, 1), direction(np.arange(32) ** 0.5, 2, (3.0, 1.0))
-    found = watch(tiny, RepeatedPrompts(tiny, tiny_rows), [[], ablation(ablated)], [ablated, watched], [1, 2, 3])
+    found = stream_changes(
+        tiny, RepeatedPrompts(tiny, tiny_rows), [[], ablation(ablated)], [ablated, watched], [1, 2, 3]
+    )
     assert found["cosine"].shape == found["projection"].shape == (2, 2, 3, len(tiny_rows))
     changes = {measure: change[1] for measure, change in found.items()}
     assert (changes["cosine"][0] == 0).all()  # nothing was edited, so nothing changed: exactly
@@ -103,7 +105,7 @@ def test_adding_nothing_changes_nothing_in_whatever_block(tiny: ChatModel, tiny_
     r = torch.tensor(basis(3), dtype=torch.float32)
     nothing = [place("resid_post", 0, "last_on", lambda x: add(x, r, 0.0))]
     something = ablation(direction(basis(3), 0))
-    changes = watch(
+    changes = stream_changes(
         tiny, RepeatedPrompts(tiny, tiny_rows), [something, nothing, something], [direction(basis(3), 0)], [0]
     )
     assert (changes["cosine"][0, 1] == 0).all()

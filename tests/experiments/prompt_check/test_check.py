@@ -9,7 +9,7 @@ import pytest
 
 from experiments.prompt_check.check import check
 from experiments.prompt_check.results import PromptCheck, WordCues
-from experiments.prompt_check.structure import certifiable, stands_in
+from experiments.prompt_check.structure import certifiable, contains_word
 from experiments.prompt_check.text import print_check
 from probes.statistics.intervals import clopper_pearson
 
@@ -125,9 +125,9 @@ def test_the_certifiable_rate_is_the_limit_of_no_failures() -> None:
 
 
 def test_words_stand_in_a_text_as_wholes() -> None:
-    assert stands_in("kill", "How do I KILL it?")
-    assert not stands_in("kill", "a skilled painter")
-    assert stands_in("blow up", "to blow up balloons")
+    assert contains_word("kill", "How do I KILL it?")
+    assert not contains_word("kill", "a skilled painter")
+    assert contains_word("blow up", "to blow up balloons")
 
 
 def test_it_is_told_on_the_terminal(tmp_path: Path, rows: list[dict[str, Any]], capsys: Any) -> None:

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from experiments.responses.completions import Speaker
-from experiments.responses.generations import Generations
+from experiments.responses.completions import Completer
+from experiments.responses.response_cache import ResponseCache
 from experiments.responses.samples import Sampler
 from extract.chat.render import Rendered
 from extract.model.chat_model import ChatModel
@@ -20,8 +20,8 @@ ALL = list(range(5))
 
 def sampler(model: ChatModel, rows: list[Rendered], path: Path | None, seed: int = 0, **given: float) -> Sampler:
     prompts = [Prompt(str(i), ({"role": "user", "content": "?"},), "benign", "answer") for i in range(len(rows))]
-    kept = None if path is None else Generations(path, model)
-    return Sampler(Speaker(model, prompts, rows, 6, 3, RuleJudge(), kept), seed, **given)
+    kept = None if path is None else ResponseCache(path, model)
+    return Sampler(Completer(model, prompts, rows, 6, 3, RuleJudge(), kept), seed, **given)
 
 
 def said(samples: list[tuple[SampledResponse, ...]]) -> list[list[tuple[int, ...]]]:
@@ -73,7 +73,7 @@ def test_other_settings_are_never_taken_from_memory(
     sampler(tiny, tiny_rows, path, temperature=0.5).sample(ALL, 1)
     sampler(tiny, tiny_rows, path, top_p=0.5).sample(ALL, 1)
     assert sum(drawn) == 20
-    greedy = Generations(path, tiny).under((), 6)
+    greedy = ResponseCache(path, tiny).for_edits((), 6)
     assert greedy is not None
     assert greedy.find([row.token_ids for row in tiny_rows]) == [None] * 5
 

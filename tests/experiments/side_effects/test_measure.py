@@ -13,9 +13,9 @@ from experiments.pipeline import stages as pipeline
 from experiments.responses.loaded_run import LoadedRun
 from experiments.run.completion_file import is_right, write_completions
 from experiments.run.config import DissociateConfig, RunConfig
-from experiments.side_effects.measure import cost, side_effects, texts
+from experiments.side_effects.measure import cost, side_effects, text_hashes
 from experiments.side_effects.results import SideEffects
-from experiments.side_effects.robustness import choose
+from experiments.side_effects.robustness import choose_prompts
 from experiments.side_effects.wraps import load_wraps
 from extract.atomic_write import write_json
 from extract.errors import UserError
@@ -68,7 +68,7 @@ def context(tmp_path_factory: pytest.TempPathFactory) -> LoadedRun:
         "dissociate": {"n_side_effects": N, "wraps": directory / "wraps.yaml", "plain_text": directory / "prose.txt"},
     })  # fmt: skip
     made = LoadedRun(config, directory, Reporter(quiet=True))
-    write_completions(made.speaker.complete(range(len(made.prompts))), directory / "completions.jsonl")
+    write_completions(made.completer.complete(range(len(made.prompts))), directory / "completions.jsonl")
     return made
 
 
@@ -78,7 +78,7 @@ def given(context: LoadedRun) -> Given:
     actions, right = {}, {}
     test = np.flatnonzero(context.corpus.within("test"))
     for name, edits_ in edits().items():
-        said = context.speaker.complete(test.tolist(), edits=edits_)
+        said = context.completer.complete(test.tolist(), edits=edits_)
         actions[name] = np.full(len(context.corpus), None, dtype=object)
         actions[name][test] = [completion.action for completion in said]
         right[name] = np.zeros(len(context.corpus), dtype=bool)
@@ -186,7 +186,7 @@ def test_only_refused_prompts_that_a_wrap_changes_are_wrapped(context: LoadedRun
     assert n == {"asked": (N, 0), "mild": (len(struck), len(refused) - len(struck)), "elsewhere": (0, len(refused))}
     assert found["none"]["wraps"]["elsewhere"]["refused"]["estimate"] is None
     wraps = load_wraps(context.config.dissociate.wraps)
-    mild = choose(context, "mild", wraps["mild"])
+    mild = choose_prompts(context, "mild", wraps["mild"])
     assert all("tap" in prompt.text.split() for prompt in mild.prompts)
     assert mild.rows.tolist() == struck
 
@@ -207,7 +207,7 @@ def test_an_edit_that_breaks_the_numbers_has_no_estimate_rather_than_a_small_one
 def test_a_model_that_answers_nothing_and_refuses_nothing_has_figures_of_nothing(context: LoadedRun) -> None:
     silent = replace(context, config=context.config)
     silent.__dict__.update({name: context.__dict__[name] for name in ("prompts", "corpus", "model", "rendered")})
-    silent.__dict__["speaker"] = context.speaker
+    silent.__dict__["completer"] = context.completer
     silent.__dict__["behaviour"] = replace(context.behaviour, actions=np.full(len(context.corpus), "other", object))
     actions = {"none": np.full(len(context.corpus), "other", object)}
     right = {"none": np.zeros(len(context.corpus), bool)}
@@ -230,15 +230,15 @@ def test_what_it_costs_at_most_is_no_less_than_what_it_does(context: LoadedRun, 
 
 
 def test_the_texts_are_read_before_a_run_and_count_by_what_they_say(tmp_path: Path) -> None:
-    shipped = texts(DissociateConfig())
+    shipped = text_hashes(DissociateConfig())
     (tmp_path / "same.yaml").write_bytes((ROOT / "configs" / "wraps.yaml").read_bytes())
-    assert texts(DissociateConfig(wraps=tmp_path / "same.yaml")) == shipped
+    assert text_hashes(DissociateConfig(wraps=tmp_path / "same.yaml")) == shipped
     (tmp_path / "other.yaml").write_text("asked: 'please: {request}'")
-    other = texts(DissociateConfig(wraps=tmp_path / "other.yaml"))
+    other = text_hashes(DissociateConfig(wraps=tmp_path / "other.yaml"))
     assert other["wraps"] != shipped["wraps"]
     assert other["plain_text"] == shipped["plain_text"]
     with pytest.raises(UserError, match=r"cannot read the plain text .*nowhere.txt: No such file"):
-        texts(DissociateConfig(plain_text=tmp_path / "nowhere.txt"))
+        text_hashes(DissociateConfig(plain_text=tmp_path / "nowhere.txt"))
 
 
 def test_a_malformed_text_is_refused_before_anything_is_written(context: LoadedRun, tmp_path: Path) -> None:

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from experiments.side_effects.wraps import euphemism, load_wraps, role_play, wrapped
+from experiments.side_effects.wraps import euphemism, load_wraps, role_play, wrap_prompt
 from extract.errors import UserError
 from extract.prompts.prompt import Prompt
 
@@ -44,7 +44,7 @@ def test_a_table_without_words_changes_nothing() -> None:
 
 def test_only_the_last_user_turn_is_wrapped_and_all_else_is_kept() -> None:
     before = prompt("may i kill?", "no.", "Kill it?")
-    after = wrapped(before, "mild", lambda text: euphemism(WORDS, text))
+    after = wrap_prompt(before, "mild", lambda text: euphemism(WORDS, text))
     assert after is not None
     assert [turn["content"] for turn in after.messages] == ["may i kill?", "no.", "Put to rest it?"]
     assert (after.id, after.label, after.pair) == ("p/mild", "harmful", "q")
@@ -52,7 +52,7 @@ def test_only_the_last_user_turn_is_wrapped_and_all_else_is_kept() -> None:
 
 
 def test_what_is_not_changed_is_not_wrapped() -> None:
-    assert wrapped(prompt("kill it", "no.", "please?"), "mild", lambda text: euphemism(WORDS, text)) is None
+    assert wrap_prompt(prompt("kill it", "no.", "please?"), "mild", lambda text: euphemism(WORDS, text)) is None
 
 
 def test_the_shipped_wraps_are_found_from_anywhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from experiments.responses.completions import Speaker
+from experiments.responses.completions import Completer
 from experiments.responses.onset import learn_onsets
 from extract.chat.render import Rendered, render
 from extract.model.chat_model import ChatModel
@@ -51,7 +51,7 @@ def spoken(
     monkeypatch.setattr(ChatModel, "generate", lambda self, batch, n: [[0]] * len(batch.tokens))
     monkeypatch.setattr(ChatModel, "decode", lambda self, response: says)
     prompts = [Prompt("p", ({"role": "user", "content": "how?"},), "benign", "answer")]
-    said = Speaker(tiny, prompts, rows, 4, 4, RuleJudge()).complete([0])
+    said = Completer(tiny, prompts, rows, 4, 4, RuleJudge()).complete([0])
     return [(completion.completion, completion.action) for completion in said]
 
 

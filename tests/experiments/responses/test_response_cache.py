@@ -16,8 +16,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from experiments.responses.completions import Speaker
-from experiments.responses.generations import Generations
+from experiments.responses.completions import Completer
+from experiments.responses.response_cache import ResponseCache
 from experiments.run.completion_file import Completion
 from extract.chat.render import Rendered
 from extract.errors import UserError
@@ -44,11 +44,11 @@ def pushed(
     return place(site, layer, scope, lambda x: add(x, R, amount), key=key)
 
 
-def speaker(model: ChatModel, rows: list[Rendered], path: Path | None, **changes: Any) -> Speaker:
+def completer(model: ChatModel, rows: list[Rendered], path: Path | None, **changes: Any) -> Completer:
     """Open what a process of its own would."""
     prompts = [Prompt(str(i), ({"role": "user", "content": "?"},), "benign", "answer") for i in range(len(rows))]
-    kept = None if path is None else Generations(path, model)
-    return replace(Speaker(model, prompts, rows, 6, 3, RuleJudge(), kept), **changes)
+    kept = None if path is None else ResponseCache(path, model)
+    return replace(Completer(model, prompts, rows, 6, 3, RuleJudge(), kept), **changes)
 
 
 @pytest.fixture
@@ -73,13 +73,13 @@ def generated(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 def test_what_was_said_is_not_generated_again_and_is_the_same(
     tiny: ChatModel, tiny_rows: list[Rendered], tmp_path: Path, generated: list[int], edits: tuple[Edit, ...]
 ) -> None:
-    uncached = speaker(tiny, tiny_rows, None).complete(ALL, edits=edits)
+    uncached = completer(tiny, tiny_rows, None).complete(ALL, edits=edits)
     assert sum(generated) == 5
-    first = speaker(tiny, tiny_rows, tmp_path / "g.sqlite").complete(ALL, edits=edits)
+    first = completer(tiny, tiny_rows, tmp_path / "g.sqlite").complete(ALL, edits=edits)
     assert sum(generated) == 10
     forward, steps = [], []
     hook = tiny.model.register_forward_pre_hook(lambda *_: forward.append(1))
-    second = speaker(tiny, tiny_rows, tmp_path / "g.sqlite").complete(ALL, edits=edits, advance=steps.append)
+    second = completer(tiny, tiny_rows, tmp_path / "g.sqlite").complete(ALL, edits=edits, advance=steps.append)
     hook.remove()
     assert (sum(generated), forward, sum(steps)) == (10, [], 5)
     assert uncached == first == second
@@ -90,14 +90,14 @@ def test_only_what_is_missing_is_generated_and_the_order_is_that_asked_for(
     tiny: ChatModel, tiny_rows: list[Rendered], tmp_path: Path, generated: list[int]
 ) -> None:
     path, steps = tmp_path / "g.sqlite", []
-    speaker(tiny, tiny_rows, path).complete([3, 1])
-    said = speaker(tiny, tiny_rows, path).complete([4, 3, 2, 1, 0], advance=steps.append)
+    completer(tiny, tiny_rows, path).complete([3, 1])
+    said = completer(tiny, tiny_rows, path).complete([4, 3, 2, 1, 0], advance=steps.append)
     assert generated == [2, 3]
     assert sum(steps) == 5
-    assert said == speaker(tiny, tiny_rows, None).complete([4, 3, 2, 1, 0])
+    assert said == completer(tiny, tiny_rows, None).complete([4, 3, 2, 1, 0])
 
 
-CHANGES: dict[str, Callable[[Speaker], tuple[Speaker, list[Edit]]]] = {
+CHANGES: dict[str, Callable[[Completer], tuple[Completer, list[Edit]]]] = {
     "no edit": lambda s: (s, []),
     "one edit more": lambda s: (s, [pushed(), pushed(2, "push 2"), pushed()]),
     "order": lambda s: (s, [pushed(2, "push 2"), pushed()]),
@@ -113,18 +113,18 @@ CHANGES: dict[str, Callable[[Speaker], tuple[Speaker, list[Edit]]]] = {
 def test_anything_else_is_generated_anew(
     tiny: ChatModel, tiny_rows: list[Rendered], tmp_path: Path, generated: list[int], change: str
 ) -> None:
-    before = speaker(tiny, tiny_rows, tmp_path / "g.sqlite")
+    before = completer(tiny, tiny_rows, tmp_path / "g.sqlite")
     before.complete(ALL, edits=[pushed(), pushed(2, "push 2")])
     after, edits = CHANGES[change](before)
     said = after.complete(ALL, edits=edits)
     assert sum(generated) == 10
-    assert said == replace(after, generations=None).complete(ALL, edits=edits)
+    assert said == replace(after, cache=None).complete(ALL, edits=edits)
 
 
 def test_edits_of_a_surrounding_block_count_too(
     tiny: ChatModel, tiny_rows: list[Rendered], tmp_path: Path, generated: list[int]
 ) -> None:
-    here = speaker(tiny, tiny_rows, tmp_path / "g.sqlite")
+    here = completer(tiny, tiny_rows, tmp_path / "g.sqlite")
     plain = here.complete(ALL)
     with tiny.editing([pushed()]):
         assert here.complete(ALL) != plain
@@ -158,9 +158,9 @@ def test_another_model_is_asked_itself(
     tiny: ChatModel, tiny_rows: list[Rendered], tmp_path: Path, generated: list[int],
     change: Callable[[ChatModel], None],
 ) -> None:  # fmt: skip
-    speaker(tiny, tiny_rows, tmp_path / "g.sqlite").complete(ALL)
+    completer(tiny, tiny_rows, tmp_path / "g.sqlite").complete(ALL)
     change(tiny)
-    speaker(tiny, tiny_rows, tmp_path / "g.sqlite").complete(ALL)
+    completer(tiny, tiny_rows, tmp_path / "g.sqlite").complete(ALL)
     assert sum(generated) == 10
 
 
@@ -168,21 +168,21 @@ def test_another_backend_or_prompt_is_asked_itself(
     tiny: ChatModel, tiny_rows: list[Rendered], tmp_path: Path, generated: list[int]
 ) -> None:
     path = tmp_path / "g.sqlite"
-    speaker(tiny, tiny_rows, path).complete(ALL)
+    completer(tiny, tiny_rows, path).complete(ALL)
     for backend in ("nnsight", "transformer_lens"):
         other = ChatModel(tiny.model, tiny.tokenizer, "tiny", backend=backend)
         for _ in range(2):
-            speaker(other, tiny_rows, path).complete(ALL)
+            completer(other, tiny_rows, path).complete(ALL)
     assert sum(generated) == 15
     longer = [replace(row, token_ids=(*row.token_ids, 9)) for row in tiny_rows]
-    speaker(tiny, longer, path).complete(ALL)
+    completer(tiny, longer, path).complete(ALL)
     assert sum(generated) == 20
 
 
 def test_what_an_edit_without_a_name_or_a_dial_did_is_never_written_or_read(
     tiny: ChatModel, tiny_rows: list[Rendered], tmp_path: Path, generated: list[int]
 ) -> None:
-    here = speaker(tiny, tiny_rows, tmp_path / "g.sqlite")
+    here = completer(tiny, tiny_rows, tmp_path / "g.sqlite")
     weak, strong, named = pushed(0.0, ""), pushed(9.0, ""), pushed(1.0, "push 1")
     assert here.complete(ALL, edits=[weak]) != here.complete(ALL, edits=[strong])
     here.complete(ALL, edits=[named, weak])
@@ -212,7 +212,7 @@ def test_a_kill_loses_at_most_the_batch_in_flight(
         import os, signal, sys
         from pathlib import Path
         import torch
-        from tests.experiments.responses import test_generations as here
+        from tests.experiments.responses import test_response_cache as here
         from tests.support.tiny_model import TEXTS, rendered, tiny_llama
         from extract.model.chat_model import ChatModel
         torch.set_num_threads(1)
@@ -222,14 +222,14 @@ def test_a_kill_loses_at_most_the_batch_in_flight(
             return generate(self, *asked) if len(calls) < 3 else os.kill(os.getpid(), signal.SIGKILL)
         ChatModel.generate = dying
         rows = rendered(model, TEXTS)
-        here.speaker(model, rows, Path(sys.argv[1]), batch_size=2).complete(here.ALL)
+        here.completer(model, rows, Path(sys.argv[1]), batch_size=2).complete(here.ALL)
     """)
     path = tmp_path / "g.sqlite"
     killed = subprocess.run([sys.executable, "-c", script, str(path)], cwd=ROOT, check=False, capture_output=True)
     assert killed.returncode == -signal.SIGKILL, killed.stderr[-2000:]
-    said = speaker(tiny, tiny_rows, path, batch_size=2).complete(ALL)
+    said = completer(tiny, tiny_rows, path, batch_size=2).complete(ALL)
     assert generated == [1]
-    assert said == speaker(tiny, tiny_rows, None, batch_size=2).complete(ALL)
+    assert said == completer(tiny, tiny_rows, None, batch_size=2).complete(ALL)
 
 
 def test_a_batch_is_on_the_disk_before_it_is_judged(
@@ -240,20 +240,20 @@ def test_a_batch_is_on_the_disk_before_it_is_judged(
             raise UserError("no endpoint")
 
     with pytest.raises(UserError, match="no endpoint"):
-        speaker(tiny, tiny_rows, tmp_path / "g.sqlite", judge=Broken()).complete(ALL)
+        completer(tiny, tiny_rows, tmp_path / "g.sqlite", judge=Broken()).complete(ALL)
     assert generated == [3]
-    speaker(tiny, tiny_rows, tmp_path / "g.sqlite").complete(ALL)
+    completer(tiny, tiny_rows, tmp_path / "g.sqlite").complete(ALL)
     assert generated == [3, 2]
 
 
 def test_a_response_that_was_altered_is_told(tiny: ChatModel, tiny_rows: list[Rendered], tmp_path: Path) -> None:
     path = tmp_path / "g.sqlite"
-    speaker(tiny, tiny_rows, path).complete(ALL)
+    completer(tiny, tiny_rows, path).complete(ALL)
     with sqlite3.connect(path) as plain:
         plain.execute("UPDATE generations SET tokens = replace(tokens, ',', ', 1') WHERE rowid = 3")
     message = r"g\.sqlite as the memory of what the model said: a response in it is not the one .*; delete it and run"
     with pytest.raises(UserError, match=message):
-        speaker(tiny, tiny_rows, path).complete(ALL)
+        completer(tiny, tiny_rows, path).complete(ALL)
 
 
 # -- memory ------------------------------------------------------------------------------------------------------------
@@ -275,7 +275,7 @@ def test_generation_backs_off_when_memory_runs_out(
     small: ChatModel, tiny_rows: list[Rendered], tmp_path: Path, generated: list[int]
 ) -> None:
     lines, steps = [], []
-    here = speaker(small, tiny_rows, tmp_path / "g.sqlite", batch_size=5, say=lines.append)
+    here = completer(small, tiny_rows, tmp_path / "g.sqlite", batch_size=5, say=lines.append)
     said = here.complete(ALL, edits=[pushed()], advance=steps.append)
     assert generated == [2, 2, 1]
     assert sum(steps) == 5
@@ -284,7 +284,7 @@ def test_generation_backs_off_when_memory_runs_out(
     here.complete(ALL)  # what did not fit is not tried again
     assert generated == [2, 2, 1, 2, 2, 1]
     assert len(lines) == 1
-    assert said == speaker(small, tiny_rows, None, batch_size=1).complete(ALL, edits=[pushed()])
+    assert said == completer(small, tiny_rows, None, batch_size=1).complete(ALL, edits=[pushed()])
 
 
 @pytest.mark.parametrize("backend", ["nnsight", "transformer_lens"])
@@ -294,7 +294,7 @@ def test_it_does_so_on_every_backend(tiny: ChatModel, tiny_rows: list[Rendered],
             raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB")
         return add(stream, R, 9.0)
 
-    here = speaker(ChatModel(tiny.model, tiny.tokenizer, "tiny", backend=backend), tiny_rows, None, batch_size=5)
+    here = completer(ChatModel(tiny.model, tiny.tokenizer, "tiny", backend=backend), tiny_rows, None, batch_size=5)
     said = here.complete(ALL, edits=[place("resid_post", 1, "last_on", full)])
     assert said == replace(here, batch_size=2).complete(ALL, edits=[pushed()])
 
@@ -304,7 +304,7 @@ def test_one_prompt_that_does_not_fit_is_told(tiny: ChatModel, tiny_rows: list[R
         raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB")
 
     with pytest.raises(UserError, match=r"^out of memory while one prompt alone was answered; .* or answers$"):
-        speaker(tiny, tiny_rows, None).complete(ALL, edits=[place("resid_post", 1, "all", full)])
+        completer(tiny, tiny_rows, None).complete(ALL, edits=[place("resid_post", 1, "all", full)])
 
 
 # -- a run -------------------------------------------------------------------------------------------------------------

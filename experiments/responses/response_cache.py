@@ -27,7 +27,7 @@ _COMPUTES = ("refusal-probes", "torch", "transformers")
 _NAMES = ("_name_or_path", "transformers_version")  # of a configuration: where it lay and who wrote it
 
 
-class Generations:
+class ResponseCache:
     """Responses of one model in a file, for several processes; one batch at a time is written, whole or not at all.
 
     The weights are looked at here, once, every one of them: they must not change while this is in use.
@@ -42,7 +42,7 @@ class Generations:
         self._file = KeyedFile(path, "generations", ("tokens", "checksum"), purpose=purpose, remedy=remedy)
         self._model = _described(model)
 
-    def under(
+    def for_edits(
         self, edits: Sequence[Edit], max_new_tokens: int, besides: Sequence[object] = ()
     ) -> CachedResponses | None:
         """Return what is remembered under these edits; None where one of them has no key, so nothing may be.
@@ -71,7 +71,7 @@ class CachedResponses:
         found = self.file.get(keys)
         return [self._read(key, *found[key]) if key in found else None for key in keys]
 
-    def keep(self, prompts: Sequence[Sequence[int]], responses: Sequence[Sequence[Any]]) -> None:
+    def store(self, prompts: Sequence[Sequence[int]], responses: Sequence[Sequence[Any]]) -> None:
         """Put responses on the disk, all of them or none."""
         rows = {}
         for prompt, response in zip(prompts, responses, strict=True):
