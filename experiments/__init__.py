@@ -1,1 +1,1 @@
-"""One scientific question a module, with scoring, report and command line. Imports everything; nothing imports it."""
+"""Experiments: one folder for each scientific question, with its measurement, its judgement and its text."""

@@ -1,4 +1,4 @@
-"""What a dissociation can be tested on: the directions, the decliners, and what is missing, with the remedy."""
+"""Checks whether a dissociation can be tested: directions, decliners, and what is missing, with the remedy."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from probes.statistics.intervals import Interval, difference, wilson
 from steering.direction_file import load_directions
 
 BEHAVIOUR: dict[Kind, str] = {"normative": "refusal on harmful", "epistemic": "abstention on uncertain"}
-MIN_GROUPS = 10  # independent groups of decliners: fewer make no interval worth having
-LEVEL = 0.05  # of the tie to a label; fixed, so that what is measured does not follow from `dissociate.alpha`
+MIN_GROUPS = 10  # independent groups of decliners; with fewer, intervals are too wide to be useful
+LEVEL = 0.05  # of the test that a behaviour follows its label; fixed, so that `dissociate.alpha` changes no measurement
 
 
 @dataclass(frozen=True)
@@ -29,22 +29,22 @@ class DissociationSetup:
     """The directions and test prompts of one dissociation."""
 
     directions: Mapping[Kind, Direction]
-    decliners: Mapping[Kind, Int[np.ndarray, " decliners"]]  # test rows that decline as they should at baseline
+    decliners: Mapping[Kind, Int[np.ndarray, " decliners"]]  # test rows that correctly decline at baseline
     absent: Mapping[Kind, str]  # behaviours that cannot be tested, and why
 
     @property
     def testable(self) -> dict[Kind, Int[np.ndarray, " decliners"]]:
-        """The behaviours on which effects can be measured at all."""
+        """The decliners of each behaviour on which effects can be measured."""
         return {kind: rows for kind, rows in self.decliners.items() if kind not in self.absent and len(rows)}
 
 
 def find_setup(loaded: LoadedRun) -> DissociationSetup:
-    """Find what there is to test."""
+    """Find the directions and decliners to test, and why a behaviour cannot be tested."""
     behaviour = loaded.behaviour
     decliners = {kind: behaviour.decliners(kind, "test") for kind in KINDS}
     try:
         directions = _directions(loaded)
-    except UserError as error:  # directions from elsewhere: nothing can be tested with them
+    except UserError as error:  # the given directions do not fit this model, so nothing can be tested
         return DissociationSetup({}, decliners, dict.fromkeys(KINDS, str(error)))
     onsets = context_onsets(loaded)
     absent: dict[Kind, str] = {}
@@ -79,9 +79,9 @@ def _too_few_groups(kind: Kind, corpus: Corpus, rows: np.ndarray) -> str:
 
 
 def _unpredicted(behaviour: Behaviour, kind: Kind) -> str:
-    """Say so where a label's prompts are not declined its way more often than other prompts are.
+    """Return a reason if the prompts of a label are not declined more often than other prompts, else "".
 
-    The behaviour is then none of the label's: shuffled labels, or a model that declines whatever it is asked.
+    The behaviour then does not follow the label: the labels are shuffled, or the model declines everything.
     """
     corpus, did = behaviour.corpus, behaviour.did(ACTION_OF[kind])
     judged = np.array([action is not None for action in behaviour.actions])
@@ -100,11 +100,11 @@ def _rate(did: np.ndarray, corpus: Corpus, rows: np.ndarray) -> Interval:
 
 
 def _no_null(behaviour: Behaviour, kind: Kind) -> str:
-    """Say so where directions given from a file have nothing to be compared with."""
+    """Return a reason if no permuted-label null can be drawn (directions may come from a file), else ""."""
     if write_samples(behaviour, kind) is not None and len(behaviour.decliners(kind, "validation")):
         return ""
     return (f"no permuted-label null can be drawn for {BEHAVIOUR[kind]}: too few training or validation prompts are "
-            "declined so, or answered; give more prompts")  # fmt: skip
+            "declined that way, or answered; give more prompts")  # fmt: skip
 
 
 # -- directions --------------------------------------------------------------------------------------------------------
@@ -126,10 +126,10 @@ def _directions(loaded: LoadedRun) -> dict[Kind, Direction]:
 
 
 def check_direction(loaded: LoadedRun, direction: Direction) -> None:
-    """Refuse a direction of another model or of a place this model or run does not have.
+    """Check that a direction fits this model and this run's activations.
 
     Raises:
-        UserError: says what does not fit, and what would.
+        UserError: the width, weights, layer, position or site differ; names it and the remedy.
     """
     model, locus, name = loaded.model, direction.locus, direction.name
     remedy = "fit directions on this model with: refusal probe CONFIG"
@@ -138,23 +138,21 @@ def check_direction(loaded: LoadedRun, direction: Direction) -> None:
         raise UserError(f"direction {name!r} has {len(direction.vector)} numbers, the stream of {model.name} has "
                         f"{model.d_model}; {remedy}")  # fmt: skip
     if weights != model.fingerprint():
-        whose = (
-            f"of other weights ({direction.provenance.get('model', 'unnamed')})" if weights else "of unnamed weights"
-        )
-        raise UserError(f"direction {name!r} is {whose}, not of {model.name}; {remedy}")
+        other = f"other weights ({direction.provenance.get('model', 'unnamed')})" if weights else "unnamed weights"
+        raise UserError(f"direction {name!r} was fitted on {other}, not on {model.name}; {remedy}")
     if not 0 <= locus.layer < model.n_layers:
         raise UserError(f"direction {name!r} belongs to layer {locus.layer}; {model.name} has layers 0 to "
                         f"{model.n_layers - 1}; {remedy}")  # fmt: skip
     if locus.position not in loaded.store.positions:
-        raise UserError(f"direction {name!r} was fitted at {locus.position}, which this run's activations lack (they "
-                        f"have {', '.join(loaded.store.positions)}); {remedy}")  # fmt: skip
+        raise UserError(f"direction {name!r} was fitted at {locus.position}, which this run's activations do not have "
+                        f"(they have {', '.join(loaded.store.positions)}); {remedy}")  # fmt: skip
     if locus.site != loaded.store.site:
-        raise UserError(f"direction {name!r} belongs to {locus.site}, this run's activations are {loaded.store.site}; "
+        raise UserError(f"direction {name!r} belongs to {locus.site}, this run's activations to {loaded.store.site}; "
                         f"extract that site (extract.site), or {remedy}")  # fmt: skip
 
 
 def missing_direction(inputs: RunInputs, kind: Kind) -> str:
-    """Say why there is no write direction of a kind."""
+    """Return the reason why there is no write direction of a kind."""
     if inputs.config.dissociate.directions is not None:
         return f"{inputs.config.dissociate.directions} holds no direction named {kind}_write"
     probed = ProbeResults.read(inputs.file("stages/probe.json"))

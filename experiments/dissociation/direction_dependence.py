@@ -1,7 +1,7 @@
-"""The dependence of the two write directions: their cosine, and whether ablating either moves the other.
+"""Dependence of the two write directions: their cosine, and whether ablating one changes the stream along the other.
 
-Two directions may be oblique and yet decide apart, or orthogonal and yet one knob (arXiv 2602.02132), so none of this
-enters the verdict.
+The verdict does not use it: oblique directions may decide separately, and orthogonal ones may be one shared knob
+(arXiv 2602.02132).
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ LEVEL = 0.025  # of each of the two tests under ablation
 
 
 def dependence(inputs: RunInputs, setup: DissociationSetup) -> Dependence | None:
-    """Say whether the two write directions are independent, None where there are not two.
+    """Measure the dependence of the two write directions; None if there are not two.
 
-    The cosine is at the normative direction's locus, where the epistemic one is fitted again, since cosines between
-    layers mean nothing; its interval is of a bootstrap over groups of training prompts. What ablating one does
-    to the stream along the other is compared with its null (arXiv 2502.17420).
+    The cosine is taken at the normative direction's locus, where the epistemic direction is fitted again, because a
+    cosine between layers has no meaning. Its interval is a bootstrap over groups of training prompts. The change that
+    ablating one direction makes to the stream along the other is compared with its null (arXiv 2502.17420).
     """
     samples = {kind: write_samples(inputs.behaviour, kind) for kind in KINDS}
     if len(setup.directions) < len(KINDS) or not all(samples.values()):
@@ -36,7 +36,7 @@ def dependence(inputs: RunInputs, setup: DissociationSetup) -> Dependence | None
     locus = setup.directions["normative"].locus
     cosines = _cosines(inputs, locus)
     low, high = (float(q) for q in np.quantile(cosines[1:], [0.025, 0.975]))
-    own = inputs.config.dissociate.directions is None  # what probing measured is of the run's own directions
+    own = inputs.config.dissociate.directions is None  # the probe stage measured the run's own directions only
     probed = ProbeResults.read(inputs.file("stages/probe.json")) if own else ProbeResults()
     under_ablation = probed.geometry.independence or {}
     moved = tuple(name for name, found in under_ablation.items() if (found.projection.p_null or 1.0) <= LEVEL)
@@ -53,22 +53,22 @@ def dependence(inputs: RunInputs, setup: DissociationSetup) -> Dependence | None
 
 
 def _cosines(inputs: RunInputs, locus: Locus) -> np.ndarray:
-    """Return the cosine as fitted, then of bootstrapped groups; (1 + N_BOOTSTRAP,) or fewer."""
+    """Return the cosine of the fitted directions, then those of bootstrap draws; (1 + N_BOOTSTRAP,) or fewer."""
     corpus, rng = inputs.corpus, named_rng(inputs.config.seed, "direction dependence")
-    fits = [_Fit(inputs, locus, kind) for kind in KINDS]
+    fits = [_GroupedFit(inputs, locus, kind) for kind in KINDS]
     groups = np.unique(np.concatenate([corpus.groups[fit.rows] for fit in fits]))
     draws = [groups, *(rng.choice(groups, size=len(groups)) for _ in range(N_BOOTSTRAP))]
     pairs = [[fit.vector(drawn) for fit in fits] for drawn in draws]
     return np.array([cosine(a, b) for a, b in pairs if a is not None and b is not None])
 
 
-class _Fit:
-    """One kind's write samples at one locus, to be fitted on any multiset of groups."""
+class _GroupedFit:
+    """Fits one kind's write direction at one locus on any multiset of groups of samples."""
 
     def __init__(self, inputs: RunInputs, locus: Locus, kind: Kind) -> None:
         samples = write_samples(inputs.behaviour, kind)
         if samples is None:
-            raise ValueError(f"the model does not do both, declining and answering, for a {kind} direction")
+            raise ValueError(f"a {kind} direction needs declined and answered samples; the model does not give both")
         self.rows, self._declined, self._strata = samples.rows, samples.declined, samples.strata
         self._X = inputs.store.read(locus.layer, locus.position)[samples.rows].astype(np.float64)
         groups = inputs.corpus.groups[samples.rows]

@@ -1,7 +1,7 @@
-"""Effects of ablating a direction on the prompts a model declines, and their intervals over groups of prompts.
+"""Effects of directional ablation on the prompts that a model declines, with intervals over groups of prompts.
 
-Effects are compared within one behaviour only: the two ways of declining have different ceilings (METHODS, Separating
-the two refusals).
+Effects are compared within one behaviour only, because the two ways of declining have different ceilings (METHODS,
+Separating the two refusals).
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ EFFECT_KEYS: tuple[EffectKey, ...] = tuple((direction, behaviour) for direction 
 
 @dataclass(frozen=True)
 class Effect:
-    """Ablating one direction, on the baseline decliners of one behaviour."""
+    """The effect of ablating one direction on the baseline decliners of one behaviour."""
 
     stopped: Bool[np.ndarray, " decliners"]
     p_null: float | None  # p of the onset effect against permuted-label directions; None where not tested
-    n_null: int | None = None  # how many permuted-label directions that p rests on
+    n_null: int | None = None  # number of permuted-label directions behind that p
 
 
 def other_kind(kind: Kind) -> Kind:
-    """Return the kind of declining that this one is compared with."""
+    """Return the other kind."""
     return "epistemic" if kind == "normative" else "normative"
 
 
@@ -44,9 +44,9 @@ def own_minus_other(
 
 
 def stopped_among(actions: Shaped[np.ndarray, " decliners"]) -> Bool[np.ndarray, " decliners"]:
-    """Say of which decliners the action is now to do something with the request instead.
+    """Return which decliners now act on the request instead of declining.
 
-    What cannot be judged, turns elsewhere or is no answer at all has not been shown to be an opened gate.
+    A response that cannot be judged, answers another question or is no answer does not count as an opened gate.
     """
     return np.array([action in OPENED for action in actions], dtype=bool)
 
@@ -54,7 +54,7 @@ def stopped_among(actions: Shaped[np.ndarray, " decliners"]) -> Bool[np.ndarray,
 def stopped_by(
     effects: Mapping[EffectKey, Effect], behaviour: Kind
 ) -> tuple[Bool[np.ndarray, " decliners"], Bool[np.ndarray, " decliners"]]:
-    """Return which decliners of a behaviour its own direction stops, and which the other's does."""
+    """Return which decliners of a behaviour stop under its own direction's ablation, and which under the other's."""
     return effects[behaviour, behaviour].stopped, effects[other_kind(behaviour), behaviour].stopped
 
 
@@ -71,10 +71,10 @@ def onset_effect_interval(
     groups: Shaped[np.ndarray, " prompts"],
     alpha: float,
 ) -> Interval:
-    """Return by how much an ablation lowers the log-odds of opening as a decline: the mean of before - after.
+    """Return the interval of the mean fall of the onset log-odds under an ablation: before - after, in nats.
 
     Args:
         before, after: onset log-odds of the same prompts.
-        groups: what belongs together; the interval is over these.
+        groups: group of each prompt; the interval is over groups.
     """
     return grouped_mean(np.asarray(before, dtype=float) - np.asarray(after, dtype=float), groups, alpha)

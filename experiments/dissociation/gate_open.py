@@ -1,4 +1,4 @@
-"""Could it have answered? Declined prompts asked again with the gate that declined opened, against the known answer."""
+"""Counterfactual answers: declined prompts are answered again with the gate that declined them opened."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from probes.direction import Direction
 from scoring.actions import ANSWERED
 from steering.ablation import ablation
 
-LABELS = ("benign", "uncertain")  # harmful prompts are declined rightly: what they would be answered is not asked
+LABELS = ("benign", "uncertain")  # harmful prompts are rightly declined and not asked again
 
 
 def gate_open(loaded: LoadedRun) -> None:
     """Write stages/gate_open.json.
 
-    Of each gate, the benign and the uncertain test prompts that it closed on: refused ones are answered again with the
-    normative direction ablated, abstained ones with the epistemic, in the way the dissociation rests on
-    (`dissociate.variant`). The control is the same prompts with the *other* direction ablated: an answer that either
-    ablation brings is not owed to this gate.
+    Benign and uncertain test prompts that were refused are answered again with the normative direction ablated;
+    those abstained from, with the epistemic direction ablated. The ablation is the dissociation's own
+    (`dissociate.variant`). The control ablates the *other* direction on the same prompts: an answer that both
+    ablations give is not due to this gate.
     """
     setup = find_setup(loaded)
     normative, epistemic = (_opened(loaded, kind, setup) for kind in KINDS)
@@ -51,7 +51,7 @@ def _opened(loaded: LoadedRun, kind: Kind, setup: DissociationSetup) -> OpenedGa
 
 
 def _answers(loaded: LoadedRun, rows: np.ndarray, gate: Direction, other: Direction | None) -> OpenedLabel:
-    """Return the shares answered, with each gate open, and right of those with a known answer."""
+    """Return the shares answered with each gate open, and the share of right answers where one is known."""
     control = None if other is None else _outcomes(loaded, rows, other)[0]
     answered, right = _outcomes(loaded, rows, gate)
     known = np.array([loaded.prompts[row].answer is not None for row in rows], dtype=bool)
@@ -64,7 +64,7 @@ def _answers(loaded: LoadedRun, rows: np.ndarray, gate: Direction, other: Direct
 
 
 def _outcomes(loaded: LoadedRun, rows: np.ndarray, gate: Direction) -> tuple[Outcome, Outcome]:
-    """Return which prompts are answered, and which rightly, with a gate open."""
+    """Return which prompts are answered with a gate open, and which correctly."""
     completions = loaded.completer.complete(rows.tolist(), edits=ablation(gate, loaded.config.dissociate.variant))
     judged = np.array([one.action is not None for one in completions], dtype=bool)
     answered = np.array([one.action in ANSWERED for one in completions], dtype=bool)

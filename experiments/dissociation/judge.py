@@ -1,4 +1,4 @@
-"""Judges measured effects: the matrix, effects with their intervals and p values, the verdict. Asks no model."""
+"""Judges measured effects without a model: the matrix, effects with intervals and p values, the verdict."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from experiments.dissociation.effects import Effect, EffectKey, effect_interval,
 from experiments.dissociation.measured_effects import (
     MeasuredEffects,
     NullEffects,
-    OnsetScores,
+    OnsetLogOdds,
     VariantOutcomes,
     array,
     null_name,
@@ -73,7 +73,7 @@ def _effect(measured: MeasuredEffects, key: EffectKey, rows: np.ndarray) -> Effe
     return Effect(stopped, None) if null is None else Effect(stopped, null.p, len(null.drawn))
 
 
-def _onset_effects(corpus: Corpus, onset: Mapping[Kind, OnsetScores], alpha: float) -> dict[EffectKey, Estimate]:
+def _onset_effects(corpus: Corpus, onset: Mapping[Kind, OnsetLogOdds], alpha: float) -> dict[EffectKey, Estimate]:
     """Return each effect in log-odds, with its interval over groups."""
     found: dict[EffectKey, Estimate] = {}
     for b, scores in onset.items():
@@ -142,7 +142,10 @@ def _judged_share(corpus: Corpus, did: np.ndarray, rows: np.ndarray, counted: fr
 
 
 def _additions(inputs: RunInputs, measured: MeasuredEffects, alpha: float) -> dict[str, Estimate] | None:
-    """Say, of answered benign prompts, which way of declining adding each direction induces, and which one more."""
+    """Return how much more often adding the own direction induces each way of declining than adding the other's does.
+
+    Measured on benign test prompts that were answered; paired differences of shares.
+    """
     if len(measured.directions) < len(KINDS):
         return None
     rows = inputs.behaviour.answered_benign("test")
@@ -173,5 +176,5 @@ def _variant_record(corpus: Corpus, measured: MeasuredEffects, tried: VariantOut
 def _share(
     corpus: Corpus, hit: Bool[np.ndarray, " rows"], rows: Int[np.ndarray, " rows"], alpha: float
 ) -> Estimate | None:
-    """Return the share of prompts that count, None where there are none; unjudged ones do not count."""
+    """Return the share of hits among some prompts, None if there are no prompts; unjudged ones are no hits."""
     return estimate_of(grouped_rate(hit, corpus.groups_among(rows), alpha), len(rows)) if len(rows) else None

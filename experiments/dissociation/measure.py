@@ -1,4 +1,4 @@
-"""Measures interventions on test prompts, onset effects and their null: stages/effects.json, judged in judge.py."""
+"""Measures interventions on test prompts, onset effects and their null; writes stages/effects.json for judge.py."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 
 from experiments.dissociation.applicability import DissociationSetup, find_setup
 from experiments.dissociation.direction_dependence import dependence
-from experiments.dissociation.measured_effects import MeasuredEffects, NullEffects, OnsetScores, null_name, numbers
+from experiments.dissociation.measured_effects import MeasuredEffects, NullEffects, OnsetLogOdds, null_name, numbers
 from experiments.dissociation.onset_null import OnsetEffects, permuted_null
 from experiments.dissociation.variant_outcomes import sample_benign, variant_outcomes
 from experiments.probing.stage import context_onsets
@@ -30,7 +30,7 @@ Completions = Mapping[str, list[Completion]]  # of every test prompt, by interve
 
 
 def measure_effects(loaded: LoadedRun) -> None:
-    """Write stages/effects.json; the margin and the level of the verdict have no part in it."""
+    """Write stages/effects.json; it does not depend on the margin and the level of the verdict."""
     setup, rows = find_setup(loaded), np.flatnonzero(loaded.corpus.within("test"))
     edits = _interventions(loaded, setup)
     completions = _completions(loaded, rows, edits)
@@ -42,7 +42,7 @@ def measure_effects(loaded: LoadedRun) -> None:
         rows=tuple(rows.tolist()),
         actions={name: tuple(one.action for one in each) for name, each in completions.items()},
         right={name: _right(loaded, rows, each) for name, each in completions.items()},
-        onset=_onset_scores(loaded, setup, onset),
+        onset=_onset_log_odds(loaded, setup, onset),
         null=_null(loaded, setup, onset),
         benign=tuple(sample_benign(loaded, onset).tolist()),
         variants=tuple(variant_outcomes(loaded, setup, onset)),
@@ -66,7 +66,7 @@ def _interventions(loaded: LoadedRun, setup: DissociationSetup) -> dict[str, lis
 
 
 def _random_like(loaded: LoadedRun, kind: Kind, locus: Locus) -> Direction:
-    """Return an isotropic random direction at a write locus, its class means measured on the same training prompts."""
+    """Return an isotropic random direction at a write locus, with class means of the same training prompts."""
     rng = named_rng(loaded.config.seed, "random direction", kind)
     vector = unit(rng.standard_normal(loaded.model.d_model))
     X, behaviour = loaded.write_activations(locus.layer), loaded.behaviour
@@ -76,7 +76,7 @@ def _random_like(loaded: LoadedRun, kind: Kind, locus: Locus) -> Direction:
 
 
 def _completions(loaded: LoadedRun, rows: np.ndarray, edits: Mapping[str, list[Edit]]) -> dict[str, list[Completion]]:
-    """Generate for every test prompt under every intervention; with none, the plain completions."""
+    """Return completions of every test prompt under every intervention; "none" holds the plain completions."""
     found = {"none": [loaded.completions[row] for row in rows]}
     with loaded.reporter.task("interventions on test prompts", len(rows) * (len(edits) - 1)) as advance:
         for name, placed in edits.items():
@@ -92,7 +92,7 @@ def _right(inputs: RunInputs, rows: np.ndarray, completions: list[Completion]) -
 def _side_effects(
     loaded: LoadedRun, rows: np.ndarray, edits: Mapping[str, list[Edit]], completions: Completions
 ) -> dict[str, SideEffects]:
-    """Measure what the ablations do besides."""
+    """Measure the side effects of the ablations."""
     names = [name for name in ("none", *(f"ablate_{kind}" for kind in KINDS)) if name in edits]
     actions = {name: np.full(len(loaded.corpus), None, dtype=object) for name in names}
     right = {name: np.zeros(len(loaded.corpus), dtype=bool) for name in names}
@@ -102,11 +102,11 @@ def _side_effects(
     return side_effects(loaded, {name: edits[name] for name in names}, actions, right)
 
 
-# -- the onset score and its null --------------------------------------------------------------------------------------
+# -- onset log-odds and their null -------------------------------------------------------------------------------------
 
 
 def onset_effects(loaded: LoadedRun, setup: DissociationSetup) -> OnsetEffects | None:
-    """Return what measures onset effects, on at most `n_onset` decliners of each behaviour; None without any."""
+    """Return the measurement of onset effects on at most `n_onset` decliners of each behaviour; None without any."""
     if not setup.directions or not setup.testable:
         return None
     rng, most = named_rng(loaded.config.seed, "onset decliners"), loaded.config.dissociate.n_onset
@@ -114,13 +114,15 @@ def onset_effects(loaded: LoadedRun, setup: DissociationSetup) -> OnsetEffects |
     return OnsetEffects(loaded.model, loaded.rendered, tested, context_onsets(loaded))
 
 
-def _onset_scores(loaded: LoadedRun, setup: DissociationSetup, onset: OnsetEffects | None) -> dict[Kind, OnsetScores]:
+def _onset_log_odds(
+    loaded: LoadedRun, setup: DissociationSetup, onset: OnsetEffects | None
+) -> dict[Kind, OnsetLogOdds]:
     if onset is None:
         return {}
     variant = loaded.config.dissociate.variant
     after = onset.after([ablation(direction, variant) for direction in setup.directions.values()])
     return {
-        b: OnsetScores(
+        b: OnsetLogOdds(
             rows=tuple(rows.tolist()),
             before=numbers(onset.before[b]),
             after={kind: numbers(after[b][i]) for i, kind in enumerate(setup.directions)},
@@ -130,7 +132,7 @@ def _onset_scores(loaded: LoadedRun, setup: DissociationSetup, onset: OnsetEffec
 
 
 def _null(loaded: LoadedRun, setup: DissociationSetup, onset: OnsetEffects | None) -> dict[str, NullEffects] | None:
-    """Draw the null of every direction whose own behaviour can be tested, also where the other's cannot."""
+    """Draw the null of every direction whose own behaviour can be tested, even if the other's cannot."""
     directions = {kind: d for kind, d in setup.directions.items() if kind in setup.testable}
     if not directions or onset is None:
         return None

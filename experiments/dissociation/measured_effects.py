@@ -1,4 +1,4 @@
-"""stages/effects.json: what was measured, before any margin or level; rows are those of the run's prompts."""
+"""Typed content of stages/effects.json: measurements, independent of margin and level. Rows index the run's prompts."""
 
 from __future__ import annotations
 
@@ -13,25 +13,25 @@ from experiments.side_effects.results import SideEffects
 from extract.record import Record
 from probes.statistics.permutation import permutation_p
 
-Numbers = tuple[float | None, ...]  # null: not finite, as where an intervention breaks the model
+Numbers = tuple[float | None, ...]  # None: not finite, for example because an intervention breaks the model
 
 
 def numbers(values: Iterable[float]) -> Numbers:
-    """Return plain numbers for JSON."""
+    """Return plain numbers for JSON, None for NaN and infinities."""
     return tuple(float(value) if np.isfinite(value) else None for value in values)
 
 
 def array(values: Numbers) -> Float[np.ndarray, " n"]:
-    """Return numbers to compute with, NaN for null."""
+    """Return numbers as an array, NaN for None."""
     return np.array(values, dtype=float)
 
 
-class OnsetScores(Record):
-    """Onset log-odds of one behaviour's decliners of their own way of declining."""
+class OnsetLogOdds(Record):
+    """Onset log-odds of one behaviour's decliners, of opening with their own way of declining, in nats."""
 
     rows: tuple[int, ...]
     before: Numbers
-    after: dict[Kind, Numbers]  # by the direction ablated
+    after: dict[Kind, Numbers]  # by ablated direction
 
 
 class NullEffects(Record):
@@ -39,46 +39,46 @@ class NullEffects(Record):
 
     observed: float | None
     drawn: Numbers
-    generated: tuple[float, ...]  # shares of decliners that a drawn direction's ablation stopped
+    generated: tuple[float, ...]  # for some drawn directions: share of decliners that the ablation stops
 
     @property
     def p(self) -> float:
-        """(1 + #{drawn >= observed}) / (1 + n), one-sided.
+        """One-sided p value: (1 + #{drawn >= observed}) / (1 + n).
 
-        An observed effect that is not finite is beyond nothing; a drawn one that is not finite is beyond everything.
+        An observed effect that is not finite counts as -inf, a drawn one as +inf.
         """
         drawn = np.nan_to_num(array(self.drawn), nan=np.inf)
         return float(permutation_p(drawn, -np.inf if self.observed is None else self.observed))
 
 
 class VariantOutcomes(Record):
-    """What one way of ablating one direction did to each prompt that variants are tried on."""
+    """Outcomes of one variant of ablating one direction, for each prompt on which variants are tried."""
 
     ablated: Kind
     variant: str
-    stopped: dict[Kind, tuple[bool, ...]]  # by behaviour, of the rows of its onset scores
+    stopped: dict[Kind, tuple[bool, ...]]  # by behaviour, one for each row of its onset log-odds
     onset_effect: dict[Kind, float | None]
-    benign_answered: tuple[bool, ...]  # of `MeasuredEffects.benign`
+    benign_answered: tuple[bool, ...]  # one for each row of `MeasuredEffects.benign`
 
 
 class MeasuredEffects(Record):
-    """All that a verdict is judged from."""
+    """Everything that the verdict is judged from."""
 
     directions: tuple[Kind, ...]
-    unsound: tuple[Kind, ...]  # directions none of whose loci met the selection rules
+    unsound: tuple[Kind, ...]  # directions of which no locus met the selection rules
     absent: dict[Kind, str]  # behaviours that cannot be tested, and why
     rows: tuple[int, ...]  # the test prompts, in order
-    actions: dict[str, tuple[str | None, ...]]  # by intervention, of `rows`; null where the judge could not tell
-    right: dict[str, tuple[bool, ...]]  # likewise: the completion states the prompt's known answer
-    onset: dict[Kind, OnsetScores]  # by behaviour
+    actions: dict[str, tuple[str | None, ...]]  # by intervention, one for each of `rows`; None: unjudged
+    right: dict[str, tuple[bool, ...]]  # by intervention: whether the completion states the prompt's known answer
+    onset: dict[Kind, OnsetLogOdds]  # by behaviour
     null: dict[str, NullEffects] | None  # by `null_name`
-    benign: tuple[int, ...]  # the answered benign prompts that variants are tried on
+    benign: tuple[int, ...]  # the answered benign prompts on which variants are tried
     variants: tuple[VariantOutcomes, ...]
     dependence: Dependence | None
     side_effects: dict[str, SideEffects]
 
     def actions_under(self, intervention: str, rows: Int[np.ndarray, " n"]) -> Shaped[np.ndarray, " n"]:
-        """Return the actions on some test prompts under an intervention, as objects: names, or None."""
+        """Return the actions on some test prompts under an intervention: object array of names, None if unjudged."""
         return np.array(self.actions[intervention], dtype=object)[np.searchsorted(self.rows, rows)]
 
 

@@ -1,7 +1,7 @@
-"""Onset effects, and their null: directions fitted on permuted labels and passed through the same selection.
+"""Onset effects and their permutation null: directions fitted on permuted labels and selected by the same rule.
 
-An isotropic random vector is no null: it misses the top principal components, so that any fitted direction would seem
-special (METHODS).
+An isotropic random vector would be a weak null: it misses the top principal components, so any fitted direction would
+look special (METHODS).
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from steering.ablation import ablation, addition
 
 
 class OnsetEffects:
-    """What edits do to a fixed set of decliners' onset log-odds of their own way of declining."""
+    """Measures how edits change the onset log-odds of fixed decliners, of opening with their own way of declining."""
 
     def __init__(
         self,
@@ -47,7 +47,7 @@ class OnsetEffects:
         return {b: scorer.log_odds_each(trials)[ACTION_OF[b]] for b, scorer in self._scorers.items()}
 
     def falls(self, trials: Sequence[Trial]) -> dict[Kind, Float[np.ndarray, " trials"]]:
-        """Return each behaviour's mean fall of the log-odds under each trial's edits."""
+        """Return each behaviour's mean fall of the onset log-odds under each trial's edits, in nats."""
         return {b: self.before[b].mean() - after.mean(axis=1) for b, after in self.after(trials).items()}
 
 
@@ -60,11 +60,11 @@ def permuted_null(
 ) -> dict[EffectKey, NullEffects]:
     """Fit directions on permuted behaviour labels, choose their locus by the same rule, and measure the same effect.
 
-    Choosing for the null is by the same bypass, induce and limit on KL over the same candidates; what it induces may be
-    little, which can only make the null stronger.
+    The null uses the same candidates, bypass, induce and KL limit. It has no lower limit on induce, which can only
+    make the null stronger.
 
     Args:
-        stopped: the share of a behaviour's decliners that ablating a direction stops, by generation.
+        stopped: returns the share of a behaviour's decliners that ablating a direction stops, by generation.
     """
     config, rng = loaded.config.dissociate, named_rng(loaded.config.seed, "permuted-label null")
     behaviours = tuple(effects.rows)
@@ -91,14 +91,14 @@ def permuted_null(
 
 
 class NullDirectionSampler:
-    """Draws null directions of one kind: permuted labels, then the locus chosen much as `selection.select` chooses."""
+    """Draws null directions of one kind: permuted labels, then a locus chosen nearly as `selection.select` does."""
 
-    N_SELECTION = 8  # validation prompts of each kind that a null direction's locus is chosen on
+    N_SELECTION = 8  # validation prompts of each class on which a null direction's locus is chosen
 
     def __init__(self, loaded: LoadedRun, kind: Kind, onsets: Onsets, rng: np.random.Generator) -> None:
         samples = write_samples(loaded.behaviour, kind)
         if samples is None:
-            raise ValueError(f"no {kind} write direction, so no null of it")
+            raise ValueError(f"there is no {kind} write direction, so it has no null")
         self._config = loaded.config.dissociate
         self._onset, self._rng = ACTION_OF[kind], rng
         self._fitter = write_fitter(loaded, kind, samples, later=self._config.layers == "later")
@@ -111,9 +111,9 @@ class NullDirectionSampler:
         self._decliners = OnsetScorer(loaded.model, [loaded.rendered[i] for i in decliners], onsets)
 
     def draw(self) -> Direction:
-        """Return the preferred direction whose ablation does not break the model, else the one that breaks it least.
+        """Return the best-ranked direction whose ablation keeps KL within the limit, else the one with the least KL.
 
-        One that does break it opens as nothing that is known, and so stops whatever there is to be stopped.
+        An ablation that breaks the model opens with none of the onset prefixes, and so would stop every decline.
         """
         harm: list[tuple[float, int]] = []
         ranked = self._ranked(self._fitter.fit(permuted(self._fitter.samples, self._rng)))
@@ -124,7 +124,7 @@ class NullDirectionSampler:
         return ranked[min(harm)[1]]
 
     def _ranked(self, fitted: Sequence[Direction]) -> list[Direction]:
-        """Order directions by bypass, those that bypass alike by what they induce."""
+        """Order directions by bypass; ties (within `TIE`) by what they induce."""
         scores = self._decliners.log_odds_each([ablation(direction, self._config.variant) for direction in fitted])
         bypass = np.nan_to_num(np.maximum(scores[self._onset], FLOOR).mean(axis=1), nan=np.inf)
         order = np.argsort(bypass, kind="stable")
@@ -136,7 +136,7 @@ class NullDirectionSampler:
         return [fitted[i] for i in order]
 
     def _harm(self, direction: Direction) -> float:
-        """Return the KL of benign answers under ablation, at the worst step; infinite where it is no number."""
+        """Return the KL of benign answers under ablation at the worst step, in nats; infinite if it is not finite."""
         (nats,), there = self._answers.divergences([ablation(direction, self._config.variant)])
         found = summary(nats, there)
         return found.worst_step if np.isfinite(found.worst_step) else float("inf")

@@ -1,7 +1,7 @@
 """Effects that keep a dissociation inconclusive, and how much more data each needs.
 
-The estimates, taken for exact, point to at most one verdict; open is what that verdict requires and the intervals do
-not yet show. Where they point to none, open is every interval that holds a margin.
+The estimates, taken as exact, point to at most one verdict. An effect is open if that verdict requires it and its
+interval does not yet show it. If the estimates point to no verdict, every interval that contains a margin is open.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ def open_effects(
     margin: float,
     alpha: float,
 ) -> list[tuple[str, SampleSize]]:
-    """Return a reason and a need for each thing that has yet to be shown.
+    """Return a reason and the required sample size for each effect or contrast that is still open.
 
     Args:
         intervals: of every contrast and effect, by name.
-        beyond: the effects that exceed the null's.
+        beyond: the effects that exceed their null.
     """
     aim = next((rule for rule in rules(margin) if rule.fits(intervals)), None) or _nearest(intervals, margin)
     wanted = {name: aim.ranges[name] for name in aim.missing(intervals)}
@@ -50,7 +50,7 @@ def open_effects(
 
 
 def _nearest(intervals: Mapping[str, Interval], margin: float) -> Rule:
-    """Return what would show, of each interval that holds a margin, on which side of it the quantity lies."""
+    """Return a rule that requires, of each interval that contains a margin, the side its estimate is on."""
     sides = {name: _side(interval.estimate, margin, name) for name, interval in intervals.items()}
     return Rule("inconclusive", "", {n: side for n, side in sides.items() if _holds_edge(intervals[n], side)})
 

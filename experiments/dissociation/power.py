@@ -1,10 +1,10 @@
-"""How many more independent prompts, or permuted-label directions, an open question of a verdict needs.
+"""Sample size for a power of 80 %: how many independent prompts, or null directions, settle an open question.
 
-The question is whether an interval lies in a range. Its answer is called settled in an experiment of n groups if the
-interval lies there, with the interval function that the verdict itself uses; `needed` is the least n at which that
-happens in `POWER` of experiments, if the rates and the discordance measured so far are the true ones. Experiments are
-stood for by the quantiles of their estimate: those of the binomial, and for paired differences of the normal, the
-table of the pairs at each being its mean given that difference.
+The question is whether an interval lies in a range. An experiment with n groups settles it if the interval, computed
+by the verdict's own interval function, lies there. `needed` is the least n at which this happens in `POWER` of
+experiments, if the rates and the discordance measured so far are the true ones. Experiments are represented by the
+quantiles of their estimate: of the binomial, and for paired differences of the normal. At each quantile of a
+difference, the table of pairs is its mean given that difference.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from probes.statistics.intervals import clopper_pearson
 from probes.statistics.tango import lies_within
 
 POWER = 0.8
-MOST = 100_000  # no one has more than this
+MOST = 100_000  # larger sample sizes are not reported
 QUANTILES = (np.arange(100) + 0.5) / 100
 Unit = Literal["independent decliners", "permuted-label directions"]
 
@@ -38,9 +38,9 @@ class SampleSize:
     question: str
     unit: Unit
     now: float
-    needed: int | None  # None where no number would do, or more than MOST
+    needed: int | None  # None if no number is enough, or more than MOST would be needed
     more: int | None
-    obstacle: str = ""  # why no number is given
+    obstacle: str = ""  # the reason if there is no number
 
     def __str__(self) -> str:
         if self.needed is None:
@@ -57,19 +57,19 @@ def contrast_sample_size(
     where: Range,
     alpha: float,
 ) -> SampleSize:
-    """Say how many groups would show mean(a) - mean(b) of paired outcomes to lie in a range; n groups were seen."""
+    """Return how many groups would show that a paired difference, mean(a) - mean(b), lies in a range; n were seen."""
     a, b = np.asarray(a, dtype=bool), np.asarray(b, dtype=bool)
     x, y = (float(np.mean(only)) if len(only) else float("nan") for only in (a & ~b, ~a & b))
     return _required(quantity, question, x - y, n, where, lambda n: contrast_power(x, y, n, where, alpha))
 
 
 def rate_sample_size(quantity: str, question: str, rate: float, n: float, where: Range, alpha: float) -> SampleSize:
-    """Say how many groups would show a rate to lie in a range."""
+    """Return how many groups would show that a rate lies in a range; n groups were seen."""
     return _required(quantity, question, rate, n, where, lambda n: rate_power(rate, n, where, alpha))
 
 
 def null_sample_size(quantity: str, question: str, p: float | None, n: int | None, alpha: float) -> SampleSize:
-    """Say how many permuted-label directions would bring p = (1 + beyond) / (1 + n) down to alpha."""
+    """Return how many permuted-label directions would bring p = (1 + beyond) / (1 + n) down to alpha."""
     unit: Unit = "permuted-label directions"
     if p is None or n is None:
         return SampleSize(quantity, question, unit, n or 0, None, None, "it was not compared with them")
@@ -80,32 +80,32 @@ def null_sample_size(quantity: str, question: str, p: float | None, n: int | Non
 
 
 def contrast_power(only_a: float, only_b: float, n: int, where: Range, alpha: float) -> float:
-    """Return how often n groups show a paired difference to lie in a range.
+    """Return how often n groups show that a paired difference lies in a range.
 
     Args:
-        only_a, only_b: the shares of pairs in which only the first, and only the second, holds.
+        only_a, only_b: the shares of pairs in which only the first outcome, and only the second, is true.
     """
     difference = only_a - only_b
     spread = np.sqrt(max(ROUNDING, only_a + only_b - difference**2) / n)
-    away = ndtri(QUANTILES) / spread / n  # in units in which each share's mean moves by its covariance
+    away = ndtri(QUANTILES) / spread / n  # scaled so that each share's mean moves by its covariance
     more_a = np.clip(only_a + away * only_a * (1 - difference), 0, 1)
     more_b = np.clip(only_b - away * only_b * (1 + difference), 0, 1)
     return float(lies_within(more_a, more_b, n, where, alpha).mean())
 
 
 def rate_power(rate: float, n: int, where: Range, alpha: float) -> float:
-    """Return how often n groups show a rate to lie in a range."""
+    """Return how often n groups show that a rate lies in a range."""
     found = [clopper_pearson(hits, n, alpha) for hits in binom.ppf(QUANTILES, n, rate)]
     return float(np.mean([where[0] < interval.low and interval.high < where[1] for interval in found]))
 
 
 def null_power(share: float, n: int, alpha: float) -> float:
-    """Return how often n null directions, this share of them beyond the effect, give a p of at most alpha."""
+    """Return how often n null directions give p <= alpha if `share` of them exceed the effect."""
     return float(binom.cdf(np.floor(alpha * (n + 1) + 1e-9) - 1, n, share))
 
 
 def smallest_n(power: Callable[[int], float], now: float) -> int | None:
-    """Return the least number above what there is at which power suffices, or None if MOST is not enough."""
+    """Return the least number above `now` at which the power reaches POWER, or None if MOST is not enough."""
     low, high = int(now), int(now) + 1
     while power(high) < POWER:
         low, high = high, 2 * high

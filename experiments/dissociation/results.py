@@ -1,4 +1,4 @@
-"""Typed results of the dissociation's judgement, and of the opened gates."""
+"""Typed results of the dissociation verdict and of the opened gates."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from scoring.estimate import Estimate
 class EffectRecord(Estimate):
     """The share of a behaviour's decliners that ablating a direction stops."""
 
-    p_null: float | None  # of the onset effect, against permuted-label directions; null where not tested
-    p_corrected: float | None  # Holm over all effects
-    onset: Estimate | None = None  # how far the onset log-odds fall, in nats
+    p_null: float | None  # of the onset effect, against permuted-label directions; None if not tested
+    p_corrected: float | None  # Holm correction over all effects
+    onset: Estimate | None = None  # mean fall of the onset log-odds, in nats
 
 
 class NullRecord(Record):
-    """An onset effect, and those of directions fitted on permuted labels."""
+    """An onset effect and its permutation null: effects of directions fitted on permuted labels."""
 
     onset_effect: float | None
     null_95th_percentile: float | None
@@ -33,7 +33,7 @@ class NullRecord(Record):
 
 
 class VariantRecord(Record):
-    """Another way of ablating: shares by behaviour, null where there is no prompt to measure on."""
+    """Another variant of ablation: shares by behaviour, None if there is no prompt to measure on."""
 
     ablated: str
     variant: str
@@ -43,7 +43,7 @@ class VariantRecord(Record):
 
 
 class Dependence(Record):
-    """How the two write directions lie to each other, and whether either moves the other."""
+    """The angle between the two write directions, and which ablation changes the stream along the other."""
 
     dependent: bool
     cosine: float
@@ -55,7 +55,7 @@ class Dependence(Record):
 
 
 class Dissociation(Record):
-    """stages/dissociate.json: the verdict and all that it rests on or that belongs to it."""
+    """stages/dissociate.json: the verdict, the results it is based on, and side effects."""
 
     verdict: DissociationVerdict
     reasons: tuple[str, ...]
@@ -64,7 +64,7 @@ class Dissociation(Record):
     variant: str
     power: tuple[SampleSize, ...]
     contrasts: dict[str, Estimate]
-    matrix: dict[str, dict[str, Estimate]]  # intervention, behaviour
+    matrix: dict[str, dict[str, Estimate]]  # by intervention, then behaviour
     effects: dict[str, EffectRecord]
     additions: dict[str, Estimate] | None
     null: dict[str, NullRecord] | None
@@ -74,15 +74,15 @@ class Dissociation(Record):
 
 
 class OpenedLabel(Record):
-    """Declined prompts of one label, asked again with the gate that declined them opened."""
+    """Declined prompts of one label, answered again with the gate that declined them opened."""
 
     answered: Share
     answered_other_gate_open: Share | None  # the control
-    right: Share  # of those with a known answer
+    right: Share  # of the prompts with a known answer
 
 
 class OpenedGate(Record):
-    """One gate; `labels` is empty where it is not applicable."""
+    """One gate; `labels` is empty if it is not applicable."""
 
     applicable: bool
     reason: str

@@ -1,4 +1,4 @@
-"""The dissociation in words and tables, for the terminal and the report; the opened gates in one line."""
+"""Text and tables of the dissociation, for the terminal and the report."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ if TYPE_CHECKING:
     from rich.table import Table
 
 BEHAVIOUR = {"normative": "refusing harmful", "epistemic": "abstaining on uncertain"}
-DECLINED = {"normative": "refused", "epistemic": "abstained from"}
+DECLINED = {"normative": "Refused prompts", "epistemic": "Prompts abstained from"}
 
 
 def print_dissociation(directory: Path, found: Dissociation) -> None:
-    """Print the verdict, the effects, the other ways of ablating, side effects and the file that holds the rest."""
+    """Print the verdict, the effects, the other variants, the side effects and the file that holds the rest."""
     from rich.console import Console
     from rich.markup import escape
 
@@ -34,26 +34,27 @@ def print_dissociation(directory: Path, found: Dissociation) -> None:
 
 
 def tables(found: Dissociation) -> list[tuple[str, list[str], list[list[str]]]]:
-    """Return the title, head and rows of each table, for the terminal and the report alike."""
+    """Return the title, header and rows of each table, for the terminal and the report."""
     return [
         ("Baseline decliners that stop declining (95 %)",
          ["ablated", "behaviour", "stop", "n", "onset log-odds fall by", "p against permuted labels (Holm)"],
          _effects(found)),
-        ("Answered benign prompts that an added direction makes decline",
+        ("Answered benign prompts that decline when a direction is added",
          ["added", "refuse", "abstain", "n"], _added(found)),
-        ("Other ways of ablating: decliners that stop, benign prompts still answered",
+        ("Other variants of ablation: decliners that stop, benign prompts still answered",
          ["ablated", "form", "layers", "tokens", "refusing", "abstaining", "benign"], _variants(found)),
         ("Side effects",
-         ["ablated", "benign answered", "known facts right", "KL, nats a token",
-          "plain text, nats a token (knowing nothing)"],
+         ["ablated", "benign answered", "known facts right", "KL, nats per token",
+          "plain text, nats per token (uniform guess)"],
          _side_effects(found)),
         ("Harmful prompts still refused when wrapped", ["ablated", "wrap", "refused", "n"], _wraps(found)),
-        ("What more prompts would settle", ["quantity", "question", "of", "now", "needed (power 80 %)"], _power(found)),
+        ("Sample sizes that would settle open questions",
+         ["quantity", "question", "unit", "now", "needed (power 80 %)"], _power(found)),
     ]  # fmt: skip
 
 
 def strength_sentence(found: Dissociation) -> str:
-    """Say how much more each direction's ablation stops its own way of declining than the other's does."""
+    """Return how much more each direction's ablation stops its own way of declining than the other's does."""
     contrasts = [(own, found.contrasts.get(f"own_minus_other_on_{kind}"))
                  for own, kind in (("refusals", "normative"), ("abstentions", "epistemic"))]  # fmt: skip
     parts = [
@@ -66,28 +67,31 @@ def strength_sentence(found: Dissociation) -> str:
 
 
 def dependence_lines(found: Dissociation) -> list[str]:
-    """Say whether the two write directions are independent, which is another question than the verdict's."""
+    """Return a line that says whether the two write directions are independent; the verdict does not use this."""
     of = found.dependence
     if of is None:
         return []
     low, high = of.cosine_ci
-    line = f"Beside the verdict: the two write directions lie at cosine {of.cosine:.2f} [{low:.2f}, {high:.2f}]"
-    moved = [name.removeprefix("ablate_").replace("_watch_", " moves the ") for name in of.moved_under_ablation]
-    if moved:
-        line += f"; ablating the {', and the '.join(moved)} one more than permuted-label directions do"
-    return [line + ("; so they are not independent." if of.dependent else ", and neither moves the other.")]
+    line = f"Not part of the verdict: the two write directions have cosine {of.cosine:.2f} [{low:.2f}, {high:.2f}]"
+    changed = [name.removeprefix("ablate_").split("_watch_") for name in of.moved_under_ablation]
+    for ablated, watched in changed:
+        line += (f"; ablating the {ablated} one changes the stream along the {watched} one more than permuted-label "
+                 "directions do")  # fmt: skip
+    if of.dependent:
+        return [line + "; so they are not independent."]
+    return [line + ", and ablating one does not change the stream along the other."]
 
 
 def gate_sentence(gates: OpenedGates) -> str:
-    """Say in one line what declined test prompts get where the gate that declined them is opened."""
+    """Return one line: how many declined test prompts are answered when the gate that declined them is opened."""
     return f"{_gate('normative', gates.normative)} {_gate('epistemic', gates.epistemic)}"
 
 
 def _gate(kind: str, gate: OpenedGate) -> str:
     if not gate.applicable:
-        return f"Of what is {DECLINED[kind]}: not applicable, {gate.reason}."
+        return f"{DECLINED[kind]}: not applicable, {gate.reason}."
     parts = [_label(label, of) for label, of in gate.labels.items() if of.answered.n]
-    return f"Of what is {DECLINED[kind]}, with the {kind} direction ablated: {'; '.join(parts)}."
+    return f"{DECLINED[kind]}, with the {kind} direction ablated: {'; '.join(parts)}."
 
 
 def _label(label: str, of: OpenedLabel) -> str:
@@ -95,7 +99,7 @@ def _label(label: str, of: OpenedLabel) -> str:
     text = f"{of.answered:.0%} of {of.answered.n} {label} prompts are answered"
     if other is not None and other.estimate is not None:
         text += f" ({other.estimate:.0%} with the other ablated)"
-    return text + (f", {right:.0%} of the {right.n} with a known answer rightly" if right.n else "")
+    return text + (f", {right:.0%} of the {right.n} with a known answer correctly" if right.n else "")
 
 
 # -- tables ------------------------------------------------------------------------------------------------------------

@@ -1,7 +1,8 @@
-"""Every other way of ablating than the one the verdict rests on: what it stops, and what it does to benign prompts.
+"""Every variant of ablation: how many decliners it stops, and how many benign prompts are still answered.
 
-Zero-ablating a direction whose benign projection is not near zero can make benign prompts refuse (METHODS); an effect
-at all later layers that one layer lacks says that the decision is computed again. Neither is seen in one variant alone.
+Ablating to zero a direction whose benign projection is not near zero can make benign prompts refuse (METHODS). An
+effect at all later layers that one layer does not have shows that the decision is computed again. One variant alone
+shows neither.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ EVERYWHERE = "zero/every/all"
 
 
 def sample_benign(inputs: RunInputs, onset: OnsetEffects | None) -> Int[np.ndarray, " prompts"]:
-    """Draw answered benign test prompts to try variants on; none where no variant is tried."""
+    """Draw the rows of answered benign test prompts on which variants are tried; none if no variant is tried."""
     if onset is None or not inputs.config.dissociate.variants:
         return np.zeros(0, dtype=int)
     rng, most = named_rng(inputs.config.seed, "ablation variants"), inputs.config.dissociate.n_onset
@@ -36,7 +37,7 @@ def sample_benign(inputs: RunInputs, onset: OnsetEffects | None) -> Int[np.ndarr
 
 
 def variant_outcomes(loaded: LoadedRun, setup: DissociationSetup, onset: OnsetEffects | None) -> list[VariantOutcomes]:
-    """Try each variant on the decliners that onset effects are measured on, and as many answered benign prompts."""
+    """Try each variant on the decliners used for onset effects, and on as many answered benign prompts."""
     if onset is None or not loaded.config.dissociate.variants:
         return []
     trials = [(kind, *trial) for kind, d in setup.directions.items() for trial in _trials(d, loaded.model.n_layers)]
@@ -60,7 +61,7 @@ def _trials(direction: Direction, n_layers: int) -> Iterator[tuple[str, list[Edi
 def _outcomes(
     loaded: LoadedRun, kind: Kind, name: str, edits: list[Edit], onset: OnsetEffects, benign: np.ndarray
 ) -> VariantOutcomes:
-    falls = None if name == EVERYWHERE else onset.falls([edits])  # onset scores remember prompts that this edits
+    falls = None if name == EVERYWHERE else onset.falls([edits])  # the onset scorer caches prompts that this edits
     effects = {b: float("nan") if falls is None else float(falls[b][0]) for b in onset.rows}
     return VariantOutcomes(
         ablated=kind,

@@ -1,4 +1,4 @@
-"""The dissociation verdict: pure rules over effects and their intervals (METHODS, Separating the two refusals)."""
+"""The dissociation verdict: rules applied to effects and their intervals (METHODS, Separating the two refusals)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from probes.statistics.permutation import holm
 
 @dataclass(frozen=True)
 class Verdict:
-    """A verdict with the reasons for it, readable, the contrasts it rests on, and what an open one lacks."""
+    """A verdict with its reasons as text, its contrasts, and the sample sizes an inconclusive one needs."""
 
     verdict: DissociationVerdict
     reasons: tuple[str, ...]
@@ -33,13 +33,13 @@ def judge_dissociation(
     margin: float,
     alpha: float,
 ) -> Verdict:
-    """Apply the rules, each to intervals at 1 - alpha and to p values at alpha (see `verdict_rules` on levels).
+    """Apply each rule to intervals at 1 - alpha and to p values at alpha (see `verdict_rules` on levels).
 
     Args:
         effects: keyed (ablated direction, behaviour of the decliners).
-        n_groups: the effective number of groups among each behaviour's decliners; intervals count these, not rows.
-        absent: behaviours (or their directions) that do not occur, with the reason.
-        unsound: directions that met no selection rule, so that what they stop may be the model and not the declining.
+        n_groups: the effective number of groups among each behaviour's decliners; intervals count groups, not rows.
+        absent: behaviours (or their directions) that cannot be tested, with the reason.
+        unsound: directions that met no selection rule, so that their ablation may break the model itself.
     """
     if absent:
         return Verdict("not_applicable", tuple(dict.fromkeys(absent.values())) + _one_effect(effects, n_groups, alpha))
@@ -59,23 +59,23 @@ def judge_dissociation(
 def measure(
     effects: Mapping[EffectKey, Effect], n_groups: Mapping[Kind, float], alpha: float
 ) -> tuple[dict[str, Interval], set[EffectKey]]:
-    """Return the intervals of every contrast and effect by name, and the effects that exceed the null's."""
+    """Return the intervals of every contrast and effect by name, and the effects that exceed their null."""
     intervals = {contrast_name(b): own_minus_other(effects, n_groups, b, alpha) for b in KINDS}
     intervals |= {effect_name(key): effect_interval(effects[key], n_groups[key[1]], alpha) for key in EFFECT_KEYS}
     return intervals, {key for key, e in effects.items() if e.p_null is not None and e.p_null <= alpha}
 
 
 def corrected_p(effects: Mapping[EffectKey, Effect]) -> dict[EffectKey, float]:
-    """Correct the p values of all effects together (Holm 1979), for reading one of them alone.
+    """Correct the p values of all effects together (Holm 1979), for a reader of a single effect.
 
-    A verdict needs no correction: all that it requires must hold at once (see `verdict_rules`).
+    A verdict needs no correction, because all its requirements must hold together (see `verdict_rules`).
     """
     tested = {key: e.p_null for key, e in effects.items() if e.p_null is not None}
     return dict(zip(tested, holm(list(tested.values())), strict=True))
 
 
 def rule_shown(intervals: Mapping[str, Interval], beyond: Collection[EffectKey], margin: float) -> Rule | None:
-    """Return the rule all of whose requirements are shown; no two can be."""
+    """Return the rule whose requirements are all shown, or None; at most one can be."""
     return next((rule for rule in rules(margin) if rule.holds(intervals, beyond)), None)
 
 

@@ -1,11 +1,11 @@
-"""What each verdict on a dissociation requires: ranges in which intervals must lie, and effects beyond the null.
+"""Requirements of each dissociation verdict: ranges in which intervals must lie, and effects beyond the null.
 
-Levels. All that a verdict requires must hold together, so each requirement is tested at the full level and the verdict
-is wrong no more often than the weakest of its tests (intersection-union, Berger 1982). Verdicts are alternatives to
-each other: of one quantity they say that it lies above the margin or below it, never both, and the two limits of an
-interval at 1 - alpha share alpha between those. A correction for the number of behaviours or of effects on top of that
-would buy nothing. What it leaves, alpha / 2 a limit, is needed: in small samples the paired interval misses by one
-limit up to twice as often as it says (docs/notes/what-did-not-work.md).
+Levels. All requirements of a verdict must hold together, so each is tested at the full level, and the verdict is wrong
+no more often than the weakest of its tests (intersection-union, Berger 1982). Verdicts exclude each other: a quantity
+is above the margin or below it, never both, and the two limits of an interval at 1 - alpha share alpha between these.
+A further correction for the number of behaviours or effects would gain nothing. The remaining alpha / 2 for each limit
+is needed: in small samples the paired interval misses at one limit up to twice as often as its nominal level
+(docs/notes/what-did-not-work.md).
 """
 
 from __future__ import annotations
@@ -24,34 +24,34 @@ DissociationVerdict = Literal[
     "not_applicable", "inconclusive",
 ]  # fmt: skip
 Range = tuple[float, float]
-ROUNDING = 1e-9  # an estimate as near to a margin as this lies on it
+ROUNDING = 1e-9  # an estimate this near to a margin counts as on the margin
 
 
 @dataclass(frozen=True)
 class Rule:
-    """A verdict and all that must be shown for it."""
+    """A verdict and its requirements."""
 
     verdict: DissociationVerdict
     reason: str
     ranges: Mapping[str, Range] = field(default_factory=dict)  # the open range each interval must lie in, by its name
-    beyond_null: tuple[EffectKey, ...] = ()  # effects that must exceed the null's
+    beyond_null: tuple[EffectKey, ...] = ()  # effects that must exceed their null
 
     def missing(self, intervals: Mapping[str, Interval]) -> list[str]:
-        """List the intervals that do not lie where they must."""
+        """List the intervals that do not lie in their required range."""
         return [name for name, (low, high) in self.ranges.items()
                 if not (low < intervals[name].low and intervals[name].high < high)]  # fmt: skip
 
     def holds(self, intervals: Mapping[str, Interval], beyond: Collection[EffectKey]) -> bool:
-        """Say whether all of it is shown."""
+        """Return whether all requirements are shown."""
         return not self.missing(intervals) and set(self.beyond_null) <= set(beyond)
 
     def fits(self, intervals: Mapping[str, Interval]) -> bool:
-        """Say whether the estimates, were they exact, would deserve this verdict."""
+        """Return whether the estimates, taken as exact, satisfy the ranges of this verdict."""
         return all(lies_inside(intervals[name].estimate, where) for name, where in self.ranges.items())
 
 
 def lies_inside(estimate: float, where: Range) -> bool:
-    """Say whether an estimate lies in a range and not on its edge."""
+    """Return whether an estimate lies inside a range, not on its edge."""
     return where[0] + ROUNDING < estimate < where[1] - ROUNDING
 
 

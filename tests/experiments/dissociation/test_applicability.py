@@ -1,4 +1,4 @@
-"""What cannot be tested is said before anything is claimed: too rare, too few pairs, labels that say nothing."""
+"""The applicability check names what cannot be tested: rare behaviours, too few pairs, labels without effect."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -59,7 +59,7 @@ def configured(context: SimpleNamespace, **dissociate: object) -> SimpleNamespac
     return context
 
 
-def test_where_all_is_there_nothing_is_absent(context: SimpleNamespace) -> None:
+def test_nothing_is_absent_in_a_complete_run(context: SimpleNamespace) -> None:
     setup = find_setup(context)
     assert setup.absent == {}
     assert [len(rows) for rows in setup.decliners.values()] == [60, 60]
@@ -80,7 +80,7 @@ def test_a_behaviour_seen_too_rarely_is_absent(context: SimpleNamespace) -> None
     assert find_setup(acting(context, actions)).absent == {}
 
 
-def test_too_few_pairs_are_said(context: SimpleNamespace) -> None:
+def test_too_few_pairs_are_reported(context: SimpleNamespace) -> None:
     corpus = context.corpus
     paired = (replace(p, pair=str(i % 9)) if p.label == "harmful" else p for i, p in enumerate(corpus.prompts))
     context.corpus = replace(corpus, prompts=tuple(paired))
@@ -90,23 +90,22 @@ def test_too_few_pairs_are_said(context: SimpleNamespace) -> None:
     )
 
 
-def test_labels_that_say_nothing_about_behaviour_are_found_out(context: SimpleNamespace) -> None:
+def test_shuffled_labels_are_detected(context: SimpleNamespace) -> None:
     shuffled = [np.random.default_rng(seed).permutation(context.behaviour.actions) for seed in range(200)]
     absent = [find_setup(acting(context, actions)).absent for actions in shuffled]
     common = [missing.get("normative", "") for missing in absent if "is absent" not in missing.get("normative", "")]
     assert len(common) > 50  # often enough refused among those labelled harmful
     assert np.mean([not reason for reason in common]) <= 0.05
-    said = {reason.split(":")[0] for reason in common if reason}
-    assert said == {"refusal on harmful is not tied to its label"}
+    assert {reason.split(":")[0] for reason in common if reason} == {"refusal on harmful is not tied to its label"}
     assert all(reason.endswith("check the labels") for reason in common if reason)
 
 
-def test_a_model_that_refuses_everything_refuses_for_no_label(context: SimpleNamespace) -> None:
+def test_a_model_that_refuses_everything_does_not_follow_the_label(context: SimpleNamespace) -> None:
     everything = np.full(360, "refuse", dtype=object)
     assert "not tied to its label" in find_setup(acting(context, everything)).absent["normative"]
 
 
-def test_onsets_that_cannot_be_learned_are_said(context: SimpleNamespace, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_onsets_that_cannot_be_learned_are_reported(context: SimpleNamespace, monkeypatch: pytest.MonkeyPatch) -> None:
     poor = Onsets({"refuse": ((1,),), "abstain": ()}, {"refuse": 0.4, "abstain": 0.0})
     monkeypatch.setattr("experiments.dissociation.applicability.context_onsets", lambda context: poor)
     absent = find_setup(context).absent
@@ -125,25 +124,25 @@ def test_a_direction_that_could_not_be_fitted_says_why(context: SimpleNamespace)
 
 
 @pytest.mark.parametrize(
-    ("changes", "said"),
+    ("changes", "message"),
     [
         ({"vector": np.eye(16)[0]}, "has 16 numbers, the stream of m has 8"),
-        ({"provenance": {"weights": "other", "model": "llama"}}, "is of other weights (llama), not of m"),
-        ({"provenance": {}}, "is of unnamed weights, not of m"),
+        ({"provenance": {"weights": "other", "model": "llama"}}, "was fitted on other weights (llama), not on m"),
+        ({"provenance": {}}, "was fitted on unnamed weights, not on m"),
         ({"locus": Locus("resid_post", 4, "post_last")}, "belongs to layer 4; m has layers 0 to 3"),
-        ({"locus": Locus("resid_post", 1, "post_7")}, "was fitted at post_7, which this run's activations lack"),
-        ({"locus": Locus("resid_mid", 1, "post_last")}, "belongs to resid_mid, this run's activations are resid_post"),
+        ({"locus": Locus("resid_post", 1, "post_7")}, "was fitted at post_7, which this run's activations do not"),
+        ({"locus": Locus("resid_mid", 1, "post_last")}, "to resid_mid, this run's activations to resid_post"),
     ],
 )
 def test_a_direction_from_elsewhere_is_refused(
-    changes: dict[str, object], said: str, context: SimpleNamespace, tmp_path: Path
+    changes: dict[str, object], message: str, context: SimpleNamespace, tmp_path: Path
 ) -> None:
     check_direction(context, direction("normative_write"))
     given = tmp_path / "theirs.safetensors"
     save_directions([direction("normative_write", **changes)], given)
     setup = find_setup(configured(context, directions=given))
     assert set(setup.absent) == {"normative", "epistemic"}
-    assert said in setup.absent["normative"]
+    assert message in setup.absent["normative"]
     assert "refusal probe" in setup.absent["normative"]
     assert setup.directions == setup.testable == {}
 

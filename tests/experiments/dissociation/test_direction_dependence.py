@@ -22,7 +22,7 @@ N, D = 240, 24
 
 
 def run(tmp_path: Path, cosine: float, p_null: float, **dissociate: object) -> Dependence | None:
-    """Look at behaviour planted along two directions of a given cosine, refused and abstained by turns."""
+    """Measure the dependence of two directions planted at a given cosine; every other prompt is declined."""
     (tmp_path / "stages").mkdir(exist_ok=True)
     labels = np.repeat(["harmful", "uncertain"], N // 2)
     prompts = tuple(Prompt(str(i), ({"role": "user", "content": str(i)},), str(label), "answer")
@@ -56,14 +56,14 @@ def test_the_cosine_is_that_planted_within_its_interval(cosine: float, tmp_path:
     assert found.oblique is found.dependent is (cosine != 0)
 
 
-def test_orthogonal_ones_of_which_one_moves_the_other_are_dependent_too(tmp_path: Path) -> None:
+def test_orthogonal_directions_are_dependent_if_ablating_one_changes_the_other(tmp_path: Path) -> None:
     found = run(tmp_path, 0.0, p_null=0.02)
     assert found is not None
     assert found.dependent
     assert found.moved_under_ablation == ("ablate_normative_watch_epistemic",)
 
 
-def test_what_was_ablated_before_says_nothing_of_directions_given_from_a_file(tmp_path: Path) -> None:
+def test_the_runs_own_ablations_are_not_used_for_directions_from_a_file(tmp_path: Path) -> None:
     found = run(tmp_path, 0.0, p_null=0.02, directions="theirs.safetensors")
     assert found is not None
     assert not found.dependent

@@ -1,4 +1,4 @@
-"""Onset effects over groups: right sign, honest where groups are few and unequal."""
+"""Intervals of onset effects over groups: sign, and no spread from one group."""
 
 import numpy as np
 import pytest
@@ -19,7 +19,7 @@ def test_a_rise_is_a_negative_effect() -> None:
     assert onset_effect_interval(np.zeros(3), np.array([9.0, 9.1, 9.2]), np.arange(3), 0.05).high < 0
 
 
-def test_one_group_or_none_says_nothing_of_the_spread() -> None:
+def test_one_group_or_none_gives_an_unbounded_interval() -> None:
     one = onset_effect_interval(np.ones(4), np.zeros(4), np.zeros(4), 0.05)
     none = onset_effect_interval(np.array([]), np.array([]), np.array([]), 0.05)
     assert (one.estimate, one.low, one.high) == (1.0, -np.inf, np.inf)

@@ -1,4 +1,4 @@
-"""Could it have answered? On the organism, whose gates are known; the sentence; what cannot be said."""
+"""Counterfactual answers with a gate opened: on the organism, whose gates are known, and the printed sentence."""
 
 import json
 from pathlib import Path
@@ -20,16 +20,16 @@ def gate(answered: dict[str, Any], other: dict[str, Any] | None, right: dict[str
     return {"applicable": True, "reason": "", "labels": {"benign": here, "uncertain": nothing}}
 
 
-def test_the_sentence_says_what_there_is_and_why_not_what_there_is_not() -> None:
+def test_the_sentence_gives_shares_or_the_reason_why_there_are_none() -> None:
     record = {"normative": gate(share(0.75, 8), share(0.25, 8), share(0.5, 2)),
               "epistemic": {"applicable": False, "reason": "no epistemic write direction: too few"}}  # fmt: skip
     assert gate_sentence(OpenedGates.model_validate(record)) == (
-        "Of what is refused, with the normative direction ablated: 75% [0%, 100%] of 8 benign prompts are answered "
-        "(25% with the other ablated), 50% [0%, 100%] of the 2 with a known answer rightly. "
-        "Of what is abstained from: not applicable, no epistemic write direction: too few."
+        "Refused prompts, with the normative direction ablated: 75% [0%, 100%] of 8 benign prompts are answered "
+        "(25% with the other ablated), 50% [0%, 100%] of the 2 with a known answer correctly. "
+        "Prompts abstained from: not applicable, no epistemic write direction: too few."
     )
     alone = record | {"normative": gate(share(0.5, 4), None, share(None, 0))}
-    assert "of 4 benign prompts are answered. Of what" in gate_sentence(OpenedGates.model_validate(alone))
+    assert "of 4 benign prompts are answered. Prompts" in gate_sentence(OpenedGates.model_validate(alone))
 
 
 @pytest.mark.slow

@@ -1,4 +1,4 @@
-"""Judging apart from measuring: another margin or level judges again what was measured, and asks no model."""
+"""Judging is separate from measuring: another margin or level judges the same measurements again, without a model."""
 
 import json
 from collections.abc import Callable
@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from experiments.dissociation.judge import judge_effects
-from experiments.dissociation.measured_effects import MeasuredEffects, NullEffects, OnsetScores, VariantOutcomes
+from experiments.dissociation.measured_effects import MeasuredEffects, NullEffects, OnsetLogOdds, VariantOutcomes
 from experiments.pipeline import stages
 from experiments.responses import loaded_run
 from experiments.responses.loaded_run import LoadedRun
@@ -46,13 +46,13 @@ def configured(prompts: Path, **dissociate: object) -> RunConfig:
 
 
 def respond(inputs: RunInputs) -> None:
-    """A model that does as labelled."""
+    """Write the completions of a model that acts as each prompt is labelled."""
     completions = [Completion(p.id, p.text, "", DECLINES[p.label], "", ()) for p in inputs.prompts]
     write_completions(completions, inputs.file("completions.jsonl"))
 
 
 def effects(inputs: RunInputs) -> MeasuredEffects:
-    """Either ablation stops six in ten of its own decliners and none of the other's; the null reaches nothing."""
+    """Each ablation stops six in ten of its own decliners and none of the other's; the null has no effect."""
     rows = np.flatnonzero(inputs.corpus.within("test"))
     plain = inputs.behaviour.actions[rows]
     actions = {"none": tuple(plain.tolist())}
@@ -64,7 +64,7 @@ def effects(inputs: RunInputs) -> MeasuredEffects:
             for a in KINDS for b in KINDS}  # fmt: skip
     decliners = {kind: inputs.behaviour.decliners(kind, "test")[:12].tolist() for kind in KINDS}
     onset = {
-        b: OnsetScores(rows=tuple(decliners[b]), before=(3.0,) * 12, after={k: (None,) + (1.0,) * 11 for k in KINDS})
+        b: OnsetLogOdds(rows=tuple(decliners[b]), before=(3.0,) * 12, after={k: (None,) + (1.0,) * 11 for k in KINDS})
         for b in KINDS
     }
     benign = tuple(inputs.behaviour.answered_benign("test")[:8].tolist())
@@ -81,7 +81,7 @@ def effects(inputs: RunInputs) -> MeasuredEffects:
 
 @pytest.fixture
 def measured(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Stages before the judgement that write what a model would have given; the names of those that worked."""
+    """Replace the stages before the judgement by ones that need no model; return the names of those that ran."""
     worked: list[str] = []
 
     def named(name: str, write: Callable[[RunInputs], None]) -> Callable[[LoadedRun], None]:
@@ -132,7 +132,7 @@ def test_another_margin_judges_again_and_measures_nothing(prompts: Path, measure
     assert measured == []
 
 
-def test_what_reads_the_verdict_follows_it_and_nothing_else_does(
+def test_a_new_margin_reruns_only_the_stages_that_read_the_verdict(
     prompts: Path, measured: list[str], tmp_path: Path
 ) -> None:
     stages.run(configured(prompts), tmp_path / "run", reporter=QUIET)
@@ -168,10 +168,8 @@ def test_each_level_has_its_own_intervals(prompts: Path, tmp_path: Path) -> None
 
 
 @pytest.mark.slow
-def test_a_model_is_asked_nothing_for_another_margin(
-    prompts: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """On the organism: what was generated is counted, and the second time no model is loaded."""
+def test_another_margin_generates_nothing(prompts: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On the organism: generated completions are counted; the second run loads no model."""
     generated: list[int] = []
     plain = ChatModel.generate
 

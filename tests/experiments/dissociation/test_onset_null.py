@@ -1,4 +1,4 @@
-"""Which direction of those fitted on permuted labels stands for them: the preferred one that leaves the model whole."""
+"""The null direction sampler takes the best-ranked direction that does not break the model; p values of the null."""
 
 from types import SimpleNamespace
 
@@ -17,10 +17,10 @@ def direction(layer: int) -> Direction:
 @pytest.mark.parametrize(
     ("harm", "chosen"), [([0.0, 0.0, 0.0], 0), ([0.5, 0.05, 0.0], 1), ([0.5, 0.9, 0.1], 2), ([3.0, 0.4, 2.0], 1)]
 )
-def test_one_that_breaks_the_model_is_passed_over(
+def test_a_direction_that_breaks_the_model_is_skipped(
     harm: list[float], chosen: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """In order of preference; where all break it, the one that does so least."""
+    """In order of rank; if all break the model, the one with the least harm."""
     ranked = [direction(layer) for layer in range(3)]
     samples = SimpleNamespace(declined=np.array([True, False]), strata=np.array(["a", "a"]))
     sampler = object.__new__(NullDirectionSampler)

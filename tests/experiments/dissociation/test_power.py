@@ -1,4 +1,4 @@
-"""The number of decliners said to settle a question settles it in about four experiments of five."""
+"""The required sample size settles a question in about four of five simulated experiments."""
 
 from collections.abc import Callable
 from math import inf
@@ -77,25 +77,25 @@ def test_on_the_margin_no_number_would_settle_it() -> None:
         assert str(need) == "no number would settle it: the estimate lies on the margin"
 
 
-def test_next_to_the_margin_more_than_anyone_has_would_be_needed() -> None:
+def test_next_to_the_margin_more_than_the_limit_would_be_needed() -> None:
     need = rate_sample_size("", "", 0.1499, 40, BELOW, 0.05)
     assert need.needed is None
     assert str(need) == f"more than {MOST} independent decliners would be needed to settle it"
 
 
-def test_of_nothing_nothing_is_said() -> None:
+def test_without_measurements_there_is_no_number() -> None:
     none = np.array([], dtype=bool)
     assert str(contrast_sample_size("", "", none, none, 0, ABOVE, 0.05)) == "nothing was measured"
 
 
-def test_a_p_that_too_few_draws_keep_up_needs_more_draws() -> None:
+def test_a_p_limited_by_too_few_draws_needs_more_draws() -> None:
     need = null_sample_size("", "", 0.1, 9, 0.05)  # none of nine beyond the effect
     assert (need.needed, need.more, need.unit) == (19, 10, "permuted-label directions")
     few = null_sample_size("", "", 3 / 41, 40, 0.05)  # two of forty
     assert few.needed is None or null_power(2 / 40, few.needed, 0.05) >= 0.8
 
 
-def test_an_effect_within_the_null_is_not_lifted_out_of_it_by_more_draws() -> None:
+def test_more_draws_do_not_help_an_effect_within_the_null() -> None:
     need = null_sample_size("", "", 0.2, 199, 0.05)
     assert (need.needed, str(need)) == (None, "no number of permuted-label directions would settle it")
     assert str(null_sample_size("", "", None, None, 0.05)) == "it was not compared with them"
@@ -109,7 +109,7 @@ def judged(shares: dict[tuple[str, str], float], n: int = 40, p: float = 0.005, 
     return judge_dissociation(effects, {N: n, E: n}, {}, margin=0.15, alpha=0.05)
 
 
-def test_only_what_the_likeliest_verdict_lacks_is_open() -> None:
+def test_only_missing_requirements_of_the_nearest_verdict_are_open() -> None:
     verdict = judged({(N, N): 0.9, (E, N): 0.0, (E, E): 0.3, (N, E): 0.05})
     assert verdict.verdict == "inconclusive"
     assert [(need.quantity, need.question) for need in verdict.power] == [
@@ -138,7 +138,7 @@ def test_too_few_null_draws_are_an_open_effect() -> None:
                                        "power of 80%")  # fmt: skip
 
 
-def test_a_contrast_on_the_margin_is_open_for_ever() -> None:
+def test_no_sample_size_settles_a_contrast_on_the_margin() -> None:
     verdict = judged({(N, N): 0.6, (E, N): 0.45, (E, E): 0.9, (N, E): 0.0})
     contrast = next(need for need in verdict.power if need.quantity == "own_minus_other_on_normative")
     assert contrast.needed is None

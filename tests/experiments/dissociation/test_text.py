@@ -44,11 +44,11 @@ def test_every_part_is_shown(capsys: pytest.CaptureFixture[str], monkeypatch: py
     monkeypatch.setenv("COLUMNS", "140")
     print_dissociation(Path("runs/x"), FOUND)
     out = capsys.readouterr().out
-    for said in ("Inconclusive: epistemic: own minus other", "98% [90%, 100%]", "12.3 [11.0, 13.6]", "0.020",
+    for text in ("Inconclusive: epistemic: own minus other", "98% [90%, 100%]", "12.3 [11.0, 13.6]", "0.020",
                  "not tested", "later", "3%", "story", "0.980 (6.9)", "80", "no number", "cosine 0.61 [0.50, 0.70]",
-                 "normative moves the epistemic one more than permuted-label directions do",
+                 "the normative one changes the stream along the epistemic one more than permuted-label directions do",
                  "so they are not independent", "runs/x/stages/dissociate.json"):  # fmt: skip
-        assert said in out, said
+        assert text in out, text
 
 
 def test_the_report_shows_the_same_tables_escaped() -> None:

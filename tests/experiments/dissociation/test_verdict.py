@@ -1,4 +1,4 @@
-"""Each verdict from effects built to deserve it, and from nothing else."""
+"""Each verdict follows from effects built for it, and from no others."""
 
 import numpy as np
 import pytest
@@ -35,7 +35,7 @@ def test_specific_must_beat_the_null_too() -> None:
     assert judged(effect(0.9, p=0.2), none, none, effect(0.8)).verdict != "double_dissociation"
 
 
-def test_an_effect_within_the_null_is_said_to_be_that() -> None:
+def test_an_effect_within_the_null_is_reported() -> None:
     verdict = judged(effect(0.9, p=0.2), none, none, effect(0.8))
     assert verdict.verdict == "inconclusive"
     assert verdict.reasons == ("normative: its effect is not beyond that of permuted-label directions (p = 0.2)",)
