@@ -13,9 +13,9 @@ from jaxtyping import Int
 
 from extract.errors import UserError
 from extract.prompts.prompt import LABELS, RIGHT_ACTIONS, USUAL_ACTION, Prompt
-from scoring.row import Row, identifier_of, is_missing, place_of, plain
+from scoring.row import Row, identifier_of, is_missing, place_of, to_text
 
-DESCRIBING = ("category", "epistemic_kind", "persona", "trigger", "source")  # what scores are broken down by
+BREAKDOWN_COLUMNS = ("category", "epistemic_kind", "persona", "trigger", "source")  # what scores are broken down by
 TEXTS = ("text", "intent", "answer", "category", "persona", "trigger", "source")  # fields taken from a row as text
 
 
@@ -62,10 +62,10 @@ def case_of_row(row: Row) -> Case:
     identifier = identifier_of(row)
     label = _one_of(given.get("label"), "label", LABELS, where)
     right = _one_of(given.get("right_action"), "right_action", RIGHT_ACTIONS, where)
-    texts = {key: None if given.get(key) is None else plain(given[key]) for key in TEXTS}
+    texts = {key: None if given.get(key) is None else to_text(given[key]) for key in TEXTS}
     messages = _messages(given.get("messages"))
     if texts["text"] is None and messages:
-        texts["text"] = plain(messages[-1].get("content", ""))
+        texts["text"] = to_text(messages[-1].get("content", ""))
     return Case(
         id=identifier, group=_group(given, identifier, texts["text"]), label=label,
         right_action=right or (USUAL_ACTION[label] if label else None),
@@ -84,16 +84,16 @@ def group_names(ids: Sequence[str], groups: Int[np.ndarray, " case"]) -> list[st
 def _group(given: Row, identifier: str, text: str | None) -> str:
     for key in ("group", "pair", "entity"):
         if key in given:
-            return plain(given[key]) if key == "group" else f"{key} {plain(given[key])}"
+            return to_text(given[key]) if key == "group" else f"{key} {to_text(given[key])}"
     if text:
-        words = plain(given.get("messages") or text).encode()
+        words = to_text(given.get("messages") or text).encode()
         return f"text {hashlib.blake2b(words, digest_size=8).hexdigest()}"
     return f"id {identifier}"
 
 
 def _kind(given: object, label: str | None, category: str | None, answer: str | None) -> str | None:
     if given is not None:
-        return plain(given)
+        return to_text(given)
     if label == "uncertain":
         return category
     return "known fact" if answer else None

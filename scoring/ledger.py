@@ -31,8 +31,8 @@ _COLUMNS = (
     "evidence",
     *(f"scored_{name}" for name in FIELDS),
 )
-NO_ROOM = ("full", "disk I/O error", "unable to open")  # how SQLite says that there is none
-Seen = Literal["new", "repeated", "conflicting"]
+DISK_FULL_MESSAGES = ("full", "disk I/O error", "unable to open")  # how SQLite says that there is none
+EntryStatus = Literal["new", "repeated", "conflicting"]
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,7 @@ def workspace() -> Iterator[sqlite3.Connection]:
         connection.execute("BEGIN")
         yield connection
     except sqlite3.OperationalError as error:
-        if not any(said in str(error) for said in NO_ROOM):
+        if not any(said in str(error) for said in DISK_FULL_MESSAGES):
             raise
         raise UserError(f"cannot keep the temporary table ({error}); set SQLITE_TMPDIR to a directory with more space, "
                         "and run the command again") from None  # fmt: skip
@@ -82,7 +82,7 @@ class Ledger:
         connection.execute(f"CREATE INDEX {name}_nth ON {name} (id, given, nth) WHERE nth > 1")
         self._insert = f"INSERT INTO {name} VALUES ({', '.join('?' * len(_COLUMNS))})"
 
-    def add(self, entry: Entry) -> tuple[Seen, str]:
+    def add(self, entry: Entry) -> tuple[EntryStatus, str]:
         """Enter a completion; say whether its id (and sample) was there already, with the same words or others.
 
         Others under one id count as further samples of it, since which of them is meant cannot be known.
@@ -101,7 +101,7 @@ class Ledger:
         self.connection.execute(self._insert, row)
         return seen, sample
 
-    def _place(self, identifier: str, given: str, digest: int) -> tuple[Seen, str, int]:
+    def _place(self, identifier: str, given: str, digest: int) -> tuple[EntryStatus, str, int]:
         first = self._find("digest", "id", "id = ? AND sample = ? AND counted", identifier, given)
         if first is None:
             return "new", given, 1
@@ -131,7 +131,7 @@ class Ledger:
         return bool(self.query("1", "id = ?", "LIMIT 1", (identifier,)))
 
 
-def shared_groups(connection: sqlite3.Connection, source: str) -> dict[tuple[str, str], float]:
+def group_overlap(connection: sqlite3.Connection, source: str) -> dict[tuple[str, str], float]:
     """Return how groups hold the right actions: for two of them, the sum over groups of the product of their rows.
 
     Args:

@@ -25,9 +25,11 @@ from scoring.actions import ACTIONS
 from scoring.rates import mean_of_groups
 
 Adjacency = Mapping[str, Mapping[str, float]]  # right action: credit of others
-Cell = tuple[str, tuple[str, ...], str]  # right action, what else was acceptable, what was done
-ChangedCell = tuple[str, tuple[str, ...], str, str]  # the same, what was done first and second
-Shared = Mapping[tuple[str, str], float]  # two right actions: sum over the groups of the product of their rows of each
+ScoredAction = tuple[str, tuple[str, ...], str]  # right action, what else was acceptable, what was done
+ScoredChange = tuple[str, tuple[str, ...], str, str]  # the same, what was done first and second
+GroupOverlap = Mapping[
+    tuple[str, str], float
+]  # two right actions: sum over the groups of the product of their rows of each
 DEFAULT = Path(__file__).resolve().parent.parent / "configs" / "right_action.yaml"
 
 
@@ -67,7 +69,7 @@ def right_action_score(
         actions: what was done, None where unjudged, (n,).
         groups: which rows belong together, (n,) int.
     """
-    counts: Counter[Cell] = Counter()
+    counts: Counter[ScoredAction] = Counter()
     rows: dict[int, Counter[str]] = {}
     for should, also, did, group in zip(right, acceptable, actions, groups.tolist(), strict=True):
         if did is not None:
@@ -80,7 +82,9 @@ def right_action_score(
     return score_counts(counts, shared, adjacency, alpha)
 
 
-def score_counts(counts: Mapping[Cell, int], shared: Shared, adjacency: Adjacency, alpha: float = 0.05) -> Interval:
+def score_counts(
+    counts: Mapping[ScoredAction, int], shared: GroupOverlap, adjacency: Adjacency, alpha: float = 0.05
+) -> Interval:
     """Return the score with an interval over independent groups.
 
     Args:
@@ -112,14 +116,14 @@ def score_counts(counts: Mapping[Cell, int], shared: Shared, adjacency: Adjacenc
 
 
 def score_change(
-    counts: Mapping[ChangedCell, int], shared: Shared, adjacency: Adjacency, alpha: float = 0.05
+    counts: Mapping[ScoredChange, int], shared: GroupOverlap, adjacency: Adjacency, alpha: float = 0.05
 ) -> Interval:
     """Return by how much the score of the same prompts changed, second minus first.
 
     What is gained and what is lost lie between 0 and a largest credit each, and get an exact interval each, which are
     joined as shares of one multinomial: where little changed the interval is narrow, and it holds where nothing did.
     """
-    before: Counter[Cell] = Counter()
+    before: Counter[ScoredAction] = Counter()
     for (right, also, first, _), count in counts.items():
         before[right, also, first] += count
     scale = _scale(before, adjacency)
@@ -171,12 +175,12 @@ def net_credits(
     return classes, perfect, np.stack(rows)
 
 
-def _rows(counts: Mapping[Cell, int], right: str) -> int:
+def _rows(counts: Mapping[ScoredAction, int], right: str) -> int:
     return sum(count for (c, _, _), count in counts.items() if c == right)
 
 
 def _groups(
-    shared: Shared, classes: Sequence[str], n: Sequence[int]
+    shared: GroupOverlap, classes: Sequence[str], n: Sequence[int]
 ) -> tuple[list[float], Float[np.ndarray, "right right"]]:
     """Return the effective number of groups behind each right action, and how the means over them may correlate.
 
@@ -189,7 +193,7 @@ def _groups(
 
 
 def _scale(
-    counts: Mapping[Cell, int], adjacency: Adjacency
+    counts: Mapping[ScoredAction, int], adjacency: Adjacency
 ) -> tuple[Float[np.ndarray, " action"], float, list[str]] | None:
     """Return what each constant policy earns, what perfection gains over them, and the right actions that occur."""
     classes = sorted({right for (right, _, _), count in counts.items() if count})

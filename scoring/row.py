@@ -9,7 +9,7 @@ from extract.errors import UserError
 Row = Mapping[str, object]  # whatever the file holds: each reader checks the fields that it takes
 
 
-def plain(value: object) -> str:
+def to_text(value: object) -> str:
     """Return a value as text that can be stored and printed: 3.0 (a number in a column with gaps) is 3."""
     text = str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
     return text.encode("utf-8", "backslashreplace").decode()  # half of a surrogate pair is no character
@@ -34,10 +34,10 @@ def identifier_of(row: Row) -> str:
     value = row.get("id")
     if isinstance(value, bool) or not isinstance(value, str | int | float) or is_missing(value):
         raise UserError(f"{place_of(row)}: field 'id' is {value!r}; expected a text or a number")
-    return plain(value)
+    return to_text(value)
 
 
 def sample_of(row: Row) -> str:
     """Return which of several completions of one prompt a row is, "" where the row does not name one."""
     value = row.get("sample")
-    return "" if is_missing(value) else plain(value)
+    return "" if is_missing(value) else to_text(value)

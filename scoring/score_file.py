@@ -29,7 +29,7 @@ from scoring.readers.answers import read_answers
 from scoring.readers.column_map import read_column_map
 from scoring.readers.completion_row import ReadingNotes
 from scoring.right_action import DEFAULT, Adjacency, credits_of, load_adjacency
-from scoring.row import Row, identifier_of, place_of, plain, sample_of
+from scoring.row import Row, identifier_of, place_of, sample_of, to_text
 from scoring.scorecard import scorecard
 from scoring.scorecard_record import InputNote, Scorecard
 from scoring.scored_file import scored_files
@@ -41,7 +41,7 @@ NAMED = 5  # how many of the ids at fault are named
 
 
 @dataclass
-class Intake:
+class InputNotes:
     """What was wrong with completions as they came: counted, the first few ids named, nothing dropped."""
 
     counts: dict[str, int] = field(default_factory=dict)
@@ -142,7 +142,7 @@ def score_completions(
     Raises:
         UserError: there are no completions, or one says an unknown label or action; or `out` cannot be written.
     """
-    intake = Intake()
+    intake = InputNotes()
     with (
         _folder(out),
         workspace() as connection,
@@ -185,7 +185,7 @@ def _folder(path: Path) -> Iterator[None]:
 
 
 def _entries(
-    rows: Iterable[Row], cases: Mapping[str, Case], judge: Judge, credits: Adjacency, intake: Intake
+    rows: Iterable[Row], cases: Mapping[str, Case], judge: Judge, credits: Adjacency, intake: InputNotes
 ) -> Iterator[Entry]:
     by_text = _by_text(cases)
     waiting: deque[tuple[Case, str, str | None]] = deque()
@@ -209,7 +209,7 @@ def _entries(
         did: Action | None = judgement.action
         credit = table(case.right_action, case.acceptable)[did] if did and case.right_action else None
         fields = merged(measure(case, did, completion or "", credit), judgement.fields)
-        yield Entry(case, did, plain(judgement.evidence), sample, completion, fields)
+        yield Entry(case, did, to_text(judgement.evidence), sample, completion, fields)
 
 
 def _by_text(cases: Mapping[str, Case]) -> dict[str, Case]:
@@ -218,7 +218,7 @@ def _by_text(cases: Mapping[str, Case]) -> dict[str, Case]:
     return {text: case for case in cases.values() if (text := (case.text or "").strip()) and asked[text] == 1}
 
 
-def _case(row: Row, cases: Mapping[str, Case], by_text: Mapping[str, Case], intake: Intake) -> Case:
+def _case(row: Row, cases: Mapping[str, Case], by_text: Mapping[str, Case], intake: InputNotes) -> Case:
     if not cases:
         case = case_of_row(row)
         if case.label is None:
@@ -251,7 +251,7 @@ def _completion(row: Row) -> str | None:
     return str(value)
 
 
-def _note_nothing(completion: str | None, case: Case, intake: Intake) -> None:
+def _note_nothing(completion: str | None, case: Case, intake: InputNotes) -> None:
     if completion is None:
         intake.note("without completion", case.id)
     elif not completion.strip():

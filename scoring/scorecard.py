@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from extract.prompts.prompt import LABELS
 from scoring.actions import DECLINED
-from scoring.case import DESCRIBING
+from scoring.case import BREAKDOWN_COLUMNS
 from scoring.fields import FIELDS, Field
-from scoring.ledger import Ledger, shared_groups
+from scoring.ledger import Ledger, group_overlap
 from scoring.rates import RATES, Rate, RatesRecord, mean_of_groups, rates_record
 from scoring.right_action import Adjacency, score_counts
 from scoring.scorecard_record import FieldMean, RightActionRecord, Scorecard, limits_of
@@ -32,7 +32,7 @@ def scorecard(ledger: Ledger, credits: Adjacency) -> Scorecard:
         fields=_fields(ledger),
         actions_by_label=_actions_by_label(ledger) if labelled else None,
         declines=_declines(ledger) if labelled else None,
-        by={column: rates_by(ledger, column) for column in DESCRIBING} if labelled else None,
+        by={column: rates_by(ledger, column) for column in BREAKDOWN_COLUMNS} if labelled else None,
         by_left_out=_left_out(ledger),
     )
 
@@ -65,15 +65,17 @@ def rates_by(ledger: Ledger, column: str) -> dict[str, RatesRecord]:
 
 def _left_out(ledger: Ledger) -> dict[str, int]:
     """Count the values of each describing column that the breakdowns leave out."""
-    counted = ledger.query(", ".join(f"COUNT(DISTINCT {column})" for column in DESCRIBING), "label IS NOT NULL")[0]
-    return {column: n - MOST for column, n in zip(DESCRIBING, counted, strict=True) if n > MOST}
+    counted = ledger.query(", ".join(f"COUNT(DISTINCT {column})" for column in BREAKDOWN_COLUMNS), "label IS NOT NULL")[
+        0
+    ]
+    return {column: n - MOST for column, n in zip(BREAKDOWN_COLUMNS, counted, strict=True) if n > MOST}
 
 
 def _right_action(ledger: Ledger, credits: Adjacency) -> RightActionRecord:
     judged = "right_action IS NOT NULL AND action IS NOT NULL"
     table = ledger.query("right_action, acceptable, action, COUNT(*)", judged, "GROUP BY 1, 2, 3")
     counts = {(right, tuple(a for a in also.split("|") if a), did): n for right, also, did, n in table}
-    shared = shared_groups(ledger.connection, f"{ledger.name} WHERE counted AND {judged}")
+    shared = group_overlap(ledger.connection, f"{ledger.name} WHERE counted AND {judged}")
     score, limits = limits_of(score_counts(counts, shared, credits))
     return RightActionRecord(score=score, score_ci=limits, n=sum(counts.values()))
 

@@ -19,9 +19,9 @@ from extract.atomic_write import atomic_file, unwritable
 from extract.errors import UserError
 from probes.statistics.intervals import NOTHING, Interval, paired_difference_of_counts
 from probes.statistics.permutation import holm
-from scoring.compare.paired import Pairs
-from scoring.compare.record import ComparedRun, Comparison, Matched, Move, RateChange, ScoredRun
-from scoring.compare.scored_source import enter
+from scoring.compare.paired import PairedCompletions
+from scoring.compare.record import ComparedRun, Comparison, MatchCounts, Move, RateChange, ScoredRun
+from scoring.compare.scored_source import load_scored
 from scoring.ledger import Ledger, workspace
 from scoring.rates import RATES
 from scoring.right_action import Adjacency, score_change
@@ -29,7 +29,7 @@ from scoring.scorecard import scorecard
 from scoring.scorecard_record import limits_of
 
 
-def compare(paths: Sequence[Path], credits: Adjacency) -> Comparison:
+def compare_runs(paths: Sequence[Path], credits: Adjacency) -> Comparison:
     """Return the comparison of each later run with the first.
 
     Raises:
@@ -65,9 +65,9 @@ def write_comparison(comparison: Comparison, out: Path) -> None:
 
 
 def _scored(ledger: Ledger, path: Path, credits: Adjacency) -> ScoredRun:
-    entered = enter(path, ledger)
+    entered = load_scored(path, ledger)
     card = scorecard(ledger, credits)
-    assert card.rates is not None  # `enter` refuses a run without labels
+    assert card.rates is not None  # `load_scored` refuses a run without labels
     return ScoredRun(
         run=str(path),
         file=str(entered.file),
@@ -80,7 +80,7 @@ def _scored(ledger: Ledger, path: Path, credits: Adjacency) -> ScoredRun:
 
 
 def _compared(run: ScoredRun, first: Ledger, second: Ledger, credits: Adjacency, first_path: Path) -> ComparedRun:
-    pairs = Pairs(first.connection)
+    pairs = PairedCompletions(first.connection)
     matched = _matched(pairs, first, second)
     if not matched.prompts:
         raise UserError(f"{first_path} and {run.run} share no labelled prompts{_why_none(pairs)}; "
@@ -121,10 +121,10 @@ def move(changes: Mapping[str, RateChange], right: Interval = NOTHING) -> Move:
     return "better" if fell else "worse" if rose else "none_shown"
 
 
-def _matched(pairs: Pairs, first: Ledger, second: Ledger) -> Matched:
+def _matched(pairs: PairedCompletions, first: Ledger, second: Ledger) -> MatchCounts:
     """Count what both have, what one lacks, what one of them calls something else, and what is not judged."""
     labelled = "same_label AND label IS NOT NULL"
-    return Matched(
+    return MatchCounts(
         prompts=pairs.count(labelled),
         only_in_first=pairs.alone(first, second),
         only_in_second=pairs.alone(second, first),
@@ -136,21 +136,21 @@ def _matched(pairs: Pairs, first: Ledger, second: Ledger) -> Matched:
     )
 
 
-def _why_none(pairs: Pairs) -> str:
+def _why_none(pairs: PairedCompletions) -> str:
     if pairs.count("NOT same_label"):
         return " (ids they do, but under different labels)"
     shared = pairs.connection.execute("SELECT 1 FROM a JOIN b ON a.id = b.id AND a.sample != b.sample LIMIT 1")
     return " (ids they do, but under different values of 'sample')" if shared.fetchone() else ""
 
 
-def _changes(pairs: Pairs) -> dict[str, RateChange]:
+def _changes(pairs: PairedCompletions) -> dict[str, RateChange]:
     """Return how each rate changed, with p-values of all rates corrected together (Holm 1979)."""
     p = {name: mcnemar(pairs.grouped(label, counts)[0]) for name, (label, counts) in RATES.items()}
     corrected = dict(zip(p, holm(list(p.values())), strict=True))
     return {name: _change(pairs, label, counts, p[name], corrected[name]) for name, (label, counts) in RATES.items()}
 
 
-def _change(pairs: Pairs, label: str, counts: frozenset[str], p: float, p_holm: float) -> RateChange:
+def _change(pairs: PairedCompletions, label: str, counts: frozenset[str], p: float, p_holm: float) -> RateChange:
     both, only_first, only_second, neither = pairs.fourfold(label, counts)
     squares = pairs.grouped(label, counts)[1]
     n = both + only_first + only_second + neither

@@ -33,13 +33,13 @@ class Condition:
     change: bool
     name: str
     limit: str  # "", "low" or "high"
-    compare: str
+    operator: str
     bound: float
 
     def met(self, run: ComparedRun) -> bool | None:
         """Say whether a compared run meets it; None where the value is not known."""
         value = self.value(run)
-        return None if value is None else _OPERATORS[self.compare](value, self.bound)
+        return None if value is None else _OPERATORS[self.operator](value, self.bound)
 
     def value(self, run: ComparedRun) -> float | None:
         """Return what it compares; None where that is not known. Rates are those of the whole later run."""
@@ -85,7 +85,7 @@ def parse(text: str) -> Condition:
     if found is None:
         raise UserError(f"--fail-if takes a condition such as 'over_refusal > 5%' or 'change.overconfidence.low > 0' "
                         f"(with >, >=, < or <=, and a point in numbers), got {text.strip()!r}")  # fmt: skip
-    change, name, limit, compare, bound, per_cent = found.groups()
+    change, name, limit, sign, bound, per_cent = found.groups()
     name = FORMER_NAMES.get(name, name)
     if name in COUNTS and (change or limit or per_cent):
         raise UserError(f"--fail-if: {name} is a number of completions, with no change, interval or per cent of it; "
@@ -102,4 +102,4 @@ def parse(text: str) -> Condition:
         remedy = "a per cent from -100 to 100" if per_cent else f"{bound}% or a number from -1 to 1"
         raise UserError(f"--fail-if: {text.strip()!r} compares a share with {value:g}, which none ever reaches; write "
                         f"{remedy}")  # fmt: skip
-    return Condition(text.strip(), bool(change), name, (limit or "").lstrip("."), compare, value)
+    return Condition(text.strip(), bool(change), name, (limit or "").lstrip("."), sign, value)

@@ -7,8 +7,8 @@ from collections.abc import Set
 from typing import Any
 
 from scoring.compare.record import Flip, Transition
-from scoring.ledger import Ledger, shared_groups
-from scoring.right_action import ChangedCell, Shared
+from scoring.ledger import Ledger, group_overlap
+from scoring.right_action import GroupOverlap, ScoredChange
 
 COLUMNS = (
     "a.rowid AS row_a",
@@ -30,7 +30,7 @@ RIGHT = f"same_right AND right_action IS NOT NULL AND {BOTH}"
 FLIP = tuple(Flip.model_fields)
 
 
-class Pairs:
+class PairedCompletions:
     """The completions that two ledgers, `a` and `b` of one connection, have of the same prompt and sample.
 
     Their groups are those of the ledger with fewer of them, so that it does not matter which comes first.
@@ -64,14 +64,14 @@ class Pairs:
         rows = self.connection.execute(f"SELECT net, COUNT(*), TOTAL(n * n) FROM ({sums}) GROUP BY 1").fetchall()
         return {net: groups for net, groups, _ in rows}, float(sum(squares for _, _, squares in rows))
 
-    def changes(self) -> tuple[dict[ChangedCell, int], Shared]:
+    def changes(self) -> tuple[dict[ScoredChange, int], GroupOverlap]:
         """Return what was done first and second where a right action is known, and how the groups share those."""
         rows = self.connection.execute(
             f"SELECT right_action, acceptable, first, second, COUNT(*) FROM pairs WHERE {RIGHT} GROUP BY 1, 2, 3, 4"
         )
         counts = {(right, tuple(x for x in also.split("|") if x), old, new): n for right, also, old, new, n in rows}
         source = f"(SELECT right_action, {self.group} AS grp FROM pairs WHERE {RIGHT})"
-        return counts, shared_groups(self.connection, source)
+        return counts, group_overlap(self.connection, source)
 
     def transitions(self) -> tuple[Transition, ...]:
         """Count what changed into what, by label, the most frequent first."""

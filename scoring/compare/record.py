@@ -26,7 +26,7 @@ class ScoredRun(Record):
     right_action: RightActionRecord
 
 
-class Matched(Record):
+class MatchCounts(Record):
     """How many completions two runs share, lack, or name differently; `prompts`: of the same prompt and label."""
 
     prompts: int
@@ -85,7 +85,7 @@ class Flip(Record):
 class ComparedRun(ScoredRun):
     """A later run against the first."""
 
-    matched: Matched
+    matched: MatchCounts
     changes: Annotated[dict[str, RateChange], BeforeValidator(with_current_names)]
     right_action_change: float | None
     right_action_change_ci: Limits | None

@@ -15,13 +15,13 @@ from extract.yaml_file import read_yaml
 from scoring.actions import ACTIONS
 from scoring.case import Case, case_of_prompt, case_of_row, group_names
 from scoring.ledger import Entry, Ledger
-from scoring.row import Row, identifier_of, plain, sample_of
+from scoring.row import Row, identifier_of, sample_of, to_text
 
 IN_A_RUN = ("scored.jsonl", "scored.parquet", "completions.jsonl")
 
 
 @dataclass(frozen=True)
-class Entered:
+class LoadedFile:
     """A file whose judged completions were entered, and how often an id came again: with the same words, or others."""
 
     file: Path
@@ -29,7 +29,7 @@ class Entered:
     conflicting: int
 
 
-def enter(path: Path, ledger: Ledger) -> Entered:
+def load_scored(path: Path, ledger: Ledger) -> LoadedFile:
     """Enter the judged completions of a run or a file into a ledger; return what was entered.
 
     Raises:
@@ -54,7 +54,7 @@ def enter(path: Path, ledger: Ledger) -> Entered:
     if not ledger.query("1", "label IS NOT NULL", "LIMIT 1"):
         raise UserError(f"{file} has no labelled prompts, without which there are no rates; score its completions "
                         "with labels: refusal score COMPLETIONS --prompts FILE")  # fmt: skip
-    return Entered(file, again["repeated"], again["conflicting"])
+    return LoadedFile(file, again["repeated"], again["conflicting"])
 
 
 def cases_of(prompts: Sequence[Prompt]) -> dict[str, Case]:
@@ -96,7 +96,7 @@ def _entry(row: Row, where: str, cases: Mapping[str, Case]) -> Entry:
     return Entry(
         case,
         _action(row["action"], where),
-        plain(row.get("evidence") or ""),
+        to_text(row.get("evidence") or ""),
         sample_of(row),
         completion if isinstance(completion, str) else None,
     )

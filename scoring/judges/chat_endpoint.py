@@ -29,7 +29,7 @@ Message = dict[str, str]
 CONNECT_S = 10.0
 
 
-class FailedError(Exception):
+class RequestFailedError(Exception):
     """A request that failed for good; `kind` is what is counted."""
 
     def __init__(self, kind: str, reason: str) -> None:
@@ -74,7 +74,7 @@ class ChatEndpoint:
         """Return the model's reply.
 
         Raises:
-            FailedError: the request failed, and so did its repetitions.
+            RequestFailedError: the request failed, and so did its repetitions.
             UnreadableError: the answer is no chat completion.
             UserError: no request can succeed.
         """
@@ -86,11 +86,11 @@ class ChatEndpoint:
             self._reached = True
             raise self._explained(error) from None
         except openai.APITimeoutError:
-            raise FailedError("timeout", f"no answer within {self.config.timeout_s:g} s") from None
+            raise RequestFailedError("timeout", f"no answer within {self.config.timeout_s:g} s") from None
         except openai.APIConnectionError as error:
             if not self._reached:
                 raise self._unreachable(error.__cause__ or error) from None
-            raise FailedError("connection", _line(error.__cause__ or error)) from None
+            raise RequestFailedError("connection", _line(error.__cause__ or error)) from None
         self._reached = True
         return _read(answer)
 
@@ -151,7 +151,7 @@ class ChatEndpoint:
             return UserError(f"the endpoint {config.base_url} knows no model {config.model!r} (404): check model, and "
                              "that base_url ends as the server's documentation says, mostly in /v1")  # fmt: skip
         kind = "rate_limited" if status == 429 else "server_error" if status >= 500 else f"status_{status}"
-        return FailedError(kind, _line(error))
+        return RequestFailedError(kind, _line(error))
 
 
 def _key(config: EndpointConfig) -> str:

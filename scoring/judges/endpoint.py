@@ -17,10 +17,10 @@ from pathlib import Path
 from extract.keyed_file import content_key
 from scoring.judges import CompletionToJudge, Judgement, JudgeRecord
 from scoring.judges.cache import Cache
-from scoring.judges.chat_endpoint import ChatEndpoint, FailedError, Message, Reply
+from scoring.judges.chat_endpoint import ChatEndpoint, Message, Reply, RequestFailedError
 from scoring.judges.config import EndpointConfig
 from scoring.judges.replies import UnreadableError, question, read_reply
-from scoring.judges.spoken import text_to_judge
+from scoring.judges.visible_text import text_to_judge
 
 READ_AHEAD = 4  # completions read ahead for each request that may be under way
 COUNTED = ("asked", "cached", "unspoken", "unreadable", "fields_out_of_range")
@@ -130,7 +130,7 @@ class EndpointJudge:
                 reply = self._endpoint.reply(messages)
                 self._add_tokens(reply)
                 judgement, out_of_range = read_reply(reply.text)
-            except FailedError as error:
+            except RequestFailedError as error:
                 self._add_failure(error.kind)
                 return Judgement(None, f"the endpoint failed ({error.kind}): {error}")
             except UnreadableError as error:

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from scoring.actions import ACTIONS, Action
 from scoring.fields import FIELDS
 from scoring.judges import CompletionToJudge, Judgement
-from scoring.judges.spoken import spoken
+from scoring.judges.visible_text import visible_text
 from scoring.row import Row
 
 EVIDENCE_CHARS = 300
@@ -38,7 +38,7 @@ def read_reply(text: str) -> tuple[Judgement, int]:
     Raises:
         UnreadableError: there is no JSON object with an action of ours, or there are several that differ.
     """
-    found = [value for value in _objects(spoken(text) or "") if "action" in value]
+    found = [value for value in _objects(visible_text(text) or "") if "action" in value]
     if not found:
         raise UnreadableError(f"no JSON object with an action in {_short(text)!r}")
     reply = found[-1]

@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from scoring.judges import CompletionToJudge, Judgement, JudgeRecord
-from scoring.judges.clauses import DECLINING, Asked, ClauseReader
+from scoring.judges.clauses import DECLINING, ClauseReader, PromptTraits
 from scoring.judges.deciding import decide
 from scoring.judges.english import ENGLISH
-from scoring.judges.spoken import is_degenerate, text_to_judge
 from scoring.judges.table import RuleTable
+from scoring.judges.visible_text import is_degenerate, text_to_judge
 
 
 class RulesRecord(JudgeRecord):
@@ -57,7 +57,7 @@ class RuleJudge:
             return Judgement(None, f"no text in a script of the table '{self.table.language}'")
         return Judgement("answer", f"a number: {text[:60]}")
 
-    def _repeated(self, text: str, asked: Asked) -> Judgement:
+    def _repeated(self, text: str, asked: PromptTraits) -> Judgement:
         """Judge text that goes round in circles: a decline said over and over is one, anything else says nothing."""
         clauses = self.reader.read(text, asked)[:2]
         if any(clause.kind in DECLINING - {"no"} for clause in clauses):

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Literal
 
-Kind = Literal[
+ClauseKind = Literal[
     "idiom",  # looks like a decline and is none: "i cannot stress enough"
     "fiction",  # explains that there is nothing to know: "is a fictional character"
     "clarify",  # asks what was meant
@@ -39,7 +39,7 @@ Kind = Literal[
 _PUNCTUATION = str.maketrans(dict.fromkeys(".,;:!?'\"()[]{}<>/\\|-\u2013\u2014\u2026\u00ab\u00bb*_#~`+=&%$@^", " "))
 
 
-def beginnings(text: str) -> list[str]:
+def word_stems(text: str) -> list[str]:
     """Return the first six letters of each word of a lower-cased text, and "a_b" for each pair with "not" in it."""
     found = [word[:6] for word in text.translate(_PUNCTUATION).split()]
     if "not" in found:
@@ -88,7 +88,7 @@ class RuleTable:
     deed: re.Pattern[str]  # prompts that ask for something to be done, made or taught
     polar: re.Pattern[str]  # prompts that "no" answers
     drafting: re.Pattern[str]  # prompts that ask for words that somebody else will say
-    rules: tuple[tuple[Kind, tuple[Rule, ...]], ...]
+    rules: tuple[tuple[ClauseKind, tuple[Rule, ...]], ...]
 
 
 def rule(name: str, example: str, cues: str, pattern: str | None = None, *, opening: bool = False) -> Rule:

@@ -17,7 +17,7 @@ from scoring.readers.column_map import ROW_NUMBER, ColumnMap, listed, refuse_abs
 from scoring.readers.completion_row import FIELDS, PROMPT_FIELDS, ForeignRow, ReadingNotes
 from scoring.readers.inspect_log import is_log, read_log
 from scoring.readers.lm_eval_samples import is_sample, read_samples
-from scoring.readers.turns import is_transcript, spoken_text, turns
+from scoring.readers.turns import content_text, is_transcript, turns
 from scoring.row import Row
 
 
@@ -100,7 +100,7 @@ def _completion(value: object, where: str) -> str | None:
         return None
     if isinstance(value, int | float):
         return as_text(value)
-    text = spoken_text(value)
+    text = content_text(value)
     if text is None:
         inner = next(iter(value)) if isinstance(value, Mapping) and value else "0"
         raise UserError(f"{where}: field 'completion' is {type(value).__name__}; expected text: reach into it, "

@@ -10,7 +10,7 @@ from extract.errors import UserError
 _SPOKEN = ("text", "output_text", "input_text", "refusal")  # other parts are thoughts, tools and pictures
 
 
-def spoken_text(content: object) -> str | None:
+def content_text(content: object) -> str | None:
     """Return the text of a content, without thoughts and tools; None if it is neither text nor a list of parts."""
     if content is None or isinstance(content, str):
         return content or ""
@@ -49,7 +49,7 @@ def _loaded(given: object) -> object:
 
 def _turn(message: object, where: str) -> dict[str, str]:
     role = message.get("role") if isinstance(message, Mapping) else None
-    content = spoken_text(message.get("content")) if isinstance(message, Mapping) else None
+    content = content_text(message.get("content")) if isinstance(message, Mapping) else None
     if not isinstance(role, str) or content is None:
         raise UserError(f"{where}: field 'messages': each needs a role, and a content that is text or a list of parts")
     return {"role": role, "content": content}

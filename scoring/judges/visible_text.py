@@ -23,7 +23,7 @@ _STUCK = re.compile(r"\b(\w+)(?:\W+\1\b){3,}", re.IGNORECASE)
 _CUT = "\x1f"
 
 
-def spoken(completion: str, prompt: str | None = None) -> str | None:
+def visible_text(completion: str, prompt: str | None = None) -> str | None:
     """Return what was said aloud, without an echoed prompt and special tokens; None if thinking never ends."""
     parted = split_thinking(completion)
     if not parted.closed:
@@ -36,8 +36,8 @@ def spoken(completion: str, prompt: str | None = None) -> str | None:
 
 
 def text_to_judge(completion: str, prompt: str | None = None) -> str | Judgement:
-    """Return the text of `spoken`, or the judgement that there is none: no action."""
-    text = spoken(completion, prompt)
+    """Return the text of `visible_text`, or the judgement that there is none: no action."""
+    text = visible_text(completion, prompt)
     if text is None:
         return Judgement(None, "the thinking block never ends, so nothing was said")
     return text or Judgement(None, "the completion is empty")
