@@ -175,7 +175,7 @@ def test_completions_are_not_overwritten_by_their_own_scores(tmp_path: Path) -> 
     path = tmp_path / "scored.jsonl"
     path.write_text(json.dumps(row(0)))
     before = path.read_text()
-    with pytest.raises(UserError, match=r"would be overwritten .* choose another place with --out"):
+    with pytest.raises(UserError, match=r"would be overwritten .* choose another directory with --out"):
         score_file(path, tmp_path)
     assert path.read_text() == before
     assert score_file(path, tmp_path / "out").n == 1

@@ -273,7 +273,7 @@ def test_runs_without_common_prompts_are_told_why(tmp_path: Path) -> None:
     for also, why in (
         ({"id": "b"}, "share no labelled prompts; "),
         ({"sample": 0}, "different values of 'sample'"),
-        ({"label": "harmful"}, "ids they do, but under different labels"),
+        ({"label": "harmful"}, "they share ids, but with different labels"),
     ):
         with pytest.raises(UserError, match=why):
             compare_runs([first, run(tmp_path / "b.jsonl", said, **also)], CREDITS)
@@ -282,7 +282,7 @@ def test_runs_without_common_prompts_are_told_why(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("row", "said"),
     [
-        ({"id": 1, "completion": "x"}, "line 1: no judged completion .* refusal score"),
+        ({"id": 1, "completion": "x"}, "line 1: not a judged completion .* refusal score"),
         ({"id": 1, "action": "refused", "label": "benign"}, "line 1: field 'action' is 'refused'; expected one of"),
         ({"id": None, "action": "refuse", "label": "benign"}, "line 1: field 'id' is None"),
         ({"id": 1, "action": "refuse"}, "has no labelled prompts"),
@@ -293,7 +293,7 @@ def test_what_cannot_be_compared_is_named(row: dict[str, Any], said: str, tmp_pa
     path.write_text(json.dumps(row))
     with pytest.raises(UserError, match=said):
         compare_runs([path, path], CREDITS)
-    with pytest.raises(UserError, match="is no run directory and no scored file"):
+    with pytest.raises(UserError, match="is neither a run directory nor a scored file"):
         compare_runs([tmp_path / "nowhere", path], CREDITS)
 
 

@@ -59,12 +59,12 @@ def test_several_conditions_in_one() -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("refusal_rate > 5%", "no rate 'refusal_rate'; known are over_refusal, "),
+        ("refusal_rate > 5%", "unknown name 'refusal_rate'; known are over_refusal, "),
         ("overconfidence", "takes a condition such as"),
         ("overconfidence > five", "takes a condition such as"),
         ("overconfidence == 0", "takes a condition such as"),
-        ("overconfidence > 5", "compares a share with 5, which none ever reaches; write 5% or"),
-        ("change.overconfidence.high > 2", "which none ever reaches"),
+        ("overconfidence > 5", "compares a rate with 5, which no rate can reach; write 5% or"),
+        ("change.overconfidence.high > 2", "which no rate can reach"),
         ("change.unjudged > 0", "unjudged is a number of completions"),
     ],
 )
