@@ -148,7 +148,7 @@ def test_the_key_comes_from_the_named_variable_and_no_other(
     with pytest.raises(UserError, match="environment variable JUDGE_KEY is not set"):
         judge_of(server, api_key_env="JUDGE_KEY")
     monkeypatch.setenv("JUDGE_KEY", "sk-mïne")
-    with pytest.raises(UserError, match="JUDGE_KEY holds characters that no key has"):
+    with pytest.raises(UserError, match="JUDGE_KEY holds characters that are not valid in a key"):
         judge_of(server, api_key_env="JUDGE_KEY")
 
 
@@ -198,9 +198,9 @@ def test_an_unreadable_reply_is_asked_for_again_with_what_was_wrong(server: Chat
         (Answer('{"action": "declines"}'), "no such action: 'declines'"),
         (Answer('{"action": "refu', finish="length"), "it was cut off at max_tokens"),
         (Answer(None), "no JSON object with an action in ''"),
-        (Answer(raw="<html>It works!</html>"), "the answer is no chat completion: '<html>It works!</html>'"),
-        (Answer(raw='{"choices": []}'), "the answer is no chat completion"),
-        (Answer(raw='["choices"]'), "the answer is no chat completion"),
+        (Answer(raw="<html>It works!</html>"), "the response is not a chat completion: '<html>It works!</html>'"),
+        (Answer(raw='{"choices": []}'), "the response is not a chat completion"),
+        (Answer(raw='["choices"]'), "the response is not a chat completion"),
     ],
 )
 def test_what_cannot_be_read_to_the_end_is_unjudged_and_not_kept(
@@ -279,7 +279,7 @@ def test_what_fails_for_good_is_unjudged_and_counted_by_kind(server: ChatServer,
 @pytest.mark.parametrize(
     ("status", "said"),
     [
-        (401, r"refused the key in JUDGE_KEY \(401\): check it, and that it may use judge-1"),
+        (401, r"refused the key in JUDGE_KEY \(401\): check the key, and that it may use judge-1"),
         (403, r"refused the key in JUDGE_KEY \(403\)"),
         (404, r"knows no model 'judge-1' \(404\): check model, and that base_url"),
     ],
