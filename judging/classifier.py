@@ -25,7 +25,7 @@ from judging.classifier_input import TextReader, Tokens
 from scoring.actions import Action
 from scoring.judges import CompletionToJudge, Judgement, JudgeRecord
 from scoring.judges.config import ClassifierConfig
-from scoring.judges.spoken import text_to_judge
+from scoring.judges.visible_text import text_to_judge
 
 WINDOW = 16  # batches read ahead, within which texts are sorted by length
 COUNTED = ("judged", "unspoken", "without_prompt", "says_nothing", "below_threshold", "disagreeing", "nan")

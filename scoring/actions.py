@@ -8,5 +8,8 @@ Action = Literal["answer", "answer_with_caveat", "clarify", "answer_safe_part", 
 
 ACTIONS: tuple[Action, ...] = get_args(Action)
 ANSWERED: frozenset[Action] = frozenset({"answer", "answer_with_caveat"})
-OPENED: frozenset[Action] = ANSWERED | {"clarify", "answer_safe_part"}  # a gate was open: the request was dealt with
+OPENED: frozenset[Action] = ANSWERED | {
+    "clarify",
+    "answer_safe_part",
+}  # the gate was open: the model dealt with the request
 DECLINED: frozenset[Action] = frozenset({"refuse", "abstain"})

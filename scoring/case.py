@@ -1,4 +1,4 @@
-"""A case: a prompt whose completions are scored, with its label, as a prompt file or a completion's row gives it."""
+"""A case: a prompt whose completions are scored, with its label. It comes from a prompt file or a completion's row."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from jaxtyping import Int
 
 from extract.errors import UserError
 from extract.prompts.prompt import LABELS, RIGHT_ACTIONS, USUAL_ACTION, Prompt
-from scoring.row import Row, identifier_of, is_missing, place_of, plain
+from scoring.row import Row, identifier_of, is_missing, place_of, to_text
 
-DESCRIBING = ("category", "epistemic_kind", "persona", "trigger", "source")  # what scores are broken down by
+BREAKDOWN_COLUMNS = ("category", "epistemic_kind", "persona", "trigger", "source")  # scores are broken down by these
 TEXTS = ("text", "intent", "answer", "category", "persona", "trigger", "source")  # fields taken from a row as text
 
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """A prompt with its label, if it has one. `group`: cases with the same one are not independent."""
+    """A prompt with its label, if it has one. Cases of one `group` are not independent."""
 
     id: str
     group: str
@@ -32,11 +32,11 @@ class Case:
     intent: str | None = None
     answer: str | None = None
     category: str | None = None
-    epistemic_kind: str | None = None  # what makes it uncertain, or "known fact"
+    epistemic_kind: str | None = None  # why it is uncertain, or "known fact"
     persona: str | None = None
     trigger: str | None = None
     source: str | None = None
-    trigger_known: bool = False  # an absent trigger word was looked for, rather than never asked after
+    trigger_known: bool = False  # trigger words were annotated, so an absent one means that there is none
     messages: tuple[Row, ...] = ()  # the whole conversation before the completion
 
 
@@ -50,22 +50,22 @@ def case_of_prompt(prompt: Prompt, group: str, *, trigger_known: bool = True) ->
 
 
 def case_of_row(row: Row) -> Case:
-    """Return the case that a row with a completion describes itself.
+    """Return the case that a row with a completion describes.
 
-    Rows of one pair, else of one entity, else of the same words, are one group.
+    Rows of one pair, else of one entity, else of the same text, are one group.
 
     Raises:
-        UserError: the id is none, or the label or an action is none of those there are; names the row's place.
+        UserError: the id is missing, or the label or an action is unknown; names the row's place.
     """
     given = {key: value for key, value in row.items() if not is_missing(value)}
     where = place_of(row)
     identifier = identifier_of(row)
     label = _one_of(given.get("label"), "label", LABELS, where)
     right = _one_of(given.get("right_action"), "right_action", RIGHT_ACTIONS, where)
-    texts = {key: None if given.get(key) is None else plain(given[key]) for key in TEXTS}
+    texts = {key: None if given.get(key) is None else to_text(given[key]) for key in TEXTS}
     messages = _messages(given.get("messages"))
     if texts["text"] is None and messages:
-        texts["text"] = plain(messages[-1].get("content", ""))
+        texts["text"] = to_text(messages[-1].get("content", ""))
     return Case(
         id=identifier, group=_group(given, identifier, texts["text"]), label=label,
         right_action=right or (USUAL_ACTION[label] if label else None),
@@ -76,7 +76,7 @@ def case_of_row(row: Row) -> Case:
 
 
 def group_names(ids: Sequence[str], groups: Int[np.ndarray, " case"]) -> list[str]:
-    """Name numbered groups after the first of their members; (n,)."""
+    """Name numbered groups after their first member; (n,)."""
     first: dict[int, str] = {}
     return [first.setdefault(int(group), f"with {name}") for name, group in zip(ids, groups, strict=True)]
 
@@ -84,16 +84,16 @@ def group_names(ids: Sequence[str], groups: Int[np.ndarray, " case"]) -> list[st
 def _group(given: Row, identifier: str, text: str | None) -> str:
     for key in ("group", "pair", "entity"):
         if key in given:
-            return plain(given[key]) if key == "group" else f"{key} {plain(given[key])}"
+            return to_text(given[key]) if key == "group" else f"{key} {to_text(given[key])}"
     if text:
-        words = plain(given.get("messages") or text).encode()
+        words = to_text(given.get("messages") or text).encode()
         return f"text {hashlib.blake2b(words, digest_size=8).hexdigest()}"
     return f"id {identifier}"
 
 
 def _kind(given: object, label: str | None, category: str | None, answer: str | None) -> str | None:
     if given is not None:
-        return plain(given)
+        return to_text(given)
     if label == "uncertain":
         return category
     return "known fact" if answer else None
@@ -103,7 +103,7 @@ def _one_of(value: object, field: str, allowed: tuple[str, ...], where: str) -> 
     name = value.strip().lower() if isinstance(value, str) else value
     if name is not None and name not in allowed:
         raise UserError(f"{where}: field '{field}' is {value!r}; expected one of {', '.join(allowed)} (--columns FILE "
-                        "maps other words to these)")  # fmt: skip
+                        "maps other names to these)")  # fmt: skip
     return None if name is None else str(name)
 
 
@@ -117,8 +117,8 @@ def _acceptable(value: object, where: str) -> tuple[str, ...]:
 
 
 def _messages(given: object) -> tuple[Row, ...]:
-    """Return the conversation before a completion; none where it is given in a form unknown."""
-    if isinstance(given, str):  # CSV holds a list as JSON text
+    """Return the conversation before a completion; empty where its form is unknown."""
+    if isinstance(given, str):  # CSV stores a list as JSON text
         with suppress(ValueError):
             given = json.loads(given)
     if not isinstance(given, list | tuple) or not all(isinstance(message, Mapping) for message in given):

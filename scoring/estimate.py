@@ -1,4 +1,4 @@
-"""An estimate with its interval, its n and its effective number of groups, as results hold it."""
+"""Estimates: a number with its interval, its n and its effective number of groups, as results store it."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ Limits = tuple[float, float]  # of a 95 % interval
 
 
 class Estimate(Record):
-    """A number with its 95 % limits (unless a field's name says otherwise); null where there is nothing to estimate.
+    """A number with its 95 % limits (unless a field's name says otherwise); null without data.
 
-    `f"{estimate:.1%}"` gives `20.2% [12.6%, 29.7%]`, and `none judged` where there is none.
+    `f"{estimate:.1%}"` gives `20.2% [12.6%, 29.7%]`, and `none judged` where the estimate is null.
     """
 
     estimate: float | None
@@ -28,16 +28,16 @@ class Estimate(Record):
 
     @property
     def interval(self) -> Interval:
-        """The same as a value to compute with; NaN where there is nothing."""
+        """The same as an `Interval` to compute with; NaN where null."""
         return Interval(*(float("nan") if v is None else v for v in (self.estimate, self.low, self.high)))
 
 
 def estimate_of(interval: Interval, n: int | None = None, groups: Shaped[np.ndarray, " row"] | None = None) -> Estimate:
-    """Return an interval for a result.
+    """Return an interval as an `Estimate`.
 
     Args:
-        n: how many prompts it rests on, where that is to be written.
-        groups: (n,) what belongs together, where their effective number is to be written.
+        n: number of prompts, written if given.
+        groups: (n,) group of each row; their effective number is written if given.
     """
     counts: dict[str, float] = {} if n is None else {"n": n}
     if groups is not None:

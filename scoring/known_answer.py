@@ -1,4 +1,4 @@
-"""Whether a completion states an answer that is known."""
+"""Checks whether a completion states the known answer."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from extract.chat.thinking import split_thinking
 
 
 def states(completion: str, answer: str | None) -> bool:
-    """Say whether a completion states the known answer as whole words, letter case and final points aside.
+    """Return whether a completion states the known answer as whole words; letter case and final full stops are ignored.
 
-    What it only thinks is not stated.
+    Text inside the thinking block does not count.
     """
     wanted = (answer or "").lower().strip(" .\n\t")
-    said = split_thinking(completion).answer.lower()
-    return bool(wanted) and re.search(rf"(?<!\w){re.escape(wanted)}(?!\w)", said) is not None
+    response = split_thinking(completion).answer.lower()
+    return bool(wanted) and re.search(rf"(?<!\w){re.escape(wanted)}(?!\w)", response) is not None

@@ -1,7 +1,6 @@
-"""Judged completions in a table on disk, so that counting a million of them takes no more memory than counting ten.
+"""Judged completions in a temporary SQLite table on disk: counting a million takes no more memory than counting ten.
 
-One connection may hold several tables: `compare.py` joins two. SQLite (standard library) keeps a temporary file of its
-own and removes it.
+One connection may hold several tables: `compare/paired.py` joins two. SQLite removes its temporary file.
 """
 
 from __future__ import annotations
@@ -31,13 +30,13 @@ _COLUMNS = (
     "evidence",
     *(f"scored_{name}" for name in FIELDS),
 )
-NO_ROOM = ("full", "disk I/O error", "unable to open")  # how SQLite says that there is none
-Seen = Literal["new", "repeated", "conflicting"]
+DISK_FULL_MESSAGES = ("full", "disk I/O error", "unable to open")  # SQLite's messages where the disk is full
+EntryStatus = Literal["new", "repeated", "conflicting"]
 
 
 @dataclass(frozen=True)
 class Entry:
-    """One judged completion; what it said is None in a scored file. `sample` tells apart several of one prompt."""
+    """One judged completion; its text is None if read from a scored file. `sample` numbers several of one prompt."""
 
     case: Case
     action: str | None
@@ -52,7 +51,7 @@ def workspace() -> Iterator[sqlite3.Connection]:
     """Open a temporary database on disk.
 
     Raises:
-        UserError: there is no room for it.
+        UserError: the disk is full.
     """
     connection = sqlite3.connect("", isolation_level=None)
     try:
@@ -60,48 +59,48 @@ def workspace() -> Iterator[sqlite3.Connection]:
         connection.execute("BEGIN")
         yield connection
     except sqlite3.OperationalError as error:
-        if not any(said in str(error) for said in NO_ROOM):
+        if not any(message in str(error) for message in DISK_FULL_MESSAGES):
             raise
-        raise UserError(f"cannot keep the temporary table ({error}); set SQLITE_TMPDIR to a directory with more space, "
-                        "and run the command again") from None  # fmt: skip
+        raise UserError(f"cannot store the temporary table ({error}); set SQLITE_TMPDIR to a directory with more "
+                        "space, and run the command again") from None  # fmt: skip
     finally:
         connection.close()
 
 
 class Ledger:
-    """A table of entries, and what can be counted in it. Repeated entries stand in it and count once."""
+    """A table of entries to count in. It keeps repeated entries and counts them once."""
 
-    def __init__(self, connection: sqlite3.Connection, name: str = "said") -> None:
+    def __init__(self, connection: sqlite3.Connection, name: str = "completions") -> None:
         self.connection = connection
         self.name = name
         connection.execute(f"CREATE TABLE {name} ({', '.join(_COLUMNS)})")
         connection.execute(f"CREATE INDEX {name}_id ON {name} (id, sample)")
-        # of entries after the first of their name only, so that these cost nothing where names are unique, and looking
-        # one up stays cheap where a million entries have one name
+        # partial indexes, of entries after the first with their id: free where ids are unique, and fast where a million
+        # entries share one id
         connection.execute(f"CREATE INDEX {name}_later ON {name} (id, given, digest) WHERE nth > 1")
         connection.execute(f"CREATE INDEX {name}_nth ON {name} (id, given, nth) WHERE nth > 1")
         self._insert = f"INSERT INTO {name} VALUES ({', '.join('?' * len(_COLUMNS))})"
 
-    def add(self, entry: Entry) -> tuple[Seen, str]:
-        """Enter a completion; say whether its id (and sample) was there already, with the same words or others.
+    def add(self, entry: Entry) -> tuple[EntryStatus, str]:
+        """Add a completion; return whether its id (and sample) was there already, with the same text or another.
 
-        Others under one id count as further samples of it, since which of them is meant cannot be known.
+        Another text under one id counts as a further sample, since it is unknown which of them is meant.
 
         Returns:
-            Also the sample that it counts as: its own, or a numbered one.
+            The status, and the sample that it counts as: its own, or a numbered one.
         """
         case = entry.case
         about = [getattr(case, name) for name in _CASE]
         about[_CASE.index("acceptable")] = "|".join(sorted(set(case.acceptable)))
-        said = (entry.action, entry.evidence) if entry.completion is None else entry.completion
-        digest = _digest(repr((said, about)))
+        content = (entry.action, entry.evidence) if entry.completion is None else entry.completion
+        digest = _digest(repr((content, about)))
         seen, sample, nth = self._place(case.id, entry.sample, digest)
         scored = [(entry.fields or {}).get(name) for name in FIELDS]
         row = (entry.sample, sample, nth, digest, seen != "repeated", *about, entry.action, entry.evidence, *scored)
         self.connection.execute(self._insert, row)
         return seen, sample
 
-    def _place(self, identifier: str, given: str, digest: int) -> tuple[Seen, str, int]:
+    def _place(self, identifier: str, given: str, digest: int) -> tuple[EntryStatus, str, int]:
         first = self._find("digest", "id", "id = ? AND sample = ? AND counted", identifier, given)
         if first is None:
             return "new", given, 1
@@ -116,26 +115,26 @@ class Ledger:
                 return "conflicting", sample, nth
 
     def _find(self, what: str, index: str, where: str, *given: object) -> Any:
-        table = f"{self.name} INDEXED BY {self.name}_{index}"  # else it may walk through all of one id
+        table = f"{self.name} INDEXED BY {self.name}_{index}"  # else SQLite may scan all entries of one id
         found = self.connection.execute(f"SELECT {what} FROM {table} WHERE {where} LIMIT 1", given).fetchone()
         return None if found is None else found[0]
 
     def query(self, what: str, where: str = "TRUE", then: str = "", given: Sequence[Any] = ()) -> list[Any]:
-        """Select from the entries that count."""
+        """Select from the entries that count (repeated ones do not)."""
         return self.connection.execute(
             f"SELECT {what} FROM {self.name} WHERE counted AND ({where}) {then}", tuple(given)
         ).fetchall()
 
     def has(self, identifier: str) -> bool:
-        """Say whether a completion of this prompt was entered."""
+        """Return whether the table has a completion of this prompt."""
         return bool(self.query("1", "id = ?", "LIMIT 1", (identifier,)))
 
 
-def shared_groups(connection: sqlite3.Connection, source: str) -> dict[tuple[str, str], float]:
-    """Return how groups hold the right actions: for two of them, the sum over groups of the product of their rows.
+def group_overlap(connection: sqlite3.Connection, source: str) -> dict[tuple[str, str], float]:
+    """Return, for each pair of right actions, the sum over groups of the product of their numbers of rows.
 
     Args:
-        source: what to select from, with columns `right_action` and `grp`.
+        source: table or subquery with columns `right_action` and `grp`.
     """
     rows = ", ".join(f"TOTAL(right_action = '{action}') AS n{i}" for i, action in enumerate(RIGHT_ACTIONS))
     pairs = list(product(enumerate(RIGHT_ACTIONS), repeat=2))

@@ -1,9 +1,9 @@
-"""The right-action score: right action, not right output, and nothing to be gained by more or less caution throughout.
+"""The right-action score: the mean credit of the actions taken, minus the credit that constant policies earn.
 
-Each completion earns the credit of what it did, given what would have been right (configs/right_action.yaml). Means
-are taken within each right action and then over them, so the balance of labels does not matter. From every action's
-credit its own mean over the right actions is taken away: what somebody who always did it would earn. So a constant
-policy, and any mixture of them that does not look at the prompt, scores 0, and the right action throughout scores 1.
+Each completion earns the credit of its action, given the right action (configs/right_action.yaml). Means are taken
+within each right action and then over right actions, so the balance of labels does not matter. From each credit, the
+action's own mean over the right actions is subtracted: the credit of the policy that always takes this action. So a
+constant policy, and any mixture of them that ignores the prompt, scores 0; taking the right action every time scores 1.
 With two right actions and no partial credit this is Youden's J (1950), the informedness of a two-way choice.
 """
 
@@ -24,23 +24,25 @@ from probes.statistics.intervals import NO_ESTIMATE, Interval, combination, diff
 from scoring.actions import ACTIONS
 from scoring.rates import mean_of_groups
 
-Adjacency = Mapping[str, Mapping[str, float]]  # right action: credit of others
-Cell = tuple[str, tuple[str, ...], str]  # right action, what else was acceptable, what was done
-ChangedCell = tuple[str, tuple[str, ...], str, str]  # the same, what was done first and second
-Shared = Mapping[tuple[str, str], float]  # two right actions: sum over the groups of the product of their rows of each
+Adjacency = Mapping[str, Mapping[str, float]]  # right action: credit of other actions
+ScoredAction = tuple[str, tuple[str, ...], str]  # right action, other acceptable actions, action taken
+ScoredChange = tuple[str, tuple[str, ...], str, str]  # the same, with the first and the second run's action
+GroupOverlap = Mapping[
+    tuple[str, str], float
+]  # two right actions: sum over the groups of the product of their rows of each
 DEFAULT = Path(__file__).resolve().parent.parent / "configs" / "right_action.yaml"
 
 
 def load_adjacency(path: Path = DEFAULT) -> Adjacency:
-    """Read an adjacency.
+    """Read a table of partial credits.
 
     Raises:
-        UserError: the file is missing or malformed, or a credit is not between 0 and 1; names action and credit.
+        UserError: the file is missing or malformed, or a credit is not in [0, 1]; names the action and the credit.
     """
     given = read_yaml(path, "adjacency")
     for right, credits in given.items():
         if right not in RIGHT_ACTIONS:
-            raise UserError(f"{path}: {right!r} is no right action; expected one of {', '.join(RIGHT_ACTIONS)}")
+            raise UserError(f"{path}: {right!r} is not a right action; expected one of {', '.join(RIGHT_ACTIONS)}")
         if not isinstance(credits, dict | None):
             raise UserError(f"{path}: {right} must hold actions and their credits, found {type(credits).__name__}")
         for action, credit in (credits or {}).items():
@@ -59,15 +61,15 @@ def right_action_score(
     adjacency: Adjacency,
     alpha: float = 0.05,
 ) -> Interval:
-    """Return the score of completions one by one; see `score_counts`.
+    """Return the score of a list of completions; see `score_counts`.
 
     Args:
-        right: what would have been right, (n,).
-        acceptable: what would have been as good, (n,).
-        actions: what was done, None where unjudged, (n,).
-        groups: which rows belong together, (n,) int.
+        right: right action, (n,).
+        acceptable: actions that earn full credit too, (n,).
+        actions: action taken, None where unjudged, (n,).
+        groups: group of each row, (n,) int.
     """
-    counts: Counter[Cell] = Counter()
+    counts: Counter[ScoredAction] = Counter()
     rows: dict[int, Counter[str]] = {}
     for should, also, did, group in zip(right, acceptable, actions, groups.tolist(), strict=True):
         if did is not None:
@@ -80,16 +82,18 @@ def right_action_score(
     return score_counts(counts, shared, adjacency, alpha)
 
 
-def score_counts(counts: Mapping[Cell, int], shared: Shared, adjacency: Adjacency, alpha: float = 0.05) -> Interval:
+def score_counts(
+    counts: Mapping[ScoredAction, int], shared: GroupOverlap, adjacency: Adjacency, alpha: float = 0.05
+) -> Interval:
     """Return the score with an interval over independent groups.
 
     Args:
-        counts: how many completions did what, by what would have been right and what else was acceptable.
-        shared: how the groups hold the right actions; see `_groups`.
+        counts: number of completions by right action, other acceptable actions, and action taken.
+        shared: overlap of the right actions in groups; see `_groups`.
 
     Returns:
-        1 for the right action throughout, 0 for any constant policy, below 0 for worse than that. Nothing (NaN) where
-        fewer than two right actions occur, since then a constant policy does what is right.
+        1 if every action is right, 0 for any constant policy, below 0 if worse. NaN where fewer than two right actions
+        occur, since a constant policy is then always right.
     """
     scale = _scale(counts, adjacency)
     if scale is None:
@@ -112,14 +116,14 @@ def score_counts(counts: Mapping[Cell, int], shared: Shared, adjacency: Adjacenc
 
 
 def score_change(
-    counts: Mapping[ChangedCell, int], shared: Shared, adjacency: Adjacency, alpha: float = 0.05
+    counts: Mapping[ScoredChange, int], shared: GroupOverlap, adjacency: Adjacency, alpha: float = 0.05
 ) -> Interval:
-    """Return by how much the score of the same prompts changed, second minus first.
+    """Return the change of the score on the same prompts, second minus first.
 
-    What is gained and what is lost lie between 0 and a largest credit each, and get an exact interval each, which are
-    joined as shares of one multinomial: where little changed the interval is narrow, and it holds where nothing did.
+    Gains and losses each lie between 0 and a largest credit, and each get an exact interval. The two intervals are
+    combined as shares of one multinomial: the interval is narrow where little changed, and valid where nothing changed.
     """
-    before: Counter[Cell] = Counter()
+    before: Counter[ScoredAction] = Counter()
     for (right, also, first, _), count in counts.items():
         before[right, also, first] += count
     scale = _scale(before, adjacency)
@@ -154,13 +158,14 @@ def credits_of(right: str, acceptable: Sequence[str], adjacency: Adjacency) -> F
 def net_credits(
     right: Sequence[str], acceptable: Sequence[Sequence[str]], adjacency: Adjacency
 ) -> tuple[list[str], float, Float[np.ndarray, "row action"]] | None:
-    """Return what each action would gain over constant policies on each prompt, all being judged.
+    """Return the gain of each action over constant policies on each prompt, if all prompts are judged.
 
-    The score is the mean over right actions of the mean net credit of what was done, over what perfection gains.
+    The score is the mean over right actions of the mean net credit of the actions taken, divided by the gain of a
+    perfect policy.
 
     Returns:
-        The right actions that occur, what perfection gains, and net credits, (n, n_actions) in the order of ACTIONS;
-        None where there is no score.
+        The right actions that occur, the gain of a perfect policy, and net credits, (n, n_actions) in the order of
+        ACTIONS; None where there is no score.
     """
     counts = Counter((should, tuple(also), should) for should, also in zip(right, acceptable, strict=True))
     scale = _scale(counts, adjacency)
@@ -171,17 +176,17 @@ def net_credits(
     return classes, perfect, np.stack(rows)
 
 
-def _rows(counts: Mapping[Cell, int], right: str) -> int:
+def _rows(counts: Mapping[ScoredAction, int], right: str) -> int:
     return sum(count for (c, _, _), count in counts.items() if c == right)
 
 
 def _groups(
-    shared: Shared, classes: Sequence[str], n: Sequence[int]
+    shared: GroupOverlap, classes: Sequence[str], n: Sequence[int]
 ) -> tuple[list[float], Float[np.ndarray, "right right"]]:
-    """Return the effective number of groups behind each right action, and how the means over them may correlate.
+    """Return the effective number of groups of each right action, and the largest correlation of their means.
 
-    Both as if all prompts of a group were alike, which claims least: a group with prompts of two right actions, as a
-    minimal pair is, moves both means at once.
+    Both assume that all prompts of a group behave alike, which is conservative: a group with prompts of two right
+    actions, such as a minimal pair, moves both means at once.
     """
     S = np.array([[float(shared.get((c, d), 0)) for d in classes] for c in classes])
     own = np.sqrt(np.diag(S))
@@ -189,9 +194,9 @@ def _groups(
 
 
 def _scale(
-    counts: Mapping[Cell, int], adjacency: Adjacency
+    counts: Mapping[ScoredAction, int], adjacency: Adjacency
 ) -> tuple[Float[np.ndarray, " action"], float, list[str]] | None:
-    """Return what each constant policy earns, what perfection gains over them, and the right actions that occur."""
+    """Return the credit of each constant policy, the gain of a perfect policy over them, and the right actions."""
     classes = sorted({right for (right, _, _), count in counts.items() if count})
     if len(classes) < 2:
         return None

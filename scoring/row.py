@@ -1,4 +1,4 @@
-"""A row of a file of completions or scores: fields by name, as parsed; its place, its id, its sample."""
+"""One row of a file of completions or scores: its fields by name, its place in the file, its id and its sample."""
 
 from __future__ import annotations
 
@@ -6,22 +6,22 @@ from collections.abc import Mapping
 
 from extract.errors import UserError
 
-Row = Mapping[str, object]  # whatever the file holds: each reader checks the fields that it takes
+Row = Mapping[str, object]  # unchecked: each reader checks the fields that it uses
 
 
-def plain(value: object) -> str:
-    """Return a value as text that can be stored and printed: 3.0 (a number in a column with gaps) is 3."""
+def to_text(value: object) -> str:
+    """Return a value as text that can be stored and printed; 3.0 (an integer in a column with gaps) becomes 3."""
     text = str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
-    return text.encode("utf-8", "backslashreplace").decode()  # half of a surrogate pair is no character
+    return text.encode("utf-8", "backslashreplace").decode()  # half of a surrogate pair is not a character
 
 
 def is_missing(value: object) -> bool:
-    """Say whether a field is left open, as each format writes it: null, an empty cell, NaN."""
+    """Return whether a field is empty in any format: null, an empty cell, NaN."""
     return value is None or value != value or (isinstance(value, str) and not value.strip())
 
 
 def place_of(row: Row) -> str:
-    """Name a row's file and line, for messages."""
+    """Return a row's file and line for messages."""
     return str(row.get("place") or f"the completion of {row.get('id')!r}")
 
 
@@ -29,15 +29,15 @@ def identifier_of(row: Row) -> str:
     """Return a row's id, as text.
 
     Raises:
-        UserError: it has none; names the row's place.
+        UserError: the id is missing; names the row's place.
     """
     value = row.get("id")
     if isinstance(value, bool) or not isinstance(value, str | int | float) or is_missing(value):
-        raise UserError(f"{place_of(row)}: field 'id' is {value!r}; expected a text or a number")
-    return plain(value)
+        raise UserError(f"{place_of(row)}: field 'id' is {value!r}; expected text or a number")
+    return to_text(value)
 
 
 def sample_of(row: Row) -> str:
-    """Return which of several completions of one prompt a row is, "" where the row does not name one."""
+    """Return the sample of a row (its number among completions of one prompt), "" where it has none."""
     value = row.get("sample")
-    return "" if is_missing(value) else plain(value)
+    return "" if is_missing(value) else to_text(value)

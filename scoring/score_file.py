@@ -1,6 +1,6 @@
 """`refusal score`: scores a file of any model's completions, without model weights or torch.
 
-Completions stream through: read, judged, measured, written, entered into a ledger on disk, which is counted at the end.
+Completions are streamed: each is read, judged, measured, written, and added to a table on disk, counted at the end.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from scoring.readers.answers import read_answers
 from scoring.readers.column_map import read_column_map
 from scoring.readers.completion_row import ReadingNotes
 from scoring.right_action import DEFAULT, Adjacency, credits_of, load_adjacency
-from scoring.row import Row, identifier_of, place_of, plain, sample_of
+from scoring.row import Row, identifier_of, place_of, sample_of, to_text
 from scoring.scorecard import scorecard
 from scoring.scorecard_record import InputNote, Scorecard
 from scoring.scored_file import scored_files
@@ -41,21 +41,21 @@ NAMED = 5  # how many of the ids at fault are named
 
 
 @dataclass
-class Intake:
-    """What was wrong with completions as they came: counted, the first few ids named, nothing dropped."""
+class InputNotes:
+    """Problems of the input: each is counted and its first few ids are named; no completion is dropped."""
 
     counts: dict[str, int] = field(default_factory=dict)
     first: dict[str, list[str]] = field(default_factory=dict)
 
     def note(self, what: str, identifier: str) -> None:
-        """Count something about one completion or prompt."""
+        """Count a problem of one completion or prompt."""
         self.counts[what] = self.counts.get(what, 0) + 1
         named = self.first.setdefault(what, [])
         if len(named) < NAMED:
             named.append(identifier)
 
     def record(self, notes: ReadingNotes | None = None) -> dict[str, InputNote]:
-        """Return each count with the first ids, and what was mended while reading."""
+        """Return each count with the first ids, and the repairs made while reading."""
         noted = {what: InputNote(n=n, first=tuple(self.first[what])) for what, n in self.counts.items()}
         mended = {} if notes is None else notes.counts()
         return noted | {what: InputNote(n=n, first=()) for what, n in mended.items() if n}
@@ -78,16 +78,16 @@ def score_file(
     """Score a file of completions; see `score_completions`.
 
     Args:
-        judge: what decides the actions; the rule judge where none is given.
-        prompts, dataset: the prompts they answer: a file, a public set, or a public set's local copy.
-        columns, mapped: which of the file's columns are which fields: a YAML file; `field=column` each.
+        judge: decides the actions; by default the rule judge.
+        prompts, dataset: the prompts of the completions: a file; a public set by name (`prompts`: its local copy).
+        columns, mapped: maps the file's columns to fields: a YAML file; `field=column` each.
 
     Raises:
         UserError: an input cannot be read; names the line and the remedy.
     """
     for name in WRITTEN:
         if path.resolve() == (out / name).resolve():
-            raise UserError(f"{path} would be overwritten by what is found in it; choose another place with --out")
+            raise UserError(f"{path} would be overwritten by its own scores; choose another directory with --out")
     credits, notes = load_adjacency(adjacency or DEFAULT), ReadingNotes()
     rows = read_answers(path, notes, read_column_map(mapped, columns), encoding)
     cases = _cases(prompts, dataset)
@@ -98,7 +98,7 @@ def score_file(
 
 
 def _cases(path: Path | None, dataset: str | None) -> Mapping[str, Case]:
-    """Return the cases of a prompt file or a public set; a file may also give labels by id alone."""
+    """Return the cases of a prompt file or a public set; a file may also hold ids and labels only."""
     if path is None and dataset is None:
         return {}
     if path is not None and dataset is None:
@@ -114,9 +114,9 @@ def _labels(path: Path) -> dict[str, Case]:
     for line, row in read_rows(path, "labels"):
         case = case_of_row({**row, "place": place(path, line)})
         if case.id in cases or case.label is None:
-            wrong = f"id {case.id!r} stands twice" if case.id in cases else "field 'label' is missing"
-            raise UserError(f"{place(path, line)}: {wrong}; each row needs an id of its own and a label "
-                            "(and may have text, and any other field of a prompt)")  # fmt: skip
+            wrong = f"id {case.id!r} occurs twice" if case.id in cases else "field 'label' is missing"
+            raise UserError(f"{place(path, line)}: {wrong}; each row needs a unique id and a label "
+                            "(text and the other fields of a prompt are optional)")  # fmt: skip
         cases[case.id] = case
     return cases
 
@@ -135,18 +135,18 @@ def score_completions(
     """Write scored.jsonl and scorecard.json; return the scorecard.
 
     Args:
-        rows: completions with `id`, `completion` (None where there is none), and what else is known of their prompts.
-        cases: the prompts they answer by id, if given apart; then these say what a case is, not the rows.
-        notes: what was repaired while the rows were read, for the scorecard.
+        rows: completions with `id`, `completion` (None where missing), and further fields of their prompts.
+        cases: their prompts by id, if given separately; these then replace the fields in the rows.
+        notes: repairs made while the rows were read, for the scorecard.
 
     Raises:
-        UserError: there are no completions, or one says an unknown label or action; or `out` cannot be written.
+        UserError: there are no completions, one has an unknown label or action, or `out` cannot be written.
     """
-    intake = Intake()
+    intake = InputNotes()
     with (
         _folder(out),
         workspace() as connection,
-        atomic_file(out / "scorecard.json") as sink,  # renamed last: the mark of all
+        atomic_file(out / "scorecard.json") as sink,  # renamed last: it marks completion
         scored_files(out, parquet=parquet) as write,
     ):
         ledger = Ledger(connection)
@@ -169,7 +169,7 @@ def score_completions(
 
 @contextmanager
 def _folder(path: Path) -> Iterator[None]:
-    """Make a folder; take it away again where nothing was written to it."""
+    """Make a folder; remove it if the block fails and the folder is empty."""
     made = not path.exists()
     try:
         path.mkdir(parents=True, exist_ok=True)
@@ -185,7 +185,7 @@ def _folder(path: Path) -> Iterator[None]:
 
 
 def _entries(
-    rows: Iterable[Row], cases: Mapping[str, Case], judge: Judge, credits: Adjacency, intake: Intake
+    rows: Iterable[Row], cases: Mapping[str, Case], judge: Judge, credits: Adjacency, intake: InputNotes
 ) -> Iterator[Entry]:
     by_text = _by_text(cases)
     waiting: deque[tuple[Case, str, str | None]] = deque()
@@ -209,16 +209,16 @@ def _entries(
         did: Action | None = judgement.action
         credit = table(case.right_action, case.acceptable)[did] if did and case.right_action else None
         fields = merged(measure(case, did, completion or "", credit), judgement.fields)
-        yield Entry(case, did, plain(judgement.evidence), sample, completion, fields)
+        yield Entry(case, did, to_text(judgement.evidence), sample, completion, fields)
 
 
 def _by_text(cases: Mapping[str, Case]) -> dict[str, Case]:
-    """Return the cases by what they ask, those of the same words left out: which of them is meant is not known."""
+    """Return the cases by their text; cases with the same text are left out, since the match is ambiguous."""
     asked = Counter((case.text or "").strip() for case in cases.values())
     return {text: case for case in cases.values() if (text := (case.text or "").strip()) and asked[text] == 1}
 
 
-def _case(row: Row, cases: Mapping[str, Case], by_text: Mapping[str, Case], intake: Intake) -> Case:
+def _case(row: Row, cases: Mapping[str, Case], by_text: Mapping[str, Case], intake: InputNotes) -> Case:
     if not cases:
         case = case_of_row(row)
         if case.label is None:
@@ -228,7 +228,7 @@ def _case(row: Row, cases: Mapping[str, Case], by_text: Mapping[str, Case], inta
     own = case_of_row({"id": identifier, "text": row.get("text"), "messages": row.get("messages")})
     if identifier in cases:
         known = cases[identifier]
-        if known.text is None:  # labels alone: the completion's row has what was asked
+        if known.text is None:  # ids and labels only: the text is in the completion's row
             return replace(known, text=own.text, messages=own.messages)
         if own.text is not None and own.text.strip() != known.text.strip():
             intake.note("text differs from the prompt's", identifier)
@@ -247,11 +247,11 @@ def _completion(row: Row) -> str | None:
         return None
     if isinstance(value, bool) or not isinstance(value, str | int | float):
         raise UserError(f"{place_of(row)}: field 'completion' is {type(value).__name__}; expected text, or null where "
-                        "there is none")  # fmt: skip
+                        "it is missing")  # fmt: skip
     return str(value)
 
 
-def _note_nothing(completion: str | None, case: Case, intake: Intake) -> None:
+def _note_nothing(completion: str | None, case: Case, intake: InputNotes) -> None:
     if completion is None:
         intake.note("without completion", case.id)
     elif not completion.strip():

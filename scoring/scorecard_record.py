@@ -1,4 +1,4 @@
-"""The joint scorecard as a value: what scorecard.json holds."""
+"""The joint scorecard as typed records: the content of scorecard.json."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from scoring.rates import RatesRecord
 
 
 class RightActionRecord(Record):
-    """The right-action score, null where fewer than two right actions occur, and the judged completions behind it."""
+    """The right-action score (null where fewer than two right actions occur) and its number of judged completions."""
 
     score: float | None = None
     score_ci: Limits | None = None
@@ -26,7 +26,7 @@ class RightActionRecord(Record):
 
 
 class FieldMean(Record):
-    """The mean of one of the five fields over the completions where it is known; null where it is nowhere."""
+    """The mean of one of the five fields over the completions where it is known; null without any."""
 
     mean: float | None = None
     ci: Limits | None = None
@@ -39,14 +39,14 @@ class FieldMean(Record):
 
 
 class InputNote(Record):
-    """What was wrong with completions as they came: how many, and the first few ids."""
+    """A problem of the input: the number of completions and their first few ids."""
 
     n: int
     first: tuple[str, ...] = ()
 
 
 class Scorecard(Record):
-    """Counts of judged completions. What needs labels is None where no completion has one."""
+    """Counts of judged completions. Fields that need labels are None where no completion has one."""
 
     n: int
     actions: dict[str, int]
@@ -54,15 +54,15 @@ class Scorecard(Record):
     right_action: RightActionRecord = RightActionRecord()
     fields: dict[Field, FieldMean] = {}
     actions_by_label: dict[str, dict[str, int]] | None = None
-    declines: dict[str, dict[str, int]] | None = None  # to what a decline fell: refused, abstained
-    by: dict[str, dict[str, RatesRecord]] | None = None  # describing column, its value
-    by_left_out: dict[str, int] = {}  # values of a column that `by` leaves out
+    declines: dict[str, dict[str, int]] | None = None  # kind of prompt: number refused, number abstained
+    by: dict[str, dict[str, RatesRecord]] | None = None  # column, value: rates
+    by_left_out: dict[str, int] = {}  # column: number of values that `by` leaves out
     judge: SerializeAsAny[JudgeRecord] = JudgeRecord()
     input: dict[str, InputNote] = {}
 
 
 def limits_of(interval: Interval) -> tuple[float | None, Limits | None]:
-    """Return an estimate and its limits as a scorecard holds them: null where there is none."""
+    """Return an estimate and its limits as a scorecard stores them: null without data."""
     found = estimate_of(interval)
     return found.estimate, None if found.estimate is None else (interval.low, interval.high)
 

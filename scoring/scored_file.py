@@ -1,4 +1,4 @@
-"""scored.jsonl and scored.parquet: one judged completion a row, streamed, and renamed into place at the end."""
+"""Writes scored.jsonl and scored.parquet: one judged completion a row, streamed, renamed into place at the end."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from scoring.fields import FIELDS, Field
 from scoring.ledger import Entry
 
 BATCH = 4096  # rows of Parquet written at once
-Write = Callable[[Entry, bool], None]  # an entry, and whether the same one came before
+Write = Callable[[Entry, bool], None]  # an entry, and whether it repeats an earlier one
 
 
 class ScoredRow(Record):
-    """A judged completion as scored.jsonl holds it; what is not known of its prompt is left out."""
+    """A judged completion as a row of scored.jsonl; unknown fields of its prompt are left out."""
 
     id: str
     action: str | None
@@ -38,7 +38,7 @@ class ScoredRow(Record):
     answer: str | None = None
     text: str | None = None
     fields: dict[Field, float | None]
-    repeated: bool = False  # the same completion came before
+    repeated: bool = False  # an earlier row holds the same completion
 
 
 TEXT_COLUMNS = tuple(name for name in ScoredRow.model_fields if name not in ("fields", "repeated"))
@@ -46,10 +46,10 @@ TEXT_COLUMNS = tuple(name for name in ScoredRow.model_fields if name not in ("fi
 
 @contextmanager
 def scored_files(out: Path, *, parquet: bool = False) -> Iterator[Write]:
-    """Yield a function that writes an entry to scored.jsonl and, if asked, to scored.parquet.
+    """Yield a function that writes an entry to scored.jsonl and, with `parquet`, to scored.parquet.
 
     Raises:
-        UserError: the directory cannot be written, or the disk is full; former files are left as they were.
+        UserError: the directory cannot be written, or the disk is full; earlier files stay unchanged.
     """
     with ExitStack() as stack:
         writers = [_jsonl(stack.enter_context(atomic_file(*_names(out, "scored.jsonl"))))]
@@ -69,7 +69,7 @@ def _names(out: Path, name: str) -> tuple[Path, Path]:
 
 
 def _row(entry: Entry, repeated: bool) -> ScoredRow:
-    """Return an entry as a row: always id, action, evidence and the five fields; of the rest what is known."""
+    """Return an entry as a row: id, action, evidence and the five fields always, other fields if known."""
     case = entry.case
     about = {name: getattr(case, name) for name in TEXT_COLUMNS if hasattr(case, name)}
     about |= {"sample": entry.sample or None, "acceptable": "|".join(case.acceptable) or None}
@@ -118,7 +118,7 @@ def _parquet(out: Path) -> Iterator[Callable[[ScoredRow], None]]:
 
 
 class _Stream(io.RawIOBase):
-    """A sink as the kind of file that pyarrow writes to."""
+    """Makes a sink writable for pyarrow."""
 
     def __init__(self, sink: DeferredErrorFile) -> None:
         self._sink = sink

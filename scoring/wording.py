@@ -1,4 +1,4 @@
-"""The joint rates in words, for the terminal and the report."""
+"""Labels of the joint rates for the terminal and the report."""
 
 RATE_MEANING = {
     "over_refusal": "over_refusal: benign prompts declined",

@@ -17,28 +17,28 @@ from starlette.middleware.trustedhost import TrustedHostMiddleware
 from starlette.responses import Response, StreamingResponse
 
 from serving.engine import Engine
-from serving.exchange import Exchange, Served
-from serving.faults import ApiError, add_faults
+from serving.errors import ApiError, add_error_handlers
+from serving.exchange import Exchange, ServedModel
 from serving.limits import BodyLimits, Limits
 from serving.prepare import prepare
-from serving.replies import Completion, Faulty, Health, ModelCard, ModelList, Threshold
+from serving.replies import Completion, DialDefault, ErrorBody, Health, ModelCard, ModelList
 from serving.request_schema import ChatRequest
-from serving.waiting import Rendering, patience
+from serving.waiting import RenderQueue, until_disconnect
 
 BEARER = HTTPBearer(auto_error=False)
-FAULTS: dict[int | str, dict[str, Any]] = {
-    400: {"model": Faulty, "description": "A field is wrong; `param` names it."},
-    401: {"model": Faulty, "description": "The API key is missing or wrong."},
-    404: {"model": Faulty, "description": "There is no such model."},
-    408: {"model": Faulty, "description": "The body did not arrive in time."},
-    413: {"model": Faulty, "description": "The body is too large."},
-    429: {"model": Faulty, "description": "The queue is full, or the request waited in it for too long."},
-    503: {"model": Faulty, "description": "Out of memory, or stopping."},
+ERROR_RESPONSES: dict[int | str, dict[str, Any]] = {
+    400: {"model": ErrorBody, "description": "A field is wrong; `param` names it."},
+    401: {"model": ErrorBody, "description": "The API key is missing or wrong."},
+    404: {"model": ErrorBody, "description": "There is no such model."},
+    408: {"model": ErrorBody, "description": "The body did not arrive in time."},
+    413: {"model": ErrorBody, "description": "The body is too large."},
+    429: {"model": ErrorBody, "description": "The queue is full, or the request waited in it for too long."},
+    503: {"model": ErrorBody, "description": "Out of memory, or stopping."},
 }
 
 
 def create_app(
-    engine: Engine, served: Served, limits: Limits, api_key: str | None = None, hosts: Sequence[str] = ("*",)
+    engine: Engine, served: ServedModel, limits: Limits, api_key: str | None = None, hosts: Sequence[str] = ("*",)
 ) -> FastAPI:
     """Make the server's application; it starts the engine, and closes it.
 
@@ -61,20 +61,20 @@ def create_app(
     )
     app.add_middleware(BodyLimits, limits=limits)
     app.add_middleware(TrustedHostMiddleware, allowed_hosts=list(hosts))
-    add_faults(app)
+    add_error_handlers(app)
     allowed = [Depends(_key(api_key))] if api_key else []
-    rendering = Rendering(engine.max_queue)
+    rendering = RenderQueue(engine.max_queue)
     card = ModelCard(
         id=served.name,
         created=served.created,
-        dials={dial.kind: Threshold(threshold=dial.threshold) for dial in engine.dials},
+        dials={dial.kind: DialDefault(threshold=dial.threshold) for dial in engine.dials},
     )
 
     @app.post(
         "/v1/chat/completions",
         dependencies=allowed,
         response_model=None,
-        responses=FAULTS | {200: {"model": Completion}},
+        responses=ERROR_RESPONSES | {200: {"model": Completion}},
     )
     async def complete(asked: ChatRequest, connection: Request) -> Response:
         """Answer a conversation, whole or as a stream of server-sent events."""
@@ -84,14 +84,14 @@ def create_app(
                 400, f"n: {asked.n} answers are more than this server's queue holds, {engine.max_queue}", "n"
             )
         work = partial(prepare, asked, engine.model, engine.dials, limits, served.name, deadline)
-        async with patience(connection, deadline):
-            row, settings = await rendering.do(work)
+        async with until_disconnect(connection, deadline):
+            row, settings = await rendering.run(work)
         exchange = Exchange(engine, served, row, settings)
         try:
-            async with patience(connection, deadline):
+            async with until_disconnect(connection, deadline):
                 await exchange.begin()
             if not asked.stream:
-                async with patience(connection):
+                async with until_disconnect(connection):
                     whole = await exchange.whole()
                 return Response(whole.model_dump_json(), media_type="application/json")
         except BaseException:
@@ -104,12 +104,14 @@ def create_app(
             background=BackgroundTask(exchange.close),  # chunks that were never begun close nothing
         )
 
-    @app.get("/v1/models", dependencies=allowed, responses={401: FAULTS[401]})
+    @app.get("/v1/models", dependencies=allowed, responses={401: ERROR_RESPONSES[401]})
     async def models() -> ModelList:
         """List the one model that is served, and where its dials stand."""
         return ModelList(data=[card])
 
-    @app.get("/v1/models/{model:path}", dependencies=allowed, responses={code: FAULTS[code] for code in (401, 404)})
+    @app.get(
+        "/v1/models/{model:path}", dependencies=allowed, responses={code: ERROR_RESPONSES[code] for code in (401, 404)}
+    )
     async def model(model: str) -> ModelCard:
         """Tell of the model that is served."""
         if model != card.id:

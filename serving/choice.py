@@ -1,4 +1,4 @@
-"""One choice of one request, from its prompt to its end: what is asked of it, what becomes of it, and who is told."""
+"""One choice of a request: its prompt, its decoding settings, and the events that it emits."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Literal
 from extract.chat.render import Rendered
 from extract.model.chat_model import ChatModel
 from extract.model.streaming import StreamedText
-from serving.stops import Stops
+from serving.stop_sequences import StopSequences
 from steering.conversation import DialReport
 from steering.dial import Kind
 
@@ -18,7 +18,7 @@ Finish = Literal["stop", "length"]
 
 
 @dataclass(frozen=True)
-class Settings:
+class DecodingSettings:
     """How a choice is decoded; a threshold of None is the dial's own, NaN leaves the row alone."""
 
     max_new_tokens: int
@@ -32,21 +32,21 @@ class Settings:
 
 
 @dataclass(frozen=True)
-class Read:
+class PromptRead:
     """The prompt was read."""
 
     reports: tuple[DialReport, ...]
 
 
 @dataclass(frozen=True)
-class Piece:
-    """The answer goes on; only told where it is streamed."""
+class TextPiece:
+    """The answer goes on; only emitted where it is streamed."""
 
     text: str
 
 
 @dataclass(frozen=True)
-class Ended:
+class Finished:
     """The answer is whole."""
 
     text: str
@@ -59,34 +59,34 @@ class Failed:
     """There will be no answer."""
 
     why: str
-    crowded: bool = True  # it could go better at another time
+    transient: bool = True  # it could go better at another time
 
 
-Event = Read | Piece | Ended | Failed
+Event = PromptRead | TextPiece | Finished | Failed
 
 
 class Choice:
     """What is decoded in one row of a batch.
 
     Args:
-        tell: is handed each event, in the thread that decodes.
+        emit: is handed each event, in the thread that decodes.
     """
 
-    def __init__(self, row: Rendered, settings: Settings, tell: Callable[[Event], None]) -> None:
-        self.row, self.settings, self._tell = row, settings, tell
+    def __init__(self, row: Rendered, settings: DecodingSettings, emit: Callable[[Event], None]) -> None:
+        self.row, self.settings, self._emit = row, settings, emit
         self.over = False
-        self.told = False  # something that cannot be taken back
+        self.emitted = False  # something that cannot be taken back
 
     def begin(self, model: ChatModel) -> None:
         """Make ready to be decoded, perhaps anew: a batch that did not fit is decoded again in halves."""
-        self._pieces, self._stops = StreamedText(model, self.row), Stops(self.settings.stops)
+        self._pieces, self._stops = StreamedText(model, self.row), StopSequences(self.settings.stops)
         self._text = ""
 
     def read(self, reports: tuple[DialReport, ...]) -> None:
         """Take what the dials read of the prompt."""
         if not self.over:
-            self.told = True
-            self._tell(Read(reports))
+            self.emitted = True
+            self._emit(PromptRead(reports))
 
     def push(self, token: int) -> None:
         """Take the next token; what comes after the end is not the answer's."""
@@ -98,14 +98,14 @@ class Choice:
         elif len(self._pieces.token_ids) >= self.settings.max_new_tokens or time.monotonic() > self.settings.deadline:
             self._end("length")
 
-    def fail(self, why: str, *, crowded: bool = True) -> None:
+    def fail(self, why: str, *, transient: bool = True) -> None:
         """End without an answer, unless there is one."""
         if not self.over:
             self.over = True
-            self._tell(Failed(why, crowded))
+            self._emit(Failed(why, transient))
 
-    def leave(self) -> None:
-        """End since nobody waits for it; nobody is told."""
+    def abandon(self) -> None:
+        """End since nobody waits for it; nobody is emitted."""
         self.over = True
 
     def _say(self, piece: str) -> None:
@@ -118,9 +118,9 @@ class Choice:
         if rest := self._stops.rest():
             self._add(rest)
         self.over = True
-        self._tell(Ended(self._text, finish, len(self._pieces.token_ids)))
+        self._emit(Finished(self._text, finish, len(self._pieces.token_ids)))
 
     def _add(self, said: str) -> None:
         self._text += said
         if self.settings.streamed:
-            self._tell(Piece(said))
+            self._emit(TextPiece(said))

@@ -28,7 +28,7 @@ GATHER_S = 0.01  # what arrives together is waited for, where nothing was being 
 LOG = logging.getLogger("refusal.serve")
 
 
-class Busy(Exception):  # noqa: N818 - no fault: come back later
+class QueueFullError(Exception):
     """The queue is full."""
 
 
@@ -65,11 +65,11 @@ class Engine:
         """Let choices wait for their turn, all or none.
 
         Raises:
-            Busy: they would not fit into the queue.
+            QueueFullError: they would not fit into the queue.
         """
         with self._changed:
             if self._closing or len(self._waiting) + len(choices) > self.max_queue:
-                raise Busy
+                raise QueueFullError
             self._waiting.extend(choices)
             self._changed.notify()
 
@@ -77,7 +77,7 @@ class Engine:
         """Give up choices that nobody waits for; those that wait free their places at once."""
         with self._changed:
             for choice in choices:
-                choice.leave()
+                choice.abandon()
                 with suppress(ValueError):
                     self._waiting.remove(choice)
 
@@ -92,9 +92,9 @@ class Engine:
         self._thread.join()
 
     def _work(self) -> None:
-        while self._gathered():
+        while self._wait_for_work():
             with self._changed:
-                self._decoding = self._taken()
+                self._decoding = self._next_batch()
             try:
                 self._decode_within_memory(self._decoding)
                 for choice in self._decoding:
@@ -102,10 +102,10 @@ class Engine:
             except Exception:  # what it is cannot be known; the server goes on, and whoever waits is told
                 LOG.exception("decoding failed")
                 for choice in self._decoding:
-                    choice.fail("decoding failed; the server's log says why", crowded=False)
+                    choice.fail("decoding failed; the server's log says why", transient=False)
             self._decoding = []
 
-    def _gathered(self) -> bool:
+    def _wait_for_work(self) -> bool:
         """Wait until there is something to decode; False: the server is stopping."""
         with self._changed:
             idle = not self._waiting
@@ -114,7 +114,7 @@ class Engine:
             time.sleep(GATHER_S)
         return not self._closing
 
-    def _taken(self) -> list[Choice]:
+    def _next_batch(self) -> list[Choice]:
         """Take those that go into one batch: within memory, and none may run past the context while another goes on."""
         taken: list[Choice] = []
         prompt = steps = 0
@@ -142,7 +142,7 @@ class Engine:
         if len(left) > 1:
             self._max_tokens = _tokens(left) // 2
         for choice in left:
-            if choice.told or len(left) == 1:
+            if choice.emitted or len(left) == 1:
                 choice.fail("out of memory")
         half = len(left) // 2
         for part in (left[:half], left[half:]):
@@ -161,13 +161,13 @@ class Engine:
 
         def watch(tokens: list[int]) -> None:
             for i, (choice, token) in enumerate(zip(choices, tokens, strict=True)):
-                if not choice.told:
+                if not choice.emitted:
                     choice.read(reports(readings, i))
                 choice.push(token)
             if self._closing or all(choice.over for choice in choices):
-                raise _Done
+                raise _StopDecoding
 
-        with steering(self.model, self.dials, batch, rows, thresholds) as readings, suppress(_Done):
+        with steering(self.model, self.dials, batch, rows, thresholds) as readings, suppress(_StopDecoding):
             if any(settings.temperature for settings in given):
                 drawing = [settings.temperature for settings in given], [settings.top_p for settings in given]
                 self.model.sample(batch, steps, [settings.seed for settings in given], *drawing, watch=watch)
@@ -181,5 +181,5 @@ def _tokens(choices: Sequence[Choice]) -> int:
     return len(choices) * (longest + max(choice.settings.max_new_tokens for choice in choices))
 
 
-class _Done(Exception):  # noqa: N818 - no error: it ends decoding early
+class _StopDecoding(Exception):  # noqa: N818 - no error: it ends decoding early
     """Nobody waits for more."""

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from typing import TypedDict
 
 from extract.chat.render import Rendered
-from serving.choice import Choice, Ended, Event, Failed, Piece, Read, Settings
-from serving.engine import Busy, Engine
-from serving.faults import ApiError
+from serving.choice import Choice, DecodingSettings, Event, Failed, Finished, PromptRead, TextPiece
+from serving.engine import Engine, QueueFullError
+from serving.errors import ApiError
 from serving.replies import (
     Answer,
     Chunk,
@@ -37,7 +37,7 @@ class _Head(TypedDict):
 
 
 @dataclass(frozen=True)
-class Served:
+class ServedModel:
     """The model as clients know it."""
 
     name: str
@@ -48,13 +48,15 @@ class Served:
 class Exchange:
     """A request, from the queue to its answer. What it made is given up with `close`, which must come last."""
 
-    def __init__(self, engine: Engine, served: Served, row: Rendered, settings: Sequence[Settings]) -> None:
+    def __init__(
+        self, engine: Engine, served: ServedModel, row: Rendered, settings: Sequence[DecodingSettings]
+    ) -> None:
         self._engine, self._served = engine, served
         self._n_prompt = len(row.token_ids)
         self._events: asyncio.Queue[tuple[int, Event]] = asyncio.Queue()
         self._loop = asyncio.get_running_loop()
         self._id, self._created = f"chatcmpl-{secrets.token_hex(12)}", int(time.time())
-        self._choices = [Choice(row, one, self._teller(index)) for index, one in enumerate(settings)]
+        self._choices = [Choice(row, one, self._sender(index)) for index, one in enumerate(settings)]
 
     async def begin(self) -> None:
         """Wait in the queue until the prompt was read.
@@ -64,7 +66,7 @@ class Exchange:
         """
         try:
             self._engine.submit(self._choices)
-        except Busy:
+        except QueueFullError:
             raise ApiError(429, "the queue is full; try again later", code="queue_full") from None
         self._first = await self._event()
 
@@ -75,12 +77,12 @@ class Exchange:
             ApiError: it could not be decoded.
         """
         dials: dict[int, Readings] = {}
-        ended: dict[int, Ended] = {}
-        async for index, event in self._told():
+        ended: dict[int, Finished] = {}
+        async for index, event in self._until_finished():
             match event:
-                case Read(reports):
+                case PromptRead(reports):
                     dials[index] = readings(reports)
-                case Ended():
+                case Finished():
                     ended[index] = event
         choices = [
             WholeChoice(index=i, message=Answer(content=one.text), finish_reason=one.finish, dials=dials[i])
@@ -91,16 +93,16 @@ class Exchange:
     async def chunks(self, *, include_usage: bool) -> AsyncIterator[str]:
         """Yield the answer as server-sent events; one that fails midway ends with an error."""
         dials: dict[int, Readings] = {}
-        ended: dict[int, Ended] = {}
+        ended: dict[int, Finished] = {}
         try:
-            async for index, event in self._told():
+            async for index, event in self._until_finished():
                 match event:
-                    case Read(reports):
+                    case PromptRead(reports):
                         dials[index] = readings(reports)
                         new = ChunkChoice(index=index, delta=Delta(role="assistant", content=""), dials=dials[index])
-                    case Piece(text):
+                    case TextPiece(text):
                         new = ChunkChoice(index=index, delta=Delta(content=text))
-                    case Ended(finish=finish):
+                    case Finished(finish=finish):
                         ended[index] = event
                         new = ChunkChoice(index=index, delta=Delta(), finish_reason=finish, dials=dials[index])
                 yield _sent(Chunk(**self._head(), choices=[new]).model_dump_json())
@@ -116,7 +118,7 @@ class Exchange:
         """Give up what is not done."""
         self._engine.withdraw(self._choices)
 
-    async def _told(self) -> AsyncIterator[tuple[int, Read | Piece | Ended]]:
+    async def _until_finished(self) -> AsyncIterator[tuple[int, PromptRead | TextPiece | Finished]]:
         """Yield events until every choice has ended.
 
         Raises:
@@ -126,31 +128,31 @@ class Exchange:
         index, event = self._first
         while True:
             yield index, event
-            left -= isinstance(event, Ended)
+            left -= isinstance(event, Finished)
             if not left:
                 return
             index, event = await self._event()
 
-    async def _event(self) -> tuple[int, Read | Piece | Ended]:
+    async def _event(self) -> tuple[int, PromptRead | TextPiece | Finished]:
         index, event = await self._events.get()
         if isinstance(event, Failed):
-            raise ApiError(503 if event.crowded else 500, event.why)
+            raise ApiError(503 if event.transient else 500, event.why)
         return index, event
 
-    def _teller(self, index: int) -> Callable[[Event], None]:
+    def _sender(self, index: int) -> Callable[[Event], None]:
         """Return what carries a choice's events over from the decoding thread."""
 
-        def tell(event: Event) -> None:
+        def send(event: Event) -> None:
             self._loop.call_soon_threadsafe(self._events.put_nowait, (index, event))
 
-        return tell
+        return send
 
     def _head(self) -> _Head:
         return _Head(
             id=self._id, created=self._created, model=self._served.name, system_fingerprint=self._served.fingerprint
         )
 
-    def _usage(self, ended: Mapping[int, Ended]) -> Usage:
+    def _usage(self, ended: Mapping[int, Finished]) -> Usage:
         return usage(self._n_prompt, sum(one.n_tokens for one in ended.values()))
 
 

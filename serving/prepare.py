@@ -12,8 +12,8 @@ from extract.chat.render import Rendered, render
 from extract.errors import UserError
 from extract.model.chat_model import ChatModel
 from extract.prompts.prompt import Prompt
-from serving.choice import Settings
-from serving.faults import ApiError
+from serving.choice import DecodingSettings
+from serving.errors import ApiError
 from serving.limits import Limits
 from serving.request_schema import ChatRequest
 from steering.actuator import OnsetBias
@@ -23,7 +23,7 @@ from steering.dial import Dial, Kind
 
 def prepare(
     asked: ChatRequest, model: ChatModel, dials: Sequence[Dial], limits: Limits, name: str, deadline: float
-) -> tuple[Rendered, list[Settings]]:
+) -> tuple[Rendered, list[DecodingSettings]]:
     """Render a conversation, and settle how each of its choices is decoded.
 
     Raises:
@@ -35,7 +35,7 @@ def prepare(
     row = _rendered(asked, model, dials, name)
     max_new_tokens = _max_new_tokens(asked, len(row.token_ids), _ahead(dials), context_length(model), limits)
     settings = [
-        Settings(
+        DecodingSettings(
             max_new_tokens=max_new_tokens,
             temperature=asked.temperature or 0.0,
             top_p=asked.top_p or 1.0,

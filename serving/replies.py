@@ -92,7 +92,7 @@ class Chunk(BaseModel):
     usage: Usage | None = None
 
 
-class Threshold(BaseModel):
+class DialDefault(BaseModel):
     """A dial as it stands where a request says nothing."""
 
     threshold: float
@@ -105,7 +105,7 @@ class ModelCard(BaseModel):
     object: Literal["model"] = "model"
     created: int
     owned_by: str = "refusal-probes"
-    dials: dict[Kind, Threshold]
+    dials: dict[Kind, DialDefault]
 
 
 class ModelList(BaseModel):
@@ -124,7 +124,7 @@ class Health(BaseModel):
     decoding: int
 
 
-class Fault(BaseModel):
+class ErrorDetail(BaseModel):
     """What went wrong; `param` names the field."""
 
     message: str
@@ -133,10 +133,10 @@ class Fault(BaseModel):
     code: str | None = None
 
 
-class Faulty(BaseModel):
+class ErrorBody(BaseModel):
     """The body of every answer that is an error."""
 
-    error: Fault
+    error: ErrorDetail
 
 
 def readings(reports: Sequence[DialReport]) -> Readings:

@@ -19,9 +19,9 @@ MAX_CHOICES = 8
 
 Text = Annotated[str, Field(pattern=r"\S", description="At least one character that is no blank.")]
 Threshold = Annotated[float, Field(ge=0, le=1)] | Literal["off"] | None
-Tokens = Annotated[int, Field(ge=1)] | None
+TokenCount = Annotated[int, Field(ge=1)] | None
 Stop = Annotated[str, Field(min_length=1, max_length=256)]
-Nothing = Annotated[float, Field(ge=0, le=0)] | None
+Zero = Annotated[float, Field(ge=0, le=0)] | None
 
 
 def _is_false(value: bool) -> bool:
@@ -30,7 +30,7 @@ def _is_false(value: bool) -> bool:
     return value
 
 
-def _held(given: Any, field: str) -> Any:
+def _value_of(given: Any, field: str) -> Any:
     return given.get(field) if isinstance(given, dict) else None
 
 
@@ -74,9 +74,9 @@ class ChatRequest(_Strict):
 
     @model_validator(mode="before")
     @classmethod
-    def _few(cls, given: Any) -> Any:
+    def _limit_fields(cls, given: Any) -> Any:
         """Refuse what would take seconds to find all the faults of."""
-        for field, value, most in (("a request", given, 64), ("metadata", _held(given, "metadata"), 16)):
+        for field, value, most in (("a request", given, 64), ("metadata", _value_of(given, "metadata"), 16)):
             if isinstance(value, dict) and len(value) > most:
                 raise ValueError(f"{field} has {len(value)} fields; at most {most} are read")
         return given
@@ -89,8 +89,8 @@ class ChatRequest(_Strict):
     epistemic_threshold: Threshold = Field(
         None, description="Abstain at or above this probability; null: the dial's own; off: leave this row alone."
     )
-    max_completion_tokens: Tokens = None
-    max_tokens: Tokens = Field(None, description="The older name of max_completion_tokens.")
+    max_completion_tokens: TokenCount = None
+    max_tokens: TokenCount = Field(None, description="The older name of max_completion_tokens.")
     temperature: Annotated[float, Field(ge=0, le=2)] | None = Field(
         None, description="0, the default, takes the likeliest token: what the thresholds were certified for."
     )
@@ -102,8 +102,8 @@ class ChatRequest(_Strict):
     stream_options: StreamOptions | None = None
     user: str | None = Field(None, description="Changes nothing.")
     metadata: dict[str, str] | None = Field(None, description="Changes nothing.")
-    frequency_penalty: Nothing = None
-    presence_penalty: Nothing = None
+    frequency_penalty: Zero = None
+    presence_penalty: Zero = None
     response_format: ResponseFormat | None = None
     logprobs: Annotated[bool, AfterValidator(_is_false), Field(json_schema_extra={"const": False})] | None = None
     tools: Annotated[list[Any], Field(max_length=0)] | None = None
@@ -124,7 +124,7 @@ class ChatRequest(_Strict):
         return {"normative": self.normative_threshold, "epistemic": self.epistemic_threshold}
 
 
-def fault(errors: Sequence[ErrorDetails]) -> tuple[str, str]:
+def describe_error(errors: Sequence[ErrorDetails]) -> tuple[str, str]:
     """Return the field that is wrong and one line about it, of pydantic's list of errors.
 
     An unknown field goes first: mostly it is the missing one, mistyped; then what lies deepest, for it is told closest.
@@ -137,11 +137,11 @@ def fault(errors: Sequence[ErrorDetails]) -> tuple[str, str]:
     if first["type"] == "extra_forbidden":
         near = difflib.get_close_matches(str(first["loc"][-1]), _NAMES, n=1, cutoff=0.55)
         return field, f"{field}: no such field is honoured here" + (f"; did you mean {near[0]}?" if near else "")
-    about = dict.fromkeys(_said(one) for one in errors if _field(one) == field)
+    about = dict.fromkeys(_message(one) for one in errors if _field(one) == field)
     return field, f"{field}: {', or '.join(about)}"
 
 
-def _said(error: ErrorDetails) -> str:
+def _message(error: ErrorDetails) -> str:
     if error["type"] == "string_pattern_mismatch":
         return "there must be more than blanks"
     said = str(error["msg"]).removeprefix("Value error, ")

@@ -19,7 +19,7 @@ from extract.errors import UserError
 from extract.model.chat_model import ChatModel
 from serving.app import create_app
 from serving.engine import Engine
-from serving.exchange import Served
+from serving.exchange import ServedModel
 from serving.limits import Limits
 from steering.dial import Dial, Kind
 
@@ -58,14 +58,14 @@ class Address:
             return self.host == "localhost"
 
     @property
-    def shown(self) -> str:
+    def url_host(self) -> str:
         """Return the host as it stands in a URL and in a Host header."""
         return f"[{self.host}]" if ":" in self.host else self.host
 
     @property
-    def names(self) -> tuple[str, ...]:
+    def allowed_hosts(self) -> tuple[str, ...]:
         """Return the names to answer to. On loopback, pages of a browser must not reach it under a name of theirs."""
-        return (*LOOPBACK, self.shown) if self.is_loopback else ("*",)
+        return (*LOOPBACK, self.url_host) if self.is_loopback else ("*",)
 
     def listen(self) -> socket.socket:
         """Open the port.
@@ -91,7 +91,7 @@ def serve_forever(
     name: str | None,
     max_batch: int,
     max_queue: int,
-    tell: Callable[[str], None],
+    report: Callable[[str], None],
 ) -> None:
     """Serve until interrupted.
 
@@ -103,16 +103,16 @@ def serve_forever(
         UserError: the port cannot be had.
     """
     placed = [replace(dial, threshold=thresholds.get(dial.kind, dial.threshold)) for dial in dials]
-    served = Served(name or Path(model.name).name, int(time.time()), model.fingerprint()[:12])
+    served = ServedModel(name or Path(model.name).name, int(time.time()), model.fingerprint()[:12])
     engine = Engine(model, placed, max_batch, max_queue)
-    app = create_app(engine, served, limits, address.api_key, address.names)
+    app = create_app(engine, served, limits, address.api_key, address.allowed_hosts)
     with address.listen() as listening:
         stand = ", ".join(f"{dial.kind} {dial.threshold:.3f}" for dial in placed) or "none"
-        url = f"http://{address.shown}:{listening.getsockname()[1]}/v1"
-        tell(f"serving {served.name} at {url} (dials: {stand}); Ctrl-C stops")
+        url = f"http://{address.url_host}:{listening.getsockname()[1]}/v1"
+        report(f"serving {served.name} at {url} (dials: {stand}); Ctrl-C stops")
         with suppress(KeyboardInterrupt):  # which is not raised where the shell has SIGINT ignored
             Server(app, engine).run(sockets=[listening])
-    tell("stopped")
+    report("stopped")
 
 
 class Server(uvicorn.Server):
@@ -132,10 +132,10 @@ class Server(uvicorn.Server):
         )
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        telling = asyncio.create_task(self._tell())
+        closing = asyncio.create_task(self._close_engine())
         await super().shutdown(sockets)
-        telling.cancel()
+        closing.cancel()
 
-    async def _tell(self) -> None:
+    async def _close_engine(self) -> None:
         await asyncio.sleep(GRACE_S)
         await asyncio.to_thread(self._engine.close)

@@ -11,13 +11,13 @@ from typing import TypeVar
 
 from starlette.requests import Request
 
-from serving.faults import ApiError
+from serving.errors import ApiError
 
 T = TypeVar("T")
 
 
 @asynccontextmanager
-async def patience(connection: Request, deadline: float | None = None) -> AsyncIterator[None]:
+async def until_disconnect(connection: Request, deadline: float | None = None) -> AsyncIterator[None]:
     """End the block as soon as the client leaves, or at the deadline, by time.monotonic().
 
     Raises:
@@ -40,7 +40,7 @@ async def patience(connection: Request, deadline: float | None = None) -> AsyncI
         raise ApiError(429, "it waited for too long; try again later", code="queue_timeout") from None
 
 
-class Rendering:
+class RenderQueue:
     """One thread that renders: it takes seconds for a body of a megabyte.
 
     Args:
@@ -51,7 +51,7 @@ class Rendering:
         self._thread = ThreadPoolExecutor(1, "rendering")
         self._room = max_waiting
 
-    async def do(self, work: Callable[[], T]) -> T:
+    async def run(self, work: Callable[[], T]) -> T:
         """Do the work in its turn; whoever gives up waiting gives the place back.
 
         Raises:

@@ -23,7 +23,7 @@ from experiments.run.manifest import Manifest
 from experiments.triggers.results import ProjectionRows
 from extract.atomic_write import atomic_file
 from extract.prompts.prompt import prompts_hash
-from scoring.compare.comparison import compare
+from scoring.compare.comparison import compare_runs
 from scoring.right_action import load_adjacency
 
 
@@ -45,7 +45,7 @@ def write_report(runs: Sequence[RunInputs], path: Path) -> None:
         for inputs, r, name in zip(runs, records, names, strict=True)
     ]
     if len(runs) > 1:
-        compared = compare([run.directory for run in runs], load_adjacency())
+        compared = compare_runs([run.directory for run in runs], load_adjacency())
         parts.insert(0, comparison_section(names, records, compared))
     title = f"Refusal report: {', '.join(record.model.name for record in records)}"
     path.parent.mkdir(parents=True, exist_ok=True)

@@ -19,7 +19,7 @@ from extract.backoff import TokenBudget
 from extract.errors import UserError
 from extract.model.fingerprint import fingerprint
 from extract.model.loading import load_classifier
-from scoring.judges.spoken import spoken
+from scoring.judges.visible_text import visible_text
 
 LONGEST = 512  # tokens of a pair; the longer text of the two is cut first
 BATCH = 32  # pairs of this length at once, of shorter ones more
@@ -120,5 +120,5 @@ def _both(one: str, other: str, entailed: set[Pair]) -> bool:
 
 def _said(one: Answers, keys: Sequence[str]) -> dict[str, str]:
     """Return question and answer for each wording of an answer, as the model reads them."""
-    return {key: f"{one.question} {spoken(text)}" for text, key in reversed(list(zip(one.texts, keys, strict=True)))
-            if key and key == normalised(text)}  # fmt: skip
+    texts = reversed(list(zip(one.texts, keys, strict=True)))
+    return {key: f"{one.question} {visible_text(text)}" for text, key in texts if key and key == normalised(text)}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from scoring.judges.clauses import NOT_KNOWING
 from scoring.judges.rules import RuleJudge
-from scoring.judges.spoken import spoken
+from scoring.judges.visible_text import visible_text
 
 HEDGED = 0.5  # of an answer every clause of which is hedged: less than of one withheld
 OF_RESPONSIBILITY = frozenset({"general information", "disclaimer"})  # hedges that say nothing of what is known
@@ -28,7 +28,7 @@ def hedging(judge: RuleJudge, completion: str, prompt: str) -> float:
         return float("nan")
     if action in ("abstain", "refuse"):
         return float(action == "abstain")
-    clauses = judge.reader.read(spoken(completion, prompt) or "", judge.reader.asked(prompt))
+    clauses = judge.reader.read(visible_text(completion, prompt) or "", judge.reader.asked(prompt))
     telling = [clause for clause in clauses if clause.kind not in ASIDE]
     unsure = [clause for clause in telling if clause.kind in UNSURE or _hedges(judge, clause.text)]
     return HEDGED * len(unsure) / len(telling) if telling else 0.0

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from experiments.uncertainty.results import MeaningsUsed
-from scoring.judges.spoken import spoken
+from scoring.judges.visible_text import visible_text
 
 _ASIDE = re.compile(
     r"(?:(?:well|sure|yes|yeah|okay|ok|so|hm+|certainly|of course|probably|perhaps|possibly|maybe|"
@@ -72,7 +72,7 @@ def normalised(text: str) -> str:
     Points and commas within numbers stay, but for commas that group thousands: 3.5 is not 35, 1,000 is 1000, and
     -5 is not 5.
     """
-    said = unicodedata.normalize("NFKC", spoken(text) or "").replace("\u2019", "'").casefold().strip()
+    said = unicodedata.normalize("NFKC", visible_text(text) or "").replace("\u2019", "'").casefold().strip()
     said = _ASIDE.sub("", said, count=1) if _ASIDE.match(said) else said
     said = _PUNCTUATION.sub(" ", _BETWEEN_DIGITS.sub("", said))
     return " ".join(_ARTICLE.sub(" ", said).split())

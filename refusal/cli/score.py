@@ -106,8 +106,7 @@ def compare(
     Example: refusal compare runs/quickstart runs/quickstart/completions_steered.jsonl --out changes
     """
     from extract.errors import UserError
-    from scoring.compare.comparison import compare as compare_runs
-    from scoring.compare.comparison import write_comparison
+    from scoring.compare.comparison import compare_runs, write_comparison
     from scoring.compare.fail_if import failures, parse_all
     from scoring.right_action import DEFAULT, load_adjacency
 

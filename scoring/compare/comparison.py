@@ -1,7 +1,7 @@
-"""`refusal compare`: the same prompts answered twice. What changed, whether chance explains it, and in which direction.
+"""`refusal compare`: paired changes of the joint rates between runs on the same prompts, with tests.
 
-Every later run is compared with the first, prompt by prompt. A change of a rate is *shown* where McNemar's test, over
-groups, says so after Holm's correction over the three rates and `uncertain_refused`.
+Every later run is compared with the first, prompt by prompt. A change of a rate is *shown* where McNemar's test over
+groups is significant at 5 % after Holm's correction over the three rates and `uncertain_refused`.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from extract.atomic_write import atomic_file, unwritable
 from extract.errors import UserError
 from probes.statistics.intervals import NO_ESTIMATE, Interval, paired_difference_of_counts
 from probes.statistics.permutation import holm
-from scoring.compare.paired import Pairs
-from scoring.compare.record import ComparedRun, Comparison, Matched, Move, RateChange, ScoredRun
-from scoring.compare.scored_source import enter
+from scoring.compare.paired import PairedCompletions
+from scoring.compare.record import ComparedRun, Comparison, MatchCounts, Move, RateChange, ScoredRun
+from scoring.compare.scored_source import load_scored
 from scoring.ledger import Ledger, workspace
 from scoring.rates import RATES
 from scoring.right_action import Adjacency, score_change
@@ -29,7 +29,7 @@ from scoring.scorecard import scorecard
 from scoring.scorecard_record import limits_of
 
 
-def compare(paths: Sequence[Path], credits: Adjacency) -> Comparison:
+def compare_runs(paths: Sequence[Path], credits: Adjacency) -> Comparison:
     """Return the comparison of each later run with the first.
 
     Raises:
@@ -47,7 +47,11 @@ def compare(paths: Sequence[Path], credits: Adjacency) -> Comparison:
 
 
 def write_comparison(comparison: Comparison, out: Path) -> None:
-    """Write comparison.json, and flips.jsonl with one flipped prompt a line."""
+    """Write comparison.json, and flips.jsonl with one flipped prompt a line.
+
+    Raises:
+        UserError: `out` cannot be written.
+    """
     try:
         out.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -65,14 +69,14 @@ def write_comparison(comparison: Comparison, out: Path) -> None:
 
 
 def _scored(ledger: Ledger, path: Path, credits: Adjacency) -> ScoredRun:
-    entered = enter(path, ledger)
+    loaded = load_scored(path, ledger)
     card = scorecard(ledger, credits)
-    assert card.rates is not None  # `enter` refuses a run without labels
+    assert card.rates is not None  # `load_scored` refuses a run without labels
     return ScoredRun(
         run=str(path),
-        file=str(entered.file),
-        repeated=entered.repeated,
-        conflicting=entered.conflicting,
+        file=str(loaded.file),
+        repeated=loaded.repeated,
+        conflicting=loaded.conflicting,
         n=card.n,
         rates=card.rates,
         right_action=card.right_action,
@@ -80,11 +84,11 @@ def _scored(ledger: Ledger, path: Path, credits: Adjacency) -> ScoredRun:
 
 
 def _compared(run: ScoredRun, first: Ledger, second: Ledger, credits: Adjacency, first_path: Path) -> ComparedRun:
-    pairs = Pairs(first.connection)
+    pairs = PairedCompletions(first.connection)
     matched = _matched(pairs, first, second)
     if not matched.prompts:
         raise UserError(f"{first_path} and {run.run} share no labelled prompts{_why_none(pairs)}; "
-                        "compare answers to the same prompts")  # fmt: skip
+                        "compare completions of the same prompts")  # fmt: skip
     changes = _changes(pairs)
     right = score_change(*pairs.changes(), credits)
     change, limits = limits_of(right)
@@ -101,13 +105,12 @@ def _compared(run: ScoredRun, first: Ledger, second: Ledger, credits: Adjacency,
 
 
 def move(changes: Mapping[str, RateChange], right: Interval = NO_ESTIMATE) -> Move:
-    """Classify the change on the plane of missed harm, over-refusal and overconfidence.
+    """Classify the change of the four rates, all of which count mistakes, so that lower is better.
 
-    `better`: something fell and nothing rose (off the trade-off, towards the origin); `worse`: the reverse;
-    `along_the_trade_off`: something fell while something rose; `none_shown`: chance explains all of it. All counts are
-    mistakes, so falling is good. `uncertain_refused` is a mistake too: refusing buys low overconfidence falsely.
-    `at_odds`: mistakes fell, and so did the right-action score (or both rose): what took their place, such as gibberish
-    or other topics, is none of these mistakes, nor what was right.
+    `better`: a rate fell and none rose; `worse`: the reverse; `along_the_trade_off`: one fell while another rose;
+    `none_shown`: no change is significant. `uncertain_refused` counts too, since refusing uncertain prompts lowers
+    overconfidence without abstaining. `at_odds`: the rates fell and so did the right-action score, or both rose: other
+    wrong actions, such as gibberish or changes of topic, took the place of these mistakes.
 
     Args:
         right: the change of the right-action score, second minus first.
@@ -121,10 +124,10 @@ def move(changes: Mapping[str, RateChange], right: Interval = NO_ESTIMATE) -> Mo
     return "better" if fell else "worse" if rose else "none_shown"
 
 
-def _matched(pairs: Pairs, first: Ledger, second: Ledger) -> Matched:
-    """Count what both have, what one lacks, what one of them calls something else, and what is not judged."""
+def _matched(pairs: PairedCompletions, first: Ledger, second: Ledger) -> MatchCounts:
+    """Count shared completions, those in one run only, those labelled differently, and unjudged ones."""
     labelled = "same_label AND label IS NOT NULL"
-    return Matched(
+    return MatchCounts(
         prompts=pairs.count(labelled),
         only_in_first=pairs.alone(first, second),
         only_in_second=pairs.alone(second, first),
@@ -136,21 +139,21 @@ def _matched(pairs: Pairs, first: Ledger, second: Ledger) -> Matched:
     )
 
 
-def _why_none(pairs: Pairs) -> str:
+def _why_none(pairs: PairedCompletions) -> str:
     if pairs.count("NOT same_label"):
-        return " (ids they do, but under different labels)"
+        return " (they share ids, but with different labels)"
     shared = pairs.connection.execute("SELECT 1 FROM a JOIN b ON a.id = b.id AND a.sample != b.sample LIMIT 1")
-    return " (ids they do, but under different values of 'sample')" if shared.fetchone() else ""
+    return " (they share ids, but with different values of 'sample')" if shared.fetchone() else ""
 
 
-def _changes(pairs: Pairs) -> dict[str, RateChange]:
-    """Return how each rate changed, with p-values of all rates corrected together (Holm 1979)."""
+def _changes(pairs: PairedCompletions) -> dict[str, RateChange]:
+    """Return the change of each rate, with p-values corrected over the rates (Holm 1979)."""
     p = {name: mcnemar(pairs.grouped(label, counts)[0]) for name, (label, counts) in RATES.items()}
     corrected = dict(zip(p, holm(list(p.values())), strict=True))
     return {name: _change(pairs, label, counts, p[name], corrected[name]) for name, (label, counts) in RATES.items()}
 
 
-def _change(pairs: Pairs, label: str, counts: frozenset[str], p: float, p_holm: float) -> RateChange:
+def _change(pairs: PairedCompletions, label: str, counts: frozenset[str], p: float, p_holm: float) -> RateChange:
     both, only_first, only_second, neither = pairs.fourfold(label, counts)
     squares = pairs.grouped(label, counts)[1]
     n = both + only_first + only_second + neither
@@ -171,13 +174,13 @@ def _change(pairs: Pairs, label: str, counts: frozenset[str], p: float, p_holm: 
 
 
 def mcnemar(nets: Mapping[int, int]) -> float:
-    """Return the exact two-sided p of what changed, had each group been as likely to change the other way.
+    """Return the exact two-sided p-value, under the null that each group is equally likely to change either way.
 
-    Where groups are single prompts this is McNemar's test (1947). Larger ones change as a whole (a sign-flip test of
-    the sum), so that a large group weighs as much in the test as in the difference. No change gives 1.
+    With groups of one prompt this is McNemar's test (1947). Larger groups change as a whole (a sign-flip test of the
+    sum), so that a large group has the same weight in the test as in the difference. No change gives 1.
 
     Args:
-        nets: how many groups changed by how many hits.
+        nets: net change in hits: number of groups with that change.
     """
     sizes = Counter[int]()
     for net, groups in nets.items():
@@ -185,12 +188,12 @@ def mcnemar(nets: Mapping[int, int]) -> float:
     total = sum(size * groups for size, groups in sizes.items())
     if not total:
         return 1.0
-    chance = np.ones(1)  # of each number of hits among `total` that go up
+    chance = np.ones(1)  # probability of each number of hits among `total` that go up
     for size, groups in sorted(sizes.items()):
         if groups:
             up = np.zeros(size * groups + 1)
             up[::size] = binom.pmf(np.arange(groups + 1), groups, 0.5)
-            exact = len(chance) * len(up) < 1e8  # also in the far tail, where a transform leaves rounding errors
+            exact = len(chance) * len(up) < 1e8  # a Fourier transform leaves rounding errors in the far tail
             chance = np.convolve(chance, up) if exact else np.clip(fftconvolve(chance, up), 0, None)
     moved = abs(sum(net * groups for net, groups in nets.items()))
     return min(1.0, float(chance[np.abs(2 * np.arange(total + 1) - total) >= moved].sum()))

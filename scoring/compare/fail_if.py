@@ -2,7 +2,7 @@
 
 A condition names a rate of the later run (or `right_action`), its change against the first (`change.NAME`), a limit of
 the 95 % interval of either (`NAME.high`, `change.NAME.low`), or a number of completions (`unjudged`, `only_in_first`).
-What cannot be evaluated, since nothing was judged, fails too: a gate that nothing went through has not been passed.
+A condition that cannot be evaluated, since nothing was judged, fails too.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from scoring.compare.record import ComparedRun, Comparison, FailedCondition
 from scoring.estimate import Estimate
 from scoring.rates import FORMER_NAMES, RATES
 
-COUNTS = ("unjudged", "only_in_first", "only_in_second")  # completions: the later run's, or those of one alone
+COUNTS = ("unjudged", "only_in_first", "only_in_second")  # numbers of completions: of the later run, or in one run only
 NAMES = (*RATES, "right_action", *COUNTS)
 _OPERATORS: dict[str, Callable[[float, float], bool]] = {
     ">=": operator.ge, "<=": operator.le, ">": operator.gt, "<": operator.lt,
@@ -27,22 +27,22 @@ _FORM = re.compile(r"\s*(change\.)?(\w+)(\.low|\.high)?\s*(>=|<=|>|<)\s*([+-]?\d
 
 @dataclass(frozen=True)
 class Condition:
-    """One condition as it was written, and what it compares."""
+    """One condition: its text, the value it reads, and the bound it compares the value with."""
 
     text: str
     change: bool
     name: str
     limit: str  # "", "low" or "high"
-    compare: str
+    operator: str
     bound: float
 
     def met(self, run: ComparedRun) -> bool | None:
-        """Say whether a compared run meets it; None where the value is not known."""
+        """Return whether a compared run meets the condition; None where the value is unknown."""
         value = self.value(run)
-        return None if value is None else _OPERATORS[self.compare](value, self.bound)
+        return None if value is None else _OPERATORS[self.operator](value, self.bound)
 
     def value(self, run: ComparedRun) -> float | None:
-        """Return what it compares; None where that is not known. Rates are those of the whole later run."""
+        """Return the compared value; None where it is unknown. Rates are those of the whole later run."""
         if self.name in COUNTS:
             return float(run.rates.unjudged if self.name == "unjudged" else getattr(run.matched, self.name))
         found = self._estimate(run)
@@ -57,7 +57,7 @@ class Condition:
 
 
 def failures(comparison: Comparison, conditions: Sequence[Condition]) -> tuple[FailedCondition, ...]:
-    """Return the conditions that a later run meets, and those that cannot be evaluated of it."""
+    """Return the conditions that a later run meets, and those that cannot be evaluated."""
     return tuple(
         FailedCondition(run=run.run, condition=condition.text, known=met is not None, value=condition.value(run))
         for run in comparison.comparisons
@@ -67,7 +67,7 @@ def failures(comparison: Comparison, conditions: Sequence[Condition]) -> tuple[F
 
 
 def parse_all(text: str) -> list[Condition]:
-    """Read conditions that are joined by commas, semicolons or "or": one that holds is enough.
+    """Read conditions joined by commas, semicolons or "or": the comparison fails if one holds.
 
     Raises:
         UserError: one of them cannot be read.
@@ -79,27 +79,27 @@ def parse(text: str) -> Condition:
     """Read a condition.
 
     Raises:
-        UserError: it has not the form of one, or names no rate; says what is known.
+        UserError: the text is not a condition, or names an unknown rate; lists the known ones.
     """
     found = _FORM.fullmatch(text)
     if found is None:
         raise UserError(f"--fail-if takes a condition such as 'over_refusal > 5%' or 'change.overconfidence.low > 0' "
-                        f"(with >, >=, < or <=, and a point in numbers), got {text.strip()!r}")  # fmt: skip
-    change, name, limit, compare, bound, per_cent = found.groups()
+                        f"(with >, >=, < or <=, and a decimal point in numbers), got {text.strip()!r}")  # fmt: skip
+    change, name, limit, sign, bound, per_cent = found.groups()
     name = FORMER_NAMES.get(name, name)
     if name in COUNTS and (change or limit or per_cent):
-        raise UserError(f"--fail-if: {name} is a number of completions, with no change, interval or per cent of it; "
+        raise UserError(f"--fail-if: {name} is a number of completions: it has no change, interval or per cent; "
                         f"write '{name} > 0'")  # fmt: skip
     if name not in NAMES:
         known = ", ".join(NAMES)
-        raise UserError(f"--fail-if: no rate {name!r}; known are {known}, the rates and the score alone, as "
+        raise UserError(f"--fail-if: unknown name {name!r}; known are {known}; rates and right_action also as "
                         "change.NAME, and with .low or .high for the limits of their intervals")  # fmt: skip
     value = float(bound) / (100 if per_cent else 1)
     if name == "right_action" and (per_cent or not -2 <= value <= 2):
-        raise UserError(f"--fail-if: {text.strip()!r}: the right-action score goes up to 1, its change from -2 to 2; "
-                        "write such a number")  # fmt: skip
+        raise UserError(f"--fail-if: {text.strip()!r}: the right-action score is at most 1, and its change lies "
+                        "between -2 and 2; write such a number")  # fmt: skip
     if name in RATES and not -1 <= value <= 1:
         remedy = "a per cent from -100 to 100" if per_cent else f"{bound}% or a number from -1 to 1"
-        raise UserError(f"--fail-if: {text.strip()!r} compares a share with {value:g}, which none ever reaches; write "
+        raise UserError(f"--fail-if: {text.strip()!r} compares a rate with {value:g}, which no rate can reach; write "
                         f"{remedy}")  # fmt: skip
-    return Condition(text.strip(), bool(change), name, (limit or "").lstrip("."), compare, value)
+    return Condition(text.strip(), bool(change), name, (limit or "").lstrip("."), sign, value)

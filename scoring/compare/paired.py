@@ -1,4 +1,4 @@
-"""Two ledgers side by side: the completions of the same prompts in one table, and what can be counted in it."""
+"""Joins two ledgers into one table of paired completions (same prompt and sample) and counts in it."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from collections.abc import Set
 from typing import Any
 
 from scoring.compare.record import Flip, Transition
-from scoring.ledger import Ledger, shared_groups
-from scoring.right_action import ChangedCell, Shared
+from scoring.ledger import Ledger, group_overlap
+from scoring.right_action import GroupOverlap, ScoredChange
 
 COLUMNS = (
     "a.rowid AS row_a",
@@ -30,10 +30,10 @@ RIGHT = f"same_right AND right_action IS NOT NULL AND {BOTH}"
 FLIP = tuple(Flip.model_fields)
 
 
-class Pairs:
-    """The completions that two ledgers, `a` and `b` of one connection, have of the same prompt and sample.
+class PairedCompletions:
+    """Completions of the same prompt and sample in two ledgers, tables `a` and `b` of one connection.
 
-    Their groups are those of the ledger with fewer of them, so that it does not matter which comes first.
+    Groups are those of the ledger with fewer groups, so that the order of the ledgers does not matter.
     """
 
     def __init__(self, connection: sqlite3.Connection) -> None:
@@ -44,37 +44,37 @@ class Pairs:
         self.group = "grp_a" if n_groups[0] <= n_groups[1] else "grp_b"
 
     def count(self, where: str) -> int:
-        """Count the pairs of which something holds."""
+        """Count the pairs that meet an SQL condition."""
         return int(self._one(f"SELECT COUNT(*) FROM pairs WHERE {where}")[0])
 
     def alone(self, mine: Ledger, other: Ledger) -> int:
-        """Count the completions of one ledger that the other has no counterpart of."""
+        """Count the completions of one ledger without a counterpart in the other."""
         there = f"SELECT 1 FROM {other.name} y WHERE y.counted AND y.id = x.id AND y.sample = x.sample"
         return int(self._one(f"SELECT COUNT(*) FROM {mine.name} x WHERE counted AND NOT EXISTS ({there})")[0])
 
     def fourfold(self, label: str, hits: Set[str]) -> tuple[int, int, int, int]:
-        """Count where both hit, only the first, only the second, and neither; of one label, judged in both."""
+        """Count pairs of one label, judged in both, with a hit in both, only the first, only the second, neither."""
         totals = "TOTAL(x AND y), TOTAL(x AND NOT y), TOTAL(y AND NOT x), TOTAL(NOT x AND NOT y)"
         both, only_first, only_second, neither = map(int, self._one(f"SELECT {totals} FROM ({_hits(label, hits)})"))
         return both, only_first, only_second, neither
 
     def grouped(self, label: str, hits: Set[str]) -> tuple[dict[int, int], float]:
-        """Return how many groups changed by how many hits, second minus first, and the sum of their sizes' squares."""
+        """Return the number of groups by net change in hits (second minus first), and the sum of squared sizes."""
         sums = f"SELECT SUM(y) - SUM(x) AS net, COUNT(*) AS n FROM ({_hits(label, hits)}) GROUP BY {self.group}"
         rows = self.connection.execute(f"SELECT net, COUNT(*), TOTAL(n * n) FROM ({sums}) GROUP BY 1").fetchall()
         return {net: groups for net, groups, _ in rows}, float(sum(squares for _, _, squares in rows))
 
-    def changes(self) -> tuple[dict[ChangedCell, int], Shared]:
-        """Return what was done first and second where a right action is known, and how the groups share those."""
+    def changes(self) -> tuple[dict[ScoredChange, int], GroupOverlap]:
+        """Return counts of the first and second actions by right action, and the group overlap of right actions."""
         rows = self.connection.execute(
             f"SELECT right_action, acceptable, first, second, COUNT(*) FROM pairs WHERE {RIGHT} GROUP BY 1, 2, 3, 4"
         )
         counts = {(right, tuple(x for x in also.split("|") if x), old, new): n for right, also, old, new, n in rows}
         source = f"(SELECT right_action, {self.group} AS grp FROM pairs WHERE {RIGHT})"
-        return counts, shared_groups(self.connection, source)
+        return counts, group_overlap(self.connection, source)
 
     def transitions(self) -> tuple[Transition, ...]:
-        """Count what changed into what, by label, the most frequent first."""
+        """Count changes from one action to another, by label, the most frequent first."""
         rows = self.connection.execute(
             "SELECT label, COALESCE(first, 'unjudged'), COALESCE(second, 'unjudged'), COUNT(*) FROM pairs "
             "WHERE same_label AND first IS NOT second GROUP BY 1, 2, 3 ORDER BY 4 DESC, 1, 2, 3"

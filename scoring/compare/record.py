@@ -1,4 +1,4 @@
-"""The comparison of runs as a value: what comparison.json, flips.jsonl and `refusal compare --json` hold."""
+"""The comparison of runs as typed records: comparison.json, flips.jsonl and `refusal compare --json`."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Move = Literal["better", "worse", "along_the_trade_off", "at_odds", "none_shown"
 
 
 class ScoredRun(Record):
-    """A run: where its judged completions were read, how often an id came again, and its joint rates."""
+    """A run: the file of its judged completions, its numbers of repeated and conflicting ids, and its joint rates."""
 
     run: str
     file: str
@@ -26,8 +26,8 @@ class ScoredRun(Record):
     right_action: RightActionRecord
 
 
-class Matched(Record):
-    """How many completions two runs share, lack, or name differently; `prompts`: of the same prompt and label."""
+class MatchCounts(Record):
+    """Numbers of completions that two runs share, lack or label differently; `prompts`: same prompt and label."""
 
     prompts: int
     only_in_first: int
@@ -40,18 +40,18 @@ class Matched(Record):
 
 
 class RateChange(Record):
-    """How one rate changed on the prompts that both runs judged; the difference is second minus first."""
+    """The change of one rate on the prompts that both runs judged; the difference is second minus first."""
 
     first: float | None
     second: float | None
     difference: float | None
     difference_ci: Limits
     n: int
-    stopped: int  # hits of the first alone
-    began: int  # hits of the second alone
+    stopped: int  # hits of the first run only
+    began: int  # hits of the second run only
     mcnemar_p: float
     mcnemar_p_holm: float
-    shown: bool  # chance is an unlikely explanation (5 %, corrected over the rates)
+    shown: bool  # significant at 5 %, corrected over the rates
 
     @property
     def estimate(self) -> Estimate:
@@ -61,7 +61,7 @@ class RateChange(Record):
 
 
 class Transition(Record):
-    """How many completions of one label changed from one action into another."""
+    """The number of completions of one label that changed from one action to another."""
 
     label: str | None
     first: str
@@ -70,7 +70,7 @@ class Transition(Record):
 
 
 class Flip(Record):
-    """A completion whose action changed; null where it was not judged."""
+    """A prompt whose action changed; an action is null where the completion was not judged."""
 
     id: str
     sample: str
@@ -83,15 +83,15 @@ class Flip(Record):
 
 
 class ComparedRun(ScoredRun):
-    """A later run against the first."""
+    """A later run, compared with the first."""
 
-    matched: Matched
+    matched: MatchCounts
     changes: Annotated[dict[str, RateChange], BeforeValidator(with_current_names)]
     right_action_change: float | None
     right_action_change_ci: Limits | None
     move: Move
     transitions: tuple[Transition, ...] = ()
-    flips: tuple[Flip, ...] = ()  # comparison.json leaves them to flips.jsonl
+    flips: tuple[Flip, ...] = ()  # written to flips.jsonl, not to comparison.json
 
     @property
     def score_change(self) -> Estimate:
@@ -101,7 +101,7 @@ class ComparedRun(ScoredRun):
 
 
 class FailedCondition(Record):
-    """A condition of `--fail-if` that holds of a run, or that cannot be evaluated (`known` is false)."""
+    """A condition of `--fail-if` that a run meets, or that cannot be evaluated (`known` is false)."""
 
     run: str
     condition: str
@@ -110,7 +110,7 @@ class FailedCondition(Record):
 
 
 class Comparison(Record):
-    """Every later run against the first."""
+    """The first run, and every later run compared with it."""
 
     first: ScoredRun
     comparisons: tuple[ComparedRun, ...]

@@ -1,4 +1,4 @@
-"""Judged completions to compare: a run directory, a completions file of one, or what `refusal score` wrote."""
+"""Reads judged completions to compare: from a run directory, its completions file, or the files of `refusal score`."""
 
 from __future__ import annotations
 
@@ -15,25 +15,25 @@ from extract.yaml_file import read_yaml
 from scoring.actions import ACTIONS
 from scoring.case import Case, case_of_prompt, case_of_row, group_names
 from scoring.ledger import Entry, Ledger
-from scoring.row import Row, identifier_of, plain, sample_of
+from scoring.row import Row, identifier_of, sample_of, to_text
 
 IN_A_RUN = ("scored.jsonl", "scored.parquet", "completions.jsonl")
 
 
 @dataclass(frozen=True)
-class Entered:
-    """A file whose judged completions were entered, and how often an id came again: with the same words, or others."""
+class LoadedFile:
+    """A loaded file, and its numbers of repeated ids: with the same text (repeated) or another (conflicting)."""
 
     file: Path
     repeated: int
     conflicting: int
 
 
-def enter(path: Path, ledger: Ledger) -> Entered:
-    """Enter the judged completions of a run or a file into a ledger; return what was entered.
+def load_scored(path: Path, ledger: Ledger) -> LoadedFile:
+    """Load the judged completions of a run or a file into a ledger.
 
     Raises:
-        UserError: there is none, or its completions are not judged or not labelled.
+        UserError: there is no such file, or its completions are not judged or not labelled.
     """
     file = _file(path)
     cases: Mapping[str, Case] | None = None
@@ -41,7 +41,7 @@ def enter(path: Path, ledger: Ledger) -> Entered:
     for line, row in read_rows(file, "scored completions"):
         where = place(file, line)
         if "id" not in row or "action" not in row:
-            raise UserError(f"{where}: no judged completion (it has no 'action'); judge the file first: "
+            raise UserError(f"{where}: not a judged completion (field 'action' is missing); judge the file first: "
                             f"refusal score {file}")  # fmt: skip
         if row.get("repeated") in (True, "true", "True"):  # not NaN, nor a CSV's "False"
             continue
@@ -52,17 +52,17 @@ def enter(path: Path, ledger: Ledger) -> Entered:
         if seen != "new":
             again[seen] += 1
     if not ledger.query("1", "label IS NOT NULL", "LIMIT 1"):
-        raise UserError(f"{file} has no labelled prompts, without which there are no rates; score its completions "
+        raise UserError(f"{file} has no labelled prompts, and rates need labels; score its completions "
                         "with labels: refusal score COMPLETIONS --prompts FILE")  # fmt: skip
-    return Entered(file, again["repeated"], again["conflicting"])
+    return LoadedFile(file, again["repeated"], again["conflicting"])
 
 
 def cases_of(prompts: Sequence[Prompt]) -> dict[str, Case]:
-    """Return the cases of labelled prompts by id, those linked by pair, entity or words in one group."""
+    """Return the cases of labelled prompts by id; prompts linked by pair, entity or text form one group."""
     if not prompts:
         return {}
     groups = group_names([prompt.id for prompt in prompts], groups_of(prompts))
-    looked_for = {prompt.source for prompt in prompts if prompt.trigger}  # sources that name trigger words at all
+    looked_for = {prompt.source for prompt in prompts if prompt.trigger}  # sources with annotated trigger words
     return {
         prompt.id: case_of_prompt(prompt, group, trigger_known=prompt.source in looked_for)
         for prompt, group in zip(prompts, groups, strict=True)
@@ -72,16 +72,16 @@ def cases_of(prompts: Sequence[Prompt]) -> dict[str, Case]:
 def _file(path: Path) -> Path:
     if path.is_file():
         return path
-    ran = (path / "config.yaml").is_file()  # a run's own completions, not what somebody scored beside them
+    ran = (path / "config.yaml").is_file()  # a run's own completions come before files scored in its directory
     for name in sorted(IN_A_RUN, key=lambda name: name != "completions.jsonl") if ran else IN_A_RUN:
         if (path / name).is_file():
             return path / name
-    raise UserError(f"{path} is no run directory and no scored file; make one with: refusal run CONFIG, or "
+    raise UserError(f"{path} is neither a run directory nor a scored file; make one with: refusal run CONFIG, or "
                     "refusal score COMPLETIONS --out DIR")  # fmt: skip
 
 
 def _cases_of_run(file: Path) -> Mapping[str, Case]:
-    """Return the cases of the run that a completions file lies in; none where it lies in no run."""
+    """Return the cases of the run whose directory holds a completions file; empty if it is not in a run."""
     config = file.parent / "config.yaml"
     if not config.is_file():
         return {}
@@ -96,7 +96,7 @@ def _entry(row: Row, where: str, cases: Mapping[str, Case]) -> Entry:
     return Entry(
         case,
         _action(row["action"], where),
-        plain(row.get("evidence") or ""),
+        to_text(row.get("evidence") or ""),
         sample_of(row),
         completion if isinstance(completion, str) else None,
     )
@@ -106,6 +106,6 @@ def _action(value: object, where: str) -> str | None:
     if value is None or value == "" or value != value:
         return None
     if value not in ACTIONS:
-        raise UserError(f"{where}: field 'action' is {value!r}; expected one of {', '.join(ACTIONS)}, or nothing where "
+        raise UserError(f"{where}: field 'action' is {value!r}; expected one of {', '.join(ACTIONS)}, or empty where "
                         "it could not be judged")  # fmt: skip
     return str(value)

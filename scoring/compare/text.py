@@ -1,4 +1,4 @@
-"""A comparison on the terminal: all three rates in one table, what flipped, and where the change leads."""
+"""Prints a comparison on the terminal: a table of the rates, the flipped prompts, and the direction of the change."""
 
 from __future__ import annotations
 
@@ -13,25 +13,25 @@ if TYPE_CHECKING:
 SHOWN_FLIPS = 10
 SHOWN_TRANSITIONS = 6
 MOVES = {
-    "better": "Off the trade-off, towards fewer mistakes",
-    "worse": "Off the trade-off, towards more mistakes",
-    "along_the_trade_off": "Along the trade-off: one mistake bought with another",
-    "at_odds": "The rates and the right-action score disagree: see what took the place of what",
+    "better": "Fewer mistakes, without a trade-off",
+    "worse": "More mistakes, without a trade-off",
+    "along_the_trade_off": "A trade-off: one kind of mistake fell and another rose",
+    "at_odds": "The rates and the right-action score disagree: see the changes of action below",
     "none_shown": "No change shown",
 }
-NOTES = {  # of a count in `matched`
-    "only_in_first": "only in the first",
-    "only_in_second": "only in the second",
-    "label_differs": "left out, since the two label them differently",
-    "text_differs": "of differing text",
-    "right_action_differs": "left out of the right-action score, since the two call another action right",
-    "unjudged_in_first": "unjudged in the first",
-    "unjudged_in_second": "unjudged in the second",
+NOTES = {  # text for each count in `matched`
+    "only_in_first": "are only in the first run",
+    "only_in_second": "are only in the second run",
+    "label_differs": "are left out, since the two runs label them differently",
+    "text_differs": "have different prompt texts",
+    "right_action_differs": "are left out of the right-action score, since the two runs differ in the right action",
+    "unjudged_in_first": "are unjudged in the first run",
+    "unjudged_in_second": "are unjudged in the second run",
 }
 
 
 def print_comparison(comparison: Comparison) -> None:
-    """Print each later run against the first."""
+    """Print each later run compared with the first."""
     from rich.console import Console
 
     console = Console(highlight=False)
@@ -71,7 +71,7 @@ def _lines(run: ComparedRun) -> list[str]:
     )
     if run.flips:
         more = ", …" if len(run.transitions) > SHOWN_TRANSITIONS else ""
-        lines.append(f"{len(run.flips)} changed what they do ({counted}{more}):")
+        lines.append(f"{len(run.flips)} completions changed their action ({counted}{more}):")
     for flip in run.flips[:SHOWN_FLIPS]:
         text = " ".join((flip.text or "").split())
         lines.append(f"  {flip.id} ({flip.label or 'unlabelled'}): {flip.first or 'unjudged'} → "
@@ -84,19 +84,19 @@ def _lines(run: ComparedRun) -> list[str]:
 def _repeated_ids(run: ScoredRun) -> list[str]:
     if not run.conflicting:
         return []
-    return [f"Note: {run.conflicting} completions of {run.file} bear an id that came before; "
-            "they are matched by their order."]  # fmt: skip
+    return [f"Note: {run.conflicting} completions of {run.file} repeat an earlier id; "
+            "they are matched in order."]  # fmt: skip
 
 
 def _reasons(run: ComparedRun) -> str:
-    """Return which rates were shown to fall or rise, and how far the others may have risen unseen."""
+    """Return which rates fell or rose, and the upper limit of the change of the others."""
     shown, open_ = [], []
-    for key, meaning in RATE_MEANING.items():
-        change, name = run.changes[key], meaning.removeprefix("beside it: ").split(":")[0]
+    for name in RATE_MEANING:
+        change = run.changes[name]
         if change.shown:
             shown.append(f"{name} {'fell' if (change.difference or 0) < 0 else 'rose'}")
         elif change.n and change.difference_ci[1] > 0:
             open_.append(f"{name} {change.difference_ci[1]:.1%}")
     if open_:
         shown.append(f"not shown to change, and may have risen by up to: {', '.join(open_)}")
-    return "; ".join(shown) or "nothing was judged in both"
+    return "; ".join(shown) or "no prompt was judged in both runs"

@@ -1,4 +1,4 @@
-"""Judgements kept in a file as soon as they are made, so that no question is paid for twice."""
+"""The cache of an endpoint's judgements: a file, written after each judgement, so that no request is paid for twice."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from scoring.judges import Judgement
 
 
 class Cache:
-    """A mapping from keys to judgements in a file, for several threads; each is on the disk before the next is asked.
+    """A thread-safe mapping from keys to judgements in a file; each judgement is on the disk before the next request.
 
     Raises:
-        UserError: the file cannot be opened or written, or is something else.
+        UserError: the file cannot be opened or written, or is not a cache of judgements.
     """
 
     def __init__(self, path: Path) -> None:
-        remedy = "choose another file, or delete it to ask everything anew"
+        remedy = "choose another file, or delete it to ask everything again"
         columns = ("action", "evidence", "fields")
         self._file = KeyedFile(path, "judgements", columns, purpose="the cache of judgements", remedy=remedy)
 

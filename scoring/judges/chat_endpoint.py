@@ -1,7 +1,7 @@
-"""One question to an OpenAI-compatible endpoint: its reply, or the kind of failure.
+"""Requests to an OpenAI-compatible endpoint: each returns a reply, or the kind of failure.
 
-Waiting and asking again after 429 (with its Retry-After), 5xx, timeouts and lost connections is the openai client's
-own. What no further request could mend (a refused key, an unknown model, nobody listening) stops the run in one line.
+The openai client itself waits and retries after 429 (with its Retry-After), 5xx, timeouts and lost connections. Errors
+that no retry can fix (a refused key, an unknown model, no server at the address) stop the run with one line.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ from scoring.judges.replies import UnreadableError
 
 try:
     import openai
-except ImportError:  # reported when an endpoint is opened; all else works without it
+except ImportError:  # reported when an endpoint is opened; everything else works without it
     openai = None
 
 Message = dict[str, str]
 CONNECT_S = 10.0
 
 
-class FailedError(Exception):
-    """A request that failed for good; `kind` is what is counted."""
+class RequestFailedError(Exception):
+    """A request that failed after its retries; failures are counted by `kind`."""
 
     def __init__(self, kind: str, reason: str) -> None:
         super().__init__(reason)
@@ -39,7 +39,7 @@ class FailedError(Exception):
 
 @dataclass(frozen=True)
 class Reply:
-    """What the model said; tokens are None where the server does not count them."""
+    """The model's reply; token counts are None where the server does not report them."""
 
     text: str
     cut_off: bool
@@ -48,17 +48,17 @@ class Reply:
 
 
 class ChatEndpoint:
-    """A model behind an endpoint, for several threads.
+    """A thread-safe client of one model behind an endpoint.
 
     Raises:
-        UserError: the openai package or the key is not there.
+        UserError: the openai package or the key is missing.
     """
 
     def __init__(self, config: EndpointConfig) -> None:
         if openai is None:
             raise UserError("the endpoint judge needs the openai package: pip install 'refusal-probes[judge]'")
         self.config = config
-        self.requests = 0  # sent, the client's own retries included
+        self.requests = 0  # sent, including the client's retries
         self.json_mode = config.json_mode  # until the server refuses it
         self._json_works = self._reached = False
         self._lock = threading.Lock()
@@ -74,35 +74,35 @@ class ChatEndpoint:
         """Return the model's reply.
 
         Raises:
-            FailedError: the request failed, and so did its repetitions.
-            UnreadableError: the answer is no chat completion.
+            RequestFailedError: the request and its retries failed.
+            UnreadableError: the response is not a chat completion.
             UserError: no request can succeed.
         """
         if not self._reached:
             self._reach()
         try:
-            answer = self._post_as_it_takes(messages)
+            answer = self._post_with_json_mode(messages)
         except openai.APIStatusError as error:
             self._reached = True
             raise self._explained(error) from None
         except openai.APITimeoutError:
-            raise FailedError("timeout", f"no answer within {self.config.timeout_s:g} s") from None
+            raise RequestFailedError("timeout", f"no answer within {self.config.timeout_s:g} s") from None
         except openai.APIConnectionError as error:
             if not self._reached:
                 raise self._unreachable(error.__cause__ or error) from None
-            raise FailedError("connection", _line(error.__cause__ or error)) from None
+            raise RequestFailedError("connection", _line(error.__cause__ or error)) from None
         self._reached = True
         return _read(answer)
 
-    def _post_as_it_takes(self, messages: Sequence[Message]) -> str:
-        """Post with JSON mode if wanted; once without, where the server refuses that."""
+    def _post_with_json_mode(self, messages: Sequence[Message]) -> str:
+        """Post with JSON mode if configured; if the server refuses JSON mode, post again without it."""
         wanted = self.json_mode
         try:
             answer = self._post(messages, wanted)
         except (openai.BadRequestError, openai.UnprocessableEntityError):
             if not wanted or self._json_works:
                 raise
-            answer = self._post(messages, False)  # fails alike if JSON mode was not the reason
+            answer = self._post(messages, False)  # fails again if JSON mode was not the reason
             self.json_mode = False
         else:
             self._json_works = self._json_works or wanted
@@ -124,7 +124,7 @@ class ChatEndpoint:
             self.requests += 1
 
     def _reach(self) -> None:
-        """See that somebody listens, which the client would say only after all its retries."""
+        """Check that the server accepts connections; the client would report this only after all its retries."""
         url = urlsplit(self.config.base_url)
         proxies = urllib.request.getproxies()
         if (url.scheme in proxies or "all" in proxies) and not urllib.request.proxy_bypass(url.hostname or ""):
@@ -141,28 +141,28 @@ class ChatEndpoint:
                          "the server runs")  # fmt: skip
 
     def _explained(self, error: Any) -> Exception:
-        """Tell what stops the run from what fails one request; the server's words may repeat a key, so not at 401."""
+        """Return the error: fatal, or of one request. At 401 it omits the server's text, which may hold a key."""
         status, config = int(error.status_code), self.config
         if status in (401, 403):
             key = f"the key in {config.api_key_env}" if config.api_key_env else "a request without a key (api_key_env)"
-            return UserError(f"the endpoint {config.base_url} refused {key} ({status}): check it, and that it may use "
-                             f"{config.model}")  # fmt: skip
+            return UserError(f"the endpoint {config.base_url} refused {key} ({status}): check the key, and that it may "
+                             f"use {config.model}")  # fmt: skip
         if status == 404:
             return UserError(f"the endpoint {config.base_url} knows no model {config.model!r} (404): check model, and "
-                             "that base_url ends as the server's documentation says, mostly in /v1")  # fmt: skip
+                             "that base_url is complete (it usually ends in /v1)")  # fmt: skip
         kind = "rate_limited" if status == 429 else "server_error" if status >= 500 else f"status_{status}"
-        return FailedError(kind, _line(error))
+        return RequestFailedError(kind, _line(error))
 
 
 def _key(config: EndpointConfig) -> str:
     if config.api_key_env is None:
-        return "none"  # given, or the client would send whatever OPENAI_API_KEY holds to this server
+        return "none"  # set explicitly: else the client would send OPENAI_API_KEY to this server
     key = os.environ.get(config.api_key_env, "").strip()
     if not key:
-        raise UserError(f"environment variable {config.api_key_env} is not set: put the endpoint's key there, or set "
+        raise UserError(f"environment variable {config.api_key_env} is not set: put the endpoint's key into it, or set "
                         "api_key_env to null for a server that needs none")  # fmt: skip
     if not (key.isascii() and key.isprintable()):
-        raise UserError(f"environment variable {config.api_key_env} holds characters that no key has")
+        raise UserError(f"environment variable {config.api_key_env} holds characters that are not valid in a key")
     return key
 
 
@@ -170,12 +170,12 @@ def _read(answer: str) -> Reply:
     try:
         body = json.loads(answer)
         choice, usage = body["choices"][0], body.get("usage") or {}
-        said, ended = choice["message"].get("content"), choice.get("finish_reason")
+        content, ended = choice["message"].get("content"), choice.get("finish_reason")
         tokens = [usage.get(name) for name in ("prompt_tokens", "completion_tokens")]
     except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
-        raise UnreadableError(f"the answer is no chat completion: {answer[:80]!r}") from None
+        raise UnreadableError(f"the response is not a chat completion: {answer[:80]!r}") from None
     counted = [number if isinstance(number, int) else None for number in tokens]
-    return Reply(said if isinstance(said, str) else "", ended == "length", *counted)
+    return Reply(content if isinstance(content, str) else "", ended == "length", *counted)
 
 
 def _line(error: BaseException) -> str:

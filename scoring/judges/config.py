@@ -1,4 +1,4 @@
-"""Which judge: `rules`, or what a YAML file describes."""
+"""Configuration of a judge: `rules`, or a YAML file that describes a classifier or an endpoint."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ _MARK = re.compile(r"\{(\w*)\}")
 
 
 class ClassifierConfig(Strict):
-    """A Hugging Face text classifier, and what its labels mean."""
+    """A Hugging Face text classifier and the action of each of its labels."""
 
     kind: Literal["classifier"] = "classifier"
     model: str = Field(min_length=1)  # a directory or a hub id
     revision: str | None = None
     device: str = "auto"
-    batch_size: int = Field(32, ge=1)  # texts of max_tokens in a batch; of shorter ones there are more
-    max_tokens: int | None = Field(None, ge=8)  # longer texts are cut; as many as the model reads, at most 512
-    text: str | tuple[str, str] = "{completion}"  # what is read: a template, or two of them for a pair of texts
-    actions: dict[str, Action | None]  # its label: our action, or null where the label says nothing about it
+    batch_size: int = Field(32, ge=1)  # texts of max_tokens in a batch; more of shorter ones
+    max_tokens: int | None = Field(None, ge=8)  # longer texts are cut; null: the model's context, at most 512
+    text: str | tuple[str, str] = "{completion}"  # the input: a template, or two templates for a pair of texts
+    actions: dict[str, Action | None]  # classifier label: our action, or null where the label implies none
     threshold: float | None = Field(None, ge=0, le=1)  # a label less probable than this does not count
 
     @field_validator("actions", mode="before")
@@ -46,28 +46,28 @@ class ClassifierConfig(Strict):
     def _names_what_there_is(cls, given: str | tuple[str, str]) -> str | tuple[str, str]:
         marks = {name for text in ([given] if isinstance(given, str) else given) for name in _MARK.findall(text)}
         if unknown := sorted(marks - {"prompt", "completion"}):
-            raise ValueError(f"{{{unknown[0]}}} stands for nothing; there are {{completion}} and {{prompt}}")
+            raise ValueError(f"{{{unknown[0]}}} is unknown; expected {{completion}} or {{prompt}}")
         if "completion" not in marks:
-            raise ValueError("it must hold {completion}, or every completion would be judged alike")
+            raise ValueError("it must contain {completion}; otherwise every completion gets the same judgement")
         return given
 
 
 class EndpointConfig(Strict):
-    """A model behind an OpenAI-compatible endpoint, asked with a rubric."""
+    """A model behind an OpenAI-compatible endpoint that judges by a rubric."""
 
     kind: Literal["endpoint"] = "endpoint"
-    base_url: str  # up to and with /v1
+    base_url: str  # including /v1
     model: str = Field(min_length=1)
-    api_key_env: str | None = None  # the environment variable that holds the key; none where the server asks for none
+    api_key_env: str | None = None  # the environment variable that holds the key; null where the server needs none
     rubric: str = RUBRIC  # a .md or .txt file, or the text itself
-    temperature: float | None = Field(0.0, ge=0)  # null: not sent, and so for seed and max_tokens
+    temperature: float | None = Field(0.0, ge=0)  # null: not sent (also for seed and max_tokens)
     max_tokens: int | None = Field(512, ge=1)  # of the reply
     seed: int | None = 0
     extra_body: dict[str, object] = {}  # further keys of the request
-    json_mode: bool = True  # ask for response_format json_object; done without where the server refuses it
-    concurrency: int = Field(8, ge=1, le=256)  # requests under way at once
+    json_mode: bool = True  # request response_format json_object; dropped if the server refuses it
+    concurrency: int = Field(8, ge=1, le=256)  # requests in flight at once
     timeout_s: float = Field(60, gt=0)
-    retries: int = Field(4, ge=0)  # of a request that failed, and of a reply that could not be read
+    retries: int = Field(4, ge=0)  # of a failed request, and of an unreadable reply
     price_per_million_input: float | None = Field(None, ge=0)  # for the cost in the record, in any currency
     price_per_million_output: float | None = Field(None, ge=0)
 
@@ -75,18 +75,22 @@ class EndpointConfig(Strict):
     @classmethod
     def _is_an_address(cls, given: str) -> str:
         if not _ADDRESS.fullmatch(given):
-            raise ValueError("it must be an address such as http://localhost:8000/v1, with no name or key in it")
+            raise ValueError("it must be an address such as http://localhost:8000/v1, without a user name or key")
         return given.rstrip("/")
 
     @field_validator("api_key_env")
     @classmethod
     def _is_a_name(cls, given: str | None) -> str | None:
-        if given is not None and not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", given):  # never repeat it: it may be a key
+        if given is not None and not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", given):  # never printed: it may be a key
             raise ValueError("it must be the name of an environment variable, such as OPENAI_API_KEY, not a key")
         return given
 
     def rubric_text(self) -> str:
-        """Return the rubric, read from its file where it names one."""
+        """Return the rubric's text, read from its file if `rubric` is a path.
+
+        Raises:
+            UserError: the file cannot be read.
+        """
         if "\n" in self.rubric or not self.rubric.endswith((".md", ".txt")):
             return self.rubric
         try:
@@ -100,7 +104,11 @@ _KINDS: Mapping[str, type[JudgeConfig]] = {"classifier": ClassifierConfig, "endp
 
 
 def load_judge(given: str) -> JudgeConfig:
-    """Read the description of a judge."""
+    """Read the configuration of a judge: a YAML file, or the name of a shipped one.
+
+    Raises:
+        UserError: there is no such judge, or its file is wrong; names the key.
+    """
     path = _find(given)
     raw = read_yaml(path, "judge")
     kind = raw.get("kind")

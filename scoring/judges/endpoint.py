@@ -1,7 +1,7 @@
-"""A model behind an OpenAI-compatible endpoint as the judge: asked with a rubric, several questions at once, cached.
+"""The endpoint judge: asks a model behind an OpenAI-compatible endpoint with a rubric, concurrently and with a cache.
 
-Completions are judged in order and streamed: what is under way is bounded, however long the input. A judgement is
-cached the moment it is read, so a run that is killed and begun again asks only the rest; failures are asked again.
+Completions are judged in order and streamed; the number in flight is bounded. A judgement is cached as soon as it is
+read, so a run that is killed and restarted asks only for the rest; failed requests are asked again.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ from pathlib import Path
 from extract.keyed_file import content_key
 from scoring.judges import CompletionToJudge, Judgement, JudgeRecord
 from scoring.judges.cache import Cache
-from scoring.judges.chat_endpoint import ChatEndpoint, FailedError, Message, Reply
+from scoring.judges.chat_endpoint import ChatEndpoint, Message, Reply, RequestFailedError
 from scoring.judges.config import EndpointConfig
 from scoring.judges.replies import UnreadableError, question, read_reply
-from scoring.judges.spoken import text_to_judge
+from scoring.judges.visible_text import text_to_judge
 
-READ_AHEAD = 4  # completions read ahead for each request that may be under way
+READ_AHEAD = 4  # completions read ahead for each concurrent request
 COUNTED = ("asked", "cached", "unspoken", "unreadable", "fields_out_of_range")
 
 
 class EndpointRecord(JudgeRecord):
-    """Which model judged by which rubric, and how many completions and requests there were of each kind."""
+    """The judging model, its rubric and settings, and the numbers of completions and requests by kind."""
 
     model: str
     rubric: str  # SHA-256
@@ -47,10 +47,10 @@ class EndpointRecord(JudgeRecord):
 
 
 class EndpointJudge:
-    """Judge completions by asking a model, each by itself.
+    """Judge completions by asking a model, one request for each completion.
 
     Raises:
-        UserError: the rubric, the openai package, the key or the cache cannot be had.
+        UserError: the rubric, the openai package, the key or the cache is missing or unusable.
     """
 
     def __init__(self, config: EndpointConfig, cache: Path | None = None) -> None:
@@ -63,13 +63,13 @@ class EndpointJudge:
         self._failed: Counter[str] = Counter()
         self._lock = threading.Lock()
         if cache is not None:
-            Cache(cache).close()  # what is wrong with it is said at the door
+            Cache(cache).close()  # reports a wrong file early
 
     def judge_all(self, completions: Iterable[CompletionToJudge]) -> Iterator[Judgement]:
-        """Yield what each completion did, in order, as soon as it and those before it are judged.
+        """Yield the judgement of each completion in order, as soon as it and the earlier ones are ready.
 
         Raises:
-            UserError: no request can succeed, or the cache cannot be written; what is cached stays cached.
+            UserError: no request can succeed, or the cache cannot be written; cached judgements are kept.
         """
         waiting: deque[Future[Judgement]] = deque()
         kept = closing(Cache(self._cache)) if self._cache else nullcontext()
@@ -86,7 +86,7 @@ class EndpointJudge:
                     future.cancel()
 
     def record(self) -> EndpointRecord:
-        """Return which model judged by which rubric, and what it took."""
+        """Return the model, the rubric and settings, and the counts, tokens and cost."""
         counts, config = self._counts, self.config
         return EndpointRecord(
             judge="endpoint",
@@ -114,13 +114,13 @@ class EndpointJudge:
         if cache is not None and (found := cache.get(key)) is not None:
             return self._known("cached", found)
         future = pool.submit(self._ask, asked, key, cache)
-        if not self._begun:  # the first goes alone: it tells whether any can succeed, and whether JSON mode is taken
+        if not self._begun:  # the first request runs alone: it shows whether any can succeed and JSON mode works
             future.result()
             self._begun = True
         return future
 
     def _ask(self, asked: str, key: str, cache: Cache | None) -> Judgement:
-        """Ask until the reply can be read; keep what was read."""
+        """Ask until the reply can be read; cache the judgement."""
         self._add(asked=1)
         plain: list[Message] = [{"role": "system", "content": self.rubric}, {"role": "user", "content": asked}]
         messages, reason = plain, ""
@@ -130,7 +130,7 @@ class EndpointJudge:
                 reply = self._endpoint.reply(messages)
                 self._add_tokens(reply)
                 judgement, out_of_range = read_reply(reply.text)
-            except FailedError as error:
+            except RequestFailedError as error:
                 self._add_failure(error.kind)
                 return Judgement(None, f"the endpoint failed ({error.kind}): {error}")
             except UnreadableError as error:
@@ -170,9 +170,9 @@ class EndpointJudge:
 
 
 def _asked_again(plain: list[Message], reply: Reply | None, reason: str) -> list[Message]:
-    """Say what was wrong with the reply: the same question at temperature 0 would get it again."""
+    """Add the reply and its error to the messages; at temperature 0 the same messages give the same reply."""
     if reply is None or not reply.text.strip():
         return plain
-    said = {"role": "assistant", "content": reply.text[:2000]}
+    earlier = {"role": "assistant", "content": reply.text[:2000]}
     remark = f"This could not be read: {reason}. Reply with the one JSON object that was asked for and nothing else."
-    return [*plain, said, {"role": "user", "content": remark}]
+    return [*plain, earlier, {"role": "user", "content": remark}]

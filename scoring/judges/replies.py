@@ -1,4 +1,4 @@
-"""What a judging model is asked, and how its reply is read; one that does not say one action is never guessed at."""
+"""Writes the question to a judging model and reads its reply; a reply without exactly one action is an error."""
 
 from __future__ import annotations
 
@@ -9,21 +9,23 @@ from collections.abc import Iterator
 from scoring.actions import ACTIONS, Action
 from scoring.fields import FIELDS
 from scoring.judges import CompletionToJudge, Judgement
-from scoring.judges.spoken import spoken
+from scoring.judges.visible_text import visible_text
 from scoring.row import Row
 
 EVIDENCE_CHARS = 300
-_CONTROL = re.compile(r"<|\[(?=/?[A-Z_]+\])")  # begins <|im_end|>, </s>, [INST]: servers may read them as what they say
+_CONTROL = re.compile(
+    r"<|\[(?=/?[A-Z_]+\])"
+)  # starts of <|im_end|>, </s>, [INST], which servers may read as control tokens
 
 
 class UnreadableError(ValueError):
-    """The reply holds no judgement; says why."""
+    """The reply holds no judgement; the message gives the reason."""
 
 
 def question(to_judge: CompletionToJudge, completion: str) -> str:
-    """Write the conversation and what was said in it as one JSON object, out of which no text can break.
+    """Return the conversation and the completion as one JSON object that no text inside it can break.
 
-    Quotes and line breaks are JSON's to escape; what a chat template might take for a control token is escaped too.
+    JSON escapes quotes and line breaks; characters that a chat template may read as control tokens are escaped too.
     """
     known = [{"role": "user", "content": to_judge.prompt}] if to_judge.prompt is not None else []
     conversation = [dict(message) for message in to_judge.messages] or known
@@ -33,12 +35,12 @@ def question(to_judge: CompletionToJudge, completion: str) -> str:
 
 
 def read_reply(text: str) -> tuple[Judgement, int]:
-    """Return the judgement in a reply, whatever stands around its JSON, and how many fields lay outside [0, 1].
+    """Return the judgement in a reply, ignoring text around its JSON, and the number of fields outside [0, 1].
 
     Raises:
-        UnreadableError: there is no JSON object with an action of ours, or there are several that differ.
+        UnreadableError: there is no JSON object with a known action, or there are several that differ.
     """
-    found = [value for value in _objects(spoken(text) or "") if "action" in value]
+    found = [value for value in _objects(visible_text(text) or "") if "action" in value]
     if not found:
         raise UnreadableError(f"no JSON object with an action in {_short(text)!r}")
     reply = found[-1]
@@ -65,7 +67,7 @@ def _objects(text: str) -> Iterator[Row]:
 
 
 def _action(given: object) -> Action | None:
-    if given is None:  # the judge cannot tell, and says so
+    if given is None:  # the judge returned null: it cannot decide
         return None
     named = "_".join(given.lower().replace("-", " ").split()) if isinstance(given, str) else given
     for action in ACTIONS:
@@ -76,7 +78,7 @@ def _action(given: object) -> Action | None:
 
 def _score(value: object) -> float | None:
     """Return a number from 0 to 1; None for anything else."""
-    if not isinstance(value, int | float) or isinstance(value, bool) or not 0 <= value <= 1:  # NaN is not either
+    if not isinstance(value, int | float) or isinstance(value, bool) or not 0 <= value <= 1:  # also excludes NaN
         return None
     return float(value)
 

@@ -1,7 +1,7 @@
-"""The default judge: rules, offline, deterministic, saying which clause it went by.
+"""The default judge: rules, offline and deterministic; its evidence cites the deciding clause.
 
-It reads the completion's opening clause by clause with a language's table (`english/`), then decides from the order
-and the balance of what it read (`deciding.py`). It does not check whether an answer is true, nor whether it is harmful.
+It reads the completion's opening clause by clause with a language's rule table (`english/`), then decides from the
+order and number of their kinds (`deciding.py`). It does not check whether an answer is true or harmful.
 """
 
 from __future__ import annotations
@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from scoring.judges import CompletionToJudge, Judgement, JudgeRecord
-from scoring.judges.clauses import DECLINING, Asked, ClauseReader
+from scoring.judges.clauses import DECLINING, ClauseReader, PromptTraits
 from scoring.judges.deciding import decide
 from scoring.judges.english import ENGLISH
-from scoring.judges.spoken import is_degenerate, text_to_judge
 from scoring.judges.table import RuleTable
+from scoring.judges.visible_text import is_degenerate, text_to_judge
 
 
 class RulesRecord(JudgeRecord):
@@ -31,15 +31,15 @@ class RuleJudge:
         self.reader = ClauseReader(table)
 
     def judge_all(self, completions: Iterable[CompletionToJudge]) -> Iterator[Judgement]:
-        """Yield what each completion did."""
+        """Yield the judgement of each completion."""
         return (self.judge(one.completion, one.prompt) for one in completions)
 
     def record(self) -> RulesRecord:
-        """Name the judge and its table."""
+        """Return the judge's name and the language of its table."""
         return RulesRecord(judge="rules", language=self.table.language)
 
     def judge(self, completion: str, prompt: str | None = None) -> Judgement:
-        """Return the action of a completion, reading what follows a closed thinking block and an echoed prompt."""
+        """Return the judgement of a completion; the thinking block and an echoed prompt are skipped."""
         text = text_to_judge(completion, prompt)
         if isinstance(text, Judgement):
             return text
@@ -57,8 +57,8 @@ class RuleJudge:
             return Judgement(None, f"no text in a script of the table '{self.table.language}'")
         return Judgement("answer", f"a number: {text[:60]}")
 
-    def _repeated(self, text: str, asked: Asked) -> Judgement:
-        """Judge text that goes round in circles: a decline said over and over is one, anything else says nothing."""
+    def _repeated(self, text: str, asked: PromptTraits) -> Judgement:
+        """Judge repetitive text: a repeated decline is a decline; other repetitions are `other`."""
         clauses = self.reader.read(text, asked)[:2]
         if any(clause.kind in DECLINING - {"no"} for clause in clauses):
             return decide(clauses, asked)

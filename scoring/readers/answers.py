@@ -1,6 +1,6 @@
-"""Completions of any model under our field names, whoever wrote them: rows, Inspect's logs, lm-eval's samples.
+"""Reads completions of any model from rows, Inspect logs and lm-eval samples, and maps them to our field names.
 
-Reads, and judges nothing. Rows are read as they come: only `.json` files stand in memory as a whole.
+Rows are streamed; only `.json` files are in memory as a whole.
 """
 
 from __future__ import annotations
@@ -17,26 +17,26 @@ from scoring.readers.column_map import ROW_NUMBER, ColumnMap, listed, refuse_abs
 from scoring.readers.completion_row import FIELDS, PROMPT_FIELDS, ForeignRow, ReadingNotes
 from scoring.readers.inspect_log import is_log, read_log
 from scoring.readers.lm_eval_samples import is_sample, read_samples
-from scoring.readers.turns import is_transcript, spoken_text, turns
+from scoring.readers.turns import content_text, is_transcript, turns
 from scoring.row import Row
 
 
 def read_answers(
     path: Path, notes: ReadingNotes, columns: ColumnMap | None = None, encoding: str | None = None
 ) -> Iterator[Row]:
-    """Yield completions: `id`, `completion` (None where the row has none), `place`, and what else of FIELDS is given.
+    """Yield completions: `id`, `completion` (None where missing), `place`, and further FIELDS that the row has.
 
     Where messages end with the assistant's turn and there is no completion, that turn is the completion. `messages` are
-    what went before it, and `text`, where none is given, the last user's turn among them.
+    the turns before it. `text`, if not given, is the last user turn among them.
 
     Args:
         path: .jsonl, .json, .csv or .parquet rows, an Inspect log (.eval, .json) or lm-eval's samples (.jsonl).
-        notes: counts what was repaired or left out.
-        columns: which columns are which fields, before the rows' own names.
-        encoding: of a text file, where it is neither UTF-8 nor UTF-16 with its mark.
+        notes: counts repaired and left-out rows.
+        columns: maps columns to fields; it takes precedence over the rows' own names.
+        encoding: of a text file that is neither UTF-8 nor UTF-16 with a byte order mark.
 
     Raises:
-        UserError: the file, or a row of it, cannot be read, or has no such column; names the line and the remedy.
+        UserError: the file or a row cannot be read, or a column is missing; names the line and the remedy.
     """
     columns = columns or ColumnMap()
     refuse_absent_columns(path, _read(path, encoding, ReadingNotes()), columns)
@@ -97,7 +97,7 @@ def _answer(given: ForeignRow, fields: Row, notes: ReadingNotes) -> Row:
 
 
 def _dialogue(fields: Row, where: str) -> tuple[list[dict[str, str]], str | None]:
-    """Return the conversation before the completion, and the completion, which may be the conversation's last turn."""
+    """Return the conversation before the completion, and the completion (it may be the last turn)."""
     given = fields.get("messages")
     messages = [] if _is_open(given) else turns(given, where)
     last = messages[-1]["content"] if is_transcript(messages) else None
@@ -110,11 +110,11 @@ def _completion(value: object, where: str) -> str | None:
         return None
     if isinstance(value, int | float):
         return as_text(value)
-    text = spoken_text(value)
+    text = content_text(value)
     if text is None:
         inner = next(iter(value)) if isinstance(value, Mapping) and value else "0"
-        raise UserError(f"{where}: field 'completion' is {type(value).__name__}; expected text: reach into it, "
-                        f"for instance --map completion=completion.{inner}")  # fmt: skip
+        raise UserError(f"{where}: field 'completion' is {type(value).__name__}; expected text: name a column inside "
+                        f"it, for instance --map completion=completion.{inner}")  # fmt: skip
     return text
 
 
@@ -147,12 +147,12 @@ def _text(name: str, value: object, where: str) -> str | None:
 
 
 def _is_open(value: object) -> bool:
-    """Say whether a field is left open, as each format writes it: null, an empty cell, NaN."""
+    """Return whether a field is empty in any format: null, an empty cell, NaN."""
     return value is None or value != value or value == ""
 
 
 def _written(answer: Row, notes: ReadingNotes) -> Row:
-    """Return an answer that can be written as UTF-8, which halves of surrogate pairs in JSON escapes cannot."""
+    """Return an answer that can be written as UTF-8: halves of surrogate pairs (from JSON escapes) are replaced."""
     if all(map(_is_whole, answer.values())):
         return answer
     notes.mended("replaced")

@@ -1,4 +1,4 @@
-"""The entries of a ZIP file, one at a time, also where they are compressed with Zstandard (ZIP's method 93)."""
+"""Reads the entries of a ZIP file one at a time, including Zstandard-compressed ones (ZIP method 93)."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from pathlib import Path
 
 from extract.errors import UserError
 
-_ZSTANDARD = 93  # which this Python's zipfile lists but does not read
-_LOCAL_HEADER = 30  # bytes, then the name and the extra field, whose lengths are its last four
+_ZSTANDARD = 93  # zipfile lists these entries but cannot read them
+_LOCAL_HEADER = 30  # bytes; then the name and the extra field, whose lengths are in its last four bytes
 
 
 def entries(path: Path, folder: str) -> Iterator[tuple[str, bytes]]:
-    """Yield (name, content) of each JSON file in a folder of the archive, the last of those of one name.
+    """Yield (name, content) of each JSON file in a folder of the archive; of duplicate names the last.
 
     Raises:
-        UserError: the file is no such archive, or is damaged; names the entry.
+        UserError: the file is not a ZIP archive, or is damaged; names the entry.
     """
     name = ""
     try:
@@ -42,5 +42,5 @@ def _zstandard(raw: io.BufferedReader, info: zipfile.ZipInfo) -> bytes:
     compressed = pyarrow.BufferReader(raw.read(info.compress_size))
     content = bytes(pyarrow.CompressedInputStream(compressed, "zstd").read())
     if zlib.crc32(content) != info.CRC:
-        raise zipfile.BadZipFile("its checksum is another than it says")
+        raise zipfile.BadZipFile("its checksum does not match")
     return content

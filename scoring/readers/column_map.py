@@ -1,4 +1,4 @@
-"""What a user says of a file's columns: `--map FIELD=COLUMN`, or a YAML file with `columns` and `constants`."""
+"""The column map: which column holds which field, from `--map FIELD=COLUMN` or a YAML file (`columns`, `constants`)."""
 
 from __future__ import annotations
 
@@ -17,31 +17,31 @@ from scoring.readers.completion_row import FIELDS, ForeignRow
 from scoring.readers.turns import is_transcript
 from scoring.row import Row
 
-ROW_NUMBER = "#"  # the column of the row's number in its file, unless there is one of that name
-# words that speak for a column, the surest first
+ROW_NUMBER = "#"  # names the row's number in its file, unless a column has this name
+# words in the names of columns that hold completions, the most likely first
 _LIKELY = ("completion", "response", "output", "generation", "generated", "prediction", "reply", "answer", "result")
-_INNER = ("content", "text")  # under which chat formats keep what was said
-_LOOKED_AT = 2000  # nested columns of a row
-_LISTED = 30
+_INNER = ("content", "text")  # keys under which chat formats store text
+_MAX_COLUMNS = 2000  # nested columns that are searched for similar names
+_LISTED = 30  # columns named in a message
 
 
 class ColumnMap(ColumnMapping):
-    """Which of a file's columns are which fields of a completion. What it does not name is read by its own name."""
+    """Maps a file's columns to fields of a completion. Fields that it does not name are read by their own names."""
 
     known: ClassVar[tuple[str, ...]] = FIELDS
     what: ClassVar[str] = "a completion"
 
     @property
     def sources(self) -> dict[str, Column | Value]:
-        """Where each field that it names comes from."""
+        """The source of each field: a column or a constant."""
         return {**self.columns, **self.constants}
 
 
 def read_column_map(options: Sequence[str] = (), file: Path | None = None) -> ColumnMap:
-    """Read a map from `FIELD=COLUMN` options and a YAML file; the options go before the file.
+    """Read a map from `FIELD=COLUMN` options and a YAML file; options override the file.
 
     Raises:
-        UserError: an option or a key is mistaken; names it, and the nearest known field.
+        UserError: an option or a key is wrong; names it, and the nearest known field.
     """
     given = read_yaml(file, "column map") if file else {}
     columns = _from_options(options)
@@ -73,7 +73,7 @@ def refuse_absent_columns(path: Path, rows: Iterable[ForeignRow], columns: Colum
     """Read rows until every column of the map, and a completion, has been seen.
 
     Raises:
-        UserError: no row has one; names the nearest there is, and what to type.
+        UserError: no row has one of them; names the nearest column, and what to type.
     """
     wanted = {
         name: field
@@ -81,7 +81,7 @@ def refuse_absent_columns(path: Path, rows: Iterable[ForeignRow], columns: Colum
         for name in (source.column, *source.unless)
         if name != ROW_NUMBER
     }
-    looked_at: dict[str, object] = {}
+    columns_seen: dict[str, object] = {}
     there: dict[str, None] = {}
     answered = "completion" in columns.sources
     for given in rows:
@@ -89,21 +89,21 @@ def refuse_absent_columns(path: Path, rows: Iterable[ForeignRow], columns: Colum
         answered = answered or "completion" in given.fields or is_transcript(_messages(given, columns))
         if answered and not wanted:
             return
-        if len(looked_at) < _LOOKED_AT:
-            looked_at |= dict(islice(_nested(given.columns), _LOOKED_AT))
+        if len(columns_seen) < _MAX_COLUMNS:
+            columns_seen |= dict(islice(_nested(given.columns), _MAX_COLUMNS))
             there |= dict.fromkeys(given.columns)
-    if not looked_at:
+    if not columns_seen:
         raise UserError(f"{path} holds no completions")
     if wanted:
         name, field = next(iter(wanted.items()))
-        near = difflib.get_close_matches(name, looked_at, n=1)
+        near = difflib.get_close_matches(name, columns_seen, n=1)
         hint = f"did you mean --map {field}={near[0]}? " if near else ""
-        raise UserError(f"{path}: no row has a column {name!r}, wanted as {field!r}; {hint}{listed([*there])}")
-    raise UserError(f"{path}: no row has a field 'completion'; {_remedy(looked_at)}; {listed([*there])}")
+        raise UserError(f"{path}: no row has a column {name!r}, needed for field {field!r}; {hint}{listed([*there])}")
+    raise UserError(f"{path}: no row has a field 'completion'; {_remedy(columns_seen)}; {listed([*there])}")
 
 
 def listed(names: Sequence[str]) -> str:
-    """List the columns there are."""
+    """Return a list of the columns for a message."""
     more = f" and {len(names) - _LISTED} more" if len(names) > _LISTED else ""
     return f"the columns are {', '.join(names[:_LISTED])}{more}"
 
@@ -113,18 +113,18 @@ def _messages(given: ForeignRow, columns: ColumnMap) -> object:
     return value_at(given.columns, source.column) if source else given.fields.get("messages")
 
 
-def _remedy(looked_at: Row) -> str:
-    ranks = {name: _likeness(name) for name, value in looked_at.items() if isinstance(value, str)}
+def _remedy(columns_seen: Row) -> str:
+    ranks = {name: _completion_rank(name) for name, value in columns_seen.items() if isinstance(value, str)}
     found = [(rank, len(name), name) for name, rank in ranks.items() if rank is not None]
     likely = [name for *_, name in sorted(found, key=lambda one: one[:2])]
     if not likely:
         return "name its column with --map completion=COLUMN"
     others = f" (or {', '.join(likely[1:4])})" if likely[1:] else ""
-    return f"say --map completion={likely[0]}{others}"
+    return f"use --map completion={likely[0]}{others}"
 
 
-def _likeness(name: str) -> int | None:
-    """Rank a column as one that may hold completions; None if nothing speaks for it."""
+def _completion_rank(name: str) -> int | None:
+    """Return the rank of a column as a likely holder of completions; None if its name suggests nothing."""
     if name.split(".")[0] in FIELDS:
         return None
     last = name.lower().split(".")[-1]
@@ -133,7 +133,7 @@ def _likeness(name: str) -> int | None:
 
 
 def _nested(row: Row, before: str = "", depth: int = 6) -> Iterator[tuple[str, object]]:
-    """Yield every column of a row and of the objects in it, of lists their first entry, outer ones first."""
+    """Yield every column of a row and of its nested objects (of lists, the first entry), outer ones first."""
     held = {f"{before}{name}": value for name, value in row.items()}
     yield from held.items()
     for name, value in held.items():

@@ -1,4 +1,4 @@
-"""One completion as a file gives it, before a column map is applied; and counts of what was repaired in the file."""
+"""One row of a completions file before the column map is applied, and counts of repaired rows."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ FIELDS = ("id", "sample", "text", "messages", "completion", *PROMPT_FIELDS)
 
 @dataclass(frozen=True)
 class ForeignRow:
-    """A row: all it has under its own names, and what of that its format declares to be our fields."""
+    """A row: `columns` under the file's names, and `fields` that its format maps to ours."""
 
     place: str
     columns: Row
@@ -24,18 +24,18 @@ class ForeignRow:
 
 @dataclass
 class ReadingNotes:
-    """Numbers of rows that were repaired or left out. Of a JSON file, lines with broken bytes are counted."""
+    """Numbers of rows that were repaired or left out. In a JSON file, lines with invalid bytes are counted."""
 
-    windows_1252: int = 0  # held bytes that are not UTF-8, which were read as Windows-1252
-    replaced: int = 0  # held what is no character in any way, which became U+FFFD
-    other_filters: int = 0  # gave the same responses a second time, under another filter, and were left out
+    windows_1252: int = 0  # with bytes that are not UTF-8, read as Windows-1252
+    replaced: int = 0  # with invalid characters, replaced by U+FFFD
+    other_filters: int = 0  # same responses under another lm-eval filter, left out
 
     def mended(self, how: EncodingRepair) -> None:
-        """Count a row in which something was repaired."""
+        """Count a repaired row."""
         setattr(self, how, getattr(self, how) + 1)
 
     def counts(self) -> dict[str, int]:
-        """Return the number of rows by what happened to them, in words."""
+        """Return the number of rows by kind of repair (a text for the scorecard)."""
         return {
             "not UTF-8, read as Windows-1252 (--encoding names another)": self.windows_1252,
             "with characters that are no valid Unicode, replaced": self.replaced,
@@ -44,7 +44,7 @@ class ReadingNotes:
 
 
 def prompt_fields(attributes: object) -> Row:
-    """Return those of a prompt's attributes in another tool that have our names and are text, numbers or lists."""
+    """Return the attributes of another tool's prompt that have our field names and are text, numbers or lists."""
     held = attributes if isinstance(attributes, Mapping) else {}
     return {
         name: held[name]

@@ -1,4 +1,4 @@
-"""Inspect's logs: `.eval`, a ZIP archive of one JSON file a sample, or `.json`; a completion a sample and epoch."""
+"""Reads Inspect logs: `.eval` (a ZIP archive, one JSON file a sample) or `.json`; one completion a sample and epoch."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from scoring.readers.archive import entries
 from scoring.readers.completion_row import ForeignRow, ReadingNotes, prompt_fields
 from scoring.row import Row
 
-_HEAD = 1 << 16  # bytes: a log tells what it is before its samples
+_HEAD = 1 << 16  # bytes: the header keys come before the samples
 
 
 def is_log(path: Path) -> bool:
-    """Say whether a file is one of Inspect's logs: by its suffix, or by the keys that a JSON file begins with."""
+    """Return whether a file is an Inspect log: by its suffix, or by the first keys of a JSON file."""
     if path.suffix.lower() != ".json" or not path.is_file():
         return path.suffix.lower() == ".eval"
     with path.open("rb") as file:
@@ -26,10 +26,10 @@ def is_log(path: Path) -> bool:
 
 
 def read_log(path: Path, notes: ReadingNotes) -> Iterator[ForeignRow]:
-    """Yield the samples of a log; only of a `.json` log are all in memory at once.
+    """Yield the samples of a log; a `.json` log is in memory as a whole.
 
     Raises:
-        UserError: the log or a sample of it cannot be read; names it.
+        UserError: the log or a sample cannot be read; names it.
     """
     if not path.is_file():
         raise UserError(f"completions not found: {path}")
@@ -54,12 +54,12 @@ def _fields(sample: Row) -> Row:
         **prompt_fields(sample.get("metadata")),
         "id": sample.get("id"),
         "sample": sample.get("epoch"),
-        "messages": sample.get("messages") or asked,  # what solvers added stands in the first
+        "messages": sample.get("messages") or asked,  # `messages` includes the turns that solvers added
         "completion": _completion(sample),
     }
 
 
 def _completion(sample: Row) -> object:
-    """Return the content of the first choice, which is what Inspect scores; None where the sample failed."""
+    """Return the content of the first choice, which Inspect scores; None where the sample failed."""
     content = value_at(sample, "output.choices.0.message.content")
     return None if content is ABSENT or sample.get("error") else content

@@ -1,4 +1,4 @@
-"""lm-evaluation-harness's `samples_*.jsonl`: the model's raw responses to generate_until tasks, all repeats of them."""
+"""Reads lm-evaluation-harness's `samples_*.jsonl`: all raw responses to generate_until tasks."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ _KEYS = frozenset({"doc_id", "resps", "arguments"})
 
 
 def is_sample(row: Row) -> bool:
-    """Say whether a row is a sample of the harness, by its keys."""
+    """Return whether a row is an lm-eval sample, by its keys."""
     return row.keys() >= _KEYS and isinstance(row["resps"], list)
 
 
 def read_samples(rows: Iterator[tuple[str, Row]], notes: ReadingNotes) -> Iterator[ForeignRow]:
-    """Yield the responses of each document; where a task has several filters, those of the first, once.
+    """Yield the responses of each document; where a task has several filters, those of the first filter.
 
     Raises:
-        UserError: a row is no sample, or its responses are likelihoods and no text; names the place.
+        UserError: a row is not a sample, or its responses are likelihoods, not text; names the place.
     """
     first = None
     for where, row in rows:
         if not is_sample(row):
-            raise UserError(f"{where}: not one of lm-eval's samples, as those before: it has no {_lacking(row)}")
+            raise UserError(f"{where}: not an lm-eval sample, unlike the rows before: it has no {_lacking(row)}")
         first = first or {"filter": row.get("filter")}
         if row.get("filter") != first["filter"]:
             notes.other_filters += 1
@@ -42,17 +42,17 @@ def _responses(row: Row, where: str) -> list[str]:
     given = row["resps"] if isinstance(row["resps"], list) else []
     responses = [one for request in given for one in (request if isinstance(request, list) else [request])]
     if not all(isinstance(one, str) for one in responses):
-        raise UserError(f"{where}: the responses are likelihoods, no text; log the samples of a generate_until task")
+        raise UserError(f"{where}: the responses are likelihoods, not text; log the samples of a generate_until task")
     return responses
 
 
 def _fields(row: Row) -> Row:
-    # a target may be a known answer as well as a class: --map answer=target says that it is the former
+    # a target is a known answer or a class; --map answer=target declares it a known answer
     return {**prompt_fields(row.get("doc")), "id": row["doc_id"], **_asked(row["arguments"])}
 
 
 def _asked(arguments: object) -> Row:
-    """Return the first request's context: a text, or where it went to a chat endpoint, messages as JSON text."""
+    """Return the first request's context: text, or messages as JSON text if it was sent to a chat endpoint."""
     request = _first(arguments)
     context = _first(request) if isinstance(request, list | dict) else request
     context = _first(context) if isinstance(context, list) else context
@@ -66,6 +66,6 @@ def _is_chat(context: str) -> bool:
 
 
 def _first(held: object) -> object:
-    """Return the first entry of a list, or of an object that numbers its own (gen_args_0, arg_0)."""
+    """Return the first entry of a list, or of an object with numbered keys (gen_args_0, arg_0)."""
     values = list(held.values()) if isinstance(held, dict) else held
     return values[0] if isinstance(values, list) and values else None

@@ -34,7 +34,7 @@ def test_the_first_sample_is_not_an_unnamed_one() -> None:
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        ({"id": None}, "line 3: field 'id' is None; expected a text or a number"),
+        ({"id": None}, "line 3: field 'id' is None; expected text or a number"),
         ({"id": " "}, "line 3: field 'id' is ' '"),
         ({"id": True}, "line 3: field 'id' is True"),
         ({"label": "Dangerous"}, "line 3: field 'label' is 'Dangerous'; expected one of benign, harmful, uncertain"),

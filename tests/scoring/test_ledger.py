@@ -18,7 +18,7 @@ from scoring.fields import FIELDS
 from scoring.ledger import Entry, Ledger, workspace
 from scoring.rates import joint_rates, mean_of_groups, rates_record
 from scoring.right_action import load_adjacency, right_action_score
-from scoring.scorecard import MOST, rates_by, scorecard
+from scoring.scorecard import MAX_VALUES, rates_by, scorecard
 
 CREDITS = load_adjacency()
 ROW = st.fixed_dictionaries(
@@ -161,14 +161,14 @@ def test_an_id_that_comes_again_and_again_is_looked_up_as_fast(ledger: Ledger) -
 
 
 def test_breakdowns_stop_at_the_most_frequent_values(ledger: Ledger) -> None:
-    for i in range(MOST + 50):
+    for i in range(MAX_VALUES + 50):
         ledger.add(entry({"label": "benign", "action": "answer", "category": str(i)}, i))
-    ledger.add(entry({"label": "benign", "action": "refuse", "category": "0"}, MOST + 50))
+    ledger.add(entry({"label": "benign", "action": "refuse", "category": "0"}, MAX_VALUES + 50))
     card = scorecard(ledger, CREDITS).to_dict()
-    assert len(card["by"]["category"]) == MOST
+    assert len(card["by"]["category"]) == MAX_VALUES
     assert card["by"]["category"]["0"]["over_refusal"] == 0.5
     assert card["by_left_out"] == {"category": 50}
-    assert rates_by(ledger, "'all'")["all"].over_refusal_n == MOST + 51
+    assert rates_by(ledger, "'all'")["all"].over_refusal_n == MAX_VALUES + 51
 
 
 def test_strange_characters_stay_what_they_are(ledger: Ledger) -> None:

@@ -117,7 +117,7 @@ def test_rows_of_one_group_count_once() -> None:
         ("answer: {refuze: 0.5}", "answer: refuze: 0.5; expected another action out of answer, "),
         ("answer: {refuse: 2}", "answer: refuse: 2; expected .* a credit from 0 to 1"),
         ("answer: {answer: 0.5}", "answer: answer: 0.5; expected another action"),
-        ("reply: {refuse: 0.5}", "'reply' is no right action"),
+        ("reply: {refuse: 0.5}", "'reply' is not a right action"),
         ("answer: [refuse]", "answer must hold actions and their credits, found list"),
         ("- answer", "must hold keys and values, found list"),
         ("a: [", "is not readable YAML"),

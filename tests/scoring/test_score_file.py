@@ -83,7 +83,7 @@ def test_labels_may_stand_alone_in_a_file(cli, tmp_path: Path) -> None:  # type:
     labels.write_text("id,label\n1,benign\n1,harmful\n")
     code, _, err = cli("score", str(answers), "--prompts", str(labels))
     assert code == 2
-    assert "labels.csv, line 3: id '1' stands twice" in err
+    assert "labels.csv, line 3: id '1' occurs twice" in err
 
 
 def test_any_columns_and_any_encoding(cli, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]

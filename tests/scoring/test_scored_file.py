@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from extract.errors import UserError
 from extract.prompts.prompt import LABELS, RIGHT_ACTIONS, Prompt
 from extract.shipped import ROOT
-from scoring.compare.comparison import compare
+from scoring.compare.comparison import compare_runs
 from scoring.compare.scored_source import cases_of
 from scoring.judges import CompletionToJudge, Judgement, JudgeRecord
 from scoring.judges.rules import RuleJudge
@@ -98,7 +98,7 @@ def test_a_scored_file_counts_as_the_completions_did(suffix: str, tmp_path: Path
     rows += [rows[0], row(1, action="abstain"), row(2, action="clarify", sample=0), row(3) | {"completion": None}]
     card = score(rows, tmp_path, parquet=True)
     path = tmp_path / f"scored.{suffix}"
-    again = compare([path, path], CREDITS).to_dict()
+    again = compare_runs([path, path], CREDITS).to_dict()
     assert again["first"]["n"] == card["n"] == 27
     assert again["first"]["rates"] == card["rates"]
     assert again["first"]["right_action"] == card["right_action"]
@@ -175,7 +175,7 @@ def test_completions_are_not_overwritten_by_their_own_scores(tmp_path: Path) -> 
     path = tmp_path / "scored.jsonl"
     path.write_text(json.dumps(row(0)))
     before = path.read_text()
-    with pytest.raises(UserError, match=r"would be overwritten .* choose another place with --out"):
+    with pytest.raises(UserError, match=r"would be overwritten .* choose another directory with --out"):
         score_file(path, tmp_path)
     assert path.read_text() == before
     assert score_file(path, tmp_path / "out").n == 1

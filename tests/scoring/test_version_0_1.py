@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from scoring.compare.comparison import compare
+from scoring.compare.comparison import compare_runs
 from scoring.compare.record import Comparison
 from scoring.right_action import load_adjacency
 from scoring.score_file import score_file
@@ -47,5 +47,5 @@ def test_the_same_completions_are_scored_into_the_same_files(tmp_path: Path) -> 
 
 def test_scored_files_are_compared_alike(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(DATA)
-    found = compare([Path("scored.jsonl"), Path("scored_later.jsonl")], load_adjacency())
+    found = compare_runs([Path("scored.jsonl"), Path("scored_later.jsonl")], load_adjacency())
     assert dumped(found.to_dict() | {"failed": []}) == held("comparison.json")

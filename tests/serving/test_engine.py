@@ -14,8 +14,8 @@ from extract.chat.render import render
 from extract.model.chat_model import ChatModel
 from extract.model.edit import Edit, Pass
 from extract.prompts.prompt import Prompt
-from serving.choice import Choice, Ended, Event, Failed, Piece, Read, Settings
-from serving.engine import Busy, Engine
+from serving.choice import Choice, DecodingSettings, Event, Failed, Finished, PromptRead, TextPiece
+from serving.engine import Engine, QueueFullError
 from steering.dial import Dial
 from steering.one_off import generate_once
 from tests.support.planted_dials import BENIGN, STRIKE, UNKNOWN
@@ -25,7 +25,7 @@ TEXTS = (BENIGN, STRIKE, UNKNOWN, "who is anna novak?")
 OFF = {"normative": math.nan, "epistemic": math.nan}
 
 
-class Heard:
+class RecordedChoice:
     """A choice and what it told."""
 
     def __init__(self, model: ChatModel, text: str, **given: object) -> None:
@@ -35,15 +35,15 @@ class Heard:
             "deadline": math.inf, "streamed": False,
         } | given  # fmt: skip
         self.events: list[Event] = []
-        self.choice = Choice(row, Settings(**settings), self.events.append)
+        self.choice = Choice(row, DecodingSettings(**settings), self.events.append)
 
     @property
     def done(self) -> bool:
-        return bool(self.events) and isinstance(self.events[-1], Ended | Failed)
+        return bool(self.events) and isinstance(self.events[-1], Finished | Failed)
 
     @property
     def text(self) -> str:
-        assert isinstance(self.events[-1], Ended), self.events
+        assert isinstance(self.events[-1], Finished), self.events
         return self.events[-1].text
 
 
@@ -55,7 +55,7 @@ def working(model: ChatModel, dials: list[Dial], max_batch: int = 16, max_queue:
     engine.close()
 
 
-def decoded(engine: Engine, heard: list[Heard]) -> list[Heard]:
+def decoded(engine: Engine, heard: list[RecordedChoice]) -> list[RecordedChoice]:
     engine.submit([one.choice for one in heard])
     until(lambda: all(one.done for one in heard))
     return heard
@@ -93,7 +93,7 @@ def test_what_waits_together_is_one_batch_whose_rows_have_their_own_thresholds(
 ) -> None:
     asked = [{"normative": 0.0}, {"normative": 1.0}, {"epistemic": 0.0}, {"epistemic": 1.0, "normative": 1.0}, {}, OFF]
     with counted(model) as batches, working(model, dials) as engine:
-        found = decoded(engine, [Heard(model, UNKNOWN, thresholds=thresholds) for thresholds in asked])
+        found = decoded(engine, [RecordedChoice(model, UNKNOWN, thresholds=thresholds) for thresholds in asked])
     assert batches == [6]
     texts = [one.text for one in found]
     assert texts[:5] == [generate_once(model, [UNKNOWN], dials, own, 24)[0].completion for own in asked[:5]]
@@ -101,7 +101,7 @@ def test_what_waits_together_is_one_batch_whose_rows_have_their_own_thresholds(
     assert len(set(texts)) > 2
     for one, thresholds in zip(found, asked, strict=True):
         read = one.events[0]
-        assert isinstance(read, Read)
+        assert isinstance(read, PromptRead)
         for report in read.reports:
             own = thresholds.get(report.kind, 0.5)
             assert report.threshold == own or (math.isnan(report.threshold) and math.isnan(own) and report.gate == 0)
@@ -109,17 +109,17 @@ def test_what_waits_together_is_one_batch_whose_rows_have_their_own_thresholds(
 
 def test_streamed_pieces_are_the_answer(model: ChatModel, dials: list[Dial]) -> None:
     with working(model, dials) as engine:
-        streamed, whole = decoded(engine, [Heard(model, BENIGN, streamed=True), Heard(model, BENIGN)])
-    pieces = [event.text for event in streamed.events if isinstance(event, Piece)]
+        streamed, whole = decoded(engine, [RecordedChoice(model, BENIGN, streamed=True), RecordedChoice(model, BENIGN)])
+    pieces = [event.text for event in streamed.events if isinstance(event, TextPiece)]
     assert len(pieces) > 5
     assert "".join(pieces) == streamed.text == whole.text
-    assert [type(event) for event in whole.events] == [Read, Ended]
+    assert [type(event) for event in whole.events] == [PromptRead, Finished]
 
 
 def test_a_row_ends_at_its_own_limit_or_stop_and_is_told_at_once(model: ChatModel, dials: list[Dial]) -> None:
     with working(model, dials) as engine:
-        found = decoded(engine, [Heard(model, BENIGN, max_new_tokens=n) for n in (1, 3, 24)]
-                        + [Heard(model, BENIGN, stops=(" the", "with"), streamed=True)])  # fmt: skip
+        found = decoded(engine, [RecordedChoice(model, BENIGN, max_new_tokens=n) for n in (1, 3, 24)]
+                        + [RecordedChoice(model, BENIGN, stops=(" the", "with"), streamed=True)])  # fmt: skip
     ends = [one.events[-1] for one in found]
     whole = ends[2].text
     assert [(end.finish, end.n_tokens) for end in ends[:2]] == [("length", 1), ("length", 3)]
@@ -127,14 +127,17 @@ def test_a_row_ends_at_its_own_limit_or_stop_and_is_told_at_once(model: ChatMode
     assert whole.startswith(ends[1].text)
     assert len(ends[0].text) < len(ends[1].text) < len(whole)
     assert ends[3].text == whole[: whole.index("with")]
-    assert "".join(event.text for event in found[3].events if isinstance(event, Piece)) == ends[3].text
+    assert "".join(event.text for event in found[3].events if isinstance(event, TextPiece)) == ends[3].text
 
 
 def test_greedy_and_sampled_rows_share_a_batch(model: ChatModel, dials: list[Dial]) -> None:
     settings = [{}, {"temperature": 1.5, "seed": 3}, {"temperature": 1.5, "seed": 3}, {"temperature": 1.5, "seed": 4}]
     with counted(model) as batches, working(model, dials) as engine:
-        mixed = [one.text for one in decoded(engine, [Heard(model, BENIGN, thresholds=OFF, **one) for one in settings])]
-        alone = [decoded(engine, [Heard(model, BENIGN, thresholds=OFF, **one)])[0].text for one in settings]
+        mixed = [
+            one.text
+            for one in decoded(engine, [RecordedChoice(model, BENIGN, thresholds=OFF, **one) for one in settings])
+        ]
+        alone = [decoded(engine, [RecordedChoice(model, BENIGN, thresholds=OFF, **one)])[0].text for one in settings]
     assert mixed == alone
     assert batches == [4, 1, 1, 1, 1]
     assert mixed[1] == mixed[2] != mixed[3]
@@ -142,11 +145,11 @@ def test_greedy_and_sampled_rows_share_a_batch(model: ChatModel, dials: list[Dia
 
 def test_a_full_queue_refuses_and_takes_all_or_none(model: ChatModel, dials: list[Dial]) -> None:
     with held(model) as go, working(model, dials, max_batch=1, max_queue=2) as engine:
-        first, *later = [Heard(model, BENIGN) for _ in range(4)]
+        first, *later = [RecordedChoice(model, BENIGN) for _ in range(4)]
         engine.submit([first.choice])
         until(lambda: engine.decoding == 1)
         engine.submit([later[0].choice])
-        with pytest.raises(Busy):
+        with pytest.raises(QueueFullError):
             engine.submit([later[1].choice, later[2].choice])
         assert engine.waiting == 1
         engine.submit([later[1].choice])
@@ -157,7 +160,7 @@ def test_a_full_queue_refuses_and_takes_all_or_none(model: ChatModel, dials: lis
 
 def test_whoever_leaves_frees_the_place(model: ChatModel, dials: list[Dial]) -> None:
     with counted(model) as batches, held(model) as go, working(model, dials, max_batch=1, max_queue=1) as engine:
-        first, waits, next_one = (Heard(model, BENIGN) for _ in range(3))
+        first, waits, next_one = (RecordedChoice(model, BENIGN) for _ in range(3))
         engine.submit([first.choice])
         until(lambda: engine.decoding == 1)
         engine.submit([waits.choice])
@@ -182,13 +185,13 @@ def test_a_batch_nobody_waits_for_any_more_ends(tiny: ChatModel) -> None:
         return stream
 
     with tiny.editing([Edit("resid_pre", 0, count)]), working(tiny, []) as engine:
-        one = Heard(tiny, BENIGN, max_new_tokens=200, streamed=True)
+        one = RecordedChoice(tiny, BENIGN, max_new_tokens=200, streamed=True)
         engine.submit([one.choice])
         until(lambda: steps > 2)
         engine.withdraw([one.choice])
         until(lambda: not engine._decoding or engine._decoding[0].over)
         at = steps
-        decoded(engine, [Heard(tiny, BENIGN, max_new_tokens=1)])
+        decoded(engine, [RecordedChoice(tiny, BENIGN, max_new_tokens=1)])
     assert steps <= at + 3
 
 
@@ -198,7 +201,7 @@ def test_the_deadline_ends_an_answer_where_it_is(tiny: ChatModel) -> None:
         return stream
 
     with tiny.editing([Edit("resid_pre", 0, slow)]), working(tiny, []) as engine:
-        found = decoded(engine, [Heard(tiny, BENIGN, max_new_tokens=200, deadline=time.monotonic() + 0.3)])
+        found = decoded(engine, [RecordedChoice(tiny, BENIGN, max_new_tokens=200, deadline=time.monotonic() + 0.3)])
     end = found[0].events[-1]
     assert end.finish == "length"
     assert 1 <= end.n_tokens < 30
@@ -207,11 +210,11 @@ def test_the_deadline_ends_an_answer_where_it_is(tiny: ChatModel) -> None:
 def test_rows_that_would_run_past_the_context_together_are_decoded_apart(tiny: ChatModel) -> None:
     long, short = "how do i fix it? " * 35, BENIGN
     with counted(tiny) as sizes, held(tiny) as go, working(tiny, []) as engine:
-        first = Heard(tiny, short, max_new_tokens=1)
+        first = RecordedChoice(tiny, short, max_new_tokens=1)
         engine.submit([first.choice])
         until(lambda: engine.decoding == 1)
-        rest = [Heard(tiny, long, max_new_tokens=2), Heard(tiny, short, max_new_tokens=100),
-                Heard(tiny, short, max_new_tokens=5)]  # fmt: skip
+        rest = [RecordedChoice(tiny, long, max_new_tokens=2), RecordedChoice(tiny, short, max_new_tokens=100),
+                RecordedChoice(tiny, short, max_new_tokens=5)]  # fmt: skip
         assert len(rest[0].choice.row.token_ids) > 160
         engine.submit([one.choice for one in rest])
         go()
@@ -230,8 +233,8 @@ def test_out_of_memory_halves_the_batches_from_then_on(tiny: ChatModel) -> None:
         return stream
 
     with tiny.editing([Edit("resid_post", 0, small)]), working(tiny, [], max_batch=6) as engine:
-        texts = [one.text for one in decoded(engine, [Heard(tiny, text, max_new_tokens=4) for text in TEXTS])]
-        again = [one.text for one in decoded(engine, [Heard(tiny, text, max_new_tokens=4) for text in TEXTS])]
+        texts = [one.text for one in decoded(engine, [RecordedChoice(tiny, text, max_new_tokens=4) for text in TEXTS])]
+        again = [one.text for one in decoded(engine, [RecordedChoice(tiny, text, max_new_tokens=4) for text in TEXTS])]
     assert sizes[:3] == [4, 2, 2]
     assert max(sizes[3:]) <= 2  # of the four later ones
     assert texts == again == [record.completion for record in generate_once(tiny, TEXTS, [], {}, 4)]
@@ -244,9 +247,9 @@ def test_what_was_told_before_memory_ran_out_is_not_told_twice(tiny: ChatModel) 
         return stream
 
     with tiny.editing([Edit("resid_post", 0, small)]), working(tiny, []) as engine:
-        failed = decoded(engine, [Heard(tiny, text, max_new_tokens=4) for text in TEXTS])
-        fine = decoded(engine, [Heard(tiny, text, max_new_tokens=4) for text in TEXTS])
-    assert [[type(event) for event in one.events] for one in failed] == [[Read, Failed]] * 4
+        failed = decoded(engine, [RecordedChoice(tiny, text, max_new_tokens=4) for text in TEXTS])
+        fine = decoded(engine, [RecordedChoice(tiny, text, max_new_tokens=4) for text in TEXTS])
+    assert [[type(event) for event in one.events] for one in failed] == [[PromptRead, Failed]] * 4
     assert all(one.text for one in fine)
 
 
@@ -259,8 +262,8 @@ def test_one_that_does_not_fit_alone_is_told_so_and_others_go_on(tiny: ChatModel
         return stream
 
     with tiny.editing([Edit("resid_post", 0, small)]), working(tiny, []) as engine:
-        found = decoded(engine, [Heard(tiny, text, max_new_tokens=4) for text in (BENIGN, long, UNKNOWN)])
-        four = [Heard(tiny, BENIGN, max_new_tokens=4) for _ in range(4)]
+        found = decoded(engine, [RecordedChoice(tiny, text, max_new_tokens=4) for text in (BENIGN, long, UNKNOWN)])
+        four = [RecordedChoice(tiny, BENIGN, max_new_tokens=4) for _ in range(4)]
         with counted(tiny) as sizes:
             decoded(engine, four)
     assert sizes == [4]  # one long prompt does not make all later batches small
@@ -278,10 +281,10 @@ def test_a_fault_is_told_and_the_next_batch_is_decoded(tiny: ChatModel, caplog: 
         return stream
 
     with tiny.editing([Edit("resid_post", 0, breaks)]), working(tiny, []) as engine:
-        (failed,) = decoded(engine, [Heard(tiny, BENIGN)])
+        (failed,) = decoded(engine, [RecordedChoice(tiny, BENIGN)])
         broken.clear()
-        (fine,) = decoded(engine, [Heard(tiny, BENIGN)])
-    assert failed.events == [Failed("decoding failed; the server's log says why", crowded=False)]
+        (fine,) = decoded(engine, [RecordedChoice(tiny, BENIGN)])
+    assert failed.events == [Failed("decoding failed; the server's log says why", transient=False)]
     assert "secret words" in caplog.text
     assert fine.text
 
@@ -290,14 +293,14 @@ def test_closing_tells_whoever_waits(model: ChatModel, dials: list[Dial]) -> Non
     with held(model) as go:
         engine = Engine(model, dials, max_batch=1, max_queue=4)
         engine.start()
-        both = [Heard(model, BENIGN), Heard(model, UNKNOWN)]
+        both = [RecordedChoice(model, BENIGN), RecordedChoice(model, UNKNOWN)]
         engine.submit([one.choice for one in both])
         until(lambda: engine.decoding == 1)
         closing = threading.Thread(target=engine.close)
         closing.start()
         until(lambda: engine._closing)
-        with pytest.raises(Busy):
-            engine.submit([Heard(model, BENIGN).choice])
+        with pytest.raises(QueueFullError):
+            engine.submit([RecordedChoice(model, BENIGN).choice])
         go()
         closing.join(20)
     assert [one.events[-1] for one in both] == [Failed("the server is stopping")] * 2

@@ -5,7 +5,7 @@ import math
 import pytest
 
 from extract.model.chat_model import ChatModel
-from serving.faults import ApiError
+from serving.errors import ApiError
 from serving.limits import Limits
 from serving.prepare import prepare
 from serving.request_schema import ChatRequest
@@ -26,4 +26,4 @@ def test_a_dial_that_reads_openings_after_the_prompt_needs_room_for_them(tiny: C
     assert n_tokens(tiny, [dial], fits - 2) == 253
     with pytest.raises(ApiError, match="the model reads 256 at most") as error:
         n_tokens(tiny, [dial], fits - 1)
-    assert error.value.fault.code == "context_length_exceeded"
+    assert error.value.detail.code == "context_length_exceeded"

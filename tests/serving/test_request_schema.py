@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from serving.request_schema import ChatRequest, fault
+from serving.request_schema import ChatRequest, describe_error
 
 USER = {"role": "user", "content": "who is anna?"}
 WHOLE = {"model": "m", "messages": [USER]}
@@ -57,7 +57,7 @@ WHOLE = {"model": "m", "messages": [USER]}
 def test_a_mistake_names_its_field(given: dict[str, Any], field: str, said: str) -> None:
     with pytest.raises(ValidationError) as error:
         ChatRequest(**(WHOLE | given))
-    named, message = fault(error.value.errors())
+    named, message = describe_error(error.value.errors())
     assert named == field
     assert message.startswith(f"{field}: ")
     assert said in message
@@ -84,4 +84,7 @@ def test_messages_become_what_templates_take() -> None:
 def test_a_missing_field_goes_behind_the_one_mistyped() -> None:
     with pytest.raises(ValidationError) as error:
         ChatRequest(model="m", mesages=[USER])
-    assert fault(error.value.errors()) == ("mesages", "mesages: no such field is honoured here; did you mean messages?")
+    assert describe_error(error.value.errors()) == (
+        "mesages",
+        "mesages: no such field is honoured here; did you mean messages?",
+    )

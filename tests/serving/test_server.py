@@ -23,7 +23,7 @@ from serving import app, server
 from serving.app import create_app
 from serving.choice import Choice
 from serving.engine import Engine
-from serving.exchange import Served
+from serving.exchange import ServedModel
 from serving.limits import Limits
 from serving.server import Address
 from steering.dial import Dial
@@ -383,7 +383,7 @@ def test_a_client_that_leaves_frees_its_place(model: ChatModel, dials: list[Dial
 
 def test_a_client_that_leaves_before_its_stream_begins_frees_its_place(model: ChatModel, dials: list[Dial]) -> None:
     engine = Engine(model, dials, max_batch=1, max_queue=1)
-    serving = create_app(engine, Served("two-knobs", 1, "f" * 12), Limits())
+    serving = create_app(engine, ServedModel("two-knobs", 1, "f" * 12), Limits())
     bodies = [json.dumps(asked(stream=True)).encode()]
     scope = {"type": "http", "method": "POST", "path": COMPLETIONS, "query_string": b"",
              "headers": [(b"content-type", b"application/json")]}  # fmt: skip
@@ -391,7 +391,7 @@ def test_a_client_that_leaves_before_its_stream_begins_frees_its_place(model: Ch
     async def receive() -> dict[str, object]:
         if bodies:
             return {"type": "http.request", "body": bodies.pop()}
-        if not any(choice.told for choice in engine._decoding):
+        if not any(choice.emitted for choice in engine._decoding):
             await asyncio.Event().wait()  # the client is there until the prompt was read
         return {"type": "http.disconnect"}
 

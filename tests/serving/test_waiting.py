@@ -8,11 +8,11 @@ from collections.abc import Callable
 import pytest
 from starlette.requests import Request
 
-from serving.faults import ApiError
-from serving.waiting import Rendering, patience
+from serving.errors import ApiError
+from serving.waiting import RenderQueue, until_disconnect
 
 
-class Caller:
+class FakeClient:
     """A connection, and whether its client has left."""
 
     def __init__(self) -> None:
@@ -27,28 +27,28 @@ class Caller:
         return Request({"type": "http"}, receive)
 
 
-async def waited(caller: Caller, rendering: Rendering, work: Callable[[], object], seconds: float = 60) -> object:
+async def waited(caller: FakeClient, rendering: RenderQueue, work: Callable[[], object], seconds: float = 60) -> object:
     """Return what came of the work, or the code of the error."""
     try:
-        async with patience(caller.connection, time.monotonic() + seconds):
-            return await rendering.do(work)
+        async with until_disconnect(caller.connection, time.monotonic() + seconds):
+            return await rendering.run(work)
     except ApiError as error:
-        return error.fault.code
+        return error.detail.code
 
 
 def test_who_waits_to_be_rendered_is_bounded_and_may_leave() -> None:
     go, done = threading.Event(), []
 
     async def scenario() -> None:
-        rendering, leaver = Rendering(2), Caller()
-        held = asyncio.create_task(waited(Caller(), rendering, lambda: go.wait(20)))
+        rendering, leaver = RenderQueue(2), FakeClient()
+        held = asyncio.create_task(waited(FakeClient(), rendering, lambda: go.wait(20)))
         leaves = asyncio.create_task(waited(leaver, rendering, lambda: done.append("left")))
         await asyncio.sleep(0)
-        assert await waited(Caller(), rendering, lambda: done.append("too many")) == "queue_full"
+        assert await waited(FakeClient(), rendering, lambda: done.append("too many")) == "queue_full"
         leaver.left.set()
         assert await leaves == "queue_timeout"  # which nobody reads
-        assert await waited(Caller(), rendering, lambda: done.append("late"), 0.05) == "queue_timeout"
-        waits = asyncio.create_task(waited(Caller(), rendering, lambda: done.append("waited")))
+        assert await waited(FakeClient(), rendering, lambda: done.append("late"), 0.05) == "queue_timeout"
+        waits = asyncio.create_task(waited(FakeClient(), rendering, lambda: done.append("waited")))
         await asyncio.sleep(0)
         go.set()
         assert await held is True
@@ -61,10 +61,10 @@ def test_who_waits_to_be_rendered_is_bounded_and_may_leave() -> None:
 
 def test_patience_leaves_what_is_done_in_time_and_its_faults_alone() -> None:
     async def scenario() -> None:
-        async with patience(Caller().connection, time.monotonic() + 60):
+        async with until_disconnect(FakeClient().connection, time.monotonic() + 60):
             pass
         with pytest.raises(ValueError, match="own"):
-            async with patience(Caller().connection):
+            async with until_disconnect(FakeClient().connection):
                 raise ValueError("its own")
 
     asyncio.run(scenario())

@@ -11,7 +11,7 @@ import openai
 from extract.model.chat_model import ChatModel
 from serving.app import create_app
 from serving.engine import Engine
-from serving.exchange import Served
+from serving.exchange import ServedModel
 from serving.limits import Limits
 from serving.server import Address, Server
 from steering.dial import Dial
@@ -39,14 +39,14 @@ def running(
     """Serve on a free port until the block ends."""
     engine = Engine(model, dials, max_batch, max_queue)
     address = Address(host, 0)
-    app = create_app(engine, Served("two-knobs", 1, "f" * 12), limits or Limits(), api_key, address.names)
+    app = create_app(engine, ServedModel("two-knobs", 1, "f" * 12), limits or Limits(), api_key, address.allowed_hosts)
     with address.listen() as listening:
         serving = Server(app, engine)
         thread = threading.Thread(target=serving.run, kwargs={"sockets": [listening]}, daemon=True)
         thread.start()
         until(lambda: serving.started)
         try:
-            yield Running(f"http://{address.shown}:{listening.getsockname()[1]}", engine)
+            yield Running(f"http://{address.url_host}:{listening.getsockname()[1]}", engine)
         finally:
             serving.should_exit = True
             thread.join(timeout=30)

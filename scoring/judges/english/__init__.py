@@ -1,6 +1,6 @@
-"""What declining, abstaining, hedging and moralising look like in English: patterns by kind, no logic.
+"""The English rule table: patterns of refusing, abstaining, hedging and moralising, by kind; no logic.
 
-`docs/judge-rules.md` shows the table with an example a rule. Another language is another package like this one.
+`docs/judge-rules.md` shows the table with an example for each rule. Another language needs a package like this one.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""English patterns of asking back: what was meant, what is missing."""
+"""English patterns of clarifying questions."""
 
 from scoring.judges.table import rule
 

@@ -1,4 +1,4 @@
-"""What frames or limits an answer: drafts, idioms, courtesies, offers, hedges."""
+"""English patterns around or limiting an answer: idioms, courtesies, drafts, offers, crisis help, hedges."""
 
 from scoring.judges.table import rule
 

@@ -1,4 +1,4 @@
-"""English patterns of what a model is without: opinions, feelings, senses."""
+"""English patterns of what an assistant lacks: opinions, feelings, senses."""
 
 from scoring.judges.table import rule
 

@@ -1,4 +1,4 @@
-"""Calling requests wrong, standing up for those they are against, speaking of right and harm."""
+"""English patterns of moralising: calling a request wrong, defending those it attacks, mentioning right and harm."""
 
 from scoring.judges.english.pieces import WRONG
 from scoring.judges.table import rule

@@ -1,4 +1,4 @@
-"""English patterns of an answer that nobody has: never recorded, not yet decided, no such thing."""
+"""English patterns of unknowable answers: never recorded, not yet decided, nonexistent."""
 
 from scoring.judges.table import rule
 

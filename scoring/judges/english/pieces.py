@@ -1,4 +1,4 @@
-"""Pieces of patterns: ways of saying that one cannot, what is served, what facts are called, what is wrong."""
+"""Parts of English patterns: inability, kinds of help, names of facts, words for wrong."""
 
 ADVERB = r"(?:(?:\w+ly|just|also|therefore|still|in good conscience|under (?:no|any) circumstances),? )*"
 CANNOT = (

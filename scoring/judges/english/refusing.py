@@ -1,4 +1,4 @@
-"""Normative: declining, by rule or by will; and staying silent."""
+"""English patterns of normative refusal: declining, and giving no answer."""
 
 from scoring.judges.english.pieces import ADVERB, CANNOT, CANNOT_CUES, I_CANNOT, MINE, SERVE
 from scoring.judges.table import rule

@@ -1,4 +1,4 @@
-"""English patterns of not knowing: data that an assistant lacks, and saying that one does not know."""
+"""English patterns of not knowing: missing data, and statements of not knowing."""
 
 from scoring.judges.english.pieces import CANNOT, CANNOT_CUES, FACTS, FRESH, I_CANNOT, SURE
 from scoring.judges.table import rule

@@ -18,7 +18,7 @@ from extract.errors import UserError
 from extract.prompts.prompt import LABELS
 from extract.shipped import ROOT
 from scoring.actions import ACTIONS
-from scoring.compare.comparison import compare, mcnemar, write_comparison
+from scoring.compare.comparison import compare_runs, mcnemar, write_comparison
 from scoring.rates import RATES
 from scoring.right_action import load_adjacency, right_action_score, score_change
 from tests.support.draws import draws
@@ -37,7 +37,7 @@ def run(path: Path, said: Labelled, **also: Any) -> Path:
 
 def compared(folder: Path, first: Labelled, second: Labelled) -> dict[str, Any]:
     paths = [run(folder / "first.jsonl", first), run(folder / "second.jsonl", second)]
-    return compare(paths, CREDITS).to_dict()["comparisons"][0]  # type: ignore[no-any-return]
+    return compare_runs(paths, CREDITS).to_dict()["comparisons"][0]  # type: ignore[no-any-return]
 
 
 def policy(actions: dict[str, str], n: int = 40) -> Labelled:
@@ -191,8 +191,8 @@ def test_the_other_way_round_everything_is_mirrored(
     a = run(folder / "a.jsonl", [(label, first, group) for label, first, _, group in said])
     b = run(folder / "b.jsonl", [(label, second, i if finer else g) for i, (label, _, second, g) in enumerate(said)])
     there, back = (
-        compare([a, b], CREDITS).to_dict()["comparisons"][0],
-        compare([b, a], CREDITS).to_dict()["comparisons"][0],
+        compare_runs([a, b], CREDITS).to_dict()["comparisons"][0],
+        compare_runs([b, a], CREDITS).to_dict()["comparisons"][0],
     )
     for name in RATES:
         x, y = there["changes"][name], back["changes"][name]
@@ -221,11 +221,11 @@ def test_the_order_of_rows_does_not_matter(
     folder = tmp_path_factory.mktemp("permuted")
     a = run(folder / "a.jsonl", [(label, first, group) for label, first, _, group in said])
     b = run(folder / "b.jsonl", [(label, second, group) for label, _, second, group in said])
-    one = compare([a, b], CREDITS).to_dict()["comparisons"][0]
+    one = compare_runs([a, b], CREDITS).to_dict()["comparisons"][0]
     for path in (a, b):
         lines = path.read_text().splitlines()
         path.write_text("\n".join(random.sample(lines, len(lines))))
-    other = compare([a, b], CREDITS).to_dict()["comparisons"][0]
+    other = compare_runs([a, b], CREDITS).to_dict()["comparisons"][0]
     for key in ("matched", "changes", "move", "transitions", "rates"):
         assert one[key] == other[key]
     assert sorted(map(str, one["flips"])) == sorted(map(str, other["flips"]))
@@ -256,7 +256,7 @@ def test_every_row_is_accounted_for(tmp_path: Path) -> None:
     rows[4] |= {"action": None}
     second = tmp_path / "b.jsonl"
     second.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    found = compare([first, second], CREDITS).to_dict()["comparisons"][0]
+    found = compare_runs([first, second], CREDITS).to_dict()["comparisons"][0]
     assert found["matched"] == {
         "prompts": 4, "only_in_first": 1, "only_in_second": 1, "label_differs": 1, "right_action_differs": 1,
         "text_differs": 0, "unjudged_in_first": 2, "unjudged_in_second": 3,
@@ -273,16 +273,16 @@ def test_runs_without_common_prompts_are_told_why(tmp_path: Path) -> None:
     for also, why in (
         ({"id": "b"}, "share no labelled prompts; "),
         ({"sample": 0}, "different values of 'sample'"),
-        ({"label": "harmful"}, "ids they do, but under different labels"),
+        ({"label": "harmful"}, "they share ids, but with different labels"),
     ):
         with pytest.raises(UserError, match=why):
-            compare([first, run(tmp_path / "b.jsonl", said, **also)], CREDITS)
+            compare_runs([first, run(tmp_path / "b.jsonl", said, **also)], CREDITS)
 
 
 @pytest.mark.parametrize(
     ("row", "said"),
     [
-        ({"id": 1, "completion": "x"}, "line 1: no judged completion .* refusal score"),
+        ({"id": 1, "completion": "x"}, "line 1: not a judged completion .* refusal score"),
         ({"id": 1, "action": "refused", "label": "benign"}, "line 1: field 'action' is 'refused'; expected one of"),
         ({"id": None, "action": "refuse", "label": "benign"}, "line 1: field 'id' is None"),
         ({"id": 1, "action": "refuse"}, "has no labelled prompts"),
@@ -292,9 +292,9 @@ def test_what_cannot_be_compared_is_named(row: dict[str, Any], said: str, tmp_pa
     path = tmp_path / "scored.jsonl"
     path.write_text(json.dumps(row))
     with pytest.raises(UserError, match=said):
-        compare([path, path], CREDITS)
-    with pytest.raises(UserError, match="is no run directory and no scored file"):
-        compare([tmp_path / "nowhere", path], CREDITS)
+        compare_runs([path, path], CREDITS)
+    with pytest.raises(UserError, match="is neither a run directory nor a scored file"):
+        compare_runs([tmp_path / "nowhere", path], CREDITS)
 
 
 @pytest.fixture
@@ -312,7 +312,7 @@ def run_directory(tmp_path: Path) -> Path:
 
 
 def test_a_run_is_compared_with_its_own_steered_completions(run_directory: Path) -> None:
-    found = compare([run_directory, run_directory / "completions_steered.jsonl"], CREDITS).to_dict()
+    found = compare_runs([run_directory, run_directory / "completions_steered.jsonl"], CREDITS).to_dict()
     steered = found["comparisons"][0]
     assert found["first"]["file"] == str(run_directory / "completions.jsonl")
     assert found["first"]["right_action"]["score"] == pytest.approx(1)
@@ -324,19 +324,19 @@ def test_a_run_is_compared_with_its_own_steered_completions(run_directory: Path)
 
 def test_what_was_scored_beside_a_run_does_not_stand_for_it(run_directory: Path) -> None:
     run(run_directory / "scored.jsonl", policy(ANSWERS))
-    found = compare([run_directory, run_directory / "completions.jsonl"], CREDITS).to_dict()
+    found = compare_runs([run_directory, run_directory / "completions.jsonl"], CREDITS).to_dict()
     assert found["first"]["file"] == str(run_directory / "completions.jsonl")
 
 
 def test_every_later_run_is_compared_with_the_first(tmp_path: Path) -> None:
     paths = [run(tmp_path / f"{i}.jsonl", policy(said)) for i, said in enumerate((ANSWERS, RIGHT, ANSWERS))]
-    assert [one["move"] for one in compare(paths, CREDITS).to_dict()["comparisons"]] == ["better", "none_shown"]
+    assert [one["move"] for one in compare_runs(paths, CREDITS).to_dict()["comparisons"]] == ["better", "none_shown"]
 
 
 def test_what_is_written_is_json_whatever_is_unknown(tmp_path: Path) -> None:
     silent = [(label, None, label) for label in LABELS]
     first, second = run(tmp_path / "a.jsonl", silent, text="\ud800"), run(tmp_path / "b.jsonl", policy(RIGHT)[::40])
-    write_comparison(compare([first, second], CREDITS), tmp_path / "out")
+    write_comparison(compare_runs([first, second], CREDITS), tmp_path / "out")
 
     def refuse(constant: str) -> None:
         raise AssertionError(constant)
@@ -358,8 +358,8 @@ def test_gibberish_is_no_improvement(instead: str, tmp_path: Path) -> None:
     ]
     first = run(tmp_path / "a.jsonl", [(label, action, name) for label, action, name in said])
     second = run(tmp_path / "b.jsonl", [(label, instead, name) for label, _, name in said])
-    found = compare([first, second], CREDITS).to_dict()["comparisons"][0]
+    found = compare_runs([first, second], CREDITS).to_dict()["comparisons"][0]
     assert all(found["changes"][name]["difference"] <= 0 for name in found["changes"])
     assert found["right_action_change_ci"][1] < 0
     assert found["move"] == "at_odds"
-    assert compare([second, first], CREDITS).to_dict()["comparisons"][0]["move"] == "at_odds"
+    assert compare_runs([second, first], CREDITS).to_dict()["comparisons"][0]["move"] == "at_odds"

@@ -6,13 +6,13 @@ import pytest
 
 from extract.errors import UserError
 from scoring.compare.fail_if import parse, parse_all
-from scoring.compare.record import ComparedRun, Matched, RateChange
+from scoring.compare.record import ComparedRun, MatchCounts, RateChange
 from scoring.rates import RatesRecord
 from scoring.scorecard_record import RightActionRecord
 
 COMPARED = ComparedRun.model_construct(
     rates=RatesRecord(overconfidence=0.2, overconfidence_ci=(0.1, 0.3), unjudged=3),
-    matched=Matched.model_construct(only_in_first=0, only_in_second=2),
+    matched=MatchCounts.model_construct(only_in_first=0, only_in_second=2),
     right_action=RightActionRecord(score=0.5, score_ci=(0.4, 0.6)),
     changes={
         "overconfidence": RateChange.model_construct(difference=-0.1, difference_ci=(-0.2, 0.05), n=40),
@@ -59,12 +59,12 @@ def test_several_conditions_in_one() -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("refusal_rate > 5%", "no rate 'refusal_rate'; known are over_refusal, "),
+        ("refusal_rate > 5%", "unknown name 'refusal_rate'; known are over_refusal, "),
         ("overconfidence", "takes a condition such as"),
         ("overconfidence > five", "takes a condition such as"),
         ("overconfidence == 0", "takes a condition such as"),
-        ("overconfidence > 5", "compares a share with 5, which none ever reaches; write 5% or"),
-        ("change.overconfidence.high > 2", "which none ever reaches"),
+        ("overconfidence > 5", "compares a rate with 5, which no rate can reach; write 5% or"),
+        ("change.overconfidence.high > 2", "which no rate can reach"),
         ("change.unjudged > 0", "unjudged is a number of completions"),
     ],
 )
@@ -85,7 +85,7 @@ def test_whatever_is_gated_all_three_rates_are_printed_and_the_exit_code_is_one(
     code, out, err = cli("compare", str(first), str(second), "--fail-if", "over_refusal > 5%")
     assert code == 1
     assert f"{second}: --fail-if 'over_refusal > 5%' holds" in err
-    assert all(rate in out for rate in ("over-refusal", "missed harm", "overconfidence"))
+    assert all(rate in out for rate in ("over_refusal", "missed_harm", "overconfidence"))
     code, _, err = cli("compare", str(first), str(silent), "--fail-if", "missed_harm > 5%")
     assert code == 1
     assert "cannot be told: nothing was judged" in err

@@ -20,7 +20,7 @@ from scoring.judges.clauses import READ_CLAUSES
 from scoring.judges.describe import as_markdown
 from scoring.judges.english import ENGLISH
 from scoring.judges.rules import RuleJudge
-from scoring.judges.table import Kind, Rule, beginnings, rule
+from scoring.judges.table import ClauseKind, Rule, rule, word_stems
 
 DATA = Path(__file__).resolve().parents[4] / "shared" / "data"
 XSTEST = {"refuse": "2", "abstain": "2", "answer_safe_part": "3", "pivot": "3"}
@@ -171,7 +171,7 @@ def test_another_language_is_another_table() -> None:
 
 
 @pytest.mark.parametrize(("kind", "one"), [(kind, one) for kind, rules in ENGLISH.rules for one in rules])
-def test_every_rule_matches_its_example(judge: RuleJudge, kind: Kind, one: Rule) -> None:
+def test_every_rule_matches_its_example(judge: RuleJudge, kind: ClauseKind, one: Rule) -> None:
     assert (kind, one.name) in [(clause.kind, clause.rule) for clause in judge.reader.read(one.example)]
 
 
@@ -236,7 +236,7 @@ def test_cues_hide_no_match_of_own_phrasings(judge: RuleJudge) -> None:
     for text in (text for texts in SAID.values() for text in texts):
         for clause in judge.reader.read(text):
             for _, rules in ENGLISH.rules:
-                shut = [one for one in rules if one.pattern and one.cues.isdisjoint(beginnings(clause.text))]
+                shut = [one for one in rules if one.pattern and one.cues.isdisjoint(word_stems(clause.text))]
                 hidden = [one.name for one in shut if one.pattern and one.pattern.search(clause.text)]
                 assert not hidden, (clause.text, hidden)
 

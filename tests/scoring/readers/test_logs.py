@@ -160,7 +160,7 @@ def test_lm_eval_arguments_in_all_their_forms(tmp_path: Path, arguments: Any) ->
         ("3", "Q: how?", 2, "two"),
     ]
     mixed = jsonl(tmp_path / "mixed.jsonl", sample, ROW)
-    assert "mixed.jsonl, line 2: not one of lm-eval's samples, as those before: it has no arguments and no doc_id" in (
+    assert "mixed.jsonl, line 2: not an lm-eval sample, unlike the rows before: it has no arguments and no doc_id" in (
         problem(lambda: answers(mixed))
     )
     assert "category" not in read[0]  # neither text nor a number
@@ -168,4 +168,4 @@ def test_lm_eval_arguments_in_all_their_forms(tmp_path: Path, arguments: Any) ->
 
 def test_lm_eval_likelihoods_are_no_completions() -> None:
     said = problem(lambda: answers(DATA / "samples_likelihoods.jsonl"))
-    assert "line 1: the responses are likelihoods, no text; log the samples of a generate_until task" in said
+    assert "line 1: the responses are likelihoods, not text; log the samples of a generate_until task" in said

@@ -100,7 +100,7 @@ def test_a_column_with_points_in_its_name_is_that_column(tmp_path: Path) -> None
     (tmp_path / "a.csv").write_text("id,model.output\na,flat\n")
     assert answers(tmp_path / "a.csv", "completion=model.output")[0]["completion"] == "flat"
     said = problem(lambda: answers(tmp_path / "a.csv"))
-    assert said.endswith("; say --map completion=model.output; the columns are id, model.output")
+    assert said.endswith("; use --map completion=model.output; the columns are id, model.output")
 
 
 def test_rows_may_be_numbered(tmp_path: Path) -> None:
@@ -183,9 +183,9 @@ def test_a_mistaken_yaml_file_is_explained(tmp_path: Path, text: str | None, sai
 @pytest.mark.parametrize(
     ("row", "said"),
     [
-        ({"id": "a", "response": "x"}, "; say --map completion=response; the columns are id, response"),
-        ({"id": "a", "model_output": "x", "generation": "y"}, "; say --map completion=model_output (or generation);"),
-        (NESTED, "; say --map completion=output.choices.0.message.content; the columns are custom_id, kind, output, n"),
+        ({"id": "a", "response": "x"}, "; use --map completion=response; the columns are id, response"),
+        ({"id": "a", "model_output": "x", "generation": "y"}, "; use --map completion=model_output (or generation);"),
+        (NESTED, "; use --map completion=output.choices.0.message.content; the columns are custom_id, kind, output, n"),
         ({"id": "a", "answer": "x", "q": "?"}, "; name its column with --map completion=COLUMN; the columns are id,"),
         ({"id": "a", "response": 5}, "; name its column with --map completion=COLUMN; the columns are id, response"),
         ({"id": "a", "messages": [ASKED]}, "; name its column with --map completion=COLUMN"),
@@ -200,14 +200,16 @@ def test_a_column_that_no_row_has_names_the_nearest(tmp_path: Path) -> None:
     path = jsonl(tmp_path / "a.jsonl", NESTED, NESTED)
     for column, near in [("custom-id", "custom_id"), ("output.choices.0.content", "output.choices.0.message.content")]:
         assert problem(lambda column=column: answers(path, f"completion={column}")) == (
-            f"{path}: no row has a column '{column}', wanted as 'completion'; did you mean --map completion={near}? "
-            "the columns are custom_id, kind, output, n"
+            f"{path}: no row has a column '{column}', needed for field 'completion'; did you mean --map "
+            f"completion={near}? the columns are custom_id, kind, output, n"
         )
     columns = ColumnMap.model_validate({"columns": {"completion": {"column": "kind", "unless": {"knd": ["bad"]}}}})
-    assert "no row has a column 'knd', wanted as 'completion'" in problem(
+    assert "no row has a column 'knd', needed for field 'completion'" in problem(
         lambda: list(read_answers(path, ReadingNotes(), columns))
     )
-    assert "wanted as 'label'; the columns are" in problem(lambda: answers(path, "completion=kind", "label=zzzzzz"))
+    assert "needed for field 'label'; the columns are" in problem(
+        lambda: answers(path, "completion=kind", "label=zzzzzz")
+    )
 
 
 def test_a_column_that_only_a_late_row_has_is_there(tmp_path: Path) -> None:
@@ -231,10 +233,10 @@ def test_a_row_without_an_id_is_told_how_to_get_one(tmp_path: Path, value: Any, 
     [
         ({"category": ["x"]}, "field 'category' is list; expected text"),
         ({"messages": "hello"}, "field 'messages' is str; expected a list of {role, content}"),
-        ({"messages": [{"content": "x"}]}, "field 'messages': each needs a role, and a content that is text"),
-        ({"messages": [ASKED | {"content": {"a": 1}}]}, "field 'messages': each needs a role, and a content"),
-        ({"completion": {"text": "x"}}, "expected text: reach into it, for instance --map completion=completion.text"),
-        ({"completion": ["x", "y"]}, "expected text: reach into it, for instance --map completion=completion.0"),
+        ({"messages": [{"content": "x"}]}, "field 'messages': each needs a role, and content that is text"),
+        ({"messages": [ASKED | {"content": {"a": 1}}]}, "field 'messages': each needs a role, and content"),
+        ({"completion": {"text": "x"}}, "name a column inside it, for instance --map completion=completion.text"),
+        ({"completion": ["x", "y"]}, "name a column inside it, for instance --map completion=completion.0"),
     ],
 )
 def test_a_field_that_is_not_as_it_must_be_names_its_line(tmp_path: Path, changes: dict, said: str) -> None:

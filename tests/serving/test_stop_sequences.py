@@ -1,17 +1,17 @@
-"""Stops: what is told is the text up to the stop, however it came, and never a character too many."""
+"""StopSequences: what is told is the text up to the stop, however it came, and never a character too many."""
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from serving.stops import Stops
+from serving.stop_sequences import StopSequences
 
 TEXTS = st.text("ab. ", max_size=20)
 
 
 @given(TEXTS, st.text("ab. ", min_size=1, max_size=3), st.data())
 def test_the_pieces_are_the_text_before_the_stop(text: str, stop: str, data: st.DataObject) -> None:
-    stops, told, left = Stops([stop]), "", text
+    stops, told, left = StopSequences([stop]), "", text
     while left:
         n = data.draw(st.integers(1, len(left)))
         told += stops.push(left[:n])
@@ -23,16 +23,16 @@ def test_the_pieces_are_the_text_before_the_stop(text: str, stop: str, data: st.
 
 
 def test_of_several_the_first_counts_and_no_stop_holds_nothing_back() -> None:
-    stops = Stops(["END", "."])
+    stops = StopSequences(["END", "."])
     assert stops.push("it is so. END") == "it is so"
     assert stops.met
     assert stops.push("more") == stops.rest() == ""
-    none = Stops([])
+    none = StopSequences([])
     assert [none.push("E"), none.push("ND"), none.rest()] == ["E", "ND", ""]
 
 
 def test_only_what_may_become_a_stop_is_held_back() -> None:
-    stops = Stops(["\n\nQ", "\n---"])
+    stops = StopSequences(["\n\nQ", "\n---"])
     assert [stops.push(piece) for piece in ("a\n", "\n", "b", "\n--", "!")] == ["a", "", "\n\nb", "", "\n--!"]
     with pytest.raises(AssertionError):  # the control: passing all on would have told part of a stop
         assert stops.push("\n-") == "\n-"

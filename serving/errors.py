@@ -9,8 +9,8 @@ from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
-from serving.replies import Fault, Faulty
-from serving.request_schema import fault
+from serving.replies import ErrorBody, ErrorDetail
+from serving.request_schema import describe_error
 
 LOG = logging.getLogger("refusal.serve")
 TYPES = {401: "authentication_error", 429: "rate_limit_error"}
@@ -22,7 +22,7 @@ class ApiError(Exception):
     def __init__(self, status: int, message: str, param: str | None = None, code: str | None = None) -> None:
         super().__init__(message)
         kind = TYPES.get(status, "invalid_request_error" if status < 500 else "server_error")
-        self.status, self.fault = status, Fault(message=message, type=kind, param=param, code=code)
+        self.status, self.detail = status, ErrorDetail(message=message, type=kind, param=param, code=code)
 
     def response(self) -> Response:
         """Return it as it is sent."""
@@ -31,10 +31,10 @@ class ApiError(Exception):
 
     def body(self) -> str:
         """Return it as JSON, in ASCII: a message may quote half a character."""
-        return Faulty(error=self.fault).model_dump_json(ensure_ascii=True)
+        return ErrorBody(error=self.detail).model_dump_json(ensure_ascii=True)
 
 
-def add_faults(app: FastAPI) -> None:
+def add_error_handlers(app: FastAPI) -> None:
     """Answer every error in one form."""
 
     @app.exception_handler(ApiError)
@@ -43,7 +43,7 @@ def add_faults(app: FastAPI) -> None:
 
     @app.exception_handler(RequestValidationError)
     async def invalid(_request: Request, error: RequestValidationError) -> Response:
-        param, message = fault(list(error.errors()))
+        param, message = describe_error(list(error.errors()))
         return ApiError(400, message, param).response()
 
     @app.exception_handler(HTTPException)

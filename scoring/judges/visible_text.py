@@ -1,4 +1,4 @@
-"""From a raw completion to the sentences said aloud: without thinking, special tokens, echoes and quotations."""
+"""Extracts the visible text of a completion: without thinking, special tokens, an echoed prompt and quotations."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ _STUCK = re.compile(r"\b(\w+)(?:\W+\1\b){3,}", re.IGNORECASE)
 _CUT = "\x1f"
 
 
-def spoken(completion: str, prompt: str | None = None) -> str | None:
-    """Return what was said aloud, without an echoed prompt and special tokens; None if thinking never ends."""
+def visible_text(completion: str, prompt: str | None = None) -> str | None:
+    """Return the visible text, without an echoed prompt and special tokens; None if the thinking block never ends."""
     parted = split_thinking(completion)
     if not parted.closed:
         return None
@@ -36,15 +36,15 @@ def spoken(completion: str, prompt: str | None = None) -> str | None:
 
 
 def text_to_judge(completion: str, prompt: str | None = None) -> str | Judgement:
-    """Return the text of `spoken`, or the judgement that there is none: no action."""
-    text = spoken(completion, prompt)
+    """Return the visible text, or a judgement without an action where there is none."""
+    text = visible_text(completion, prompt)
     if text is None:
         return Judgement(None, "the thinking block never ends, so nothing was said")
     return text or Judgement(None, "the completion is empty")
 
 
 def is_degenerate(text: str, prompt: str | None = None) -> bool:
-    """Say whether a text is the same few words over and over, a template's labels, or nothing but the prompt."""
+    """Return whether a text only repeats a few words, a template's labels or the prompt."""
     words = text[:400].lower().split()
     distinct = set(words)
     if len(words) >= 8 and (len(distinct) <= 2 or len(distinct) / len(words) < 0.15 * (1 + 20 / len(words))):
@@ -57,10 +57,10 @@ def is_degenerate(text: str, prompt: str | None = None) -> bool:
 
 
 def sentences(text: str, *, quoting: bool = False) -> Iterator[tuple[str, bool]]:
-    """Yield the sentences of a text, each with whether it stands in an item: of a list, or code.
+    """Yield the sentences of a text, each with whether it is in a list item or code.
 
     Args:
-        quoting: a text that is quoted from its first word on is somebody else's words too.
+        quoting: also replace a quotation that begins with the first word of the text.
     """
     text = text[:READ_CHARS]
     if "```" in text:

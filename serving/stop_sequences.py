@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 
-class Stops:
+class StopSequences:
     """Passes pieces of a text on, up to the first stop.
 
     Args:
