@@ -22,7 +22,7 @@ from experiments.responses.loaded_run import LoadedRun
 from experiments.run.completion_file import is_right
 from extract.atomic_write import write_jsonl
 from steering.dial import gate
-from steering.writer import Held, Writer
+from steering.writer import ConstantGateWriter, Writer
 
 Name = TypeVar("Name", bound=str)
 Gates = tuple[int, ...]  # of each dial in turn: 1 declines, -1 permits, 0 leaves the stream alone
@@ -103,7 +103,7 @@ def tabulate(
     said = []
     with loaded.reporter.task("every outcome of every prompt", len(outcomes) * len(rows)) as advance:
         for gates in outcomes:
-            held = [Held(writer, gate) for writer, gate in zip(writers.values(), gates, strict=True)]
+            held = [ConstantGateWriter(writer, gate) for writer, gate in zip(writers.values(), gates, strict=True)]
             said.append(loaded.speaker.complete(rows, held=held, advance=advance))
     actions = np.array([[completion.action for completion in column] for column in said], dtype=object).T
     right = [[is_right(c, prompt) for c, prompt in zip(column, loaded.prompts, strict=True)] for column in said]

@@ -71,7 +71,7 @@ def draw_groups(groups: Int[np.ndarray, " rows"], n_draws: int, seed: int) -> In
     return counts.T[code]
 
 
-def policy(
+def evaluate_policy(
     name: str, surface: Surface, test: Mapping[str, Risk], weights: Float[np.ndarray, "prompts draws"]
 ) -> Policy:
     """Measure some settings on test.
@@ -83,13 +83,13 @@ def policy(
     return Policy(name, axes_of(rates_of(surface, test)), np.swapaxes(axes_of(drawn), 0, 1))
 
 
-def compare(one: Policy, other: Policy) -> Estimate:
+def hypervolume_difference(one: Policy, other: Policy) -> Estimate:
     """Return the difference of two hypervolumes with its 95 % bootstrap interval."""
     low, high = np.quantile(one.volumes() - other.volumes(), [0.025, 0.975])
     return Estimate(estimate=one.volume - other.volume, low=low, high=high)
 
 
-def volume_of(policy: Policy) -> Volume:
+def hypervolume_estimate(policy: Policy) -> Volume:
     """Return a hypervolume with its 95 % bootstrap interval and the number of points behind it."""
     low, high = np.quantile(policy.volumes(), [0.025, 0.975])
     return Volume(estimate=policy.volume, low=low, high=high, points=len(policy.points))

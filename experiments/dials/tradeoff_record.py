@@ -20,7 +20,15 @@ from experiments.dials.policies import (
 from experiments.dials.results import Hypervolume, LeastRegret, Matched, Setting, SystemLine, SystemLines
 from experiments.dials.surface import AXES, rates_of
 from experiments.dials.system_lines import LineResponses, ask_under_lines
-from experiments.dials.tradeoff import N_DRAWS, REFERENCE, Policy, compare, draw_groups, policy, volume_of
+from experiments.dials.tradeoff import (
+    N_DRAWS,
+    REFERENCE,
+    Policy,
+    draw_groups,
+    evaluate_policy,
+    hypervolume_difference,
+    hypervolume_estimate,
+)
 from experiments.responses.loaded_run import LoadedRun
 from experiments.run.behaviour import Kind
 from experiments.run.inputs import RunInputs
@@ -62,7 +70,7 @@ def tradeoff(loaded: LoadedRun, dials: PolicyEvaluation, writers: Mapping[Kind, 
         policies["system_lines"] = _policy("system_lines", under, None, weights).with_plain(plain)
     policies["plain"] = plain
     two = policies["two_dials"]
-    volumes = {name: volume_of(each) for name, each in policies.items()}
+    volumes = {name: hypervolume_estimate(each) for name, each in policies.items()}
     written = single[1].direction if single else None
     best = {name: setting_at(one, matched(one, most)) for name, one in shown.items()}
     return Tradeoff(
@@ -73,7 +81,7 @@ def tradeoff(loaded: LoadedRun, dials: PolicyEvaluation, writers: Mapping[Kind, 
             "reference": REFERENCE,
             "n": {name: len(risk.rows) for name, risk in dials.test.items()},
             **volumes,
-            "two_minus": {name: compare(two, each) for name, each in policies.items() if each is not two},
+            "two_minus": {name: hypervolume_difference(two, one) for name, one in policies.items() if one is not two},
         }),
         one_dial_written_at=written.locus if written else None,
         matched=Matched.model_validate({"over_refusal_at_most": most, **best}),
@@ -107,7 +115,7 @@ def _policy(
     weights: Float[np.ndarray, "prompts draws"],
 ) -> Policy:
     surface = evaluation.surface if index is None else evaluation.surface.at(index)
-    return policy(name, surface, evaluation.test, weights)
+    return evaluate_policy(name, surface, evaluation.test, weights)
 
 
 def _of_line(inputs: RunInputs, line: LineResponses, rows: Int[np.ndarray, " rows"]) -> SystemLine:

@@ -28,7 +28,7 @@ class DecisionChange:
     n_groups: int
 
 
-def compare(
+def decision_change(
     corpus: Corpus,
     rows: Int[np.ndarray, " n_asked"],
     refused: Bool[np.ndarray, " n_prompts"],

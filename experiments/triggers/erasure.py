@@ -18,7 +18,7 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from experiments.factors.decision_change import DecisionChange, compare
+from experiments.factors.decision_change import DecisionChange, decision_change
 from experiments.factors.removal import choose
 from experiments.probing.stage import context_onsets
 from experiments.responses.loaded_run import LoadedRun
@@ -26,7 +26,7 @@ from experiments.responses.onset import OnsetScorer
 from experiments.run.config import WRITE_POSITION
 from experiments.run.inputs import RunInputs
 from experiments.run.not_applicable import NotApplicable, not_applicable
-from experiments.triggers.quadruples import CELLS, Quadruples, quadruples
+from experiments.triggers.quadruples import MEMBERS, Quadruples, quadruples
 from experiments.triggers.results import ErasedAnswers, ErasedDecisions, Erasure, OnsetChange
 from extract.model.edit import Edit, site
 from probes.covariance import shrunk_covariance
@@ -123,7 +123,7 @@ def _lacking(loaded: LoadedRun, train: Quadruples, rows: Mapping[str, Mapping[Ki
 
 def _erasers(inputs: RunInputs, train: Quadruples) -> list[TriggerEraser]:
     """Fit one at each layer on a mean of each group and cell, so that the word goes with neither intent."""
-    found, y = [], np.tile([trigger for trigger, _ in CELLS], train.n_groups)
+    found, y = [], np.tile([trigger for trigger, _ in MEMBERS], train.n_groups)
     for layer in inputs.store.layers:
         X = train.cell_means(inputs.store.read(layer, WRITE_POSITION)[train.rows]).reshape(len(y), -1)
         if np.linalg.norm(difference_in_means(X, y)) > ALIKE * np.abs(X).max():  # else a template token of layer 0
@@ -155,7 +155,7 @@ def _answers(loaded: LoadedRun, ways: Sequence[Sequence[TriggerEraser]]) -> list
         for erasers in ways:
             edits = [eraser.edit(loaded.store.site) for eraser in erasers]
             said = loaded.speaker.complete(asked.tolist(), edits=edits, advance=advance)
-            by_label = compare(corpus, asked, refused, [completion.action for completion in said])
+            by_label = decision_change(corpus, asked, refused, [completion.action for completion in said])
             benign, harmful = (_decisions(by_label.get(label)) for label in ("benign", "harmful"))
             found.append(ErasedAnswers(benign_with_trigger=benign, harmful=harmful))
     return found

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from experiments.factors.decision_change import compare
+from experiments.factors.decision_change import decision_change
 from experiments.factors.judge import Removal, judge_factors, judge_last_turn
 from experiments.factors.observed import observe
 from experiments.factors.projection_shifts import shifts
@@ -43,7 +43,9 @@ def _removals(inputs: RunInputs, asked: Mapping[str, AskedAgain]) -> dict[str, R
     row_of = {prompt.id: row for row, prompt in enumerate(inputs.prompts)}
     refused = inputs.behaviour.did("refuse")
     return {
-        name: Removal(compare(inputs.corpus, np.array([row_of[i] for i in of.ids], dtype=int), refused, of.actions))
+        name: Removal(
+            decision_change(inputs.corpus, np.array([row_of[i] for i in of.ids], dtype=int), refused, of.actions)
+        )
         for name, of in asked.items()
     }
 

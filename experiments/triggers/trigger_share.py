@@ -9,13 +9,13 @@ from jaxtyping import Bool, Float, Int
 from scipy.stats import norm
 
 from experiments.run.corpus import Corpus
-from experiments.triggers.quadruples import CELLS, lacking, name, quadruples
+from experiments.triggers.quadruples import MEMBERS, lacking, member_name, quadruples
 from experiments.triggers.results import TriggerVerdict
 from probes.statistics.bounded_mean import mean_interval, zero_mean_score
 from probes.statistics.intervals import Interval
 
-TRIGGER = np.array([0.5 if trigger else -0.5 for trigger, _ in CELLS])  # main effects of a quadruple's four rates
-INTENT = np.array([0.5 if harmful else -0.5 for _, harmful in CELLS])
+TRIGGER = np.array([0.5 if trigger else -0.5 for trigger, _ in MEMBERS])  # main effects of a quadruple's four rates
+INTENT = np.array([0.5 if harmful else -0.5 for _, harmful in MEMBERS])
 STEPS = 1000  # of the share, when its limits are looked for
 UNKNOWN = Interval(float("nan"), 0.0, 1.0)
 
@@ -50,7 +50,7 @@ def trigger_share(
     if usable.n_groups == 0:
         return TriggerShare("not_applicable", UNKNOWN, {}, counts, lacking(corpus, rows))
     rates = usable.cell_means(refused[usable.rows])
-    record = {name(cell): mean_interval(rates[:, i], 0.0, 1.0, alpha) for i, cell in enumerate(CELLS)}
+    record = {member_name(member): mean_interval(rates[:, i], 0.0, 1.0, alpha) for i, member in enumerate(MEMBERS)}
     if not refused[usable.rows].any():
         return TriggerShare("not_applicable", UNKNOWN, record, counts, "nothing is refused")
     weights = {"trigger": TRIGGER, "intent": INTENT}
@@ -64,7 +64,7 @@ def share_interval(rates: Float[np.ndarray, "n_groups 4"], alpha: float = 0.05) 
     """Return the interval of |T| / (|T| + |I|): the shares that `compatible` does not rule out.
 
     Args:
-        rates: refusal rates of each group in the four CELLS.
+        rates: refusal rates of each group in the four MEMBERS.
     """
     t, i = (abs(float(rates.mean(0) @ weights)) for weights in (TRIGGER, INTENT))
     estimate = t / (t + i) if t + i > 0 else float("nan")
@@ -88,7 +88,7 @@ def compatible(
     The contrast is linear in a group's rates, so its mean over groups is tested at zero.
 
     Args:
-        patterns: rates in the four CELLS that groups show.
+        patterns: rates in the four MEMBERS that groups show.
         counts: how many groups show each.
         shares: s.
     """

@@ -27,7 +27,7 @@ from probes.grid.logistic import LinearProbe, Platt
 from scoring.judges import CompletionToJudge, Judgement, JudgeRecord
 from steering.actuator import Addition, Affine, Clamp, OnsetBias
 from steering.dial import Dial
-from steering.writer import Held
+from steering.writer import ConstantGateWriter
 
 READ = Locus("resid_post", 0, "post_last")
 GRID = (0.0, 0.3, 0.5, 0.7, 1.0)
@@ -76,7 +76,9 @@ def dials(tiny: ChatModel, tiny_rows: list[Rendered]) -> list[Dial]:
 def tabulated(speaker: Speaker, dials: list[Dial], *, leaves: bool) -> Counterfactuals:
     rows = range(len(speaker.prompts))
     outcomes = reachable(len(dials), leaves=leaves)
-    held = [[Held(dial.writer, gate) for dial, gate in zip(dials, gates, strict=True)] for gates in outcomes]
+    held = [
+        [ConstantGateWriter(dial.writer, gate) for dial, gate in zip(dials, gates, strict=True)] for gates in outcomes
+    ]
     said = [speaker.complete(rows, held=each) for each in held]
     streams, layer = [], dials[0].read.layer  # type: ignore[var-annotated,union-attr]
     for row in speaker.rendered:
@@ -150,7 +152,7 @@ def test_what_is_said_is_remembered_by_all_that_is_held(
     """Each differs from another in one thing; were two taken for one, the second would say what the first did."""
     writers = [dials[0].writer, *(replace(dials[0], **way).writer for way in WAYS.values())]
     writers += [replace(dials[0], actuator=OnsetBias(((5,), (7, 8))), write=None).writer, dials[1].writer]
-    cases = [[Held(writer, gate)] for writer in writers for gate in (-1, 0, 1)]
+    cases = [[ConstantGateWriter(writer, gate)] for writer in writers for gate in (-1, 0, 1)]
     remembering = replace(speaker, generations=Generations(tmp_path / "generations.sqlite", speaker.model))
     rows = range(len(speaker.prompts))
     fresh = [[c.token_ids for c in speaker.complete(rows, held=held)] for held in cases]

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from transformers import AutoTokenizer
 
-from experiments.factors.decision_change import compare, moves
+from experiments.factors.decision_change import decision_change, moves
 from experiments.factors.judge import Removal, judge_last_turn, sufficiency
 from experiments.factors.last_turn import score_last_turn
 from experiments.factors.prompt_context import ambiguous_texts, last_turn, without_system_line
@@ -65,7 +65,7 @@ def asked(refuses: Callable[[Prompt], bool], n_groups: int = 60, *before: dict[s
 def removed(context: SimpleNamespace, factor: str = "system") -> tuple[RemovedRequests, Removal]:
     asked = ask_without(context, factor, np.arange(len(context.corpus)))  # type: ignore[arg-type]
     assert asked is not None
-    return asked, Removal(compare(context.corpus, asked.rows, context.behaviour.did("refuse"), asked.actions))
+    return asked, Removal(decision_change(context.corpus, asked.rows, context.behaviour.did("refuse"), asked.actions))
 
 
 def test_a_system_line_that_moves_refusing_is_found() -> None:
@@ -133,6 +133,6 @@ def test_without_earlier_turns_the_question_does_not_arise() -> None:
 def test_what_could_not_be_judged_is_left_out(unjudged: int) -> None:
     corpus = corpus_of([prompt(g, False) for g in range(60)])
     actions = [None if g < unjudged else "answer" for g in range(60)]
-    found = compare(corpus, np.arange(60), np.zeros(60, dtype=bool), actions)
+    found = decision_change(corpus, np.arange(60), np.zeros(60, dtype=bool), actions)
     assert set(found) == {"benign"}
     assert found["benign"].n == 60 - unjudged
