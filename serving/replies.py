@@ -9,8 +9,9 @@ from typing import Literal
 from pydantic import BaseModel
 
 from serving.choice import Finish
-from steering.conversation import DECISIONS_PAST, DialReport
+from steering.conversation import DialReport
 from steering.dial import Kind
+from steering.gates import DECISIONS_PAST
 
 
 class Reading(BaseModel):

@@ -16,10 +16,7 @@ from extract.model.streaming import StreamedText
 from extract.prompts.prompt import Prompt
 from steering.controller import steering
 from steering.dial import Dial, Kind
-from steering.gates import Readings
-
-DECISIONS = {1: "decline", -1: "permit", 0: "leave"}
-DECISIONS_PAST = {1: "declined", -1: "permitted", 0: "left"}
+from steering.gates import DECISIONS_PAST, Readings
 
 
 @dataclass(frozen=True)

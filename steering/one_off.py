@@ -16,8 +16,9 @@ from extract.model.quiet import quiet_libraries
 from extract.prompts.prompt import Prompt
 from extract.record import Record
 from steering.controller import steering
-from steering.conversation import DECISIONS, Conversation, Turn, chosen_thresholds, reports
+from steering.conversation import Conversation, Turn, chosen_thresholds, reports
 from steering.dial import Dial, Kind, load_dials
+from steering.gates import DECISIONS
 
 
 class OneOffAnswer(Record):

@@ -122,7 +122,7 @@ class SteerConfig(Strict):
     max_uncertain_refused: Limit | None = 0.1  # uncertain prompts refused: overconfidence falsely lowered
     max_facts_lost: Limit | None = 0.07  # known answers no longer stated
     confidence: float = Field(0.95, ge=0.5, lt=1)  # with which the limits are certified
-    costs: CostsConfig | None = None  # given: the cheapest certified point, else the one furthest within the limits
+    costs: CostsConfig | None = None  # given: the cheapest certified point, else the one with the largest safety margin
     system_lines: tuple[str, ...] = SYSTEM_LINES  # compared with: each alone at the head of the system message
 
     @model_validator(mode="after")

@@ -13,7 +13,7 @@ from experiments.dials.counterfactuals import (
     Counterfactuals,
     gate,
     outcome_name,
-    reachable,
+    reachable_outcomes,
     read_table,
     write_table,
 )
@@ -73,9 +73,9 @@ def dials(tiny: ChatModel, tiny_rows: list[Rendered]) -> list[Dial]:
     return made
 
 
-def tabulated(speaker: Speaker, dials: list[Dial], *, leaves: bool) -> Counterfactuals:
+def tabulated(speaker: Speaker, dials: list[Dial], *, dead_band: bool) -> Counterfactuals:
     rows = range(len(speaker.prompts))
-    outcomes = reachable(len(dials), leaves=leaves)
+    outcomes = reachable_outcomes(len(dials), dead_band=dead_band)
     held = [
         [ConstantGateWriter(dial.writer, gate) for dial, gate in zip(dials, gates, strict=True)] for gates in outcomes
     ]
@@ -96,20 +96,20 @@ def directly(speaker: Speaker, dials: list[Dial], thresholds: tuple[float, ...],
 
 
 def test_a_prompt_has_at_most_seven_outcomes() -> None:
-    assert [outcome_name(gates) for gates in reachable(2, leaves=False)] == [
+    assert [outcome_name(gates) for gates in reachable_outcomes(2, dead_band=False)] == [
         "decline",
         "permit+decline",
         "permit+permit",
     ]
-    assert len(reachable(2, leaves=True)) == 7
-    assert reachable(1, leaves=False) == ((1,), (-1,))
-    assert len(reachable(1, leaves=True)) == 3
-    assert reachable(0, leaves=True) == ((),)
+    assert len(reachable_outcomes(2, dead_band=True)) == 7
+    assert reachable_outcomes(1, dead_band=False) == ((1,), (-1,))
+    assert len(reachable_outcomes(1, dead_band=True)) == 3
+    assert reachable_outcomes(0, dead_band=True) == ((),)
 
 
 @pytest.mark.parametrize("band", [0.0, 0.15])
 def test_a_look_up_is_what_the_dials_say(speaker: Speaker, dials: list[Dial], band: float) -> None:
-    table = tabulated(speaker, dials, leaves=band > 0)
+    table = tabulated(speaker, dials, dead_band=band > 0)
     seen = set()
     for thresholds in product(GRID, repeat=2):
         assert table.actions_at(thresholds, band).tolist() == directly(speaker, dials, thresholds, band)
@@ -137,7 +137,7 @@ def test_so_it_is_for_every_actuator_and_scope(speaker: Speaker, dials: list[Dia
     near = [replace(d, write=replace(d.write, mean_positive=0.5, mean_negative=-0.5)) for d in dials]  # type: ignore[type-var]
     usual = near if way == "clamp" else dials  # a clamp to means that lie far out is the affine write
     under = [replace(dial, **WAYS[way]) for dial in usual]
-    table, default = (tabulated(speaker, each, leaves=True) for each in (under, usual))
+    table, default = (tabulated(speaker, each, dead_band=True) for each in (under, usual))
     wrong = False
     for thresholds in product(GRID[::2], repeat=2):
         said = directly(speaker, under, thresholds, 0.15)
@@ -165,14 +165,14 @@ def test_what_is_said_is_remembered_by_all_that_is_held(
 def test_a_table_of_other_writes_is_not(speaker: Speaker, dials: list[Dial]) -> None:
     """The control: the same reads with the writes exchanged."""
     swapped = [replace(dial, write=other.write) for dial, other in zip(dials, dials[::-1], strict=True)]
-    table = tabulated(speaker, swapped, leaves=False)
+    table = tabulated(speaker, swapped, dead_band=False)
     wrong = [table.actions_at(t).tolist() != directly(speaker, dials, t, 0.0) for t in product(GRID, repeat=2)]
     assert np.mean(wrong) > 0.5
 
 
 def test_one_dial_alone(speaker: Speaker, dials: list[Dial]) -> None:
     for dial in dials:
-        table = tabulated(speaker, [dial], leaves=False)
+        table = tabulated(speaker, [dial], dead_band=False)
         for tau in GRID:
             assert table.actions_at([tau]).tolist() == directly(speaker, [dial], (tau,), 0.0)
 
@@ -184,14 +184,14 @@ def test_gates_are_those_of_a_dial(dials: list[Dial]) -> None:
 
 
 def test_a_dead_band_needs_its_outcomes(speaker: Speaker, dials: list[Dial]) -> None:
-    table = tabulated(speaker, dials, leaves=False)
+    table = tabulated(speaker, dials, dead_band=False)
     with pytest.raises(ValueError, match=r"prompts lie in a dead band of 0\.4, but the table was made without one"):
         table.look_up((0.5, 0.5), 0.4)
 
 
-@pytest.mark.parametrize("leaves", [False, True])
-def test_the_file_holds_the_table(speaker: Speaker, dials: list[Dial], tmp_path: Path, leaves: bool) -> None:
-    table = tabulated(speaker, dials, leaves=leaves)
+@pytest.mark.parametrize("dead_band", [False, True])
+def test_the_file_holds_the_table(speaker: Speaker, dials: list[Dial], tmp_path: Path, dead_band: bool) -> None:
+    table = tabulated(speaker, dials, dead_band=dead_band)
     n = len(speaker.prompts)
     write_table(table, [str(i) for i in range(n)], ["test"] * n, tmp_path / "table.jsonl")
     again = read_table(tmp_path / "table.jsonl")

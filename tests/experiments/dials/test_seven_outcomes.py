@@ -56,7 +56,7 @@ def dials(speaker: Speaker) -> list[Dial]:
 
 @pytest.fixture(scope="module")
 def table(speaker: Speaker, dials: list[Dial]) -> Counterfactuals:
-    return tabulated(speaker, dials, leaves=True)
+    return tabulated(speaker, dials, dead_band=True)
 
 
 def test_every_pair_of_thresholds_is_a_look_up(speaker: Speaker, dials: list[Dial], table: Counterfactuals) -> None:

@@ -5,9 +5,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from experiments.dials.counterfactuals import Counterfactuals, reachable
+from experiments.dials.counterfactuals import Counterfactuals, reachable_outcomes
 from experiments.dials.surface import Surface, axes_of, rates_of
-from experiments.dials.text import against_one
+from experiments.dials.text import two_dials_line
 from experiments.dials.tradeoff import (
     MOST_POINTS,
     Policy,
@@ -29,7 +29,9 @@ def one_knob(corpus: Corpus, table: Counterfactuals, *, mixes: bool) -> Counterf
     declined = np.where(corpus.uncertain, "abstain", "refuse")
     permitted = np.where(np.arange(len(corpus)) % 2 == 0, declined, "answer") if mixes else np.full(len(p), "answer")
     actions = np.stack([declined, permitted], axis=1).astype(object)
-    return Counterfactuals(("either",), reachable(1, leaves=False), p[None], actions, np.zeros(actions.shape, bool))
+    return Counterfactuals(
+        ("either",), reachable_outcomes(1, dead_band=False), p[None], actions, np.zeros(actions.shape, bool)
+    )
 
 
 def measured(corpus: Corpus, table: Counterfactuals, surface: Surface, name: str) -> Policy:
@@ -55,7 +57,7 @@ def test_two_dials_that_do_what_one_does_buy_nothing() -> None:
     )
     assert difference.interval.low <= 0 <= difference.interval.high
     assert abs(difference.interval.estimate) < 0.02
-    assert "Two dials buy nothing over one" in against_one(difference)
+    assert "Two dials do not do better than one" in two_dials_line(difference)
 
 
 def test_two_dials_that_do_more_are_found_out() -> None:
@@ -65,10 +67,10 @@ def test_two_dials_that_do_more_are_found_out() -> None:
         measured(corpus, table, surface_of(table, corpus), "two"), single(corpus, table, mixes=True)
     )
     assert difference.interval.low > 0.1
-    assert against_one(difference).startswith("Two dials buy more than one: +0.")
+    assert two_dials_line(difference).startswith("Two dials do better than one: hypervolume +0.")
     found = difference.interval
     turned = Estimate(estimate=-found.estimate, low=-found.high, high=-found.low)
-    assert against_one(turned).startswith("One dial does better than two here: -0.")
+    assert two_dials_line(turned).startswith("One dial does better than two here: hypervolume -0.")
 
 
 def test_the_frontier_is_chosen_without_test() -> None:
