@@ -1,4 +1,4 @@
-"""The balanced 2 x 2 of minimal pairs: a trigger word or none, a harmful request or a benign one."""
+"""Quadruples: the balanced 2 x 2 of minimal pairs, trigger word or none by harmful or benign intent."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ MEMBERS: tuple[QuadrupleMember, ...] = ((True, True), (True, False), (False, Tru
 
 @dataclass(frozen=True)
 class Quadruples:
-    """Prompts of pairs that hold all four cells; `group` numbers what is independent, `member` indexes MEMBERS."""
+    """Prompts of pairs that hold all four cells; `group` numbers independent groups, `member` indexes MEMBERS."""
 
     rows: Int[np.ndarray, " n_prompts"]  # of the corpus
     group: Int[np.ndarray, " n_prompts"]  # 0 ... n_groups - 1
@@ -31,7 +31,7 @@ class Quadruples:
         return {member_name(member): int((self.member == i).sum()) for i, member in enumerate(MEMBERS)}
 
     def cell_means(self, values: Shaped[np.ndarray, "n_prompts ..."]) -> Float[np.ndarray, "n_groups 4 ..."]:
-        """Average each group's prompts by cell; `values` has one entry for each of `rows`."""
+        """Return the cell means of each group; `values` has one entry for each of `rows`."""
         values = np.asarray(values, dtype=np.float64)
         total = np.zeros((self.n_groups, len(MEMBERS), *values.shape[1:]))
         n = np.zeros((self.n_groups, len(MEMBERS)))
@@ -41,7 +41,7 @@ class Quadruples:
 
 
 def quadruples(corpus: Corpus, rows: Int[np.ndarray, " n_rows"]) -> Quadruples:
-    """Find, among some prompts, those of pairs that hold all four cells."""
+    """Return, among some prompts, those of pairs that hold all four cells."""
     held: dict[str, set[QuadrupleMember]] = {}
     requests = requests_in_pairs(corpus, rows)
     for row in requests:
@@ -55,38 +55,38 @@ def quadruples(corpus: Corpus, rows: Int[np.ndarray, " n_rows"]) -> Quadruples:
 
 
 def requests_in_pairs(corpus: Corpus, rows: Int[np.ndarray, " n_rows"]) -> list[int]:
-    """List the rows whose prompts say their intent and their pair."""
+    """Return the rows whose prompts give an intent and a pair."""
     return [int(r) for r in rows if corpus.prompts[r].intent in ("benign", "harmful") and corpus.prompts[r].pair]
 
 
 def lacking(corpus: Corpus, rows: Int[np.ndarray, " n_rows"]) -> str:
-    """Say why no pair holds all four cells, and what would mend it."""
+    """Return why no pair holds all four cells, and what to change."""
     prompts = [corpus.prompts[row] for row in rows]
     if not any(prompt.trigger for prompt in prompts):
-        return ("no prompt names a trigger word: fill the field 'trigger' (the word as it stands in the text) of "
+        return ("no prompt names a trigger word: fill the field 'trigger' (the word as written in the text) of "
                 "requests that carry one")  # fmt: skip
     if not any(prompt.intent in ("benign", "harmful") for prompt in prompts):
-        return "no prompt says its intent: fill the field 'intent' with benign or harmful"
+        return "no prompt gives its intent: fill the field 'intent' with benign or harmful"
     requests = requests_in_pairs(corpus, rows)
     if not requests:
-        return "no request names its group of minimal pairs: give those that belong together the same 'pair'"
+        return "no request gives its group of minimal pairs: give the requests of one group the same 'pair'"
     counts = Counter(member_of(corpus, row) for row in requests)
     if missing := [member_description(member) for member in MEMBERS if not counts[member]]:
         return f"the 2 x 2 is unbalanced: no request is {' or '.join(missing)}; add such prompts to the pairs"
-    return ("no pair holds all four of trigger and no trigger, benign and harmful: give the four prompts that belong "
-            "together the same 'pair'")  # fmt: skip
+    return ("no pair holds all four of trigger and no trigger, benign and harmful: give the four prompts of one "
+            "quadruple the same 'pair'")  # fmt: skip
 
 
 def member_of(corpus: Corpus, row: int) -> QuadrupleMember:
-    """Return the cell of a prompt."""
+    """Return the cell that a prompt belongs to."""
     return corpus.prompts[row].trigger is not None, corpus.prompts[row].intent == "harmful"
 
 
 def member_name(member: QuadrupleMember) -> str:
-    """Name a cell, as results.json does."""
+    """Name a cell, as in results.json."""
     return f"{'trigger' if member[0] else 'no_trigger'}_{'harmful' if member[1] else 'benign'}"
 
 
 def member_description(member: QuadrupleMember) -> str:
-    """Name a cell for people."""
+    """Describe a cell in words."""
     return f"{'harmful' if member[1] else 'benign'} {'with' if member[0] else 'without'} a trigger word"

@@ -85,7 +85,8 @@ def test_a_way_of_declining_too_seldom_seen_gets_no_onset_bias(context: Any) -> 
 
 def test_a_model_that_never_declines_has_no_openings_to_bias(context: Any) -> None:
     said = (r"steer.actuator is onset_bias, but the model does not refuse often enough \(0 times on train and "
-            r"validation\); the model does not abstain often enough .*; use affine, which needs no openings")  # fmt: skip
+            r"validation\); the model does not abstain often enough .*; use affine, which needs no "
+            r"openings")  # fmt: skip
     with pytest.raises(UserError, match=said):
         dial_writers(context(["answer"] * N, actuator="onset_bias"))
     assert set(dial_writers(context(["answer"] * N))) == {"normative", "epistemic"}  # the control: directions need none

@@ -13,7 +13,7 @@ from experiments.factors.decision_change import decision_change, moves
 from experiments.factors.judge import Removal, judge_last_turn, sufficiency
 from experiments.factors.last_turn import score_last_turn
 from experiments.factors.prompt_context import ambiguous_texts, last_turn, without_system_line
-from experiments.factors.removal import MOST, RemovedRequests, ask_without, choose
+from experiments.factors.removal import MOST, RemovedRequests, ask_without, choose_requests
 from experiments.run.corpus import Corpus
 from extract.progress import Reporter
 from extract.prompts.prompt import Prompt
@@ -98,11 +98,11 @@ def test_only_what_stood_before_the_last_turn_is_removed() -> None:
 def test_requests_are_chosen_over_as_many_groups_as_there_are() -> None:
     prompts = [prompt(g, h, copy=c) for g, h, c in product(range(70), (False, True), range(4))]
     corpus = corpus_of(prompts)
-    chosen = choose(corpus, np.arange(len(corpus)), seed=0)
+    chosen = choose_requests(corpus, np.arange(len(corpus)), seed=0)
     assert len(chosen) == len(set(chosen.tolist())) == MOST
     assert len(set(corpus.groups[chosen].tolist())) == 50  # a benign and a harmful one of each
     assert corpus.harmful[chosen].sum() == 50
-    assert len(choose(corpus, np.arange(7), seed=0)) == 7
+    assert len(choose_requests(corpus, np.arange(7), seed=0)) == 7
 
 
 def test_the_last_turn_is_judged_by_how_far_its_auroc_falls_short() -> None:
