@@ -111,7 +111,7 @@ def test_the_last_turn_is_judged_by_how_far_its_auroc_falls_short() -> None:
     assert sufficiency(perfect, perfect)[0] is True
     assert sufficiency(chance, chance) == (
         None,
-        "the whole conversation does not tell harmful from benign either (AUROC 0.50 against 0.50 with the whole "
+        "the whole conversation does not separate harmful from benign either (AUROC 0.50 against 0.50 with the whole "
         "conversation)",
     )
     assert sufficiency(auroc_interval(1.0, 6, 6), auroc_interval(0.9, 6, 6))[0] is None

@@ -48,8 +48,8 @@ def test_what_is_missing_is_said_with_its_remedy() -> None:
     every = np.arange(len(corpus))
     reasons = {
         "no prompt names a trigger word: fill the field 'trigger'": lacking(changed(corpus, trigger=None), every),
-        "no prompt says its intent": lacking(changed(corpus, intent=None), every),
-        "no request names its group of minimal pairs": lacking(changed(corpus, pair=None), every),
+        "no prompt gives its intent": lacking(changed(corpus, intent=None), every),
+        "no request gives its group of minimal pairs": lacking(changed(corpus, pair=None), every),
         "no request is harmful without a trigger word; add such": lacking(corpus, without(corpus, False, True)),
     }
     for said, reason in reasons.items():

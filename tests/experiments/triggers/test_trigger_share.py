@@ -124,11 +124,11 @@ def test_half_refused_whatever_is_asked_leaves_a_narrow_interval() -> None:
     assert found.effects["trigger"].low < 0 < found.effects["trigger"].high
 
 
-def test_a_word_that_lessens_refusing_moves_it() -> None:
+def test_a_word_that_lowers_refusing_moves_it() -> None:
     found = share_of({TT: 0.5, TF: 0, FT: 1, FF: 0.5})
     assert found.verdict == "mixed"
     assert found.share.low < 0.5 < found.share.high
-    assert found.reason.endswith("the word lessens refusing")
+    assert found.reason.endswith("the word lowers refusing")
     assert "benign requests are refused more" in share_of({TT: 0, TF: 1, FT: 0, FF: 1}).reason
     slight = share_of({TT: 0.9, TF: 0, FT: 1, FF: 0}, n=60).share  # T = -0.05
     assert slight.low < slight.estimate < slight.high  # never a point, as where the limits of a negative effect are cut
