@@ -140,8 +140,8 @@ def test_lost_verdicts_are_judged_again_without_measuring(triggers_run: Path) ->
 
 def test_each_finding_is_said_in_a_line_and_what_could_not_be_had_says_why(results: TriggerResults) -> None:
     told = "\n".join(finding_lines(results))
-    for part in ("partial eta squared: trigger", "Intent probes fitted on requests without trigger words", "Patching: the residual",
-                 "Attribution: in"):  # fmt: skip
+    for part in ("partial eta squared: trigger", "Intent probes fitted on requests without trigger words",
+                 "Patching: the residual", "Attribution: in"):  # fmt: skip
         assert part in told
     assert "Erasure of the word at layer" in told
     assert told.count("With the word erased") == 2
