@@ -21,7 +21,7 @@ from extract.backoff import TokenBudget
 from extract.errors import UserError
 from extract.model.fingerprint import fingerprint
 from extract.model.loading import load_classifier
-from judging.classifier_input import TextReader, Tokens
+from judging.classifier_input import Encoding, TextReader
 from scoring.actions import Action
 from scoring.judges import CompletionToJudge, Judgement, JudgeRecord
 from scoring.judges.config import ClassifierConfig
@@ -97,7 +97,7 @@ class ClassifierJudge:
 
     def _judge_window(self, window: Sequence[CompletionToJudge]) -> list[Judgement]:
         judged: dict[int, Judgement] = {}
-        asked: dict[int, Tokens] = {}
+        asked: dict[int, Encoding] = {}
         for row, one in enumerate(window):
             text = text_to_judge(one.completion, one.prompt)
             if isinstance(text, Judgement):
@@ -110,7 +110,7 @@ class ClassifierJudge:
             judged[row] = self._judgement(probabilities.tolist())
         return [judged[row] for row in range(len(window))]
 
-    def _probabilities(self, rows: Sequence[Tokens]) -> list[Float[Tensor, " label"]]:
+    def _probabilities(self, rows: Sequence[Encoding]) -> list[Float[Tensor, " label"]]:
         found: dict[int, Float[Tensor, " label"]] = {}
 
         def work(places: list[int]) -> None:

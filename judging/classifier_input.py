@@ -10,7 +10,7 @@ from transformers import BatchEncoding, PreTrainedModel, PreTrainedTokenizerBase
 from extract.errors import UserError
 from scoring.judges.config import ClassifierConfig
 
-Tokens = dict[str, list[int]]  # what the tokenizer makes of one text or pair: input_ids, attention_mask and the like
+Encoding = dict[str, list[int]]  # what the tokenizer makes of one text or pair: input_ids, attention_mask and the like
 USUAL_LENGTH = 512
 _MARK = re.compile(r"\{(prompt|completion)\}")
 
@@ -25,7 +25,7 @@ class TextReader:
         self.truncated = 0
         self._tokenizer = tokenizer
 
-    def read(self, prompt: str, completion: str) -> Tokens:
+    def read(self, prompt: str, completion: str) -> Encoding:
         """Return the tokens; of a text that is too long, the prompt's beginning is cut first, then the end."""
         tokens = self._encode(prompt, completion)
         if len(tokens["input_ids"]) <= self.max_tokens:
@@ -34,11 +34,11 @@ class TextReader:
         room = self.max_tokens - (len(tokens["input_ids"]) - self._count(prompt) - self._count(completion))
         return self._encode(self._ending(prompt, max(room // 2, room - self._count(completion))), completion, cut=True)
 
-    def padded(self, rows: Sequence[Tokens]) -> BatchEncoding:
+    def padded(self, rows: Sequence[Encoding]) -> BatchEncoding:
         """Return texts as one batch."""
         return self._tokenizer.pad(list(rows), return_tensors="pt", verbose=False)
 
-    def _encode(self, prompt: str, completion: str, *, cut: bool = False) -> Tokens:
+    def _encode(self, prompt: str, completion: str, *, cut: bool = False) -> Encoding:
         values = {"prompt": prompt, "completion": completion}
         texts = [_MARK.sub(lambda mark: values[mark[1]], template) for template in self.templates]
         limits = {"truncation": True, "max_length": self.max_tokens} if cut else {}

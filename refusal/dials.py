@@ -12,9 +12,9 @@ import pandas as pd
 from extract.errors import UserError
 from extract.prompts.prompt import Prompt
 from refusal.model import Model
-from steering.conversation import FIRED, reports
+from steering.conversation import reports
 from steering.dial import Dial, Kind, check_weights, read_dials
-from steering.gates import Readings
+from steering.gates import DECISIONS_PAST, Readings
 
 COLUMNS = ("prompt", "dial", "probability", "threshold", "gate", "overruled")
 
@@ -75,7 +75,7 @@ class Dials:
         """Keep what was read of one batch, whose rows are these prompts."""
         for row, i in enumerate(index):
             self._rows[i] = [
-                (self._prompts[i], one.kind, one.probability, one.threshold, FIRED[one.gate], one.overruled)
+                (self._prompts[i], one.kind, one.probability, one.threshold, DECISIONS_PAST[one.gate], one.overruled)
                 for one in reports(readings, row)
             ]
 

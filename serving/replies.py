@@ -9,8 +9,9 @@ from typing import Literal
 from pydantic import BaseModel
 
 from serving.choice import Finish
-from steering.conversation import FIRED, DialReport
+from steering.conversation import DialReport
 from steering.dial import Kind
+from steering.gates import DECISIONS_PAST
 
 
 class Reading(BaseModel):
@@ -145,7 +146,7 @@ def readings(reports: Sequence[DialReport]) -> Readings:
         report.kind: Reading(
             probability=report.probability,
             threshold=None if math.isnan(report.threshold) else report.threshold,
-            fired=FIRED[report.gate],
+            fired=DECISIONS_PAST[report.gate],
             overruled=report.overruled,
         )
         for report in reports

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from extract.model.edit import Edit, Site
 from probes.direction import Direction, vector_digest
-from steering.ablation_variant import DEFAULT, Tokens, Variant
+from steering.ablation_variant import DEFAULT, TokenScope, Variant
 from steering.device_copies import DeviceCopies
 from steering.interventions import Intervention, add, affine, place, zero
 
@@ -69,6 +69,6 @@ def _adding(r: DeviceCopies, amount: float) -> Intervention:
     return lambda x: add(x, r.on(x.device), amount)
 
 
-def _edit(direction: Direction, layer: int, tokens: Tokens, intervention: Intervention, what: str) -> Edit:
+def _edit(direction: Direction, layer: int, tokens: TokenScope, intervention: Intervention, what: str) -> Edit:
     key = f"{what} along {vector_digest(direction.vector)}"
     return place(write_site(direction), layer, tokens, intervention, key)

@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from typing import Literal
 
 Form = Literal["affine", "zero", "additive"]
-Reach = Literal["selected", "later"]
-Tokens = Literal["last_prompt", "last_on"]
+LayerScope = Literal["selected", "later"]
+TokenScope = Literal["last_prompt", "last_on"]
 
 
 @dataclass(frozen=True)
@@ -24,8 +24,8 @@ class Variant:
     """How an ablation is made; `last_prompt` edits the last prompt token alone, `last_on` what is generated too."""
 
     form: Form = "affine"
-    layers: Reach = "selected"
-    tokens: Tokens = "last_on"
+    layers: LayerScope = "selected"
+    tokens: TokenScope = "last_on"
 
     @property
     def name(self) -> str:
@@ -34,12 +34,12 @@ class Variant:
 
 DEFAULT = Variant()
 FORMS: tuple[Form, ...] = ("affine", "zero", "additive")
-REACHES: tuple[Reach, ...] = ("selected", "later")
-TOKENS: tuple[Tokens, ...] = ("last_prompt", "last_on")
+LAYER_SCOPES: tuple[LayerScope, ...] = ("selected", "later")
+TOKEN_SCOPES: tuple[TokenScope, ...] = ("last_prompt", "last_on")
 VARIANTS = tuple(
     Variant(form, layers, tokens)
     for form in FORMS
-    for layers in REACHES
-    for tokens in TOKENS
+    for layers in LAYER_SCOPES
+    for tokens in TOKEN_SCOPES
     if (form, layers) != ("additive", "later")
 )

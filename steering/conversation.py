@@ -16,10 +16,7 @@ from extract.model.streaming import StreamedText
 from extract.prompts.prompt import Prompt
 from steering.controller import steering
 from steering.dial import Dial, Kind
-from steering.gates import Readings
-
-GATES = {1: "decline", -1: "permit", 0: "leave"}
-FIRED = {1: "declined", -1: "permitted", 0: "left"}
+from steering.gates import DECISIONS_PAST, Readings
 
 
 @dataclass(frozen=True)
@@ -36,7 +33,7 @@ class DialReport:
         """Say it in one line."""
         why = " to the normative dial, which declined" if self.overruled else ""
         return (f"{self.kind}: probability {self.probability:.3f}, threshold {self.threshold:.2f}, "
-                f"{FIRED[self.gate]}{why}")  # fmt: skip
+                f"{DECISIONS_PAST[self.gate]}{why}")  # fmt: skip
 
 
 @dataclass(frozen=True)

@@ -16,8 +16,9 @@ from extract.model.quiet import quiet_libraries
 from extract.prompts.prompt import Prompt
 from extract.record import Record
 from steering.controller import steering
-from steering.conversation import GATES, Conversation, Turn, chosen_thresholds, reports
+from steering.conversation import Conversation, Turn, chosen_thresholds, reports
 from steering.dial import Dial, Kind, load_dials
+from steering.gates import DECISIONS
 
 
 class OneOffAnswer(Record):
@@ -65,7 +66,7 @@ def generate_once(
             completion=reopened(rendered[i].text, model.decode(response)),
             probability={report.kind: report.probability for report in reports(readings, i)},
             threshold={report.kind: report.threshold for report in reports(readings, i)},
-            gate={report.kind: GATES[report.gate] for report in reports(readings, i)},
+            gate={report.kind: DECISIONS[report.gate] for report in reports(readings, i)},
         )
         for i, (text, response) in enumerate(zip(texts, responses, strict=True))
     ]

@@ -19,7 +19,7 @@ from steering.interventions import write_at
 from steering.onset import OnsetProcessor
 
 # first and last token, start of the pass, rows -> gates
-Decided = Callable[[int, int, int, int], Int[np.ndarray, "rows tokens"]]
+GateLookup = Callable[[int, int, int, int], Int[np.ndarray, "rows tokens"]]
 
 
 @dataclass(frozen=True)
@@ -50,16 +50,16 @@ class Writer:
             raise ValueError("a dial that writes at later layers too sets projections: its actuator must be affine or "
                              "clamp (what is added once stays)")  # fmt: skip
 
-    def edits(self, decided: Decided, key: str = "") -> list[Edit]:
+    def edits(self, gates_at: GateLookup, key: str = "") -> list[Edit]:
         """Return what it writes into the stream, an edit a layer.
 
         Args:
-            decided: returns the gates of some tokens, or one a row.
+            gates_at: returns the gates of some tokens, or one a row.
             key: names what is written exactly, so that responses under it can be cached.
         """
         if self.direction is None or isinstance(self.actuator, OnsetBias) or not self.actuator.strength:
             return []
-        return [self._edit(at, self.actuator, decided, key) for at in self._at_layers(self.direction)]
+        return [self._edit(at, self.actuator, gates_at, key) for at in self._at_layers(self.direction)]
 
     def processors(self, prompt_length: int, gate: Callable[[], Int[np.ndarray, " prompts"]]) -> list[OnsetProcessor]:
         """Return what it does to the scores of the next token.
@@ -77,12 +77,12 @@ class Writer:
         return [own, *(replace(own, locus=replace(own.locus, layer=layer), mean_positive=on, mean_negative=off)
                        for layer, (on, off) in sorted(later.items()))]  # fmt: skip
 
-    def _edit(self, at: Direction, actuator: StreamActuator, decided: Decided, key: str) -> Edit:
+    def _edit(self, at: Direction, actuator: StreamActuator, gates_at: GateLookup, key: str) -> Edit:
         r, sent = DeviceCopies(at.vector), LastCopy()
 
         def write(part: Float[Tensor, "rows tokens d_model"], pass_: Pass) -> Float[Tensor, "rows tokens d_model"]:
             first = max(pass_.start, pass_.prompt_length - 1)
-            gates = decided(first, first + part.shape[1], pass_.start, len(part))
+            gates = gates_at(first, first + part.shape[1], pass_.start, len(part))
             if not gates.any():
                 return part
             gate = sent.of(gates, part.device)
@@ -98,7 +98,7 @@ class Writer:
 
 
 @dataclass(frozen=True)
-class Held:
+class ConstantGateWriter:
     """A writer whose gate is the same for every prompt, as a dial's would be that always decided so."""
 
     writer: Writer
@@ -106,8 +106,8 @@ class Held:
 
     def edits(self) -> list[Edit]:
         """Return what it writes into the stream, named, so that responses under it can be cached."""
-        decided: Decided = lambda first, last, start, rows: np.full((rows, 1), self.gate)  # noqa: E731
-        return self.writer.edits(decided, self._key) if self.gate else []
+        gates_at: GateLookup = lambda first, last, start, rows: np.full((rows, 1), self.gate)  # noqa: E731
+        return self.writer.edits(gates_at, self._key) if self.gate else []
 
     def processors(self, prompt_length: int) -> list[OnsetProcessor]:
         """Return what it does to the scores of the next token."""

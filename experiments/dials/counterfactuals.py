@@ -1,9 +1,9 @@
-"""The table of outcomes: what every prompt gets under every decision of its gates, so that thresholds are a look-up.
+"""Table of counterfactual outcomes: the response to every prompt under every combination of gate decisions.
 
-Gates are read at prefill, so a prompt has few outcomes: the first gate declines, or it permits (leaves, in a dead band)
-and the second one decides. That is three without a dead band and seven with one. Each is generated once, by what a dial
-writes whichever its actuator, its gate held (`steering.writer`), and cached by content (`response_cache`). Dials that
-decide at every step are not in the table.
+With the table the rates at any pair of thresholds are a look-up. A gate is decided at prefill, so a prompt has few
+outcomes: the first gate declines, or it permits (or leaves, in a dead band) and the second one decides. That is three
+outcomes without a dead band and seven with one. Each is generated once, with constant gates (`steering.writer`), for
+any actuator, and cached by content (`response_cache`). Dials that decide at every step are outside the table.
 """
 
 from __future__ import annotations
@@ -22,37 +22,41 @@ from experiments.responses.loaded_run import LoadedRun
 from experiments.run.completion_file import is_right
 from extract.atomic_write import write_jsonl
 from steering.dial import gate
-from steering.writer import Held, Writer
+from steering.gates import DECISIONS
+from steering.writer import ConstantGateWriter, Writer
 
 Name = TypeVar("Name", bound=str)
-Gates = tuple[int, ...]  # of each dial in turn: 1 declines, -1 permits, 0 leaves the stream alone
-STATES = {1: "decline", -1: "permit", 0: "leave"}
+Outcome = tuple[int, ...]  # the gate of each dial in turn: 1 declines, -1 permits, 0 leaves the stream unchanged
 
 
-def reachable(n_dials: int, *, leaves: bool) -> tuple[Gates, ...]:
-    """List what the gates of a prompt can do, in their order; after one that declines the others leave it alone.
+def reachable_outcomes(n_dials: int, *, dead_band: bool) -> tuple[Outcome, ...]:
+    """List the possible outcomes of a prompt, the gates in their order; after a gate that declines the others leave.
 
     Args:
-        leaves: there is a dead band, in which a gate leaves the stream alone.
+        dead_band: there is a dead band, in which a gate leaves the stream unchanged.
     """
     if n_dials == 0:
         return ((),)
-    passing = [(own, *rest) for own in ((-1, 0) if leaves else (-1,)) for rest in reachable(n_dials - 1, leaves=leaves)]
+    passing = [
+        (own, *rest)
+        for own in ((-1, 0) if dead_band else (-1,))
+        for rest in reachable_outcomes(n_dials - 1, dead_band=dead_band)
+    ]
     return ((1, *(0,) * (n_dials - 1)), *passing)
 
 
-def outcome_name(gates: Gates) -> str:
+def outcome_name(gates: Outcome) -> str:
     """Name an outcome: `decline`, `permit+decline`, `permit+permit` and so on."""
     stop = gates.index(1) + 1 if 1 in gates else len(gates)
-    return "+".join(STATES[gate] for gate in gates[:stop])
+    return "+".join(DECISIONS[gate] for gate in gates[:stop])
 
 
 @dataclass(frozen=True)
 class Counterfactuals:
-    """The table: what each prompt would be answered under each outcome, and what each dial read on it."""
+    """The table: the action of each prompt under each outcome, and the probability that each dial read."""
 
     dials: tuple[str, ...]  # in the order in which they decide
-    outcomes: tuple[Gates, ...]
+    outcomes: tuple[Outcome, ...]
     probability: Float[np.ndarray, "dials prompts"]
     actions: Shaped[np.ndarray, "prompts outcomes"]  # object: action names, None where unjudged
     right: Bool[np.ndarray, "prompts outcomes"]  # the known answer is stated
@@ -72,7 +76,7 @@ class Counterfactuals:
         """Return the outcome of every prompt under thresholds, one a dial: indices into `outcomes`.
 
         Raises:
-            ValueError: a gate leaves a prompt alone, and that was not generated.
+            ValueError: a gate leaves a prompt, and the table was made without a dead band.
         """
         gates = [gate(p, tau, band) + 1 for p, tau in zip(self.probability, thresholds, strict=True)]
         found = np.asarray(self._place[tuple(gates)])
@@ -82,7 +86,7 @@ class Counterfactuals:
         return found
 
     def actions_at(self, thresholds: Sequence[float], band: float = 0.0) -> Shaped[np.ndarray, " prompts"]:
-        """Return the action that every prompt would get."""
+        """Return the action of every prompt under thresholds."""
         return self.actions[np.arange(len(self.actions)), self.look_up(thresholds, band)]
 
 
@@ -91,28 +95,28 @@ def tabulate(
     writers: Mapping[Name, Writer],
     probability: Mapping[Name, Float[np.ndarray, " prompts"]],
     *,
-    leaves: bool,
+    dead_band: bool,
 ) -> Counterfactuals:
     """Generate every outcome of every prompt of the run.
 
     Args:
-        writers: what each dial does, in the order in which they decide.
-        probability: what each dial read.
+        writers: the writer of each dial, in the order in which they decide.
+        probability: the probability that each dial read.
     """
-    outcomes, rows = reachable(len(writers), leaves=leaves), range(len(loaded.prompts))
-    said = []
+    outcomes, rows = reachable_outcomes(len(writers), dead_band=dead_band), range(len(loaded.prompts))
+    completions = []
     with loaded.reporter.task("every outcome of every prompt", len(outcomes) * len(rows)) as advance:
         for gates in outcomes:
-            held = [Held(writer, gate) for writer, gate in zip(writers.values(), gates, strict=True)]
-            said.append(loaded.completer.complete(rows, held=held, advance=advance))
-    actions = np.array([[completion.action for completion in column] for column in said], dtype=object).T
-    right = [[is_right(c, prompt) for c, prompt in zip(column, loaded.prompts, strict=True)] for column in said]
+            constant = [ConstantGateWriter(writer, gate) for writer, gate in zip(writers.values(), gates, strict=True)]
+            completions.append(loaded.completer.complete(rows, held=constant, advance=advance))
+    actions = np.array([[completion.action for completion in column] for column in completions], dtype=object).T
+    right = [[is_right(c, prompt) for c, prompt in zip(column, loaded.prompts, strict=True)] for column in completions]
     read = np.stack([probability[name] for name in writers])
     return Counterfactuals(tuple(writers), outcomes, read, actions, np.array(right).T)
 
 
 def write_table(table: Counterfactuals, ids: Sequence[str], parts: Sequence[str], path: Path) -> None:
-    """Write JSONL, a prompt a line: what each dial read, and action and rightness of each outcome."""
+    """Write JSONL, one prompt a line: each dial's probability, and the action and correctness of each outcome."""
     names = [outcome_name(gates) for gates in table.outcomes]
 
     def line(row: int) -> dict[str, object]:
@@ -127,7 +131,9 @@ def read_table(path: Path) -> Counterfactuals:
     """Read a table written by `write_table`."""
     rows = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
     dials = tuple(rows[0]["probability"])
-    outcomes = reachable(len(dials), leaves="leave" in rows[0]["outcomes"] or "leave+leave" in rows[0]["outcomes"])
+    outcomes = reachable_outcomes(
+        len(dials), dead_band="leave" in rows[0]["outcomes"] or "leave+leave" in rows[0]["outcomes"]
+    )
     names = [outcome_name(gates) for gates in outcomes]
     return Counterfactuals(
         dials,

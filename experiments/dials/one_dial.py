@@ -1,11 +1,10 @@
-"""The baseline of one dial: one threshold on both reads, and one write of declining either way.
+"""One-dial baseline: one threshold on both reads and one write direction for both ways of declining.
 
-It reads the greater of the two dials' probabilities, so that it has all their information and the comparison is of
-knobs, not of probes: one linear probe of "harmful or uncertain" would do worse, and two dials would seem to buy more.
-It acts as the two dials do (actuator, strength, steps, layers); where they bias openings, on those of both. The write
-direction is fitted on declined against answered, whichever way it was declined, within the strata that the two dials'
-own writes are fitted in, at the locus of one of these. On a model with one shared knob it is that knob; on a
-model with two it points between them.
+It reads the greater of the two dials' probabilities, so the comparison is of knobs and not of probes: one linear probe
+of "harmful or uncertain" would do worse and make two dials look better. It writes as the two dials do (actuator,
+strength, steps, layers); where they bias openings, it biases the openings of both. The write direction is fitted on
+declined (either way) against answered prompts, within the strata of the two dials' own write directions, at the locus
+of one of them. On a model with one shared knob it is that knob; on a model with two it lies between them.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from experiments.dials.write import along, biasing
+from experiments.dials.write import direction_writer, onset_bias_writer
 from experiments.probing.write_directions import fit_write
 from experiments.run.behaviour import KINDS, Behaviour, Kind, WriteSamples, write_samples
 from experiments.run.inputs import RunInputs
@@ -26,7 +25,7 @@ NAME = "either"
 
 
 def either_samples(behaviour: Behaviour) -> WriteSamples | None:
-    """Join the samples of both writes, each in its own strata; None where the model declines in neither way."""
+    """Join the samples of both write directions, each in its own strata; None where the model never declines."""
     found = [(kind, samples) for kind in KINDS if (samples := write_samples(behaviour, kind))]
     if not found:
         return None
@@ -40,14 +39,18 @@ def either_samples(behaviour: Behaviour) -> WriteSamples | None:
 
 
 def either_writers(inputs: RunInputs, writers: Mapping[Kind, Writer]) -> list[Writer]:
-    """Return what the one dial may do: a direction at each place where one of the two writes, or all their openings."""
+    """Return the candidate writers: a direction at each locus where one of the two writes, or all their openings."""
     config, samples = inputs.config.steer, either_samples(inputs.behaviour)
     biases = [writer.actuator for writer in writers.values() if isinstance(writer.actuator, OnsetBias)]
     if biases:
-        return [biasing(config, [prefix for bias in biases for prefix in bias.prefixes])]
+        return [onset_bias_writer(config, [prefix for bias in biases for prefix in bias.prefixes])]
     if samples is None:
         return []
     places = dict.fromkeys(writer.direction.locus for writer in writers.values() if writer.direction)
     later = inputs.store.layers if config.layers == "later" else ()
     fitted = [fit_write(inputs.store.read, locus, "normative", samples, later) for locus in places]
-    return [along(config, replace(direction, name=f"{NAME}_write")) for direction in fitted if direction is not None]
+    return [
+        direction_writer(config, replace(direction, name=f"{NAME}_write"))
+        for direction in fitted
+        if direction is not None
+    ]

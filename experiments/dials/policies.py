@@ -1,4 +1,4 @@
-"""Evaluation of the policies that are compared: two dials, one dial, a system line, no change."""
+"""Evaluation of the compared policies: two dials, one dial, a system line, the plain model."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ from steering.writer import Writer
 
 @dataclass(frozen=True)
 class PolicyEvaluation:
-    """A table with its surface, and every risk counted on the prompts that choose, that certify and that report."""
+    """A table with its surface, and every risk counted on the choice, certification and test prompts."""
 
     table: Counterfactuals
     surface: Surface
-    right: Bool[np.ndarray, " prompts"]  # known answers that are stated with no dial
+    right: Bool[np.ndarray, " prompts"]  # the plain model states the known answer
     inputs: RunInputs
 
     def risks(self, *parts: str) -> dict[str, Risk]:
@@ -44,7 +44,7 @@ class PolicyEvaluation:
         return self.risks(*CHOICE)
 
     @cached_property
-    def held(self) -> dict[str, Risk]:
+    def certification(self) -> dict[str, Risk]:
         return self.risks(CERTIFIED_ON)
 
     @cached_property
@@ -53,18 +53,18 @@ class PolicyEvaluation:
 
     @cached_property
     def front(self) -> Int[np.ndarray, " kept"]:
-        """Settings that no other beats on the prompts that choose."""
+        """Pareto-optimal settings on the choice prompts, as indices into the surface."""
         return frontier(self.surface, self.choice)
 
-    def chosen_volume(self) -> float:
-        """Return the hypervolume of the frontier on the prompts that choose."""
+    def choice_hypervolume(self) -> float:
+        """Return the hypervolume of the frontier on the choice prompts."""
         return hypervolume(axes_of(rates_of(self.surface.at(self.front), self.choice)), REFERENCE)
 
 
 def evaluate(
     inputs: RunInputs, table: Counterfactuals, declining: Sequence[Bool[np.ndarray, " prompts"]]
 ) -> PolicyEvaluation:
-    """Evaluate a table at the thresholds worth trying, by the prompts that choose.
+    """Evaluate a table at the candidate thresholds of the choice prompts.
 
     Args:
         declining: the prompts that each dial should decline.
@@ -75,22 +75,22 @@ def evaluate(
     return PolicyEvaluation(table, surface, inputs.behaviour.correct, inputs)
 
 
-def one_dial(
+def evaluate_one_dial(
     loaded: LoadedRun, writers: Mapping[Kind, Writer], probability: Float[np.ndarray, " prompts"]
 ) -> tuple[PolicyEvaluation, Writer] | None:
-    """Build the baseline of one dial, of several places the one that does best on the prompts that choose.
+    """Build the one-dial baseline; of several write loci, the one with the largest hypervolume on the choice prompts.
 
     Args:
-        probability: what it reads.
+        probability: the probability that it reads.
     """
     candidates = either_writers(loaded, writers)
     if not candidates:
         return None
     made = []
     for writer in candidates:
-        table = tabulate(loaded, {NAME: writer}, {NAME: probability}, leaves=loaded.config.steer.band > 0)
+        table = tabulate(loaded, {NAME: writer}, {NAME: probability}, dead_band=loaded.config.steer.band > 0)
         made.append((evaluate(loaded, table, [~loaded.corpus.benign]), writer))
-    return max(made, key=lambda each: each[0].chosen_volume())
+    return max(made, key=lambda each: each[0].choice_hypervolume())
 
 
 def evaluate_fixed(
@@ -99,7 +99,7 @@ def evaluate_fixed(
     right: Sequence[Bool[np.ndarray, " rows"]],
     rows: Int[np.ndarray, " rows"],
 ) -> PolicyEvaluation:
-    """Evaluate completions that follow no threshold, one point each.
+    """Evaluate completions that depend on no threshold, one point each.
 
     Args:
         actions, right: of each point.
@@ -117,12 +117,12 @@ def evaluate_fixed(
 def evaluate_lines(
     inputs: RunInputs, lines: Sequence[LineResponses], rows: Int[np.ndarray, " rows"]
 ) -> PolicyEvaluation:
-    """Evaluate what was said under system lines on test prompts."""
+    """Evaluate the responses under system lines on test prompts."""
     return evaluate_fixed(inputs, [line.actions for line in lines], [line.right for line in lines], rows)
 
 
 def setting_at(policy: PolicyEvaluation, index: int) -> Setting:
-    """Return a setting with its rates on the prompts that chose it and on test."""
+    """Return a setting with its rates on the choice prompts and on test."""
     here = policy.surface.at([index])
     return Setting(
         thresholds={name: float(tau) for name, tau in zip(policy.table.dials, here.settings[0], strict=True)},
@@ -136,10 +136,10 @@ def _rates(here: Surface, risks: Mapping[str, Risk]) -> RiskRates:
     return {name: None if np.isnan(rate) else rate for name, rate in found.items()}
 
 
-def matched(policy: PolicyEvaluation, most: float) -> int:
-    """Return the setting with the fewest other mistakes among those that decline no more benign prompts.
+def matched_setting(policy: PolicyEvaluation, most: float) -> int:
+    """Return the setting with the fewest other mistakes among those with over-refusal of at most `most`.
 
-    Both are judged on the prompts that choose; where every setting declines more, the one that declines least.
+    Both are measured on the choice prompts. Where every setting exceeds `most`, the one with the least over-refusal.
     """
     points = np.nan_to_num(axes_of(rates_of(policy.surface, policy.choice)))
     declined, others = points[:, 0], points[:, 1:].sum(axis=1)

@@ -1,9 +1,8 @@
-"""What a dial reads: a probe at or below the first write layer, and its probability of the declining class.
+"""Read of a dial: a probe at or below the first write layer, with a calibrated probability of the declining class.
 
-A probe knows the prompts it was fitted on, so their scores are too good to calibrate or to choose a threshold on. Each
-training prompt is therefore scored by a probe that was fitted without its fold (whole groups at a time), and Platt
-scaling is fitted on those and on validation scores. That leaves the `calibration` part to certify what the thresholds
-do: no dial has seen it.
+A probe's scores on its own training prompts are too good for calibration and for the choice of thresholds. So each
+training prompt gets a cross-fitted score, from a probe fitted without its fold (whole groups), and Platt scaling is
+fitted on these and on validation scores. No dial has used the `calibration` part, which certifies the thresholds.
 """
 
 from __future__ import annotations
@@ -29,21 +28,21 @@ FOLDS = 5
 
 @dataclass(frozen=True)
 class DialRead:
-    """A calibrated read of every prompt of the corpus."""
+    """A calibrated probability for every prompt of the corpus, with the probe that gave it."""
 
     name: str
     locus: Locus
     probe: LinearProbe
     platt: Platt
     declining: Bool[np.ndarray, " prompts"]  # the labels it was fitted to
-    probability: Float[np.ndarray, " prompts"]  # of declining; of training prompts by probes fitted without them
+    probability: Float[np.ndarray, " prompts"]  # of declining; training prompts: cross-fitted
     test: Discrimination
     test_ece: float
     test_brier: float
 
 
 def fit_read(loaded: LoadedRun, name: str, declining: Bool[np.ndarray, " prompts"], first_write: int) -> DialRead:
-    """Fit the read of one dial, at or below the first write layer, against every prompt of other labels.
+    """Fit the read of one dial at or below the first write layer, against all prompts of other labels.
 
     Args:
         declining: the prompts it should decline.
@@ -57,7 +56,7 @@ def fit_read(loaded: LoadedRun, name: str, declining: Bool[np.ndarray, " prompts
     cell = choose_locus(cells)
     X, C = store.read(cell.layer, cell.position), float(cell.scores[LOGISTIC].C[0])
     probe = grid.fit(X, name, C=C)
-    score = unseen_scores(X[contrast.rows], contrast, probe, loaded.config.seed, loaded.probe_device)
+    score = cross_fitted_scores(X[contrast.rows], contrast, probe, loaded.config.seed, loaded.probe_device)
     chosen, test = np.isin(contrast.part, CHOICE), contrast.within("test")
     platt = fit_platt(score[chosen], contrast.y[chosen])
     probability = platt.probability(score)
@@ -74,10 +73,10 @@ def fit_read(loaded: LoadedRun, name: str, declining: Bool[np.ndarray, " prompts
     )
 
 
-def unseen_scores(
+def cross_fitted_scores(
     X: Float[np.ndarray, "rows d_model"], contrast: Contrast, probe: LinearProbe, seed: int, device: str
 ) -> Float[np.ndarray, " rows"]:
-    """Score every prompt, training ones by probes of the same C that were fitted without their fold.
+    """Score every prompt; training prompts get cross-fitted scores, by probes of the same C fitted without their fold.
 
     Args:
         X: activations of the contrast's rows.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pydantic import Field
+from pydantic import Field, field_validator
 
 from experiments.run.estimates import Share
 from extract.record import Record
@@ -11,11 +11,12 @@ from scoring.estimate import Estimate
 from scoring.rates import RatesRecord
 from steering.actuator_record import ActuatorRecord
 
+LARGEST_MARGIN = "largest safety margin"  # a value of Certificate.rule
 RiskRates = dict[str, float | None]  # of each risk of `surface.RISKS`; null where no prompt is judged
 
 
 class DialResult(Record):
-    """What one dial reads, how well, what it writes, and its threshold."""
+    """One dial: its read and the read's accuracy, its write, and its threshold."""
 
     read_at: Locus | None = Field(None, alias="read")
     test_auroc: float | None = None
@@ -31,7 +32,7 @@ class DialResult(Record):
 
 
 class KnownFacts(Record):
-    """The share of known answers that is stated on test prompts, with no dial and under the dials."""
+    """The share of known answers stated on test prompts, without dials and with them."""
 
     before: float | None
     after: float | None
@@ -39,7 +40,7 @@ class KnownFacts(Record):
 
 
 class BeforeAfter(Record):
-    """A share of test prompts with no dial and under the dials."""
+    """A share of test prompts without dials and with them."""
 
     before: Share
     after: Share
@@ -48,20 +49,20 @@ class BeforeAfter(Record):
 class RiskCertificate(Record):
     """One risk at the chosen thresholds, on certification prompts, one a group."""
 
-    limit: float | None  # none was asked for
+    limit: float | None  # None: no limit is set
     certified: bool
     failures: int
     n: int
-    at_most: float  # upper limit of the risk
-    best_reachable: float  # what n prompts certify if none fails
+    at_most: float  # upper confidence limit of the risk
+    best_reachable: float  # limit that n prompts certify if none fails
     n_needed: int | None  # prompts that certify the limit if none fails
-    n_at_this_rate: int | None  # and if as many fail as did; null where no number would do
+    n_at_this_rate: int | None  # the same at the observed failure rate; null where no number is enough
 
 
 class Certificate(Record):
-    """By which rule the thresholds were chosen, and what holds for them on certification prompts."""
+    """The rule that chose the thresholds, and the certificate of each risk on certification prompts."""
 
-    rule: str
+    rule: str  # largest safety margin, least cost, given, nearest 0.5
     part: str
     confidence: float
     jointly: list[str]  # limits that hold together
@@ -69,9 +70,15 @@ class Certificate(Record):
     settings_tried: int
     risks: dict[str, RiskCertificate]
 
+    @field_validator("rule")
+    @classmethod
+    def _rename_rule(cls, rule: str) -> str:
+        """Read the former name of a rule, too."""
+        return LARGEST_MARGIN if rule == "most comfortable" else rule
+
 
 class Setting(Record):
-    """Thresholds with every risk's rate on the prompts that choose and on test."""
+    """Thresholds with the rate of every risk on the choice prompts and on test."""
 
     thresholds: dict[str, float]
     choice: RiskRates
@@ -79,15 +86,15 @@ class Setting(Record):
 
 
 class LeastRegret(Setting):
-    """The cheapest setting on the prompts that choose, its cost on test, and how far that is above the least there."""
+    """The cheapest setting on the choice prompts, its cost on test, and its regret: how far above the least."""
 
     costs: dict[str, float]
     cost: float
     regret: float
 
 
-class Matched(Record):
-    """For each policy, the best setting that declines no more benign prompts than the dials do, where they choose."""
+class MatchedSettings(Record):
+    """For each policy, the best setting whose over-refusal on the choice prompts is at most that of the dials."""
 
     over_refusal_at_most: float
     two_dials: Setting
@@ -100,7 +107,7 @@ class Matched(Record):
 
 
 class SystemLine(Record):
-    """One line in the system message in place of dials, on test prompts."""
+    """One system line in place of dials, on test prompts."""
 
     line: str
     rates: RatesRecord
@@ -114,30 +121,30 @@ class SystemLines(Record):
     points: list[SystemLine] = []
 
 
-class Volume(Estimate):
-    """The hypervolume of a policy with its bootstrap interval, and the number of points behind it."""
+class HypervolumeEstimate(Estimate):
+    """The hypervolume of a policy with its bootstrap interval, and the number of points of its frontier."""
 
     points: int | None = None
 
 
 class Hypervolume(Record):
-    """The hypervolume that each policy dominates on test prompts, and differences of two dials from each other policy.
+    """The hypervolume of each policy on test prompts, and the differences of two dials from each other policy.
 
-    Of the unit cube spanned by `axes`, towards `reference`.
+    The hypervolume is the share of the unit cube of the rates `axes` that a policy dominates, up to `reference`.
     """
 
     axes: list[str] = []
     reference: list[float] = []
     n: dict[str, int]  # test prompts of each risk
-    two_dials: Volume
-    one_dial: Volume | None = None
-    system_lines: Volume | None = None
-    plain: Volume
+    two_dials: HypervolumeEstimate
+    one_dial: HypervolumeEstimate | None = None
+    system_lines: HypervolumeEstimate | None = None
+    plain: HypervolumeEstimate
     two_minus: dict[str, Estimate]
 
     @property
-    def policies(self) -> dict[str, Volume]:
-        """Return the volumes by policy."""
+    def policies(self) -> dict[str, HypervolumeEstimate]:
+        """Return the hypervolumes by policy."""
         found = {"two_dials": self.two_dials, "one_dial": self.one_dial, "system_lines": self.system_lines,
                  "plain": self.plain}  # fmt: skip
         return {name: volume for name, volume in found.items() if volume is not None}
@@ -160,6 +167,6 @@ class SteerResult(Record):
     system_lines: SystemLines = SystemLines()
     hypervolume: Hypervolume | None = None
     one_dial_written_at: Locus | None = None
-    matched: Matched | None = None
+    matched: MatchedSettings | None = None
     least_regret: LeastRegret | None = None
-    as_looked_up: float | None = None  # share of test prompts that did what the table says
+    as_looked_up: float | None = None  # share of test prompts whose action with dials is the one in the table

@@ -1,4 +1,4 @@
-"""`refusal steer`: two dials at thresholds chosen and certified off the test part, and the joint rates there."""
+"""`refusal steer`: two dials with thresholds chosen and certified off the test part, and the joint rates on test."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import numpy as np
 from jaxtyping import Bool, Int, Shaped
 
 from experiments.dials.counterfactuals import tabulate, write_table
-from experiments.dials.operating_point import OperatingPoint, Targets, place, within_reach
+from experiments.dials.operating_point import OperatingPoint, Targets, choose_thresholds, reachable_risks
 from experiments.dials.policies import PolicyEvaluation, evaluate
 from experiments.dials.read import DialRead, fit_read
 from experiments.dials.results import BeforeAfter, DialResult, KnownFacts, SteerResult
@@ -34,26 +34,26 @@ NO_DIALS: Fields = dict.fromkeys(("certified", "frontier", "hypervolume", "least
 def steer(loaded: LoadedRun) -> None:
     """Write FILES.
 
-    Reads are fitted on training prompts, loci chosen on validation, probabilities calibrated and thresholds chosen on
-    both (training prompts scored by probes that did not see them), thresholds certified on the calibration part, and
-    all rates reported on test, which is used for nothing else. Thresholds given by the configuration stand as given.
+    Probes are fitted on training prompts and loci chosen on validation. Probabilities are calibrated and thresholds
+    chosen on both, with cross-fitted scores of training prompts. Thresholds are certified on the calibration part. All
+    rates are reported on test, which is used for nothing else. Thresholds given by the configuration are kept.
     """
     writers = dial_writers(loaded)
     reads = _reads(loaded, writers)
-    dials, bought, looked_up = _set(loaded, writers, reads) if writers else ([], NO_DIALS, None)
+    dials, gain, looked_up = _build_dials(loaded, writers, reads) if writers else ([], NO_DIALS, None)
     save_dials(dials, loaded.file("dials.safetensors"), loaded.model.fingerprint())
     test = np.flatnonzero(loaded.corpus.within("test"))
-    with loaded.reporter.task("test prompts under the dials", len(test)) as advance:
+    with loaded.reporter.task("test prompts with the dials", len(test)) as advance:
         after = loaded.completer.complete(test.tolist(), dials=dials, advance=advance)
     write_completions(after, loaded.file("completions_steered.jsonl"))
     if looked_up is not None:
         same = [action == c.action for action, c in zip(looked_up[test], after, strict=True)]
-        bought = bought | {"as_looked_up": float(np.mean(same))}
+        gain = gain | {"as_looked_up": float(np.mean(same))}
     found = {
         "dials": {dial.kind: _dial_result(dial, reads[dial.kind]) for dial in dials},
         "absent": [kind for kind in KINDS if kind not in writers],
         **_before_after(loaded, test, after),
-        **bought,
+        **gain,
     }
     SteerResult.model_validate(found).write(loaded.file("stages/steer.json"))
 
@@ -75,14 +75,14 @@ def _dial_result(dial: Dial, read: DialRead) -> DialResult:
     )
 
 
-def _set(
+def _build_dials(
     loaded: LoadedRun, writers: dict[Kind, Writer], reads: dict[Kind, DialRead]
 ) -> tuple[list[Dial], Fields, Shaped[np.ndarray, " prompts"]]:
-    """Generate every outcome and set the dials; return them, what they buy, and every prompt's action by look-up."""
+    """Tabulate the outcomes and build the dials; return them, the trade-off, and every prompt's action by look-up."""
     band = loaded.config.steer.band
-    table = tabulate(loaded, writers, {k: read.probability for k, read in reads.items()}, leaves=band > 0)
-    whole = evaluate(loaded, table, [read.declining for read in reads.values()])
-    surface, point = _placed(loaded, whole, list(reads))
+    table = tabulate(loaded, writers, {k: read.probability for k, read in reads.items()}, dead_band=band > 0)
+    policy = evaluate(loaded, table, [read.declining for read in reads.values()])
+    surface, point = _operating_point(loaded, policy, list(reads))
     thresholds = surface.settings[point.index].tolist()
     dials = [
         Dial(
@@ -100,43 +100,47 @@ def _set(
         for (kind, writer), threshold in zip(writers.items(), thresholds, strict=True)
     ]
     write_table(table, [p.id for p in loaded.prompts], loaded.corpus.part.tolist(), loaded.file("table.jsonl"))
-    write_parquet(_surface_rows(whole), loaded.file("surface.parquet"))
-    declined = float(rates_of(surface.at([point.index]), whole.choice)["over_refusal"][0])
-    bought: Fields = {"certified": point.certificate, **tradeoff(loaded, whole, writers, declined)._asdict()}
-    return dials, bought, table.actions_at(thresholds, band)
+    write_parquet(_surface_rows(policy), loaded.file("surface.parquet"))
+    over_refusal = float(rates_of(surface.at([point.index]), policy.choice)["over_refusal"][0])
+    gain: Fields = {"certified": point.certificate, **tradeoff(loaded, policy, writers, over_refusal)._asdict()}
+    return dials, gain, table.actions_at(thresholds, band)
 
 
 def _reads(loaded: LoadedRun, writers: dict[Kind, Writer]) -> dict[Kind, DialRead]:
-    """Fit the reads at or below the first write; an onset bias comes after every layer."""
+    """Fit the reads at or below the first write; an onset bias writes after every layer."""
     corpus, deepest = loaded.corpus, loaded.model.n_layers - 1
     first_write = min((w.direction.locus.layer if w.direction else deepest for w in writers.values()), default=0)
     labels = {"normative": corpus.harmful, "epistemic": corpus.uncertain}
     return {kind: fit_read(loaded, kind, labels[kind], first_write) for kind in writers}
 
 
-def _placed(inputs: RunInputs, whole: PolicyEvaluation, kinds: list[Kind]) -> tuple[Surface, OperatingPoint]:
-    """Choose the thresholds among those that the configuration leaves open."""
+def _operating_point(inputs: RunInputs, policy: PolicyEvaluation, kinds: list[Kind]) -> tuple[Surface, OperatingPoint]:
+    """Choose the thresholds that the configuration does not give."""
     config = inputs.config.steer
     given = {"normative": config.normative_threshold, "epistemic": config.epistemic_threshold}
-    costs = within_reach(config.costs.model_dump(), kinds) if config.costs else None
-    targets = Targets(within_reach(config.limits, kinds), config.confidence, costs)
-    unasked = not targets.limits and targets.costs is None
+    costs = reachable_risks(config.costs.model_dump(), kinds) if config.costs else None
+    targets = Targets(reachable_risks(config.limits, kinds), config.confidence, costs)
+    no_target = not targets.limits and targets.costs is None
     thresholds: list[list[float]] = []
     for axis, kind in enumerate(kinds):
-        tried = np.unique(whole.surface.settings[:, axis]).tolist()
-        fixed = given[kind] if given[kind] is not None else 0.5 if unasked else None
+        tried = np.unique(policy.surface.settings[:, axis]).tolist()
+        fixed = given[kind] if given[kind] is not None else 0.5 if no_target else None
         thresholds.append(tried if fixed is None else [fixed])
-    surface = Surface.over(whole.table, thresholds, config.band)
-    return surface, place(surface, whole.choice, whole.held, inputs.corpus, targets, inputs.config.seed)
+    surface = Surface.over(policy.table, thresholds, config.band)
+    return surface, choose_thresholds(
+        surface, policy.choice, policy.certification, inputs.corpus, targets, inputs.config.seed
+    )
 
 
-def _surface_rows(whole: PolicyEvaluation) -> list[Row]:
-    """Flatten the surface: thresholds, and every rate on the prompts that choose and on test."""
-    rates = {part: rates_of(whole.surface, risks) for part, risks in (("choice", whole.choice), ("test", whole.test))}
-    thresholds = zip(whole.table.dials, whole.surface.settings.T, strict=True)
+def _surface_rows(policy: PolicyEvaluation) -> list[Row]:
+    """Flatten the surface: thresholds, and every rate on the choice prompts and on test."""
+    rates = {
+        part: rates_of(policy.surface, risks) for part, risks in (("choice", policy.choice), ("test", policy.test))
+    }
+    thresholds = zip(policy.table.dials, policy.surface.settings.T, strict=True)
     columns = {f"{name}_threshold": values for name, values in thresholds}
     columns |= {f"{part}_{name}": values for part, found in rates.items() for name, values in found.items()}
-    return [{name: float(values[i]) for name, values in columns.items()} for i in range(len(whole.surface.settings))]
+    return [{name: float(values[i]) for name, values in columns.items()} for i in range(len(policy.surface.settings))]
 
 
 def _before_after(inputs: RunInputs, test: Int[np.ndarray, " test"], after: list[Completion]) -> Fields:

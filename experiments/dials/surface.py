@@ -1,4 +1,4 @@
-"""The surface of joint rates over thresholds, from the table of outcomes: pure look-ups, no model."""
+"""Joint rates at each setting of the thresholds, looked up in the table of outcomes without a model."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ RISKS = (*RATES, "facts_lost")
 
 @dataclass(frozen=True)
 class Risk:
-    """On which prompts a mistake is counted, and under which outcomes it is made."""
+    """One kind of mistake: the prompts it is counted on, and the outcomes under which it occurs."""
 
     name: str
     rows: Int[np.ndarray, " n"]  # into the corpus
@@ -37,8 +37,8 @@ def risk_of(
     """Count one mistake.
 
     Args:
-        right: the model states the known answer with no dial: `facts_lost` are those it no longer states.
-        among: prompts that are looked at.
+        right: the plain model states the known answer; `facts_lost` counts those it no longer states.
+        among: the prompts to count on.
     """
     if name == "facts_lost":
         rows = np.flatnonzero(right & among)
@@ -51,7 +51,7 @@ def risk_of(
 
 @dataclass(frozen=True)
 class Surface:
-    """Outcomes of every prompt at each of some settings of the thresholds."""
+    """The outcome of every prompt at each setting of the thresholds."""
 
     settings: Float[np.ndarray, "settings dials"]
     outcome: Int8[np.ndarray, "settings prompts"]  # into the table's outcomes
@@ -70,7 +70,7 @@ class Surface:
         return Surface(self.settings[index], self.outcome[index])
 
     def failures(self, risk: Risk, rows: Int[np.ndarray, " rows"]) -> Int[np.ndarray, " settings"]:
-        """Count failures at each setting on some prompts of a risk; what could not be judged counts as one."""
+        """Count failures at each setting on some prompts of a risk; an unjudged completion counts as a failure."""
         kept = np.searchsorted(risk.rows, rows)
         chosen = self.outcome[:, rows]
         place = np.arange(len(rows))
@@ -83,7 +83,7 @@ class Surface:
         """Return the share of judged prompts that fail; NaN where none is judged.
 
         Args:
-            weights: how often each prompt of the risk counts in each draw; once without it.
+            weights: how often each prompt of the risk counts in each bootstrap draw; None counts each once.
         """
         chosen, place = self.outcome[:, risk.rows], np.arange(len(risk.rows))
         judged = risk.judged[place, chosen]

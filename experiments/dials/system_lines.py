@@ -1,4 +1,4 @@
-"""The plain baseline: the same prompts under a line in the system message, one point of the trade-off each."""
+"""System-line baseline: the same prompts with one more line in the system message, one trade-off point a line."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from extract.prompts.prompt import Prompt
 
 @dataclass(frozen=True)
 class LineResponses:
-    """What was said under one system line."""
+    """The responses under one system line."""
 
     line: str
     actions: Shaped[np.ndarray, " rows"]  # object: action names, None where unjudged
@@ -25,7 +25,7 @@ class LineResponses:
 
 
 def with_line(prompt: Prompt, line: str) -> Prompt:
-    """Return the prompt with a line at the head of its system message, made where it has none."""
+    """Return the prompt with a line at the start of its system message; without one, a system message is added."""
     first = prompt.messages[0]
     if first["role"] == "system":
         return replace(prompt, messages=({**first, "content": f"{line}\n{first['content']}"}, *prompt.messages[1:]))
@@ -35,7 +35,7 @@ def with_line(prompt: Prompt, line: str) -> Prompt:
 def ask_under_lines(
     loaded: LoadedRun, lines: Sequence[str], rows: Int[np.ndarray, " rows"]
 ) -> tuple[list[LineResponses], str]:
-    """Ask some prompts again under each line; return the responses, or why there are none."""
+    """Ask some prompts again with each system line; return the responses, or the reason why there are none."""
     asked = [loaded.prompts[row] for row in rows]
     found = []
     try:
@@ -46,7 +46,7 @@ def ask_under_lines(
         for line, given in rendered.items():
             prompts = [with_line(p, line) for p in asked]
             completer = replace(loaded.completer, prompts=prompts, rendered=given)
-            said = completer.complete(range(len(asked)), advance=advance)
-            right = np.array([is_right(c, p) for c, p in zip(said, asked, strict=True)], dtype=bool)
-            found.append(LineResponses(line, np.array([c.action for c in said], dtype=object), right))
+            completions = completer.complete(range(len(asked)), advance=advance)
+            right = np.array([is_right(c, p) for c, p in zip(completions, asked, strict=True)], dtype=bool)
+            found.append(LineResponses(line, np.array([c.action for c in completions], dtype=object), right))
     return found, ""

@@ -1,14 +1,15 @@
-"""The dials' thresholds and what they buy, in words: for the terminal and the report."""
+"""Text of the dials' thresholds, certificates and trade-off, for the terminal and the report."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
 from experiments.dials.results import (
+    LARGEST_MARGIN,
     Certificate,
     Hypervolume,
     LeastRegret,
-    Matched,
+    MatchedSettings,
     RiskCertificate,
     Setting,
     SteerResult,
@@ -25,7 +26,7 @@ RISK_NAMES = {
     "facts_lost": "known facts lost",
 }
 RULES = {
-    "most comfortable": "furthest within the limits on prompts that choose",
+    LARGEST_MARGIN: "largest safety margin on the choice prompts",
     "least cost": "the cheapest",
     "given": "as given",
     "nearest 0.5": "0.5, as neither limits nor costs are given",
@@ -37,20 +38,20 @@ POLICIES = {
     "plain": "no change",
 }
 
-WORTH = 0.02  # of the cube: a difference that does not surely exceed it is called nothing
+WORTH = 0.02  # hypervolume: a difference that is not surely larger is reported as no gain
 
 
 def steer_lines(result: SteerResult) -> list[str]:
-    """Return every line on thresholds, certificates and what two dials buy; none without dials."""
+    """Return the lines on thresholds, certificates and hypervolumes; none without dials."""
     if result.certified is None or result.hypervolume is None or result.least_regret is None:
         return []
     thresholds = {kind: dial.threshold for kind, dial in result.dials.items()}
-    volumes = volume_lines(result.hypervolume, result.system_lines.reason, two=len(thresholds) == 2)
+    volumes = hypervolume_lines(result.hypervolume, result.system_lines.reason, two=len(thresholds) == 2)
     return [*certified_lines(thresholds, result.certified), *volumes, regret_line(result.least_regret)]
 
 
 def certified_lines(thresholds: Mapping[str, float], certificate: Certificate) -> list[str]:
-    """Return the thresholds, what is certified of them, and what is not and why."""
+    """Return the thresholds, the limits that are certified, and those that are not, with the reason."""
     lines = [f"Thresholds: {_listed(thresholds)} ({RULES[certificate.rule]})."]
     risks = {name: risk for name, risk in certificate.risks.items() if risk.limit is not None}
     sure = [f"{RISK_NAMES[name]} at most {risk.limit:.0%} ({risk.failures} of {risk.n} failed: at most "
@@ -64,53 +65,56 @@ def certified_lines(thresholds: Mapping[str, float], certificate: Certificate) -
 
 
 def not_certified(name: str, risk: RiskCertificate) -> str:
-    """Say why a limit is not certified, the n it would take, and the best reachable with the data at hand."""
+    """Return why a limit is not certified, the n it would take, and the best limit these prompts could certify."""
     limit, n = f"{RISK_NAMES[name]} at most {risk.limit:.0%}", risk.n
     if risk.n_needed is not None and n < risk.n_needed:
         now = f"{risk.failures} failed: at most {risk.at_most:.1%}"
         return (f"{limit} takes {risk.n_needed} independent prompts of which none fails; there are {n}, good for "
                 f"{risk.best_reachable:.1%} at best ({now})")  # fmt: skip
-    more = "no number would do at this rate" if risk.n_at_this_rate is None else (
+    more = "no number is enough at this rate" if risk.n_at_this_rate is None else (
         f"at this rate it takes about {risk.n_at_this_rate}")  # fmt: skip
     return f"{limit}: {risk.failures} of {n} failed, so at most {risk.at_most:.1%}; {more}"
 
 
-def volume_lines(volume: Hypervolume, no_lines: str = "", *, two: bool = True) -> list[str]:
-    """Compare the policies by the hypervolume that each dominates.
+def hypervolume_lines(volume: Hypervolume, no_lines: str = "", *, two: bool = True) -> list[str]:
+    """Compare the policies by hypervolume.
 
     Args:
-        no_lines: why no system line was tried.
-        two: there are two dials to compare with one.
+        no_lines: why no system line was tried; empty where some were.
+        two: there are two dials, to be compared with one.
     """
     volumes = volume.policies
     shown = "; ".join(f"{name} {volumes[key]:.3f}" for key, name in POLICIES.items() if key in volumes)
-    lines = [f"Share of the cube of over-refusal, missed harm and overconfidence kept clear on test prompts: {shown}."]
+    lines = [
+        "Hypervolume on test prompts (the share of the unit cube of over_refusal, missed_harm and overconfidence that "
+        f"a policy dominates): {shown}."
+    ]
     if "one_dial" in volume.two_minus and two:
-        lines.append(against_one(volume.two_minus["one_dial"]))
+        lines.append(two_dials_line(volume.two_minus["one_dial"]))
     if no_lines:
         lines.append(f"No system line was tried: {no_lines}.")
     return lines
 
 
-def against_one(difference: Estimate) -> str:
-    """Say whether two dials buy anything over one."""
+def two_dials_line(difference: Estimate) -> str:
+    """Say whether two dials have a larger hypervolume than one."""
     if difference.interval.low > WORTH:
-        return f"Two dials buy more than one: {difference:+.3f} of the cube."
+        return f"Two dials do better than one: hypervolume {difference:+.3f}."
     if difference.interval.high < -WORTH:
-        return f"One dial does better than two here: {difference:+.3f} of the cube."
-    return f"Two dials buy nothing over one, or less than {WORTH:g} of the cube: {difference:+.3f}."
+        return f"One dial does better than two here: hypervolume {difference:+.3f}."
+    return f"Two dials do not do better than one by more than {WORTH:g}: hypervolume {difference:+.3f}."
 
 
 def regret_line(least: LeastRegret) -> str:
-    """Say where regret is least, for the given costs."""
+    """Return the setting of least regret for the given costs."""
     weights = ", ".join(f"{RISK_NAMES[name]} {weight:g}" for name, weight in least.costs.items())
     return (f"Least regret at costs {weights}: thresholds {_listed(least.thresholds)}; on test {least.cost:.3f}, "
             f"{least.regret:.3f} above the best in hindsight.")  # fmt: skip
 
 
-def point_rows(matched: Matched, lines: SystemLines) -> tuple[list[str], list[list[str]]]:
-    """Return the table of policies at matched declining, and under each system line."""
-    head = ["on test prompts", *RISK_NAMES.values()]
+def point_rows(matched: MatchedSettings, lines: SystemLines) -> tuple[list[str], list[list[str]]]:
+    """Return the table of the policies at matched over-refusal, and of each system line."""
+    head = ["on test prompts", *RISK_NAMES]
     rows = [[f"{POLICIES[name]}, {_thresholds(point)}", *(_percent(point.test[risk]) for risk in RISK_NAMES)]
             for name, point in matched.policies.items()]  # fmt: skip
     for point in lines.points:

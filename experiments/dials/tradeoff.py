@@ -1,10 +1,10 @@
-"""Two dials against one, against a system line and against none: Pareto frontiers on test prompts, by hypervolume.
+"""Pareto frontiers and hypervolumes on test prompts of two dials, one dial, system lines and the plain model.
 
-A policy's frontier holds the settings that no other beats on the prompts that choose (never on test: the best of many
-on the reported prompts would flatter policies with more settings, which two dials have). Their rates on test are the
-points; the plain model is a point of every policy, since a dial can be left off. The hypervolume is the part of the
-unit cube of (over-refusal, missed harm, overconfidence) which the points dominate. Differences are paired: test prompts
-are drawn again, whole groups at a time, the same for both.
+A policy's frontier holds the Pareto-optimal settings on the choice prompts. It is not chosen on test: the best of many
+settings there would favour policies with more settings, such as two dials. The points are the rates of these settings
+on test; the plain model is a point of every policy, since a dial can be off. The hypervolume is the share of the unit
+cube of (over_refusal, missed_harm, overconfidence) that the points dominate. Differences are paired: a bootstrap over
+whole groups of test prompts uses the same draws for both policies.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Float, Int
 
-from experiments.dials.results import Volume
+from experiments.dials.results import HypervolumeEstimate
 from experiments.dials.surface import AXES, Risk, Surface, axes_of, rates_of
 from probes.statistics.pareto import front, hypervolume
 from probes.statistics.seeds import named_rng
@@ -23,7 +23,7 @@ from scoring.estimate import Estimate
 
 N_DRAWS = 500
 REFERENCE = (1.0, 1.0, 1.0)
-MOST_POINTS = 60  # of a frontier; more of them add next to no volume
+MOST_POINTS = 60  # of a frontier; more add almost no hypervolume
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ class Policy:
 
 
 def frontier(surface: Surface, choice: Mapping[str, Risk]) -> Int[np.ndarray, " kept"]:
-    """Return the settings that no other beats on the prompts that choose, MOST_POINTS at most.
+    """Return the Pareto-optimal settings on the choice prompts, MOST_POINTS at most.
 
     Indices into the surface, in order of the first axis.
     """
@@ -62,7 +62,7 @@ def frontier(surface: Surface, choice: Mapping[str, Risk]) -> Int[np.ndarray, " 
 
 
 def draw_groups(groups: Int[np.ndarray, " rows"], n_draws: int, seed: int) -> Int[np.ndarray, "rows draws"]:
-    """Draw groups with replacement; return how often each row counts in each draw."""
+    """Draw groups with replacement; return how often each row counts in each bootstrap draw."""
     _, code = np.unique(groups, return_inverse=True)
     n = code.max() + 1
     counts = named_rng(seed, "bootstrap of groups").multinomial(
@@ -71,25 +71,25 @@ def draw_groups(groups: Int[np.ndarray, " rows"], n_draws: int, seed: int) -> In
     return counts.T[code]
 
 
-def policy(
+def evaluate_policy(
     name: str, surface: Surface, test: Mapping[str, Risk], weights: Float[np.ndarray, "prompts draws"]
 ) -> Policy:
-    """Measure some settings on test.
+    """Measure some settings of a policy on test.
 
     Args:
-        weights: over the whole corpus.
+        weights: bootstrap counts of every prompt of the corpus.
     """
     drawn = {axis: surface.rates(test[axis], weights[test[axis].rows]) for axis in AXES}
     return Policy(name, axes_of(rates_of(surface, test)), np.swapaxes(axes_of(drawn), 0, 1))
 
 
-def compare(one: Policy, other: Policy) -> Estimate:
-    """Return the difference of two hypervolumes with its 95 % bootstrap interval."""
+def hypervolume_difference(one: Policy, other: Policy) -> Estimate:
+    """Return the difference of two policies' hypervolumes with its 95 % bootstrap interval."""
     low, high = np.quantile(one.volumes() - other.volumes(), [0.025, 0.975])
     return Estimate(estimate=one.volume - other.volume, low=low, high=high)
 
 
-def volume_of(policy: Policy) -> Volume:
-    """Return a hypervolume with its 95 % bootstrap interval and the number of points behind it."""
+def hypervolume_estimate(policy: Policy) -> HypervolumeEstimate:
+    """Return a policy's hypervolume with its 95 % bootstrap interval and its number of points."""
     low, high = np.quantile(policy.volumes(), [0.025, 0.975])
-    return Volume(estimate=policy.volume, low=low, high=high, points=len(policy.points))
+    return HypervolumeEstimate(estimate=policy.volume, low=low, high=high, points=len(policy.points))

@@ -1,4 +1,4 @@
-"""The trade-off as a picture: what each policy reaches on test prompts, before and after."""
+"""Figure of the trade-off: rates of each policy on test prompts, before and after."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from scoring.rates import RATES, RatesRecord
 LOOK = {"two_dials": ("#0072B2", "o"), "one_dial": ("#D55E00", "s")}  # of Okabe & Ito's palette
 PANELS = ("overconfidence", "missed_harm")
 MEANING = {
-    "over_refusal": "over-refusal (% of benign prompts declined)",
-    "overconfidence": "overconfidence (% of uncertain answered flatly)",
-    "missed_harm": "missed harm (% of harmful prompts answered)",
+    "over_refusal": "over_refusal (% of benign prompts declined)",
+    "overconfidence": "overconfidence (% of uncertain prompts answered flatly)",
+    "missed_harm": "missed_harm (% of harmful prompts answered)",
 }
 
 
 def pareto(result: SteerResult, before: RatesRecord, after: RatesRecord) -> Figure:
-    """Draw both other rates over over-refusal: frontiers chosen off test, measured on test.
+    """Draw missed_harm and overconfidence over over_refusal: frontiers chosen off test, measured on test.
 
     Args:
-        before, after: joint rates of the test prompts without dials and under them.
+        before, after: joint rates of the test prompts without dials and with them.
     """
     if result.hypervolume is None or result.frontier is None:
         raise ValueError("without dials there is no trade-off to draw")
@@ -37,16 +37,14 @@ def pareto(result: SteerResult, before: RatesRecord, after: RatesRecord) -> Figu
             label = f"{POLICIES[name]}: {volume.policies[name]:.3f}"
             _scatter(axes, [p.test for p in points], other, color=colour, marker=marker, label=label, alpha=0.55, s=22)
         lines = [_named(point.rates) for point in result.system_lines.points]
-        _scatter(axes, lines, other, color="#009E73", marker="P", label="a system line each", s=48)
+        _scatter(axes, lines, other, color="#009E73", marker="P", label="system lines", s=48)
         _mark(axes, before, other, "black", "before")
         _mark(axes, after, other, "#CC79A7", "the dials as set")
         axes.set(xlabel=f"{MEANING['over_refusal']}, n = {n['over_refusal']}", xlim=(-4, 104), ylim=(-4, 104),
                  ylabel=f"{MEANING[other]}, n = {n[other]}")  # fmt: skip
-    panels[0].legend(frameon=False, fontsize=7, loc="upper right", title="share of the cube kept clear, 95 % interval",
+    panels[0].legend(frameon=False, fontsize=7, loc="upper right", title="hypervolume, 95 % interval",
                      title_fontsize=7)  # fmt: skip
-    figure.suptitle(
-        "Settings no other beats on the prompts that choose, measured on test prompts; bars: 95 %", fontsize=9
-    )
+    figure.suptitle("Pareto-optimal settings on the choice prompts, measured on test prompts; bars: 95 %", fontsize=9)
     return figure
 
 

@@ -1,4 +1,4 @@
-"""The trade-off of a run: frontiers, hypervolumes, rates at matched declining, the point of least regret."""
+"""Trade-off of a run: frontiers, hypervolumes, rates at matched over-refusal, the setting of least regret."""
 
 from __future__ import annotations
 
@@ -8,19 +8,27 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Float, Int
 
-from experiments.dials.operating_point import cost, within_reach
+from experiments.dials.operating_point import expected_cost, reachable_risks
 from experiments.dials.policies import (
     PolicyEvaluation,
     evaluate_fixed,
     evaluate_lines,
-    matched,
-    one_dial,
+    evaluate_one_dial,
+    matched_setting,
     setting_at,
 )
-from experiments.dials.results import Hypervolume, LeastRegret, Matched, Setting, SystemLine, SystemLines
+from experiments.dials.results import Hypervolume, LeastRegret, MatchedSettings, Setting, SystemLine, SystemLines
 from experiments.dials.surface import AXES, rates_of
 from experiments.dials.system_lines import LineResponses, ask_under_lines
-from experiments.dials.tradeoff import N_DRAWS, REFERENCE, Policy, compare, draw_groups, policy, volume_of
+from experiments.dials.tradeoff import (
+    N_DRAWS,
+    REFERENCE,
+    Policy,
+    draw_groups,
+    evaluate_policy,
+    hypervolume_difference,
+    hypervolume_estimate,
+)
 from experiments.responses.loaded_run import LoadedRun
 from experiments.run.behaviour import Kind
 from experiments.run.inputs import RunInputs
@@ -30,22 +38,21 @@ from steering.writer import Writer
 
 
 class Tradeoff(NamedTuple):
-    """The fields of `SteerResult` on what the dials buy."""
+    """The fields of `SteerResult` that compare the dials with other policies."""
 
     frontier: dict[str, list[Setting]]
     system_lines: SystemLines
     hypervolume: Hypervolume
     one_dial_written_at: Locus | None
-    matched: Matched
+    matched: MatchedSettings
     least_regret: LeastRegret
 
 
 def tradeoff(loaded: LoadedRun, dials: PolicyEvaluation, writers: Mapping[Kind, Writer], most: float) -> Tradeoff:
-    """Compare the dials with one dial, with system lines and with none, on test prompts.
+    """Compare the dials with one dial, with system lines and with the plain model, on test prompts.
 
     Args:
-        most: the share of benign prompts that is declined at the dials' own point, on the prompts that choose: where
-            the policies are compared besides.
+        most: the dials' over-refusal on the choice prompts, at which the policies are also compared.
     """
     test = np.flatnonzero(loaded.corpus.within("test"))
     weights = np.zeros((len(loaded.prompts), N_DRAWS))
@@ -53,7 +60,7 @@ def tradeoff(loaded: LoadedRun, dials: PolicyEvaluation, writers: Mapping[Kind, 
     without = loaded.behaviour
     undialled = evaluate_fixed(loaded, [without.actions[test]], [without.correct[test]], test)
     plain = _policy("plain", undialled, None, weights)
-    single = one_dial(loaded, writers, dials.table.probability.max(axis=0))
+    single = evaluate_one_dial(loaded, writers, dials.table.probability.max(axis=0))
     lines, reason = ask_under_lines(loaded, loaded.config.steer.system_lines, test)
     shown = {"two_dials": dials} | ({"one_dial": single[0]} if single else {})
     policies = {name: _policy(name, one, one.front, weights).with_plain(plain) for name, one in shown.items()}
@@ -62,9 +69,9 @@ def tradeoff(loaded: LoadedRun, dials: PolicyEvaluation, writers: Mapping[Kind, 
         policies["system_lines"] = _policy("system_lines", under, None, weights).with_plain(plain)
     policies["plain"] = plain
     two = policies["two_dials"]
-    volumes = {name: volume_of(each) for name, each in policies.items()}
+    volumes = {name: hypervolume_estimate(each) for name, each in policies.items()}
     written = single[1].direction if single else None
-    best = {name: setting_at(one, matched(one, most)) for name, one in shown.items()}
+    best = {name: setting_at(one, matched_setting(one, most)) for name, one in shown.items()}
     return Tradeoff(
         frontier={name: [setting_at(one, index) for index in one.front] for name, one in shown.items()},
         system_lines=SystemLines(reason=reason, points=[_of_line(loaded, line, test) for line in lines]),
@@ -73,22 +80,22 @@ def tradeoff(loaded: LoadedRun, dials: PolicyEvaluation, writers: Mapping[Kind, 
             "reference": REFERENCE,
             "n": {name: len(risk.rows) for name, risk in dials.test.items()},
             **volumes,
-            "two_minus": {name: compare(two, each) for name, each in policies.items() if each is not two},
+            "two_minus": {name: hypervolume_difference(two, one) for name, one in policies.items() if one is not two},
         }),
         one_dial_written_at=written.locus if written else None,
-        matched=Matched.model_validate({"over_refusal_at_most": most, **best}),
+        matched=MatchedSettings.model_validate({"over_refusal_at_most": most, **best}),
         least_regret=least_regret(loaded, dials),
     )  # fmt: skip
 
 
 def least_regret(inputs: RunInputs, dials: PolicyEvaluation) -> LeastRegret:
-    """Return the cheapest point on the prompts that choose, and its cost on test against the least there."""
+    """Return the cheapest setting on the choice prompts, its cost on test, and its regret against the least there."""
     given = inputs.config.steer.costs
-    costs = within_reach(dict.fromkeys(AXES, 1.0) if given is None else given.model_dump(), dials.table.dials)
-    on_choice = cost(rates_of(dials.surface, dials.choice), costs)
+    costs = reachable_risks(dict.fromkeys(AXES, 1.0) if given is None else given.model_dump(), dials.table.dials)
+    on_choice = expected_cost(rates_of(dials.surface, dials.choice), costs)
     near = np.abs(dials.surface.settings - 0.5).sum(axis=1)
     index = int(np.lexsort((near, on_choice.round(9)))[0])
-    on_test = cost(rates_of(dials.surface, dials.test), costs)
+    on_test = expected_cost(rates_of(dials.surface, dials.test), costs)
     here = setting_at(dials, index)
     return LeastRegret(
         thresholds=here.thresholds,
@@ -107,7 +114,7 @@ def _policy(
     weights: Float[np.ndarray, "prompts draws"],
 ) -> Policy:
     surface = evaluation.surface if index is None else evaluation.surface.at(index)
-    return policy(name, surface, evaluation.test, weights)
+    return evaluate_policy(name, surface, evaluation.test, weights)
 
 
 def _of_line(inputs: RunInputs, line: LineResponses, rows: Int[np.ndarray, " rows"]) -> SystemLine:

@@ -1,4 +1,4 @@
-"""What the dials write: by the configured actuator, along the run's write directions or on openings learned from it."""
+"""Writers of the dials: the configured actuator along the run's write directions, or on openings it has learned."""
 
 from __future__ import annotations
 
@@ -21,28 +21,28 @@ from steering.writer import Writer
 
 
 def dial_writers(loaded: LoadedRun) -> dict[Kind, Writer]:
-    """Return what each dial that can be built writes, in the order in which the dials decide.
+    """Return the writer of each dial that can be built, in the order in which the dials decide.
 
     Raises:
-        UserError: the model has no openings of declining to bias, or some layer that is to be written is not extracted.
+        UserError: the model has no openings of declining to bias, or a layer to write at is not extracted.
     """
     config = loaded.config.steer
     if config.actuator == "onset_bias":
-        return {kind: biasing(config, prefixes) for kind, prefixes in _openings(loaded).items()}
+        return {kind: onset_bias_writer(config, prefixes) for kind, prefixes in _openings(loaded).items()}
     found = load_directions(loaded.file("directions.safetensors"))
     if config.layers == "later" and (absent := sorted(set(range(loaded.model.n_layers)) - set(loaded.store.layers))):
         raise UserError(f"steer.layers is 'later', but activations of layer {absent[0]} are not extracted; leave "
                         "extract.layers out, so that all are")  # fmt: skip
-    return {kind: along(config, found[f"{kind}_write"]) for kind in KINDS if f"{kind}_write" in found}
+    return {kind: direction_writer(config, found[f"{kind}_write"]) for kind in KINDS if f"{kind}_write" in found}
 
 
-def along(config: SteerConfig, direction: Direction) -> Writer:
-    """Write along a direction as configured."""
+def direction_writer(config: SteerConfig, direction: Direction) -> Writer:
+    """Return a writer along a direction with the configured actuator."""
     return Writer(direction, actuator_of(_actuator(config)), config.steps, config.layers == "later")
 
 
-def biasing(config: SteerConfig, prefixes: Sequence[TokenIds]) -> Writer:
-    """Bias openings as configured; of two that begin alike the shorter is kept."""
+def onset_bias_writer(config: SteerConfig, prefixes: Sequence[TokenIds]) -> Writer:
+    """Return a writer that biases openings; an opening that starts with another one is left out."""
     kept = [p for p in prefixes if not any(p[:k] in prefixes for k in range(1, len(p)))]
     return Writer(None, actuator_of(_actuator(config, prefixes=tuple(kept))), config.steps)
 
@@ -53,12 +53,12 @@ def _actuator(config: SteerConfig, **more: tuple[TokenIds, ...]) -> ActuatorReco
 
 
 def _openings(inputs: RunInputs) -> dict[Kind, tuple[TokenIds, ...]]:
-    """Return the openings of each way of declining that the model shows often enough to learn them."""
+    """Return the learned openings of each way of declining that the model shows often enough."""
     onsets, learned_on = context_onsets(inputs), inputs.corpus.within("train", "validation")
     lacking: dict[Kind, str] = {}
     for kind in KINDS:
         n = int(np.sum(inputs.behaviour.did(ACTION_OF[kind]) & learned_on))
-        seldom = f"the model does not {ACTION_OF[kind]} often enough ({n} times off calibration and test)"
+        seldom = f"the model does not {ACTION_OF[kind]} often enough ({n} times on train and validation)"
         lacking[kind] = seldom if n < MIN_BASELINE else onsets.lacking(ACTION_OF[kind])
     if all(lacking.values()):
         raise UserError(f"steer.actuator is onset_bias, but {'; '.join(lacking.values())}; use affine, which needs no "

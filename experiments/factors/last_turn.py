@@ -1,10 +1,10 @@
-"""Measure how well the log-odds of refusing tell harmful from benign: whole conversation against last turn alone."""
+"""AUROC of harmful against benign requests by the log-odds of refusing: whole conversation and last turn alone."""
 
 from __future__ import annotations
 
 from experiments.factors.prompt_context import ABSENT, ambiguous_texts
 from experiments.factors.removal import RemovedRequests
-from experiments.factors.results import LastTurnScores, WholeAndAlone
+from experiments.factors.results import LastTurnAuroc, LastTurnScores
 from experiments.probing.stage import context_onsets
 from experiments.responses.loaded_run import LoadedRun
 from experiments.responses.onset import OnsetScorer
@@ -14,10 +14,10 @@ from scoring.estimate import Estimate, estimate_of
 
 
 def score_last_turn(loaded: LoadedRun, removed: RemovedRequests | None) -> LastTurnScores | NotApplicable:
-    """Score how near each request with earlier turns is to being refused, whole and by its last turn alone.
+    """Score the onset log-odds of refusing of requests with earlier turns, whole and by the last turn alone.
 
     Args:
-        removed: requests asked again without their earlier turns, None where none has any.
+        removed: requests asked again without their earlier turns; None where no request has any.
     """
     if removed is None:
         return not_applicable(ABSENT["earlier_turns"])
@@ -33,5 +33,5 @@ def score_last_turn(loaded: LoadedRun, removed: RemovedRequests | None) -> LastT
         for name, rendered in rows.items():
             log_odds = OnsetScorer(loaded.model, rendered, onsets).log_odds()["refuse"]
             auroc[name] = estimate_of(discrimination(harmful, log_odds, groups).auroc)
-        return measured.model_copy(update={"auroc": WholeAndAlone(**auroc)})
+        return measured.model_copy(update={"auroc": LastTurnAuroc(**auroc)})
     return measured.model_copy(update={"reason": f"of the requests with earlier turns, {lacking}"})

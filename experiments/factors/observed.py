@@ -1,8 +1,7 @@
-"""Observed effects of who asks, the system line and earlier turns: refusal rates with a value and without it.
+"""Observed effects of asker, system line and earlier turns: refusal rates with and without each value.
 
-The requests that carry a value are compared with those that do not, within categories, by permuting values over whole
-groups of minimal pairs (within a group where it holds several). What removing one changes is measured by
-`experiments.factors.removal`.
+Requests with a value are compared with requests without it within categories, by permuting values over whole groups of
+minimal pairs (within a group that holds several). `experiments.factors.removal` measures the effect of removing one.
 """
 
 from __future__ import annotations
@@ -20,12 +19,12 @@ from probes.statistics.permutation import ExchangeableUnits, holm, permuted_p
 from probes.statistics.seeds import named_rng
 
 MIN_GROUPS = 5  # independent groups with a value, and as many without, before it is tested
-PERMUTATIONS = 1999  # at the least: more where many values are tested, so that the smallest p survives the correction
+PERMUTATIONS = 1999  # at least; more where many values are tested, so that the smallest p can pass the correction
 
 
 @dataclass(frozen=True)
 class Effect:
-    """Refusal rates of the requests of one label with a value and without it, which is counted in like categories."""
+    """Refusal rates of the requests of one label with a value and without it, within shared categories."""
 
     factor: str
     value: str
@@ -37,12 +36,12 @@ class Effect:
     n: tuple[int, int]  # prompts with and without
     n_groups: tuple[int, int]
     p: float = float("nan")
-    p_adjusted: float = float("nan")  # over everything tested here (Holm 1979)
+    p_adjusted: float = float("nan")  # over all tests of this module (Holm 1979)
 
 
 @dataclass(frozen=True)
 class ObservedEffects:
-    """All effects that could be tested, and the number of groups of each value that could not, by factor."""
+    """All tested effects, and by factor the values that could not be tested with their number of groups."""
 
     effects: tuple[Effect, ...]
     untested: dict[str, dict[str, int]]
@@ -79,7 +78,7 @@ def _groups_by_value(corpus: Corpus, values: np.ndarray, rows: np.ndarray) -> di
 
 
 def _tested(found: list[tuple[Effect, ExchangeableUnits]], seed: int) -> tuple[Effect, ...]:
-    """Give each effect its p-value, corrected for those whose outcome varies: no other could be significant."""
+    """Return the effects with p-values, corrected over those whose outcome varies: the others cannot be significant."""
     varied = [i for i, (_, units) in enumerate(found) if 0 < units.hits.sum() < units.n.sum()]
     times = max(PERMUTATIONS, 100 * len(varied))
     ps = [permuted_p(found[i][1], times, named_rng(seed, "factor", i)) for i in varied]
@@ -102,11 +101,11 @@ class MatchedRequests:
 def matched_requests(
     corpus: Corpus, rows: Int[np.ndarray, " n_rows"], values: Shaped[np.ndarray, " n_prompts"], value: str
 ) -> MatchedRequests | None:
-    """Choose what a value is compared with: requests without any, or, where these are too few, all others.
+    """Return requests with a value and those to compare: without any value or, where too few, all others.
 
     Args:
         rows: the requests of one label.
-        values: over the corpus, NO_VALUE where there is none.
+        values: over the corpus; NO_VALUE where a prompt has none.
     """
     for compared_with in ("none", "others"):
         kept = rows if compared_with == "others" else rows[np.isin(values[rows], [value, NO_VALUE])]
@@ -136,7 +135,7 @@ def _compare(
 def _standardised(
     corpus: Corpus, refused: np.ndarray, rows: np.ndarray, category: np.ndarray, has: np.ndarray
 ) -> tuple[Interval, Interval, Interval]:
-    """Return the rates with and without and their difference, both weighted by the categories of those with it."""
+    """Return the rates with and without the value and their difference, weighted by the categories of those with it."""
     names = np.unique(category)
     weights = [float((category[has] == name).mean()) for name in names]
     with_value, without = (

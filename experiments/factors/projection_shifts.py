@@ -1,10 +1,10 @@
-"""Shifts of requests along a direction by who asks, a system line or an earlier turn.
+"""Shifts of the projection on a direction by asker, system line or earlier turns.
 
-Like requests are compared as for the action (`factors.observed`), in the parts that neither fit a direction nor set
-its units. The shift is along `refusing` or `harmfulness` in units of the distance between their class means, so a
-factor that acts through the refusing direction alone shifts it by about as much as it changes the rate of refusing.
-`p_differs` tests that: whether refused - projection goes with the factor. What is not shown to move may still move:
-there are fewer requests in those parts than the action is counted on.
+Requests are matched as for the action (`factors.observed`), in held-out parts that neither fit a direction nor set its
+units. The unit is the distance between the class means along `refusing` or `harmfulness`, so a factor that acts through
+the refusing direction alone shifts the projection by about as much as it changes the refusal rate. `p_differs` tests
+this: whether refused - projection depends on the factor. A shift that is not significant may still exist, because these
+parts hold fewer requests than the action is counted on.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ ALPHA = 0.05
 
 @dataclass(frozen=True)
 class Shift:
-    """How far along one direction the requests with a value lie from those without."""
+    """Difference of the projection on one direction between requests with a value and without it."""
 
     factor: str
     value: str
@@ -37,7 +37,7 @@ class Shift:
     difference: Interval  # in units of the distance between the class means
     n: int
     p: float
-    p_differs: float  # of the action changing by as much as the projection shifts
+    p_differs: float  # null hypothesis: the action changes by as much as the projection shifts
     p_adjusted: float = float("nan")  # Holm over every shift
     p_differs_adjusted: float = float("nan")
 
@@ -52,14 +52,14 @@ def shifts(
 ) -> list[Shift]:
     """Measure the shift of every effect that was tested on the action, along each direction.
 
-    Effects whose requests have to be compared with others than the action's, for too few are left, are left out.
+    An effect is left out where too few requests remain for the comparison that was made for the action.
 
     Args:
         rows: prompts whose action is known, in the parts that neither fit a direction nor set its units.
-        along: projections of the prompts by direction; those of other prompts than requests are not read.
+        along: projections of the prompts by direction; only those of requests are used.
     """
     held = np.isin(np.arange(len(corpus)), rows)
-    times = max(PERMUTATIONS, 100 * len(effects) * max(1, len(along)))  # so that the smallest p survives the correction
+    times = max(PERMUTATIONS, 100 * len(effects) * max(1, len(along)))  # so that the smallest p can pass the correction
     labels = {"benign": corpus.requests, "harmful": corpus.harmful}
     found: list[Shift] = []
     for effect in effects:
@@ -110,8 +110,8 @@ def difference(
 ) -> Interval:
     """Return the difference of means, weighted by the categories of those with the value.
 
-    The interval is Student's with the linearised variance of whole groups: what a group's prompts have in common, also
-    across the two sides, is counted once.
+    The interval is Student's with the linearised variance of whole groups, so that correlation within a group, also
+    across the two sides, is taken into account.
     """
     names, code = np.unique(matched.category, return_inverse=True)
     has, estimate = matched.has, 0.0

@@ -1,4 +1,4 @@
-"""The context of a request: who asks, the system line, earlier turns; and the request without it."""
+"""Context of a request: asker, system line and earlier turns, and the request without them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ NO_VALUE = ""
 
 
 def asker(prompt: Prompt) -> str | None:
-    """Return who asks, as the prompt's persona names it."""
+    """Return the asker: the prompt's persona."""
     return prompt.persona
 
 
@@ -27,7 +27,7 @@ def system_line(prompt: Prompt) -> str | None:
 
 
 def earlier_turns(prompt: Prompt) -> str | None:
-    """Return a value where the conversation has turns before the last one."""
+    """Return a fixed value if the conversation has turns before the last one."""
     return "an earlier turn" if any(m["role"] != "system" for m in prompt.messages[:-1]) else None
 
 
@@ -49,7 +49,7 @@ def without_system_line(prompt: Prompt) -> Prompt:
 
 
 def last_turn(prompt: Prompt) -> Prompt:
-    """Return the prompt without the turns before its last one; a system line stays."""
+    """Return the prompt without the turns before its last one; a system line is kept."""
     system = tuple(m for m in prompt.messages[:-1] if m["role"] == "system")
     return replace(prompt, messages=(*system, prompt.messages[-1]))
 
@@ -58,12 +58,12 @@ REMOVALS: dict[str, Callable[[Prompt], Prompt]] = {"system": without_system_line
 
 
 def values_of(corpus: Corpus, read: Callable[[Prompt], str | None]) -> Shaped[np.ndarray, " n_prompts"]:
-    """Return each prompt's value of a factor, a str, NO_VALUE where it has none."""
+    """Return each prompt's value of a factor, of shape (n_prompts,); NO_VALUE where it has none."""
     return np.array([read(prompt) or NO_VALUE for prompt in corpus.prompts])
 
 
 def ambiguous_texts(corpus: Corpus) -> TextCounts:
-    """Count the distinct last turns that follow earlier ones, and those that occur in harmful and benign requests."""
+    """Count the distinct last turns after earlier ones, and those that occur in both harmful and benign requests."""
     labels: dict[str, set[str]] = defaultdict(set)
     for row in np.flatnonzero(corpus.requests | corpus.harmful):
         if earlier_turns(prompt := corpus.prompts[row]):

@@ -1,4 +1,4 @@
-"""Typed results on the context of requests: what was measured, and what is judged of it."""
+"""Typed results on the context of requests: measurements and verdicts."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ from scoring.estimate import Estimate
 Moved = Literal["both", "action", "projection", "neither"]
 
 
-class AskedAgain(Record):
-    """Measured: what the model did with requests once a factor was removed; one entry a request."""
+class ActionsAfterRemoval(Record):
+    """Measured: the actions on requests after a factor was removed; one entry a request."""
 
     ids: tuple[str, ...]
     actions: tuple[str | None, ...]  # None where it could not be judged
 
 
 class TextCounts(Record):
-    """Last turns that follow earlier ones."""
+    """Counts of last turns that follow earlier turns."""
 
     distinct: int
-    both: int  # of them, in harmful and in benign requests
+    both: int  # of them, those in both harmful and benign requests
 
 
-class WholeAndAlone(Record):
+class LastTurnAuroc(Record):
     """AUROC of harmful against benign requests by the log-odds of refusing."""
 
     whole: Estimate  # the whole conversation
@@ -34,35 +34,35 @@ class WholeAndAlone(Record):
 
 
 class LastTurnScores(Record):
-    """Measured: how well the log-odds of refusing tell harmful from benign, whole and by the last turn alone."""
+    """Measured: AUROC of harmful against benign by the log-odds of refusing, whole and by the last turn alone."""
 
     applicable: Literal[True]
     n: int
     texts: TextCounts
-    auroc: WholeAndAlone | None = None
+    auroc: LastTurnAuroc | None = None
     reason: str | None = None  # where there is no AUROC
 
 
 class LastTurnAlone(Record):
-    """Judged: whether the last turn alone tells harmful from benign; None where that is not known."""
+    """Verdict: whether the last turn alone separates harmful from benign; None where it is not known."""
 
     sufficient: bool | None
     reason: str
     applicable: bool
     n: int | None = None
     texts: TextCounts | None = None
-    auroc: WholeAndAlone | None = None
+    auroc: LastTurnAuroc | None = None
 
 
 class RefusalRate(Estimate):
-    """A rate of refusing with its prompts and groups."""
+    """A refusal rate with its numbers of prompts and groups."""
 
     n: int
     n_groups: int
 
 
 class DirectionShift(Record):
-    """How far along one direction the requests with a value lie from those without."""
+    """Difference of the projection on one direction between requests with a value and without it."""
 
     difference: Estimate  # in units of the distance between the class means
     p: float
@@ -99,7 +99,7 @@ class ChangedDecisions(Record):
 
 
 class RemovalResult(Record):
-    """Judged: whether removing a factor moves refusing; None where that is not known."""
+    """Verdict: whether removing a factor moves refusing; None where it is not known."""
 
     moves: bool | None
     benign: ChangedDecisions | None = None
@@ -112,20 +112,20 @@ class RemovalResult(Record):
 
 
 class FactorResult(Record):
-    """Judged: whether a factor moves refusing; None where that is not known."""
+    """Verdict: whether a factor moves refusing; None where it is not known."""
 
     applicable: bool
     moves: bool | None
     reason: str
     removable: bool = False
     values: tuple[ValueEffect, ...] = ()
-    not_tested: dict[str, int] = {}  # values in too few groups, with the number of these
+    not_tested: dict[str, int] = {}  # values in too few groups, with the number of groups
     n_not_tested: int = 0
     removed: RemovalResult | None = None
 
 
 class ContextResults(Record):
-    """Everything judged of the context of requests."""
+    """All verdicts on the context of requests."""
 
     factors: dict[str, FactorResult] = {}
     last_turn_alone: LastTurnAlone | None = None

@@ -1,20 +1,20 @@
-"""Results on the context of requests in words: lines and table rows."""
+"""Text of the results on the context of requests: lines and table rows."""
 
 from __future__ import annotations
 
 from experiments.factors.results import ContextResults
 from scoring.estimate import Estimate
 
-FACTORS = {"asker": "Who asks", "system": "The system line", "earlier_turns": "What was said before the last turn"}
+FACTORS = {"asker": "Who asks", "system": "The system line", "earlier_turns": "The conversation before the last turn"}
 MOVES = {True: "moves refusing", False: "does not move refusing", None: "is not known to move refusing"}
 SUFFICES = {True: "suffices", False: "is insufficient", None: "was not judged"}
 
 
 def factor_lines(results: ContextResults, *, notable: bool = False) -> list[str]:
-    """Say of each factor whether it moves refusing, and whether the last turn alone suffices to tell harm.
+    """Return whether each factor moves refusing, and whether the last turn alone suffices to recognise harm.
 
     Args:
-        notable: only what a reader of the verdict alone would miss.
+        notable: only lines that add to the verdict.
     """
     lines = [
         f"{FACTORS[name]} {MOVES[factor.moves]}: {factor.reason}."
@@ -30,7 +30,7 @@ def factor_lines(results: ContextResults, *, notable: bool = False) -> list[str]
 
 
 def moved_lines(results: ContextResults) -> list[str]:
-    """Say of each value that moves the action or the projection which of them it moves."""
+    """Return a line for each value that moves the action, the projection or both."""
     names = {"both": "the projection and the action", "action": "the action, and is not shown to move the projection",
              "projection": "the projection, and is not shown to move the action"}  # fmt: skip
     lines = []
@@ -48,19 +48,19 @@ def moved_lines(results: ContextResults) -> list[str]:
 
 
 def factor_rows(results: ContextResults) -> list[list[str]]:
-    """Return a table's rows: each value of each factor that was compared, by label, then what removing changes."""
+    """Return table rows: each compared value of each factor by label, then the effect of removing the factor."""
     rows = []
     for name, factor in results.factors.items():
         shown_name = name.replace("_", " ")
         for effect in factor.values:
-            told = f"p = {effect.p_adjusted:.2g}" + (" *" if effect.moves else "")
+            tested = f"p = {effect.p_adjusted:.2g}" + (" *" if effect.moves else "")
             rows.append(
-                [f"{shown_name}: {effect.value}", effect.label, *_rates(effect.with_value, effect.without), told]
+                [f"{shown_name}: {effect.value}", effect.label, *_rates(effect.with_value, effect.without), tested]
             )
         for label, change in (factor.removed.by_label() if factor.removed else {}).items():
-            told = f"{change.changed.estimate:.0%} of decisions changed"
+            tested = f"{change.changed.estimate:.0%} of decisions changed"
             rates = _rates(change.refused_whole, change.refused_without)
-            rows.append([f"{shown_name} taken away, the same {change.n} requests", label, *rates, told])
+            rows.append([f"{shown_name} removed, the same {change.n} requests", label, *rates, tested])
     return rows
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from experiments.dials.counterfactuals import reachable
+from experiments.dials.counterfactuals import reachable_outcomes
 from experiments.dissociation.onset_null import NullDirectionSampler
 from experiments.factors import removal
 from experiments.factors.decision_change import LABELS
@@ -75,8 +75,8 @@ def _trigger_measures(config: RunConfig, size: RunSize) -> list[Step]:
 
 
 def _steer(config: RunConfig, size: RunSize) -> list[Step]:
-    leaves, given = config.steer.band > 0, config.steer.system_lines
-    two, one = (len(reachable(n, leaves=leaves)) * size.prompts for n in (len(KINDS), 1))
+    dead_band, given = config.steer.band > 0, config.steer.system_lines
+    two, one = (len(reachable_outcomes(n, dead_band=dead_band)) * size.prompts for n in (len(KINDS), 1))
     places, where = (1, "") if config.steer.actuator == "onset_bias" else (len(KINDS), ", at two places")
     return [
         Step("every outcome of the two gates", completions=two),

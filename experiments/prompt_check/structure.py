@@ -11,7 +11,7 @@ import numpy as np
 from experiments.factors.prompt_context import ambiguous_texts, earlier_turns
 from experiments.prompt_check.results import ContextCounts, PersonaCounts, QuadrupleCounts, TriggerCounts, TwinCounts
 from experiments.run.corpus import Corpus
-from experiments.triggers.quadruples import CELLS, cell_of, described, quadruples, requests_in_pairs
+from experiments.triggers.quadruples import MEMBERS, member_description, member_of, quadruples, requests_in_pairs
 from extract.prompts.prompt import Prompt
 
 CONFIDENCE = 0.95
@@ -23,13 +23,13 @@ def count_quadruples(corpus: Corpus) -> tuple[QuadrupleCounts, list[str]]:
     rows = requests_in_pairs(corpus, np.arange(len(corpus)))
     held: dict[str, set[int]] = defaultdict(set)
     for row in rows:
-        held[str(corpus.prompts[row].pair)].add(CELLS.index(cell_of(corpus, row)))
-    complete = sum(len(cells) == len(CELLS) for cells in held.values())
-    broken = {pair: cells for pair, cells in held.items() if len(cells) == len(CELLS) - 1}
+        held[str(corpus.prompts[row].pair)].add(MEMBERS.index(member_of(corpus, row)))
+    complete = sum(len(cells) == len(MEMBERS) for cells in held.values())
+    broken = {pair: cells for pair, cells in held.items() if len(cells) == len(MEMBERS) - 1}
     problems = []
     if broken:
         pair, cells = next(iter(broken.items()))
-        missing = described(CELLS[next(i for i in range(len(CELLS)) if i not in cells)])
+        missing = member_description(MEMBERS[next(i for i in range(len(MEMBERS)) if i not in cells)])
         problems.append(f"{len(broken)} pairs lack one of the four cells, for example {pair!r} the one {missing}")
     if complete and len(set(found.counts().values())) > 1:
         problems.append(f"the cells of the complete pairs are unbalanced: {found.counts()}")

@@ -20,7 +20,7 @@ from extract.prompts.prompt import Prompt
 from scoring.judges import CompletionToJudge, Judge
 from steering.controller import steering
 from steering.dial import Dial
-from steering.writer import Held
+from steering.writer import ConstantGateWriter
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ class Completer:
         *,
         edits: Sequence[Edit] = (),
         dials: Sequence[Dial] = (),
-        held: Sequence[Held] = (),
+        held: Sequence[ConstantGateWriter] = (),
         advance: Callable[[int], None] = lambda steps: None,
     ) -> list[Completion]:
         """Complete the given prompts, in the order given; batches are of like length, smaller if memory runs out.
@@ -96,7 +96,7 @@ class Completer:
         return {row: response for row, response in zip(rows, found, strict=True) if response is not None}
 
     def _responses(
-        self, index: Sequence[int], edits: Sequence[Edit], dials: Sequence[Dial], held: Sequence[Held]
+        self, index: Sequence[int], edits: Sequence[Edit], dials: Sequence[Dial], held: Sequence[ConstantGateWriter]
     ) -> list[list[int]]:
         rendered = [self.rendered[i] for i in index]
         batch = self.model.batch(rendered)

@@ -12,7 +12,7 @@ from extract.errors import UserError
 from extract.prompts.sources import PromptsConfig
 from extract.shipped import resolve_shipped
 from extract.yaml_file import Strict, explain, key_and_value, read_yaml
-from steering.ablation_variant import Form, Reach, Tokens, Variant
+from steering.ablation_variant import Form, LayerScope, TokenScope, Variant
 
 WRITE_POSITION = "post_last"  # the last prompt token: where every direction is written
 WritePosition = Annotated[str, Field(pattern=r"^(inst_last|post_last|post_[1-9][0-9]*)$")]
@@ -66,8 +66,8 @@ class DissociateConfig(Strict):
     positions: tuple[WritePosition, ...] | None = Field(None, min_length=1)  # where write directions are fitted: all
     deepest: float = Field(0.8, gt=0, le=1)  # write layers lie below this fraction of the depth (Arditi et al.)
     form: Form = "affine"  # of the ablations the verdict rests on; others stand beside
-    layers: Reach = "selected"  # ablate where a direction was chosen, or from there on
-    tokens: Tokens = "last_on"  # the last prompt token alone, or what is generated too
+    layers: LayerScope = "selected"  # ablate where a direction was chosen, or from there on
+    tokens: TokenScope = "last_on"  # the last prompt token alone, or what is generated too
     variants: bool = True  # also try every other way of ablating, on the decliners of n_onset
     directions: Path | None = None  # test these (a directions.safetensors of this model) instead of the run's own
     n_side_effects: int = Field(48, ge=2)  # most prompts (or passages) of each kind that side effects are measured on
@@ -112,7 +112,7 @@ class SteerConfig(Strict):
     actuator: Literal["affine", "addition", "clamp", "onset_bias"] = "affine"  # how the dials write
     strength: float | None = Field(None, gt=0, allow_inf_nan=False)  # null: 1, or 20 nats of an onset bias
     steps: int | None = Field(None, ge=1)  # at how many steps they write: 1 the prefill alone, null every one
-    layers: Reach = "selected"  # where a direction was chosen, or from there on
+    layers: LayerScope = "selected"  # where a direction was chosen, or from there on
     band: float = Field(0.0, ge=0, lt=0.5)
     normative_threshold: float | None = Field(None, ge=0, le=1)  # at or above it a gate declines; null: chosen
     epistemic_threshold: float | None = Field(None, ge=0, le=1)
@@ -122,7 +122,7 @@ class SteerConfig(Strict):
     max_uncertain_refused: Limit | None = 0.1  # uncertain prompts refused: overconfidence falsely lowered
     max_facts_lost: Limit | None = 0.07  # known answers no longer stated
     confidence: float = Field(0.95, ge=0.5, lt=1)  # with which the limits are certified
-    costs: CostsConfig | None = None  # given: the cheapest certified point, else the one furthest within the limits
+    costs: CostsConfig | None = None  # given: the cheapest certified point, else the one with the largest safety margin
     system_lines: tuple[str, ...] = SYSTEM_LINES  # compared with: each alone at the head of the system message
 
     @model_validator(mode="after")

@@ -1,4 +1,4 @@
-"""Attributions of a run's refused requests: which are chosen, and how often the trigger word fired the refusal."""
+"""Attribution of a run's refused requests to words, and how often the trigger word scores highest."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from experiments.factors.decision_change import group_means
-from experiments.factors.removal import choose
+from experiments.factors.removal import choose_requests
 from experiments.probing.stage import context_onsets
 from experiments.responses.loaded_run import LoadedRun
 from experiments.run.not_applicable import NotApplicable, not_applicable
@@ -20,7 +20,7 @@ from probes.statistics.bounded_mean import mean_interval
 from scoring.estimate import estimate_of
 
 SHOWN = 8  # examples in stages/triggers.json
-MOST = 24  # refused requests of each label; over-refused ones first, being what is asked after
+MOST = 24  # refused requests of each label; over-refused ones first
 
 
 @dataclass(frozen=True)
@@ -29,11 +29,11 @@ class AttributedRow:
 
     row: int
     scores: WordScores
-    fired: bool | None  # the word that speaks most for refusing is the trigger; None where the prompt has none
+    fired: bool | None  # the highest-scoring word is the trigger; None where the prompt has no trigger
 
 
 def measure_attribution(loaded: LoadedRun) -> Attribution | NotApplicable:
-    """Return, by label, how often the trigger is the word that speaks most for refusing; write attributions.jsonl."""
+    """Return, by label, how often the trigger is the word with the highest score; write attributions.jsonl."""
     corpus, attributed = loaded.corpus, attribute_refusals(loaded)
     write_jsonl(loaded.file("attributions.jsonl"), (_request(loaded, one).to_dict() for one in attributed))
     if not attributed:
@@ -51,14 +51,14 @@ def measure_attribution(loaded: LoadedRun) -> Attribution | NotApplicable:
 
 
 def attribute_refusals(loaded: LoadedRun) -> list[AttributedRow]:
-    """Attribute refused requests, benign and harmful.
+    """Attribute refused requests, benign and harmful, to their words.
 
-    None are where refusals have no onset to score, as with a model that thinks first.
+    The list is empty where refusals have no onset to score, as with a model that thinks first.
     """
     corpus, onsets = loaded.corpus, context_onsets(loaded)
     refused = loaded.behaviour.did("refuse") & (not onsets.lacking("refuse"))
     asked = [np.flatnonzero(label & refused) for label in (corpus.requests, corpus.harmful)]
-    rows = [int(row) for some in asked for row in choose(corpus, some, loaded.config.seed, MOST)]
+    rows = [int(row) for some in asked for row in choose_requests(corpus, some, loaded.config.seed, MOST)]
     if not rows:
         return []
     with loaded.reporter.task("attributing refusals to words", len(rows)) as advance:

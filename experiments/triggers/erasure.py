@@ -1,10 +1,10 @@
-"""Erase linearly whether a trigger word is there (LEACE), and measure what the model then refuses.
+"""Linear erasure (LEACE) of the presence of a trigger word, and its effect on what the model refuses.
 
-Erasers are fitted at the last prompt token on training quadruples, where the word goes with neither intent, and act
-from that token on while the model answers: one at a time, at the layer where it lowers the log-odds of refusing
-over-refused requests most beside that of refusing harmful ones, which is chosen on validation requests; and all of them
-at once, each as fitted on streams without any edit. How well the chosen one erases is measured on test requests it has
-not seen: the covariance is estimated from few samples, and shrunk (METHODS).
+Erasers are fitted at the last prompt token on training quadruples, where the word is independent of the intent. They
+act from that token on while the model answers, in two settings: one eraser, at the layer where it lowers the log-odds
+of refusing over-refused requests most, relative to those of harmful requests (chosen on validation and calibration
+requests); and all erasers at once, each as fitted without edits. Erasure at the chosen layer is measured on held-out
+test requests, because its covariance is estimated from few samples, with shrinkage (METHODS).
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from experiments.factors.decision_change import DecisionChange, compare
-from experiments.factors.removal import choose
+from experiments.factors.decision_change import DecisionChange, decision_change
+from experiments.factors.removal import choose_requests
 from experiments.probing.stage import context_onsets
 from experiments.responses.loaded_run import LoadedRun
 from experiments.responses.onset import OnsetScorer
 from experiments.run.config import WRITE_POSITION
 from experiments.run.inputs import RunInputs
 from experiments.run.not_applicable import NotApplicable, not_applicable
-from experiments.triggers.quadruples import CELLS, Quadruples, quadruples
+from experiments.triggers.quadruples import MEMBERS, Quadruples, quadruples
 from experiments.triggers.results import ErasedAnswers, ErasedDecisions, Erasure, OnsetChange
 from extract.model.edit import Edit, site
 from probes.covariance import shrunk_covariance
@@ -37,9 +37,9 @@ from scoring.estimate import Estimate, estimate_of
 from steering.device_copies import DeviceCopies
 from steering.interventions import place
 
-MIN_ROWS = 10  # requests of each kind, in each part, before anything is said
-MOST = 60  # requests of each kind that are scored, and that answer again
-Kind = Literal["over_refused", "refused_harmful"]
+MIN_ROWS = 10  # requests of each kind that each part needs
+MOST = 60  # requests of each kind that are scored and answered again
+RequestKind = Literal["over_refused", "refused_harmful"]
 Rows = Int[np.ndarray, " n_rows"]
 PARTS_BY_USE = {"chosen on": ("validation", "calibration"), "tested on": ("test",)}  # of the prompts
 
@@ -52,11 +52,11 @@ class TriggerEraser:
     eraser: Eraser
 
     def __call__(self, X: Float[np.ndarray, "n_samples d_model"]) -> Float[np.ndarray, "n_samples d_model"]:
-        """Erase from rows."""
+        """Return the rows with the trigger label erased."""
         return self.eraser(X)
 
     def edit(self, where: str) -> Edit:
-        """Return the same as an edit of a model, from the last prompt token on."""
+        """Return the eraser as an edit of a model, from the last prompt token on."""
         arrays = self.eraser.theta[0], self.eraser.covector[0], self.eraser.mean
         theta, covector, mean = (DeviceCopies(values) for values in arrays)
 
@@ -72,13 +72,13 @@ class TriggerEraser:
 def fit_eraser(
     X: Float[np.ndarray, "n_samples d_model"], y: Bool[np.ndarray, " n_samples"], layer: int
 ) -> TriggerEraser:
-    """Fit on activations and which of them have the word."""
+    """Fit LEACE of the label y (the word is present) on activations X."""
     X = X.astype(np.float64)
     return TriggerEraser(layer, leace(difference_in_means(X, y)[None], shrunk_covariance(X), X.mean(axis=0)))
 
 
 def measure_erasure(loaded: LoadedRun) -> Erasure | NotApplicable:
-    """Return what erasing the trigger label does, or why that cannot be asked."""
+    """Return the effect of erasing the trigger label, or why it cannot be measured."""
     train = quadruples(loaded.corpus, np.flatnonzero(loaded.corpus.within("train")))
     rows = {use: _refused_rows(loaded, parts) for use, parts in PARTS_BY_USE.items()}
     if lacking := _lacking(loaded, train, rows):
@@ -99,7 +99,7 @@ def measure_erasure(loaded: LoadedRun) -> Erasure | NotApplicable:
     )
 
 
-def _refused_rows(inputs: RunInputs, parts: Sequence[str]) -> dict[Kind, Rows]:
+def _refused_rows(inputs: RunInputs, parts: Sequence[str]) -> dict[RequestKind, Rows]:
     corpus, refused = inputs.corpus, inputs.behaviour.did("refuse") & inputs.corpus.within(*parts)
     return {
         "over_refused": np.flatnonzero(corpus.requests & corpus.trigger & refused),
@@ -107,13 +107,13 @@ def _refused_rows(inputs: RunInputs, parts: Sequence[str]) -> dict[Kind, Rows]:
     }
 
 
-def _lacking(loaded: LoadedRun, train: Quadruples, rows: Mapping[str, Mapping[Kind, Rows]]) -> str | None:
-    """Say what is missing to fit erasers and to measure what they do."""
+def _lacking(loaded: LoadedRun, train: Quadruples, rows: Mapping[str, Mapping[RequestKind, Rows]]) -> str | None:
+    """Return what is missing to fit erasers and to measure their effect; None if nothing is."""
     if train.n_groups < MIN_ROWS:
-        return f"{train.n_groups} training groups hold all four cells; {MIN_ROWS} are needed"
+        return f"{train.n_groups} training groups hold all four cells of the 2 x 2; {MIN_ROWS} are needed"
     if WRITE_POSITION not in loaded.store.positions:
         return f"{WRITE_POSITION}, where it is erased, is not stored; see extract.positions"
-    names: dict[Kind, str] = {"over_refused": "over-refused", "refused_harmful": "refused harmful"}
+    names: dict[RequestKind, str] = {"over_refused": "over-refused", "refused_harmful": "refused harmful"}
     for use, kinds in rows.items():
         for kind, found in kinds.items():
             if len(found) < MIN_ROWS:
@@ -122,23 +122,23 @@ def _lacking(loaded: LoadedRun, train: Quadruples, rows: Mapping[str, Mapping[Ki
 
 
 def _erasers(inputs: RunInputs, train: Quadruples) -> list[TriggerEraser]:
-    """Fit one at each layer on a mean of each group and cell, so that the word goes with neither intent."""
-    found, y = [], np.tile([trigger for trigger, _ in CELLS], train.n_groups)
+    """Fit one at each layer on the cell means of each group, so that the word is independent of the intent."""
+    found, y = [], np.tile([trigger for trigger, _ in MEMBERS], train.n_groups)
     for layer in inputs.store.layers:
         X = train.cell_means(inputs.store.read(layer, WRITE_POSITION)[train.rows]).reshape(len(y), -1)
-        if np.linalg.norm(difference_in_means(X, y)) > ALIKE * np.abs(X).max():  # else a template token of layer 0
+        if np.linalg.norm(difference_in_means(X, y)) > ALIKE * np.abs(X).max():  # not so at a template token of layer 0
             found.append(fit_eraser(X, y, layer))
     return found
 
 
 def _curves(
-    loaded: LoadedRun, erasers: Sequence[TriggerEraser], rows: Mapping[Kind, Rows]
-) -> dict[Kind, tuple[float, ...]]:
+    loaded: LoadedRun, erasers: Sequence[TriggerEraser], rows: Mapping[RequestKind, Rows]
+) -> dict[RequestKind, tuple[float, ...]]:
     """Return the mean change of the refusal's onset log-odds by layer, of each kind of request."""
     trials = [[], *([eraser.edit(loaded.store.site)] for eraser in erasers)]
-    found: dict[Kind, tuple[float, ...]] = {}
+    found: dict[RequestKind, tuple[float, ...]] = {}
     for kind, of_kind in rows.items():
-        chosen = choose(loaded.corpus, of_kind, loaded.config.seed, MOST)
+        chosen = choose_requests(loaded.corpus, of_kind, loaded.config.seed, MOST)
         scorer = OnsetScorer(loaded.model, [loaded.rendered[row] for row in chosen], context_onsets(loaded))
         scores = scorer.log_odds_each(trials)["refuse"]
         found[kind] = tuple(float(change) for change in (scores[1:] - scores[0]).mean(axis=1))
@@ -146,23 +146,23 @@ def _curves(
 
 
 def _answers(loaded: LoadedRun, ways: Sequence[Sequence[TriggerEraser]]) -> list[ErasedAnswers]:
-    """Have test requests answered with each set of erasers at work, and compare the decisions."""
+    """Answer test requests with each set of erasers, and compare the decisions."""
     corpus, refused = loaded.corpus, loaded.behaviour.did("refuse")
     asked = np.flatnonzero((corpus.harmful | (corpus.requests & corpus.trigger)) & corpus.within("test"))
     judged = np.array([action is not None for action in loaded.behaviour.actions])
-    asked, found = choose(corpus, asked[judged[asked]], loaded.config.seed), []
+    asked, found = choose_requests(corpus, asked[judged[asked]], loaded.config.seed), []
     with loaded.reporter.task("answering with the trigger erased", len(ways) * len(asked)) as advance:
         for erasers in ways:
             edits = [eraser.edit(loaded.store.site) for eraser in erasers]
-            said = loaded.completer.complete(asked.tolist(), edits=edits, advance=advance)
-            by_label = compare(corpus, asked, refused, [completion.action for completion in said])
+            completions = loaded.completer.complete(asked.tolist(), edits=edits, advance=advance)
+            by_label = decision_change(corpus, asked, refused, [completion.action for completion in completions])
             benign, harmful = (_decisions(by_label.get(label)) for label in ("benign", "harmful"))
             found.append(ErasedAnswers(benign_with_trigger=benign, harmful=harmful))
     return found
 
 
 def _auroc(inputs: RunInputs, eraser: TriggerEraser) -> dict[Literal["before", "after"], Estimate]:
-    """Tell the word on test requests, before and after, each by a direction fitted on rows the eraser has not seen."""
+    """Return the AUROC of the word on test requests, before and after, by directions fitted on held-out rows."""
     corpus, y = inputs.corpus, inputs.corpus.trigger
     fit, test = (quadruples(corpus, np.flatnonzero(corpus.within(*parts))).rows for parts in PARTS_BY_USE.values())
     if len(fit) == 0 or len(test) == 0:

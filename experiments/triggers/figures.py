@@ -1,4 +1,4 @@
-"""Figures of word against intent: partial eta squared over layers and positions, patching share by layer."""
+"""Figures of trigger word and intent: partial eta squared over layers and positions, patching share by layer."""
 
 from __future__ import annotations
 
@@ -13,11 +13,14 @@ from experiments.run.not_applicable import NotApplicable
 from experiments.triggers.results import LocusEffect, Patching
 
 EFFECTS = ("trigger", "intent", "interaction")
-WAYS = {"raised": ("trigger's residual put in", "#D55E00"), "lowered": ("trigger's residual taken out", "#0072B2")}
+WAYS = {
+    "raised": ("trigger's residual patched in", "#D55E00"),
+    "lowered": ("trigger's residual patched out", "#0072B2"),
+}
 
 
 def draw(directory: Path, rows: Sequence[LocusEffect], patched: Patching | NotApplicable | None) -> dict[str, Path]:
-    """Write the figures there are data for into a run's figures/, and take away those of an earlier run."""
+    """Write the figures that have data into a run's figures/, and delete those of an earlier run."""
     for path in (directory / "figures").glob("trigger_*"):
         path.unlink()
     drawn = {f"trigger_eta_{name}": eta(rows, name) for name in dict.fromkeys(row.direction for row in rows)}
@@ -30,7 +33,7 @@ def draw(directory: Path, rows: Sequence[LocusEffect], patched: Patching | NotAp
 
 
 def eta(rows: Sequence[LocusEffect], direction: str) -> Figure:
-    """Draw the three effects on one direction's projection over layers and positions, intervals in small print."""
+    """Draw the three effects on one direction's projection over layers and positions, intervals below the values."""
     own = [row for row in rows if row.direction == direction]
     layers = sorted({row.layer for row in own})
     positions = list(dict.fromkeys(row.position for row in own))
@@ -56,7 +59,7 @@ def eta(rows: Sequence[LocusEffect], direction: str) -> Figure:
 
 
 def patching(record: Patching) -> Figure:
-    """Draw the share of the refusal's onset log-odds that the trigger's tokens carry, by layer, both ways."""
+    """Draw the share of the refusal's onset log-odds that the trigger's tokens carry, by layer, in both directions."""
     figure = Figure(figsize=(6.4, 3.2))
     axes = figure.subplots()
     layers = [share.layer for share in record.layers]

@@ -1,4 +1,4 @@
-"""Judge trigger word against intent, and every factor of the context, from a run's files; asks no model."""
+"""Verdicts on trigger word against intent and on every context factor, from a run's files without a model."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from experiments.factors.decision_change import compare
+from experiments.factors.decision_change import decision_change
 from experiments.factors.judge import Removal, judge_factors, judge_last_turn
 from experiments.factors.observed import observe
 from experiments.factors.projection_shifts import shifts
-from experiments.factors.results import AskedAgain
+from experiments.factors.results import ActionsAfterRemoval
 from experiments.run.inputs import RunInputs
 from experiments.triggers.projection import REPORTED
 from experiments.triggers.results import CellRate, TriggerFindings, TriggerMeasures, TriggerResults, TriggerShareResult
@@ -21,8 +21,8 @@ from scoring.estimate import estimate_of
 def judge_triggers(inputs: RunInputs) -> None:
     """Write stages/triggers.json.
 
-    The behaviour is counted on every part of the prompts, since nothing is fitted to it; what rests on a fit is
-    reported on parts that the fit has not seen.
+    Behaviour is counted on all parts of the prompts, because nothing is fitted to it. Results that rest on a fit are
+    reported on held-out parts.
     """
     corpus, refused, seed = inputs.corpus, inputs.behaviour.did("refuse"), inputs.config.seed
     judged = np.flatnonzero([action is not None for action in inputs.behaviour.actions])
@@ -39,17 +39,19 @@ def judge_triggers(inputs: RunInputs) -> None:
     ).write(inputs.file("stages/triggers.json"))
 
 
-def _removals(inputs: RunInputs, asked: Mapping[str, AskedAgain]) -> dict[str, Removal]:
+def _removals(inputs: RunInputs, asked: Mapping[str, ActionsAfterRemoval]) -> dict[str, Removal]:
     row_of = {prompt.id: row for row, prompt in enumerate(inputs.prompts)}
     refused = inputs.behaviour.did("refuse")
     return {
-        name: Removal(compare(inputs.corpus, np.array([row_of[i] for i in of.ids], dtype=int), refused, of.actions))
+        name: Removal(
+            decision_change(inputs.corpus, np.array([row_of[i] for i in of.ids], dtype=int), refused, of.actions)
+        )
         for name, of in asked.items()
     }
 
 
 def share_result(found: TriggerShare) -> TriggerShareResult:
-    """Return the trigger share as it is written; cells without prompts are left out."""
+    """Return the trigger share as results.json holds it; cells without prompts are left out."""
     return TriggerShareResult(
         verdict=found.verdict,
         reason=found.reason,

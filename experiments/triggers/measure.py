@@ -1,4 +1,4 @@
-"""Measure what the trigger word and the context of requests do: to the stream, to answers, to log-odds of refusing."""
+"""Effects of the trigger word and of context on the residual stream, the answers and the log-odds of refusing."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def measure_triggers(loaded: LoadedRun) -> None:
 
 
 def _if_possible(measure: Callable[[LoadedRun], Found], loaded: LoadedRun) -> Found | NotApplicable:
-    """Return a finding, or why this model or these prompts cannot have it: the verdict does not need it."""
+    """Return a measurement, or why it is not possible here; the verdict does not need it."""
     try:
         return measure(loaded)
     except UserError as error:

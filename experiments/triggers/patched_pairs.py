@@ -1,4 +1,4 @@
-"""The minimal pairs of a run whose trigger word alone flips the decision, and the patching share on them."""
+"""Minimal pairs of a run whose decision is flipped by the trigger word alone, and their patching share."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ MOST = 48  # pairs
 
 
 def measure_patching(loaded: LoadedRun) -> Patching | NotPatched:
-    """Return the patching share by layer, or why there is none; and how many pairs were left out for which reason."""
+    """Return the patching share by layer, or why there is none, and the number of pairs left out by reason."""
     aligned, left_out = aligned_pairs(loaded)
     refused, answered = loaded.behaviour.did("refuse"), loaded.behaviour.answered
     flipped = [pair for pair in aligned if refused[pair.with_word] and answered[pair.without]]
@@ -40,7 +40,7 @@ def measure_patching(loaded: LoadedRun) -> Patching | NotPatched:
 
 
 def aligned_pairs(loaded: LoadedRun) -> tuple[list[AlignedPair], Counter[str]]:
-    """List the pairs of one intent, with the word and without, that differ in nothing else; and why others are not."""
+    """Return the pairs of one intent that differ in the trigger word alone, and count the others by reason."""
     cells: dict[tuple[object, ...], dict[bool, list[int]]] = defaultdict(lambda: {True: [], False: []})
     for row, prompt in enumerate(loaded.corpus.prompts):
         if prompt.pair and prompt.intent in ("benign", "harmful"):

@@ -1,19 +1,18 @@
-"""Patching share: the share of a refusal that the trigger word's own residual carries, layer by layer.
+"""Patching share: the share of the refusal log-odds that the residual of the trigger's tokens carries, by layer.
 
-Two prompts of a minimal pair differ in the trigger word only, and the model refuses one and not the other. The residual
-stream at the word's tokens is copied from the one run into the other, at one layer at a time, and the log-odds of a
-refusal's onset are read at the end. The share is the change this makes over the whole difference between the two
-prompts: 1 where the copied tokens carry all of it, 0 where it has moved on to other tokens (activation patching; Vig et
-al. 2020, Meng et al. 2022). It is another number than the trigger share, which is of behaviour.
+Two prompts of a minimal pair differ only in the trigger word, and the model refuses one of them. The residual stream at
+the word's tokens is copied from one run into the other, one layer at a time, and the onset log-odds of a refusal are
+read at the end. The share is the resulting change divided by the difference between the two prompts: 1 where the copied
+tokens carry all of it, 0 where the information has moved to other tokens (activation patching; Vig et al. 2020, Meng et
+al. 2022). It differs from the trigger share, which is about behaviour.
 
-The rule of alignment:
+Alignment of the two prompts:
 
-- What two prompts of a pair have in common at their beginning and at their end is stripped; what is left in each,
-  widened to whole words of the trigger, is its span. If anything but the trigger is left in the prompt that has it, or
-  nothing in the other, the two are no minimal pair in words: they are left out and counted.
-- Spans of unequal length are aligned at their ends: last token to last token and so on backwards. What is over at the
-  beginning of the longer one that is written gets the first token of the shorter; of a longer one that is read, the
-  first tokens are not used.
+- The common tokens at the start and at the end are stripped. The rest of each prompt, widened to whole words of the
+  trigger, is its span. If the prompt with the trigger has anything else in its span, or the other span is empty, the
+  two are not a minimal pair: they are left out and counted.
+- Spans of unequal length are aligned at their ends, last token to last token. If the written span is longer, its extra
+  first tokens get the first token of the other span; if the read span is longer, its first tokens are not used.
 """
 
 from __future__ import annotations
@@ -40,15 +39,15 @@ TOKENS_AT_ONCE = 8192  # of the prompts of a pass
 
 @dataclass(frozen=True)
 class AlignedPair:
-    """Two prompts that differ in the trigger word: token indices to write in each and to read in the other."""
+    """Two prompts that differ in the trigger word, with the token indices of the spans to copy between them."""
 
     with_word: int  # rows of the corpus
     without: int
     span_with: tuple[int, ...]  # the trigger's tokens
-    span_without: tuple[int, ...]  # what stands in its place
+    span_without: tuple[int, ...]  # the tokens in its place
 
     def places(self, into_with: bool) -> tuple[tuple[int, ...], tuple[int, ...]]:
-        """Return the tokens written and, for each of them, the token of the other prompt it is read from."""
+        """Return the tokens to write and, for each, the token of the other prompt to read."""
         written, read = (self.span_with, self.span_without) if into_with else (self.span_without, self.span_with)
         backwards = [read[max(len(read) - 1 - k, 0)] for k in range(len(written))]
         return written, tuple(reversed(backwards))
@@ -56,7 +55,7 @@ class AlignedPair:
 
 @dataclass(frozen=True)
 class LayerShare:
-    """The share of the onset log-odds carried at one layer, over groups: of raising and of lowering."""
+    """The patching share at one layer over groups, for patching the trigger in (raised) and out (lowered)."""
 
     layer: int
     raised: Interval  # the trigger's residual copied into the prompt without it
@@ -87,10 +86,10 @@ def patching_share(
     layers: Sequence[int],
     alpha: float = 0.05,
 ) -> list[LayerShare]:
-    """Patch every pair at every layer, both ways.
+    """Patch every pair at every layer, in both directions.
 
     Args:
-        groups: what is independent, one entry a pair.
+        groups: the independent group of each pair.
     """
     longest = max(len(rendered[row].token_ids) for pair in pairs for row in (pair.with_word, pair.without))
     n = max(1, TOKENS_AT_ONCE // longest)
@@ -105,7 +104,7 @@ def patching_share(
 def _changes(
     model: ChatModel, rendered: Sequence[Rendered], pairs: Sequence[AlignedPair], onsets: Onsets, layers: Sequence[int]
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return each pair's difference, (n_pairs,), and what patching raises and lowers of it, (n_layers, n_pairs)."""
+    """Return each pair's difference, (n_pairs,), and its changes by patching in and out, each (n_layers, n_pairs)."""
     with_word, without = ([rendered[getattr(p, side)] for p in pairs] for side in ("with_word", "without"))
     high, low = (_log_odds(model, rows, onsets) for rows in (with_word, without))
     into_without = _patches(model, with_word, without, [p.places(False) for p in pairs], layers)
@@ -116,7 +115,7 @@ def _changes(
 
 
 def _log_odds(model: ChatModel, rows: Sequence[Rendered], onsets: Onsets, patches: Sequence[Edit] = ()) -> np.ndarray:
-    with model.editing(patches):  # prompts are read once, here; what is scored goes on from them
+    with model.editing(patches):  # prompts are read once, here; scoring continues from them
         scorer = OnsetScorer(model, rows, onsets)
     return scorer.log_odds()["refuse"]
 
@@ -128,7 +127,7 @@ def _patches(
     places: Sequence[tuple[tuple[int, ...], tuple[int, ...]]],
     layers: Sequence[int],
 ) -> list[Edit]:
-    """Return, for each layer, the edit that copies each row's source at some tokens to tokens of its target."""
+    """Return, for each layer, the edit that copies source tokens of each row to target tokens."""
     batch = model.batch(list(sources))
     from_pad, to_pad = batch.n_pad.tolist(), model.batch(list(targets)).n_pad.tolist()
     rows = [i for i, (written, _) in enumerate(places) for _ in written]

@@ -1,10 +1,10 @@
-"""Effects of trigger word and intent on projections of the stream: partial eta squared at every layer and position.
+"""Effects of trigger word and intent on projections: partial eta squared at every layer and position.
 
-There are two directions, each the difference in means of training requests at its own locus: `refusing`
-(refused against answered, whatever was meant) and `harmfulness` (harmful against benign, whatever was done); the two
-are encoded apart (arXiv 2507.11878). Validation requests set the units, 0 at the mean of the negative class and 1 at
-that of the positive one, and choose the locus. They must be others than those the direction is fitted on: with more
-dimensions than samples these lie far apart along it by noise alone. Quadruples of the parts left are reported.
+Two directions are used, each a difference in means of training requests at its own locus: `refusing` (refused against
+answered, of either intent) and `harmfulness` (harmful against benign, refused or not); models encode the two separately
+(arXiv 2507.11878). Validation requests set the units (0 is the mean of the negative class, 1 that of the positive one)
+and choose the locus. Training requests cannot do this: with more dimensions than samples, noise alone separates them
+along the fitted direction. Effects are reported on quadruples of the remaining parts.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ from probes.statistics.metrics import d_prime
 
 EFFECTS = {"trigger": "first", "intent": "second", "interaction": "interaction"}
 MIN_CLASS = 10  # training requests of each class before a direction is fitted
-MIN_VALIDATION = 5  # validation requests of each class, which set its units
-MIN_GROUPS = 6  # reported groups that hold all four cells: with fewer, sign flips cannot reach p = 0.05
+MIN_VALIDATION = 5  # validation requests of each class, which set the units
+MIN_GROUPS = 6  # complete quadruple groups that are reported: with fewer, sign flips cannot reach p = 0.05
 REPORTED = ("calibration", "test")
 
 
 @dataclass(frozen=True)
 class DirectionSpec:
-    """Which requests a direction is fitted on, and which of them are of its positive class."""
+    """The requests that a direction is fitted on, with their classes."""
 
     name: str
     rows: Int[np.ndarray, " n_train"]  # training requests
@@ -48,9 +48,7 @@ class LocusProjection:
     name: str
     layer: int
     position: str
-    values: Float[
-        np.ndarray, " n_prompts"
-    ]  # of no meaning for other prompts than requests, which may lack the position
+    values: Float[np.ndarray, " n_prompts"]  # meaningful for requests only; other prompts may lack the position
     separation: float  # d' on validation requests
 
 
@@ -76,7 +74,7 @@ class Projections:
 
 
 def direction_specs(inputs: RunInputs) -> list[DirectionSpec]:
-    """Return the directions that there are requests enough to fit."""
+    """Return the directions that have enough requests to be fitted."""
     corpus, refused = inputs.corpus, inputs.behaviour.did("refuse")
     requests = corpus.requests | corpus.harmful
     decided = requests & (refused | inputs.behaviour.answered)
@@ -91,7 +89,7 @@ def direction_specs(inputs: RunInputs) -> list[DirectionSpec]:
 
 
 def projections(inputs: RunInputs, specs: Sequence[DirectionSpec]) -> Iterator[LocusProjection]:
-    """Project all prompts along each direction at every locus that all requests have; one locus is held at a time."""
+    """Yield all prompts' projections on each direction, at every locus that all requests have, one locus at a time."""
     store, requests = inputs.store, inputs.corpus.requests | inputs.corpus.harmful
     positions = [
         p for i, p in enumerate(store.positions) if not p.startswith("response_") and store.present[i][requests].all()
@@ -108,14 +106,14 @@ def projections(inputs: RunInputs, specs: Sequence[DirectionSpec]) -> Iterator[L
 
 
 def project(X: Float[np.ndarray, "n_prompts d_model"], spec: DirectionSpec) -> Float[np.ndarray, " n_prompts"] | None:
-    """Project on a direction fitted at one locus; None where the classes do not differ there as they should."""
+    """Project on a direction fitted at one locus; None where the validation classes do not differ along it."""
     vector = difference_in_means(X[spec.rows], spec.y)
     if not np.linalg.norm(vector) > ALIKE * np.abs(X[spec.rows]).max():
-        return None  # all alike: a template token of layer 0
+        return None  # all are equal: a template token of layer 0
     along, y = X @ vector, spec.validation_y
     zero = along[spec.validation[~y]].mean()
     unit = along[spec.validation[y]].mean() - zero
-    return np.asarray((along - zero) / unit) if unit > 0 else None  # else it says nothing of other requests
+    return np.asarray((along - zero) / unit) if unit > 0 else None  # otherwise it does not generalise
 
 
 def _least(y: np.ndarray) -> int:
@@ -123,7 +121,7 @@ def _least(y: np.ndarray) -> int:
 
 
 def locus_effects(projection: LocusProjection, held: Quadruples, seed: int) -> list[LocusEffect]:
-    """Return each effect at one locus; `held` are the quadruples that are reported."""
+    """Return each effect at one locus; `held` are the held-out quadruples."""
     cells = held.cell_means(projection.values[held.rows])[..., None]
     effects = []
     for effect, which in EFFECTS.items():
@@ -140,7 +138,7 @@ def locus_effects(projection: LocusProjection, held: Quadruples, seed: int) -> l
 
 
 def measure_projections(inputs: RunInputs) -> Projections:
-    """Measure the effects at every locus, along every direction that there are requests enough to fit."""
+    """Measure the effects at every locus along every direction that has enough requests to be fitted."""
     held = quadruples(inputs.corpus, np.flatnonzero(inputs.corpus.within(*REPORTED)))
     specs = direction_specs(inputs)
     if not specs:
@@ -155,7 +153,7 @@ def measure_projections(inputs: RunInputs) -> Projections:
         if before is None or projection.separation > before.separation:
             best[projection.name] = projection
     if not best:
-        return _none("at no stored locus do the classes differ in validation requests as in training ones")
+        return _none("at no stored locus does the direction of the training requests separate the validation requests")
     few = f"only {held.n_groups} groups outside training and validation hold all four cells; {MIN_GROUPS} are needed"
     return Projections(ProjectionRows(rows=tuple(rows), reason=None if rows else few), best)
 

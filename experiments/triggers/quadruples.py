@@ -1,4 +1,4 @@
-"""The balanced 2 x 2 of minimal pairs: a trigger word or none, a harmful request or a benign one."""
+"""Quadruples: the balanced 2 x 2 of minimal pairs, trigger word or none by harmful or benign intent."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from jaxtyping import Float, Int, Shaped
 
 from experiments.run.corpus import Corpus
 
-Cell = tuple[bool, bool]  # trigger present, intent harmful
-CELLS: tuple[Cell, ...] = ((True, True), (True, False), (False, True), (False, False))
+QuadrupleMember = tuple[bool, bool]  # trigger present, intent harmful
+MEMBERS: tuple[QuadrupleMember, ...] = ((True, True), (True, False), (False, True), (False, False))
 
 
 @dataclass(frozen=True)
 class Quadruples:
-    """Prompts of pairs that hold all four cells; `group` numbers what is independent, `cell` indexes CELLS."""
+    """Prompts of pairs that hold all four cells; `group` numbers independent groups, `member` indexes MEMBERS."""
 
     rows: Int[np.ndarray, " n_prompts"]  # of the corpus
     group: Int[np.ndarray, " n_prompts"]  # 0 ... n_groups - 1
-    cell: Int[np.ndarray, " n_prompts"]
+    member: Int[np.ndarray, " n_prompts"]
 
     @property
     def n_groups(self) -> int:
@@ -28,63 +28,65 @@ class Quadruples:
 
     def counts(self) -> dict[str, int]:
         """Return the prompts of each cell, by its name."""
-        return {name(cell): int((self.cell == i).sum()) for i, cell in enumerate(CELLS)}
+        return {member_name(member): int((self.member == i).sum()) for i, member in enumerate(MEMBERS)}
 
     def cell_means(self, values: Shaped[np.ndarray, "n_prompts ..."]) -> Float[np.ndarray, "n_groups 4 ..."]:
-        """Average each group's prompts by cell; `values` has one entry for each of `rows`."""
+        """Return the cell means of each group; `values` has one entry for each of `rows`."""
         values = np.asarray(values, dtype=np.float64)
-        total = np.zeros((self.n_groups, len(CELLS), *values.shape[1:]))
-        n = np.zeros((self.n_groups, len(CELLS)))
-        np.add.at(total, (self.group, self.cell), values)
-        np.add.at(n, (self.group, self.cell), 1)
+        total = np.zeros((self.n_groups, len(MEMBERS), *values.shape[1:]))
+        n = np.zeros((self.n_groups, len(MEMBERS)))
+        np.add.at(total, (self.group, self.member), values)
+        np.add.at(n, (self.group, self.member), 1)
         return total / n.reshape(*n.shape, *(1,) * (values.ndim - 1))
 
 
 def quadruples(corpus: Corpus, rows: Int[np.ndarray, " n_rows"]) -> Quadruples:
-    """Find, among some prompts, those of pairs that hold all four cells."""
-    held: dict[str, set[Cell]] = {}
+    """Return, among some prompts, those of pairs that hold all four cells."""
+    held: dict[str, set[QuadrupleMember]] = {}
     requests = requests_in_pairs(corpus, rows)
     for row in requests:
-        held.setdefault(str(corpus.prompts[row].pair), set()).add(cell_of(corpus, row))
-    complete = {pair for pair, cells in held.items() if len(cells) == len(CELLS)}
+        held.setdefault(str(corpus.prompts[row].pair), set()).add(member_of(corpus, row))
+    complete = {pair for pair, cells in held.items() if len(cells) == len(MEMBERS)}
     kept = np.array([row for row in requests if corpus.prompts[row].pair in complete], dtype=int)
     group = np.unique(corpus.groups[kept], return_inverse=True)[1].reshape(-1)
-    return Quadruples(kept, group, np.array([CELLS.index(cell_of(corpus, row)) for row in kept.tolist()], dtype=int))
+    return Quadruples(
+        kept, group, np.array([MEMBERS.index(member_of(corpus, row)) for row in kept.tolist()], dtype=int)
+    )
 
 
 def requests_in_pairs(corpus: Corpus, rows: Int[np.ndarray, " n_rows"]) -> list[int]:
-    """List the rows whose prompts say their intent and their pair."""
+    """Return the rows whose prompts give an intent and a pair."""
     return [int(r) for r in rows if corpus.prompts[r].intent in ("benign", "harmful") and corpus.prompts[r].pair]
 
 
 def lacking(corpus: Corpus, rows: Int[np.ndarray, " n_rows"]) -> str:
-    """Say why no pair holds all four cells, and what would mend it."""
+    """Return why no pair holds all four cells, and what to change."""
     prompts = [corpus.prompts[row] for row in rows]
     if not any(prompt.trigger for prompt in prompts):
-        return ("no prompt names a trigger word: fill the field 'trigger' (the word as it stands in the text) of "
+        return ("no prompt names a trigger word: fill the field 'trigger' (the word as written in the text) of "
                 "requests that carry one")  # fmt: skip
     if not any(prompt.intent in ("benign", "harmful") for prompt in prompts):
-        return "no prompt says its intent: fill the field 'intent' with benign or harmful"
+        return "no prompt gives its intent: fill the field 'intent' with benign or harmful"
     requests = requests_in_pairs(corpus, rows)
     if not requests:
-        return "no request names its group of minimal pairs: give those that belong together the same 'pair'"
-    counts = Counter(cell_of(corpus, row) for row in requests)
-    if missing := [described(cell) for cell in CELLS if not counts[cell]]:
+        return "no request gives its group of minimal pairs: give the requests of one group the same 'pair'"
+    counts = Counter(member_of(corpus, row) for row in requests)
+    if missing := [member_description(member) for member in MEMBERS if not counts[member]]:
         return f"the 2 x 2 is unbalanced: no request is {' or '.join(missing)}; add such prompts to the pairs"
-    return ("no pair holds all four of trigger and no trigger, benign and harmful: give the four prompts that belong "
-            "together the same 'pair'")  # fmt: skip
+    return ("no pair holds all four of trigger and no trigger, benign and harmful: give the four prompts of one "
+            "quadruple the same 'pair'")  # fmt: skip
 
 
-def cell_of(corpus: Corpus, row: int) -> Cell:
-    """Return the cell of a prompt."""
+def member_of(corpus: Corpus, row: int) -> QuadrupleMember:
+    """Return the cell that a prompt belongs to."""
     return corpus.prompts[row].trigger is not None, corpus.prompts[row].intent == "harmful"
 
 
-def name(cell: Cell) -> str:
-    """Name a cell, as results.json does."""
-    return f"{'trigger' if cell[0] else 'no_trigger'}_{'harmful' if cell[1] else 'benign'}"
+def member_name(member: QuadrupleMember) -> str:
+    """Name a cell, as in results.json."""
+    return f"{'trigger' if member[0] else 'no_trigger'}_{'harmful' if member[1] else 'benign'}"
 
 
-def described(cell: Cell) -> str:
-    """Name a cell for people."""
-    return f"{'harmful' if cell[1] else 'benign'} {'with' if cell[0] else 'without'} a trigger word"
+def member_description(member: QuadrupleMember) -> str:
+    """Describe a cell in words."""
+    return f"{'harmful' if member[1] else 'benign'} {'with' if member[0] else 'without'} a trigger word"

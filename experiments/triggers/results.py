@@ -1,15 +1,15 @@
-"""Typed results on trigger word against intent: what was measured, and what is judged of it."""
+"""Typed results on trigger word against intent: measurements and verdicts."""
 
 from __future__ import annotations
 
 from typing import Literal
 
-from experiments.factors.results import AskedAgain, ContextResults, LastTurnScores
+from experiments.factors.results import ActionsAfterRemoval, ContextResults, LastTurnScores
 from experiments.run.not_applicable import NotApplicable
 from extract.record import Record
 from scoring.estimate import Estimate
 
-NOTABLE = 1.0  # nats that a word must add to the log-odds of refusing before it is said to have fired the refusal
+NOTABLE = 1.0  # nats: a word with a smaller score is not reported as the cause of a refusal
 TriggerVerdict = Literal["intent_driven", "trigger_driven", "mixed", "not_applicable", "inconclusive"]
 
 
@@ -29,8 +29,8 @@ class FactorialEffect(Record):
     shift: float  # in units of the distance between the class means
 
 
-class EffectPlace(Record):
-    """Which effect, at which locus, along which direction."""
+class EffectLocus(Record):
+    """An effect's name, locus and direction."""
 
     direction: str
     layer: int
@@ -38,14 +38,14 @@ class EffectPlace(Record):
     effect: str
 
 
-class LocusEffect(FactorialEffect, EffectPlace):
+class LocusEffect(FactorialEffect, EffectLocus):
     """An effect on the projection at one locus along one direction."""
 
     n_groups: int
 
 
 class ProjectionRows(Record):
-    """stages/trigger_projection.json: the effects at every locus, or why there are none."""
+    """stages/trigger_projection.json: the effects at every locus, or the reason why there are none."""
 
     rows: tuple[LocusEffect, ...]
     reason: str | None
@@ -61,7 +61,7 @@ class DirectionEffects(Record):
 
 
 class Projection(Record):
-    """What the trigger word and the intent do to the projection on each direction."""
+    """Effects of the trigger word and the intent on the projection on each direction."""
 
     applicable: Literal[True]
     directions: dict[str, DirectionEffects]
@@ -114,7 +114,7 @@ class Patching(PairCounts):
 
 
 class NotPatched(NotApplicable, PairCounts):
-    """Why no pair was patched, and which there were."""
+    """The reason why no pair was patched, with the counts."""
 
 
 class ErasedDecisions(Record):
@@ -135,7 +135,7 @@ class ErasedAnswers(Record):
 
 
 class OnsetChange(Record):
-    """Mean change of the refusal's onset log-odds by the layer that is erased at."""
+    """Mean change of the refusal's onset log-odds by erased layer, in nats."""
 
     layers: tuple[int, ...]
     over_refused: tuple[float, ...]
@@ -143,7 +143,7 @@ class OnsetChange(Record):
 
 
 class Erasure(Record):
-    """What erasing the trigger label does."""
+    """Effect of erasing the trigger label."""
 
     applicable: Literal[True]
     layer: int
@@ -154,7 +154,7 @@ class Erasure(Record):
 
 
 class AttributedRequest(Record):
-    """A refused request and what each of its words adds to the log-odds of refusing: a line of attributions.jsonl."""
+    """A refused request with the score of each word in the log-odds of refusing: a line of attributions.jsonl."""
 
     id: str
     label: str
@@ -163,12 +163,12 @@ class AttributedRequest(Record):
     words: tuple[str, ...]
     scores: tuple[float, ...]  # nats, one a word
     tokens: tuple[tuple[int, ...], ...]  # token indices of each word
-    top: str | None  # the word that speaks most for refusing
+    top: str | None  # the word with the highest score; None where it is below NOTABLE
     fired_by_trigger: bool | None  # None where the prompt has no trigger
 
 
 class FiredByTrigger(Record):
-    """How often the trigger is the word that speaks most for refusing, over groups."""
+    """How often the trigger is the word with the highest score, over groups."""
 
     fired_by_trigger: Estimate
     by_chance: float
@@ -177,7 +177,7 @@ class FiredByTrigger(Record):
 
 
 class Attribution(Record):
-    """Which words fired the refusals of a run, by label."""
+    """Attribution of a run's refusals to words, by label."""
 
     applicable: Literal[True]
     n: int
@@ -186,7 +186,7 @@ class Attribution(Record):
 
 
 class TriggerFindings(Record):
-    """What is measured of the trigger word besides the behaviour."""
+    """Measurements of the trigger word other than behaviour."""
 
     projection: Projection | NotApplicable | None = None
     transfer: Transfer | NotApplicable | None = None
@@ -196,15 +196,15 @@ class TriggerFindings(Record):
 
 
 class TriggerMeasures(TriggerFindings):
-    """stages/trigger_measures.json: everything that the verdicts are computed from besides the plain completions."""
+    """stages/trigger_measures.json: every input of the verdicts except the plain completions."""
 
-    removals: dict[str, AskedAgain]  # by factor; those that no request carries are left out
+    removals: dict[str, ActionsAfterRemoval]  # by factor; factors that no request has are left out
     last_turn: LastTurnScores | NotApplicable
     along: dict[str, tuple[float | None, ...]]  # every request's projection at each direction's own locus, by row
 
 
 class TriggerShareResult(Record):
-    """Judged: the share of the effects on refusing that the trigger word carries."""
+    """Verdict: the share of the effect on refusing that is due to the trigger word."""
 
     verdict: TriggerVerdict
     reason: str

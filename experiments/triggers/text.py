@@ -1,4 +1,4 @@
-"""Trigger results in words: the verdict, the four rates behind it, and every finding besides."""
+"""Text of the trigger results: the verdict, its four rates, and the other findings."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ SHOWN = 4  # examples on the terminal
 CELLS = {"trigger_harmful": "harmful, with a trigger word", "trigger_benign": "benign, with a trigger word",
          "no_trigger_harmful": "harmful, without one", "no_trigger_benign": "benign, without one"}  # fmt: skip
 HEADINGS = {"projection": "Projection", "transfer": "Transfer", "patching": "Patching", "erasure": "Erasure",
-            "attribution": "Which word fired"}  # fmt: skip
+            "attribution": "Attribution"}  # fmt: skip
 
 
 def print_triggers(directory: Path, results: TriggerResults) -> None:
-    """Print stages/triggers.json for people; what it holds beyond that is in the file."""
+    """Print the main results of stages/triggers.json."""
     from rich.console import Console
     from rich.markup import escape
     from rich.table import Table
@@ -52,27 +52,27 @@ def print_triggers(directory: Path, results: TriggerResults) -> None:
         console.print(escape(line))
     for example in examples(results)[:SHOWN]:
         console.print(marked(example))
-    console.print(f"Every value and rate: {directory / 'stages' / 'triggers.json'}", soft_wrap=True, markup=False)
+    console.print(f"All values and rates: {directory / 'stages' / 'triggers.json'}", soft_wrap=True, markup=False)
 
 
 def examples(findings: TriggerFindings) -> tuple[AttributedRequest, ...]:
-    """Return refused requests with what each of their words adds to the log-odds of refusing."""
+    """Return the example requests with the attribution of each word."""
     return findings.attribution.examples if isinstance(findings.attribution, Attribution) else ()
 
 
 def marked(example: AttributedRequest) -> Text:
-    """Return a refused request with the words that speak for refusing set off, each with its score in nats."""
+    """Return a refused request, the words that raise refusing highlighted with their score in nats."""
     from rich.text import Text
 
     text = Text(f"  {example.label}: ", style="dim")
     for word, score in zip(example.words, example.scores, strict=True):
-        fires = score >= NOTABLE
-        text.append(f"{word} [{score:+.1f}] " if fires else f"{word} ", style="bold red" if fires else "")
+        notable = score >= NOTABLE
+        text.append(f"{word} [{score:+.1f}] " if notable else f"{word} ", style="bold red" if notable else "")
     return text
 
 
 def finding_lines(findings: TriggerFindings) -> list[str]:
-    """Return a line for each kind of finding; those that could not be had say why."""
+    """Return the lines of each finding; one that was not measured gives the reason."""
     lines: list[str] = []
     for name, heading in HEADINGS.items():
         match getattr(findings, name):
@@ -107,49 +107,51 @@ def _transfer(transfer: Transfer) -> str:
     across = [transfer.probes[f"fitted {a}, tested {b}"] for a, b in (("without", "with"), ("with", "without"))]
     there, back = (f"{p.auroc:.2f} [{p.auroc_ci[0]:.2f}, {p.auroc_ci[1]:.2f}] (bag of words {p.bag_of_words:.2f})"
                    for p in across)  # fmt: skip
-    return (f"Intent probes fitted without trigger words tell harmful from benign with them at AUROC {there}; "
-            f"the other way round {back}.")  # fmt: skip
+    return (f"Intent probes fitted on requests without trigger words: AUROC {there} on requests with them; "
+            f"the reverse: {back}.")  # fmt: skip
 
 
 def _patching(patching: Patching) -> str:
     known = {at.layer: at.raised.interval for at in patching.layers if at.raised.low is not None}
-    n = f"{patching.n} of {patching.flipped} pairs that the word alone flips, of {patching.pairs} that differ in it"
+    n = f"{patching.n} of the {patching.flipped} pairs flipped by the word, of {patching.pairs} that differ in it alone"
     if not known:
         return f"Patching: the share of the refusal's log-odds is not known at any layer ({n})."
     below = [layer for layer, share in known.items() if share.high < 0.5]
     steady = next((at for at in below if all(k in below for k in known if k >= at)), None)
-    where = "at no layer surely less than half" if steady is None else f"surely less than half from layer {steady} on"
+    where = (
+        "not surely less than half at any layer" if steady is None else f"surely less than half from layer {steady} on"
+    )
     first, last = min(known), max(known)
     return (
-        f"Patching: the residual of the trigger's own tokens, put into the same request without the word, carries "
+        f"Patching: the residual of the trigger's tokens, copied into the same request without the word, carries "
         f"{known[first]:.0%} of the refusal's log-odds at layer {first}, {known[last]:.0%} at layer {last}, "
-        f"{where} ({n}). It begins near 1 wherever spans are of one length."
+        f"{where} ({n}). It starts near 1 where the two spans have the same length."
     )
 
 
 def _erasure(erasure: Erasure) -> list[str]:
     lines = []
     if auroc := erasure.auroc:
-        lines.append(f"Erasing the word linearly at layer {erasure.layer}: on unseen requests it can be read there at "
-                     f"AUROC {auroc['before']:.2f} before and {auroc['after']:.2f} after.")  # fmt: skip
+        lines.append(f"Erasure of the word at layer {erasure.layer} (LEACE): on held-out requests a probe reads it "
+                     f"with AUROC {auroc['before']:.2f} before and {auroc['after']:.2f} after.")  # fmt: skip
     ways = {f"at layer {erasure.layer}": erasure.one_layer, "at every stored layer": erasure.every_layer}
     for where, answers in ways.items():
         parts = [
-            f"{what} are refused at {decisions.before.estimate:.0%}, then {decisions.after.estimate:.0%} (decisions "
+            f"{what}: refused {decisions.before.estimate:.0%} before, {decisions.after.estimate:.0%} after (decisions "
             f"changed: {decisions.changed:.0%}, n = {decisions.n})"
             for what, decisions in (("benign requests with a trigger word", answers.benign_with_trigger),
-                                    ("harmful ones", answers.harmful))
+                                    ("harmful requests", answers.harmful))
             if decisions is not None
         ]  # fmt: skip
         if parts:
-            lines.append(f"With the word erased {where}, {'; '.join(parts)}.")
+            lines.append(f"With the word erased {where}: {'; '.join(parts)}.")
     return lines
 
 
 def _attribution(attribution: Attribution) -> list[str]:
     return [
-        f"Which word fired: in {of.fired_by_trigger:.0%} of refused {label} requests with a trigger word it adds most "
-        f"to the log-odds of refusing, and 1 nat or more (n = {of.n}; by chance {of.by_chance:.0%})."
+        f"Attribution: in {of.fired_by_trigger:.0%} of refused {label} requests with a trigger word, that word adds "
+        f"most to the log-odds of refusing, and at least 1 nat (n = {of.n}; by chance {of.by_chance:.0%})."
         for label, of in attribution.by_label.items()
         if of is not None
     ]

@@ -1,8 +1,8 @@
-"""Transfer of intent probes across trigger words: fitted without them and tested with them, and the reverse.
+"""Transfer of intent probes across trigger words: fitted on requests without them, tested on requests with them.
 
-Four probes of harmful against benign requests: fitted and tested with or without trigger words. Each goes through the
-grid as any contrast does: its own training prompts fit it, validation prompts of the kind it was fitted on choose its
-locus, test prompts of the kind it is tested on are reported.
+There are four probes of harmful against benign requests, fitted and tested with or without trigger words. Each uses the
+probe grid like any contrast: training prompts of its fitted kind fit it, validation prompts of that kind choose its
+locus, and test prompts of its tested kind are reported.
 """
 
 from __future__ import annotations
@@ -23,12 +23,15 @@ from probes.grid.baselines import bag_of_words_auroc
 from probes.grid.probe_grid import LOGISTIC, LocusScores, ProbeGrid, choose_locus
 from probes.statistics.permutation import label_permutation_p
 
-POSITIONS = ("inst_last", "post_last")  # where harm and refusing are read (arXiv 2507.11878); all would cost much more
+POSITIONS = (
+    "inst_last",
+    "post_last",
+)  # where harm and refusing are encoded (arXiv 2507.11878); all positions would cost more
 WITH = {False: "without", True: "with"}  # a trigger word
 
 
 def transfer_contrasts(corpus: Corpus) -> list[Contrast]:
-    """Return the four contrasts; what a contrast has no use for is in no part."""
+    """Return the four contrasts; prompts that a contrast does not use are in none of its parts."""
     requests = np.flatnonzero(corpus.harmful | corpus.requests)
     trigger, part = corpus.trigger[requests], corpus.part[requests].astype(object)
     found = []
@@ -41,7 +44,7 @@ def transfer_contrasts(corpus: Corpus) -> list[Contrast]:
 
 
 def measure_transfer(loaded: LoadedRun) -> Transfer | NotApplicable:
-    """Return the AUROC of each probe at its chosen locus, beside a bag of words of the same prompts.
+    """Return the AUROC of each probe at its chosen locus, and that of a bag-of-words baseline.
 
     Raises:
         UserError: a part of the prompts is too small for a contrast.

@@ -1,4 +1,4 @@
-"""Trigger share: how much of the effect on refusing the word carries, in a balanced 2 x 2 of minimal pairs."""
+"""Trigger share: the share of the effect on refusing that is due to the trigger word, in a 2 x 2 of minimal pairs."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ from jaxtyping import Bool, Float, Int
 from scipy.stats import norm
 
 from experiments.run.corpus import Corpus
-from experiments.triggers.quadruples import CELLS, lacking, name, quadruples
+from experiments.triggers.quadruples import MEMBERS, lacking, member_name, quadruples
 from experiments.triggers.results import TriggerVerdict
 from probes.statistics.bounded_mean import mean_interval, zero_mean_score
 from probes.statistics.intervals import Interval
 
-TRIGGER = np.array([0.5 if trigger else -0.5 for trigger, _ in CELLS])  # main effects of a quadruple's four rates
-INTENT = np.array([0.5 if harmful else -0.5 for _, harmful in CELLS])
-STEPS = 1000  # of the share, when its limits are looked for
+TRIGGER = np.array([0.5 if trigger else -0.5 for trigger, _ in MEMBERS])  # main effects of a quadruple's four rates
+INTENT = np.array([0.5 if harmful else -0.5 for _, harmful in MEMBERS])
+STEPS = 1000  # grid of the share in the search for its limits
 UNKNOWN = Interval(float("nan"), 0.0, 1.0)
 
 
 @dataclass(frozen=True)
 class TriggerShare:
-    """The share of the behavioural main effects that the trigger word carries."""
+    """The trigger word's share of the two main effects on refusing."""
 
     verdict: TriggerVerdict
     share: Interval
@@ -37,9 +37,9 @@ def trigger_share(
 ) -> TriggerShare:
     """Measure |T| / (|T| + |I|) on the pairs that hold all four cells; each group of pairs counts once.
 
-    A word that lessens refusing moves it too, hence the absolute values. The prompts of a group share verb, opener
-    and whoever asks, so its four rates rise and fall together: the interval is of means over whole groups, whatever
-    the correlation within them, and holds where all groups agree (see `probes.statistics.bounded_mean`).
+    A word that lowers refusing has an effect too, hence the absolute values. The prompts of a group share verb, opener
+    and asker, so their four rates are correlated. The interval is of means over whole groups: it is valid for any
+    correlation within them, also where all groups agree (see `probes.statistics.bounded_mean`).
 
     Args:
         refused: over the corpus.
@@ -50,7 +50,7 @@ def trigger_share(
     if usable.n_groups == 0:
         return TriggerShare("not_applicable", UNKNOWN, {}, counts, lacking(corpus, rows))
     rates = usable.cell_means(refused[usable.rows])
-    record = {name(cell): mean_interval(rates[:, i], 0.0, 1.0, alpha) for i, cell in enumerate(CELLS)}
+    record = {member_name(member): mean_interval(rates[:, i], 0.0, 1.0, alpha) for i, member in enumerate(MEMBERS)}
     if not refused[usable.rows].any():
         return TriggerShare("not_applicable", UNKNOWN, record, counts, "nothing is refused")
     weights = {"trigger": TRIGGER, "intent": INTENT}
@@ -61,19 +61,22 @@ def trigger_share(
 
 
 def share_interval(rates: Float[np.ndarray, "n_groups 4"], alpha: float = 0.05) -> Interval:
-    """Return the interval of |T| / (|T| + |I|): the shares that `compatible` does not rule out.
+    """Return the interval of |T| / (|T| + |I|): the shares that `compatible` does not reject.
 
     Args:
-        rates: refusal rates of each group in the four CELLS.
+        rates: refusal rates of each group in the four MEMBERS.
     """
     t, i = (abs(float(rates.mean(0) @ weights)) for weights in (TRIGGER, INTENT))
     estimate = t / (t + i) if t + i > 0 else float("nan")
     patterns, counts = np.unique(rates, axis=0, return_counts=True)
     at = np.arange(STEPS + 1)
     possible = at[compatible(patterns, np.tile(counts, (STEPS + 1, 1)), at / STEPS, alpha)]
-    if len(possible) == 0:  # it lies between two steps
+    if len(possible) == 0:  # the interval lies between two grid points
         possible = np.array([round(estimate * STEPS)])
-    low, high = max(possible[0] - 1, 0) / STEPS, min(possible[-1] + 1, STEPS) / STEPS  # a step out: never too narrow
+    low, high = (
+        max(possible[0] - 1, 0) / STEPS,
+        min(possible[-1] + 1, STEPS) / STEPS,
+    )  # one step wider: never too narrow
     return Interval(estimate, float(low), float(high))
 
 
@@ -83,13 +86,13 @@ def compatible(
     shares: Float[np.ndarray, "*shares"],
     alpha: float = 0.05,
 ) -> Bool[np.ndarray, "*shares"]:
-    """Say whether (1 - s)|T| = s|I| may hold, whichever signs T and I have.
+    """Test whether (1 - s)|T| = s|I| is compatible with the data, for any signs of T and I.
 
     The contrast is linear in a group's rates, so its mean over groups is tested at zero.
 
     Args:
-        patterns: rates in the four CELLS that groups show.
-        counts: how many groups show each.
+        patterns: distinct rows of rates in the four MEMBERS.
+        counts: number of groups with each pattern.
         shares: s.
     """
     n = counts.sum(-1)
@@ -113,6 +116,6 @@ def _verdict(share: Interval) -> tuple[TriggerVerdict, str]:
 
 
 def _reversed(effects: dict[str, Interval]) -> str:
-    """Add what a reader would not expect: an effect the other way round."""
-    wrong_way = "; the word lessens refusing" if effects["trigger"].high < 0 else ""
+    """Return a note on each effect of unexpected sign."""
+    wrong_way = "; the word lowers refusing" if effects["trigger"].high < 0 else ""
     return wrong_way + ("; benign requests are refused more than harmful ones" if effects["intent"].high < 0 else "")

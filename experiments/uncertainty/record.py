@@ -12,13 +12,13 @@ from scipy.stats import rankdata
 from experiments.uncertainty.observation import Observation
 from experiments.uncertainty.reliability import reliability
 from experiments.uncertainty.results import (
-    Cell,
     HedgingByEntropy,
     HedgingGap,
     LeftOut,
     MeasureAuroc,
     Population,
     Reliability,
+    StratumAccuracy,
 )
 from extract.prompts.groups import groups_apart
 from extract.prompts.prompt import Prompt
@@ -167,7 +167,7 @@ def _crossed(
         for does in (False, True):
             here = (hedged == says) & (high == does)
             share = estimate_of(grouped_rate(right[here], of[here]), int(here.sum()), of[here])
-            cells.append(Cell(hedged=says, high_entropy=does, right=share))
+            cells.append(StratumAccuracy(hedged=says, high_entropy=does, right=share))
     gap = _hedging_gap(hedged, high, of, seed)
     return HedgingByEntropy(threshold=threshold, cells=cells, hedged_more_at_high_entropy=gap)
 

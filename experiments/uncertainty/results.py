@@ -75,7 +75,7 @@ class Reliability(Record):
     brier: Estimate
 
 
-class Cell(Record):
+class StratumAccuracy(Record):
     """The share right among answers that are hedged or not, of high or low entropy."""
 
     hedged: bool
@@ -93,7 +93,7 @@ class HedgingByEntropy(Record):
     """What is said aloud against what the samples do."""
 
     threshold: float | None  # nats; above it entropy is high
-    cells: list[Cell]
+    cells: list[StratumAccuracy]
     reason: str = ""
     hedged_more_at_high_entropy: HedgingGap | None = None
 

@@ -4,7 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from experiments.uncertainty.results import Cell, HedgingByEntropy, KnowledgeLabels, MeasureAuroc, UncertaintyResult
+from experiments.uncertainty.results import (
+    HedgingByEntropy,
+    KnowledgeLabels,
+    MeasureAuroc,
+    StratumAccuracy,
+    UncertaintyResult,
+)
 from probes.statistics.intervals import Interval
 
 SHOWN = {
@@ -83,6 +89,6 @@ def auroc_cell(found: MeasureAuroc) -> str:
     return f"{Interval(found.auroc, *found.auroc_ci):.2f}{star}"
 
 
-def _cell(cell: Cell) -> str:
+def _cell(cell: StratumAccuracy) -> str:
     name = f"{'hedged' if cell.hedged else 'flat'} and {'high' if cell.high_entropy else 'low'}"
     return f"{name} {cell.right.n}, right {cell.right:.0%}"

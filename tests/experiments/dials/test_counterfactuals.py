@@ -13,7 +13,7 @@ from experiments.dials.counterfactuals import (
     Counterfactuals,
     gate,
     outcome_name,
-    reachable,
+    reachable_outcomes,
     read_table,
     write_table,
 )
@@ -27,7 +27,7 @@ from probes.grid.logistic import LinearProbe, Platt
 from scoring.judges import CompletionToJudge, Judgement, JudgeRecord
 from steering.actuator import Addition, Affine, Clamp, OnsetBias
 from steering.dial import Dial
-from steering.writer import Held
+from steering.writer import ConstantGateWriter
 
 READ = Locus("resid_post", 0, "post_last")
 GRID = (0.0, 0.3, 0.5, 0.7, 1.0)
@@ -73,10 +73,12 @@ def dials(tiny: ChatModel, tiny_rows: list[Rendered]) -> list[Dial]:
     return made
 
 
-def tabulated(completer: Completer, dials: list[Dial], *, leaves: bool) -> Counterfactuals:
+def tabulated(completer: Completer, dials: list[Dial], *, dead_band: bool) -> Counterfactuals:
     rows = range(len(completer.prompts))
-    outcomes = reachable(len(dials), leaves=leaves)
-    held = [[Held(dial.writer, gate) for dial, gate in zip(dials, gates, strict=True)] for gates in outcomes]
+    outcomes = reachable_outcomes(len(dials), dead_band=dead_band)
+    held = [
+        [ConstantGateWriter(dial.writer, gate) for dial, gate in zip(dials, gates, strict=True)] for gates in outcomes
+    ]
     said = [completer.complete(rows, held=each) for each in held]
     streams, layer = [], dials[0].read.layer  # type: ignore[var-annotated,union-attr]
     for row in completer.rendered:
@@ -94,20 +96,20 @@ def directly(completer: Completer, dials: list[Dial], thresholds: tuple[float, .
 
 
 def test_a_prompt_has_at_most_seven_outcomes() -> None:
-    assert [outcome_name(gates) for gates in reachable(2, leaves=False)] == [
+    assert [outcome_name(gates) for gates in reachable_outcomes(2, dead_band=False)] == [
         "decline",
         "permit+decline",
         "permit+permit",
     ]
-    assert len(reachable(2, leaves=True)) == 7
-    assert reachable(1, leaves=False) == ((1,), (-1,))
-    assert len(reachable(1, leaves=True)) == 3
-    assert reachable(0, leaves=True) == ((),)
+    assert len(reachable_outcomes(2, dead_band=True)) == 7
+    assert reachable_outcomes(1, dead_band=False) == ((1,), (-1,))
+    assert len(reachable_outcomes(1, dead_band=True)) == 3
+    assert reachable_outcomes(0, dead_band=True) == ((),)
 
 
 @pytest.mark.parametrize("band", [0.0, 0.15])
 def test_a_look_up_is_what_the_dials_say(completer: Completer, dials: list[Dial], band: float) -> None:
-    table = tabulated(completer, dials, leaves=band > 0)
+    table = tabulated(completer, dials, dead_band=band > 0)
     seen = set()
     for thresholds in product(GRID, repeat=2):
         assert table.actions_at(thresholds, band).tolist() == directly(completer, dials, thresholds, band)
@@ -135,7 +137,7 @@ def test_so_it_is_for_every_actuator_and_scope(completer: Completer, dials: list
     near = [replace(d, write=replace(d.write, mean_positive=0.5, mean_negative=-0.5)) for d in dials]  # type: ignore[type-var]
     usual = near if way == "clamp" else dials  # a clamp to means that lie far out is the affine write
     under = [replace(dial, **WAYS[way]) for dial in usual]
-    table, default = (tabulated(completer, each, leaves=True) for each in (under, usual))
+    table, default = (tabulated(completer, each, dead_band=True) for each in (under, usual))
     wrong = False
     for thresholds in product(GRID[::2], repeat=2):
         said = directly(completer, under, thresholds, 0.15)
@@ -150,7 +152,7 @@ def test_what_is_said_is_remembered_by_all_that_is_held(
     """Each differs from another in one thing; were two taken for one, the second would say what the first did."""
     writers = [dials[0].writer, *(replace(dials[0], **way).writer for way in WAYS.values())]
     writers += [replace(dials[0], actuator=OnsetBias(((5,), (7, 8))), write=None).writer, dials[1].writer]
-    cases = [[Held(writer, gate)] for writer in writers for gate in (-1, 0, 1)]
+    cases = [[ConstantGateWriter(writer, gate)] for writer in writers for gate in (-1, 0, 1)]
     remembering = replace(completer, cache=ResponseCache(tmp_path / "generations.sqlite", completer.model))
     rows = range(len(completer.prompts))
     fresh = [[c.token_ids for c in completer.complete(rows, held=held)] for held in cases]
@@ -163,14 +165,14 @@ def test_what_is_said_is_remembered_by_all_that_is_held(
 def test_a_table_of_other_writes_is_not(completer: Completer, dials: list[Dial]) -> None:
     """The control: the same reads with the writes exchanged."""
     swapped = [replace(dial, write=other.write) for dial, other in zip(dials, dials[::-1], strict=True)]
-    table = tabulated(completer, swapped, leaves=False)
+    table = tabulated(completer, swapped, dead_band=False)
     wrong = [table.actions_at(t).tolist() != directly(completer, dials, t, 0.0) for t in product(GRID, repeat=2)]
     assert np.mean(wrong) > 0.5
 
 
 def test_one_dial_alone(completer: Completer, dials: list[Dial]) -> None:
     for dial in dials:
-        table = tabulated(completer, [dial], leaves=False)
+        table = tabulated(completer, [dial], dead_band=False)
         for tau in GRID:
             assert table.actions_at([tau]).tolist() == directly(completer, [dial], (tau,), 0.0)
 
@@ -182,14 +184,14 @@ def test_gates_are_those_of_a_dial(dials: list[Dial]) -> None:
 
 
 def test_a_dead_band_needs_its_outcomes(completer: Completer, dials: list[Dial]) -> None:
-    table = tabulated(completer, dials, leaves=False)
+    table = tabulated(completer, dials, dead_band=False)
     with pytest.raises(ValueError, match=r"prompts lie in a dead band of 0\.4, but the table was made without one"):
         table.look_up((0.5, 0.5), 0.4)
 
 
-@pytest.mark.parametrize("leaves", [False, True])
-def test_the_file_holds_the_table(completer: Completer, dials: list[Dial], tmp_path: Path, leaves: bool) -> None:
-    table = tabulated(completer, dials, leaves=leaves)
+@pytest.mark.parametrize("dead_band", [False, True])
+def test_the_file_holds_the_table(completer: Completer, dials: list[Dial], tmp_path: Path, dead_band: bool) -> None:
+    table = tabulated(completer, dials, dead_band=dead_band)
     n = len(completer.prompts)
     write_table(table, [str(i) for i in range(n)], ["test"] * n, tmp_path / "table.jsonl")
     again = read_table(tmp_path / "table.jsonl")

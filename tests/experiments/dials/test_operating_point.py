@@ -6,8 +6,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from experiments.dials.counterfactuals import Counterfactuals, reachable
-from experiments.dials.operating_point import Targets, place, within_reach
+from experiments.dials.counterfactuals import Counterfactuals, reachable_outcomes
+from experiments.dials.operating_point import Targets, choose_thresholds, reachable_risks
+from experiments.dials.results import LARGEST_MARGIN
 from experiments.dials.surface import RISKS, Risk, Surface, rates_of, risk_of
 from experiments.dials.text import certified_lines
 from experiments.run.corpus import Corpus
@@ -35,7 +36,7 @@ def corpus_of(n: int, parts: tuple[str, ...] = ("train", "calibration", "test"))
 def table_of(corpus: Corpus, spread: float = 1.2, seed: int = 0) -> Counterfactuals:
     """A model that does what its gates say, and reads that overlap."""
     rng = np.random.default_rng(seed)
-    outcomes = reachable(2, leaves=False)
+    outcomes = reachable_outcomes(2, dead_band=False)
     read = [1 / (1 + np.exp(-(4 * mine - 2 + spread * rng.normal(size=len(corpus)))))
             for mine in (corpus.harmful, corpus.uncertain)]  # fmt: skip
     actions = np.tile(np.array(["refuse", "abstain", "answer"], dtype=object), (len(corpus), 1))
@@ -60,7 +61,7 @@ def surface_of(table: Counterfactuals, corpus: Corpus) -> Surface:
 
 def placed(corpus: Corpus, table: Counterfactuals, wanted: Targets, surface: Surface | None = None):  # type: ignore[no-untyped-def]
     surface = surface or surface_of(table, corpus)
-    return surface, place(
+    return surface, choose_thresholds(
         surface, risks(table, corpus, "train"), risks(table, corpus, "calibration"), corpus, wanted, 0
     )
 
@@ -104,7 +105,7 @@ def test_limits_that_prompts_bear_out_are_certified_together() -> None:
     corpus = corpus_of(150)
     wanted = Targets(dict.fromkeys(RISKS, 0.2), 0.95, None)
     surface, point = placed(corpus, table_of(corpus), wanted)
-    assert point.certificate.rule == "most comfortable"
+    assert point.certificate.rule == LARGEST_MARGIN
     assert point.certificate.jointly == list(RISKS)
     assert all(risk.certified and risk.at_most <= 0.2 for risk in point.certificate.risks.values())
     assert 0 < point.certificate.settings_certified < point.certificate.settings_tried == len(surface.settings)
@@ -142,9 +143,9 @@ def test_given_thresholds_are_tried_alone() -> None:
 
 def test_a_risk_that_no_dial_can_move_rightly_has_no_say() -> None:
     limits = dict.fromkeys(RISKS, 0.1)
-    assert within_reach(limits, ("normative", "epistemic")) == limits
-    assert set(within_reach(limits, ("normative",))) == set(RISKS) - {"overconfidence"}
-    assert set(within_reach(limits, ("epistemic",))) == {"over_refusal", "overconfidence", "facts_lost"}
+    assert reachable_risks(limits, ("normative", "epistemic")) == limits
+    assert set(reachable_risks(limits, ("normative",))) == set(RISKS) - {"overconfidence"}
+    assert set(reachable_risks(limits, ("epistemic",))) == {"over_refusal", "overconfidence", "facts_lost"}
 
 
 def test_low_overconfidence_is_not_bought_by_refusing() -> None:
@@ -197,7 +198,7 @@ def _certified(seed: int, limits: Mapping[str, float]) -> tuple[bool, bool]:
     surface = Surface.over(table, [np.quantile(each, np.linspace(0, 1, 17)) for each in p])
     costs = {"over_refusal": 1.0, "missed_harm": 1.0, "overconfidence": 1.0}
     choice, held = (risks(table, small, part) for part in ("train", "calibration"))
-    point = place(surface, choice, held, small, Targets(limits, 0.9, costs), seed)
+    point = choose_thresholds(surface, choice, held, small, Targets(limits, 0.9, costs), seed)
     there = Surface.over(truth, surface.settings[point.index][:, None])
     true = rates_of(there, risks(truth, many, "test"))
     sure = bool(point.certificate.jointly)

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from experiments.dials.read import unseen_scores
+from experiments.dials.read import cross_fitted_scores
 from probes.contrast import Contrast
 from probes.grid.logistic import LinearProbe, fit_platt
 from probes.grid.solver import fit_logistic_batch
@@ -30,7 +30,7 @@ def test_a_probe_knows_its_own_prompts_and_unseen_scores_do_not(
     X, contrast, probe = noise
     train, y = contrast.within("train"), contrast.y
     own = probe.decision_function(X)
-    unseen = unseen_scores(X, contrast, probe, 0, "cpu")
+    unseen = cross_fitted_scores(X, contrast, probe, 0, "cpu")
     assert ((own[train] > 0) == y[train]).all()  # the control: it looks perfect
     assert np.mean((unseen[train] > 0) == y[train]) < 0.75
     others = contrast.within("validation")
@@ -40,7 +40,7 @@ def test_a_probe_knows_its_own_prompts_and_unseen_scores_do_not(
 def test_calibrated_on_unseen_scores_it_does_not_boast(noise: tuple[np.ndarray, Contrast, LinearProbe]) -> None:
     X, contrast, probe = noise
     train, others, y = contrast.within("train"), contrast.within("validation"), contrast.y
-    own, unseen = probe.decision_function(X), unseen_scores(X, contrast, probe, 0, "cpu")
+    own, unseen = probe.decision_function(X), cross_fitted_scores(X, contrast, probe, 0, "cpu")
     boasting = brier(y[others], fit_platt(own[train], y[train]).probability(own[others]))
     honest = brier(y[others], fit_platt(unseen[train], y[train]).probability(unseen[others]))
     assert honest < boasting - 0.05

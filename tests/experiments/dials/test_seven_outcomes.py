@@ -56,7 +56,7 @@ def dials(completer: Completer) -> list[Dial]:
 
 @pytest.fixture(scope="module")
 def table(completer: Completer, dials: list[Dial]) -> Counterfactuals:
-    return tabulated(completer, dials, leaves=True)
+    return tabulated(completer, dials, dead_band=True)
 
 
 def test_every_pair_of_thresholds_is_a_look_up(completer: Completer, dials: list[Dial], table: Counterfactuals) -> None:

@@ -76,7 +76,7 @@ def test_the_dials_probabilities_are_calibrated(steered: dict[str, Any]) -> None
 def test_it_is_said_and_drawn(quickstart: Path) -> None:
     table = (quickstart / "stdout.txt").read_text()
     page = (quickstart / "report.html").read_text()
-    for said in ("Certified with 95% confidence", "Not certified", "Two dials buy more than one"):
+    for said in ("Certified with 95% confidence", "Not certified", "Two dials do better than one"):
         assert said in " ".join(table.split())
         assert said in page
     assert "trigger word" in table

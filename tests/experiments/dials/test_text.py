@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from experiments.dials.results import SteerResult, SystemLine, SystemLines
+from experiments.dials.results import LARGEST_MARGIN, Certificate, SteerResult, SystemLine, SystemLines
 from experiments.dials.surface import RISKS
-from experiments.dials.text import RISK_NAMES, against_one, point_rows, steer_lines
+from experiments.dials.text import RISK_NAMES, point_rows, steer_lines, two_dials_line
 from experiments.dials.tradeoff_figure import pareto
 from experiments.report.markup import table
 from experiments.report.steer_section import steer_section
@@ -25,7 +25,7 @@ RISK = {"limit": 0.05, "certified": True, "failures": 0, "n": 63, "at_most": 0.0
 
 
 def record(dials: tuple[str, ...] = ("normative", "epistemic"), **risks: dict[str, Any]) -> SteerResult:
-    certified = {"rule": "most comfortable", "part": "calibration", "confidence": 0.95, "jointly": [],
+    certified = {"rule": "largest safety margin", "part": "calibration", "confidence": 0.95, "jointly": [],
                  "settings_certified": 0, "settings_tried": 9, "risks": risks}  # fmt: skip
     return SteerResult.model_validate({
         "dials": {kind: {"threshold": tau} for kind, tau in zip(dials, (0.3, 0.4), strict=False)},
@@ -46,17 +46,17 @@ def test_everything_is_said() -> None:
     risks = {"over_refusal": RISK, "missed_harm": failing, "uncertain_refused": bought, "facts_lost": few}
     said = "\n".join(steer_lines(record(**risks)))
     for part in (
-        "normative 0.300, epistemic 0.400 (furthest within the limits",
+        "normative 0.300, epistemic 0.400 (largest safety margin on the choice prompts)",
         "Certified with 95% confidence, each, on calibration prompts, one a group: over-refusal at most 5% (0 of 63",
         "uncertain prompts refused at most 10% (2 of 70 failed: at most 8.7%)",
         "missed harm at most 5%: 3 of 63 failed, so at most 12.0%; at this rate it takes about 458",
         "known facts lost at most 5% takes 59 independent prompts of which none fails; there are 10, good for 26.0%",
-        "Two dials buy more than one: +0.200 [+0.100, +0.300]",
+        "Two dials do better than one: hypervolume +0.200 [+0.100, +0.300]",
         "costs over-refusal 1, missed harm 10",
     ):
         assert part in said, part
     hopeless = RISK | {"certified": False, "failures": 9, "at_most": 0.2, "n_at_this_rate": None}
-    assert any("no number would do at this rate" in line for line in steer_lines(record(over_refusal=hopeless)))
+    assert any("no number is enough at this rate" in line for line in steer_lines(record(over_refusal=hopeless)))
 
 
 def test_every_risk_stands_in_the_table_of_policies() -> None:
@@ -66,17 +66,17 @@ def test_every_risk_stands_in_the_table_of_policies() -> None:
     assert shown.matched is not None
     head, rows = point_rows(shown.matched, SystemLines(points=[refusing]))
     assert {len(row) for row in rows} == {len(head)}
-    column = head.index("uncertain prompts refused")
+    column = head.index("uncertain_refused")
     assert [row[column] for row in rows] == ["3.0%", "3.0%", "40.0%"]
 
 
 @pytest.mark.parametrize(
     ("low", "high", "said"),
-    [(0.03, 0.1, "buy more than one"), (-0.01, 0.03, "buy nothing over one"), (0.001, 0.03, "buy nothing over one"),
-     (-0.2, -0.1, "One dial does better")],
+    [(0.03, 0.1, "do better than one"), (-0.01, 0.03, "do not do better than one"),
+     (0.001, 0.03, "do not do better than one"), (-0.2, -0.1, "One dial does better")],
 )  # fmt: skip
-def test_two_against_one(low: float, high: float, said: str) -> None:
-    assert said in against_one(Estimate(estimate=(low + high) / 2, low=low, high=high))
+def test_two_two_dials_line(low: float, high: float, said: str) -> None:
+    assert said in two_dials_line(Estimate(estimate=(low + high) / 2, low=low, high=high))
 
 
 def test_the_page_has_it_escaped_and_the_picture_its_n() -> None:
@@ -96,3 +96,10 @@ def test_a_model_with_one_way_of_declining_has_no_second_dial_to_praise() -> Non
 def test_without_dials_nothing_is_said() -> None:
     assert steer_lines(SteerResult(certified=None)) == []
     assert steer_section(SteerResult(), table) == ""
+
+
+def test_the_former_name_of_the_rule_is_read() -> None:
+    certificate = record(over_refusal=RISK).certified
+    assert certificate is not None
+    older = Certificate.model_validate(certificate.to_dict() | {"rule": "most comfortable"})
+    assert older.rule == LARGEST_MARGIN

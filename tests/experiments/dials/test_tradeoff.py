@@ -5,10 +5,18 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from experiments.dials.counterfactuals import Counterfactuals, reachable
+from experiments.dials.counterfactuals import Counterfactuals, reachable_outcomes
 from experiments.dials.surface import Surface, axes_of, rates_of
-from experiments.dials.text import against_one
-from experiments.dials.tradeoff import MOST_POINTS, Policy, compare, draw_groups, frontier, policy, volume_of
+from experiments.dials.text import two_dials_line
+from experiments.dials.tradeoff import (
+    MOST_POINTS,
+    Policy,
+    draw_groups,
+    evaluate_policy,
+    frontier,
+    hypervolume_difference,
+    hypervolume_estimate,
+)
 from experiments.run.corpus import Corpus
 from probes.statistics.threshold_candidates import candidate_thresholds
 from scoring.estimate import Estimate
@@ -21,7 +29,9 @@ def one_knob(corpus: Corpus, table: Counterfactuals, *, mixes: bool) -> Counterf
     declined = np.where(corpus.uncertain, "abstain", "refuse")
     permitted = np.where(np.arange(len(corpus)) % 2 == 0, declined, "answer") if mixes else np.full(len(p), "answer")
     actions = np.stack([declined, permitted], axis=1).astype(object)
-    return Counterfactuals(("either",), reachable(1, leaves=False), p[None], actions, np.zeros(actions.shape, bool))
+    return Counterfactuals(
+        ("either",), reachable_outcomes(1, dead_band=False), p[None], actions, np.zeros(actions.shape, bool)
+    )
 
 
 def measured(corpus: Corpus, table: Counterfactuals, surface: Surface, name: str) -> Policy:
@@ -29,7 +39,7 @@ def measured(corpus: Corpus, table: Counterfactuals, surface: Surface, name: str
     weights = np.zeros((len(corpus), 100))
     weights[test] = draw_groups(corpus.groups[test], 100, 0)
     kept = frontier(surface, risks(table, corpus, "train"))
-    return policy(name, surface.at(kept), risks(table, corpus, "test"), weights)
+    return evaluate_policy(name, surface.at(kept), risks(table, corpus, "test"), weights)
 
 
 def single(corpus: Corpus, table: Counterfactuals, *, mixes: bool) -> Policy:
@@ -42,21 +52,25 @@ def single(corpus: Corpus, table: Counterfactuals, *, mixes: bool) -> Policy:
 def test_two_dials_that_do_what_one_does_buy_nothing() -> None:
     corpus = corpus_of(120)
     table = table_of(corpus, spread=0.3)
-    difference = compare(measured(corpus, table, surface_of(table, corpus), "two"), single(corpus, table, mixes=False))
+    difference = hypervolume_difference(
+        measured(corpus, table, surface_of(table, corpus), "two"), single(corpus, table, mixes=False)
+    )
     assert difference.interval.low <= 0 <= difference.interval.high
     assert abs(difference.interval.estimate) < 0.02
-    assert "Two dials buy nothing over one" in against_one(difference)
+    assert "Two dials do not do better than one" in two_dials_line(difference)
 
 
 def test_two_dials_that_do_more_are_found_out() -> None:
     corpus = corpus_of(120)
     table = table_of(corpus, spread=0.3)
-    difference = compare(measured(corpus, table, surface_of(table, corpus), "two"), single(corpus, table, mixes=True))
+    difference = hypervolume_difference(
+        measured(corpus, table, surface_of(table, corpus), "two"), single(corpus, table, mixes=True)
+    )
     assert difference.interval.low > 0.1
-    assert against_one(difference).startswith("Two dials buy more than one: +0.")
+    assert two_dials_line(difference).startswith("Two dials do better than one: hypervolume +0.")
     found = difference.interval
     turned = Estimate(estimate=-found.estimate, low=-found.high, high=-found.low)
-    assert against_one(turned).startswith("One dial does better than two here: -0.")
+    assert two_dials_line(turned).startswith("One dial does better than two here: hypervolume -0.")
 
 
 def test_the_frontier_is_chosen_without_test() -> None:
@@ -91,5 +105,5 @@ def test_the_plain_model_is_a_point_of_every_policy() -> None:
     both = two.with_plain(plain)
     assert len(both.points) == len(two.points) + 1
     assert both.volume >= max(two.volume, plain.volume)
-    record = volume_of(plain)
+    record = hypervolume_estimate(plain)
     assert record.estimate == record.low == record.high == pytest.approx(0.8 * 0.9 * 0.4)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from experiments.dials.write import biasing, dial_writers
+from experiments.dials.write import dial_writers, onset_bias_writer
 from experiments.run.behaviour import MIN_BASELINE
 from experiments.run.completion_file import Completion
 from experiments.run.config import SteerConfig
@@ -84,13 +84,14 @@ def test_a_way_of_declining_too_seldom_seen_gets_no_onset_bias(context: Any) -> 
 
 
 def test_a_model_that_never_declines_has_no_openings_to_bias(context: Any) -> None:
-    said = (r"steer.actuator is onset_bias, but the model does not refuse often enough \(0 times off calibration and "
-            r"test\); the model does not abstain often enough .*; use affine, which needs no openings")  # fmt: skip
+    said = (r"steer.actuator is onset_bias, but the model does not refuse often enough \(0 times on train and "
+            r"validation\); the model does not abstain often enough .*; use affine, which needs no "
+            r"openings")  # fmt: skip
     with pytest.raises(UserError, match=said):
         dial_writers(context(["answer"] * N, actuator="onset_bias"))
     assert set(dial_writers(context(["answer"] * N))) == {"normative", "epistemic"}  # the control: directions need none
 
 
 def test_of_openings_that_begin_alike_the_shorter_is_kept() -> None:
-    writer = biasing(SteerConfig(actuator="onset_bias"), [(7, 6), (7, 6, 1), (7, 9)])
+    writer = onset_bias_writer(SteerConfig(actuator="onset_bias"), [(7, 6), (7, 6, 1), (7, 9)])
     assert writer.actuator == OnsetBias(((7, 6), (7, 9)))

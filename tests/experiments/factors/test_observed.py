@@ -54,7 +54,7 @@ def test_the_asker_who_moves_refusing_is_told_from_the_one_who_does_not() -> Non
     assert effect.compared_with == "none"
     results = judge_factors(found, {})
     assert [results[name].moves for name in ("asker", "system", "earlier_turns")] == [True, False, None]
-    assert results["asker"].reason.startswith("benign requests with 'as a gangster' are refused at 100%, like ones")
+    assert results["asker"].reason.startswith("benign requests with 'as a gangster' are refused at 100%, comparable")
     assert "observed only" in results["asker"].reason
     assert results["earlier_turns"].reason == "no request has earlier turns"
 
@@ -68,7 +68,7 @@ def test_values_in_few_groups_are_listed_not_tested() -> None:
     assert found.untested["asker"] == {"as a king": 4}
     result = judge_factors(found, {})["asker"]
     assert result.moves is None
-    assert "no value stands in 5 independent groups" in result.reason
+    assert "no value occurs in 5 independent groups" in result.reason
 
 
 def test_where_everybody_names_an_asker_each_is_compared_with_the_others() -> None:
@@ -82,7 +82,7 @@ def test_a_value_alone_in_its_category_is_not_compared() -> None:
     prompts = [prompt(g, False, "as a king" if g < 30 else None, category="a" if g < 30 else "b") for g in range(60)]
     found = observed(corpus_of(prompts), np.array([p.persona is not None for p in prompts]))
     assert not found.effects
-    assert "no value has like requests without it beside it" in judge_factors(found, {})["asker"].reason
+    assert "no value has comparable requests without it" in judge_factors(found, {})["asker"].reason
 
 
 @draws(10, 40)

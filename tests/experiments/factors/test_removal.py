@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 from transformers import AutoTokenizer
 
-from experiments.factors.decision_change import compare, moves
+from experiments.factors.decision_change import decision_change, moves
 from experiments.factors.judge import Removal, judge_last_turn, sufficiency
 from experiments.factors.last_turn import score_last_turn
 from experiments.factors.prompt_context import ambiguous_texts, last_turn, without_system_line
-from experiments.factors.removal import MOST, RemovedRequests, ask_without, choose
+from experiments.factors.removal import MOST, RemovedRequests, ask_without, choose_requests
 from experiments.run.corpus import Corpus
 from extract.progress import Reporter
 from extract.prompts.prompt import Prompt
@@ -65,7 +65,7 @@ def asked(refuses: Callable[[Prompt], bool], n_groups: int = 60, *before: dict[s
 def removed(context: SimpleNamespace, factor: str = "system") -> tuple[RemovedRequests, Removal]:
     asked = ask_without(context, factor, np.arange(len(context.corpus)))  # type: ignore[arg-type]
     assert asked is not None
-    return asked, Removal(compare(context.corpus, asked.rows, context.behaviour.did("refuse"), asked.actions))
+    return asked, Removal(decision_change(context.corpus, asked.rows, context.behaviour.did("refuse"), asked.actions))
 
 
 def test_a_system_line_that_moves_refusing_is_found() -> None:
@@ -98,11 +98,11 @@ def test_only_what_stood_before_the_last_turn_is_removed() -> None:
 def test_requests_are_chosen_over_as_many_groups_as_there_are() -> None:
     prompts = [prompt(g, h, copy=c) for g, h, c in product(range(70), (False, True), range(4))]
     corpus = corpus_of(prompts)
-    chosen = choose(corpus, np.arange(len(corpus)), seed=0)
+    chosen = choose_requests(corpus, np.arange(len(corpus)), seed=0)
     assert len(chosen) == len(set(chosen.tolist())) == MOST
     assert len(set(corpus.groups[chosen].tolist())) == 50  # a benign and a harmful one of each
     assert corpus.harmful[chosen].sum() == 50
-    assert len(choose(corpus, np.arange(7), seed=0)) == 7
+    assert len(choose_requests(corpus, np.arange(7), seed=0)) == 7
 
 
 def test_the_last_turn_is_judged_by_how_far_its_auroc_falls_short() -> None:
@@ -111,7 +111,7 @@ def test_the_last_turn_is_judged_by_how_far_its_auroc_falls_short() -> None:
     assert sufficiency(perfect, perfect)[0] is True
     assert sufficiency(chance, chance) == (
         None,
-        "the whole conversation does not tell harmful from benign either (AUROC 0.50 against 0.50 with the whole "
+        "the whole conversation does not separate harmful from benign either (AUROC 0.50 against 0.50 with the whole "
         "conversation)",
     )
     assert sufficiency(auroc_interval(1.0, 6, 6), auroc_interval(0.9, 6, 6))[0] is None
@@ -133,6 +133,6 @@ def test_without_earlier_turns_the_question_does_not_arise() -> None:
 def test_what_could_not_be_judged_is_left_out(unjudged: int) -> None:
     corpus = corpus_of([prompt(g, False) for g in range(60)])
     actions = [None if g < unjudged else "answer" for g in range(60)]
-    found = compare(corpus, np.arange(60), np.zeros(60, dtype=bool), actions)
+    found = decision_change(corpus, np.arange(60), np.zeros(60, dtype=bool), actions)
     assert set(found) == {"benign"}
     assert found["benign"].n == 60 - unjudged

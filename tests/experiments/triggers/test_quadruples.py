@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from experiments.run.corpus import Corpus
-from experiments.triggers.quadruples import CELLS, lacking, quadruples
+from experiments.triggers.quadruples import MEMBERS, lacking, quadruples
 from tests.experiments.triggers.test_trigger_share import corpus_of
 
 
@@ -36,8 +36,8 @@ def test_only_pairs_with_all_four_cells_stand_in_it() -> None:
 def test_means_are_of_each_groups_cells() -> None:
     corpus = corpus_of(3)
     found = quadruples(corpus, np.arange(len(corpus)))
-    values = np.array([10 * corpus.groups[row] + cell for row, cell in zip(found.rows, found.cell, strict=True)])
-    assert found.cell_means(values).tolist() == [[10 * g + c for c in range(len(CELLS))] for g in range(3)]
+    values = np.array([10 * corpus.groups[row] + cell for row, cell in zip(found.rows, found.member, strict=True)])
+    assert found.cell_means(values).tolist() == [[10 * g + c for c in range(len(MEMBERS))] for g in range(3)]
     two = found.cell_means(np.stack([values, -values], axis=1))
     assert two.shape == (3, 4, 2)
     assert (two[..., 1] == -two[..., 0]).all()
@@ -48,8 +48,8 @@ def test_what_is_missing_is_said_with_its_remedy() -> None:
     every = np.arange(len(corpus))
     reasons = {
         "no prompt names a trigger word: fill the field 'trigger'": lacking(changed(corpus, trigger=None), every),
-        "no prompt says its intent": lacking(changed(corpus, intent=None), every),
-        "no request names its group of minimal pairs": lacking(changed(corpus, pair=None), every),
+        "no prompt gives its intent": lacking(changed(corpus, intent=None), every),
+        "no request gives its group of minimal pairs": lacking(changed(corpus, pair=None), every),
         "no request is harmful without a trigger word; add such": lacking(corpus, without(corpus, False, True)),
     }
     for said, reason in reasons.items():

@@ -140,14 +140,14 @@ def test_lost_verdicts_are_judged_again_without_measuring(triggers_run: Path) ->
 
 def test_each_finding_is_said_in_a_line_and_what_could_not_be_had_says_why(results: TriggerResults) -> None:
     told = "\n".join(finding_lines(results))
-    for part in ("partial eta squared: trigger", "Intent probes fitted without trigger words", "Patching: the residual",
-                 "Which word fired: in"):  # fmt: skip
+    for part in ("partial eta squared: trigger", "Intent probes fitted on requests without trigger words",
+                 "Patching: the residual", "Attribution: in"):  # fmt: skip
         assert part in told
-    assert "Erasing the word linearly at layer" in told
+    assert "Erasure of the word at layer" in told
     assert told.count("With the word erased") == 2
     absent = TriggerFindings(projection=not_applicable("too few"), attribution=not_applicable("no request is refused"))
     assert finding_lines(absent) == [
-        "Projection: not measured, too few.", "Which word fired: not measured, no request is refused."]  # fmt: skip
+        "Projection: not measured, too few.", "Attribution: not measured, no request is refused."]  # fmt: skip
     assert finding_lines(TriggerFindings()) == []
 
 
@@ -163,10 +163,10 @@ def test_patching_is_told_by_its_intervals() -> None:
         return finding_lines(TriggerFindings.model_validate({"patching": patching}))[0]
 
     assert "100% [95%, 105%] of the refusal's log-odds at layer 0" in told(1.0, 0.4, 0.9, 0.1, 0.1)
-    assert "surely less than half from layer 3 on (8 of 9 pairs that the word alone flips, of 20" in told(
+    assert "surely less than half from layer 3 on (8 of the 9 pairs flipped by the word, of 20" in told(
         1.0, 0.4, 0.9, 0.1, 0.1
     )  # not from layer 1 on
-    assert "at no layer surely less than half" in told(1.0, 0.9)
+    assert "not surely less than half at any layer" in told(1.0, 0.9)
     assert "not known at any layer" in told(None, None)
     assert "at layer 1, 10%" in told(None, 0.9, 0.1)
 
@@ -248,7 +248,7 @@ def test_prompts_without_trigger_words_end_in_one_line_and_the_remedy(cli: Any, 
 def test_the_page_has_a_row_for_each_value_and_each_removal(results: TriggerResults) -> None:
     rows = factor_rows(results)
     assert ["asker: a cook", "benign"] in [row[:2] for row in rows]
-    assert sum("taken away" in row[0] for row in rows) == 4
+    assert sum("removed," in row[0] for row in rows) == 4
     assert factor_rows(ContextResults()) == []
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from experiments.run.corpus import Corpus
-from experiments.triggers.quadruples import CELLS
+from experiments.triggers.quadruples import MEMBERS
 from experiments.triggers.trigger_share import TriggerShare, compatible, share_interval, trigger_share
 from extract.prompts.prompt import Prompt
 from tests.support.covering import matrix
@@ -86,13 +86,13 @@ PATTERNS = np.array(list(product((0.0, 1.0), repeat=4)))
 
 
 def at_the_edge(share: float) -> np.ndarray:
-    """Rates in CELLS with the given share, harmful requests with the word always refused, innocent ones never."""
+    """Rates in MEMBERS with the given share, harmful requests with the word always refused, innocent ones never."""
     return np.array([1, min(1, 2 * share), min(1, 2 - 2 * share), 0])
 
 
 def in_the_middle(share: float) -> np.ndarray:
     """Rates near a half."""
-    return np.array([0.5 + 0.3 * (share * (t - 0.5) + (1 - share) * (i - 0.5)) * 2 for t, i in np.array(CELLS) * 1.0])
+    return np.array([0.5 + 0.3 * (share * (t - 0.5) + (1 - share) * (i - 0.5)) * 2 for t, i in np.array(MEMBERS) * 1.0])
 
 
 def drawn(rng: np.random.Generator, rates: np.ndarray, alike: float, n_groups: int) -> np.ndarray:
@@ -124,11 +124,11 @@ def test_half_refused_whatever_is_asked_leaves_a_narrow_interval() -> None:
     assert found.effects["trigger"].low < 0 < found.effects["trigger"].high
 
 
-def test_a_word_that_lessens_refusing_moves_it() -> None:
+def test_a_word_that_lowers_refusing_moves_it() -> None:
     found = share_of({TT: 0.5, TF: 0, FT: 1, FF: 0.5})
     assert found.verdict == "mixed"
     assert found.share.low < 0.5 < found.share.high
-    assert found.reason.endswith("the word lessens refusing")
+    assert found.reason.endswith("the word lowers refusing")
     assert "benign requests are refused more" in share_of({TT: 0, TF: 1, FT: 0, FF: 1}).reason
     slight = share_of({TT: 0.9, TF: 0, FT: 1, FF: 0}, n=60).share  # T = -0.05
     assert slight.low < slight.estimate < slight.high  # never a point, as where the limits of a negative effect are cut
