@@ -459,9 +459,7 @@ def test_shapes_and_numbers_that_will_not_do_are_refused() -> None:
 def test_names_that_would_be_taken_for_another_are_refused() -> None:
     with pytest.raises(ValueError, match="contrasts in one grid must have different names, got normative, normative"):
         ProbeGrid.held_out([_contrast(), _contrast(~Y)])
-    with pytest.raises(
-        ValueError, match="'logistic' is a built-in probe of every grid; give the estimator another name"
-    ):
+    with pytest.raises(ValueError, match="'logistic' is a built-in probe of every grid; give the estimator"):
         ProbeGrid.held_out([_contrast()], estimators={LOGISTIC: MassMean()})
     with pytest.raises(ValueError, match="got 3 names, but a contrast uses row 239"):
         ProbeGrid.held_out([_contrast()], names=["a", "b", "c"])
@@ -477,7 +475,7 @@ def test_candidates_in_any_order_are_chosen_alike() -> None:
 @pytest.mark.parametrize("way", [choose_locus, choose_locus_by_fold])
 def test_a_locus_is_chosen_for_one_contrast(way: Callable[[list[LocusScores]], object]) -> None:
     grid = ProbeGrid.held_out([_contrast(), _contrast(~Y, name="epistemic")], Cs=CS)
-    with pytest.raises(ValueError, match="expected scores of one contrast .*; got epistemic, normative"):
+    with pytest.raises(ValueError, match=r"expected scores of one contrast .*; got epistemic, normative"):
         way(_cells(grid, _stream({})))
     with pytest.raises(ValueError, match="choose a locus; got none"):
         way([])
