@@ -1,8 +1,8 @@
 """Atomic writes: temporary file, fsync, rename.
 
-HDF5 cannot recover when a write fails in the middle (a full disk): closing the file fails again, and so may the
-interpreter's exit. So HDF5 is given a Python file object that remembers its first error and keeps every later write in
-memory, where HDF5 finds it again; HDF5 closes cleanly, and the error is raised afterwards, as what it was.
+HDF5 cannot recover from a failed write (a full disk): closing the file fails again, and the interpreter's exit may
+fail too. So HDF5 gets a Python file object that stores its first error and keeps every later write in memory, where
+HDF5 can read it. HDF5 then closes cleanly, and the original error is raised afterwards.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class DeferredErrorFile:
     def __init__(self, path: Path) -> None:
         self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o666)
         self._at = 0
-        self._kept: list[tuple[int, bytes]] = []  # writes after the first that failed, by their place
+        self._kept: list[tuple[int, bytes]] = []  # writes after the first failed one: (offset, data)
         self.error: BaseException | None = None
 
     def write(self, data: bytes | memoryview) -> int:
@@ -33,7 +33,7 @@ class DeferredErrorFile:
             while len(left) and self.error is None:
                 written = os.pwrite(self._fd, left, self._at)
                 self._at, left = self._at + written, left[written:]
-        except BaseException as error:  # Ctrl-C may arrive here too
+        except BaseException as error:  # also Ctrl-C
             self.error = error
         if len(left):
             self._kept.append((self._at, bytes(left)))
@@ -41,7 +41,7 @@ class DeferredErrorFile:
         return length
 
     def check(self) -> None:
-        """Raise what has gone wrong so far, before more is kept in memory than the end of a file takes."""
+        """Raise the first error so far, so that not too many failed writes are kept in memory."""
         if self.error is not None:
             raise self.error
 
@@ -78,10 +78,10 @@ class DeferredErrorFile:
         return size
 
     def flush(self) -> None:
-        """Leave it to `settle`, once for all."""
+        """Do nothing; `settle` syncs the file once."""
 
     def settle(self) -> None:
-        """Wait until the disk has everything; raise what went wrong on the way."""
+        """Sync the file to the disk; raise the first write error, if any."""
         self.check()
         os.fsync(self._fd)
 
@@ -91,10 +91,10 @@ class DeferredErrorFile:
 
 @contextmanager
 def atomic_file(final: Path, partial: Path | None = None) -> Iterator[DeferredErrorFile]:
-    """Yield a file to write; rename it to `final` when the block ends well, and leave nothing when it does not.
+    """Yield a file to write; rename it to `final` if the block succeeds, remove it if not.
 
     Raises:
-        UserError: the disk is full, or the place cannot be written.
+        UserError: the disk is full, or the path cannot be written.
     """
     partial = partial or final.with_name(final.name + ".partial")
     try:
@@ -105,7 +105,7 @@ def atomic_file(final: Path, partial: Path | None = None) -> Iterator[DeferredEr
         try:
             yield sink
         except Exception:
-            if sink.error is None:  # else HDF5's own error only follows from the first
+            if sink.error is None:  # else HDF5's error is only a consequence of the first error
                 raise
         _settle(sink, partial, final)
     except BaseException:
@@ -118,14 +118,15 @@ def atomic_file(final: Path, partial: Path | None = None) -> Iterator[DeferredEr
 
 @contextmanager
 def atomic_path(final: Path) -> Iterator[Path]:
-    """Yield a temporary path to write; rename it to `final` when the block ends well, remove it when it does not.
+    """Yield a temporary path to write; rename it to `final` if the block succeeds, remove it if not.
 
-    For libraries that take a path. Where a file object will do, `atomic_file` also keeps HDF5 in order on a full disk.
+    For libraries that need a path. Use `atomic_file` where a file object is enough; it also lets HDF5 close cleanly on
+    a full disk.
 
     Raises:
-        UserError: the disk is full, or the place cannot be written.
+        UserError: the disk is full, or the path cannot be written.
     """
-    partial = final.with_name(f"{final.name}.{secrets.token_hex(4)}.partial")  # several may write one file at once
+    partial = final.with_name(f"{final.name}.{secrets.token_hex(4)}.partial")  # several processes may write one file
     try:
         yield partial
         with partial.open("rb") as written:
@@ -151,15 +152,15 @@ def write_json(path: Path, record: object) -> None:
 
 
 def write_jsonl(path: Path, rows: Iterable[object]) -> None:
-    """Write JSON Lines atomically, a row at a time; a number that is not finite is an error."""
+    """Write JSON Lines atomically, row by row; a number that is not finite is an error."""
     with atomic_path(path) as partial, partial.open("w", encoding="utf-8") as file:
         file.writelines(json.dumps(row, ensure_ascii=False, allow_nan=False) + "\n" for row in rows)
 
 
 def unwritable(path: Path, error: OSError) -> UserError:
-    """Say in one line why a file cannot be written."""
-    return UserError(f"cannot write {path}: {error.strerror or error}; nothing finished is lost: free some space or "
-                     "set the permissions, and run the command again, or choose another place with --out")  # fmt: skip
+    """Return a one-line error that says why a file cannot be written."""
+    return UserError(f"cannot write {path}: {error.strerror or error}; finished work is kept: free disk space or set "
+                     "the permissions and run the command again, or choose another directory with --out")  # fmt: skip
 
 
 def _settle(sink: DeferredErrorFile, partial: Path, final: Path) -> None:
@@ -172,7 +173,7 @@ def _settle(sink: DeferredErrorFile, partial: Path, final: Path) -> None:
 
 
 def sync_folder(folder: Path) -> None:
-    """Make a rename survive a power cut (some file systems cannot sync a folder; those are left as they are)."""
+    """Sync a folder, so that a rename survives a power cut; file systems that cannot do this are skipped."""
     fd = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
     try:
         with suppress(OSError):

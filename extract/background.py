@@ -1,4 +1,4 @@
-"""One background thread for copies off the device and writes to disk during the forward pass."""
+"""A background thread for device-to-host copies and disk writes during the forward pass."""
 
 from __future__ import annotations
 
@@ -12,30 +12,33 @@ from extract.errors import UserError
 
 
 class BackgroundError(Exception):
-    """Background work failed; a class of its own, so that it is not taken for an error of the forward pass."""
+    """An error in the background thread; a separate class, to tell it apart from errors of the forward pass."""
 
 
 class BackgroundThread:
-    """A background thread that does pieces of work in order; an error in it is raised at the next call.
+    """A background thread that runs tasks in order; an error in it is raised at the next call.
 
-    After an error nothing more is done: later pieces build on earlier ones.
+    After an error no further task runs, because later tasks depend on earlier ones.
+
+    Args:
+        ahead: the number of tasks that may wait; this bounds the memory.
     """
 
     def __init__(self, ahead: int = 4) -> None:
-        self._ahead = ahead  # pieces that may wait, so that memory stays bounded
+        self._ahead = ahead
         self._pool = ThreadPoolExecutor(max_workers=1, thread_name_prefix="refusal-extract")
         self._waiting: deque[Future[Any]] = deque()
         self._error: Exception | None = None
 
     def submit(self, work: Callable[..., Any], *arguments: Any) -> Future[Any]:
-        """Hand over a piece of work, whose result can be awaited; waits while too much is waiting."""
+        """Add a task and return its future; blocks while too many tasks are waiting."""
         while len(self._waiting) >= self._ahead:
             self._waiting.popleft().result()
         self._waiting.append(self._pool.submit(self._do, work, arguments))
         return self._waiting[-1]
 
     def finish(self) -> None:
-        """Wait until everything handed over is done."""
+        """Wait until all tasks are done."""
         while self._waiting:
             self._waiting.popleft().result()
 
@@ -55,6 +58,6 @@ class BackgroundThread:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        self._pool.shutdown(wait=True)  # also after Ctrl-C: what has been computed is still written
+        self._pool.shutdown(wait=True)  # also after Ctrl-C: computed results are still written
         if kind is None:
             self.finish()

@@ -1,4 +1,4 @@
-"""Batches within a token budget that halves when a device runs out of memory."""
+"""Batches within a token budget, which is halved when the device runs out of memory."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from extract.errors import UserError
 
 @dataclass
 class TokenBudget:
-    """How many tokens a batch may hold, padding included. A size that did not fit is not tried again.
+    """The largest number of tokens in a batch, padding included. A size that did not fit is not tried again.
 
-    Where prompts weigh alike, as while they are answered, it may count prompts instead: each has the length 1.
+    For generation the budget may count prompts instead (`unit`); each prompt then has length 1.
     """
 
     tokens: int
@@ -23,10 +23,10 @@ class TokenBudget:
     unit: Literal["tokens", "prompts"] = "tokens"
 
     def run(self, lengths: Sequence[int], work: Callable[[list[int]], None]) -> None:
-        """Call `work(rows)` for batches of rows of like length; one that runs out of memory is done again in halves.
+        """Call `work(rows)` for batches of rows of similar length; a batch that runs out of memory is split in halves.
 
         Raises:
-            UserError: one row alone does not fit.
+            UserError: a single row does not fit.
         """
         waiting = length_sorted(range(len(lengths)), lengths, self.tokens)
         while waiting:
@@ -38,7 +38,7 @@ class TokenBudget:
                 raise self._too_large(used)
             self.tokens = max(1, used // 2)
             unit = self.unit if self.tokens > 1 else self.unit[:-1]
-            self.say(f"out of memory with {len(rows)} prompts at once: going on with {self.tokens} {unit} a batch")
+            self.say(f"out of memory with {len(rows)} prompts at once; continuing with {self.tokens} {unit} per batch")
             left = [*rows, *(row for batch in waiting for row in batch)]
             waiting = length_sorted(left, lengths, self.tokens)
 
@@ -46,7 +46,7 @@ class TokenBudget:
         remedy = "use a smaller model or dtype, more memory, or shorter prompts"
         if self.unit == "tokens":
             return UserError(f"out of memory on one prompt of {tokens} tokens; {remedy}")
-        return UserError(f"out of memory while one prompt alone was answered; {remedy} or answers")
+        return UserError(f"out of memory while generating for a single prompt; {remedy} or responses")
 
     def _fits(self, work: Callable[[list[int]], None], rows: list[int]) -> bool:
         try:
@@ -56,13 +56,13 @@ class TokenBudget:
                 raise
         else:
             return True
-        if torch.cuda.is_available():  # outside the handler, whose traceback still holds the failed pass's tensors
+        if torch.cuda.is_available():  # outside the handler, because its traceback holds the tensors of the failed pass
             torch.cuda.empty_cache()
         return False
 
 
 def length_sorted(rows: Sequence[int], lengths: Sequence[int], budget: int) -> list[list[int]]:
-    """Divide rows into batches of like lengths, each within the token budget (or of one row)."""
+    """Divide rows into batches of similar length; each is within the token budget or has one row."""
     batches: list[list[int]] = []
     for row in sorted(rows, key=lambda row: (lengths[row], row)):
         if not batches or (len(batches[-1]) + 1) * lengths[row] > budget:
@@ -72,6 +72,6 @@ def length_sorted(rows: Sequence[int], lengths: Sequence[int], budget: int) -> l
 
 
 def is_out_of_memory(error: Exception) -> bool:
-    """Say whether an error means that memory ran out; some allocators raise a plain RuntimeError."""
+    """Return whether an error is an out-of-memory error; some allocators raise a plain RuntimeError."""
     forms = ("DefaultCPUAllocator", "out of memory", "ALLOC_FAILED")
     return isinstance(error, torch.OutOfMemoryError) or any(form in str(error) for form in forms)

@@ -1,4 +1,4 @@
-"""Capture of a shard's residual streams: forward passes on the device, copies to the host in the background."""
+"""Captures the residual streams of one shard: forward passes on the device, copies to the host in the background."""
 
 from __future__ import annotations
 
@@ -20,23 +20,23 @@ from extract.model.chat_model import ChatModel
 from extract.model.continuation import CachedPrefix, cache_prefix
 from extract.model.edit import Edit, Pass, Site
 
-MIN_PREFIX = 4  # fewer shared tokens are not worth an explicit attention mask
+MIN_PREFIX = 4  # shared tokens; fewer do not pay for an explicit attention mask
 
 
 @dataclass(frozen=True)
 class CaptureSpec:
-    """Site, layers, positions and type of what is captured of every prompt."""
+    """Site, layers, positions and dtype of the activations captured for every prompt."""
 
     site: Site
     layers: tuple[int, ...]
     positions: tuple[str, ...]  # of the prompt
-    response_tokens: int  # the first so many tokens of the response, as positions after those of the prompt
+    response_tokens: int  # number of response tokens captured, as positions after those of the prompt
     dtype: torch.dtype
 
 
 @dataclass(frozen=True)
 class Capturer:
-    """Captures rows of rendered prompts."""
+    """Captures the residual stream of rendered prompts."""
 
     model: ChatModel
     wanted: CaptureSpec
@@ -54,7 +54,7 @@ class Capturer:
     ]:
         """Return the values, which rows have which position, and the tokens of the responses.
 
-        The values are whole only after what has been handed to `background` so far is done; absent ones are zero.
+        The values are complete only after all tasks of `background` are done. Values of absent positions are zero.
         """
         wanted = self.wanted
         n_positions = len(wanted.positions) + wanted.response_tokens
@@ -64,8 +64,8 @@ class Capturer:
         def work(index: list[int]) -> None:
             rows = [rendered[i] for i in index]
             if wanted.response_tokens:
-                picked, said = self._while_generating(rows)
-                for i, tokens in zip(index, said, strict=True):
+                picked, generated = self._while_generating(rows)
+                for i, tokens in zip(index, generated, strict=True):
                     responses[i] = tokens
             else:
                 picked = self._reading(rows)
@@ -74,7 +74,7 @@ class Capturer:
 
         self.budget.run([len(row.token_ids) - self._skipped + wanted.response_tokens for row in rendered], work)
         present = [[bool(row.roles.get(name)) for row in rendered] for name in wanted.positions]
-        present += [[len(said) >= k for said in responses] for k in range(1, wanted.response_tokens + 1)]
+        present += [[len(tokens) >= k for tokens in responses] for k in range(1, wanted.response_tokens + 1)]
         return values, np.array(present, dtype=bool), tuple(responses) if wanted.response_tokens else ()
 
     @property
@@ -99,7 +99,7 @@ class Capturer:
         return picked
 
     def _while_generating(self, rows: Sequence[Rendered]) -> tuple[Tensor, list[tuple[int, ...]]]:
-        """Capture prompt and response of a greedy generation. A token's stream exists once it has been read again."""
+        """Capture prompt and response during greedy generation. A token's stream exists one step after its choice."""
         wanted, batch = self.wanted, self.model.batch(rows)
         where, picked = gather(rows, wanted.positions, batch), self._empty(len(rows))
         n_prompt, seen = len(wanted.positions), {-1}
@@ -116,21 +116,21 @@ class Capturer:
             return Edit(wanted.site, layer, function)
 
         with self.model.editing([look(slot, layer) for slot, layer in enumerate(wanted.layers)]):
-            said = self.model.generate(batch, wanted.response_tokens + 1)
-        responses = [tuple(tokens[: wanted.response_tokens]) for tokens in said]
+            generated = self.model.generate(batch, wanted.response_tokens + 1)
+        responses = [tuple(tokens[: wanted.response_tokens]) for tokens in generated]
         if max(seen) + 1 < max(map(len, responses)):
-            raise UserError(f"{self.model.name}: the cache of {self.model.architecture} does not say how far it has "
-                            "read, so response tokens cannot be captured; use extract.response_tokens=0")  # fmt: skip
+            raise UserError(f"{self.model.name}: the cache of {self.model.architecture} does not report its length, "
+                            "so response tokens cannot be captured; use extract.response_tokens=0")  # fmt: skip
         for i, tokens in enumerate(responses):
-            picked[:, n_prompt + len(tokens) :, i] = 0  # what follows the end is padding's
+            picked[:, n_prompt + len(tokens) :, i] = 0  # padding after the end
         return picked, responses
 
 
 def shared_prefix(model: ChatModel, rendered: Sequence[Rendered], wanted: CaptureSpec) -> CachedPrefix | None:
-    """Compute once what all prompts begin with and nobody asked for; None where that is too little or does not hold.
+    """Cache the prefix that all prompts share, before the first captured position; None if too short or not reusable.
 
-    Where memory suffices it depends on the prompts alone, not on how they are sharded or resumed, so the same numbers
-    come out again.
+    If memory suffices, the prefix depends only on the prompts, not on shards or on resuming, so that results are
+    reproducible.
     """
     first = (min(tokens) for row in rendered for name in wanted.positions if (tokens := row.roles.get(name)))
     asked = min(first, default=0)
@@ -138,25 +138,25 @@ def shared_prefix(model: ChatModel, rendered: Sequence[Rendered], wanted: Captur
     if len(common) < MIN_PREFIX or wanted.response_tokens or model.backend != "hooks" or len(rendered) < 2:
         return None
     rope = getattr(model.model.config.get_text_config(), "rope_parameters", None) or {}
-    if rope.get("rope_type") in ("longrope", "dynamic"):  # whose frequencies depend on how much is read at once
+    if rope.get("rope_type") in ("longrope", "dynamic"):  # their frequencies depend on the length of the pass
         return None
     try:
         prefix = cache_prefix(model, common)
         longest = max(rendered, key=lambda row: len(row.token_ids))
         return prefix if _holds(model, (rendered[0], longest), prefix, wanted) else None
     except (AttributeError, RuntimeError, TypeError, ValueError):
-        # many rows cannot go on from such a cache, or memory ran out; any other fault comes again with whole prompts
+        # the cache cannot be copied for several rows, or memory ran out; other faults recur with whole prompts
         return None
 
 
 def _common(rows: Sequence[Sequence[int]]) -> tuple[int, ...]:
-    """Return what all rows begin with: what the first and the last in their order share, all between share."""
+    """Return the common prefix of all rows: that of the first and the last row in sorted order."""
     pairs = zip(min(map(tuple, rows)), max(map(tuple, rows)), strict=False)
     return tuple(a for a, _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
 
 
 def _holds(model: ChatModel, rows: tuple[Rendered, Rendered], prefix: CachedPrefix, wanted: CaptureSpec) -> bool:
-    """Compare two rows read together after the prefix with each read whole and alone: some caches only fit one row."""
+    """Compare two rows continued together from the prefix with each full row alone; some caches serve only one row."""
     streams: list[Tensor] = []
 
     def read(some: Sequence[Rendered], known: CachedPrefix | None) -> list[Tensor]:
@@ -175,7 +175,7 @@ def _holds(model: ChatModel, rows: tuple[Rendered, Rendered], prefix: CachedPref
 
 
 def _to_host(picked: Tensor) -> tuple[Tensor, torch.cuda.Event | None]:
-    """Start copying to the host; the event says when it is there."""
+    """Start a copy to the host; the event marks its end."""
     if picked.device.type != "cuda":
         return picked.cpu(), None
     host = torch.empty(picked.shape, dtype=picked.dtype, pin_memory=True)

@@ -45,21 +45,23 @@ def extract(
     progress: Progress = lambda done, total: None,
     say: Callable[[str], None] = lambda line: None,
 ) -> None:
-    """Write `activations.h5` for these prompts; a store half made is finished, one already whole is left alone.
+    """Write `activations.h5` for these prompts; an unfinished store is resumed, a finished one stays unchanged.
 
     Args:
         rendered: the prompts' tokens and roles, one for each, from `extract.chat.render.render`.
-        positions: names of prompt positions; None for every one that some prompt has.
-        store_dtype: of the numbers on disk; `auto` is what the model computes in.
-        response_tokens: with k > 0 the model also answers, greedily, and `response_1` … `response_k` are captured.
-        token_budget: tokens in a batch, padding included; prompts are sorted by length within a shard.
-        shared: other processes may write shards of this store at the same time, if they say so too.
-        progress: called with prompts done and prompts in all.
-        say: called with a line for the user, for instance when memory ran out and batches were made smaller.
+        layers: layers to capture; None for all.
+        positions: names of prompt positions; None for all positions that occur in some prompt.
+        store_dtype: dtype on disk; `auto` is the model's dtype.
+        response_tokens: k > 0 also captures `response_1` … `response_k` of the model's greedy response.
+        token_budget: tokens per batch, padding included; prompts are sorted by length within a shard.
+        rows_per_shard: prompts per shard; None chooses shards of about 256 MiB.
+        shared: several processes may write shards of this store at the same time; all of them must set it.
+        progress: called with the number of finished prompts and the total.
+        say: called with a message for the user, for example when memory ran out and batches became smaller.
 
     Raises:
-        UserError: the store there is of something else, or is being written by another process; an activation is not
-            finite; the disk is full; one prompt alone does not fit into memory.
+        UserError: the path holds a store of other prompts or another model, or another process writes it; an activation
+            is not finite; the disk is full; a single prompt does not fit into memory.
     """
     wanted = CaptureSpec(
         site,
@@ -68,13 +70,13 @@ def extract(
         response_tokens,
         model.dtype if store_dtype == "auto" else TORCH_TYPES[store_dtype],
     )
-    _refuse_nothing(model, prompts, wanted)
+    _check_request(model, prompts, wanted)
     identity = identify(model, prompts, rendered, wanted, rows_per_shard)
     budget = TokenBudget(token_budget or (TOKENS_ON_GPU if model.device.type == "cuda" else TOKENS_ON_CPU), say)
     with ShardWriter(path, identity, len(prompts), model.d_model, shared=shared) as writer:
-        there = [shard for shard in range(writer.n_shards) if writer.done(shard)]
-        if len(there) < writer.n_shards:
-            done = sum(len(writer.rows(shard)) for shard in there)
+        finished = [shard for shard in range(writer.n_shards) if writer.done(shard)]
+        if len(finished) < writer.n_shards:
+            done = sum(len(writer.rows(shard)) for shard in finished)
 
             def advance(rows: int) -> None:
                 nonlocal done
@@ -83,12 +85,12 @@ def extract(
 
             advance(0)
             _fill(writer, rendered, Capturer(model, wanted, budget, BackgroundThread(), None, advance))
-        progress(len(prompts), len(prompts))  # also what other processes have done
+        progress(len(prompts), len(prompts))  # includes the shards of other processes
         writer.finish(prompts, rendered, versions())
 
 
 def _fill(writer: ShardWriter, rendered: Sequence[Rendered], capturer: Capturer) -> None:
-    """Capture and write what is missing; a shard is written while the next one, and no more, is computed."""
+    """Capture and write the missing shards; one shard is written while the next one is computed."""
     capturer = replace(capturer, prefix=shared_prefix(capturer.model, rendered, capturer.wanted))
     written: Future[None] | None = None
     with capturer.background as background:
@@ -107,7 +109,7 @@ def identify(
     wanted: CaptureSpec,
     rows_per_shard: int | None,
 ) -> Identity:
-    """Say what a store of these prompts through this model is of."""
+    """Return the identity of a store of these prompts and this model."""
     responses = [f"response_{k}" for k in range(1, wanted.response_tokens + 1)]
     positions = (*wanted.positions, *responses)
     row_bytes = len(wanted.layers) * len(positions) * model.d_model * wanted.dtype.itemsize
@@ -128,18 +130,18 @@ def identify(
     )
 
 
-def _refuse_nothing(model: ChatModel, prompts: Sequence[Prompt], wanted: CaptureSpec) -> None:
+def _check_request(model: ChatModel, prompts: Sequence[Prompt], wanted: CaptureSpec) -> None:
     if not prompts:
-        raise UserError("there are no prompts to extract")
+        raise UserError("there are no prompts to extract; give a file with at least one prompt")
     if not wanted.layers:
-        raise UserError("extract.layers is empty; name layers, or leave it out for all")
+        raise UserError("extract.layers is empty; name layers, or leave it out for all layers")
     if beyond := [layer for layer in wanted.layers if not 0 <= layer < model.n_layers]:
         raise UserError(f"layer {beyond[0]} does not exist: {model.name} has layers 0 to {model.n_layers - 1}")
     if not wanted.positions:
-        raise UserError("extract.positions is empty; name positions, or leave it out for all")
+        raise UserError("extract.positions is empty; name positions, or leave it out for all positions")
     if wanted.dtype not in TORCH_TYPES.values():
-        raise UserError(f"{model.name} computes in {wanted.dtype}, which no store holds; set extract.store_dtype to "
-                        f"one of {', '.join(TORCH_TYPES)}")  # fmt: skip
+        raise UserError(f"{model.name} computes in {wanted.dtype}, which a store cannot hold; set extract.store_dtype "
+                        f"to one of {', '.join(TORCH_TYPES)}")  # fmt: skip
 
 
 def _tokens_hash(rendered: Sequence[Rendered]) -> str:
@@ -151,15 +153,15 @@ def _tokens_hash(rendered: Sequence[Rendered]) -> str:
 
 
 def versions() -> dict[str, str]:
-    """Return the versions of what computed a store."""
+    """Return the versions of the packages that compute a store."""
     return {name: importlib.metadata.version(name) for name in ("torch", "transformers", "h5py", "numpy")}
 
 
-def _chosen(asked: Sequence[str] | None, there: tuple[str, ...]) -> tuple[str, ...]:
+def _chosen(asked: Sequence[str] | None, known: tuple[str, ...]) -> tuple[str, ...]:
     if asked is None:
-        return there
-    if unknown := [name for name in asked if name not in there]:
-        raise UserError(f"no prompt has the position {unknown[0]!r}; there are {', '.join(there)}")
+        return known
+    if unknown := [name for name in asked if name not in known]:
+        raise UserError(f"no prompt has the position {unknown[0]!r}; choose from {', '.join(known)}")
     return tuple(dict.fromkeys(asked))
 
 

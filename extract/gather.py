@@ -1,4 +1,4 @@
-"""Gathers the tokens of each position out of a padded residual stream, with one indexing operation a layer."""
+"""Gathers the tokens of each position from a padded residual stream, with one indexing operation per layer."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ class Gather:
 
     single: Int[Tensor, "rows positions"]
     present: Bool[Tensor, "rows positions"]
-    several: dict[int, tuple[Int[Tensor, "rows tokens"], Bool[Tensor, "rows tokens"]]]  # a position that is a mean
+    several: dict[int, tuple[Int[Tensor, "rows tokens"], Bool[Tensor, "rows tokens"]]]  # positions that are a mean
 
     def pick(self, stream: Float[Tensor, "rows time d_model"]) -> Float[Tensor, "positions rows d_model"]:
-        """Return float32; a position of several tokens is their mean, so padding never enters; absent ones are zero."""
-        device = stream.device  # a model spread over several has later layers elsewhere
+        """Return the positions in float32: a mean over tokens without padding, or one token; absent ones are zero."""
+        device = stream.device  # in a model spread over several devices it differs between layers
         rows = torch.arange(len(stream), device=device)[:, None]
         found = stream[rows, self.single.to(device)].float()
         picked = torch.where(self.present.to(device)[:, :, None], found, 0.0)
@@ -36,7 +36,7 @@ class Gather:
 
 
 def gather(rows: Sequence[Rendered], positions: Sequence[str], batch: Batch, skipped: int = 0) -> Gather:
-    """Prepare a gather; `skipped` tokens at the beginning of every row (a shared prefix) are not in the batch."""
+    """Prepare a gather; the first `skipped` tokens of every row (a shared prefix) are not in the batch."""
     where = [[_tokens(row, name) for name in positions] for row in rows]
     first = [pad - skipped for pad in batch.n_pad.tolist()]
     device = batch.tokens.device

@@ -15,23 +15,24 @@ from extract.errors import UserError
 
 
 def content_key(*parts: object) -> str:
-    """Hash everything that what is kept depends on."""
+    """Return a SHA-256 key of everything that a stored value depends on."""
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
 
 
 class KeyedFile:
-    """A mapping from keys to rows of one table; what was put is on the disk when `put` returns, whole or not at all.
+    """A mapping from keys to rows of one table. `put` is atomic and returns when the rows are on disk.
 
-    Each call is one short transaction, and waits for another process that holds the file for a moment. There is no
-    write-ahead log, since run directories also lie on network file systems, where SQLite has none.
+    Each call is one short transaction; it waits while another process holds the file. There is no write-ahead log,
+    because run directories may be on network file systems, where SQLite does not support it.
 
     Args:
-        columns: of the table, besides its key.
-        purpose: what the file is used as, for messages.
-        remedy: what to do where it is damaged or something else.
+        table: the table's name.
+        columns: the table's columns, besides its key.
+        purpose: what the file is used for, for messages.
+        remedy: what to do if the file is damaged or another kind of file.
 
     Raises:
-        UserError: the file cannot be opened, read or written, is damaged, or is something else.
+        UserError: the file cannot be opened, read or written, is damaged, or is another kind of file.
     """
 
     def __init__(self, path: Path, table: str, columns: Sequence[str], *, purpose: str, remedy: str) -> None:
@@ -46,7 +47,7 @@ class KeyedFile:
         self._open(shape)
 
     def get(self, keys: Iterable[str]) -> dict[str, tuple[Any, ...]]:
-        """Return the rows of those keys that have one."""
+        """Return the rows of the given keys; keys without a row are left out."""
         with self._transaction("BEGIN"):
             found = {key: self._file.execute(self._find, (key,)).fetchone() for key in keys}
         return {key: row for key, row in found.items() if row is not None}
@@ -60,11 +61,11 @@ class KeyedFile:
             self._file.close()
 
     def damaged(self, how: object) -> UserError:
-        """Return what to raise where the file does not hold what was put there."""
+        """Return the error to raise if the file does not hold the expected content."""
         return UserError(f"cannot use {self.path} as {self._purpose}: {how}; {self._remedy}")
 
     def _open(self, shape: str) -> None:
-        """Make the table, unless the file has it; a database of something else must not be written to."""
+        """Create the table if the file is new; refuse a database with other tables."""
         named = "SELECT sql FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite_%'"
         with self._transaction("BEGIN"):
             tables = [sql for (sql,) in self._file.execute(named)]
@@ -73,7 +74,7 @@ class KeyedFile:
                 self._file.execute(f"CREATE TABLE IF NOT EXISTS {shape}")
         elif tables != [f"CREATE TABLE {shape}"]:
             self.close()
-            raise self.damaged("it is a database of something else")
+            raise self.damaged("it is another kind of database")
 
     @contextmanager
     def _transaction(self, begin: str) -> Iterator[None]:
@@ -85,8 +86,8 @@ class KeyedFile:
     def _explained(self) -> Iterator[None]:
         try:
             yield
-        except (sqlite3.OperationalError, OSError) as error:  # the file is what it should be; its surroundings are not
-            remedy = "nothing in it is lost; free some space or set the permissions"
+        except (sqlite3.OperationalError, OSError) as error:  # the file is fine; disk or permissions are not
+            remedy = "nothing in it is lost; free disk space or set the permissions"
             raise UserError(f"cannot use {self.path} as {self._purpose}: {error}; {remedy}") from None
         except sqlite3.Error as error:
             raise self.damaged(error) from None

@@ -12,16 +12,16 @@ from extract.errors import UserError
 
 
 class Record(BaseModel):
-    """A result of a stage, or a part of one.
+    """A result of a stage, or a part of it.
 
-    What is written is what was given: a field left at its default does not appear in the file. What is read may hold
-    keys that this version does not know (they are left out), so that files of another version still load.
+    Only given fields are written: a field left at its default is not in the file. Unknown keys are ignored when a file
+    is read, so that files of other versions still load.
     """
 
     model_config = ConfigDict(frozen=True, extra="ignore", populate_by_name=True)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return plain values for JSON, without the fields that were not given."""
+        """Return plain values for JSON, without the fields left at their default."""
         return self.model_dump(mode="json", by_alias=True, exclude_unset=True)
 
     def write(self, path: Path) -> None:
@@ -30,10 +30,10 @@ class Record(BaseModel):
 
     @classmethod
     def read(cls, path: Path) -> Self:
-        """Read what `write` wrote.
+        """Read a file that `write` wrote.
 
         Raises:
-            UserError: the file is missing, no JSON, or does not hold such a result; says to run again.
+            UserError: the file is missing, is not JSON, or holds another result.
         """
         try:
             return cls.model_validate_json(path.read_bytes())

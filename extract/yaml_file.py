@@ -1,4 +1,4 @@
-"""YAML configuration files: reading, strict models of their keys, one-line error messages."""
+"""YAML configuration files: reading, strict key checks, one-line error messages."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ def read_yaml(path: Path, what: str) -> dict[str, Any]:
     """Return the keys and values of a YAML file.
 
     Args:
-        what: names the kind of file in messages, as in `configuration not found: mine.yaml`.
+        what: the kind of file, for messages such as `configuration not found: mine.yaml`.
 
     Raises:
-        UserError: the file is missing, a directory, unreadable, not UTF-8, not YAML, or no mapping; in one line.
+        UserError: the file is missing, a directory, unreadable, not UTF-8, not YAML, or not a mapping; in one line.
     """
     try:
         raw = yaml.safe_load(path.read_text(encoding="utf-8"))
@@ -45,10 +45,10 @@ def read_yaml(path: Path, what: str) -> dict[str, Any]:
 
 
 def key_and_value(option: str, given: str, example: str) -> tuple[str, Any]:
-    """Read what stands after an option as `key=value`, the value in YAML.
+    """Parse an option's argument `key=value`, with the value in YAML.
 
     Raises:
-        UserError: it is not of that form.
+        UserError: the argument has another form.
     """
     key, equals, value = given.partition("=")
     if not equals or not key:
@@ -60,7 +60,7 @@ def key_and_value(option: str, given: str, example: str) -> tuple[str, Any]:
 
 
 def known_keys(model: type[BaseModel], prefix: str = "") -> list[str]:
-    """List every key of a configuration model in dotted form."""
+    """Return every key of a configuration model in dotted form."""
     keys: list[str] = []
     for name, info in model.model_fields.items():
         keys.append(prefix + name)
@@ -70,7 +70,7 @@ def known_keys(model: type[BaseModel], prefix: str = "") -> list[str]:
 
 
 def _models(annotation: Any) -> Iterator[type[BaseModel]]:
-    """Yield the models a key holds, by itself or in a list or mapping of them."""
+    """Yield the models in a key's annotation, alone or in a list or mapping."""
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         yield annotation
     for argument in get_args(annotation):
@@ -78,14 +78,14 @@ def _models(annotation: Any) -> Iterator[type[BaseModel]]:
 
 
 def nearest_key(key: str, model: type[BaseModel]) -> str | None:
-    """Return the known key closest to a mistaken one, or None if none is close."""
+    """Return the known key closest to an unknown one, or None if none is close."""
     matches = difflib.get_close_matches(key, known_keys(model), n=1, cutoff=0.4)
     return matches[0] if matches else None
 
 
 def explain(error: ValidationError, model: type[BaseModel]) -> str:
-    """Say in one line what the first thing wrong is, naming the key and, for an unknown one, the nearest known."""
-    # an unknown key goes first: mostly it is the missing one, mistyped
+    """Return the first error in one line, with its key and, for an unknown key, the nearest known one."""
+    # unknown keys come first: usually they are misspelt required keys
     first = min(error.errors(), key=lambda one: one["type"] != "extra_forbidden")
     where = ".".join(str(part) for part in first["loc"]) or "the file"
     match first["type"]:

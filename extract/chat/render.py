@@ -1,7 +1,7 @@
-"""Rendering: a conversation as tokens and their roles, by the tokenizer's own chat template and offsets.
+"""Rendering: turns a conversation into tokens and their roles, with the tokenizer's own chat template and offsets.
 
-Tokens are those the model is served with: control tokens that a user writes out (`<|im_end|>`) are read as control
-tokens, as transformers reads them by default; they still lie inside the user's words.
+Control tokens that a user writes as text (`<|im_end|>`) become control tokens, as in transformers by default; they
+still count as part of the user's words.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ NO_TOKENS = range(0)
 
 
 class Roles(Mapping[str, Sequence[int]]):
-    """Token indices by position name, computed on access: many thousands of prompts are kept in memory.
+    """Token indices by position name, computed on access to save memory for many prompts.
 
-    `inst_mean` is the mean over its indices; the others hold one. A role a prompt lacks is no key.
+    `inst_mean` is the mean over its indices; the other positions hold one index. A role that a prompt lacks is absent.
     """
 
     __slots__ = ("_n_tokens", "_trigger", "_words")
@@ -72,20 +72,20 @@ class Rendered:
     token_ids: Sequence[int]
     roles: Mapping[str, Sequence[int]]
     ambiguous: bool  # a token covers both the end of the instruction and the template after it
-    altered: bool = False  # the template changed the user's words, blanks at their ends aside
-    trigger: range = NO_TOKENS  # tokens of the trigger word; none where the last turn has no such word
+    altered: bool = False  # the template changed the user's words, not only blanks at their ends
+    trigger: range = NO_TOKENS  # tokens of the trigger word; empty if the last turn does not contain it
 
 
 def render(tokenizer: PreTrainedTokenizerBase, prompt: Prompt, template_args: Arguments | None = None) -> Rendered:
     """Tokenise a prompt with its chat template and find its token roles.
 
-    The instruction is what the template shows of the user's last turn, with the blanks it leaves at the ends.
+    The instruction is the user's last turn as the template writes it, with the blanks at its ends.
 
     Args:
-        template_args: what the template reads besides the messages, such as `{"enable_thinking": False}`.
+        template_args: further arguments of the template, such as `{"enable_thinking": False}`.
 
     Raises:
-        UserError: there is no chat template, it refuses the conversation or drops the user's words, or their place
+        UserError: there is no chat template, it refuses the conversation or drops the user's words, or their position
             cannot be found; names the prompt.
     """
 
@@ -101,7 +101,7 @@ def render(tokenizer: PreTrainedTokenizerBase, prompt: Prompt, template_args: Ar
     spans = _spans(tokenizer, encoded)
     words = _covering(spans, start, end)
     if not words:
-        raise UserError(f"prompt {prompt.id!r}: no token stands for the user's words after the chat template")
+        raise UserError(f"prompt {prompt.id!r}: no token covers the user's words after the chat template")
     trigger = _trigger(prompt.trigger, text[start:end], start, spans) if prompt.trigger else NO_TOKENS
     return Rendered(
         text,
@@ -114,7 +114,7 @@ def render(tokenizer: PreTrainedTokenizerBase, prompt: Prompt, template_args: Ar
 
 
 def position_names(rendered: Sequence[Rendered], *, trigger: bool = False) -> tuple[str, ...]:
-    """Name every position some prompt has: inst_last, the template tokens after it, inst_mean."""
+    """Return every position that some prompt has: inst_last, the template tokens after it, inst_mean."""
     seen = {name for one in rendered for name in one.roles}
     numbered = sorted((n for n in seen if n.startswith("post_") and n != "post_last"), key=lambda n: int(n[5:]))
     names = ["inst_last", *numbered, *(["post_last"] if "post_last" in seen else []), "inst_mean"]
@@ -122,10 +122,10 @@ def position_names(rendered: Sequence[Rendered], *, trigger: bool = False) -> tu
 
 
 def remarks(prompts: Sequence[Prompt], rendered: Sequence[Rendered], *, merged: bool = False) -> list[str]:
-    """Say what a reader of these prompts' positions must know, a line each.
+    """Return notes on the positions of these prompts, one line each.
 
     Args:
-        merged: system messages were put at the head of the next user turn.
+        merged: system messages were put at the start of the next user turn.
     """
     pairs = list(zip(prompts, rendered, strict=True))
     found = {
@@ -139,7 +139,7 @@ def remarks(prompts: Sequence[Prompt], rendered: Sequence[Rendered], *, merged: 
         "the trigger is not a word of the last user turn (no trigger_last)": [
             prompt.id for prompt, row in pairs if prompt.trigger and "trigger_last" not in row.roles
         ],
-        "the system message stands at the head of the next user turn (model.system: merge)": [
+        "the system message is at the start of the next user turn (model.system: merge)": [
             prompt.id for prompt in prompts if merged and any(m["role"] == "system" for m in prompt.messages)
         ],
     }
@@ -147,7 +147,7 @@ def remarks(prompts: Sequence[Prompt], rendered: Sequence[Rendered], *, merged: 
 
 
 def _spans(tokenizer: PreTrainedTokenizerBase, encoded: BatchEncoding) -> list[Span]:
-    """Return the characters each token stands for, with the blanks that some tokenizers trim off their offsets."""
+    """Return each token's characters, including blanks that some tokenizers trim from their offsets."""
     offsets: list[Span] = encoded["offset_mapping"]
     if "trim_offsets=True" not in str(tokenizer.backend_tokenizer.post_processor):
         return offsets
@@ -160,7 +160,7 @@ def _spans(tokenizer: PreTrainedTokenizerBase, encoded: BatchEncoding) -> list[S
 
 
 def _covering(spans: Sequence[Span], start: int, end: int) -> range:
-    """Return the tokens from the first to the last that stand for a character in start … end."""
+    """Return the tokens from the first to the last that covers a character in start … end."""
     inside = [i for i, (a, b) in enumerate(spans) if a < end and b > start]
     return range(inside[0], inside[-1] + 1) if inside else NO_TOKENS
 

@@ -1,10 +1,10 @@
 """Chat templates: choosing one, setting its arguments, applying it to a conversation, and its identity.
 
-A tokenizer's own template is used as it is. A base model has none: its conversations are then written in a format the
-user chose by name (`plain`) or wrote (a `.jinja` file); no format is ever chosen silently.
+A tokenizer's own template is used unchanged. A base model has none; the user then names a format (`plain`) or gives a
+`.jinja` file. No format is chosen silently.
 
-A template's own arguments (`enable_thinking`) and what becomes of system messages are written into its source, as
-Jinja statements before its first line. So no call can forget them, and the template's hash differs with them.
+A template's arguments (`enable_thinking`) and the treatment of system messages are written into its source, as Jinja
+statements before its first line. So they apply to every call, and the template's hash depends on them.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from transformers import PreTrainedTokenizerBase
 
 from extract.errors import UserError
 
-Arguments = Mapping[str, JsonValue]  # of a template, by name
+Arguments = Mapping[str, JsonValue]  # a template's arguments by name
 System = Literal["keep", "merge"]
 GIVEN_ALREADY = ("messages", "add_generation_prompt")
 
-PINNED_DATE = date(2024, 7, 26)  # templates that print today's date would make activations differ from day to day
-# What base models have read most: a text, then questions and answers. It says nothing a prompt does not, ends without
-# a blank (their next token brings its own), and inst_last is the question's last token, post_last the last colon.
+PINNED_DATE = date(2024, 7, 26)  # with today's date in a template, activations would differ from day to day
+# A form that base models know from training: a text, then questions and answers. It adds no content, ends without a
+# blank (the next token starts with one); inst_last is the question's last token, post_last the last colon.
 PLAIN_TEMPLATE = (
     "{% for message in messages %}"
     "{% if message['role'] == 'system' %}{{ message['content'] | trim + '\\n\\n' }}"
@@ -37,7 +37,7 @@ PLAIN_TEMPLATE = (
     "{% else %}{{ 'Answer: ' + message['content'] | trim + '\\n\\n' }}{% endif %}"
     "{% endfor %}{{ 'Answer:' }}"
 )
-# Text of a system message goes before the next user turn's, a blank line between them.
+# The text of a system message goes before the text of the next user turn, separated by a blank line.
 _MERGING = (
     "{% set merging = namespace(system='', turns=[]) %}"
     "{% for message in messages %}{% if message['role'] == 'system' %}"
@@ -56,11 +56,12 @@ def choose_template(
     arguments: Arguments | None = None,
     system: System = "keep",
 ) -> str | dict[str, str]:
-    """Return the template to speak to a model with: its own (None), `plain`, or what a file holds.
+    """Return the chat template to use: the model's own (None), `plain`, or the content of a file.
 
     Args:
-        arguments: what the template reads besides the messages, such as `{"enable_thinking": False}`: set for good.
-        system: `merge` puts system messages at the head of the next user turn, for templates that refuse them.
+        wanted: None, `plain`, or the path of a `.jinja` file.
+        arguments: further arguments of the template, such as `{"enable_thinking": False}`, for every call.
+        system: `merge` puts system messages at the start of the next user turn, for templates that refuse them.
 
     Raises:
         UserError: the model has no template of its own, the file is missing or not a Jinja template, or the template
@@ -74,10 +75,10 @@ def choose_template(
 
 
 def _with_settings(source: str, arguments: Arguments, system: System) -> str:
-    """Return a template that is always given these arguments, and system messages in this way.
+    """Return a template with these arguments and this treatment of system messages set in its source.
 
     Args:
-        system: `keep` hands them to the template; `merge` puts them at the head of the user turn that follows.
+        system: `keep` passes them to the template; `merge` puts them at the start of the next user turn.
     """
     setting = "".join(f"{{% set {name} = {value!r} %}}" for name, value in arguments.items())
     before = setting + (_MERGING if system == "merge" else "")
@@ -85,12 +86,12 @@ def _with_settings(source: str, arguments: Arguments, system: System) -> str:
 
 
 def _merges_system(source: str) -> bool:
-    """Say whether a template was settled to merge system messages."""
+    """Return whether a template merges system messages into the next user turn."""
     return _MERGING in source
 
 
 def _check_arguments(arguments: Arguments, sources: Sequence[str], whose: str) -> None:
-    """Refuse arguments that no template reads: it would drop them, and a misspelling would go unnoticed.
+    """Refuse arguments that no template reads, since a misspelt one would have no effect.
 
     Raises:
         UserError: names the argument.
@@ -99,16 +100,16 @@ def _check_arguments(arguments: Arguments, sources: Sequence[str], whose: str) -
         is_read = name.isidentifier() and any(re.search(rf"\b{name}\b", source) for source in sources)
         if name in GIVEN_ALREADY or not is_read:
             raise UserError(f"the chat template of {whose} takes no argument {name!r}; "
-                            "give one that stands in the template, such as enable_thinking")  # fmt: skip
+                            "give one that occurs in the template, such as enable_thinking")  # fmt: skip
 
 
 def apply_template(
     tokenizer: PreTrainedTokenizerBase, messages: Sequence[dict[str, str]], arguments: Arguments | None = None
 ) -> str:
-    """Write a conversation as the model reads it, ready for the assistant's turn.
+    """Write a conversation in the model's chat format, up to the start of the assistant's turn.
 
     Args:
-        arguments: what the template itself reads besides the messages, such as `enable_thinking`.
+        arguments: further arguments of the template, such as `enable_thinking`.
 
     Raises:
         UserError: there is no template, it does not read an argument, or it refuses the conversation.
@@ -124,24 +125,24 @@ def apply_template(
                 **({"date_string": PINNED_DATE.strftime("%d %b %Y")} | dict(arguments or {})),
             )
         )
-    except Exception as error:  # jinja raises whatever the template's author wrote
-        said = " ".join(str(error).split())
+    except Exception as error:  # templates raise their own errors
+        reason = " ".join(str(error).split())
         if any(message["role"] == "system" for message in messages) and not _merges_system(source):
-            said += "; if it takes no system message, model.system=merge puts it at the head of the next user turn"
-        raise UserError(f"the chat template of {tokenizer.name_or_path} refused a conversation: {said}") from error
+            reason += "; if it takes no system message, model.system=merge puts it at the start of the next user turn"
+        raise UserError(f"the chat template of {tokenizer.name_or_path} refused a conversation: {reason}") from error
 
 
 def template_identity(tokenizer: PreTrainedTokenizerBase, arguments: Arguments | None = None) -> str:
-    """Return a SHA-256 over all that decides how conversations are written, messages aside."""
+    """Return a SHA-256 over everything besides the messages that determines how conversations are written."""
     source = _source(tokenizer, arguments or {})
     dated = "strftime_now" in source or "date_string" in source
-    said = [source, tokenizer.special_tokens_map, dict(arguments or {}), str(PINNED_DATE) if dated else None]
-    return hashlib.sha256(json.dumps(said, sort_keys=True, default=str).encode()).hexdigest()
+    parts = [source, tokenizer.special_tokens_map, dict(arguments or {}), str(PINNED_DATE) if dated else None]
+    return hashlib.sha256(json.dumps(parts, sort_keys=True, default=str).encode()).hexdigest()
 
 
 def _source(tokenizer: PreTrainedTokenizerBase, arguments: Arguments) -> str:
     if not tokenizer.chat_template:
-        raise _lacking(tokenizer)
+        raise _missing_template(tokenizer)
     source = str(tokenizer.get_chat_template())
     _check_arguments(arguments, [source], tokenizer.name_or_path)
     return source
@@ -150,18 +151,18 @@ def _source(tokenizer: PreTrainedTokenizerBase, arguments: Arguments) -> str:
 def _chosen(tokenizer: PreTrainedTokenizerBase, wanted: str | None) -> str | dict[str, str]:
     if wanted is None:
         if not tokenizer.chat_template:
-            raise _lacking(tokenizer)
+            raise _missing_template(tokenizer)
         return tokenizer.chat_template
     if wanted == "plain":
         return ("{{ bos_token }}" if _adds_bos(tokenizer) else "") + PLAIN_TEMPLATE
     return _read(Path(wanted))
 
 
-def _lacking(tokenizer: PreTrainedTokenizerBase) -> UserError:
+def _missing_template(tokenizer: PreTrainedTokenizerBase) -> UserError:
     return UserError(
-        f"{tokenizer.name_or_path or 'the model'} has no chat template: choose a chat (instruct) model, or say how "
-        "conversations are written: model.template=plain (Question: … Answer: …) or a .jinja file, "
-        "by --set (refusal generate: --template)"
+        f"{tokenizer.name_or_path or 'the model'} has no chat template; choose a chat (instruct) model, or give a "
+        "template with --set model.template=plain (Question: … Answer: …) or a .jinja file "
+        "(refusal generate: --template)"
     )
 
 
@@ -188,7 +189,7 @@ def _read(path: Path) -> str:
 
 
 def _dated(source: str) -> str:
-    """Give the pinned date to a template that asks for today's (transformers takes no function as an argument)."""
+    """Return the template with the pinned date in place of today's (transformers takes no function as an argument)."""
     if "strftime_now" not in source:
         return source
     fields = "".join(f" | replace('%{code}', '{PINNED_DATE.strftime('%' + code)}')" for code in "aAbBdHIjmMpSyY")

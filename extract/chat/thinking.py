@@ -1,7 +1,7 @@
 """Splits a completion into its thought and its answer, at the marks around the thought.
 
-Completions are kept whole, thought included. Some templates write the opening mark themselves, so that the completion
-begins amid the thought: `reopened` puts the mark back, and every reader of the text can tell.
+Completions are stored with their thought. Some templates write the opening mark in the prompt, so that the completion
+starts inside the thought; `reopened` puts the mark back, so that the text alone shows the thought.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 OPENING = re.compile(r"<(?:think|thinking|thought|reasoning)>", re.IGNORECASE)
 CLOSING = re.compile(r"</(?:think|thinking|thought|reasoning)>|<\|channel\|>final<\|message\|>", re.IGNORECASE)
 _OPENED = re.compile(rf"({OPENING.pattern})\s*\Z", re.IGNORECASE)
-_BEGINS = 200  # characters in which a thought must open; further on, an answer may be about such marks
+_BEGINS = 200  # characters in which a thought must open; later marks may be part of an answer
 
 
 @dataclass(frozen=True)
@@ -21,11 +21,11 @@ class SplitCompletion:
 
     thought: str  # without the marks
     answer: str
-    closed: bool = True  # False: cut off amid the thought, so that nothing was said
+    closed: bool = True  # False: truncated inside the thought, so there is no answer
 
 
 def split_thinking(completion: str) -> SplitCompletion:
-    """Part a completion into its thought and what was said after it; one without a thought was all said."""
+    """Split a completion into its thought and the answer after it; without a thought, all of it is the answer."""
     ends = list(CLOSING.finditer(completion))
     if ends:
         return SplitCompletion(_bare(completion[: ends[-1].start()]), completion[ends[-1].end() :])
@@ -35,19 +35,19 @@ def split_thinking(completion: str) -> SplitCompletion:
 
 
 def thinks(completion: str) -> bool:
-    """Say whether a completion holds a thought; an empty block, as where thinking is turned off, is none."""
-    parted = split_thinking(completion)
-    return not parted.closed or bool(parted.thought)
+    """Return whether a completion contains a thought; an empty block (thinking turned off) does not count."""
+    parts = split_thinking(completion)
+    return not parts.closed or bool(parts.thought)
 
 
 def reopened(prompt: str, completion: str) -> str:
-    """Return the completion with the mark before it that opens its thought, if the rendered prompt ends with one."""
+    """Return the completion with the opening mark of its thought, if the rendered prompt ends with that mark."""
     opened = _OPENED.search(prompt)
     return f"{opened[1]}\n{completion}" if opened else completion
 
 
 def is_mark(token: str) -> bool:
-    """Say whether a token opens or closes a thought."""
+    """Return whether a token opens or closes a thought."""
     return bool(OPENING.fullmatch(token) or CLOSING.fullmatch(token))
 
 

@@ -1,7 +1,7 @@
-"""Locates the user's words in a rendered conversation, whatever its template did to them.
+"""Locates the user's words in a rendered conversation, also if the template changes or repeats them.
 
-A stand-in for the words goes through the template; where it comes out, the text before and after it bounds the words,
-kept or altered. So no template is known by name, and words that are also the template's or an earlier turn's are safe.
+A placeholder is rendered in place of the words; the text before and after it then bounds the words, kept or altered.
+So no template is treated by name, and words that also occur in the template or in an earlier turn are not confused.
 """
 
 from __future__ import annotations
@@ -14,21 +14,21 @@ from extract.errors import UserError
 
 Show = Callable[[str], str]
 Span = tuple[int, int]
-PRIVATE_USE = range(0xE000, 0xF900)  # one character: filters of letter case, order and length leave it as it is
+PRIVATE_USE = range(0xE000, 0xF900)  # single characters, which filters of case, order and length do not change
 LETTERS = ("Zqxjvk", "Vkwqzj")  # for templates that escape or drop what is not ASCII
 
 
 def find_words(show: Show, words: str, text: str) -> Span:
-    """Return start and end of the user's words in `text`; of the last place, where a template says them repeatedly.
+    """Return start and end of the user's words in `text`; of the last copy, if the template repeats them.
 
     Args:
-        show: renders the conversation with other words in the place of the user's last ones.
-        words: what the user said last.
+        show: renders the conversation with other words in place of the user's last message.
+        words: the user's last message.
         text: `show(words)`.
 
     Raises:
-        UserError: the template drops the words, or what it writes around them depends on them so that the two cannot
-            be told apart.
+        UserError: the template drops the words, or the text around them depends on them, so that their bounds are
+            unknown.
     """
     around, left, right = _pass_through(show, words + text)
     bounds = _bounded(around, text)
@@ -39,30 +39,30 @@ def find_words(show: Show, words: str, text: str) -> Span:
     found = _last_copy(around, words, text) or (_between_marks(marked, text) if kept else None)
     found = found or _only_copy(around, words, text, bounds) or (None if kept else bounds)
     if found is None:
-        raise UserError("what the chat template writes around the user's words depends on them, so where they stand "
-                        "cannot be told")  # fmt: skip
+        raise UserError("the chat template writes text around the user's words that depends on them, so their position "
+                        "cannot be found; use another template (model.template)")  # fmt: skip
     return found
 
 
-def _pass_through(show: Show, said: str) -> tuple[list[str], str, str]:
-    """Return the text before, between and after the copies of a stand-in, and two marks that come through as it did."""
-    unused = tuple(islice((chr(code) for code in PRIVATE_USE if chr(code) not in said), 2))
+def _pass_through(show: Show, used: str) -> tuple[list[str], str, str]:
+    """Return the text before, between and after the copies of a placeholder, and two marks that are rendered alike."""
+    unused = tuple(islice((chr(code) for code in PRIVATE_USE if chr(code) not in used), 2))
     for left, right in (unused, LETTERS) if len(unused) == 2 else (LETTERS,):
         around = re.split(left, show(left), flags=re.IGNORECASE)
         if len(around) > 1:
             return around, left, right
-    raise UserError("the chat template drops the user's words")
+    raise UserError("the chat template drops the user's words; use another template (model.template)")
 
 
 def _bounded(around: Sequence[str], text: str) -> Span | None:
-    """Return the last of equal copies of anything within the text around a stand-in."""
+    """Return the last of equal copies inside the text around a placeholder."""
     length = (len(text) - sum(map(len, around))) // (len(around) - 1)
     start = len(text) - len(around[-1]) - length
     return (start, start + length) if text[start : start + length].join(around) == text else None
 
 
 def _last_copy(around: Sequence[str], words: str, text: str) -> Span | None:
-    """Return the last of several copies, where only the earlier ones were altered (a title, say)."""
+    """Return the last of several copies, if only the earlier ones were altered (for example a title)."""
     for kept in (words, words.strip()):
         if len(around) > 2 and text.endswith(around[-2] + kept + around[-1]):
             end = len(text) - len(around[-1])
@@ -71,7 +71,7 @@ def _last_copy(around: Sequence[str], words: str, text: str) -> Span | None:
 
 
 def _only_copy(around: Sequence[str], words: str, text: str, bounds: Span | None) -> Span | None:
-    """Return the one place, letter case aside, where the words can be: the template wrote more because of them."""
+    """Return the only place of the words, ignoring letter case, if the template wrote extra text because of them."""
     start, end = bounds or (0, len(text))
     for kept in (words, words.strip()):
         pattern = re.compile(f"(?={re.escape(kept)})", re.IGNORECASE)
@@ -82,12 +82,12 @@ def _only_copy(around: Sequence[str], words: str, text: str, bounds: Span | None
 
 
 def _between_marks(marked: Sequence[str], text: str) -> Span | None:
-    """Return the bounds of words rendered with a mark at either end, if without the marks they are the same words."""
+    """Return the bounds of words rendered between two marks, if the words equal those rendered without marks."""
     before, _, inside, _, after = marked
     span = _bounded((before, after), text)
     return span if span and _letters(text[slice(*span)]) == _letters(inside) else None
 
 
 def _letters(text: str) -> str:
-    """Leave out what a mark changes beside it: blanks and letter case."""
+    """Remove what a mark may change next to it: blanks and letter case."""
     return "".join(text.split()).casefold()

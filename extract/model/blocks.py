@@ -1,8 +1,8 @@
-"""Transformer blocks of any architecture, and the part of each block that makes `resid_mid`.
+"""Transformer blocks of any architecture, and the module in each block that produces `resid_mid`.
 
-Nothing here knows a model family by name. Where a block adds attention and MLP one after the other, exactly one of its
-parts turns the block's input into the stream between them (`resid_mid`): the attention, or the norm behind it in
-architectures that norm what they add. It is found by watching one short forward pass.
+No model family is treated by name. Where a block adds attention and then MLP, exactly one module turns the block's
+input into the stream between them (`resid_mid`): the attention, or the norm after it in architectures that normalise
+what they add. One short forward pass with hooks finds this module.
 """
 
 from __future__ import annotations
@@ -18,22 +18,22 @@ from transformers import PreTrainedModel
 from extract.errors import UserError
 from extract.model.edit import Stream
 
-Keywords = dict[str, Any]  # the named arguments of a module's call
+Keywords = dict[str, Any]  # the keyword arguments of a module's call
 
 
 @dataclass(frozen=True)
 class FirstHalf:
-    """The part of a block whose output, times `scale`, added to the block's input is `resid_mid`."""
+    """The module of a block whose output, times `scale`, plus the block's input is `resid_mid`."""
 
     module: nn.Module
-    scale: float  # 1 but for architectures with a residual multiplier (Granite)
+    scale: float  # 1, except in architectures with a residual multiplier (Granite)
 
 
 def decoder_layers(model: PreTrainedModel) -> nn.ModuleList:
-    """Find the transformer blocks: the one module list as long as the configuration says there are layers.
+    """Find the transformer blocks: the only module list with as many items as the configuration has layers.
 
     Raises:
-        UserError: there is none, or more than one.
+        UserError: there is no such list, or more than one.
     """
     wanted = model.config.get_text_config().num_hidden_layers
     found = [m for m in model.base_model.modules() if isinstance(m, nn.ModuleList) and len(m) == wanted]
@@ -46,20 +46,20 @@ def decoder_layers(model: PreTrainedModel) -> nn.ModuleList:
 
 
 def stream_out(value: Any) -> Any:
-    """Return the stream out of a module's output: some architectures and versions return (stream, …)."""
+    """Return the stream from a module's output; some architectures and versions return a tuple (stream, …)."""
     return value[0] if isinstance(value, tuple) else value
 
 
 def stream_in(args: tuple[Any, ...], kwargs: Keywords) -> Any:
-    """Return the stream a module was called with, given in place or by name."""
+    """Return the stream that a module was called with, as a positional or keyword argument."""
     return args[0] if args else kwargs.get("hidden_states")
 
 
 def first_halves(model: PreTrainedModel, layers: Sequence[nn.Module], backend: str) -> list[FirstHalf]:
-    """Find in every block what makes `resid_mid` of its input.
+    """Find in every block the module that produces `resid_mid`.
 
     Raises:
-        UserError: a block has no such place, as where attention and MLP work side by side on the same input.
+        UserError: a block has no `resid_mid`, for example where attention and MLP run in parallel on the same input.
     """
     found: dict[int, FirstHalf | None] = {}
     handles = [handle for i, layer in enumerate(layers) for handle in _watch(layer, i, found)]
@@ -79,7 +79,7 @@ def first_halves(model: PreTrainedModel, layers: Sequence[nn.Module], backend: s
 
 
 def _watch(layer: nn.Module, index: int, found: dict[int, FirstHalf | None]) -> list[Any]:
-    """Follow one block's call: every part's output so far, until some part reads the block's input plus one of them."""
+    """Record the outputs of a block's modules until one module's input is the block's input plus one of them."""
     before: list[Tensor] = []
     outputs: list[tuple[nn.Module, Tensor]] = []
 
@@ -88,21 +88,21 @@ def _watch(layer: nn.Module, index: int, found: dict[int, FirstHalf | None]) -> 
         outputs.clear()
         found[index] = None
 
-    def part_reads(_module: nn.Module, args: tuple[Any, ...], kwargs: Keywords) -> None:
+    def check_input(_module: nn.Module, args: tuple[Any, ...], kwargs: Keywords) -> None:
         stream = stream_in(args, kwargs)
         if found[index] is None and isinstance(stream, Tensor) and stream.shape == before[0].shape:
             found[index] = _made_by(stream, before[0], outputs)
 
-    def part_says(module: nn.Module, _args: Any, output: Any) -> None:
-        said = stream_out(output)
-        if isinstance(said, Tensor) and said.shape == before[0].shape:
-            outputs.append((module, said))
+    def record_output(module: nn.Module, _args: Any, value: Any) -> None:
+        output = stream_out(value)
+        if isinstance(output, Tensor) and output.shape == before[0].shape:
+            outputs.append((module, output))
 
     handles = [layer.register_forward_pre_hook(enter, with_kwargs=True)]
     for part in layer.modules():
         if part is not layer:
-            handles += [part.register_forward_pre_hook(part_reads, with_kwargs=True),
-                        part.register_forward_hook(part_says)]  # fmt: skip
+            handles += [part.register_forward_pre_hook(check_input, with_kwargs=True),
+                        part.register_forward_hook(record_output)]  # fmt: skip
     return handles
 
 
@@ -111,19 +111,19 @@ def _made_by(stream: Tensor, before: Tensor, outputs: Sequence[tuple[nn.Module, 
     if not added.any():
         return None
     tolerance = 1e-5 if stream.dtype == torch.float32 else 2e-2
-    for module, output in reversed(outputs):  # the outermost of those that say the same finishes last
-        said = output.double()
-        scale = float((added * said).sum() / (said * said).sum().clamp(min=1e-30))
-        if abs(scale) > 1e-3 and (added - scale * said).norm() <= tolerance * added.norm():
+    for module, stream_added in reversed(outputs):  # of nested modules with equal output the outermost finishes last
+        output = stream_added.double()
+        scale = float((added * output).sum() / (output * output).sum().clamp(min=1e-30))
+        if abs(scale) > 1e-3 and (added - scale * output).norm() <= tolerance * added.norm():
             return FirstHalf(module, 1.0 if abs(scale - 1) < tolerance else scale)
     return None
 
 
-def edited_half(half: FirstHalf, before: Stream, said: Stream, apply: Callable[[Stream], Stream]) -> Stream:
-    """Return what the first half must say for `resid_mid` to become `apply(resid_mid)`; the same tensor if unchanged.
+def edited_half(half: FirstHalf, before: Stream, output: Stream, apply: Callable[[Stream], Stream]) -> Stream:
+    """Return the first half's output that turns `resid_mid` into `apply(resid_mid)`; the same tensor if unchanged.
 
-    Changing what the MLP's norm reads would leave the residual branch as it was, so what is added is changed.
+    Changing the input of the MLP's norm would not change the residual branch, so the added output is changed.
     """
-    mid = before + (said if half.scale == 1 else half.scale * said)
+    mid = before + (output if half.scale == 1 else half.scale * output)
     changed = apply(mid)
-    return said if changed is mid else said + (changed - mid) / half.scale
+    return output if changed is mid else output + (changed - mid) / half.scale

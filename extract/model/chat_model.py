@@ -1,8 +1,8 @@
 """An open-weight chat model behind one interface: encode, capture, edit, generate, sample.
 
-How the residual stream is reached is the backend's (`backends`); everything else is here, once. The model is
-bitwise the same after use, whatever happens. Left padding with explicit positions wherever a pass may go on generating;
-right padding, which needs no mask, where a prompt is only read.
+A backend (`backends`) gives access to the residual stream; everything else is here. The model is bitwise the same
+after use, also after an error. Passes that may generate are left-padded with explicit positions; passes that only read
+prompts are right-padded and need no mask.
 """
 
 from __future__ import annotations
@@ -85,13 +85,13 @@ class ChatModel:
         )
 
     def fingerprint(self) -> str:
-        """Return the weights' fingerprint, whatever backend runs them."""
+        """Return the weights' fingerprint; it is the same for every backend."""
         return self._rebuilt_fingerprint or fingerprint(self.model)
 
     # -- tokens --------------------------------------------------------------------------------------------------------
 
     def batch(self, rows: Sequence[Rendered], side: Side = "left") -> Batch:
-        """Pad prompts, on the left unless they are only to be read."""
+        """Pad prompts; on the left for generation, on the right where they are only read."""
         return self.pad([row.token_ids for row in rows], side)
 
     def pad(self, rows: Sequence[Sequence[int]], side: Side) -> Batch:
@@ -99,7 +99,7 @@ class ChatModel:
         return pad(rows, self._pad_id, side, self.device)
 
     def decode(self, response: Sequence[int]) -> str:
-        """Turn response tokens into text, special ones left out but for those that bound a thought."""
+        """Turn response tokens into text, without special tokens except those that open or close a thought."""
         special = self._special
         if not any(special.get(i) for i in response):
             return str(self.tokenizer.decode(list(response), skip_special_tokens=True)).strip()
@@ -107,7 +107,7 @@ class ChatModel:
 
     @cached_property
     def _special(self) -> dict[int, bool]:
-        """Special tokens, and whether each bounds a thought: asked once, for a tokenizer lists them anew each time."""
+        """Special tokens, and whether each opens or closes a thought; cached, since the tokenizer rebuilds its list."""
         added = self.tokenizer.added_tokens_decoder
         return {i: is_mark(str(token)) for i, token in added.items() if token.special}
 
@@ -115,22 +115,26 @@ class ChatModel:
 
     @property
     def edits(self) -> tuple[Edit, ...]:
-        """The edits of the surrounding blocks."""
+        """The edits of the open `editing` blocks."""
         return tuple(self._edits)
 
     @property
     def processors(self) -> tuple[LogitsProcessor, ...]:
-        """What changes the next token's scores in the surrounding blocks."""
+        """The logits processors of the open `editing` blocks."""
         return tuple(self._processors)
 
     @contextmanager
     def editing(self, edits: Sequence[Edit], processors: Sequence[LogitsProcessor] = ()) -> Iterator[None]:
-        """Apply edits to every forward pass this object makes inside the block, in the order given where they meet.
+        """Apply edits to every forward pass of this object inside the block; edits at one place keep their order.
 
-        Calls of `self.model` itself are not edited: how they would be is the backend's business.
+        Direct calls of `self.model` are not edited.
 
         Args:
-            processors: change the scores of the next token while decoding, before one is drawn.
+            edits: functions of the stream, each at one site and layer.
+            processors: change the scores of the next token while decoding, before a token is drawn.
+
+        Raises:
+            UserError: the layer of an edit does not exist.
         """
         for edit in edits:
             if not 0 <= edit.layer < self.n_layers:
@@ -138,7 +142,7 @@ class ChatModel:
         self._edits, self._processors = [*self._edits, *edits], [*self._processors, *processors]
         try:
             yield
-        finally:  # another thread's block may have begun inside this one and still be open: only one's own are removed
+        finally:  # another thread's block may still be open, so only this block's own edits are removed
             self._edits, self._processors = _without(self._edits, edits), _without(self._processors, processors)
 
     def capture(
@@ -149,13 +153,13 @@ class ChatModel:
         keep: Callable[[int, Stream], None],
         past_key_values: Any = None,
     ) -> None:
-        """Run the prompts and hand each wanted layer's stream to `keep(layer, stream)`.
+        """Run the prompts and call `keep(layer, stream)` for each of `layers`.
 
-        Neither the language-model head nor any layer after the last one wanted is run.
+        Neither the language-model head nor any layer after the last of `layers` is run.
 
         Args:
-            past_key_values: of a prefix, one copy a row; `batch` then holds what follows it, padded on the right, and
-                so does the stream.
+            past_key_values: keys and values of a prefix, one copy per row; `batch` and the stream then hold only the
+                tokens after the prefix, padded on the right.
         """
 
         def look(layer: int) -> Edit:
@@ -193,15 +197,15 @@ class ChatModel:
         use_cache: bool = True,
         watch: Watch | None = None,
     ) -> list[list[int]]:
-        """Decode greedily, whatever the model's own generation_config says; return response tokens, end excluded.
+        """Decode greedily and return response tokens, without the end token; the model's generation_config is ignored.
 
         Args:
-            num_beams: above 1, the likeliest whole response that so many beams find.
-            use_cache: False runs all tokens again at every step, which gives the same and is slow.
-            watch: is handed each step's tokens, one a row, as soon as they are chosen.
+            num_beams: above 1, return the likeliest whole response found by beam search.
+            use_cache: False runs all tokens again at every step, which gives the same response and is slow.
+            watch: called with each step's tokens, one per row, as soon as they are chosen.
 
         Raises:
-            UserError: beams are to be watched; they know what they say only at the end.
+            UserError: `watch` is given with beam search, which knows its tokens only at the end.
         """
         decoding = Decoding(max_new_tokens, min_new_tokens, num_beams, use_cache)
         return [cut_at_end(response, self.eos_ids) for response in self._decode(batch, decoding, watch=watch)]
@@ -217,22 +221,23 @@ class ChatModel:
         *,
         watch: Watch | None = None,
     ) -> list[SampledResponse]:
-        """Draw one response a row; the same seed gives the same one, whatever else is in the batch.
+        """Sample one response per row; the same seed gives the same response, independent of the rest of the batch.
 
-        Known limit: the batch changes floating-point sums a little, and with them, rarely, a token drawn at an edge.
+        Known limit: the batch changes floating-point sums slightly, which rarely changes a token.
 
         Args:
-            seeds: one a row, not negative; rows of one prompt with different seeds are independent samples.
-            temperature: divides the logits before a token is drawn; 0 takes the likeliest. For all rows, or one a row.
-            top_p: tokens are drawn from the fewest that together are at least so probable (arXiv 1904.09751); likewise.
+            seeds: one per row, not negative; rows of one prompt with different seeds are independent samples.
+            temperature: divides the logits; 0 takes the likeliest token. One value for all rows, or one per row.
+            top_p: nucleus sampling (arXiv 1904.09751): tokens come from the smallest set with at least this
+                probability. One value for all rows, or one per row.
             watch: as for `generate`.
 
         Raises:
             UserError: temperature or top_p is out of range.
         """
-        drawing = TokenSampler(seeds, max_new_tokens, temperature, top_p)
-        responses = self._decode(batch, Decoding(max_new_tokens), [drawing], watch)  # greedy: it leaves one token
-        return drawing.sampled(responses, self.eos_ids)
+        sampler = TokenSampler(seeds, max_new_tokens, temperature, top_p)
+        responses = self._decode(batch, Decoding(max_new_tokens), [sampler], watch)  # the sampler leaves one token
+        return sampler.sampled(responses, self.eos_ids)
 
     def _decode(
         self,
@@ -241,10 +246,10 @@ class ChatModel:
         processors: Sequence[LogitsProcessor] = (),
         watch: Watch | None = None,
     ) -> list[list[int]]:
-        """Return what follows the prompts, up to the longest response; what follows an end in a row is filled up."""
+        """Return the tokens after the prompts, up to the longest response; rows that end early are padded."""
         if watch is not None and decoding.num_beams > 1:
-            raise UserError("beam search settles what it says only at the end: watch greedy decoding, or use one beam")
-        config = decoding.config(self.eos_ids, self._pad_id)  # some ends are known to the model's own settings only
+            raise UserError("beam search knows its tokens only at the end, so they cannot be watched; use num_beams=1")
+        config = decoding.config(self.eos_ids, self._pad_id)  # some end tokens are only in the model's own settings
         with without_own_config(self.model):
             out = self._call(
                 lambda: self.model.generate(
@@ -260,7 +265,7 @@ class ChatModel:
         return responses
 
     def run(self, module: nn.Module, batch: Batch, **extra: Any) -> Any:
-        """Make one forward pass of the model, or of its decoder alone, under the edits of the surrounding blocks."""
+        """Run one forward pass of the model, or of its decoder only, with the edits of the open `editing` blocks."""
         if batch.side == "left":
             extra = {"attention_mask": batch.attention_mask, "position_ids": batch.position_ids} | extra
         extra = {"use_cache": "past_key_values" in extra} | extra

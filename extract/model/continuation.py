@@ -1,4 +1,4 @@
-"""Cached keys and values: of a prefix that prompts share, or of whole prompts that are continued many times."""
+"""Cached keys and values of a shared prefix, or of whole prompts that are continued many times."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from extract.model.padded_batch import Batch
 
 @dataclass(frozen=True)
 class CachedPrefix:
-    """Tokens that many prompts begin with, and their keys and values."""
+    """Tokens at the start of many prompts, with their keys and values."""
 
     token_ids: tuple[int, ...]
     cache: Any
 
     @torch.inference_mode()
     def copies(self, n: int) -> Any:
-        """Return the keys and values for n rows, to be continued."""
+        """Return a copy of the keys and values for n rows."""
         cache = copy.deepcopy(self.cache)
         cache.batch_repeat_interleave(n)
         return cache
@@ -34,14 +34,14 @@ class CachedPrefix:
 
 @torch.inference_mode()
 def cache_prefix(model: ChatModel, token_ids: Sequence[int]) -> CachedPrefix:
-    """Compute the keys and values of tokens that many prompts begin with."""
+    """Compute the keys and values of a prefix that many prompts share."""
     cache = model.run(model.decoder, model.pad([token_ids], "right"), use_cache=True).past_key_values
     return CachedPrefix(tuple(token_ids), cache)
 
 
 @dataclass(frozen=True)
 class CachedPrompts:
-    """A batch of prompts with the keys and values of all their tokens but the last."""
+    """A batch of prompts with the keys and values of all tokens except the last."""
 
     batch: Batch
     cache: Any
@@ -49,27 +49,27 @@ class CachedPrompts:
 
 @torch.inference_mode()
 def cache_prompts(model: ChatModel, batch: Batch) -> CachedPrompts:
-    """Run all prompt tokens but the last and keep their keys and values.
+    """Run all prompt tokens except the last and keep their keys and values.
 
-    Right for edits of scope `last_prompt` or `last_on` only: those never touch the cached tokens.
+    Valid only with edits of scope `last_prompt` or `last_on`, which do not change the cached tokens.
 
     Raises:
-        UserError: the architecture's cache cannot be continued by several tokens (some recurrent ones cannot).
+        UserError: the architecture's cache cannot be continued by several tokens, as in some recurrent models.
     """
     before = Batch(batch.tokens[:, :-1], batch.attention_mask[:, :-1], batch.prompt_length)
     cache = getattr(model.run(model.decoder, before, use_cache=True), "past_key_values", None)
     cached = CachedPrompts(batch, cache)
     if cache is None or not _continuation_holds(model, cached):
-        raise UserError(f"{model.name}: {model.architecture} cannot go on from a remembered prompt, so its "
+        raise UserError(f"{model.name}: {model.architecture} cannot continue from cached keys and values, so its "
                         "onset scores cannot be computed; use an attention-only chat model")  # fmt: skip
     return cached
 
 
 def repeat_batch(cached: CachedPrompts, times: int) -> CachedPrompts:
-    """Return the whole batch `times` over, block after block, so that each block can carry an edit of its own."""
+    """Return the batch repeated `times` times, block after block, so that each block can have its own edit."""
     batch, again = cached.batch, torch.arange(len(cached.batch.tokens)).repeat(times)
     cache = copy.deepcopy(cached.cache)
-    cache.batch_select_indices(again)  # indices on the host, for layers may lie on several devices
+    cache.batch_select_indices(again)  # indices are on the host, because layers may be on several devices
     return CachedPrompts(replace(batch, tokens=batch.tokens[again], attention_mask=batch.attention_mask[again]), cache)
 
 
@@ -86,11 +86,11 @@ def continued_log_probs(
 def continued_logits(
     model: ChatModel, cached: CachedPrompts, suffix: Int[Tensor, "batch more"]
 ) -> Float[Tensor, "batch more+1 vocabulary"]:
-    """Return the logits after the last prompt token and after each of its row's further tokens, as the model has them.
+    """Return the logits after the last prompt token and after each further token of the row, in the model's dtype.
 
-    Rows that are to go on for less are filled up at their ends with any token: no token sees what follows it.
+    Shorter rows may be padded at their end with any token, because no token attends to later ones.
     """
-    logits: Tensor = _go_on(model, cached, suffix, model.model).logits
+    logits: Tensor = _continue(model, cached, suffix, model.model).logits
     return logits
 
 
@@ -98,7 +98,7 @@ def continued_logits(
 def last_streams(
     model: ChatModel, cached: CachedPrompts, site: Site, layers: Sequence[int], edits: Sequence[Edit] = ()
 ) -> Float[Tensor, "layers batch d_model"]:
-    """Return the stream at the last prompt token, in float32; `edits` come before the look where they meet."""
+    """Return the stream at the last prompt token, in float32, after `edits` at the same site and layer."""
     seen: dict[int, Tensor] = {}
 
     def look(layer: int) -> Edit:
@@ -110,11 +110,11 @@ def last_streams(
 
     nothing = cached.batch.tokens[:, :0]
     with model.editing([*edits, *(look(layer) for layer in layers)]):
-        _go_on(model, cached, nothing, model.decoder)
+        _continue(model, cached, nothing, model.decoder)
     return torch.stack([seen[layer] for layer in layers])
 
 
-def _go_on(model: ChatModel, cached: CachedPrompts, suffix: Tensor, module: nn.Module) -> Any:
+def _continue(model: ChatModel, cached: CachedPrompts, suffix: Tensor, module: nn.Module) -> Any:
     batch, steps = cached.batch, suffix.shape[1] + 1
     mask = torch.cat([batch.attention_mask, torch.ones_like(suffix)], dim=1)
     tail = Batch(torch.cat([batch.tokens[:, -1:], suffix], dim=1), mask, batch.prompt_length)
@@ -127,7 +127,7 @@ def _go_on(model: ChatModel, cached: CachedPrompts, suffix: Tensor, module: nn.M
 
 
 def _continuation_holds(model: ChatModel, cached: CachedPrompts) -> bool:
-    """Compare three tokens more with a whole pass: a silent difference would be a wrong verdict."""
+    """Compare three continued tokens with a full pass: an unnoticed difference would give a wrong verdict."""
     batch = cached.batch
     extra = batch.tokens[:1, -3:].expand(len(batch.tokens), -1)
     mask = torch.cat([batch.attention_mask, torch.ones_like(extra)], dim=1)

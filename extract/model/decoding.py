@@ -16,7 +16,7 @@ Watch = Callable[[list[int]], None]
 
 @dataclass(frozen=True)
 class Decoding:
-    """Settings of one greedy or beam decoding; `sampling.TokenSampler` draws at random."""
+    """Settings of greedy or beam decoding; `sampling.TokenSampler` samples."""
 
     max_new_tokens: int
     min_new_tokens: int = 0
@@ -24,7 +24,7 @@ class Decoding:
     use_cache: bool = True
 
     def config(self, eos_ids: Sequence[int], pad_id: int) -> GenerationConfig:
-        """Return this as transformers takes it."""
+        """Return the settings as a transformers `GenerationConfig`."""
         return GenerationConfig(
             do_sample=False,
             num_beams=self.num_beams,
@@ -37,7 +37,7 @@ class Decoding:
 
 
 class StepStreamer(BaseStreamer):
-    """Calls a function with the tokens of each step, one a row; what that raises ends the decoding."""
+    """Calls a function with the tokens of each step, one per row; an exception in it ends the decoding."""
 
     def __init__(self, watch: Watch) -> None:
         self._watch = watch
@@ -46,7 +46,7 @@ class StepStreamer(BaseStreamer):
     def put(self, value: Int[Tensor, ...]) -> None:
         if self._prompt_came:
             self._watch(value.tolist())
-        self._prompt_came = True  # transformers hands over the prompts first
+        self._prompt_came = True  # transformers passes the prompts first
 
     def end(self) -> None:
         pass
@@ -54,7 +54,7 @@ class StepStreamer(BaseStreamer):
 
 @contextmanager
 def without_own_config(model: PreTrainedModel) -> Iterator[None]:
-    """Set a model's own settings aside: transformers fills what ours leave open (repetition_penalty, …) from them."""
+    """Replace a model's generation_config while the block is open; transformers would take unset values from it."""
     own, model.generation_config = model.generation_config, GenerationConfig()
     try:
         yield
@@ -63,6 +63,6 @@ def without_own_config(model: PreTrainedModel) -> Iterator[None]:
 
 
 def cut_at_end(response: Sequence[int], ends: Collection[int]) -> list[int]:
-    """Return a response up to the first token that ends it."""
+    """Return a response up to its first end token, without it."""
     end = next((index for index, token in enumerate(response) if token in ends), len(response))
     return list(response[:end])

@@ -1,4 +1,4 @@
-"""Edits of the residual stream: a site, a layer and a function of the stream, and the forward pass they run in."""
+"""Edits of the residual stream: each has a site, a layer and a function of the stream and the forward pass."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Scope = Literal["last_prompt", "last_on", "all"]
 
 
 def site(name: str) -> Site:
-    """Return a site by its name.
+    """Return a site from its name.
 
     Raises:
         UserError: there is no such site.
@@ -31,7 +31,7 @@ def site(name: str) -> Site:
 
 @dataclass(frozen=True)
 class Pass:
-    """The forward pass that an edit runs in: which tokens it holds."""
+    """Token range of the forward pass that an edit runs in."""
 
     start: int  # index of the first token of this pass, padding included; 0 at prefill
     length: int  # tokens in this pass
@@ -43,13 +43,13 @@ class Pass:
         return self.start < self.prompt_length <= self.start + self.length
 
     def within(self, first: int, last: int | None = None) -> slice:
-        """Return where the tokens `first` to before `last`, absolute places, lie in this pass; None is its end."""
+        """Return the slice of this pass with absolute tokens `first` to `last` (excluded); None means to the end."""
         before = min(max(first - self.start, 0), self.length)
         after = self.length if last is None else min(last - self.start, self.length)
         return slice(before, max(before, after))
 
     def tokens(self, scope: Scope) -> slice:
-        """Return where the tokens of a scope lie in this pass (padding is never read, so it may be among them)."""
+        """Return the slice of this pass with a scope's tokens; it may include padding, which is never read."""
         match scope:
             case "last_prompt":
                 return self.within(self.prompt_length - 1, self.prompt_length)
@@ -59,7 +59,7 @@ class Pass:
                 return self.within(self.start)
 
     def covers(self, scope: Scope, device: torch.device) -> Bool[Tensor, " time"]:
-        """Return the same as a mask."""
+        """Return the tokens of a scope as a mask over this pass."""
         covered = torch.zeros(self.length, dtype=torch.bool, device=device)
         covered[self.tokens(scope)] = True
         return covered
@@ -69,10 +69,10 @@ class Pass:
 class Edit:
     """A function applied to the residual stream at one site and layer, during every forward pass.
 
-    `function(stream, pass_)` returns a stream of the same shape; it may also only look. What it
-    returns unchanged, the same tensor, leaves the model's numbers bitwise as they were.
-    `key` names what the function does, exactly: two edits of one site, layer and key are the same edit, so that what
-    a model says under it can be remembered. An edit without one is never taken for another.
+    `function(stream, pass_)` returns a stream of the same shape. If it returns the same tensor, the model's numbers
+    stay bitwise unchanged, so a function may also only read.
+    `key` identifies exactly what the function does: two edits with the same site, layer and key are the same edit, so
+    responses under it can be cached. An edit without a key is never equal to another.
     """
 
     site: Site

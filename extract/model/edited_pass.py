@@ -1,4 +1,4 @@
-"""Forward passes under edits: each edit is bound to the pass it runs in and handed to the backend."""
+"""Forward passes with edits: each edit gets the token range of its pass, and the backend applies it."""
 
 from __future__ import annotations
 
@@ -18,25 +18,25 @@ T = TypeVar("T")
 def run_edited(
     backend: Backend, decoder: nn.Module, call: Callable[[], T], edits: Sequence[Edit], prompt_length: int, name: str
 ) -> T:
-    """Return `call()`, with edits applied in every forward pass it makes.
+    """Return `call()` with edits applied in every forward pass.
 
     Args:
-        name: of the model, for messages.
+        name: the model's name, for messages.
 
     Raises:
-        UserError: the model runs its blocks past its own decoder.
+        UserError: the model calls its blocks without calling its decoder.
     """
     if not edits:
         return call()
-    running: list[Pass] = []  # the pass that is running; none until the decoder is called
-    handle = decoder.register_forward_pre_hook(_announce(running, prompt_length), with_kwargs=True)
+    running: list[Pass] = []  # the current pass; empty until the decoder is called
+    handle = decoder.register_forward_pre_hook(_record_pass(running, prompt_length), with_kwargs=True)
     try:
         return backend.run(call, [_placed(edit, running, name) for edit in edits])
     finally:
         handle.remove()
 
 
-def _announce(running: list[Pass], prompt_length: int) -> Callable[..., None]:
+def _record_pass(running: list[Pass], prompt_length: int) -> Callable[..., None]:
     def hook(_module: nn.Module, args: tuple[Any, ...], kwargs: Keywords) -> None:
         tokens = args[0] if args else kwargs["input_ids"]
         cache = kwargs.get("past_key_values")
@@ -49,8 +49,8 @@ def _announce(running: list[Pass], prompt_length: int) -> Callable[..., None]:
 def _placed(edit: Edit, running: list[Pass], name: str) -> PlacedEdit:
     def apply(stream: Stream) -> Stream:
         if not running:
-            raise UserError(f"{name} runs its blocks past its own decoder, so edits "
-                            "cannot tell which tokens they see; use another model")  # fmt: skip
+            raise UserError(f"{name} calls its blocks without its decoder, so the tokens of a pass are unknown to "
+                            "edits; use another model")  # fmt: skip
         return edit.function(stream, running[0])
 
     return PlacedEdit(edit.site, edit.layer, apply)

@@ -23,8 +23,8 @@ def fingerprint(model: nn.Module) -> str:
 def checksum(model: nn.Module) -> str:
     """Return a SHA-256 over every parameter's name, shape, dtype and the CRC-32 of all its bits.
 
-    `fingerprint` tells models apart at once; this, a second or so for each billion weights, also tells a model from
-    itself with a few weights altered, such as one row of the embedding.
+    `fingerprint` is instant and tells different models apart. This takes about a second per billion weights and also
+    detects a few changed weights, such as one row of the embedding.
     """
     digest = hashlib.sha256()
     for name, parameter in model.state_dict().items():

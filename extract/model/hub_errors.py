@@ -1,6 +1,6 @@
-"""Error messages for a model that cannot be fetched from the Hugging Face hub, in one line each.
+"""One-line error messages for a model that cannot be downloaded from the Hugging Face hub.
 
-Libraries wrap the hub's answer several times; what it was is read off the chain of exceptions, not off their words.
+Libraries wrap the hub's error several times; the cause is found by the types in the chain of exceptions.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ E = TypeVar("E", bound=BaseException)
 
 
 def explain_hub(name: str, revision: str | None, error: BaseException) -> str | None:
-    """Say what kept a hub id from loading and what to do; None where the hub had no part in it."""
+    """Return why a hub id could not be loaded and what to do; None if the hub is not the cause."""
     causes = list(_chain(error))
     absent = _first(causes, LocalEntryNotFoundError) or _first(causes, OfflineModeIsEnabled)
     if absent and huggingface_hub.constants.HF_HUB_OFFLINE:
@@ -34,7 +34,7 @@ def explain_hub(name: str, revision: str | None, error: BaseException) -> str | 
     if absent:
         reason = " ".join(str(causes[-1]).split())
         return (f"{name} is not in the local cache and {huggingface_hub.constants.ENDPOINT} cannot be reached "
-                f"({reason}): check the network, a proxy, or HF_ENDPOINT")  # fmt: skip
+                f"({reason}); check the network, the proxy or HF_ENDPOINT")  # fmt: skip
     return None
 
 

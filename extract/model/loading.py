@@ -44,15 +44,15 @@ def load_model(
 ) -> ChatModel:
     """Load weights (safetensors only, no remote code) and tokenizer.
 
-    `auto` means CUDA with bfloat16 where there is a GPU, spread over several if need be; else the CPU in float32.
+    `auto` means bfloat16 on the GPU (or spread over several GPUs) if there is one, else float32 on the CPU.
 
     Args:
         template: the chat template: the tokenizer's own (None), `plain` for base models, or a `.jinja` file.
-        template_args: what the template reads besides the messages, such as `{"enable_thinking": False}`.
-        system: `merge` puts system messages at the head of the next user turn, for templates that refuse them.
+        template_args: further arguments of the template, such as `{"enable_thinking": False}`.
+        system: `merge` puts system messages at the start of the next user turn, for templates that refuse them.
 
     Raises:
-        UserError: the model is not there, not reachable, gated, or not a causal language model with a chat template.
+        UserError: the model is missing, unreachable, gated, or not a causal language model with a chat template.
     """
     return open_model(ChatModel, name, revision, dtype, device, backend, template, template_args, system)
 
@@ -79,13 +79,13 @@ def open_model(
 def load_classifier(
     name: str, *, revision: str | None = None, device: str = "auto"
 ) -> tuple[PreTrainedModel, PreTrainedTokenizerBase, str]:
-    """Load a text classifier and its tokenizer, both ready for padded batches; return them and the revision.
+    """Load a text classifier and its tokenizer for padded batches; return both and the revision.
 
-    `auto` means one GPU with bfloat16 where there is one; else the CPU in float32. Texts are padded and cut on the
-    right, whatever the tokenizer was saved with: without explicit positions, padding on the left would move them.
+    `auto` means bfloat16 on one GPU if there is one, else float32 on the CPU. Texts are padded and truncated on the
+    right, ignoring the tokenizer's setting: without explicit positions, left padding would shift them.
 
     Raises:
-        UserError: as for `load_model`; also where the weights hold no classifier, such as a plain language model's.
+        UserError: as for `load_model`; also where the weights hold no classifier, for example a language model.
     """
     device = "cuda" if device == "auto" and torch.cuda.is_available() else device
     with _explained(name, revision):
@@ -96,8 +96,8 @@ def load_classifier(
     if tokenizer.pad_token is None:  # as with many decoders
         tokenizer.pad_token = tokenizer.eos_token or tokenizer.unk_token
     if tokenizer.pad_token_id is None:
-        raise UserError(f"{name}: its tokenizer has no token to pad with; set pad_token in its tokenizer_config.json")
-    model.config.pad_token_id = tokenizer.pad_token_id  # by which decoders find the last token of a row
+        raise UserError(f"{name}: the tokenizer has no padding token; set pad_token in its tokenizer_config.json")
+    model.config.pad_token_id = tokenizer.pad_token_id  # decoders find the last token of a row by it
     return model.eval(), tokenizer, _loaded_revision(model, revision)
 
 
@@ -112,7 +112,7 @@ def _load_weights(auto: Any, name: str, revision: str | None, dtype: DType, devi
             trust_remote_code=False,
             **_place(device),
         )
-    if missing := sorted(info["missing_keys"]):  # transformers would leave these at random values
+    if missing := sorted(info["missing_keys"]):  # transformers would fill these with random values
         raise UserError(f"{name} does not hold a loadable model: its weights lack {missing[0]} ({len(missing)} in all)")
     return model
 
@@ -141,15 +141,15 @@ def load_tokenizer(
             source, padding_side="left", revision=revision, trust_remote_code=False
         )
     if not tokenizer.is_fast:
-        raise UserError(f"{name}: its tokenizer has no fast version, so token positions cannot be found")
+        raise UserError(f"{name}: its tokenizer has no fast version, needed for token positions; use another model")
     tokenizer.chat_template = choose_template(tokenizer, template, template_args, system)
     return config, tokenizer
 
 
 def resolve(name: str) -> str:
-    """Return the directory a model name stands for, or the name itself for the hub.
+    """Return the directory of a model, or the name itself if it is a hub id.
 
-    A path that does not exist here is also looked for where the packages are installed: shipped organisms lie there.
+    A path that does not exist is also searched where the packages are installed, for shipped organisms.
     """
     if name and Path(name).is_dir():
         return name

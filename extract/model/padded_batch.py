@@ -17,13 +17,13 @@ Side = Literal["left", "right"]
 class Batch:
     """Padded prompts.
 
-    Left padding needs the mask and explicit positions; right padding needs neither where only the past is read, since
-    no real token ever sees what follows it.
+    Left padding needs the mask and explicit positions. Right padding needs neither, because in causal attention no real
+    token attends to later ones.
     """
 
     tokens: Int[Tensor, "batch time"]
-    attention_mask: Int[Tensor, "batch seen"]  # of these tokens, after those in a cache where it goes on from one
-    prompt_length: int  # tokens up to and with the last prompt token, padding included
+    attention_mask: Int[Tensor, "batch seen"]  # of the cached tokens, if any, and then of these tokens
+    prompt_length: int  # tokens up to and including the last prompt token, with padding
     side: Side = "left"
 
     @property
@@ -32,12 +32,12 @@ class Batch:
 
     @property
     def n_pad(self) -> Int[Tensor, " batch"]:
-        """Padding before the first token of each row."""
+        """Number of padding tokens before the first token of each row."""
         return self.attention_mask.argmax(dim=1)
 
 
 def pad(rows: Sequence[Sequence[int]], pad_id: int, side: Side, device: torch.device) -> Batch:
-    """Pad rows of token ids to the longest; it is filled on the host and moved to the device at once."""
+    """Pad rows of token ids to the longest row; the batch is filled on the host and then moved to the device."""
     longest = max(len(row) for row in rows)
     tokens = torch.full((len(rows), longest), pad_id)
     mask = torch.zeros_like(tokens)

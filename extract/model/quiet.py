@@ -1,4 +1,4 @@
-"""Silences other libraries' progress bars and advice."""
+"""Silences progress bars and warnings of other libraries."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import warnings
 
 
 def quiet_libraries() -> None:
-    """Keep other libraries' progress bars and advice out of ours."""
+    """Turn off progress bars and warnings of transformers, tokenizers and similar libraries."""
     os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
     import transformers

@@ -1,4 +1,4 @@
-"""Seeded token sampling: one random stream a row, and the plain model's log-probability of each token."""
+"""Seeded token sampling: one random stream per row, with the unsteered model's log-probability of each token."""
 
 from __future__ import annotations
 
@@ -14,37 +14,39 @@ from transformers import LogitsProcessor
 
 from extract.errors import UserError
 
-TINY = 1e-6  # below, temperatures overflow and shares of probability vanish in float32
+TINY = 1e-6  # below it, temperatures overflow and probabilities vanish in float32
 
 
 @dataclass(frozen=True)
 class SampledResponse:
     """One sampled response.
 
-    `log_probs` are in nats, under the plain model (temperature 1, nothing cut off), one a token and, where the model
-    ended the response itself (`ended`), one more: the end's own.
+    `log_probs` are in nats, at temperature 1 and without top_p, one per token. If the model ended the response itself
+    (`ended`), there is one more for the end token.
     """
 
-    token_ids: tuple[int, ...]  # the end excluded
+    token_ids: tuple[int, ...]  # without the end token
     log_probs: tuple[float, ...]
     ended: bool
 
     @property
     def log_prob(self) -> float:
-        """Of the whole response (of what there is of it, where it did not end)."""
+        """Log-probability of the response, in nats; of the truncated response if it did not end."""
         return float(sum(self.log_probs))
 
 
 class TokenSampler(LogitsProcessor):
-    """Draws the next token of every row and leaves it the only one that greedy decoding can take.
+    """Samples the next token of every row and masks all other tokens, so that greedy decoding takes it.
 
-    So sampling runs through the very loop, caches and edits that greedy decoding does. A row's random numbers follow
-    from its seed alone, one a step; a token is found by inverting the distribution function over the vocabulary in its
-    own order, where a small change of the logits moves only the edges between neighbours.
+    So sampling uses the same loop, caches and edits as greedy decoding. A row's random numbers depend only on its seed,
+    one per step. A token is drawn by inverting the distribution function over the vocabulary in its own order, so a
+    small change of the logits only moves the boundaries between neighbouring tokens.
 
     Args:
-        temperature: for all rows, or one a row; at 0, or next to it, a row's likeliest token is taken.
-        top_p: for all rows, or one a row.
+        seeds: one per row.
+        steps: the number of random numbers per row.
+        temperature: one value for all rows, or one per row; at 0 or near it, the likeliest token is taken.
+        top_p: one value for all rows, or one per row.
 
     Raises:
         UserError: temperature or top_p is out of range.
@@ -57,11 +59,11 @@ class TokenSampler(LogitsProcessor):
         temperature: float | Sequence[float] = 1.0,
         top_p: float | Sequence[float] = 1.0,
     ) -> None:
-        given, least = _of_rows(temperature, len(seeds)), _of_rows(top_p, len(seeds))
+        given, least = _per_row(temperature, len(seeds)), _per_row(top_p, len(seeds))
         if wrong := [value for value in given.tolist() if not 0 <= value < math.inf]:
-            raise UserError(f"temperature is {wrong[0]:g}; it is a finite number, 0 (the likeliest token) or above")
+            raise UserError(f"temperature is {wrong[0]:g}; give a finite number, 0 (the likeliest token) or above")
         if wrong := [value for value in least.tolist() if not 0 < value <= 1]:
-            raise UserError(f"top_p is {wrong[0]:g}; it is a share of probability, above 0 and at most 1")
+            raise UserError(f"top_p is {wrong[0]:g}; give a probability above 0 and at most 1")
         self._temperature, self._top_p = given.float(), least.clamp(min=TINY).float()
         self._uniform = np.stack([np.random.default_rng(seed).random(steps, dtype=np.float32) for seed in seeds])
         self._log_probs: list[Float[Tensor, " batch"]] = []
@@ -69,7 +71,7 @@ class TokenSampler(LogitsProcessor):
     def __call__(
         self, input_ids: Int[Tensor, "batch time"], scores: Float[Tensor, "batch vocabulary"]
     ) -> Float[Tensor, "batch vocabulary"]:
-        """Return scores of 0 for the token drawn and minus infinity for all others."""
+        """Return scores of 0 for the sampled token and minus infinity for all others."""
         logits = scores.float()
         uniform = torch.from_numpy(self._uniform[:, len(self._log_probs)]).to(logits.device)
         temperature = self._temperature.to(logits.device)
@@ -81,7 +83,7 @@ class TokenSampler(LogitsProcessor):
         return torch.full_like(scores, -torch.inf).scatter(1, drawn, 0.0)
 
     def sampled(self, responses: Sequence[Sequence[int]], ends: Collection[int]) -> list[SampledResponse]:
-        """Return the responses as drawn, cut where each first ended; (batch, steps) tokens."""
+        """Return the sampled responses, each cut at its first end token; `responses` are (batch, steps) tokens."""
         log_probs = torch.stack(self._log_probs, dim=1).tolist()
         found = []
         for tokens, of_tokens in zip(responses, log_probs, strict=True):
@@ -93,8 +95,8 @@ class TokenSampler(LogitsProcessor):
         return found
 
 
-def _of_rows(value: float | Sequence[float], n_rows: int) -> Float[Tensor, " batch"]:
-    """Return one value a row."""
+def _per_row(value: float | Sequence[float], n_rows: int) -> Float[Tensor, " batch"]:
+    """Return one value per row."""
     return torch.as_tensor(value, dtype=torch.float64).expand(n_rows)
 
 
@@ -103,14 +105,14 @@ def draw(
     uniform: Float[Tensor, " batch"],
     top_p: float | Float[Tensor, " batch"] = 1.0,
 ) -> Int[Tensor, " batch"]:
-    """Return the token at which the distribution function passes `uniform`, each row's number in [0, 1).
+    """Return the token at which the distribution function exceeds `uniform`, one number in [0, 1) per row.
 
     Args:
-        top_p: as `nucleus`.
+        top_p: as in `nucleus`.
     """
     kept = nucleus(probability, top_p)
     total = kept.cumsum(dim=-1)
-    below = torch.nextafter(total[:, -1:], torch.zeros_like(total[:, -1:]))  # or rounding up could pass the end
+    below = torch.nextafter(total[:, -1:], torch.zeros_like(total[:, -1:]))  # else rounding up could exceed the total
     passed = (total > torch.minimum(uniform[:, None] * total[:, -1:], below)) & (kept > 0)
     return passed.int().argmax(dim=-1)
 
@@ -118,7 +120,7 @@ def draw(
 def nucleus(
     probability: Float[Tensor, "batch vocabulary"], top_p: float | Float[Tensor, " batch"]
 ) -> Float[Tensor, "batch vocabulary"]:
-    """Set to zero all but the fewest tokens that together reach `top_p` (arXiv 1904.09751); not renormalised."""
+    """Set to zero all but the smallest set of tokens that reaches `top_p` (arXiv 1904.09751); not renormalised."""
     least = torch.as_tensor(top_p)
     if bool((least >= 1).all()):
         return probability

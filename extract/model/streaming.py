@@ -1,7 +1,7 @@
 """Streams a response as text while it is decoded.
 
-`StreamedText` turns one row's tokens into text as they come, and is all a caller needs who lives in the same thread
-(`model.generate(…, watch=…)`); `stream` is an iterator over the pieces of one response, decoded in a thread of its own.
+`StreamedText` turns the tokens of one row into text as they arrive; it is enough within one thread
+(`model.generate(…, watch=…)`). `stream` is an iterator over the pieces of one response, decoded in a separate thread.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from extract.model.padded_batch import Batch
 
 
 class StreamedText:
-    """The text of one response while it is decoded; the pieces together are the text that `decode` gives.
+    """The text of one response while it is decoded; the joined pieces equal the text from `decode`.
 
-    A piece is held back while it may still change: half a character, and, where the tokenizer tidies blanks before
-    punctuation, the last word. `row` says how the prompt ended, for a thought that it opened.
+    A piece is held back while it may still change: an incomplete character, and the last word if the tokenizer removes
+    blanks before punctuation. `row` is the rendered prompt; it shows whether the prompt opened a thought.
     """
 
     def __init__(self, model: ChatModel, row: Rendered | None = None) -> None:
@@ -34,11 +34,11 @@ class StreamedText:
 
     @property
     def text(self) -> str:
-        """All of it so far."""
+        """The text decoded so far."""
         return self._opening + self._model.decode(self.token_ids)
 
     def push(self, token: int) -> str:
-        """Take the next token and return the text that is settled by it, often none; after an end, nothing is."""
+        """Add the next token and return the new final text, often empty; empty after an end token."""
         self.ended = self.ended or token in self._ends
         if self.ended:
             return ""
@@ -47,7 +47,7 @@ class StreamedText:
         return self._give(settled[: settled.rfind(" ") + 1] if self._holds_words else settled)
 
     def rest(self) -> str:
-        """Return what was held back, once the response is at its end."""
+        """Return the text held back; call it at the end of the response."""
         return self._give(self.text)
 
     def _give(self, settled: str) -> str:
@@ -56,39 +56,39 @@ class StreamedText:
 
 
 def stream(model: ChatModel, batch: Batch, max_new_tokens: int, row: Rendered | None = None) -> Iterator[str]:
-    """Yield the greedy response to one prompt in pieces, under the edits of the surrounding blocks.
+    """Yield the greedy response to one prompt in pieces, with the edits of the open `editing` blocks.
 
-    Closing the iterator early ends the decoding. The blocks around it must stay open until it is done.
+    Closing the iterator early ends the decoding. The `editing` blocks must stay open until it ends.
 
     Raises:
         UserError: the batch holds several prompts; those need `model.generate(…, watch=…)` and a `StreamedText` a row.
     """
     if len(batch.tokens) != 1:
-        raise UserError(f"one response is streamed at a time; the batch holds {len(batch.tokens)} prompts")
+        raise UserError(f"expected a batch of one prompt to stream, got {len(batch.tokens)} prompts")
     return _streamed(model, batch, max_new_tokens, StreamedText(model, row))
 
 
-def _streamed(model: ChatModel, batch: Batch, max_new_tokens: int, pieces: StreamedText) -> Iterator[str]:
-    came: Queue[str | BaseException | None] = Queue()
+def _streamed(model: ChatModel, batch: Batch, max_new_tokens: int, response: StreamedText) -> Iterator[str]:
+    pieces: Queue[str | BaseException | None] = Queue()
     closed = Event()
 
     def watch(tokens: list[int]) -> None:
         if closed.is_set():
             raise _StreamClosed
-        came.put(pieces.push(tokens[0]))
+        pieces.put(response.push(tokens[0]))
 
     def work() -> None:
         try:
             model.generate(batch, max_new_tokens, watch=watch)
-            came.put(pieces.rest())
-            came.put(None)
-        except BaseException as error:  # it is raised again where the pieces are read
-            came.put(error)
+            pieces.put(response.rest())
+            pieces.put(None)
+        except BaseException as error:  # raised again in the reading thread
+            pieces.put(error)
 
     thread = Thread(target=work, daemon=True)
     thread.start()
     try:
-        while (piece := came.get()) is not None:
+        while (piece := pieces.get()) is not None:
             if isinstance(piece, BaseException):
                 raise piece
             if piece:
@@ -98,5 +98,5 @@ def _streamed(model: ChatModel, batch: Batch, max_new_tokens: int, pieces: Strea
         thread.join()
 
 
-class _StreamClosed(Exception):  # noqa: N818 - no error: whoever read the pieces has gone
-    """Ends the decoding once the reader has closed the iterator."""
+class _StreamClosed(Exception):  # noqa: N818 - not an error: the reader closed the iterator
+    """Ends the decoding after the reader has closed the iterator."""

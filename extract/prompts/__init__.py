@@ -1,3 +1,3 @@
-"""Labelled prompts. Question: what is asked, and with which label?
-Reads prompt files (JSONL, JSON, CSV, Parquet) and public sets by name; writes nothing.
-Returns checked `Prompt` values; knows no model."""
+"""Labelled prompts. Question: which prompts does a run use, and with which labels?
+Reads prompt files (JSONL, JSON, CSV, Parquet) and public data sets by name; writes nothing.
+Returns checked `Prompt` values; uses no model."""

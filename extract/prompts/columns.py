@@ -1,4 +1,4 @@
-"""Column maps: which field of a prompt is read from which column of a foreign file."""
+"""Column mappings: which field of a prompt comes from which column of a data file."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ from extract.yaml_file import Strict
 
 T = TypeVar("T")
 Value = str | tuple[str, ...] | None
-Counts = Counter[tuple[str, str]]  # of a numbered field's values so far
+Counts = Counter[tuple[str, str]]  # occurrences so far of each (numbered field, value)
 ABSENT = object()
-VERBATIM = ("text", "completion")  # fields whose white space belongs to them
+VERBATIM = ("text", "completion")  # fields whose white space is kept
 
 
 class Column(Strict):
-    """A field that is read from a column. `text: question` is short for `text: {column: question}`."""
+    """A field read from a column. `text: question` is short for `text: {column: question}`."""
 
-    column: str  # a name, or names joined by points that reach into nested objects and lists: choices.0.text
-    map: dict[str, Value] | None = None  # their value: ours, or null for none; a value that is not named is refused
-    single: bool = False  # the column holds lists: take the entry of those that hold exactly one, else nothing
-    numbered: bool = False  # add the row's number among those of equal value, so that the i-th of each kind align
-    unless: dict[str, tuple[str, ...]] = {}  # nothing where another column has one of these values
+    column: str  # a name, or names joined by points for nested objects and lists: choices.0.text
+    map: dict[str, Value] | None = None  # column value: field value, or null for none; other values are errors
+    single: bool = False  # the column holds lists: take the entry of a list of one, else nothing
+    numbered: bool = False  # append a running number per value, so that the i-th rows of all values match
+    unless: dict[str, tuple[str, ...]] = {}  # no value if another column has one of these values
 
     @model_validator(mode="before")
     @classmethod
@@ -42,13 +42,13 @@ class Column(Strict):
 
 
 class ColumnMapping(Strict):
-    """Which fields are read from columns, and which are the same for all rows."""
+    """Fields read from columns, and fields with one value for all rows."""
 
     known: ClassVar[tuple[str, ...]] = ("id", "text", "messages", "label", "right_action", *OPTIONAL)
     what: ClassVar[str] = "a prompt"
 
-    columns: dict[str, Column] = {}  # our field: their column
-    constants: dict[str, Value] = {}  # our field: the same value for all
+    columns: dict[str, Column] = {}  # field: column
+    constants: dict[str, Value] = {}  # field: value for all rows
 
     @field_validator("columns", "constants")
     @classmethod
@@ -62,12 +62,12 @@ class ColumnMapping(Strict):
 
 
 def as_text(value: object) -> str:
-    """Write a cell as the key of a map: truth values as YAML and JSON do."""
+    """Return a value as the key of a map; booleans as `true` and `false`, as in YAML and JSON."""
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def value_at(row: Mapping[str, Any], column: str) -> Any:
-    """Return what a row has in a column, which may reach into nested objects and lists; ABSENT if it has no such."""
+    """Return a row's value of a column, which may be in nested objects and lists; ABSENT if there is none."""
     if column in row:
         return row[column]
     found: Any = row
@@ -82,27 +82,27 @@ def value_at(row: Mapping[str, Any], column: str) -> Any:
 
 
 def field_value(field: str, source: Column | Value, row: Row, where: str, counts: Counts) -> Any:
-    """Return a row's value of a field, None where it has none.
+    """Return a row's value of a field, or None.
 
     Raises:
-        UserError: the value does not fit what is said of its column; names the place and the column.
+        UserError: the value does not match the description of its column; names the row and the column.
     """
     if not isinstance(source, Column):
         return source
     if any(as_text(_given(row, column)) in values for column, values in source.unless.items()):
         return None
     value = _given(row, source.column)
-    value = _lone(value, source, where) if source.single else value
+    value = _single(value, source, where) if source.single else value
     value = value.strip() if isinstance(value, str) and field not in VERBATIM else value
-    if value is None or value != value or (value == "" and field != "completion"):  # nothing said is something done
+    if value is None or value != value or (value == "" and field != "completion"):  # an empty completion is a value
         return None
     if source.map is None and not source.numbered:
         return value
     text = as_text(value)
     if source.map is not None:
         if text not in source.map:
-            raise UserError(f"{where}: column {source.column!r} is {text!r}, which the map of {field!r} does not name; "
-                            f"it names {', '.join(source.map)}")  # fmt: skip
+            raise UserError(f"{where}: column {source.column!r} is {text!r}, which is not in the map of {field!r}; "
+                            f"the map has {', '.join(source.map)}")  # fmt: skip
         value = source.map[text]
     if not source.numbered:
         return value
@@ -115,9 +115,9 @@ def _given(row: Row, column: str) -> Any:
     return None if value is ABSENT else value
 
 
-def _lone(value: Any, source: Column, where: str) -> Any:
+def _single(value: Any, source: Column, where: str) -> Any:
     if value is None:
         return None
     if not isinstance(value, list | tuple):
-        raise UserError(f"{where}: column {source.column!r} is {type(value).__name__}; `single` is for lists")
+        raise UserError(f"{where}: column {source.column!r} is {type(value).__name__}; `single` needs a list")
     return value[0] if len(value) == 1 else None

@@ -1,8 +1,8 @@
-"""Descriptions of public data sets: files, columns and licence, in YAML. A new set needs no code.
+"""Descriptions of public data sets in YAML: files, columns and licence. A new set needs no code.
 
-A set is `configs/datasets/NAME.yaml`; copy the nearest one (xstest.yaml: one CSV file with pairs; arditi.yaml: several
-files; cast.yaml: several prompts in one row; coconot.yaml: nested JSON, and a hub repository with configs). Its keys
-are the models below. Reads no data: extract/prompts/dataset.py does.
+A set is `configs/datasets/NAME.yaml`; copy a similar one (xstest.yaml: one CSV file with pairs; arditi.yaml: several
+files; cast.yaml: several prompts in one row; coconot.yaml: nested JSON, and a hub repository with configs). The models
+below define its keys. extract/prompts/dataset.py reads the data.
 """
 
 from __future__ import annotations
@@ -21,40 +21,40 @@ KNOWN = ROOT / "configs" / "datasets"
 
 
 class Split(Strict):
-    """Configuration and split of a part in the set's hub repository."""
+    """Configuration and split of a part in the hub repository."""
 
     config: str | None = None
     split: str
 
 
 class Part(ColumnMapping):
-    """Rows that are mapped alike; its columns and constants go before the set's."""
+    """Rows with one mapping; its columns and constants override those of the set."""
 
-    file: str  # its name in the set's directory
-    optional: bool = False  # a directory may lack the file
-    at: str = ""  # where the rows stand in a JSON file: keys joined by points, `*` for every key (rows.py)
-    hub: Split | None = None  # a part without it is read from files only
-    distinct: bool = False  # leave out a prompt that an earlier row of the part gives with the same label
-    rows: dict[Label, int] = Field(default_factory=dict)  # how many prompts of each label the published file gives
+    file: str  # the file's name in the set's directory
+    optional: bool = False  # the file may be missing
+    at: str = ""  # where the rows are in a JSON file: keys joined by points, `*` for every key (rows.py)
+    hub: Split | None = None  # None: the part is read from files only
+    distinct: bool = False  # skip a prompt that an earlier row of the part gives with the same label
+    rows: dict[Label, int] = Field(default_factory=dict)  # number of prompts per label in the published file
 
 
 class Description(ColumnMapping):
-    """A public set. Ids and pairs get its name before them; `source` is its name."""
+    """A public set. Its name is the `source` of its prompts and the prefix of their ids and pairs."""
 
     name: str  # the YAML file's name
     about: str
     licence: str
-    url: str  # where to get it
+    url: str  # where to download it
     citation: str
     hub: str | None = None  # repository on the Hugging Face hub
     parts: dict[str, Part] = Field(min_length=1)
 
     def fields(self, part: Part) -> dict[str, Column | Value]:
-        """Return where each field of a part's prompts comes from."""
+        """Return the source of each field of a part's prompts."""
         return {**self.columns, **self.constants, **part.columns, **part.constants}
 
     def counts(self) -> dict[str, int]:
-        """Count the prompts of each label that the published set gives."""
+        """Return the number of prompts per label in the published set."""
         total: dict[str, int] = {}
         for part in self.parts.values():
             for label, count in part.rows.items():
@@ -63,19 +63,19 @@ class Description(ColumnMapping):
 
 
 def known_datasets() -> list[str]:
-    """Name the sets of configs/datasets."""
+    """Return the names of the sets in configs/datasets."""
     return sorted(path.stem for path in KNOWN.glob("*.yaml"))
 
 
 def describe(name: str) -> Description:
-    """Read the description of a set, by its name or by the path of its YAML file.
+    """Read the description of a set, from its name or the path of its YAML file.
 
     Raises:
-        UserError: there is none, or a key of it is mistaken; names the key and the nearest known one.
+        UserError: there is no such set, or a key is unknown; names the key and the nearest known one.
     """
     path = Path(name) if name.endswith((".yaml", ".yml")) else KNOWN / f"{name}.yaml"
     if not path.is_file():
-        raise UserError(f"no data set {name!r}; known are {', '.join(known_datasets())}; "
+        raise UserError(f"no data set {name!r}; choose from {', '.join(known_datasets())}, "
                         "or give the path of a YAML file that describes it")  # fmt: skip
     raw = read_yaml(path, "description")
     try:

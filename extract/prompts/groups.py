@@ -1,4 +1,4 @@
-"""Groups of prompts that share a pair, an entity, a template or all their words, which splits keep together."""
+"""Groups of prompts that share a pair, an entity, a template or their full text; splits keep groups together."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from extract.prompts.prompt import Prompt
 
 
 def groups_of(prompts: Sequence[Prompt]) -> Int[np.ndarray, " prompts"]:
-    """Number the groups of prompts that share a pair, an entity, a template or all their words.
+    """Number the groups of prompts that share a pair, an entity, a template or their full text.
 
-    Of an entity within another, `whole/part`, the whole links.
+    For an entity inside another one, `whole/part`, prompts are linked by the whole.
     """
     return _linked(prompts, [p.entity and p.entity.split("/")[0] for p in prompts])
 
 
 def groups_apart(prompts: Sequence[Prompt]) -> Int[np.ndarray, " prompts"]:
-    """Number the groups that these prompts form by themselves; of an entity within another, `whole/part`, both link."""
+    """Number the groups of these prompts as above, but link `whole/part` entities only if both parts are equal."""
     return _linked(prompts, [p.entity for p in prompts])
 
 
@@ -31,7 +31,7 @@ def _linked(prompts: Sequence[Prompt], entities: Sequence[str | None]) -> Int[np
 def linked_groups(*keys: Sequence[str | None]) -> Int[np.ndarray, " samples"]:
     """Number the connected components of samples that share a value in any of the columns.
 
-    A sample without any value is a group of its own.
+    A sample without any value forms its own group.
     """
     n = len(keys[0])
     parent = list(range(n))

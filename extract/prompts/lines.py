@@ -1,4 +1,4 @@
-"""Lines of a text file: the encoding by byte order mark, invalid bytes refused or mended."""
+"""Lines of a text file: detects the encoding by byte order mark, refuses or repairs invalid bytes."""
 
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ EncodingRepair = Literal[
     "windows_1252", "replaced"
 ]  # bytes read as another encoding; U+FFFD put in place of what is none
 _MARKS = ((codecs.BOM_UTF8, "utf-8"), (codecs.BOM_UTF16_LE, "utf-16-le"), (codecs.BOM_UTF16_BE, "utf-16-be"))
-_BYTE = re.compile("[\udc80-\udcff]")  # a byte that is no text, as `surrogateescape` keeps it
+_BYTE = re.compile("[\udc80-\udcff]")  # an invalid byte, as `surrogateescape` encodes it
 _HALF = re.compile("[\ud800-\udfff]")
 _REPLACEMENT = "\ufffd"
 
 
 class TextLines:
-    """The lines of a file, with their ends as they are.
+    """The lines of a file, with unchanged line ends.
 
     Args:
-        encoding: for instance latin-1; otherwise UTF-8, or UTF-16 where the file begins with its mark.
-        mended: given, bytes that are no text are read rather than refused: as Windows-1252 where UTF-8 was expected,
-            as U+FFFD under another encoding; it is called for each row that had any.
+        encoding: for example latin-1; None means UTF-8, or UTF-16 if the file starts with its byte order mark.
+        on_repair: if given, invalid bytes are repaired and not refused: read as Windows-1252 in a file assumed to be
+            UTF-8, replaced by U+FFFD under a given encoding. It is called once per kind of repair in each row.
 
     Raises:
-        UserError: the encoding is unknown, or a line is no text and not to be mended; names it.
+        UserError: the encoding is unknown, or a line has invalid bytes and `on_repair` is None; names the line.
     """
 
     def __init__(
@@ -43,7 +43,7 @@ class TextLines:
         self._encoding = _codec(encoding) if encoding is not None else _marked(path)
 
     def end_row(self) -> None:
-        """Tell what was mended in the lines since the last row ended."""
+        """Report the repairs in the lines since the last row ended."""
         if self._on_repair is not None:
             for repair in sorted(self._repairs):
                 self._on_repair(repair)
@@ -57,7 +57,7 @@ class TextLines:
                 for number, line in enumerate(file, start=1):
                     text = line.removeprefix("\ufeff") if number == 1 else line
                     yield text if is_text(text) else self._repair(text, number)
-            except UnicodeDecodeError as error:  # what neither way of keeping bytes can keep, such as a cut character
+            except UnicodeDecodeError as error:  # not representable by either error handler, such as a cut character
                 raise self._refusal(number + 1, error.reason) from None
 
     def _repair(self, line: str, number: int) -> str:
@@ -67,7 +67,7 @@ class TextLines:
             self._repairs.add("windows_1252")
             return _BYTE.sub(lambda byte: bytes([ord(byte[0]) - 0xDC00]).decode("cp1252", "replace"), line)
         self._repairs.add("replaced")
-        return without_halves(line)
+        return replace_surrogates(line)
 
     def _reason(self, line: str) -> str:
         try:
@@ -84,7 +84,7 @@ class TextLines:
 
 
 def is_text(text: str) -> bool:
-    """Say whether a string is valid Unicode, so that it can be written: without halves of surrogate pairs."""
+    """Return whether a string is valid Unicode, without lone surrogates, so that it can be written."""
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -92,8 +92,8 @@ def is_text(text: str) -> bool:
     return True
 
 
-def without_halves(text: str) -> str:
-    """Put U+FFFD in place of every half of a surrogate pair."""
+def replace_surrogates(text: str) -> str:
+    """Replace every lone surrogate by U+FFFD."""
     return _HALF.sub(_REPLACEMENT, text)
 
 
@@ -107,7 +107,7 @@ def _codec(encoding: str) -> str:
     try:
         io.TextIOWrapper(io.BytesIO(), encoding).close()
         return codecs.lookup(encoding).name
-    except (LookupError, ValueError):  # unknown, or none between bytes and text
+    except (LookupError, ValueError):  # unknown, or not a text encoding
         near = difflib.get_close_matches(encoding.lower().replace("-", "_"), sorted(aliases), n=1)
-        hint = f"did you mean {near[0]}?" if near else "for instance utf-8, latin-1, cp1252, shift_jis"
+        hint = f"did you mean {near[0]}?" if near else "use for example utf-8, latin-1, cp1252, shift_jis"
         raise UserError(f"no such text encoding: {encoding!r}; {hint}") from None

@@ -1,4 +1,4 @@
-"""Labelled prompts: reading and checking JSONL, JSON, CSV and Parquet files. Knows nothing of models."""
+"""Labelled prompts: reads and checks JSONL, JSON, CSV and Parquet files."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ class Prompt:
     category: str | None = None
     trigger: str | None = None
     intent: str | None = None
-    pair: str | None = None  # group of minimal pairs: never separated by a split
-    entity: str | None = None  # who or what the prompt asks about (or whole/part): never separated by a split either
-    template: str | None = None  # the form its words fill in: never separated by a split either
+    pair: str | None = None  # group of minimal pairs; a split never separates it
+    entity: str | None = None  # who or what the prompt is about (or whole/part); a split never separates it
+    template: str | None = None  # the text pattern it was made from; a split never separates it
     persona: str | None = None
     answer: str | None = None
     split: str | None = None
@@ -58,38 +58,38 @@ def load_prompts(path: Path) -> list[Prompt]:
     first: dict[str, int] = {}
     for line, row in read_rows(path, "prompts"):
         if "label" not in row:
-            held = ", ".join(map(str, row))
-            raise UserError(f"{place(path, line)}: there is no field 'label', only {held}; rename the one that says "
+            found = ", ".join(map(str, row))
+            raise UserError(f"{place(path, line)}: there is no field 'label', only {found}; rename the field with "
                             "benign, harmful or uncertain, or map it with a file like configs/datasets/xstest.yaml "
                             "(prompts.datasets)")  # fmt: skip
         prompt = make_prompt(row, place(path, line))
         if prompt.id in first:
             earlier = place(path, first[prompt.id]).removeprefix(f"{path}, ")
-            raise UserError(f"{place(path, line)}: field 'id': {prompt.id!r} already stands on {earlier}; "
+            raise UserError(f"{place(path, line)}: field 'id': {prompt.id!r} is already used on {earlier}; "
                             "ids must be unique")  # fmt: skip
         first[prompt.id] = line
         prompts.append(prompt)
     if not prompts:
-        raise UserError(f"{path} holds no prompts")
+        raise UserError(f"{path} has no prompts; give a file with one prompt per row")
     return prompts
 
 
 def prompts_hash(prompts: list[Prompt]) -> str:
-    """Return a SHA-256 over everything the prompts say, in order."""
+    """Return a SHA-256 over all fields of the prompts, in order."""
     digest = hashlib.sha256()
-    for prompt in prompts:  # one by one: the text of all together would be larger than the prompts
+    for prompt in prompts:  # one by one, to save memory
         digest.update(json.dumps(asdict(prompt), sort_keys=True, ensure_ascii=False).encode() + b"\n")
     return digest.hexdigest()
 
 
 def make_prompt(given: Row, where: str) -> Prompt:
-    """Make a prompt of the fields a row gives; other fields are ignored.
+    """Make a prompt from the fields of a row; unknown fields are ignored.
 
     Args:
         where: the row's place, for messages.
 
     Raises:
-        UserError: a field is missing or not as it must be; names the place and the field.
+        UserError: a field is missing or invalid; names the place and the field.
     """
     row = {name: value for name, value in given.items() if not _is_nothing(name, value)}
     _refuse_broken_unicode(row, where)
@@ -108,7 +108,7 @@ def make_prompt(given: Row, where: str) -> Prompt:
 
 
 def _is_nothing(field: str, value: object) -> bool:
-    """Say whether a field is left open, as each format writes it: null, an empty cell, NaN."""
+    """Return whether a field is empty in any file format: null, an empty string, NaN."""
     blank = value == "" and field not in ("id", "text", "label")
     return value is None or value != value or blank
 
@@ -118,8 +118,8 @@ def _refuse_broken_unicode(row: Row, where: str) -> None:
         try:
             json.dumps(row.get(field), ensure_ascii=False, default=str).encode()
         except UnicodeEncodeError:
-            raise UserError(f"{where}: field '{field}' holds a character that is no valid Unicode "
-                            "(half of a surrogate pair)") from None  # fmt: skip
+            raise UserError(f"{where}: field '{field}' has a character that is not valid Unicode (half of a surrogate "
+                            "pair); remove it") from None  # fmt: skip
 
 
 def _identifier(row: Row, where: str) -> str:
@@ -169,7 +169,7 @@ def _messages(row: Row, where: str) -> tuple[dict[str, str], ...]:
     for message in given:
         role, content = (message.get(key) if isinstance(message, dict) else None for key in ("role", "content"))
         if role not in ROLES or not isinstance(content, str) or not content.strip():
-            raise UserError(f"{where}: field 'messages': each needs a role out of {', '.join(ROLES)} and a text")
+            raise UserError(f"{where}: field 'messages': each needs a role ({', '.join(ROLES)}) and non-empty content")
     if given[-1]["role"] != "user":
         raise UserError(f"{where}: field 'messages' must end with the user's turn")
     return tuple({"role": message["role"], "content": message["content"]} for message in given)

@@ -1,4 +1,4 @@
-"""Rows of JSONL, JSON, CSV and Parquet files, each with its line number."""
+"""Reads rows of JSONL, JSON, CSV and Parquet files, each with its line number."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from typing import Any
 from extract.errors import UserError
 from extract.prompts.lines import EncodingRepair, TextLines
 
-Row = dict[str, Any]  # the fields of one row of a file somebody else wrote, not yet checked
-LONGEST_FIELD = 1 << 24  # characters of a CSV field where long ones may stand: more is a quote left open
-ROWS_AT_ONCE = 256  # of a Parquet file
+Row = dict[str, Any]  # the unchecked fields of one row of a file
+LONGEST_FIELD = 1 << 24  # characters of a CSV field; a longer one has an unclosed quote
+ROWS_AT_ONCE = 256  # rows of a Parquet file in memory
 
 
 def read_rows(
@@ -25,19 +25,20 @@ def read_rows(
     encoding: str | None = None,
     on_repair: Callable[[EncodingRepair], None] | None = None,
 ) -> Iterator[tuple[int, Row]]:
-    """Yield (line number, fields) of a JSONL, JSON, CSV or Parquet file of `what`, for instance prompts.
+    """Yield (line number, fields) of a JSONL, JSON, CSV or Parquet file.
 
-    Only JSON is read as a whole; of the others, memory holds a few rows at a time, however many there are.
+    A JSON file is read as a whole; of the other formats, only a few rows are in memory at a time.
 
     Args:
-        at: where the rows stand in a JSON file that is more than a list of them: keys joined by points, `*` for every
-            key in turn, which each row then holds as `key`. Entries that are no objects become the field `value`.
-        encoding: of a text file, where it is neither UTF-8 nor begins with UTF-16's mark.
-        mended: given, bytes that are no text are mended (lines.py) rather than refused, and it is called for
-            each row (of a JSON file: each line) that had any; CSV fields may then be long.
+        what: the content of the file, for messages, for example prompts.
+        at: where the rows are in a JSON file that is not a list of rows: keys joined by points; `*` means every key in
+            turn, which each row then has as `key`. Entries that are not objects become the field `value`.
+        encoding: the encoding of a text file; None means UTF-8, or UTF-16 by its byte order mark.
+        on_repair: if given, invalid bytes are repaired (lines.py) and not refused; it is called for each row (in a
+            JSON file: each line) with repairs. CSV fields may then be long.
 
     Raises:
-        UserError: the file is missing, of another kind, or a line of it cannot be read; names the line.
+        UserError: the file is missing or of another kind, or a line cannot be read; names the line.
     """
     if path.is_dir():
         raise UserError(f"{path} is a directory; give a file of {what}: .jsonl, .json, .csv or .parquet")
@@ -61,7 +62,7 @@ def read_rows(
 
 
 def place(path: Path, number: int) -> str:
-    """Name the place of a row in its file."""
+    """Return the place of a row in its file, for messages."""
     return f"{path}, {'item' if path.suffix.lower() == '.json' else 'line'} {number}"
 
 
@@ -73,7 +74,7 @@ def _jsonl_rows(lines: TextLines) -> Iterator[tuple[int, Row]]:
         try:
             row = json.loads(line)
         except json.JSONDecodeError as error:
-            deque(left, maxlen=0)  # a later line that is no text says more: the file is something else
+            deque(left, maxlen=0)  # an encoding error in a later line is more helpful: the file is not text
             raise UserError(f"{path}, line {number}: not valid JSON: {error.msg} at column {error.colno}") from None
         if not isinstance(row, dict):
             raise UserError(f"{path}, line {number}: expected a JSON object, found {type(row).__name__}")
@@ -84,10 +85,10 @@ def _jsonl_rows(lines: TextLines) -> Iterator[tuple[int, Row]]:
 def _json_rows(lines: TextLines, at: str | None) -> Iterator[tuple[int, Row]]:
     path = lines.path
     try:
-        held = json.loads("".join(_each(lines)))
+        content = json.loads("".join(_each(lines)))
     except json.JSONDecodeError as error:
         raise UserError(f"{path}, line {error.lineno}: not valid JSON: {error.msg} at column {error.colno}") from None
-    for number, (key, item) in enumerate(_items(held, at.split(".") if at else [], path, None), start=1):
+    for number, (key, item) in enumerate(_items(content, at.split(".") if at else [], path, None), start=1):
         if at is None and not isinstance(item, dict):
             raise UserError(f"{place(path, number)}: expected a JSON object, found {type(item).__name__}")
         row = item if isinstance(item, dict) else {"value": item}
@@ -100,19 +101,19 @@ def _each(lines: TextLines) -> Iterator[str]:
         yield line
 
 
-def _items(held: Any, steps: list[str], path: Path, key: str | None) -> Iterator[tuple[str | None, Any]]:
+def _items(content: Any, steps: list[str], path: Path, key: str | None) -> Iterator[tuple[str | None, Any]]:
     if not steps:
-        if not isinstance(held, list):
-            raise UserError(f"{path}: expected a list of rows, found {type(held).__name__}"
-                            + (f" with {', '.join(map(repr, held))}" if isinstance(held, dict) else ""))  # fmt: skip
-        yield from ((key, item) for item in held)
+        if not isinstance(content, list):
+            keys = f" with {', '.join(map(repr, content))}" if isinstance(content, dict) else ""
+            raise UserError(f"{path}: expected a list of rows, found {type(content).__name__}{keys}")
+        yield from ((key, item) for item in content)
         return
     step, *rest = steps
-    if not isinstance(held, dict) or (step != "*" and step not in held):
-        found = f"has {', '.join(map(repr, held))}" if isinstance(held, dict) else f"is a {type(held).__name__}"
-        raise UserError(f"{path}: no key {step!r} where the rows should be; what is there {found}")
-    for name in held if step == "*" else [step]:
-        yield from _items(held[name], rest, path, name if step == "*" else key)
+    if not isinstance(content, dict) or (step != "*" and step not in content):
+        found = ", ".join(map(repr, content)) if isinstance(content, dict) else f"a {type(content).__name__}"
+        raise UserError(f"{path}: no key {step!r} on the way to the rows; found {found}")
+    for name in content if step == "*" else [step]:
+        yield from _items(content[name], rest, path, name if step == "*" else key)
 
 
 def _csv_rows(lines: TextLines) -> Iterator[tuple[int, Row]]:
@@ -121,9 +122,9 @@ def _csv_rows(lines: TextLines) -> Iterator[tuple[int, Row]]:
         while (row := _next_row(reader, LONGEST_FIELD if lines.lenient else None)) is not None:
             only = next(iter(row), None) if len(row) == 1 else None
             if only and (other := next((mark for mark in (";", "\t") if mark in only), None)):
-                raise UserError(f"{path}: the columns are separated by {other!r}, not by commas; save it with commas")
+                raise UserError(f"{path}: the columns are separated by {other!r}; save the file with commas")
             if None in row or None in row.values():
-                raise UserError(f"{path}, line {reader.line_num}: the row does not have the header's columns")
+                raise UserError(f"{path}, line {reader.line_num}: the row has more or fewer columns than the header")
             lines.end_row()
             yield reader.line_num, row
     except csv.Error as error:
@@ -131,7 +132,7 @@ def _csv_rows(lines: TextLines) -> Iterator[tuple[int, Row]]:
 
 
 def _next_row(reader: csv.DictReader[str], longest: int | None) -> Row | None:
-    """Read one row. The limit on fields is the whole process's: it is another only while the row is read."""
+    """Read one row. The limit on field length is global, so it is changed only while the row is read."""
     if longest is None:
         return next(reader, None)
     before = csv.field_size_limit(longest)
@@ -146,7 +147,7 @@ def _parquet_rows(path: Path) -> Iterator[tuple[int, Row]]:
 
     number = 0
     try:
-        # a writer may put a million rows into one group: neither that nor its columns are read at once
+        # a row group may hold a million rows, so neither it nor its columns are read at once
         with pyarrow.parquet.ParquetFile(path, buffer_size=1 << 16, pre_buffer=False) as file:
             for batch in file.iter_batches(ROWS_AT_ONCE):
                 yield from enumerate(batch.to_pylist(), start=number + 1)

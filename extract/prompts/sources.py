@@ -1,4 +1,4 @@
-"""Prompts of a run: its prompt file, then the public sets it names."""
+"""Prompts of a run: its prompt file and the public data sets in its configuration."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ from extract.yaml_file import Strict
 
 
 class DatasetConfig(Strict):
-    """One public set of the prompts of a run."""
+    """One public data set in a run."""
 
-    name: str  # of configs/datasets, or the path of a YAML file like those
-    path: Path | None = None  # a local file of the set, or the directory that holds its files; else from the hub
-    limit: int | None = Field(None, ge=1)  # at most so many prompts a label, drawn with the run's seed, pairs whole
+    name: str  # a set in configs/datasets, or the path of a YAML file like those
+    path: Path | None = None  # a local file of the set, or the directory of its files; None reads from the hub
+    limit: int | None = Field(None, ge=1)  # most prompts per label, drawn with the run's seed, pairs kept whole
 
 
 class PromptsConfig(Strict):
-    """Sources of the prompts, and the shares of the splits (whole groups of pairs at a time)."""
+    """Sources of the prompts, and the shares of the splits (groups are kept whole)."""
 
-    path: Path | None = None  # a prompt file; before the public sets where both are given
-    datasets: tuple[DatasetConfig, ...] = ()  # their own splits count only where every prompt of the run has one
+    path: Path | None = None  # a prompt file; it comes before the public sets
+    datasets: tuple[DatasetConfig, ...] = ()  # their own splits are used only if every prompt of the run has one
     train: float = Field(0.35, gt=0)  # fits directions and probes
     validation: float = Field(0.15, gt=0)  # chooses loci and layers
-    calibration: float = Field(0.15, gt=0)  # certifies what the dials' thresholds do; used for nothing else of theirs
+    calibration: float = Field(0.15, gt=0)  # certifies the dials' thresholds; the dials use it for nothing else
     test: float = Field(0.35, gt=0)  # reported; used for nothing else
 
     @model_validator(mode="after")
@@ -41,15 +41,18 @@ class PromptsConfig(Strict):
         return self
 
     def described(self) -> str:
-        """Name the prompts' sources, for messages."""
+        """Return the names of the prompts' sources, for messages."""
         return " + ".join([str(self.path)] * (self.path is not None) + [given.name for given in self.datasets])
 
 
 def read_prompts(config: PromptsConfig, seed: int) -> list[Prompt]:
-    """Read the prompts that a configuration names.
+    """Read the prompts of a configuration.
+
+    Args:
+        seed: for drawing prompts where a set has a limit.
 
     Raises:
-        UserError: a source cannot be read, or an id stands in two of them.
+        UserError: a source cannot be read, or two prompts have the same id.
     """
     prompts = load_prompts(resolve_shipped(config.path)) if config.path else []
     for given in config.datasets:
@@ -57,7 +60,7 @@ def read_prompts(config: PromptsConfig, seed: int) -> list[Prompt]:
     seen: set[str] = set()
     for prompt in prompts:
         if prompt.id in seen:
-            raise UserError(f"{config.described()}: id {prompt.id!r} stands twice; name each source once")
+            raise UserError(f"{config.described()}: id {prompt.id!r} occurs twice; name each source once")
         seen.add(prompt.id)
     return prompts
 
@@ -70,7 +73,7 @@ def draw(prompts: list[Prompt], limit: int, seed: int) -> list[Prompt]:
         members.setdefault(group, []).append(row)
     taken: list[int] = []
     left = dict.fromkeys(LABELS, limit)
-    # Not a stream by name: runs of older versions keep the prompts that they drew.
+    # Not a named stream, so that runs of older versions keep their prompts.
     for group in np.random.default_rng(seed).permutation(len(members)).tolist():
         labels = [prompts[row].label for row in members[group]]
         if all(labels.count(label) <= left[label] for label in LABELS):

@@ -1,3 +1,3 @@
-"""The activation store. Question: how do streams get to disk so that a kill loses one shard at most?
+"""The activation store. Question: how are activations saved so that a killed run loses at most one shard?
 Reads and writes `activations.h5` and its shards.
-Returns ordinary arrays; checks every byte when asked."""
+Returns ordinary arrays; verifies every byte on request."""

@@ -1,21 +1,21 @@
-"""Activation store: reads the one HDF5 file whose numbers lie in finished shards.
+"""Activation store: reads the master HDF5 file, a virtual dataset over finished shards.
 
-Layout (schema 2), DESIGN's contract:
+Layout (schema 2):
 
     /activations/SITE   (n_layers, n_positions, n_prompts, d_model), one chunk per (layer, position) and shard
     /present            (n_positions, n_prompts) False where a prompt lacks the position
-    /prompts/*          one column per field; /prompts/record has all of them as JSON
+    /prompts/*          one column per field; /prompts/record has all fields as JSON
     /tokens             the prompts' token ids, ragged: values, offsets (n_prompts + 1)
-    /roles/POSITION     the token indices of each position, ragged likewise
-    /responses          generated tokens, ragged, where response positions were asked for
+    /roles/POSITION     the token indices of each position, ragged
+    /responses          generated tokens, ragged, if response positions were captured
     /positions, /layers names and numbers
     /shards/digest      SHA-256 of each shard
     /shards/crc32       (n_layers, n_positions, n_shards) CRC-32 of each slice of a shard
     root attributes     identity of model, template and prompts, dtype, backend, versions, `digest`, `complete`
 
-Shards (`shard_files`) are written whole and renamed, so a kill loses at most those in flight. The master is a
-virtual dataset over them, renamed into place last: where it exists it is complete. A flat file (`export`) has
-the same layout and no shards. The first 512 bytes of either are its seal (`checksum_block`).
+Each shard (`shard_files`) is written completely and then renamed, so a killed run loses at most the shards in progress.
+The master is renamed into place last; if it exists, it is complete. A flat file (`export`) has the same layout and no
+shards. The first 512 bytes of either are its checksum block (`checksum_block`).
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ REMEDY = "run refusal extract again"
 
 
 class StoreSummary(Record):
-    """What a store holds; `absent` counts the prompts without each position."""
+    """Summary of a store; `absent` counts the prompts without each position."""
 
     backend: str
     dtype: str
@@ -61,14 +61,14 @@ class StoreSummary(Record):
     versions: dict[str, str]
     digest: str
     shards: int
-    bytes: int  # of all its files
+    bytes: int  # total size of its files
 
 
 class ActivationStore:
     """Read access to a finished store.
 
     Raises:
-        UserError: on opening: it is missing, incomplete, damaged, of another schema, or its shards are not its own.
+        UserError: the store is missing, incomplete, damaged or of another schema, or a shard belongs to another store.
     """
 
     def __init__(self, path: Path) -> None:
@@ -90,7 +90,7 @@ class ActivationStore:
         self._sums: np.ndarray = self._file["shards/crc32"][:]
         self.digests = tuple(digest.decode() for digest in self._file["shards/digest"][:])
         if self.is_virtual:
-            for shard, digest in enumerate(self.digests):  # HDF5 would read what it cannot open as its fill value
+            for shard, digest in enumerate(self.digests):  # HDF5 reads a missing shard as its fill value, without error
                 self.files.open(shard, digest).close()
 
     def __enter__(self) -> ActivationStore:
@@ -112,7 +112,7 @@ class ActivationStore:
 
     @property
     def is_virtual(self) -> bool:
-        """Whether the numbers lie in shards (or else in this very file)."""
+        """Whether the activations are in shards; if not, they are in this file."""
         return bool(self.data.is_virtual)
 
     @property
@@ -138,7 +138,7 @@ class ActivationStore:
 
     @property
     def responses(self) -> list[Int[np.ndarray, " tokens"]]:
-        """The generated tokens of each prompt; empty where no response positions were asked for."""
+        """The generated tokens of each prompt; empty if no response positions were captured."""
         return read_ragged(self._file, "responses") if "responses" in self._file else []
 
     def role(self, position: str) -> list[Int[np.ndarray, " tokens"]]:
@@ -149,15 +149,15 @@ class ActivationStore:
         """Return one locus in float32; rows of absent positions are zero (see `present`).
 
         Raises:
-            UserError: the store has no such layer or position, or the bytes on disk are not those written.
+            UserError: the store has no such layer or position, or its bytes on disk have changed.
         """
         return self.read_tensor(layer, position).float().numpy()
 
     def read_tensor(self, layer: int, position: str) -> Float[Tensor, "prompts d_model"]:
-        """Return one locus in the store's own type, its bits read into it unconverted.
+        """Return one locus in the store's own dtype, without conversion.
 
         Raises:
-            UserError: the store has no such layer or position, or the bytes on disk are not those written.
+            UserError: the store has no such layer or position, or its bytes on disk have changed.
         """
         if layer not in self.layers:
             raise UserError(f"{self.path} holds layers {', '.join(map(str, self.layers))}, not {layer}")
@@ -185,14 +185,14 @@ class ActivationStore:
             raise OSError("wrong CRC-32")
 
     def copy_index(self, into: h5py.File) -> None:
-        """Copy all but the activations into another file."""
+        """Copy everything except the activations into another file."""
         for name in self._file:
             if name != "activations":
                 self._file.copy(name, into)
         into.attrs.update(self._file.attrs)
 
     def describe(self) -> StoreSummary:
-        """Return what the store holds, for people and for --json."""
+        """Return a summary of the store, for screens and for --json."""
         return StoreSummary(
             **json.loads(self.identity.text),
             shape=self.data.shape,
@@ -204,16 +204,16 @@ class ActivationStore:
         )
 
     def parts(self) -> list[Path]:
-        """Return the files that make up the store, the master first."""
+        """Return the files of the store, the master first."""
         shards = range(self.files.n_shards) if self.is_virtual else ()
         return [self.path, *(self.files.file(shard) for shard in shards)]
 
 
 def identity_in(path: Path, file: h5py.File) -> Identity:
-    """Return what a finished store is of.
+    """Return the identity of a finished store.
 
     Raises:
-        UserError: it was made by a version of this project with another schema or other fields.
+        UserError: the store was made by a version of this project with another schema or other fields.
     """
     refuse_schema(path, file, f"delete it with its shards and {REMEDY}")
     try:

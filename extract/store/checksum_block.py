@@ -1,8 +1,8 @@
 """Checksum block of a finished file: its first 512 bytes hold its length and the SHA-256 of the rest.
 
-HDF5 leaves such a block to its users and looks for its own beginning after it. The strings and maps of an index lie
-in heaps that HDF5 keeps no checksum of; the seal is checked before HDF5 reads any. Activations in the same file (a
-flat one) are left out by their byte ranges: each of their chunks has a checksum that is checked when it is read.
+HDF5 allows such a user block and looks for its own data after it. The strings and maps of an index are in heaps without
+HDF5 checksums, so the block is verified before HDF5 reads them. Activations in the same file (a flat file) are excluded
+by their byte ranges, because HDF5 verifies the checksum of each of their chunks on reading.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ FORM = re.compile(rb"refusal-probes store of (\d+) bytes\nwith checksums of thei
 
 
 class Seekable(Protocol):
-    """A file object that can be read from any place."""
+    """A file object that can be read from any offset."""
 
     def seek(self, offset: int, whence: int = ..., /) -> int: ...
 
@@ -29,29 +29,29 @@ class Seekable(Protocol):
 
 
 def checksum_block(file: Seekable, unread: Sequence[range] = ()) -> bytes:
-    """Return the first block of a file, but for the bytes `unread`, which HDF5 itself checks."""
+    """Return the checksum block of a file over all bytes except `unread`, which HDF5 itself verifies."""
     size = file.seek(0, 2)
     return _block(size, unread, _digest(file, size, unread))
 
 
 def block_fault(path: Path) -> str | None:
-    """Say what is wrong with a file by its seal; None where it is as it was when sealed."""
+    """Return what is wrong with a file by its checksum block; None if it is unchanged."""
     with path.open("rb", buffering=0) as file:
         block = file.read(BLOCK_SIZE) or b""
         found = FORM.match(block)
         if found is None:
-            return "is not a readable HDF5 file (cut short?) with the seal of a finished store"
+            return "is not a readable HDF5 file (cut short?) with the checksum block of a finished store"
         size, actual = int(found[1]), file.seek(0, 2)
         if actual != size:
             return f"is not a readable HDF5 file (cut short?): it has {actual} bytes, not {size}"
         unread = [range(*map(int, part.split(b"-"))) for part in found[2].split(b", ") if part]
         if block != _block(size, unread, _digest(file, size, unread)):
-            return "is damaged: its bytes are not those it was finished with"
+            return "is damaged: its bytes have changed since it was finished"
     return None
 
 
 def is_plain_hdf5(path: Path) -> bool:
-    """Say whether a file is HDF5 from its first byte on, so that none of it was ever sealed."""
+    """Return whether a file is HDF5 from its first byte, without a checksum block."""
     with path.open("rb") as file:
         return file.read(len(SIGNATURE)) == SIGNATURE
 

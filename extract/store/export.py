@@ -1,4 +1,4 @@
-"""Export of a store to one flat HDF5 file: the same layout, without shards."""
+"""Exports a store to one flat HDF5 file: the same layout, without shards."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ from extract.store.checksum_block import BLOCK_SIZE, checksum_block
 from extract.store.hdf5 import LIBVER, create_loci, write_locus
 from extract.store.shard_files import ShardDigest
 
-RUNS = 8  # of chunks, that a seal has room for; HDF5 puts its own, checksummed metadata between them
+RUNS = 8  # byte ranges that fit into a checksum block; HDF5 puts its own, checksummed metadata between chunks
 Progress = Callable[[int, int], None]
 
 
 def export(path: Path, to: Path, *, progress: Progress = lambda done, total: None) -> None:
-    """Copy a store into one flat file, slice by slice in the memory of one, checking its digests on the way.
+    """Copy a store into one flat file, one slice at a time, and verify its digests.
 
     Raises:
-        UserError: the store is damaged, the target exists or cannot be written.
+        UserError: the store is damaged, or the target exists or cannot be written.
     """
     if to.exists():
         raise UserError(f"{to} exists already; choose another name, or delete it")
     if not to.parent.is_dir():
-        raise UserError(f"cannot write {to}: there is no directory {to.parent}")
+        raise UserError(f"cannot write {to}: there is no directory {to.parent}; create it, or choose another path")
     with ActivationStore(path) as store, atomic_file(to) as sink:
         with h5py.File(sink, "w", libver=LIBVER, userblock_size=BLOCK_SIZE) as file:
             loci = _copy_loci(store, file, sink, progress)
@@ -40,7 +40,7 @@ def export(path: Path, to: Path, *, progress: Progress = lambda done, total: Non
 
 def _copy_loci(store: ActivationStore, file: h5py.File, sink: DeferredErrorFile, progress: Progress) -> h5py.Dataset:
     files, identity = store.files, store.identity
-    rows = min(identity.rows_per_shard, files.n_prompts)  # a chunk as a shard, so that digests stay theirs
+    rows = min(identity.rows_per_shard, files.n_prompts)  # one chunk per shard, so that digests stay the same
     dataset = create_loci(file, identity.site, files.shape, rows, identity.dtype)
     digests = [ShardDigest(files, shard) for shard in range(files.n_shards)]
     total = files.shape[0] * files.shape[1]
@@ -63,12 +63,12 @@ def _compare(store: ActivationStore, digests: list[ShardDigest]) -> None:
         rows = store.files.rows(shard)
         here = slice(rows.start, rows.stop)
         if digest.finish(store.present[:, here], responses[here]) != store.digests[shard]:
-            raise UserError(f"{store.path} is damaged: rows {rows.start} to {rows.stop - 1} are not those of their "
-                            "digest; see: refusal store verify")  # fmt: skip
+            raise UserError(f"{store.path} is damaged: rows {rows.start} to {rows.stop - 1} do not match their digest; "
+                            "see: refusal store verify")  # fmt: skip
 
 
 def _extents(loci: h5py.Dataset) -> list[range]:
-    """Return the few runs of bytes that the chunks of a dataset take, narrow gaps between them included."""
+    """Return the byte ranges of a dataset's chunks, merged to at most RUNS ranges over the narrowest gaps."""
     chunks: list[range] = []
     loci.id.chunk_iter(lambda chunk: chunks.append(range(chunk.byte_offset, chunk.byte_offset + chunk.size)))
     chunks.sort(key=lambda chunk: chunk.start)

@@ -1,7 +1,7 @@
-"""HDF5 access of stores: opening, loci of numbers moved as bits and never converted, and ragged integer rows.
+"""HDF5 access of stores: opening files, reading and writing loci without conversion, and ragged integer rows.
 
-bfloat16 is a real HDF5 floating-point type here, which HDF5 itself converts to float32 on reading. Rows of unequal
-lengths are a group of two arrays: all numbers in `values`, and where each row begins in `offsets`.
+bfloat16 is stored as an HDF5 floating-point type, which HDF5 itself converts to float32 on reading. Ragged rows are a
+group of two arrays: all numbers in `values`, and the start of each row in `offsets`.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from extract.errors import UserError
 from extract.store.checksum_block import block_fault, is_plain_hdf5
 from extract.store.identity import StoreType, refuse_schema
 
-Rows = Float[Tensor, "rows d_model"]  # of one locus: a layer and a position
-LIBVER = ("v110", "v110")  # metadata carries checksums from here on; any HDF5 since 1.10 can read it
+Rows = Float[Tensor, "rows d_model"]  # activations of one locus: a layer and a position
+LIBVER = ("v110", "v110")  # the first version with metadata checksums; HDF5 1.10 and later can read it
 TORCH_TYPES: dict[StoreType, torch.dtype] = {
     "float32": torch.float32,
     "float16": torch.float16,
@@ -33,7 +33,7 @@ def open_hdf5(path: Path) -> h5py.File:
     """Open an HDF5 file for reading.
 
     Raises:
-        UserError: it is missing, cut short, or not HDF5.
+        UserError: the file is missing, cut short, or not HDF5.
     """
     try:
         return h5py.File(path, "r")
@@ -45,24 +45,24 @@ def open_hdf5(path: Path) -> h5py.File:
 
 
 def open_verified(path: Path) -> h5py.File:
-    """Open a master or flat file once its seal is found unbroken (before HDF5 reads any of it).
+    """Open a master or flat file after its checksum block is verified, before HDF5 reads any of it.
 
     Raises:
-        UserError: it is missing, cut short, changed since it was finished, or no finished store.
+        UserError: the file is missing, cut short, changed since it was finished, or not a finished store.
     """
     if not path.exists():
         raise UserError(f"store not found: {path}; make it with: refusal extract CONFIG")
-    broken = block_fault(path)
-    if broken is None:
+    fault = block_fault(path)
+    if fault is None:
         return open_hdf5(path)
-    if is_plain_hdf5(path):  # of an earlier schema, or some other program's
+    if is_plain_hdf5(path):  # of an earlier schema, or from another program
         with open_hdf5(path) as file:
             refuse_schema(path, file, "delete it with its shards and run refusal extract again")
-    raise UserError(f"{path} {broken}; delete it and run refusal extract again (finished shards are kept)")
+    raise UserError(f"{path} {fault}; delete it and run refusal extract again (finished shards are kept)")
 
 
 def float_type(dtype: StoreType) -> h5py.h5t.TypeFloatID:
-    """Return the type numbers of this name have on disk and, unconverted, in memory."""
+    """Return the HDF5 type for a dtype, the same on disk and in memory."""
     match dtype:
         case "float32":
             return h5py.h5t.IEEE_F32LE
@@ -92,33 +92,33 @@ def create_loci(
         dtype=h5py.Datatype(float_type(dtype)),
         chunks=(1, 1, rows, shape[3]),
         fletcher32=True,
-        fillvalue=np.nan,  # what was never written must not look like a number
+        fillvalue=np.nan,  # unwritten values must not look like numbers
     )
 
 
 def write_locus(dataset: h5py.Dataset, layer: int, position: int, start: int, stored: Rows) -> None:
-    """Write rows from `start` on of one locus; `stored` is contiguous and of the dataset's own type."""
+    """Write rows of one locus from row `start`; `stored` is contiguous and has the dataset's dtype."""
     memory, place = _spaces(dataset, layer, position, start, stored)
     dataset.id.write(memory, place, bits(stored), mtype=_memory_type(stored))
 
 
 def read_locus(dataset: h5py.Dataset, layer: int, position: int, start: int, into: Rows) -> None:
-    """Read rows from `start` on of one locus straight into a contiguous tensor of the dataset's type.
+    """Read rows of one locus from row `start` into a contiguous tensor of the dataset's dtype.
 
     Raises:
-        OSError: the bytes on disk are not those written.
+        OSError: the bytes on disk have changed since they were written.
     """
     memory, place = _spaces(dataset, layer, position, start, into)
     dataset.id.read(memory, place, bits(into), mtype=_memory_type(into))
 
 
 def bits(tensor: Shaped[Tensor, "*shape"]) -> Shaped[np.ndarray, "*shape"]:
-    """Return a tensor's memory as a NumPy array, which has no bfloat16: two bytes each as integers."""
+    """Return a tensor's memory as a NumPy array; bfloat16 as int16, because NumPy has no bfloat16."""
     return (tensor.view(torch.int16) if tensor.dtype == torch.bfloat16 else tensor).numpy()
 
 
 def write_ragged(file: h5py.File, name: str, rows: Sequence[Sequence[int]]) -> None:
-    """Write integer rows as the group NAME of `values` and `offsets` (n_rows + 1)."""
+    """Write integer rows as a group NAME with `values` and `offsets` (n_rows + 1)."""
     lengths = np.array([0, *(len(row) for row in rows)], dtype=np.int64)
     values = np.fromiter((v for row in rows for v in row), dtype=np.int32, count=int(lengths.sum()))
     write_checked(file, f"{name}/offsets", lengths.cumsum())
@@ -132,7 +132,7 @@ def read_ragged(file: h5py.File, name: str) -> list[Int[np.ndarray, " numbers"]]
 
 
 def write_checked(file: h5py.File, name: str, data: Shaped[np.ndarray, ...]) -> None:
-    """Write an array whose bytes HDF5 checks on reading (an empty one has none)."""
+    """Write an array with an HDF5 checksum (none for an empty array)."""
     file.create_dataset(name, data=data, fletcher32=True if data.size else None)
 
 

@@ -1,4 +1,4 @@
-"""Identity of a store: the model, prompts and layout that all its files must agree on."""
+"""Identity of a store: the model, prompts and layout, the same in all its files."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import h5py
 
 from extract.errors import UserError
 
-SCHEMA = 2  # of master and shards; stores of another are refused
+SCHEMA = 2  # layout version of master and shards; stores of other versions are refused
 StoreType = Literal["float32", "float16", "bfloat16"]
 
 
@@ -25,7 +25,7 @@ class Identity:
     tokenizer: str
     template: str
     prompts: str
-    tokens: str  # of every prompt as rendered, and of where its roles stand
+    tokens: str  # SHA-256 of every rendered prompt's tokens and roles
     site: str
     layers: tuple[int, ...]
     positions: tuple[str, ...]
@@ -35,15 +35,15 @@ class Identity:
 
     @property
     def text(self) -> str:
-        """The identity as files hold it."""
+        """The identity as JSON text, as it is stored in files."""
         return json.dumps(asdict(self), sort_keys=True)
 
     @staticmethod
     def parse(text: str) -> Identity:
-        """Make an identity of the text that a file holds.
+        """Parse an identity from its JSON text.
 
         Raises:
-            ValueError: it has other fields, as those of other versions of this project do.
+            ValueError: the text has other fields, for example from another version of this project.
         """
         record = json.loads(text)
         if odd := set(record) ^ {field.name for field in fields(Identity)}:
@@ -53,7 +53,7 @@ class Identity:
 
 
 def first_difference(text: str, wanted: Identity) -> str | None:
-    """Name the first field that the identity in a file does not share, with both values; None where they agree."""
+    """Return the first field in which a file's identity differs, with both values; None if they are equal."""
     found = json.loads(text)
     for field, value in json.loads(wanted.text).items():
         if found.get(field) != value:
@@ -62,7 +62,7 @@ def first_difference(text: str, wanted: Identity) -> str | None:
 
 
 def read_identity(file: h5py.File) -> str:
-    """Return the text of a store's or shard's identity (of no fields, where it is neither)."""
+    """Return the identity text of a store or shard; an identity without fields for other files."""
     return _as_text(file.attrs.get("identity", "{}"))
 
 
@@ -71,16 +71,16 @@ def _as_text(value: str | bytes) -> str:
 
 
 def refuse_schema(path: Path, file: h5py.File, remedy: str) -> None:
-    """Refuse a store or shard laid out by another version of this project.
+    """Refuse a store or shard of another schema.
 
     Raises:
-        UserError: its schema is not this one.
+        UserError: the file has another schema, or is not a store.
     """
     schema = int(file.attrs.get("schema", 1)) if "identity" in file.attrs else None
     if schema != SCHEMA:
         kind = (
-            "is no activation store"
+            "is not an activation store"
             if schema is None
-            else f"is laid out in schema {schema}, this version's is {SCHEMA}"
+            else f"has schema {schema}, this version reads schema {SCHEMA}"
         )
         raise UserError(f"{path} {kind}; {remedy}")

@@ -1,4 +1,4 @@
-"""Verification of a store: every checksum, count and name against what was written, one line a fault."""
+"""Verifies a store: compares every checksum, count and name with the recorded ones; one line per fault."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Progress = Callable[[int, int], None]
 
 @dataclass(frozen=True)
 class Verification:
-    """Faults found in a store, and how much was read."""
+    """Faults found in a store, and the amount of data read."""
 
     findings: tuple[str, ...]
     prompts: int = 0
@@ -36,11 +36,11 @@ class Verification:
 
 
 def verify(path: Path, *, weights: str | None = None, progress: Progress = lambda done, total: None) -> Verification:
-    """Read a whole store and compare it with what it says of itself.
+    """Read a whole store and compare it with its recorded checksums and identity.
 
     Args:
-        weights: the fingerprint its model is expected to have, where one is at hand.
-        progress: called with slices read and slices in all.
+        weights: the expected fingerprint of its model; None skips this check.
+        progress: called with the number of slices read and the total.
 
     Raises:
         UserError: there is no such file.
@@ -99,14 +99,14 @@ class _Verifier:
             says = self.present[self.identity.positions.index(name)]
             has = np.array([len(tokens) > 0 for tokens in read_ragged(self.file, f"roles/{name}")])
             if len(has) == len(says) and (rows := np.flatnonzero(has != says)).size:
-                yield f"{name} is marked {_present(says[rows[0]])} for prompt row {rows[0]}, but its tokens are not so"
+                yield f"{name} is marked {_present(says[rows[0]])} for prompt row {rows[0]}, but its tokens disagree"
 
     def _provenance(self, weights: str | None) -> Iterator[str]:
         prompts = read_prompts(self.file)
         if prompts is not None and prompts_hash(prompts) != self.identity.prompts:
-            yield "the prompts it holds are not those of its prompt hash"
+            yield "its prompts do not match its prompt hash"
         if hashlib.sha256("".join(self.digests).encode()).hexdigest() != self.file.attrs["digest"]:
-            yield "its digest is not that of its shards' digests"
+            yield "its digest does not match the digests of its shards"
         if weights is not None and weights != self.identity.weights:
             yield (f"it was made with weights of fingerprint {self.identity.weights[:12]}, "
                    f"not {weights[:12]}")  # fmt: skip
@@ -128,7 +128,7 @@ class _Verifier:
     def _shard(self, shard: int, digest: str, file: h5py.File) -> Iterator[str]:
         rows, present = self.files.rows(shard), file["present"][:]
         if not np.array_equal(present, self.present[:, rows.start : rows.stop]):
-            yield f"{self.files.relative[shard]}: /present is not the master's"
+            yield f"{self.files.relative[shard]}: /present differs from the master's"
         dataset = file[f"activations/{self.identity.site}"]
         yield from self._numbers(shard, digest, dataset, present, responses_of(file))
 
@@ -140,7 +140,7 @@ class _Verifier:
         present: Bool[np.ndarray, "positions rows"],
         responses: list[Int[np.ndarray, " tokens"]],
     ) -> Iterator[str]:
-        """Read every slice of a shard: its checksums, that all is finite, that absent rows are zero, its digest."""
+        """Check every slice of a shard: checksums, finite values, zeros in absent rows, and the digest."""
         name, shape = (
             self.files.relative[shard] if self.data.is_virtual else f"shard {shard}",
             self.files.shape_of(shard),
@@ -164,7 +164,7 @@ class _Verifier:
             elif rows[torch.from_numpy(~present[position])].any():
                 yield f"{where} holds numbers in rows marked absent"
         if readable and sha.finish(present, responses) != digest:
-            yield f"{name}: its numbers are not those of its digest"
+            yield f"{name}: its numbers do not match its digest"
 
     def _advance(self, shard: int, loci: int) -> None:
         each = self.files.shape[0] * self.files.shape[1]

@@ -1,4 +1,4 @@
-"""Master file of a store: a virtual dataset over its shards, the index of its prompts, every shard's digest."""
+"""Master file of a store: a virtual dataset over its shards, the index of its prompts, the digests of all shards."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from extract.store.hdf5 import LIBVER, float_type, open_verified, write_checked,
 from extract.store.identity import SCHEMA, Identity
 from extract.store.shard_files import ShardFiles, responses_of
 
-ROWS_AT_ONCE = 1024  # of a column of prompts
+ROWS_AT_ONCE = 1024  # prompts per write
 
 
 def write_master(
@@ -33,7 +33,7 @@ def write_master(
     """Write the master over finished shards and rename it into place."""
     with atomic_file(files.path) as sink:
         with h5py.File(sink, "w", libver=LIBVER, userblock_size=BLOCK_SIZE) as file:
-            # Where a source cannot be opened HDF5 reads the fill value without a word: let it be no number.
+            # HDF5 silently reads the fill value if a shard cannot be opened, so the fill value is NaN.
             file.create_virtual_dataset(f"activations/{files.identity.site}", _layout(files), fillvalue=np.nan)
             _write_index(file, files.identity, prompts, rendered)
             _gather(file, files)
@@ -53,13 +53,13 @@ def write_master(
 
 
 def read_digests(path: Path) -> list[str]:
-    """Return the digests of the shards a master was finished over."""
+    """Return the digests of a master's shards."""
     with open_verified(path) as file:
         return [digest.decode() for digest in file["shards/digest"][:]]
 
 
 def read_prompts(file: h5py.File) -> list[Prompt] | None:
-    """Return the prompts of a store; None where they have other fields than this version's."""
+    """Return the prompts of a store; None if their fields differ from this version's."""
     try:
         return [
             Prompt(**{k: _frozen(v) for k, v in json.loads(record).items()}) for record in file["prompts/record"][:]
@@ -79,7 +79,7 @@ def _layout(files: ShardFiles) -> h5py.VirtualLayout:
 
 
 def _gather(file: h5py.File, files: ShardFiles) -> None:
-    """Put together what the shards know besides the numbers."""
+    """Collect presence, responses and checksums from the shards."""
     present, responses, sums = [], [], []
     for shard in range(files.n_shards):
         with files.open(shard) as part:
@@ -99,25 +99,25 @@ def _write_index(file: h5py.File, identity: Identity, prompts: Sequence[Prompt],
     _write_prompts(file, prompts)
     write_ragged(file, "tokens", [row.token_ids for row in rendered])
     for name in identity.positions:
-        if any(name in row.roles for row in rendered):  # positions of a response have no tokens among the prompt's
+        if any(name in row.roles for row in rendered):  # response positions have no tokens in the prompt
             write_ragged(file, f"roles/{name}", [row.roles.get(name, ()) for row in rendered])
 
 
 def _write_prompts(file: h5py.File, prompts: Sequence[Prompt]) -> None:
-    """Write a column a field, and whole records; some rows at a time, since texts are long and prompts many."""
+    """Write one column per field and the whole records, a limited number of rows at a time to save memory."""
     columns: dict[str, Callable[[Prompt], str]] = {
-        field.name: lambda prompt, name=field.name: _cell(getattr(prompt, name))  # type: ignore[misc]
+        field.name: lambda prompt, name=field.name: _as_text(getattr(prompt, name))  # type: ignore[misc]
         for field in fields(Prompt)
     }
     columns["record"] = lambda prompt: json.dumps(asdict(prompt))
-    for name, cell in columns.items():
+    for name, text in columns.items():
         dataset = file.create_dataset(f"prompts/{name}", (len(prompts),), dtype=h5py.string_dtype())
         for start in range(0, len(prompts), ROWS_AT_ONCE):
-            dataset[start : start + ROWS_AT_ONCE] = [cell(prompt) for prompt in prompts[start : start + ROWS_AT_ONCE]]
+            dataset[start : start + ROWS_AT_ONCE] = [text(prompt) for prompt in prompts[start : start + ROWS_AT_ONCE]]
 
 
-def _cell(value: object) -> str:
-    """Return a field as text: nothing as the empty one, what is no text as JSON."""
+def _as_text(value: object) -> str:
+    """Return a field as text: None as an empty string, other non-text values as JSON."""
     return "" if value is None else value if isinstance(value, str) else json.dumps(value)
 
 

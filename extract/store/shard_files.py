@@ -2,8 +2,8 @@
 
 A shard is one HDF5 file: `/activations/SITE` (n_layers, n_positions, rows, d_model), `/present` (n_positions, rows),
 `/responses` (ragged), `/crc32` (n_layers, n_positions), and as root attributes the store's identity, the shard's
-number and rows, and a SHA-256 over all of these. HDF5 checks its metadata and every chunk as they are read; the digest
-and the CRCs are what the master binds.
+number and rows, and a SHA-256 over all of these. HDF5 verifies its metadata and every chunk on reading; the master
+stores the digest and the CRCs.
 """
 
 from __future__ import annotations
@@ -40,11 +40,11 @@ from extract.store.identity import SCHEMA, Identity, first_difference, read_iden
 
 @dataclass(frozen=True)
 class CapturedShard:
-    """What one shard holds, on the CPU, and which rows have which position."""
+    """The content of one shard, on the CPU, and which rows have which position."""
 
     values: Float[Tensor, "layers positions rows d_model"]
     present: Bool[np.ndarray, "positions rows"]
-    responses: tuple[tuple[int, ...], ...] = ()  # generated tokens of each row, where response positions were asked for
+    responses: tuple[tuple[int, ...], ...] = ()  # generated tokens of each row, if response positions are captured
 
 
 @dataclass(frozen=True)
@@ -82,14 +82,14 @@ class ShardFiles:
 
     @property
     def relative(self) -> tuple[str, ...]:
-        """Every shard's path as seen from the store's own folder."""
+        """Every shard's path relative to the store's folder."""
         return tuple(f"{self.folder.name}/{self.file(shard).name}" for shard in range(self.n_shards))
 
     def write(self, shard: int, captured: CapturedShard) -> None:
         """Write one shard and rename it into place.
 
         Raises:
-            UserError: a value is NaN or infinite, or becomes so in the store's dtype, or the disk is full.
+            UserError: a value is NaN or infinite, or becomes infinite in the store's dtype, or the disk is full.
         """
         self._check(shard, captured)
         final = self.file(shard)
@@ -107,12 +107,12 @@ class ShardFiles:
                 write_locus(dataset, layer, position, 0, stored)
                 sink.check()
                 wait(hashing[-1:])
-                hashing.append(hasher.submit(digest.update, stored))  # while the next is checked and written
+                hashing.append(hasher.submit(digest.update, stored))  # while the next locus is written
             file.create_dataset("present", data=captured.present, fletcher32=True)
             write_ragged(file, "responses", captured.responses)
             sums = np.array([hashed.result() for hashed in hashing], dtype=np.uint32).reshape(self.shape[:2])
             file.create_dataset("crc32", data=sums, fletcher32=True)
-            # Fixed-length texts: those of variable length lie in a heap without a checksum.
+            # Fixed-length strings: HDF5 stores variable-length ones in a heap without a checksum.
             file.attrs.update(schema=SCHEMA, identity=np.bytes_(self.identity.text.encode()), shard=shard,
                               rows=(self.rows(shard).start, self.rows(shard).stop),
                               digest=np.bytes_(digest.finish(captured.present, captured.responses)))  # fmt: skip
@@ -121,7 +121,7 @@ class ShardFiles:
         """Open a shard for reading.
 
         Raises:
-            UserError: it is missing or damaged, or it is not this shard of this store (or not that of this digest).
+            UserError: it is missing or damaged, belongs to another store, or has another number or digest.
         """
         path = self.file(shard)
         if not path.is_file():
@@ -129,17 +129,18 @@ class ShardFiles:
                             "run refusal extract again")  # fmt: skip
         file = open_hdf5(path)
         try:
-            odd = self._odd(file, shard, digest)
+            mismatch = self._mismatch(file, shard, digest)
         except (OSError, KeyError, ValueError, RuntimeError) as error:
-            odd = f"it cannot be read ({error})"
-        if odd:
+            mismatch = f"it cannot be read ({error})"
+        if mismatch:
             file.close()
-            raise UserError(f"{path} does not belong to {self.path}: {odd}; delete it and run refusal extract again")
+            raise UserError(f"{path} does not belong to {self.path}: {mismatch}; delete it and run refusal extract "
+                            "again")  # fmt: skip
         return file
 
-    def _odd(self, file: h5py.File, shard: int, digest: str | None) -> str | None:
+    def _mismatch(self, file: h5py.File, shard: int, digest: str | None) -> str | None:
         if "digest" not in file.attrs or int(file.attrs["schema"]) != SCHEMA:
-            return f"it is no shard of schema {SCHEMA}"
+            return f"it is not a shard of schema {SCHEMA}"
         if field := first_difference(read_identity(file), self.identity):
             return f"another {field}"
         if int(file.attrs["shard"]) != shard:
@@ -148,19 +149,19 @@ class ShardFiles:
         if dataset.shape != self.shape_of(shard) or file["present"].shape != dataset.shape[1:3]:
             return f"its shape is {dataset.shape}, not {self.shape_of(shard)}"
         if digest is not None and digest_of(file) != digest:
-            return "its numbers are others than those the store was finished with"
+            return "its numbers have changed since the store was finished"
         return None
 
     def _check(self, shard: int, captured: CapturedShard) -> None:
         shape, responses = self.shape_of(shard), captured.responses
         if tuple(captured.values.shape) != shape or captured.present.shape != shape[1:3]:
-            raise ValueError(f"shard {shard} is {shape}, not {tuple(captured.values.shape)} with present "
+            raise ValueError(f"shard {shard} has shape {shape}; got values {tuple(captured.values.shape)} with present "
                              f"{captured.present.shape}")  # fmt: skip
         if responses and len(responses) != shape[2]:
-            raise ValueError(f"shard {shard} has {shape[2]} rows, not {len(responses)} responses")
+            raise ValueError(f"shard {shard} has {shape[2]} rows; got {len(responses)} responses")
 
     def _stored(self, shard: int, captured: CapturedShard, layer: int, position: int) -> Rows:
-        """Return one locus in the store's type; refuse what is not finite."""
+        """Return one locus in the store's dtype; refuse values that are not finite."""
         stored = captured.values[layer, position].to(TORCH_TYPES[self.identity.dtype]).contiguous()
         if not all(map(math.isfinite, torch.aminmax(stored))):  # one pass without a copy; NaN propagates
             row = int((~torch.isfinite(stored)).nonzero()[0, 0])
@@ -175,14 +176,14 @@ class ShardFiles:
 
 
 class ShardDigest:
-    """A SHA-256 over all of a shard: identity, rows, the bits of every number, presence and responses."""
+    """A SHA-256 over the content of a shard: identity, rows, the bits of every number, presence and responses."""
 
     def __init__(self, files: ShardFiles, shard: int) -> None:
         rows = files.rows(shard)
         self._sha = hashlib.sha256(f"{files.identity.text} {shard} {rows.start} {rows.stop}".encode())
 
     def update(self, stored: Rows) -> int:
-        """Take in one locus's rows, layer by layer and position by position; return their CRC-32."""
+        """Add the rows of one locus, in order of layers and positions; return their CRC-32."""
         self._sha.update(bits(stored).data)
         return crc(stored)
 
@@ -191,7 +192,7 @@ class ShardDigest:
         present: Bool[np.ndarray, "positions rows"],
         responses: Sequence[Sequence[int] | Int[np.ndarray, " tokens"]],
     ) -> str:
-        """Take in presence and responses; return the digest."""
+        """Add presence and responses; return the digest."""
         self._sha.update(np.asarray(present, dtype=np.uint8).tobytes())
         for row in responses:
             self._sha.update(f"{len(row)} ".encode() + np.asarray(row, dtype=np.int32).tobytes())
@@ -199,15 +200,15 @@ class ShardDigest:
 
 
 def crc(stored: Rows) -> int:
-    """Return the CRC-32 of a slice's bits: HDF5's own sum takes two bytes FF for two bytes 00."""
+    """Return the CRC-32 of a slice's bits; HDF5's own checksum does not tell bytes FF FF from 00 00."""
     return zlib.crc32(bits(stored).data)
 
 
 def digest_of(shard: h5py.File) -> str:
-    """Return the digest that is written in a shard."""
+    """Return the digest recorded in a shard."""
     return bytes(shard.attrs["digest"]).decode()
 
 
 def responses_of(shard: h5py.File) -> list[Int[np.ndarray, " tokens"]]:
-    """Return the generated tokens of a shard's rows; empty where none were asked for."""
+    """Return the generated tokens of a shard's rows; empty if none were captured."""
     return read_ragged(shard, "responses")

@@ -1,4 +1,4 @@
-"""Writer of a store: shards in any order, by one process or several, then the master file."""
+"""Writes a store: shards in any order, by one or several processes, and then the master file."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from extract.store.master import read_digests, write_master
 from extract.store.shard_files import CapturedShard, ShardFiles, digest_of
 
 __all__ = ["CapturedShard", "ShardWriter"]
-PAUSE = 0.1  # seconds between looks at shards other processes hold
+PAUSE = 0.1  # seconds between checks of shards that other processes hold
 
 
 class ShardWriter:
-    """Writes one store. Alone by default; processes that all pass `shared` divide its shards among them.
+    """Writes one store, in one process by default; several processes with `shared` divide the shards.
 
-    A shard is claimed by a lock that ends with its process, so one that dies leaves its shard to the others. The last
-    writer to leave removes lock files and what killed ones left half written.
+    A process claims a shard with a lock that ends with the process, so others take over the shards of a dead process.
+    The last writer removes lock files and the partial files of killed processes.
     """
 
     def __init__(self, path: Path, identity: Identity, n_prompts: int, d_model: int, shared: bool = False) -> None:
@@ -44,12 +44,14 @@ class ShardWriter:
         """Take the writer lock.
 
         Raises:
-            UserError: another process writes, the store there is of something else or damaged, or cannot be written.
+            UserError: another process writes the store, or the path holds another or a damaged store or is unwritable.
         """
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            raise UserError(f"cannot write {self.folder}: {error.strerror}; choose another place with --out") from None
+            raise UserError(
+                f"cannot write {self.folder}: {error.strerror}; choose another directory with --out"
+            ) from None
         alone = self._lock.acquire()
         try:
             self._refuse_another_store()
@@ -64,7 +66,7 @@ class ShardWriter:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Give up the claims and the writer lock; a forked child leaves its parent's alone."""
+        """Release the claims and the writer lock; a forked child does not release its parent's locks."""
         with self._guard:
             for claim in self._claims.values():
                 claim.release(unlink=True)
@@ -88,13 +90,13 @@ class ShardWriter:
         return self.files.rows(shard)
 
     def done(self, shard: int) -> bool:
-        """Say whether a shard is already there, whole (it is renamed only when it is)."""
+        """Return whether a shard is finished; only finished shards have their final name."""
         return self.files.file(shard).exists()
 
     def todo(self) -> Iterator[int]:
-        """Claim and yield shards until all that this process does not hold are done.
+        """Claim and yield shards until all others are finished.
 
-        Waits for shards that other live processes hold, and takes over those of dead ones.
+        Waits for shards that other running processes hold, and takes over those of dead ones.
         """
         while left := [s for s in range(self.n_shards) if s not in self._claims and not self.done(s)]:
             claimed = False
@@ -106,11 +108,12 @@ class ShardWriter:
                 time.sleep(PAUSE)
 
     def write(self, shard: int, captured: CapturedShard) -> None:
-        """Write one shard, in this or in another thread; it is there when this returns.
+        """Write one shard, from any thread; it is finished when this returns.
 
         Raises:
-            UserError: a value is NaN or infinite, or becomes so in the store's dtype, the disk is full, or another
-                process is writing this shard.
+            UserError: a value is NaN or infinite, or becomes infinite in the store's dtype, the disk is full, or
+                another process is writing this shard.
+            RuntimeError: the writer was opened in another process.
         """
         if os.getpid() != self._process:
             raise RuntimeError("this writer was opened in another process; open one in each")
@@ -123,10 +126,10 @@ class ShardWriter:
             self._claims.pop(shard).release(unlink=True)
 
     def finish(self, prompts: Sequence[Prompt], rendered: Sequence[Rendered], versions: dict[str, str]) -> None:
-        """Write the master file over all shards and rename it into place; leave one alone that is already theirs.
+        """Write the master file over all shards and rename it into place; keep a master that already matches them.
 
         Raises:
-            UserError: a shard is missing, damaged or another's, or the disk is full.
+            UserError: a shard is missing, damaged or of another store, or the disk is full.
         """
         with self._one_at_a_time():
             digests = []
@@ -141,7 +144,7 @@ class ShardWriter:
             lock = FileLock(self.files.file(shard).with_suffix(".lock"))
             if shard in self._claims or not lock.acquire():
                 return False
-            if self.done(shard):  # finished between the look and the lock
+            if self.done(shard):  # finished between the check and the lock
                 lock.release(unlink=True)
                 return False
             self._claims[shard] = lock
@@ -158,15 +161,15 @@ class ShardWriter:
             lock.release(unlink=True)
 
     def _sweep(self) -> None:
-        """Remove what writers that were killed left behind; nobody else writes now."""
+        """Remove the files of killed writers; no other process writes at this point."""
         left = [*self.folder.glob("*.partial"), *self.folder.glob("*-of-*.lock"), self.folder / "master.lock"]
         with suppress(OSError):
             for file in [*left, self.path.with_name(self.path.name + ".partial")]:
                 file.unlink(missing_ok=True)
 
     def _refuse_another_store(self) -> None:
-        """Refuse a place where another store, or part of one, stands."""
-        if self.path.exists():  # without its shards it still says what rows stand where
+        """Refuse a path with another store or with shards of another store."""
+        if self.path.exists():  # also without its shards the master records an identity
             with open_verified(self.path) as master:
                 self._refuse_another(self.path, master)
         for path in sorted(self.folder.glob("*.h5")):
@@ -176,7 +179,7 @@ class ShardWriter:
             self.files.open(number).close()
 
     def _refuse_another(self, path: Path, file: h5py.File) -> None:
-        remedy = f"choose another run directory with --out, or delete {self.path.name} and {self.folder.name}"
+        remedy = f"choose another directory with --out, or delete {self.path.name} and {self.folder.name}"
         refuse_schema(path, file, remedy)
         if field := first_difference(read_identity(file), self.identity):
             raise UserError(f"{path} was made with another {field}; {remedy}")

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from extract.errors import UserError
 from extract.prompts.columns import Counts, as_text, field_value
-from extract.prompts.lines import is_text, without_halves
+from extract.prompts.lines import is_text, replace_surrogates
 from extract.prompts.rows import place, read_rows
 from scoring.readers.column_map import ROW_NUMBER, ColumnMap, listed, refuse_absent_columns
 from scoring.readers.completion_row import FIELDS, PROMPT_FIELDS, ForeignRow, ReadingNotes
@@ -170,4 +170,4 @@ def _whole(value: object) -> object:
         return {name: _whole(held) for name, held in value.items()}
     if isinstance(value, list):
         return [_whole(held) for held in value]
-    return without_halves(value) if isinstance(value, str) else value
+    return replace_surrogates(value) if isinstance(value, str) else value

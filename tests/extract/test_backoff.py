@@ -69,8 +69,8 @@ def test_every_way_of_saying_so_is_understood(error: Exception) -> None:
 
     TokenBudget(100, said.append).run([5] * 10, work)
     assert sorted(done) == list(range(10))
-    assert said == ["out of memory with 10 prompts at once: going on with 25 tokens a batch",
-                    "out of memory with 5 prompts at once: going on with 12 tokens a batch"]  # fmt: skip
+    assert said == ["out of memory with 10 prompts at once; continuing with 25 tokens per batch",
+                    "out of memory with 5 prompts at once; continuing with 12 tokens per batch"]  # fmt: skip
 
 
 def test_one_prompt_that_does_not_fit_is_told() -> None:

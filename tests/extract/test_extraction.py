@@ -243,7 +243,7 @@ def test_chosen_positions_are_those_of_the_whole(
         assert some.positions == ("post_last", "trigger_last")
         for position in some.positions:
             np.testing.assert_array_equal(some.read(1, position), whole.read(1, position))
-    with pytest.raises(UserError, match="no prompt has the position 'post_lst'; there are inst_last, "):
+    with pytest.raises(UserError, match="no prompt has the position 'post_lst'; choose from inst_last, "):
         extract(model, prompts, rendered, tmp_path / "b.h5", positions=["post_lst"])
 
 

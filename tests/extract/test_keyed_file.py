@@ -79,7 +79,7 @@ def test_a_database_of_something_else_is_told_and_left_alone(tmp_path: Path, sha
     with sqlite3.connect(path) as other:
         other.execute(f"CREATE TABLE {shape}")
     before = path.read_bytes()
-    with pytest.raises(UserError, match="it is a database of something else; delete it"):
+    with pytest.raises(UserError, match="it is another kind of database; delete it"):
         opened(path)
     assert path.read_bytes() == before
 
@@ -96,5 +96,5 @@ def test_a_file_that_was_cut_is_told(tmp_path: Path, cut: int) -> None:
 
 
 def test_what_is_wrong_around_it_is_no_reason_to_delete_it(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=r"unable to open database file; nothing in it is lost; free some space or set"):
+    with pytest.raises(UserError, match=r"unable to open database file; nothing in it is lost; free disk space or set"):
         opened(tmp_path)

@@ -147,7 +147,7 @@ def test_a_file_that_fails_leaves_no_folder(cli, tmp_path: Path) -> None:  # typ
     path.write_text("id;completion\n1;no\n")
     code, _, err = cli("score", str(path), "--out", str(tmp_path / "out"))
     assert code == 2
-    assert "separated by ';', not by commas" in err
+    assert "separated by ';'; save the file with commas" in err
     assert not (tmp_path / "out").exists()
     path.write_text("id,completion,label\n1,no,dangerous\n")
     assert cli("score", str(path), "--out", str(tmp_path / "out"))[0] == 2

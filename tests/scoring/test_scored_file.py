@@ -164,7 +164,7 @@ def test_a_full_disk_leaves_nothing_half_written(parquet: bool, tmp_path: Path) 
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, hard))
     try:
-        with pytest.raises(UserError, match=r"cannot write .*scored.* free some space"):
+        with pytest.raises(UserError, match=r"cannot write .*scored.* free disk space"):
             score((row(i) for i in range(500)), tmp_path / "out", parquet=parquet)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))

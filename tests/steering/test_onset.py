@@ -187,5 +187,5 @@ def test_parts_that_do_not_go_together_are_refused(dial: Callable[..., Dial]) ->
 
 
 def test_beams_that_are_watched_are_refused(organism: ChatModel, talk: Talk) -> None:
-    with pytest.raises(UserError, match="beam search settles what it says only at the end"):
+    with pytest.raises(UserError, match="beam search knows its tokens only at the end"):
         organism.generate(organism.batch(talk(BENIGN)), 4, num_beams=2, watch=lambda tokens: None)

@@ -1,6 +1,6 @@
-"""Backends: three ways to edit the residual stream of a running model, equal to float tolerance.
+"""Backends: three ways to edit the residual stream of a running model; their results agree to float tolerance.
 
-`hooks` (PyTorch hooks, the fast path and the default), `nnsight` and `transformer_lens`.
+The backends are `hooks` (PyTorch hooks, the fast path and the default), `nnsight` and `transformer_lens`.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class PlacedEdit:
-    """A function of the stream at one site and layer, bound to the running pass."""
+    """A function of the stream at one site and layer, bound to the current forward pass."""
 
     site: Site
     layer: int
@@ -28,13 +28,13 @@ class PlacedEdit:
 
 
 class Backend(Protocol):
-    """Runs a model while functions look at, or change, its residual stream."""
+    """Runs a model while functions read or change its residual stream."""
 
     name: BackendName
-    model: PreTrainedModel  # what calls run: the caller's model, or what the backend made of it
+    model: PreTrainedModel  # the model that runs: the caller's, or the one that the backend built from it
 
     def run(self, call: Callable[[], T], edits: Sequence[PlacedEdit]) -> T:
-        """Return `call()`, with `edits` applied in every forward pass it makes; what an edit raises comes through.
+        """Return `call()` with `edits` applied in every forward pass; errors of an edit are passed on.
 
         Raises:
             UserError: this backend cannot reach a site on this architecture; names both.
@@ -43,12 +43,12 @@ class Backend(Protocol):
 
 
 def in_forward_order(edits: Sequence[PlacedEdit]) -> list[PlacedEdit]:
-    """Sort edits as a forward pass meets them; those at one place stay in the order given."""
+    """Sort edits in the order of the forward pass; edits at one site and layer keep their order."""
     return sorted(edits, key=lambda edit: (edit.layer, SITES.index(edit.site)))
 
 
 def open_backend(name: BackendName, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> Backend:
-    """Open a backend over a loaded model. `transformer_lens` rebuilds the model's blocks: it keeps the model."""
+    """Open a backend on a loaded model. `transformer_lens` replaces the model's blocks for good."""
     match name:
         case "hooks":
             from extract.model.backends.hooks import HooksBackend

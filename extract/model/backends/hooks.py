@@ -1,4 +1,4 @@
-"""The `hooks` backend: PyTorch hooks on Hugging Face transformers. They never write in place and always come off."""
+"""The `hooks` backend: PyTorch hooks on Hugging Face transformers. They never write in place and are always removed."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ class HooksBackend:
 
     def run(self, call: Callable[[], T], edits: Sequence[PlacedEdit]) -> T:
         if any(edit.site == "resid_mid" for edit in edits):
-            _ = self._halves  # found by a pass of its own, which no edit must see
+            _ = self._halves  # found by a separate forward pass, in which no edit may run
         handles: list[Any] = []
         try:
-            for edit in in_forward_order(edits):  # one by one: if the second cannot be attached, the first comes off
+            for edit in in_forward_order(edits):  # one by one: if one cannot be attached, the others are removed
                 handles += self._attach(edit)
             return call()
         finally:
@@ -48,17 +48,17 @@ class HooksBackend:
             case "resid_post":
                 return [layer.register_forward_hook(_after(edit.apply))]
             case "resid_mid":
-                half, seen = self._halves[edit.layer], _BlockInput()
+                half, block_input = self._halves[edit.layer], _BlockInput()
                 return [
-                    layer.register_forward_pre_hook(seen, with_kwargs=True),
+                    layer.register_forward_pre_hook(block_input, with_kwargs=True),
                     half.module.register_forward_hook(
-                        _after(lambda said: edited_half(half, seen.stream, said, edit.apply))
+                        _after(lambda output: edited_half(half, block_input.stream, output, edit.apply))
                     ),
                 ]
 
 
 class _BlockInput:
-    """Keeps the stream a block was last called with, while its first half runs."""
+    """Stores the stream that a block was last called with, while its first half runs."""
 
     stream: Tensor
 

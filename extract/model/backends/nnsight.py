@@ -1,7 +1,7 @@
 """The `nnsight` backend: edits as assignments in an nnsight trace around the call.
 
-nnsight serves values strictly in forward order, once a step of generation; the loop over steps ends by running out,
-which it announces with a warning meant for people who write traces by hand.
+nnsight returns values strictly in forward order, once per generation step. The loop over steps ends when there are no
+more steps; nnsight then warns, which is meant for traces written by hand and is silenced here.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class NNsightBackend:
                 _set_output(layer, edit.apply)
             case "resid_mid":
                 before = layer.input
-                _set_output(half, lambda said: edited_half(self._halves[edit.layer], before, said, edit.apply))
+                _set_output(half, lambda output: edited_half(self._halves[edit.layer], before, output, edit.apply))
 
 
 def _set_output(envoy: Any, apply: Callable[[Any], Any]) -> None:

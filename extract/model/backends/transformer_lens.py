@@ -1,7 +1,7 @@
-"""The `transformer_lens` backend: hook points of a TransformerBridge over the raw Hugging Face weights.
+"""The `transformer_lens` backend: hook points of a TransformerBridge on the unchanged Hugging Face weights.
 
-The bridge keeps the weights as they are (compatibility mode, which folds norms, stays off) and replaces the model's
-blocks by its own, with eager attention; what is run is the bridged model, so generation is transformers' own.
+The bridge does not change the weights (compatibility mode, which folds norms, stays off). It replaces the model's
+blocks by its own, with eager attention. The bridged model runs under transformers' own `generate`.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class TransformerLensBackend:
         from transformer_lens.model_bridge import TransformerBridge
 
         self._architecture = type(model).__name__
-        model.config.architectures = [self._architecture]  # how the bridge tells one from another
+        model.config.architectures = [self._architecture]  # the bridge chooses its adapter by this name
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
@@ -37,7 +37,7 @@ class TransformerLensBackend:
                     model.config.name_or_path or self._architecture, hf_model=model, tokenizer=tokenizer,
                     dtype=model.dtype, device=model.device,
                 )  # fmt: skip
-        except Exception as error:  # each adapter raises what it likes
+        except Exception as error:  # each adapter raises its own errors
             first_line = str(error).strip().splitlines()[0][:160] if str(error).strip() else type(error).__name__
             raise UserError(
                 f"the transformer_lens backend does not support {self._architecture} ({first_line}); use backend hooks"
@@ -57,12 +57,12 @@ class TransformerLensBackend:
                             "use resid_pre or resid_post")  # fmt: skip
         if edit.site != "resid_mid":
             return [(name, lambda stream, hook: edit.apply(stream))]
-        seen: list[Tensor] = []
+        block_input: list[Tensor] = []
 
         def keep(stream: Tensor, hook: Any) -> None:
-            seen[:] = [stream]
+            block_input[:] = [stream]
 
-        def add(said: Tensor, hook: Any) -> Tensor:
-            return edited_half(FirstHalf(nn.Identity(), 1.0), seen[0], said, edit.apply)
+        def add(output: Tensor, hook: Any) -> Tensor:
+            return edited_half(FirstHalf(nn.Identity(), 1.0), block_input[0], output, edit.apply)
 
         return [(f"{block}.hook_in", keep), (f"{block}.hook_attn_out", add)]

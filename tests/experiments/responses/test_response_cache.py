@@ -279,7 +279,7 @@ def test_generation_backs_off_when_memory_runs_out(
     said = here.complete(ALL, edits=[pushed()], advance=steps.append)
     assert generated == [2, 2, 1]
     assert sum(steps) == 5
-    assert lines == ["out of memory with 5 prompts at once: going on with 2 prompts a batch"]
+    assert lines == ["out of memory with 5 prompts at once; continuing with 2 prompts per batch"]
     assert small.edits == ()
     here.complete(ALL)  # what did not fit is not tried again
     assert generated == [2, 2, 1, 2, 2, 1]
@@ -303,7 +303,7 @@ def test_one_prompt_that_does_not_fit_is_told(tiny: ChatModel, tiny_rows: list[R
     def full(_stream: Tensor) -> Tensor:
         raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB")
 
-    with pytest.raises(UserError, match=r"^out of memory while one prompt alone was answered; .* or answers$"):
+    with pytest.raises(UserError, match=r"^out of memory while generating for a single prompt; .* or responses$"):
         completer(tiny, tiny_rows, None).complete(ALL, edits=[place("resid_post", 1, "all", full)])
 
 

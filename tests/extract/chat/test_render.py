@@ -102,13 +102,16 @@ def test_a_token_over_both_words_and_template_is_ambiguous() -> None:
 def test_words_no_token_stands_for_are_refused(words: str) -> None:
     tokenizer = joining()
     tokenizer.chat_template = "it " + LOOP % "{{ m.content | replace('\u200b', '') }}" + " it"
-    with pytest.raises(UserError, match="prompt 'p': no token stands for the user's words after the chat template"):
+    with pytest.raises(UserError, match="prompt 'p': no token covers the user's words after the chat template"):
         render(tokenizer, ask(words))
 
 
 def test_what_a_template_does_to_words_is_told_with_the_prompt(tokenizer: PreTrainedTokenizerBase) -> None:
     tokenizer.chat_template = "hello, i am the assistant"
-    with pytest.raises(UserError, match=r"^prompt 'p': the chat template drops the user's words$"):
+    with pytest.raises(
+        UserError,
+        match=r"^prompt 'p': the chat template drops the user's words; use another template",
+    ):
         render(tokenizer, ask("assistant"))
     tokenizer.chat_template = "{{ 'b a' if messages[0].content == 'a' else 'a b' }} {{ messages[0].content }} a"
     assert render(tokenizer, ask("c")).text == "a b c a"

@@ -57,7 +57,7 @@ def test_nothing_but_what_was_asked_changes(tokenizer: PreTrainedTokenizerBase, 
 
 @pytest.mark.parametrize("name", ["enable_thinkng", "messages", "m.role", "add_generation_prompt", ""])
 def test_an_argument_no_template_reads_is_refused(tokenizer: PreTrainedTokenizerBase, name: str) -> None:
-    with pytest.raises(UserError, match=r"takes no argument '.*'; give one that stands in the template"):
+    with pytest.raises(UserError, match=r"takes no argument '.*'; give one that occurs in the template"):
         settled(tokenizer, SWITCHED, arguments={name: True})
 
 
@@ -89,7 +89,7 @@ def test_the_users_words_are_found_after_a_merged_system_message(tokenizer: PreT
     assert merging.decode([rendered.token_ids[i] for i in rendered.roles["inst_mean"]]).strip() == "why?"
     assert remarks([prompt], [rendered]) == []
     assert remarks([prompt], [rendered], merged=True) == [
-        "1 of 1 prompts: the system message stands at the head of the next user turn (model.system: merge), for "
+        "1 of 1 prompts: the system message is at the start of the next user turn (model.system: merge), for "
         "example 'p'"
     ]
 

@@ -75,7 +75,9 @@ def test_words_repeated_or_altered(show: Show, words: str, found: str) -> None:
 
 @pytest.mark.parametrize("words", ["kill it", "a"])
 def test_dropped_words_are_not_mistaken_for_the_templates_own(words: str) -> None:
-    with pytest.raises(UserError, match=r"^the chat template drops the user's words$"):
+    with pytest.raises(
+        UserError, match=r"^the chat template drops the user's words; use another template"
+    ):
         place(lambda w: "a template that kill it", words)
 
 
@@ -84,7 +86,7 @@ def test_words_that_recur_within_what_depends_on_them_cannot_be_told() -> None:
         return "[k] " * words.startswith("k") + words + "!"
 
     assert place(show, "kill") == "[k] [[kill]]!"
-    with pytest.raises(UserError, match="depends on them, so where they stand cannot be told"):
+    with pytest.raises(UserError, match="depends on them, so their position cannot be found"):
         place(show, "k")
 
 
@@ -93,7 +95,7 @@ def test_words_dropped_for_what_they_are_are_not_mistaken_for_the_templates_own(
         return "never kill it" if words.startswith("kill") else f"<{words}> never kill it?"
 
     assert place(show, "stop it") == "<[[stop it]]> never kill it?"
-    with pytest.raises(UserError, match="depends on them, so where they stand cannot be told"):
+    with pytest.raises(UserError, match="depends on them, so their position cannot be found"):
         place(show, "kill it")
 
 
@@ -102,5 +104,5 @@ def test_words_altered_behind_surroundings_that_depend_on_their_opening_cannot_b
         return "[K] " * words.startswith("k") + words.replace("i", "1") + "!"
 
     assert place(show, "stop it") == "[[stop 1t]]!"
-    with pytest.raises(UserError, match="depends on them, so where they stand cannot be told"):
+    with pytest.raises(UserError, match="depends on them, so their position cannot be found"):
         place(show, "kill it")

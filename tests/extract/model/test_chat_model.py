@@ -197,16 +197,16 @@ def test_a_layer_that_does_not_exist_is_named_and_leaves_no_hooks(llama: ChatMod
         assert hook_count(llama) == hooks
 
 
-def test_edits_of_blocks_that_run_past_the_decoder_are_refused(tiny: Build, rows: Rows) -> None:
-    """OPT's language-model head calls an inner decoder by itself, so nothing announces the pass; capturing works."""
+def test_edits_of_blocks_called_without_the_decoder_are_refused(tiny: Build, rows: Rows) -> None:
+    """OPT's language-model head calls an inner decoder directly, so the pass is not recorded; capturing works."""
     model = tiny("opt")
     batch, hooks = model.batch(rows(model)), hook_count(model)
     plain = logits(model, batch)
     for action in (lambda: logits(model, batch), lambda: model.generate(batch, 3)):
         with pytest.raises(UserError) as error, model.editing([strong(model)]):
             action()
-        assert str(error.value) == ("opt: OPTForCausalLM runs its blocks past its own decoder, so edits cannot tell "
-                                    "which tokens they see; use another model")  # fmt: skip
+        assert str(error.value) == ("opt: OPTForCausalLM calls its blocks without its decoder, so the tokens of a pass "
+                                    "are unknown to edits; use another model")  # fmt: skip
         assert hook_count(model) == hooks
     assert torch.equal(logits(model, batch), plain)
     for row in rows(model):
@@ -444,5 +444,5 @@ def test_a_cache_that_cannot_be_continued_is_refused(
     else:
         shape = MambaConfig(vocab_size=len(tokenizer), hidden_size=32, num_hidden_layers=2, state_size=8)
         model = ChatModel(MambaForCausalLM(shape), tokenizer, name="recurrent")
-    with pytest.raises(UserError, match=r"recurrent: .* cannot go on from a remembered prompt"):
+    with pytest.raises(UserError, match=r"recurrent: .* cannot continue from cached keys and values"):
         cache_prompts(model, model.batch(rows(model)))

@@ -141,4 +141,4 @@ def test_no_network(tmp_path: Path, offline: bool) -> None:
         return
     for name, message in said.items():
         assert message.startswith(f"{name} is not in the local cache and {endpoint} cannot be reached (")
-        assert message.endswith("refused): check the network, a proxy, or HF_ENDPOINT")
+        assert message.endswith("refused); check the network, the proxy or HF_ENDPOINT")

@@ -170,10 +170,10 @@ def test_the_model_is_as_it_was(tiny: Build, rows: Rows) -> None:
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        ({"temperature": -1.0}, "temperature is -1; it is a finite number, 0 (the likeliest token) or above"),
+        ({"temperature": -1.0}, "temperature is -1; give a finite number, 0 (the likeliest token) or above"),
         ({"temperature": math.nan}, "temperature is nan"),
-        ({"top_p": 0.0}, "top_p is 0; it is a share of probability, above 0 and at most 1"),
-        ({"top_p": 1.5}, "top_p is 1.5; it is a share of probability"),
+        ({"top_p": 0.0}, "top_p is 0; give a probability above 0 and at most 1"),
+        ({"top_p": 1.5}, "top_p is 1.5; give a probability"),
     ],
 )
 def test_what_cannot_be_sampled_with_is_told(given: dict[str, float], said: str, tiny: Build, rows: Rows) -> None:

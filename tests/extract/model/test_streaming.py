@@ -115,7 +115,7 @@ def test_a_thought_that_the_prompt_opened_is_opened_in_the_pieces() -> None:
 
 
 def test_one_response_is_streamed_at_a_time(model: ChatModel, row: Rendered) -> None:
-    with pytest.raises(UserError, match="one response is streamed at a time; the batch holds 2 prompts"):
+    with pytest.raises(UserError, match="expected a batch of one prompt to stream, got 2 prompts"):
         stream(model, model.batch([row, row]), 4)
 
 

@@ -269,7 +269,7 @@ def test_lists_of_one_are_taken_and_others_left_open(tmp_path: Path) -> None:
     name = one(tmp_path, rows, {"text": "q", "answer": {"column": "a", "single": True}}, {"label": "benign"})
     assert [p.answer for p in load_dataset(name, tmp_path)] == ["42", None, None, None]
     (tmp_path / "a.csv").write_text('q,a\nwhat?,"[""42""]"\n')
-    assert "a.csv, line 2: column 'a' is str; `single` is for lists" in problem(name, tmp_path / "a.csv")
+    assert "a.csv, line 2: column 'a' is str; `single` needs a list" in problem(name, tmp_path / "a.csv")
 
 
 def test_numbering_aligns_the_ith_rows_of_two_kinds_whatever_their_order(tmp_path: Path) -> None:
@@ -311,14 +311,14 @@ def test_a_directory_may_lack_optional_files_only(tmp_path: Path) -> None:
     parts["b"]["optional"] = False
     name = described(tmp_path, **shared, parts=parts)
     assert problem(name, tmp_path) == (
-        f"{tmp_path} holds no b.json of mine; get it from https://example.org/set, or give one file as the path"
+        f"{tmp_path} has no b.json of mine; get it from https://example.org/set, or give one file as the path"
     )
     assert len(load_dataset(name, tmp_path / "a.json")) == 1
     (tmp_path / "c.json").write_text("[]")
-    assert "c.json is no file of mine, which has a.json, b.json; rename it" in problem(name, tmp_path / "c.json")
+    assert "c.json is not a file of mine, which has a.json, b.json; rename it" in problem(name, tmp_path / "c.json")
     parts["a"]["optional"] = parts["b"]["optional"] = True
     (tmp_path / "empty").mkdir()
-    assert "empty holds no prompts of mine; get a.json, b.json from https://example.org/set" in problem(
+    assert "empty has no prompts of mine; get a.json, b.json from https://example.org/set" in problem(
         described(tmp_path, **shared, parts=parts), tmp_path / "empty"
     )
 
@@ -372,7 +372,9 @@ def test_a_column_reaches_into_objects_and_lists_unless_one_has_its_name(tmp_pat
 
 
 def test_an_unknown_set_names_the_known_ones() -> None:
-    assert problem("xstst", None).startswith("no data set 'xstst'; known are arditi, cast, coconot, selfaware, xstest;")
+    assert problem("xstst", None).startswith(
+        "no data set 'xstst'; choose from arditi, cast, coconot, selfaware, xstest,"
+    )
     assert "no data set 'nowhere/mine.yaml'" in problem("nowhere/mine.yaml", None)
 
 
@@ -380,7 +382,7 @@ def test_a_missing_file_names_it_and_where_to_get_it(tmp_path: Path) -> None:
     assert problem("xstest", tmp_path / "no.csv") == (
         f"xstest not found: {tmp_path / 'no.csv'}; get xstest_prompts.csv from https://github.com/paul-rottger/xstest"
     )
-    assert f"{tmp_path} holds no xstest_prompts.csv of xstest" in problem("xstest", tmp_path)
+    assert f"{tmp_path} has no xstest_prompts.csv of xstest" in problem("xstest", tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -391,13 +393,13 @@ def test_a_missing_file_names_it_and_where_to_get_it(tmp_path: Path) -> None:
         ({"text": "q", "trigger": {"column": "q", "unless": {"sort": ["x"]}}}, {}, "no column 'sort', which mine reads "
          "as 'trigger'"),
         ({"text": "q", "label": {"column": "kind", "map": {"ok": "benign"}}}, {}, "rows.json, item 2: column 'kind' is "
-         "'bad', which the map of 'label' does not name; it names ok"),
+         "'bad', which is not in the map of 'label'; the map has ok"),
         ({"text": "q", "label": {"column": "kind", "map": {"ok": "fine", "bad": "harmful"}}}, {}, "rows.json, item 1: "
          "field 'label' is 'fine'; expected one of benign, harmful, uncertain"),
         ({"text": "q"}, {}, "item 1: field 'label' is None"),
         ({"text": "q", "label": LABEL, "id": {"column": "kind", "map": {"ok": "x", "bad": "x"}}}, {}, "item 2: id "
-         "'mine/x' stands twice in mine"),
-        ({"text": "q", "label": LABEL}, {"at": "train"}, "no key 'train' where the rows should be; what is there is a "
+         "'mine/x' occurs twice in mine"),
+        ({"text": "q", "label": LABEL}, {"at": "train"}, "no key 'train' on the way to the rows; found a "
          "list"),
     ],
 )  # fmt: skip
@@ -410,9 +412,9 @@ def test_a_mistaken_mapping_names_the_row_and_what_is_there(
 def test_a_wrong_path_in_a_json_file_names_what_is_there(tmp_path: Path) -> None:
     held = {"train": {"x": TWO}}
     for at, said in [
-        ("test", "no key 'test' where the rows should be; what is there has 'train'"),
+        ("test", "no key 'test' on the way to the rows; found 'train'"),
         ("train", "expected a list of rows, found dict with 'x'"),
-        ("train.y", "no key 'y' where the rows should be; what is there has 'x'"),
+        ("train.y", "no key 'y' on the way to the rows; found 'x'"),
     ]:
         assert said in problem(one(tmp_path, held, {"text": "q"}, {"label": "benign"}, at=at), tmp_path)
 

@@ -126,7 +126,7 @@ def test_unknown_suffix_names_the_known_ones(tmp_path: Path, name: str) -> None:
 def test_a_file_without_prompts_is_refused(tmp_path: Path, text: str) -> None:
     for name in ("p.jsonl", "p.csv"):
         (tmp_path / name).write_text(text)
-        assert "holds no prompts" in problem(tmp_path / name)
+        assert "has no prompts" in problem(tmp_path / name)
 
 
 @pytest.mark.parametrize(
@@ -151,8 +151,8 @@ def test_malformed_json_names_its_line(tmp_path: Path, bad: str, said: str) -> N
         ('[{"id": "x", "text": "hi", "label": "benign"}, 3]', ", item 2: expected a JSON object, found int"),
         ('{"train": [], "test": []}', ": expected a list of rows, found dict with 'train', 'test'"),
         ("3", ": expected a list of rows, found int"),
-        ("[]", " holds no prompts"),
-        (json.dumps([row(), row()]), ", item 2: field 'id': 'x' already stands on item 1; ids must be unique"),
+        ("[]", " has no prompts"),
+        (json.dumps([row(), row()]), ", item 2: field 'id': 'x' is already used on item 1; ids must be unique"),
     ],
 )
 def test_a_mistaken_json_file_is_explained(tmp_path: Path, text: str, said: str) -> None:
@@ -164,7 +164,7 @@ def test_a_mistaken_json_file_is_explained(tmp_path: Path, text: str, said: str)
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
-        ({"label": None}, "there is no field 'label', only id, text; rename the one that says"),
+        ({"label": None}, "there is no field 'label', only id, text; rename the field with"),
         ({"label": "Harmful"}, "field 'label' is 'Harmful'; expected one of benign, harmful, uncertain"),
         ({"label": ["benign"]}, "field 'label' is ['benign']"),
         ({"right_action": "decline"}, "field 'right_action' is 'decline'; expected one of answer,"),
@@ -176,14 +176,14 @@ def test_a_mistaken_json_file_is_explained(tmp_path: Path, text: str, said: str)
         ({"text": None}, "field 'text' is empty"),
         ({"text": " \t\n"}, "field 'text' is empty"),
         ({"text": 5}, "field 'text' is empty"),
-        ({"text": "half an emoji \ud83d"}, "field 'text' holds a character that is no valid Unicode"),
+        ({"text": "half an emoji \ud83d"}, "field 'text' has a character that is not valid Unicode"),
         ({"trigger": ["kill"]}, "field 'trigger' is list; expected text"),
         ({"messages": []}, "field 'messages' must be a non-empty list of {role, content}"),
         ({"messages": "hello"}, "field 'messages' is not a JSON list of messages"),
         ({"messages": {"role": "user"}}, "field 'messages' must be a non-empty list of {role, content}"),
-        ({"messages": ["hello"]}, "field 'messages': each needs a role out of system, user, assistant and a text"),
-        ({"messages": [{"role": "tool", "content": "x"}]}, "field 'messages': each needs a role out of system, user,"),
-        ({"messages": [{"role": "user", "content": " "}]}, "field 'messages': each needs a role out of system, user,"),
+        ({"messages": ["hello"]}, "field 'messages': each needs a role (system, user, assistant) and non-empty"),
+        ({"messages": [{"role": "tool", "content": "x"}]}, "field 'messages': each needs a role (system, user,"),
+        ({"messages": [{"role": "user", "content": " "}]}, "field 'messages': each needs a role (system, user,"),
         ({"messages": TURNS[:2]}, "field 'messages' must end with the user's turn"),
     ],
 )
@@ -198,7 +198,7 @@ def test_duplicate_id_names_both_lines(tmp_path: Path, write: object) -> None:
     rows = [row(id="one"), row(id="two"), row(id="one", text="other words")]
     path = write(tmp_path / f"p.{write.__name__.removeprefix('write_')}", rows)
     first, second = {"csv": (2, 4)}.get(path.suffix[1:], (1, 3))
-    said = f"line {second}: field 'id': 'one' already stands on line {first}; ids must be unique"
+    said = f"line {second}: field 'id': 'one' is already used on line {first}; ids must be unique"
     assert said in problem(path)
 
 
@@ -206,7 +206,7 @@ def test_duplicate_id_names_both_lines(tmp_path: Path, write: object) -> None:
 def test_a_csv_row_of_another_width_is_named(tmp_path: Path, bad: str) -> None:
     path = tmp_path / "p.csv"
     path.write_text(f"id,text,label\nfine,hello,benign\n{bad}\n")
-    assert f"{path}, line 3: the row does not have the header's columns" in problem(path)
+    assert f"{path}, line 3: the row has more or fewer columns than the header" in problem(path)
 
 
 def test_a_csv_quote_left_open_swallows_no_rows(tmp_path: Path) -> None:

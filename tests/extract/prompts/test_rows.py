@@ -1,4 +1,4 @@
-"""Rows of files: read as they come, whatever the size; bytes that are no text are refused, or mended and counted."""
+"""Rows of files: read as they come, whatever the size; bytes that are no text are refused, or repaired and counted."""
 
 import codecs
 import csv
@@ -66,7 +66,7 @@ def test_another_encoding_is_read_where_it_is_named(tmp_path: Path, encoding: st
 
 @pytest.mark.parametrize(
     ("encoding", "said"),
-    [("latin-11", "did you mean latin"), ("zzz", "for instance utf-8, latin-1"), ("hex", "no such text encoding")],
+    [("latin-11", "did you mean latin"), ("zzz", "use for example utf-8, latin-1"), ("hex", "no such text encoding")],
 )
 def test_an_unknown_encoding_names_a_known_one(tmp_path: Path, encoding: str, said: str) -> None:
     path = tmp_path / "p.csv"
@@ -100,7 +100,7 @@ def test_only_the_bytes_that_are_no_utf8_are_read_otherwise_and_rows_are_counted
     assert ", line 3: not UTF-8 text: invalid start byte" in refusal(lambda: strict(path))
 
 
-def test_a_cut_character_is_refused_at_its_line_or_mended(tmp_path: Path) -> None:
+def test_a_cut_character_is_refused_at_its_line_or_repaired(tmp_path: Path) -> None:
     path = tmp_path / "p.csv"
     path.write_bytes(b"id\na\n\xe2\x80")
     assert ", line 3: not UTF-8 text: unexpected end of data" in refusal(lambda: strict(path))

@@ -55,7 +55,7 @@ def test_a_limit_is_drawn_with_the_seed(config: PromptsConfig) -> None:
 
 def test_a_set_named_twice_is_refused(config: PromptsConfig) -> None:
     twice = config.model_copy(update={"datasets": config.datasets * 2})
-    with pytest.raises(UserError, match=r"theirs\.yaml: id 'theirs/all/1' stands twice; name each source once"):
+    with pytest.raises(UserError, match=r"theirs\.yaml: id 'theirs/all/1' occurs twice; name each source once"):
         read_prompts(twice, seed=0)
 
 

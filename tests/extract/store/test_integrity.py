@@ -167,12 +167,15 @@ def test_every_fault_has_a_line(path: Path) -> None:
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        (lambda file: file["prompts/record"].__setitem__(3, file["prompts/record"][4]), "not those of its prompt hash"),
+        (lambda file: file["prompts/record"].__setitem__(3, file["prompts/record"][4]), "do not match its prompt hash"),
         (lambda file: file["present"].__setitem__((3, 0), False), "trigger_last is marked absent for prompt row 0"),
-        (lambda file: file["present"].__setitem__((3, 0), False), "/present is not the master's"),
-        (lambda file: file.attrs.__setitem__("digest", "0" * 64), "its digest is not that of its shards' digests"),
+        (lambda file: file["present"].__setitem__((3, 0), False), "/present differs from the master's"),
+        (
+            lambda file: file.attrs.__setitem__("digest", "0" * 64),
+            "its digest does not match the digests of",
+        ),
         (lambda file: file["shards/crc32"].__setitem__((0, 0, 1), 7), "has the wrong CRC-32"),
-        (lambda file: file["shards/digest"].__setitem__(1, b"0" * 64), "its numbers are others than those"),
+        (lambda file: file["shards/digest"].__setitem__(1, b"0" * 64), "its numbers have changed"),
     ],
 )
 def test_what_contradicts_itself_is_found_behind_a_good_seal(

@@ -199,7 +199,7 @@ def test_a_second_process_is_refused_and_the_first_unharmed(
         assert nursery.wait(second) == 2
         said = nursery.error(second)
         assert said.startswith(f"{path} is being written by process {first} on ")
-        assert said.endswith("; wait until it ends, or give --shared to both")
+        assert said.endswith("; wait until it ends, or run both with --shared")
         assert "\n" not in said
     (nursery.folder / "go").touch()
     assert nursery.wait(first) == 0

@@ -459,9 +459,7 @@ def test_shapes_and_numbers_that_will_not_do_are_refused() -> None:
 def test_names_that_would_be_taken_for_another_are_refused() -> None:
     with pytest.raises(ValueError, match="contrasts in one grid must have different names, got normative, normative"):
         ProbeGrid.held_out([_contrast(), _contrast(~Y)])
-    with pytest.raises(
-        ValueError, match="'logistic' is a built-in probe of every grid; give the estimator another name"
-    ):
+    with pytest.raises(ValueError, match="'logistic' is a built-in probe of every grid; give the estimator"):
         ProbeGrid.held_out([_contrast()], estimators={LOGISTIC: MassMean()})
     with pytest.raises(ValueError, match="got 3 names, but a contrast uses row 239"):
         ProbeGrid.held_out([_contrast()], names=["a", "b", "c"])

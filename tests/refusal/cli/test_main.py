@@ -40,7 +40,7 @@ def prompt_file(path: Path, *lines: str) -> Path:
         ('{"id": "x", "label": "evil", "text": "a"}', ["line 4", "'label' is 'evil'", "benign, harmful, uncertain"]),
         (
             '{"id": "request-0000", "label": "benign", "text": "a"}',
-            ["line 4", "'request-0000' already stands on line 1"],
+            ["line 4", "'request-0000' is already used on line 1"],
         ),
         ('{"id": "x", "label": "benign"', ["line 4", "not valid JSON"]),
     ],

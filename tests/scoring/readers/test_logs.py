@@ -99,7 +99,7 @@ def test_an_archive_without_samples_and_a_log_without_them_are_told(tmp_path: Pa
         archive.writestr("_journal/start.json", "{}")
     assert problem(lambda: answers(tmp_path / "started.eval")) == f"{tmp_path / 'started.eval'} holds no completions"
     (tmp_path / "log.json").write_text('{"version": 2, "status": "error", "eval": {}}')
-    assert "no key 'samples' where the rows should be" in problem(lambda: answers(tmp_path / "log.json"))
+    assert "no key 'samples' on the way to the rows" in problem(lambda: answers(tmp_path / "log.json"))
 
 
 def test_other_objects_in_a_json_file_are_no_log(tmp_path: Path) -> None:

@@ -127,7 +127,7 @@ def test_a_yaml_file_maps_columns_values_and_constants(tmp_path: Path) -> None:
     ]
     (tmp_path / "map.yaml").write_text("columns: {completion: kind, label: {column: kind, map: {ok: benign}}}")
     columns = read_column_map(["id=#"], tmp_path / "map.yaml")
-    assert "line 2: column 'kind' is 'bad', which the map of 'label' does not name; it names ok" in problem(
+    assert "line 2: column 'kind' is 'bad', which is not in the map of 'label'; the map has ok" in problem(
         lambda: list(read_answers(path, ReadingNotes(), columns))
     )
 
