@@ -13,13 +13,13 @@ from probes.grid.probe_grid import LOGISTIC, LocusScores
 
 def site_record(read_probe: ReadProbe, site: str) -> SiteRecord:
     """Return the chosen locus for results.json."""
-    cell, test = read_probe.chosen, read_probe.test
-    score = cell.scores[LOGISTIC]
+    locus, test = read_probe.chosen, read_probe.test
+    score = locus.scores[LOGISTIC]
     control = None if np.isnan(read_probe.control) else read_probe.control
     return SiteRecord(
         site=site,
-        layer=cell.layer,
-        position=cell.position,
+        layer=locus.layer,
+        position=locus.position,
         auroc=test.auroc.estimate,
         auroc_ci=(test.auroc.low, test.auroc.high),
         validation_auroc=float(score.validation[0]),
@@ -43,21 +43,21 @@ def site_record(read_probe: ReadProbe, site: str) -> SiteRecord:
 def grid_rows(read_probes: Mapping[str, ReadProbe], site: str) -> list[GridRow]:
     """Flatten the grids, a row per contrast, locus and probe."""
     return [
-        _grid_row(name, site, cell, probe, chosen=cell is read_probe.chosen and probe == LOGISTIC)
+        _grid_row(name, site, locus, probe, chosen=locus is read_probe.chosen and probe == LOGISTIC)
         for name, read_probe in read_probes.items()
-        for cell in read_probe.cells
-        for probe in cell.scores
+        for locus in read_probe.loci
+        for probe in locus.scores
     ]
 
 
-def _grid_row(contrast: str, site: str, cell: LocusScores, probe: str, *, chosen: bool) -> GridRow:
-    score = cell.scores[probe]
+def _grid_row(contrast: str, site: str, locus: LocusScores, probe: str, *, chosen: bool) -> GridRow:
+    score = locus.scores[probe]
     test = score.test
     return GridRow(
         contrast=contrast,
         site=site,
-        layer=cell.layer,
-        position=cell.position,
+        layer=locus.layer,
+        position=locus.position,
         probe=probe,
         chosen=chosen,
         C=None if np.isnan(score.C[0]) else float(score.C[0]),

@@ -40,7 +40,7 @@ class ReadProbe:
     """The grid of one contrast, and the locus chosen on validation prompts with its probe."""
 
     contrast: Contrast
-    cells: tuple[LocusScores, ...]
+    loci: tuple[LocusScores, ...]
     chosen: LocusScores
     probe: LinearProbe
     bag_of_words: float
@@ -124,24 +124,24 @@ def fit_grid(
         grid = ProbeGrid.held_out(contrasts, seed=loaded.config.seed, names=ids, device=loaded.probe_device)
         with loaded.reporter.task(what, len(layers) * len(positions)) as advance:
             loci = StoredLoci(store, layers, positions)
-            cells = list(grid.scores_by_locus(loci, layers, positions, present=present, progress=lambda: advance(1)))
+            scored = list(grid.scores_by_locus(loci, layers, positions, present=present, progress=lambda: advance(1)))
     except ValueError as error:
         raise UserError(str(error)) from error
-    return grid, cells
+    return grid, scored
 
 
 def read_grid(loaded: LoadedRun) -> dict[str, ReadProbe]:
     """Probe every locus of the store for all label contrasts, in one pass over it."""
     store, contrasts = loaded.store, label_contrasts(loaded.corpus)
     positions = [p for p in store.positions if not p.startswith("response_")]  # a dial reads before the model answers
-    grid, cells = fit_grid(loaded, contrasts, store.layers, positions, "probing")
+    grid, scored = fit_grid(loaded, contrasts, store.layers, positions, "probing")
     return {
-        c.name: _fit_chosen(loaded, grid, c, [cell for cell in cells if cell.contrast == c.name]) for c in contrasts
+        c.name: _fit_chosen(loaded, grid, c, [locus for locus in scored if locus.contrast == c.name]) for c in contrasts
     }
 
 
-def _fit_chosen(inputs: RunInputs, grid: ProbeGrid, contrast: Contrast, cells: Sequence[LocusScores]) -> ReadProbe:
-    chosen, seed = choose_locus(cells), inputs.config.seed
+def _fit_chosen(inputs: RunInputs, grid: ProbeGrid, contrast: Contrast, loci: Sequence[LocusScores]) -> ReadProbe:
+    chosen, seed = choose_locus(loci), inputs.config.seed
     activations = inputs.store.read(chosen.layer, chosen.position)
     C = float(chosen.scores[LOGISTIC].C[0])
     probe = grid.fit(activations, contrast.name, C=C)
@@ -154,7 +154,7 @@ def _fit_chosen(inputs: RunInputs, grid: ProbeGrid, contrast: Contrast, cells: S
     texts = [" ".join(m["content"] for m in inputs.prompts[row].messages) for row in contrast.rows]
     return ReadProbe(
         contrast=contrast,
-        cells=tuple(cells),
+        loci=tuple(loci),
         chosen=chosen,
         probe=probe,
         bag_of_words=bag_of_words_auroc(texts, y, train, test),

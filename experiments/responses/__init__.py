@@ -1,3 +1,3 @@
-"""What the model said. Question: what does it do with each prompt, plainly and under interventions?
-Reads prompts and a model; writes `completions.jsonl` and a cache of generations.
-Returns judged completions, the openings that tell declines apart, and KL divergences."""
+"""Model responses. Question: how does the model respond to each prompt, plainly and under interventions?
+Reads prompts and a model; writes `completions.jsonl` and a cache of responses.
+Returns judged completions, onset prefixes of declines, and KL divergences."""

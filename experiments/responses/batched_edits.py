@@ -1,4 +1,4 @@
-"""Many interventions on the same prompts in few forward passes, each on its own block of the batch."""
+"""Batched interventions: many trials on the same prompts in few forward passes, each on its own rows of the batch."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from extract.model.continuation import CachedPrompts, cache_prompts, repeat_batc
 from extract.model.edit import Edit
 from steering.interventions import for_rows
 
-Trial = Sequence[Edit]  # the edits that are tried together
-MOST_ROWS = 256  # of a pass: beyond it a device gains little
-MOST_LOGITS = 1 << 25  # of a pass, vocabulary included: 128 MiB in float32, whatever the vocabulary
+Trial = Sequence[Edit]  # edits that are tried together
+MOST_ROWS = 256  # rows of a pass; more rows make a device little faster
+MOST_LOGITS = 1 << 25  # logits of a pass (rows x steps x vocabulary): 128 MiB in float32
 
 
 @dataclass(frozen=True)
 class TrialBatch:
-    """One pass to be made: cached prompts, block after block, and the edits of the trials it holds."""
+    """One forward pass: the cached prompts repeated once for each trial, and the edits of these trials."""
 
     cached: CachedPrompts
     edits: list[Edit]
@@ -29,13 +29,13 @@ class TrialBatch:
     n_rows: int
 
     def split(self, values: Shaped[Tensor, "rows ..."]) -> Shaped[Tensor, "trials rows_each ..."]:
-        """Divide what the pass returned by trial."""
+        """Split the values of a pass by trial."""
         each = values.reshape(-1, self.n_rows, *values.shape[1:])
         return each[: self.trials.stop - self.trials.start]
 
 
 class RepeatedPrompts:
-    """Prompts whose keys and values are computed once, repeated as often as a pass has trials."""
+    """Prompts whose keys and values are computed once and repeated for each trial of a pass."""
 
     def __init__(self, model: ChatModel, rows: Sequence[Rendered]) -> None:
         self.n_rows = len(rows)
@@ -43,13 +43,13 @@ class RepeatedPrompts:
         self._by_times = {1: cache_prompts(model, model.batch(list(rows)))}
 
     def passes(self, trials: Sequence[Trial], n_distributions: int) -> Iterator[TrialBatch]:
-        """Yield the passes that hold all trials.
+        """Yield the passes that cover all trials.
 
-        Each has as many blocks as the first, so that it is of the same shape as a pass without edits; the last may
-        leave some of them unedited.
+        All passes repeat the prompts equally often, so that each has the same shape as a pass without edits; the last
+        may leave some repetitions unedited.
 
         Args:
-            n_distributions: how many next-token distributions a pass computes for each row.
+            n_distributions: number of next-token distributions that a pass computes for each row.
         """
         n = trials_per_pass(len(trials), self.n_rows, n_distributions * self._vocabulary)
         for start in range(0, len(trials), n):
@@ -59,14 +59,14 @@ class RepeatedPrompts:
             yield TrialBatch(self.times(n), edits, held, self.n_rows)
 
     def times(self, n: int) -> CachedPrompts:
-        """Return the prompts n times over."""
+        """Return the prompts repeated n times."""
         if n not in self._by_times:
             self._by_times[n] = repeat_batch(self._by_times[1], n)
         return self._by_times[n]
 
 
 def trials_per_pass(n_trials: int, n_rows: int, logits_per_row: int) -> int:
-    """Return the number of blocks of `n_rows` that one pass may hold, at least one; passes are of like size."""
+    """Return the number of trials of `n_rows` rows in one pass, at least one; passes are of similar size."""
     most = max(1, min(MOST_ROWS // n_rows, MOST_LOGITS // max(1, n_rows * logits_per_row)))
     n_passes = -(-n_trials // most)
     return -(-n_trials // n_passes)

@@ -1,4 +1,4 @@
-"""Greedy completions of chosen prompts, plainly or under edits or dials, and judged."""
+"""Judged greedy completions of prompts, plainly or under edits or dials."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from steering.writer import ConstantGateWriter
 
 @dataclass(frozen=True)
 class Completer:
-    """A model with rendered prompts to complete."""
+    """Completes rendered prompts with a model and judges the completions."""
 
     model: ChatModel
     prompts: Sequence[Prompt]
@@ -33,7 +33,7 @@ class Completer:
     max_new_tokens: int
     batch_size: int
     judge: Judge
-    cache: ResponseCache | None = None  # responses of this model that are known
+    cache: ResponseCache | None = None  # of this model's responses
     say: Callable[[str], None] = lambda line: None
 
     def complete(
@@ -45,12 +45,11 @@ class Completer:
         held: Sequence[ConstantGateWriter] = (),
         advance: Callable[[int], None] = lambda steps: None,
     ) -> list[Completion]:
-        """Complete the given prompts, in the order given; batches are of like length, smaller if memory runs out.
+        """Complete the given prompts and return completions in the given order.
 
-        Edits, gates that are held and dials that decide for themselves act in this order.
-
-        What is remembered is not generated again; what is generated is remembered as soon as its batch is done. All of
-        it is judged, every time.
+        Batches hold prompts of similar length and become smaller if memory runs out. Interventions act in this order:
+        edits, gates held open or closed, dials. Cached responses are not generated again; new ones are cached as soon
+        as their batch is done. Every response is judged on every call.
         """
         done: dict[int, Completion] = {}
         edits = [*edits, *(edit for one in held for edit in one.edits())]
@@ -77,16 +76,16 @@ class Completer:
         return [done[row] for row in rows]
 
     def actions(self, rows: Sequence[int], *, edits: Sequence[Edit] = ()) -> Shaped[np.ndarray, " rows"]:
-        """Return only what was done, as objects: action names, None where unjudged."""
+        """Return only the actions: object array of action names, None if unjudged."""
         return np.array([c.action for c in self.complete(rows, edits=edits)], dtype=object)
 
     @cached_property
     def budget(self) -> TokenBudget:
-        """It counts prompts, since responses weigh alike, and what did not fit once is not tried by later calls."""
+        """The batch size in prompts; a size that ran out of memory once is not tried again by later calls."""
         return TokenBudget(self.batch_size, self.say, unit="prompts")
 
     def _cached(self, edits: Sequence[Edit], dials: Sequence[Dial], biases: Sequence[str]) -> CachedResponses | None:
-        """Return where these responses are kept; dials have no name, so no response under them is kept."""
+        """Return the cache of these responses; None under dials, which have no cache key."""
         if self.cache is None or dials or self.model.processors:
             return None
         return self.cache.for_edits([*self.model.edits, *edits], self.max_new_tokens, biases)

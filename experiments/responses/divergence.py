@@ -1,7 +1,7 @@
-"""KL over the first tokens of a model's own completions, teacher forced: what an edit changes of what it says anyway.
+"""KL divergence over the first tokens of a model's own completions (teacher forced), caused by an edit.
 
-One token misleads: where every answer opens alike (`<think>`, a newline, "Sure"), the first distribution is all but
-certain whatever is done to the stream, and an intervention that ruins the sentence after it costs nothing there.
+The first token alone misleads: if every answer opens alike (`<think>`, a newline, "Sure"), its distribution is almost
+certain under any edit, and an intervention that ruins the following sentence shows no divergence there.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ class Divergence:
     """KL(unedited || edited) of the next-token distributions, in nats."""
 
     mean: float  # per token, over all tokens of all completions
-    maximum: float  # at the one token that is changed most
+    maximum: float  # at the single token that changes most
     first_token: float  # mean over prompts, at the first response token alone (Arditi et al.)
-    worst_step: float  # mean over prompts, at the step after as many response tokens that is changed most
+    worst_step: float  # mean over prompts, at the step t (after t response tokens) that changes most
 
 
 def divergences(
@@ -40,11 +40,11 @@ def divergences(
 ) -> list[Divergence]:
     """Measure, for each trial, how far its edits move the first k next-token distributions of each response.
 
-    A response is the model's own unsteered greedy completion of its prompt, fed as it stands: step t is the
-    distribution after its first t tokens, so a response of n tokens has min(k, n + 1) steps, the last of which may be
-    its end. Edits are of scope `last_on`. Prompts are taken in groups, trials in blocks, such that a pass holds at most
-    `MOST_LOGITS` numbers whatever the vocabulary; the unedited pass has the same shape as the edited ones and so an
-    edit that changes nothing diverges by exactly 0.
+    A response is the model's own unsteered greedy completion of its prompt, fed unchanged. Step t is the distribution
+    after its first t tokens, so a response of n tokens has min(k, n + 1) steps; the last may be its end. Edits have
+    scope `last_on`. Prompts and trials are divided so that a pass holds at most `MOST_LOGITS` logits for any
+    vocabulary. The unedited pass has the same shape as the edited ones, so an edit that changes nothing diverges by
+    exactly 0.
     """
     nats, has_step = token_divergences(model, rows, responses, trials, k, advance)
     return [summary(each, has_step) for each in nats]
@@ -61,15 +61,16 @@ def token_divergences(
     """Measure the same token by token.
 
     Returns:
-        The nats, and which steps each response has; the others mean nothing.
+        The KL in nats, and which steps each response has; values at other steps are undefined.
     """
     return ForcedResponses(model, rows, responses, k).divergences(trials, advance)
 
 
 class ForcedResponses:
-    """Responses fed as they stand after their prompts, under one set of edits after another.
+    """Feeds fixed responses after their prompts (teacher forcing), under one set of edits after another.
 
-    Keys and values of the prompts and what the plain model predicts are computed once: a null tries hundreds of edits.
+    Keys and values of the prompts and the plain model's predictions are computed once, since a null tries hundreds of
+    edits.
     """
 
     def __init__(self, model: ChatModel, rows: Sequence[Rendered], responses: Sequence[Sequence[int]], k: int) -> None:
@@ -82,13 +83,13 @@ class ForcedResponses:
     def divergences(
         self, trials: Sequence[Trial], advance: Callable[[int], None] = lambda steps: None
     ) -> tuple[Float[np.ndarray, "trials rows k"], Bool[np.ndarray, "rows k"]]:
-        """Return what `token_divergences` does."""
+        """Return KL in nats and the steps that each response has, as `token_divergences` does."""
         found = [self._of_part(part, trials, advance) for part in range(len(self._parts))]
         steps = np.array([min(self._k, len(response) + 1) for response in self._responses])
         return np.concatenate(found, axis=1), np.arange(self._k) < steps[:, None]
 
     def _of_part(self, part: int, trials: Sequence[Trial], advance: Callable[[int], None]) -> np.ndarray:
-        """Return (n_trials, n_rows, k) nats; those at steps that a response does not have mean nothing."""
+        """Return KL in nats (n_trials, n_rows, k), undefined at steps that a response does not have."""
         prompts, responses = self._prompts[part], self._responses[self._parts[part]]
         n, fed = prompts.n_rows, [_first(response, self._k - 1) for response in responses]
         forced = torch.tensor(fed, dtype=torch.long, device=self._model.device).reshape(n, self._k - 1)
@@ -96,7 +97,7 @@ class ForcedResponses:
         for batch in prompts.passes(trials, self._k):
             size = len(batch.cached.batch.tokens)
             suffix = forced.repeat(size // n, 1)
-            if (part, size) not in self._plain:  # of the same shape, so that an edit that changes nothing gives 0
+            if (part, size) not in self._plain:  # the same shape, so that an edit that changes nothing gives 0
                 self._plain[part, size] = _log_probs(self._model, batch.cached, suffix, [])
             nats = kl(self._plain[part, size], _log_probs(self._model, batch.cached, suffix, batch.edits))
             found.append(batch.split(nats).cpu().double().numpy())
@@ -118,12 +119,12 @@ def kl(
 
 
 def _first(response: Sequence[int], n: int) -> list[int]:
-    """Return the first n tokens, filled up with token 0, which no earlier one sees."""
+    """Return the first n tokens, padded with token 0, to which no earlier token attends."""
     return [*response[:n], *[0] * (n - len(response))]
 
 
 def summary(nats: Float[np.ndarray, "rows k"], has_step: Bool[np.ndarray, "rows k"]) -> Divergence:
-    """Sum up nats over the steps that the responses have; what is not finite stays so."""
+    """Summarise the KL over the steps that the responses have; values that are not finite stay so."""
     by_step = [float(nats[has_step[:, t], t].mean()) for t in range(nats.shape[1]) if has_step[:, t].any()]
     of_all = nats[has_step]
     return Divergence(float(of_all.mean()), float(of_all.max()), by_step[0], float(np.max(by_step)))

@@ -1,4 +1,4 @@
-"""A run with its model: what measuring stages need beyond the run's files."""
+"""A run with its model: the inputs of stages that measure."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from judging.open_judge import open_judge
 
 @dataclass
 class LoadedRun(RunInputs):
-    """One run whose model can be asked; the model is loaded when a stage first does."""
+    """One run with its model, which is loaded on first use."""
 
     shared: bool = False  # other processes write shards of the same store
 
@@ -36,12 +36,12 @@ class LoadedRun(RunInputs):
 
     @property
     def has_model(self) -> bool:
-        """Whether the model was asked for, and so is loaded."""
+        """Whether the model is loaded."""
         return "model" in self.__dict__
 
     @property
     def probe_device(self) -> str:
-        """Where probes are fitted: on the model's device, or on a CPU where that knows no float64."""
+        """The device on which probes are fitted: the model's, or the CPU if that device has no float64."""
         device = self.model.device
         return str(device) if device.type in ("cpu", "cuda") else "cpu"
 

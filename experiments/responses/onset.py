@@ -1,9 +1,9 @@
-"""Onset prefixes: the shortest openings by which a model's refusals, abstentions and answers differ.
+"""Onset prefixes: the shortest openings that distinguish a model's refusals, abstentions and answers.
 
-A model's declines usually share their first tokens, so the first token alone misleads. The prefixes are learned from
-the model's own completions. An opening that all of them share (line ends, an empty thinking block) is part of every
-prefix and counts for nothing in its length. A completion that thinks first opens with its thought, which differs from
-prompt to prompt and comes before the decision: no prefix is learned from it.
+Refusals and abstentions often share their first tokens, so the first token alone misleads. The prefixes are learned
+from the model's own completions. An opening that all completions share (line ends, an empty thinking block) is part of
+every prefix and does not count in its length. A completion that thinks first opens with its thought, which differs
+between prompts and precedes the decision; no prefix is learned from it.
 """
 
 from __future__ import annotations
@@ -28,28 +28,29 @@ TokenIds = tuple[int, ...]
 KINDS = ("refuse", "abstain")
 EITHER = "decline"
 EPSILON = 1e-8
-MIN_COVERAGE = 0.5  # of a kind's completions, by openings that are its own
+MIN_COVERAGE = 0.5  # least share of a kind's completions that its own prefixes open
 
 
 @dataclass(frozen=True)
 class Onsets:
-    """Prefixes of each way of declining, and the share of that way's completions they open."""
+    """Prefixes of each way of declining, and the share of its completions that they open."""
 
     prefixes: Mapping[str, tuple[TokenIds, ...]]
     coverage: Mapping[str, float]
     thinking: float = 0.0  # share of the judged completions that think first
 
     def lacking(self, kind: str) -> str:
-        """Say why one way of declining cannot be scored by its onset; nothing where it can."""
+        """Return why one way of declining has no onset log-odds, or "" if it has."""
         covered = self.coverage.get(kind, 0.0)
         if self.prefixes.get(kind) and covered >= MIN_COVERAGE:
             return ""
-        reason = (f"onset prefixes cannot be learned for {kind}: openings that are its own cover "
-                f"{covered:.0%} of such completions, {MIN_COVERAGE:.0%} are needed")  # fmt: skip
+        reason = (f"onset prefixes cannot be learned for {kind}: its own openings cover {covered:.0%} of such "
+                  f"completions, {MIN_COVERAGE:.0%} are needed")  # fmt: skip
         if not self.thinking:
             return reason
-        return (f"{reason}; {self.thinking:.0%} of the completions think first and decide after that, where no onset "
-                "score looks: to test this, turn thinking off (model.template_args, if it has a switch)")  # fmt: skip
+        return (f"{reason}; {self.thinking:.0%} of the completions think first and decide after that, and onset "
+                "log-odds cover the opening only: to test this, turn thinking off (model.template_args, if the "
+                "template has a switch)")  # fmt: skip
 
 
 def learn_onsets(
@@ -61,12 +62,12 @@ def learn_onsets(
     max_length: int = 12,
     max_prefixes: int = 6,
 ) -> Onsets:
-    """Find, for each kind, the shortest prefixes that open that kind almost alone, commonest first.
+    """Find the shortest prefixes that open almost only one kind of completion, for each kind, most frequent first.
 
     Args:
-        thinking: which completions think before they say anything; by default none.
-        purity: least share of the completions opening so that are of the kind.
-        max_length: most tokens of a prefix, not counting those that all completions open with.
+        thinking: which completions think before they answer; by default none.
+        purity: least share, among completions with a prefix, that are of the kind.
+        max_length: most tokens of a prefix, not counting the tokens that all completions open with.
     """
     by_prefix: dict[TokenIds, Counter[str]] = defaultdict(Counter)
     given = zip(responses, actions, thinking or [False] * len(responses), strict=True)
@@ -90,7 +91,7 @@ def learn_onsets(
 
 
 class OnsetScorer:
-    """Scores how near a fixed set of prompts is to each way of declining, under edits of scope `last_on`."""
+    """Computes onset log-odds: how likely fixed prompts open with each way of declining, under `last_on` edits."""
 
     def __init__(self, model: ChatModel, rows: Sequence[Rendered], onsets: Onsets) -> None:
         self._model = model
@@ -101,15 +102,15 @@ class OnsetScorer:
                 self._by_parent[prefix[:-1]].append((kind, prefix[-1]))
 
     def log_odds(self, edits: Sequence[Edit] = ()) -> dict[str, Float[np.ndarray, " prompts"]]:
-        """Return log(P + eps) - log(1 - P + eps) of opening as each kind (Arditi et al.)."""
+        """Return the onset log-odds of each kind: log(P + eps) - log(1 - P + eps), in nats (Arditi et al.)."""
         return {kind: scores[0] for kind, scores in self.log_odds_each([edits]).items()}
 
     def log_odds_each(
         self, trials: Sequence[Trial], advance: Callable[[int], None] = lambda steps: None
     ) -> dict[str, Float[np.ndarray, "trials prompts"]]:
-        """Return the same under each of several interventions, many of them in one pass.
+        """Return the onset log-odds under each of several trials, many of them in one pass.
 
-        `decline` is opening as either kind.
+        The key `decline` is for opening with either kind.
         """
         found: dict[str, list[np.ndarray]] = {kind: [] for kind in KINDS}
         longest = max((len(parent) for parent in self._by_parent), default=0) + 1

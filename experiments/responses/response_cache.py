@@ -1,11 +1,11 @@
-"""Cache of a model's responses, by content: a run with one more control generates only what that control adds.
+"""Cache of a model's responses, keyed by content: a run with one more control generates only that control's responses.
 
-A response is known by all that it follows from: weights, configuration, dtype, kind of device, backend, end tokens, the
-versions of what computes, the prompt's tokens, how many tokens may follow, and the edits in order, each by its site,
-layer and key. What an edit without a key does is not known, so no response under one is ever written or read.
+The key holds everything that a response depends on: weights, configuration, dtype, kind of device, backend, end tokens,
+versions of the computing packages, the prompt's tokens, the maximum number of new tokens, and the edits in order, each
+by its site, layer and key. The effect of an edit without a key is unknown, so no response under one is written or read.
 
-Known limit: how prompts are batched changes floating-point sums a little, and with them, rarely, a token whose rival
-was as likely. A remembered response is one that the model gave in some batch; in another it could differ so.
+Known limit: the batch changes floating-point sums a little, and so, rarely, a token with an equally likely rival. A
+cached response is one that the model gave in some batch; another batch could differ in such a token.
 """
 
 from __future__ import annotations
@@ -24,31 +24,31 @@ from extract.model.edit import Edit
 from extract.model.fingerprint import checksum
 
 _COMPUTES = ("refusal-probes", "torch", "transformers")
-_NAMES = ("_name_or_path", "transformers_version")  # of a configuration: where it lay and who wrote it
+_NAMES = ("_name_or_path", "transformers_version")  # of a configuration: its path and the version that wrote it
 
 
 class ResponseCache:
-    """Responses of one model in a file, for several processes; one batch at a time is written, whole or not at all.
+    """Responses of one model in an SQLite file, shared by several processes; each batch is written atomically.
 
-    The weights are looked at here, once, every one of them: they must not change while this is in use.
+    All weights are read once, for their checksum; they must not change while the cache is in use.
 
     Raises:
-        UserError: the file cannot be opened or written, is damaged, or is something else.
+        UserError: the file cannot be opened or written, is damaged, or is no such cache.
     """
 
     def __init__(self, path: Path, model: ChatModel) -> None:
-        remedy = "delete it and run again (what it held is generated anew)"
-        purpose = "the memory of what the model said"
+        remedy = "delete it and run again (its responses are generated again)"
+        purpose = "the cache of the model's responses"
         self._file = KeyedFile(path, "generations", ("tokens", "checksum"), purpose=purpose, remedy=remedy)
         self._model = _described(model)
 
     def for_edits(
         self, edits: Sequence[Edit], max_new_tokens: int, besides: Sequence[object] = ()
     ) -> CachedResponses | None:
-        """Return what is remembered under these edits; None where one of them has no key, so nothing may be.
+        """Return the cached responses under these edits; None if one of them has no key.
 
         Args:
-            besides: all else that a response follows from: what biases its tokens, the random numbers of a sampled one.
+            besides: everything else that a response depends on: token biases, the seed of a sampled response.
         """
         if not all(edit.key for edit in edits):
             return None
@@ -60,19 +60,19 @@ class ResponseCache:
 
 @dataclass(frozen=True)
 class CachedResponses:
-    """Responses of one model under given edits, by prompt: greedy ones are tokens, sampled ones more than that."""
+    """Responses of one model under given edits, by prompt: token ids of greedy ones, JSON lists of sampled ones."""
 
     file: KeyedFile
     setting: str
 
     def find(self, prompts: Sequence[Sequence[int]]) -> list[list[Any] | None]:
-        """Return the response to each prompt, None where it is not known."""
+        """Return the response to each prompt, None if it is not cached."""
         keys = [self._key(prompt) for prompt in prompts]
         found = self.file.get(keys)
         return [self._read(key, *found[key]) if key in found else None for key in keys]
 
     def store(self, prompts: Sequence[Sequence[int]], responses: Sequence[Sequence[Any]]) -> None:
-        """Put responses on the disk, all of them or none."""
+        """Write responses to the file in one transaction: all of them or none."""
         rows = {}
         for prompt, response in zip(prompts, responses, strict=True):
             key, text = self._key(prompt), json.dumps(list(response))
@@ -84,13 +84,13 @@ class CachedResponses:
 
     def _read(self, key: str, text: str, checksum: str) -> list[Any]:
         if checksum != _checksum(key, text):
-            raise self.file.damaged("a response in it is not the one that was put there")
+            raise self.file.damaged("a response in it does not match its checksum")
         response: list[Any] = json.loads(text)
         return response
 
 
 def _checksum(key: str, text: str) -> str:
-    """SQLite itself does not notice a flipped bit."""
+    """Return a CRC-32 of key and text, because SQLite does not detect a flipped bit."""
     return f"{zlib.crc32(f'{key} {text}'.encode()):08x}"
 
 

@@ -1,4 +1,4 @@
-"""Several sampled responses to each prompt, remembered by content like greedy ones (generations.py)."""
+"""Several sampled responses to each prompt, cached by content like greedy ones (response_cache.py)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from extract.model.sampling import SampledResponse
 
 @dataclass(frozen=True)
 class Sampler:
-    """Draws responses of a completer's model. The i-th of a prompt is the same however many are drawn, of whichever."""
+    """Draws sampled responses; the i-th one to a prompt is the same whatever else is drawn."""
 
     completer: Completer
     seed: int
@@ -24,16 +24,16 @@ class Sampler:
     def sample(
         self, rows: Sequence[int], times: int, advance: Callable[[int], None] = lambda steps: None
     ) -> list[tuple[SampledResponse, ...]]:
-        """Return so many responses to each of the given prompts, in the order given."""
+        """Return `times` responses to each of the given prompts, in the given order."""
         drawn = [self._once(rows, index, advance) for index in range(times)]
         return [tuple(once[row] for once in drawn) for row in rows]
 
     def _once(self, rows: Sequence[int], index: int, advance: Callable[[int], None]) -> dict[int, SampledResponse]:
-        """Draw the index-th response to each prompt; batches are of like length, smaller if memory runs out."""
+        """Draw the index-th response to each prompt; batches are of similar length, smaller if memory runs out."""
         completer, cached = self.completer, self._cached(index)
         tokens = {row: completer.rendered[row].token_ids for row in rows}
         found = cached.find(list(tokens.values())) if cached else [None] * len(tokens)
-        done = {row: _read(kept) for row, kept in zip(tokens, found, strict=True) if kept is not None}
+        done = {row: _from_json(kept) for row, kept in zip(tokens, found, strict=True) if kept is not None}
         advance(len(done))
         missing = sorted((row for row in tokens if row not in done), key=lambda row: len(tokens[row]))
 
@@ -45,7 +45,7 @@ class Sampler:
                 completer.max_new_tokens, seeds, self.temperature, self.top_p,
             )  # fmt: skip
             if cached is not None:
-                cached.store([tokens[row] for row in batch], [_kept(one) for one in drawn])
+                cached.store([tokens[row] for row in batch], [_to_json(one) for one in drawn])
             done.update(zip(batch, drawn, strict=True))
             advance(len(batch))
 
@@ -54,21 +54,21 @@ class Sampler:
 
     def _cached(self, index: int) -> CachedResponses | None:
         completer = self.completer
-        if completer.cache is None or completer.model.processors:  # these have no name
+        if completer.cache is None or completer.model.processors:  # logits processors have no cache key
             return None
         drawn = ("sampled", self.seed, index, self.temperature, self.top_p)
         return completer.cache.for_edits(completer.model.edits, completer.max_new_tokens, drawn)
 
     def _seed(self, index: int, prompt: Sequence[int]) -> int:
-        """Return the seed of one response: of the run's, which of the responses it is, and the prompt's own tokens."""
+        """Return the seed of one response, a hash of the run's seed, the response's index and the prompt's tokens."""
         named = json.dumps([self.seed, index, list(prompt)]).encode()
         return int.from_bytes(hashlib.sha256(named).digest()[:8], "big")
 
 
-def _kept(one: SampledResponse) -> list[object]:
+def _to_json(one: SampledResponse) -> list[object]:
     return [list(one.token_ids), list(one.log_probs), one.ended]
 
 
-def _read(kept: Sequence[object]) -> SampledResponse:
+def _from_json(kept: Sequence[object]) -> SampledResponse:
     tokens, log_probs, ended = kept
     return SampledResponse(tuple(tokens), tuple(log_probs), bool(ended))  # type: ignore[arg-type]

@@ -1,3 +1,3 @@
-"""What a run is given. Question: which prompts, which settings, which directory?
-Reads the configuration and the prompts; writes `manifest.json` and the JSON of the stages.
-Holds also what every room needs to report: progress, charts, wording."""
+"""Inputs of a run. Question: which prompts, which settings, which directory?
+Reads the configuration, the prompts and the completions; writes `manifest.json` and `completions.jsonl`.
+Also holds code that every stage reports with: estimates with intervals, charts, wording."""

@@ -1,4 +1,4 @@
-"""Baseline behaviours of a model on a corpus: who declines how, and the samples write directions are fitted on."""
+"""Baseline behaviour of a model: which prompts it declines and how, and the samples for fitting write directions."""
 
 from __future__ import annotations
 
@@ -12,46 +12,49 @@ from experiments.run.corpus import Corpus
 Kind = Literal["normative", "epistemic"]
 KINDS: tuple[Kind, Kind] = ("normative", "epistemic")
 ACTION_OF: dict[Kind, str] = {"normative": "refuse", "epistemic": "abstain"}
-MIN_BASELINE = 20  # a behaviour seen less often is absent (METHODS)
-MIN_STRATUM = 5  # samples of each class before a stratum counts for a write direction
+MIN_BASELINE = 20  # a behaviour with fewer occurrences is absent (METHODS)
+MIN_STRATUM = 5  # least samples of each class for a stratum to be used for a write direction
 
 
 @dataclass(frozen=True)
 class Behaviour:
-    """What the model did with each prompt of a corpus."""
+    """The action of the model on each prompt of a corpus."""
 
     corpus: Corpus
     actions: np.ndarray  # (n,) object: action names, None where unjudged
     correct: np.ndarray  # (n,) bool: the completion states the prompt's known answer
 
     def did(self, action: str) -> np.ndarray:
+        """Return for each prompt whether the model took this action, (n,) bool."""
         return self.actions == action
 
     @property
     def answered(self) -> np.ndarray:
+        """Whether each prompt is answered, with a caveat or without, (n,) bool."""
         return np.isin(self.actions.astype(str), ("answer", "answer_with_caveat"))
 
     def decliners(self, kind: Kind, *parts: str) -> np.ndarray:
-        """Rows that decline as they should: harmful ones refused, uncertain ones abstained."""
+        """Return the rows that correctly decline: harmful prompts refused, uncertain prompts abstained from."""
         label = self.corpus.harmful if kind == "normative" else self.corpus.uncertain
         return np.flatnonzero(label & self.did(ACTION_OF[kind]) & self.corpus.within(*parts))
 
     def answered_benign(self, *parts: str) -> np.ndarray:
+        """Return the rows of answered benign prompts."""
         return np.flatnonzero(self.corpus.benign & self.answered & self.corpus.within(*parts))
 
 
 @dataclass(frozen=True)
 class WriteSamples:
-    """Declined against answered training prompts, within strata where the model does both."""
+    """Declined against answered training prompts, within strata that hold both."""
 
-    rows: np.ndarray
-    declined: np.ndarray  # bool, one a row
-    strata: np.ndarray
-    within_label: bool  # False where no stratum holds both, so that labels and behaviour coincide
+    rows: np.ndarray  # (n,) int, of the corpus
+    declined: np.ndarray  # (n,) bool
+    strata: np.ndarray  # (n,) object: names
+    within_label: bool  # False if no stratum holds both, so that labels and behaviour coincide
 
 
 def write_samples(behaviour: Behaviour, kind: Kind) -> WriteSamples | None:
-    """Choose the samples of a write direction, or None where the model does not decline so often enough."""
+    """Choose the samples of a write direction; None if the model declines in this way, or answers, too rarely."""
     corpus = behaviour.corpus
     declined = behaviour.did(ACTION_OF[kind])
     usable = (declined | behaviour.answered) & corpus.within("train")
@@ -65,7 +68,7 @@ def write_samples(behaviour: Behaviour, kind: Kind) -> WriteSamples | None:
     ]  # fmt: skip
     inside = usable & np.isin(corpus.strata, mixed)
     within_label = int((declined & inside).sum()) >= MIN_BASELINE
-    if not within_label:  # the label's own contrast is all there is
+    if not within_label:  # only the contrast of labels remains
         label, other = (corpus.harmful, corpus.requests) if kind == "normative" else (corpus.uncertain, corpus.twins)
         inside = usable & ((label & declined) | (other & ~declined))
         if min(int((declined & inside).sum()), int((~declined & inside).sum())) < MIN_BASELINE:

@@ -1,4 +1,4 @@
-"""Saving a matplotlib figure alike everywhere: PNG and SVG, one size of print."""
+"""Saves matplotlib figures as PNG and SVG in one style."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from matplotlib.figure import Figure
 
 
 def save(figure: Figure, path: Path) -> None:
-    """Write a figure as PNG and, beside it, as SVG."""
+    """Write a figure as PNG and, under the same name, as SVG."""
     path.parent.mkdir(parents=True, exist_ok=True)
     for axes in figure.axes:
         axes.tick_params(labelsize=8)

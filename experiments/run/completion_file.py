@@ -1,4 +1,4 @@
-"""completions.jsonl: what the model said to each prompt, and what the judge made of it."""
+"""Reads and writes completions.jsonl: each prompt's completion with its judged action."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from scoring.known_answer import states
 
 @dataclass(frozen=True)
 class Completion:
-    """One judged completion. `action` is None where the judge could not tell."""
+    """One judged completion; `action` is None if it is unjudged."""
 
     id: str
     text: str
-    completion: str  # with what was thought before it, between marks
+    completion: str  # including a preceding thought between its marks
     action: str | None
     evidence: str
     token_ids: tuple[int, ...]
@@ -32,7 +32,11 @@ def write_completions(completions: Sequence[Completion], path: Path) -> None:
 
 
 def read_completions(path: Path) -> list[Completion]:
-    """Read completions written by `write_completions`."""
+    """Read completions written by `write_completions`.
+
+    Raises:
+        UserError: the file is missing or damaged.
+    """
     try:
         rows = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
         return [Completion(**row | {"token_ids": tuple(row["token_ids"])}) for row in rows]
@@ -41,5 +45,5 @@ def read_completions(path: Path) -> list[Completion]:
 
 
 def is_right(completion: Completion, prompt: Prompt) -> bool:
-    """Say whether a completion answers with the prompt's known answer."""
+    """Return whether a completion answers with the prompt's known answer."""
     return completion.action in ANSWERED and states(completion.completion, prompt.answer)

@@ -1,4 +1,4 @@
-"""The configuration of a run: defaults in one place, unknown keys refused with the nearest known one."""
+"""The configuration of a run: all defaults; unknown keys are rejected with the nearest known key."""
 
 from __future__ import annotations
 
@@ -29,17 +29,17 @@ class ModelConfig(Strict):
     template: str | None = None  # the tokenizer's own; plain (Question: … Answer: …, for base models); or a .jinja file
     template_args: dict[str, JsonValue] = Field(
         default_factory=dict
-    )  # what the template reads beside the messages: {enable_thinking: false}
+    )  # further variables of the template: {enable_thinking: false}
     system: str = Field("keep", pattern="^(keep|merge)$")  # merge: system messages go into the next user turn
 
 
 class ExtractConfig(Strict):
-    """What is cached."""
+    """Which activations are stored."""
 
     site: str = Field("resid_post", pattern="^resid_(pre|mid|post)$")
-    layers: tuple[int, ...] | None = None  # all
-    positions: tuple[str, ...] | None = None  # every one that some prompt has
-    response_tokens: int = Field(0, ge=0)  # also response_1 … response_k, captured while the model answers
+    layers: tuple[int, ...] | None = None  # null: all
+    positions: tuple[str, ...] | None = None  # null: every position that some prompt has
+    response_tokens: int = Field(0, ge=0)  # k: also store response_1 … response_k, captured while the model answers
     store_dtype: str = Field("auto", pattern="^(auto|float32|float16|bfloat16)$")  # auto: as the model computes
     token_budget: int | None = Field(None, ge=1)  # tokens in a batch: 1024 on a CPU, 16384 on a GPU
     rows_per_shard: int | None = Field(None, ge=1)  # as many as make 256 MB, at most 512
@@ -59,39 +59,39 @@ class DissociateConfig(Strict):
     alpha: float = Field(0.05, gt=0, lt=1)
     n_null_onset: int = Field(199, ge=19)
     n_null_generation: int = Field(20, ge=0)
-    n_selection: int = Field(48, ge=4)  # validation prompts a class on which the write layer is chosen
-    n_onset: int = Field(40, ge=4)  # decliners a behaviour on which onset effects and their null are measured
+    n_selection: int = Field(48, ge=4)  # validation prompts of each class for choosing the write locus
+    n_onset: int = Field(40, ge=4)  # decliners of each behaviour for measuring onset effects and their null
     max_kl: float = Field(0.1, gt=0)  # nats under ablation, at the worst of kl_tokens steps (Arditi et al.: the first)
-    kl_tokens: int = Field(8, ge=1)  # of the model's own answers to benign prompts, over which KL is measured
-    positions: tuple[WritePosition, ...] | None = Field(None, min_length=1)  # where write directions are fitted: all
-    deepest: float = Field(0.8, gt=0, le=1)  # write layers lie below this fraction of the depth (Arditi et al.)
-    form: Form = "affine"  # of the ablations the verdict rests on; others stand beside
-    layers: LayerScope = "selected"  # ablate where a direction was chosen, or from there on
-    tokens: TokenScope = "last_on"  # the last prompt token alone, or what is generated too
-    variants: bool = True  # also try every other way of ablating, on the decliners of n_onset
+    kl_tokens: int = Field(8, ge=1)  # first tokens of the model's own answers to benign prompts over which KL is taken
+    positions: tuple[WritePosition, ...] | None = Field(None, min_length=1)  # for fitting write directions; null: all
+    deepest: float = Field(0.8, gt=0, le=1)  # write layers are below this fraction of the depth (Arditi et al.)
+    form: Form = "affine"  # of the ablations behind the verdict; other forms are measured too
+    layers: LayerScope = "selected"  # ablate at the chosen layer only, or at all layers from it on
+    tokens: TokenScope = "last_on"  # the last prompt token alone, or generated tokens too
+    variants: bool = True  # also try every other variant of ablation, on the n_onset decliners
     directions: Path | None = None  # test these (a directions.safetensors of this model) instead of the run's own
-    n_side_effects: int = Field(48, ge=2)  # most prompts (or passages) of each kind that side effects are measured on
-    plain_text: Path | None = None  # harmless prose, a passage a paragraph; the shipped configs/plain_text.txt
-    wraps: Path | None = None  # role-plays and euphemisms for harmful prompts; the shipped configs/wraps.yaml
+    n_side_effects: int = Field(48, ge=2)  # most prompts (or passages) for each side effect
+    plain_text: Path | None = None  # harmless prose, one passage a paragraph; null: the shipped configs/plain_text.txt
+    wraps: Path | None = None  # role-plays and euphemisms for harmful prompts; null: the shipped configs/wraps.yaml
 
     @property
     def variant(self) -> Variant:
-        """The way of ablating that the verdict rests on."""
+        """The variant of ablation behind the verdict."""
         return Variant(self.form, self.layers, self.tokens)
 
     @model_validator(mode="after")
     def _null_can_be_beaten(self) -> DissociateConfig:
         if 1 / (self.n_null_onset + 1) > self.alpha / 4:
             raise ValueError(f"n_null_onset must be at least {int(4 / self.alpha)} for alpha {self.alpha:g}, "
-                             "or no effect could ever be told from the null")  # fmt: skip
+                             "or no effect could ever exceed the null")  # fmt: skip
         if self.form == "additive" and self.layers == "later":
-            raise ValueError("form 'additive' acts once, at the selected layer, for what it takes away stays away; "
+            raise ValueError("form 'additive' subtracts once, at the selected layer, and later layers keep the change; "
                              "use layers 'selected', or form 'affine'")  # fmt: skip
         return self
 
 
 class CostsConfig(Strict):
-    """What a mistake costs beside the others."""
+    """The relative cost of each kind of mistake."""
 
     over_refusal: float = Field(1.0, ge=0)  # a benign prompt declined
     missed_harm: float = Field(1.0, ge=0)  # a harmful prompt answered
@@ -107,28 +107,30 @@ SYSTEM_LINES = (
 
 
 class SteerConfig(Strict):
-    """The dials: what their thresholds are to reach, or the thresholds themselves."""
+    """The dials: limits for choosing their thresholds, or the thresholds themselves."""
 
     actuator: Literal["affine", "addition", "clamp", "onset_bias"] = "affine"  # how the dials write
     strength: float | None = Field(None, gt=0, allow_inf_nan=False)  # null: 1, or 20 nats of an onset bias
-    steps: int | None = Field(None, ge=1)  # at how many steps they write: 1 the prefill alone, null every one
-    layers: LayerScope = "selected"  # where a direction was chosen, or from there on
-    band: float = Field(0.0, ge=0, lt=0.5)
+    steps: int | None = Field(None, ge=1)  # number of steps at which they write: 1 is the prefill alone, null all
+    layers: LayerScope = "selected"  # write at the chosen layer only, or at all layers from it on
+    band: float = Field(0.0, ge=0, lt=0.5)  # half-width of the dead band around each threshold
     normative_threshold: float | None = Field(None, ge=0, le=1)  # at or above it a gate declines; null: chosen
     epistemic_threshold: float | None = Field(None, ge=0, le=1)
-    max_over_refusal: Limit | None = 0.05  # benign prompts declined; all five null and no costs: thresholds 0.5
+    max_over_refusal: Limit | None = (
+        0.05  # benign prompts declined; with all five null and no costs, thresholds are 0.5
+    )
     max_missed_harm: Limit | None = 0.05  # harmful prompts answered
     max_overconfidence: Limit | None = 0.1  # uncertain prompts answered flatly
     max_uncertain_refused: Limit | None = 0.1  # uncertain prompts refused: overconfidence falsely lowered
     max_facts_lost: Limit | None = 0.07  # known answers no longer stated
-    confidence: float = Field(0.95, ge=0.5, lt=1)  # with which the limits are certified
-    costs: CostsConfig | None = None  # given: the cheapest certified point, else the one with the largest safety margin
-    system_lines: tuple[str, ...] = SYSTEM_LINES  # compared with: each alone at the head of the system message
+    confidence: float = Field(0.95, ge=0.5, lt=1)  # of the certified limits
+    costs: CostsConfig | None = None  # given: choose the cheapest certified point; null: the largest safety margin
+    system_lines: tuple[str, ...] = SYSTEM_LINES  # compared with the dials: each alone, first in the system message
 
     @model_validator(mode="after")
     def _writes_at_layers(self) -> SteerConfig:
         if self.layers == "later" and self.actuator in ("addition", "onset_bias"):
-            why = {"addition": "adds once, at the selected layer, for what it adds stays",
+            why = {"addition": "adds once, at the selected layer, and later layers keep the change",
                    "onset_bias": "writes at no layer"}[self.actuator]  # fmt: skip
             raise ValueError(f"actuator {self.actuator!r} {why}; use layers 'selected', or actuator 'affine'")
         return self
@@ -140,34 +142,34 @@ class SteerConfig(Strict):
         return {risk: limit for risk, limit in given.items() if limit is not None}
 
 
-FEW_SAMPLES = 5  # below, most of what samples could tell is lost (docs/uncertainty.md)
+FEW_SAMPLES = 5  # with fewer samples most of the information is lost (docs/uncertainty.md)
 
 
 class UncertaintyConfig(Strict):
-    """How the model's own uncertainty is sampled: whether it says the same when it is asked again."""
+    """How the model's uncertainty is sampled: whether repeated answers to a question agree."""
 
     samples: int = Field(
         0, ge=0
-    )  # answers drawn to each question; 0: `refusal run` leaves it out, the command draws 10
+    )  # answers drawn to each question; 0: `refusal run` skips the stage, `refusal uncertainty` draws 10
     temperature: float = Field(1.0, gt=0)  # at 1 (and top_p 1) the samples are the model's own distribution
-    top_p: float = Field(1.0, gt=0, le=1)  # draw from the fewest tokens that together are so probable
-    meaning: str = Field("exact", min_length=1)  # or an NLI model, a hub id or a directory: entailment both ways
+    top_p: float = Field(1.0, gt=0, le=1)  # draw from the fewest tokens with this total probability
+    meaning: str = Field("exact", min_length=1)  # or an NLI model (hub id or directory): entailment in both directions
 
     @model_validator(mode="after")
     def _samples_can_disagree(self) -> UncertaintyConfig:
         if self.samples == 1:
             raise ValueError("samples is 1, and one sample cannot disagree with itself; give at least 2, better 10 "
-                             "(0 leaves the stage out of refusal run)")  # fmt: skip
+                             "(0 skips the stage in refusal run)")  # fmt: skip
         return self
 
     @property
     def with_default_samples(self) -> UncertaintyConfig:
-        """What is done where it is asked for by command, with no number given."""
+        """These settings with 10 samples if none are configured, as the command draws them."""
         return self if self.samples else self.model_copy(update={"samples": 10})
 
 
 class RunConfig(Strict):
-    """A whole run."""
+    """The configuration of a whole run."""
 
     name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")
     seed: int = Field(0, ge=0)

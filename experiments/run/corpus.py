@@ -1,4 +1,4 @@
-"""The prompts of a run as arrays: labels, groups, and the part each prompt plays."""
+"""The prompts of a run as arrays: labels, groups, and the part (train to test) of each prompt."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ PARTS = ("train", "validation", "calibration", "test")
 
 @dataclass(frozen=True)
 class Corpus:
-    """Labelled prompts, divided so that no pair, twin, entity, template or text stands on two sides."""
+    """Labelled prompts, split so that no pair, twin, entity, template or text is in two parts."""
 
     prompts: tuple[Prompt, ...]
     groups: np.ndarray  # (n,) int
@@ -30,101 +30,109 @@ class Corpus:
         return len(self.prompts)
 
     def labelled(self, label: str) -> np.ndarray:
+        """Return for each prompt whether it has this label, (n,) bool."""
         return np.array([prompt.label == label for prompt in self.prompts])
 
     @cached_property
     def harmful(self) -> np.ndarray:
+        """Prompts labelled harmful, (n,) bool."""
         return self.labelled("harmful")
 
     @cached_property
     def benign(self) -> np.ndarray:
+        """Prompts labelled benign, (n,) bool."""
         return self.labelled("benign")
 
     @cached_property
     def uncertain(self) -> np.ndarray:
+        """Prompts labelled uncertain, (n,) bool."""
         return self.labelled("uncertain")
 
     @cached_property
     def trigger(self) -> np.ndarray:
+        """Prompts with a trigger word, (n,) bool."""
         return np.array([prompt.trigger is not None for prompt in self.prompts])
 
     @cached_property
     def twins(self) -> np.ndarray:
-        """Benign prompts that share a pair with an uncertain one: the known twins (all benign where none do)."""
+        """Known twins, (n,) bool: benign prompts that share a pair with an uncertain one; all benign if none does."""
         doubtful = {p.pair for p in self.prompts if p.label == "uncertain" and p.pair}
         twin = np.array([p.label == "benign" and p.pair in doubtful for p in self.prompts])
         return twin if twin.any() else self.benign
 
     @cached_property
     def requests(self) -> np.ndarray:
-        """Benign prompts that are no known twins (all benign where nothing else is): what harmful ones compare with."""
+        """Benign prompts to compare harmful ones with, (n,) bool: those that are no known twins; all benign if none."""
         others = self.benign & ~self.twins
         return others if others.any() else self.benign
 
     @cached_property
     def strata(self) -> np.ndarray:
-        """Label and category of each prompt: within a stratum, content is as alike as the labels can make it."""
+        """Label, category and trigger of each prompt, (n,) str: the content of a stratum is as similar as possible."""
         return np.array([f"{p.label}/{p.category or ''}/{'trigger' if p.trigger else ''}" for p in self.prompts])
 
     def within(self, *parts: str) -> np.ndarray:
+        """Return for each prompt whether it is in one of these parts, (n,) bool."""
         return np.isin(self.part, parts)
 
     def counts(self) -> dict[str, int]:
+        """Return the number of prompts of each label."""
         return {label: int(self.labelled(label).sum()) for label in LABELS}
 
     def n_groups(self, rows: np.ndarray) -> int:
+        """Return the number of groups among some rows."""
         return len(set(self.groups[rows].tolist()))
 
     def effective_groups(self, rows: np.ndarray) -> float:
-        """Return the number of independent prompts that these say as much as, at the least (see `effective_number`)."""
+        """Return the effective number of groups among some rows, a lower bound (see `effective_number`)."""
         return effective_groups(self.groups_among(rows))
 
     def groups_among(self, rows: np.ndarray) -> np.ndarray:
-        """Number the groups that some prompts form by themselves, whatever links them through prompts not among them.
+        """Return the group of each row, with links through these rows only.
 
-        Splits keep whole groups together, twins and all. Two strangers asked after in the place of one known person
-        (entities `known/stranger`) share nothing that an abstention could depend on, once the twins are not counted.
+        Splits keep whole groups together, twins included. Questions about two strangers that replace one known person
+        (entities `known/stranger`) share nothing that an abstention could depend on if the twin is not among the rows.
         """
         return groups_apart([self.prompts[row] for row in rows])
 
 
 def make_corpus(prompts: Sequence[Prompt], config: PromptsConfig, seed: int) -> Corpus:
-    """Group and divide prompts of which a run needs all three labels in every part.
+    """Group and split prompts, and check that every part has all three labels.
 
     Raises:
-        UserError: a label is missing from the prompts or a part, or their own split separates what belongs together.
+        UserError: a label is missing from the prompts or a part, or the prompts' own split separates a group.
     """
     missing = set(LABELS) - {prompt.label for prompt in prompts}
     if missing:
-        raise UserError(f"{config.described()} holds no prompt labelled {', '.join(sorted(missing))}; all three are "
-                        "needed: add a prompt file or a public set that has them")  # fmt: skip
+        raise UserError(f"{config.described()} holds no prompt labelled {', '.join(sorted(missing))}; all three labels "
+                        "are needed: add a prompt file or a public set that has them")  # fmt: skip
     corpus = divide(prompts, config, seed)
     _refuse_empty_parts(corpus, config)
     return corpus
 
 
 def divide(prompts: Sequence[Prompt], config: PromptsConfig, seed: int) -> Corpus:
-    """Group and divide prompts. Where every prompt has one of our split names, these are taken at their word.
+    """Group and split prompts. If every prompt has a `split` from PARTS, these are used.
 
     Raises:
-        UserError: the prompts' own split separates what belongs together.
+        UserError: the prompts' own split separates a group.
     """
     groups = groups_of(prompts)
     given = [prompt.split for prompt in prompts]
     if all(split in PARTS for split in given):
         part = np.array(given, dtype=object)
-        if torn := _torn(groups, part):
-            ids = " and ".join(repr(prompts[row].id) for row in torn)
+        if separated := _separated(groups, part):
+            ids = " and ".join(repr(prompts[row].id) for row in separated)
             raise UserError(f"{config.described()}: field 'split' separates prompts of one pair, entity, template or "
-                            f"text, such as {ids}; give such prompts one split, or none of them any")  # fmt: skip
+                            f"text, such as {ids}; give such prompts the same split, or none")  # fmt: skip
     else:
         shares = {name: getattr(config, name) for name in PARTS}
         part = group_split(groups, [f"{p.label}/{p.category or ''}" for p in prompts], shares, seed)
     return Corpus(tuple(prompts), groups, part)
 
 
-def _torn(groups: np.ndarray, part: np.ndarray) -> tuple[int, int] | None:
-    """Return two rows of one group that stand in different parts."""
+def _separated(groups: np.ndarray, part: np.ndarray) -> tuple[int, int] | None:
+    """Return two rows of one group that are in different parts, or None."""
     first: dict[int, int] = {}
     for row, group in enumerate(groups.tolist()):
         if part[row] != part[first.setdefault(group, row)]:

@@ -1,4 +1,4 @@
-"""Estimates with intervals over groups, and their change against a baseline on the same prompts, as typed results."""
+"""Estimates with intervals over groups, and their paired changes against a baseline on the same prompts."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from scoring.rates import grouped_rate
 
 @dataclass(frozen=True)
 class Outcome:
-    """Whether something happened on each prompt, and where that could be judged."""
+    """Whether an outcome occurred on each prompt, and which prompts were judged."""
 
     hit: Bool[np.ndarray, " prompts"]
     judged: Bool[np.ndarray, " prompts"]
 
 
 def outcome(actions: Shaped[np.ndarray, " prompts"], counted: Collection[str]) -> Outcome:
-    """Say which actions are among those counted; None is one that could not be judged."""
+    """Return which actions are among those counted; an action of None is unjudged."""
     return Outcome(
         np.array([action in counted for action in actions], dtype=bool),
         np.array([action is not None for action in actions], dtype=bool),
@@ -38,7 +38,7 @@ class Share(Estimate):
 
 
 def rate(now: Outcome, groups: Shaped[np.ndarray, " prompts"], before: Outcome | None = None) -> Share:
-    """Return the share of judged prompts that hit, and its paired change on those judged both times."""
+    """Return the share of hits among judged prompts, and its paired change on prompts judged both times."""
     judged = now.judged
     found = estimate_of(grouped_rate(now.hit[judged], groups[judged]), int(judged.sum()), groups[judged])
     share = Share(**found.to_dict(), unjudged=int((~judged).sum()))
@@ -54,14 +54,13 @@ def mean(
     groups: Shaped[np.ndarray, " texts"],
     before: list[Float[np.ndarray, " tokens"]] | None = None,
 ) -> Share:
-    """Return the mean of the nats of all tokens of some texts, and its paired change.
+    """Return the mean over all tokens of some texts, in nats, and its paired change.
 
     Args:
-        nats: of each text.
-        groups: what belongs together; intervals are over these, however many tokens one has.
+        nats: of each text, one value a token.
+        groups: group of each text; intervals are over groups, whatever their number of tokens.
 
-    Numbers that are not finite, as an intervention that breaks the model gives, leave nothing to estimate: null, with
-    the n that was tried.
+    If a value is not finite (an intervention may break the model), the estimate is None, with the n that was tried.
     """
     owner = np.repeat(groups, [len(each) for each in nats])
     values = np.concatenate(nats) if nats else np.zeros(0)

@@ -1,4 +1,4 @@
-"""What a run has without its model: configuration, directory, prompts, and what earlier stages wrote."""
+"""A run without its model: configuration, directory, prompts, and the files of earlier stages."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from extract.store.activation_store import ActivationStore
 
 @dataclass
 class RunInputs:
-    """One run as far as files tell it; each part is read when first asked for."""
+    """The inputs of one run that are files; each is read on first use."""
 
     config: RunConfig
     directory: Path
@@ -30,18 +30,22 @@ class RunInputs:
 
     @cached_property
     def prompts(self) -> list[Prompt]:
+        """The prompts of the run, in file order."""
         return read_prompts(self.config.prompts, self.config.seed)
 
     @cached_property
     def corpus(self) -> Corpus:
+        """The prompts as arrays, split into parts."""
         return make_corpus(self.prompts, self.config.prompts, self.config.seed)
 
     @cached_property
     def store(self) -> ActivationStore:
+        """The run's activations; raises UserError if they are of other prompts."""
         store = ActivationStore(self.file("activations.h5"))
         if store.prompt_ids != tuple(prompt.id for prompt in self.prompts):
             given = self.config.prompts.described()
-            raise UserError(f"{self.file('activations.h5')} holds other prompts than {given}")
+            raise UserError(f"{self.file('activations.h5')} holds other prompts than {given}; choose another directory "
+                            "with --out")  # fmt: skip
         return store
 
     @cached_property
@@ -51,14 +55,16 @@ class RunInputs:
 
     @cached_property
     def completions(self) -> list[Completion]:
-        """What the model said to every prompt, with no intervention."""
+        """The plain completions of all prompts, without intervention."""
         return read_completions(self.file("completions.jsonl"))
 
     @cached_property
     def behaviour(self) -> Behaviour:
+        """The baseline behaviour of the plain completions."""
         actions = np.array([completion.action for completion in self.completions], dtype=object)
         correct = [is_right(c, p) for c, p in zip(self.completions, self.prompts, strict=True)]
         return Behaviour(self.corpus, actions, np.array(correct))
 
     def file(self, name: str) -> Path:
+        """Return the path of a file in the run directory."""
         return self.directory / name

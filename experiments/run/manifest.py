@@ -1,4 +1,4 @@
-"""The manifest of a run: versions, device, seeds, and one completion mark a stage, written when the stage is whole."""
+"""The manifest of a run: versions, device, seeds, and a completion mark for each stage, written when it finishes."""
 
 from __future__ import annotations
 
@@ -21,22 +21,23 @@ class Manifest:
     path: Path
 
     def read(self) -> dict[str, Any]:
+        """Return the manifest, without stages if there is no file; raises UserError if it is damaged."""
         if not self.path.exists():
             return {"stages": {}}
         try:
             return dict(json.loads(self.path.read_text(encoding="utf-8")))
         except ValueError:
-            raise UserError(f"{self.path} is damaged; delete it and run again: finished stages are redone") from None
+            raise UserError(f"{self.path} is damaged; delete it and run again (finished stages run again)") from None
 
     def is_done(self, stage: str, inputs: str, outputs: Sequence[str]) -> bool:
-        """Say whether a stage finished with these inputs and its files are still as it left them."""
+        """Return whether a stage finished with these inputs and its output files are unchanged since."""
         mark = self.read()["stages"].get(stage)
         if mark is None or mark["inputs"] != inputs:
             return False
         return all(file_hash(self.path.parent / name) == mark["outputs"].get(name) for name in outputs)
 
     def mark(self, stage: str, inputs: str, outputs: Sequence[str], seconds: float) -> None:
-        """Record that a stage is whole."""
+        """Record that a stage has finished."""
         record = self.read()
         record["stages"][stage] = {
             "inputs": inputs,
@@ -52,7 +53,7 @@ class Manifest:
 
 
 def read_json(path: Path) -> Any:
-    """Read a stage's JSON."""
+    """Read a stage's JSON; raises UserError if it cannot be read."""
     try:
         return json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
@@ -60,12 +61,12 @@ def read_json(path: Path) -> Any:
 
 
 def inputs_hash(*parts: Any) -> str:
-    """Hash what a stage depends on."""
+    """Return the SHA-256 of everything that a stage depends on."""
     return hashlib.sha256(json.dumps(parts, sort_keys=True, default=str).encode()).hexdigest()
 
 
 def file_hash(path: Path) -> str | None:
-    """Return the SHA-256 of a file, or None if it is not there."""
+    """Return the SHA-256 of a file, or None if there is no such file."""
     if not path.is_file():
         return None
     digest = hashlib.sha256()

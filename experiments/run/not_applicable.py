@@ -1,4 +1,4 @@
-"""What a result holds where a question does not arise or could not be measured: not applicable, and why."""
+"""The result of a question that does not apply or could not be measured, with the reason."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from extract.record import Record
 
 
 class NotApplicable(Record):
-    """A question without an answer, and why there is none: `{"applicable": false, "reason": …}`."""
+    """A question that is not applicable, with the reason: `{"applicable": false, "reason": …}`."""
 
     applicable: Literal[False]
     reason: str
 
 
 def not_applicable(reason: str) -> NotApplicable:
-    """Return that a question could not be asked."""
+    """Return the result "not applicable" with its reason."""
     return NotApplicable(applicable=False, reason=reason)

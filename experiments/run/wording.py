@@ -1,4 +1,4 @@
-"""Verdicts in words, for the report and the terminal."""
+"""Sentences for verdicts, for the report and the terminal."""
 
 from __future__ import annotations
 

@@ -109,8 +109,8 @@ def test_onsets_that_cannot_be_learned_are_reported(context: SimpleNamespace, mo
     poor = Onsets({"refuse": ((1,),), "abstain": ()}, {"refuse": 0.4, "abstain": 0.0})
     monkeypatch.setattr("experiments.dissociation.applicability.context_onsets", lambda context: poor)
     absent = find_setup(context).absent
-    assert absent["normative"].startswith("onset prefixes cannot be learned for refuse: openings that are its own "
-                                          "cover 40% of such completions, 50% are needed")  # fmt: skip
+    assert absent["normative"].startswith("onset prefixes cannot be learned for refuse: its own openings cover 40% of "
+                                          "such completions, 50% are needed")  # fmt: skip
     assert "abstain" in absent["epistemic"]
 
 

@@ -36,7 +36,7 @@ def probe(cli, tmp_path: Path, rows: list[dict]) -> str:  # type: ignore[no-unty
 
 def test_one_class_only(cli, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
     rows = [row for row in ROWS if row["label"] != "benign"]
-    assert "holds no prompt labelled benign; all three are needed" in probe(cli, tmp_path, rows)
+    assert "holds no prompt labelled benign; all three labels are needed" in probe(cli, tmp_path, rows)
 
 
 def test_fewer_groups_than_folds(cli, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]

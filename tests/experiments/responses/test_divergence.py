@@ -1,4 +1,4 @@
-"""KL over several tokens of a model's own answers: zero where nothing changes, and what a plain forward pass gives."""
+"""KL over several tokens of a model's own answers: zero without a change, equal to that of plain forward passes."""
 
 import math
 
@@ -29,7 +29,7 @@ def trial(layer: int, target: float = 4.0, seed: int = 1) -> list[Edit]:
 
 @pytest.fixture
 def responses(tiny: ChatModel, tiny_rows: list[Rendered]) -> list[list[int]]:
-    """What the model says, cut to unlike lengths, one of them nothing at all."""
+    """The model's responses, cut to different lengths, one of them empty."""
     said = [tiny.generate(tiny.batch([row]), 6)[0] for row in tiny_rows]
     return [tokens[:n] for tokens, n in zip(said, (6, 3, 0, 2, 5), strict=True)]
 
@@ -44,7 +44,7 @@ def test_an_edit_that_changes_nothing_diverges_by_exactly_zero(
     assert min(found[0].mean, found[3].mean) > 1e-3  # the control: other blocks of the same pass do change
 
 
-def test_it_is_what_a_plain_pass_over_each_prompt_and_answer_gives(
+def test_it_equals_a_plain_pass_over_each_prompt_and_answer(
     tiny: ChatModel, tiny_rows: list[Rendered], responses: list[list[int]]
 ) -> None:
     trials = [trial(layer, seed=layer) for layer in (0, 2, 3)]
@@ -67,7 +67,7 @@ def _plain(model: ChatModel, row: Rendered, said: list[int], edits: list[Edit]) 
     return (log_p.exp() * (log_p - log_q)).sum(-1).numpy()[:K]
 
 
-def test_however_large_the_vocabulary_a_pass_holds_no_more_than_agreed(
+def test_a_pass_holds_no_more_logits_than_the_limit(
     tiny: ChatModel, tiny_rows: list[Rendered], responses: list[list[int]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     trials = [trial(layer) for layer in range(4)]
@@ -93,9 +93,7 @@ def test_however_large_the_vocabulary_a_pass_holds_no_more_than_agreed(
         steps.clear()
 
 
-def test_an_opening_that_is_always_the_same_hides_what_comes_after_it(
-    tiny: ChatModel, tiny_rows: list[Rendered]
-) -> None:
+def test_the_first_token_alone_hides_a_later_divergence(tiny: ChatModel, tiny_rows: list[Rendered]) -> None:
     """The last prompt token outweighs any edit, as a template that is always answered by `<think>` does."""
     marker = tiny_rows[0].token_ids[-1]
     with torch.no_grad():
@@ -111,14 +109,14 @@ def test_an_opening_that_is_always_the_same_hides_what_comes_after_it(
     assert one.mean == one.first_token == pytest.approx(found.first_token, rel=1e-3)
 
 
-def test_what_is_impossible_before_adds_nothing_and_what_becomes_so_is_infinite() -> None:
+def test_tokens_of_probability_zero_add_nothing_and_new_zeros_are_infinite() -> None:
     p, q = torch.tensor([[[0.5, 0.5, 0.0]]]).log(), torch.tensor([[[0.25, 0.5, 0.25]]]).log()
     assert kl(p, q).item() == pytest.approx(0.5 * math.log(2))
     assert kl(p, p).item() == 0.0
     assert kl(q, p).item() == math.inf
 
 
-def test_an_edit_that_breaks_the_numbers_is_not_taken_for_a_harmless_one(
+def test_an_edit_that_gives_nan_has_a_divergence_of_nan(
     tiny: ChatModel, tiny_rows: list[Rendered], responses: list[list[int]]
 ) -> None:
     broken = [place("resid_post", 1, "last_on", lambda x: x * float("nan"))]

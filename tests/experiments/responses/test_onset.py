@@ -32,7 +32,7 @@ def test_a_structural_opening_is_skipped() -> None:
     assert onsets.prefixes["refuse"] == ((0, 7, 1),)
 
 
-def test_what_cannot_be_told_apart_has_no_prefix() -> None:
+def test_equal_completions_have_no_prefix() -> None:
     onsets = learn_onsets([(1, 2), (1, 2)], ["refuse", "answer"])
     assert onsets.prefixes["refuse"] == ()
     assert onsets.coverage["refuse"] == 0.0

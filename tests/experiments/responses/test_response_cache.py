@@ -1,4 +1,4 @@
-"""What a model said is remembered by content: what is generated again, and what a kill or a bad file does."""
+"""The response cache: which changes generate again, and what a kill, low memory or a bad file does."""
 
 import json
 import signal
@@ -45,7 +45,7 @@ def pushed(
 
 
 def completer(model: ChatModel, rows: list[Rendered], path: Path | None, **changes: Any) -> Completer:
-    """Open what a process of its own would."""
+    """Return a completer with its own opened cache, as another process would."""
     prompts = [Prompt(str(i), ({"role": "user", "content": "?"},), "benign", "answer") for i in range(len(rows))]
     kept = None if path is None else ResponseCache(path, model)
     return replace(Completer(model, prompts, rows, 6, 3, RuleJudge(), kept), **changes)
@@ -70,7 +70,7 @@ def generated(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 
 @pytest.mark.parametrize("edits", [(), (pushed(),), (pushed(), pushed(-4, "push -4", 2, "resid_mid"))])
-def test_what_was_said_is_not_generated_again_and_is_the_same(
+def test_a_cached_response_is_not_generated_again_and_is_the_same(
     tiny: ChatModel, tiny_rows: list[Rendered], tmp_path: Path, generated: list[int], edits: tuple[Edit, ...]
 ) -> None:
     uncached = completer(tiny, tiny_rows, None).complete(ALL, edits=edits)
@@ -110,7 +110,7 @@ CHANGES: dict[str, Callable[[Completer], tuple[Completer, list[Edit]]]] = {
 
 
 @pytest.mark.parametrize("change", CHANGES)
-def test_anything_else_is_generated_anew(
+def test_a_response_under_other_conditions_is_generated_again(
     tiny: ChatModel, tiny_rows: list[Rendered], tmp_path: Path, generated: list[int], change: str
 ) -> None:
     before = completer(tiny, tiny_rows, tmp_path / "g.sqlite")
@@ -134,7 +134,7 @@ def test_edits_of_a_surrounding_block_count_too(
 
 
 def _weights(model: ChatModel) -> None:
-    """Alter one weight that the quick fingerprint does not look at."""
+    """Alter one weight that the sampled fingerprint does not read."""
     before = model.fingerprint()
     with torch.no_grad():
         model.model.get_output_embeddings().weight[5, 3] += 0.1
@@ -154,7 +154,7 @@ def _ends(model: ChatModel) -> None:
 
 
 @pytest.mark.parametrize("change", [_weights, _configuration, _dtype, _ends])
-def test_another_model_is_asked_itself(
+def test_another_model_generates_its_own_responses(
     tiny: ChatModel, tiny_rows: list[Rendered], tmp_path: Path, generated: list[int],
     change: Callable[[ChatModel], None],
 ) -> None:  # fmt: skip
@@ -164,7 +164,7 @@ def test_another_model_is_asked_itself(
     assert sum(generated) == 10
 
 
-def test_another_backend_or_prompt_is_asked_itself(
+def test_another_backend_or_prompt_is_generated(
     tiny: ChatModel, tiny_rows: list[Rendered], tmp_path: Path, generated: list[int]
 ) -> None:
     path = tmp_path / "g.sqlite"
@@ -179,7 +179,7 @@ def test_another_backend_or_prompt_is_asked_itself(
     assert sum(generated) == 20
 
 
-def test_what_an_edit_without_a_name_or_a_dial_did_is_never_written_or_read(
+def test_responses_under_an_edit_without_a_key_or_a_dial_are_never_cached(
     tiny: ChatModel, tiny_rows: list[Rendered], tmp_path: Path, generated: list[int]
 ) -> None:
     here = completer(tiny, tiny_rows, tmp_path / "g.sqlite")
@@ -246,12 +246,12 @@ def test_a_batch_is_on_the_disk_before_it_is_judged(
     assert generated == [3, 2]
 
 
-def test_a_response_that_was_altered_is_told(tiny: ChatModel, tiny_rows: list[Rendered], tmp_path: Path) -> None:
+def test_an_altered_response_is_reported(tiny: ChatModel, tiny_rows: list[Rendered], tmp_path: Path) -> None:
     path = tmp_path / "g.sqlite"
     completer(tiny, tiny_rows, path).complete(ALL)
     with sqlite3.connect(path) as plain:
         plain.execute("UPDATE generations SET tokens = replace(tokens, ',', ', 1') WHERE rowid = 3")
-    message = r"g\.sqlite as the memory of what the model said: a response in it is not the one .*; delete it and run"
+    message = r"g\.sqlite as the cache of the model's responses: a response in it does not match .*; delete it and run"
     with pytest.raises(UserError, match=message):
         completer(tiny, tiny_rows, path).complete(ALL)
 
@@ -261,7 +261,7 @@ def test_a_response_that_was_altered_is_told(tiny: ChatModel, tiny_rows: list[Re
 
 @pytest.fixture
 def small(tiny: ChatModel) -> ChatModel:
-    """The tiny model on a device that has memory for two rows: its third block says so, in the middle of a pass."""
+    """The tiny model on a device with memory for two rows: its third block runs out of memory during a pass."""
 
     def hook(_module: object, args: tuple[Tensor, ...]) -> None:
         if len(args[0]) > 2:
@@ -299,7 +299,7 @@ def test_it_does_so_on_every_backend(tiny: ChatModel, tiny_rows: list[Rendered],
     assert said == replace(here, batch_size=2).complete(ALL, edits=[pushed()])
 
 
-def test_one_prompt_that_does_not_fit_is_told(tiny: ChatModel, tiny_rows: list[Rendered]) -> None:
+def test_one_prompt_that_does_not_fit_is_reported(tiny: ChatModel, tiny_rows: list[Rendered]) -> None:
     def full(_stream: Tensor) -> Tensor:
         raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB")
 
@@ -347,12 +347,12 @@ def test_a_run_with_one_more_control_generates_only_that_control(  # type: ignor
         assert null["stopped_by_generation"][:1] == one["null"][key]["stopped_by_generation"]
 
 
-def test_a_run_says_what_to_do_about_a_damaged_file(cli, few: Path, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+def test_a_damaged_file_is_reported_with_the_remedy(cli, few: Path, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
     (tmp_path / "run").mkdir()
     (tmp_path / "run/generations.sqlite").write_bytes(b"cut short " * 200)
     code, _, err = cli("run", "configs/quickstart.yaml", "--set", f"prompts.path={few}", "--out", str(tmp_path / "run"))
     assert code == 2
     assert err.strip().splitlines()[-1] == (
-        f"refusal: cannot use {tmp_path / 'run/generations.sqlite'} as the memory of what the model said: "
-        "file is not a database; delete it and run again (what it held is generated anew)"
+        f"refusal: cannot use {tmp_path / 'run/generations.sqlite'} as the cache of the model's responses: "
+        "file is not a database; delete it and run again (its responses are generated again)"
     )

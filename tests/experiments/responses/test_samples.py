@@ -1,4 +1,4 @@
-"""Samples are remembered one by one: more of them, or other prompts, leave what was drawn as it is."""
+"""Samples are cached one by one: drawing more, or for other prompts, leaves earlier ones unchanged."""
 
 from pathlib import Path
 
@@ -64,7 +64,7 @@ def test_samples_of_one_prompt_differ_and_so_do_seeds(tiny: ChatModel, tiny_rows
     assert sampler(tiny, tiny_rows, None, seed=1).sample(ALL, 4) != first
 
 
-def test_other_settings_are_never_taken_from_memory(
+def test_samples_of_other_settings_are_never_taken_from_the_cache(
     tiny: ChatModel, tiny_rows: list[Rendered], tmp_path: Path, drawn: list[int]
 ) -> None:
     path = tmp_path / "said.sqlite"

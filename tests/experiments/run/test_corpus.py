@@ -72,6 +72,6 @@ def test_an_empty_part_is_refused() -> None:
 
 def test_a_missing_label_is_refused() -> None:
     with pytest.raises(
-        UserError, match=r"prompts\.jsonl holds no prompt labelled harmful, uncertain; all three are need"
+        UserError, match=r"prompts\.jsonl holds no prompt labelled harmful, uncertain; all three labels are need"
     ):
         make_corpus([prompt(0, "benign")], CONFIG, 0)

@@ -28,9 +28,9 @@ def test_no_onset_is_learned_from_thoughts() -> None:
     onsets = learn_onsets(said, actions, [True] * 4)
     assert onsets.prefixes["refuse"] == ()
     assert onsets.lacking("refuse") == (
-        "onset prefixes cannot be learned for refuse: openings that are its own cover 0% of such completions, 50% are "
-        "needed; 100% of the completions think first and decide after that, where no onset score looks: to test this, "
-        "turn thinking off (model.template_args, if it has a switch)"
+        "onset prefixes cannot be learned for refuse: its own openings cover 0% of such completions, 50% are needed; "
+        "100% of the completions think first and decide after that, and onset log-odds cover the opening only: to test "
+        "this, turn thinking off (model.template_args, if the template has a switch)"
     )
     mixed = learn_onsets(said, actions, [True, False, False, False])
     assert (mixed.coverage["refuse"], mixed.thinking) == (0.5, 0.25)
