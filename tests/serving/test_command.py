@@ -53,7 +53,7 @@ def test_it_says_where_it_listens_answers_and_stops_at_ctrl_c(dials_file: str) -
     given = ("--dials", dials_file, "--normative-threshold", "0.25", "--name", "mine")
     with serving(*given) as (process, line):
         assert line.startswith("serving mine at http://127.0.0.1:")
-        assert line.endswith("/v1 (dials: normative 0.250, epistemic 0.500); Ctrl-C stops\n")
+        assert line.endswith("/v1 (dials: normative 0.250, epistemic 0.500); stop with Ctrl-C\n")
         client = openai.OpenAI(base_url=address(line), api_key="any", timeout=60)
         found = client.chat.completions.create(model="mine", messages=[{"role": "user", "content": BENIGN}])
         assert found.choices[0].dials["normative"]["threshold"] == 0.25
@@ -71,7 +71,7 @@ def test_a_mistake_at_the_door_is_one_line(cli: Callable, monkeypatch: pytest.Mo
         assert part in err
         assert err.count("\n") == 1
 
-    says("others can reach 0.0.0.0: set an API key", "--host", "0.0.0.0")
+    says("other machines can reach 0.0.0.0: set an API key", "--host", "0.0.0.0")
     says("thresholds need dials", "--normative-threshold", "0.5")
     says("dials file not found", "--dials", str(tmp_path / "none"))
     with socket.create_server(("127.0.0.1", 0)) as taken:

@@ -284,7 +284,7 @@ def test_a_fault_is_told_and_the_next_batch_is_decoded(tiny: ChatModel, caplog: 
         (failed,) = decoded(engine, [RecordedChoice(tiny, BENIGN)])
         broken.clear()
         (fine,) = decoded(engine, [RecordedChoice(tiny, BENIGN)])
-    assert failed.events == [Failed("decoding failed; the server's log says why", transient=False)]
+    assert failed.events == [Failed("decoding failed; see the server's log", transient=False)]
     assert "secret words" in caplog.text
     assert fine.text
 
