@@ -1,4 +1,4 @@
-"""What is refused before it waits: whatever passes here must not fail where others share its batch."""
+"""Requests rejected before they queue: a request that passes must not fail in a shared batch."""
 
 import math
 

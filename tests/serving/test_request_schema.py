@@ -1,4 +1,4 @@
-"""What a request may ask: every mistake names its field, in one line."""
+"""The request's schema: every error names its field, in one line."""
 
 import json
 import math
@@ -65,7 +65,7 @@ def test_a_mistake_names_its_field(given: dict[str, Any], field: str, said: str)
     json.dumps(message).encode()
 
 
-def test_what_asks_for_nothing_is_taken() -> None:
+def test_an_unsupported_field_without_effect_is_accepted() -> None:
     asked = ChatRequest(
         **WHOLE, user="me", metadata={"a": "b"}, frequency_penalty=0, presence_penalty=0.0, logprobs=False, tools=[],
         response_format={"type": "text"}, stop=None, normative_threshold=None, epistemic_threshold="off",
@@ -74,14 +74,14 @@ def test_what_asks_for_nothing_is_taken() -> None:
     assert asked.thresholds == {"normative": None, "epistemic": "off"}
 
 
-def test_messages_become_what_templates_take() -> None:
+def test_messages_become_roles_and_contents() -> None:
     parts = {"role": "developer", "content": [{"type": "text", "text": "be "}, {"type": "text", "text": "kind"}]}
     asked = ChatRequest(model="m", messages=[parts, USER], stop="x", max_completion_tokens=3, max_tokens=3)
     assert [message.plain() for message in asked.messages] == [{"role": "system", "content": "be kind"}, USER]
     assert (asked.stops, asked.token_limit) == (("x",), 3)
 
 
-def test_a_missing_field_goes_behind_the_one_mistyped() -> None:
+def test_a_misspelled_field_is_reported_before_a_missing_one() -> None:
     with pytest.raises(ValidationError) as error:
         ChatRequest(model="m", mesages=[USER])
     assert describe_error(error.value.errors()) == (

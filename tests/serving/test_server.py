@@ -1,4 +1,4 @@
-"""The server as clients meet it: the real openai client, raw requests, many at once, ones that leave."""
+"""The server over HTTP: the openai client, raw requests, many clients at once, clients that disconnect."""
 
 import asyncio
 import gc
@@ -81,7 +81,7 @@ def test_a_dial_that_is_off_leaves_the_model_alone(client: openai.OpenAI, refere
     assert all(0 <= dial["probability"] <= 1 for dial in choice.dials.values())
 
 
-def test_an_overruled_dial_is_told(client: openai.OpenAI) -> None:
+def test_an_overruled_dial_is_reported(client: openai.OpenAI) -> None:
     (choice,) = client.chat.completions.create(**asked(UNKNOWN), extra_body={"normative_threshold": 0}).choices
     assert choice.dials["normative"]["fired"] == "declined"
     assert (choice.dials["epistemic"]["fired"], choice.dials["epistemic"]["overruled"]) == ("left", True)
@@ -90,14 +90,14 @@ def test_an_overruled_dial_is_told(client: openai.OpenAI) -> None:
 def test_a_stream_is_the_answer_in_pieces(client: openai.OpenAI) -> None:
     whole = client.chat.completions.create(**asked(UNKNOWN))
     chunks = list(client.chat.completions.create(**asked(UNKNOWN), stream=True, stream_options={"include_usage": True}))
-    *told, last, with_usage = chunks
-    assert "".join(chunk.choices[0].delta.content or "" for chunk in told) == whole.choices[0].message.content
-    assert len(told) > 4
-    assert told[0].choices[0].delta.role == "assistant"
+    *pieces, last, with_usage = chunks
+    assert "".join(chunk.choices[0].delta.content or "" for chunk in pieces) == whole.choices[0].message.content
+    assert len(pieces) > 4
+    assert pieces[0].choices[0].delta.role == "assistant"
     assert last.choices[0].finish_reason == "stop"
-    assert told[0].choices[0].dials == last.choices[0].dials
-    assert told[0].choices[0].dials.keys() == {"normative", "epistemic"}
-    for kind, dial in told[0].choices[0].dials.items():
+    assert pieces[0].choices[0].dials == last.choices[0].dials
+    assert pieces[0].choices[0].dials.keys() == {"normative", "epistemic"}
+    for kind, dial in pieces[0].choices[0].dials.items():
         assert dial["probability"] == pytest.approx(whole.choices[0].dials[kind]["probability"], abs=1e-5)
     assert with_usage.choices == []
     assert with_usage.usage == whole.usage
@@ -197,7 +197,7 @@ def test_a_mistake_is_400_with_its_field(
         (json.dumps(asked(**{"\ud800": 1})).encode(), 400, "body"),
     ],
 )  # fmt: skip
-def test_bodies_that_are_none(served: Running, body: bytes, status: int, param: str) -> None:
+def test_an_invalid_body_is_an_error(served: Running, body: bytes, status: int, param: str) -> None:
     found = httpx.post(served.url + COMPLETIONS, content=body, headers={"content-type": "application/json"})
     assert found.status_code == status
     assert found.json()["error"]["param"] == param
@@ -305,7 +305,7 @@ def test_more_answers_than_the_queue_ever_holds_are_refused_for_good(model: Chat
 
 @contextmanager
 def held(model: ChatModel) -> Iterator[tuple[list[int], Callable[[], object]]]:
-    """Hold decoding once prompts were read until it is let go; yields the sizes of the batches, and what lets go."""
+    """Block decoding after the prompts are read; yields the batch sizes, and a function that unblocks."""
     sizes: list[int] = []
     go = threading.Event()
 
@@ -319,7 +319,7 @@ def held(model: ChatModel) -> Iterator[tuple[list[int], Callable[[], object]]]:
         go.set()
 
 
-def test_whoever_waits_too_long_is_told(model: ChatModel, dials: list[Dial]) -> None:
+def test_a_request_that_waits_too_long_is_429(model: ChatModel, dials: list[Dial]) -> None:
     with held(model) as (_, go), running(model, dials, Limits(seconds=2), max_batch=1) as served:
         with ThreadPoolExecutor(1) as pool:
             first = pool.submit(lambda: served.client().chat.completions.create(**asked()))
@@ -352,7 +352,7 @@ def test_requests_that_wait_together_share_a_batch_whatever_their_thresholds(
     assert [one["fired"] for one in found] == ["permitted", "declined", "permitted", "permitted"]
 
 
-def test_whoever_waits_too_long_to_be_rendered_is_told(
+def test_a_request_that_waits_too_long_to_be_rendered_is_429(
     model: ChatModel, dials: list[Dial], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     go = threading.Event()
@@ -392,7 +392,7 @@ def test_a_client_that_leaves_before_its_stream_begins_frees_its_place(model: Ch
         if bodies:
             return {"type": "http.request", "body": bodies.pop()}
         if not any(choice.emitted for choice in engine._decoding):
-            await asyncio.Event().wait()  # the client is there until the prompt was read
+            await asyncio.Event().wait()  # the client stays until the prompt is read
         return {"type": "http.disconnect"}
 
     async def scenario() -> int:
@@ -446,7 +446,7 @@ def test_many_at_once_get_their_own_answers(served: Running, reference: ChatMode
         assert list(pool.map(ask, cases)) == expected
     assert len(set(expected)) > 5
     until(lambda: served.engine.decoding == 0)
-    client.chat.completions.create(**asked())  # and nothing of them is kept
+    client.chat.completions.create(**asked())  # and no choice is kept
 
     def kept() -> int:
         gc.collect()
@@ -455,7 +455,7 @@ def test_many_at_once_get_their_own_answers(served: Running, reference: ChatMode
     until(lambda: kept() <= 1)
 
 
-def test_whoever_still_waits_when_the_server_stops_is_told(
+def test_requests_that_wait_when_the_server_stops_get_an_error(
     model: ChatModel, dials: list[Dial], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(server, "GRACE_S", 1)
