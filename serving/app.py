@@ -1,4 +1,4 @@
-"""The routes of the server: chat completions, models, health."""
+"""The server's routes: chat completions, models, health."""
 
 from __future__ import annotations
 
@@ -32,19 +32,19 @@ ERROR_RESPONSES: dict[int | str, dict[str, Any]] = {
     404: {"model": ErrorBody, "description": "There is no such model."},
     408: {"model": ErrorBody, "description": "The body did not arrive in time."},
     413: {"model": ErrorBody, "description": "The body is too large."},
-    429: {"model": ErrorBody, "description": "The queue is full, or the request waited in it for too long."},
-    503: {"model": ErrorBody, "description": "Out of memory, or stopping."},
+    429: {"model": ErrorBody, "description": "The queue is full, or the request waited in it too long."},
+    503: {"model": ErrorBody, "description": "The server is out of memory, or is stopping."},
 }
 
 
 def create_app(
     engine: Engine, served: ServedModel, limits: Limits, api_key: str | None = None, hosts: Sequence[str] = ("*",)
 ) -> FastAPI:
-    """Make the server's application; it starts the engine, and closes it.
+    """Return the server's application, which starts the engine and closes it.
 
     Args:
-        api_key: what clients must send as a bearer token; None: nothing.
-        hosts: names the server answers to.
+        api_key: the bearer token that clients must send; None: no token.
+        hosts: host names that the server accepts.
     """
 
     @asynccontextmanager
@@ -81,7 +81,7 @@ def create_app(
         deadline = time.monotonic() + limits.seconds
         if asked.n and asked.n > engine.max_queue:
             raise ApiError(
-                400, f"n: {asked.n} answers are more than this server's queue holds, {engine.max_queue}", "n"
+                400, f"n: {asked.n} answers are more than this server's queue of {engine.max_queue} can hold", "n"
             )
         work = partial(prepare, asked, engine.model, engine.dials, limits, served.name, deadline)
         async with until_disconnect(connection, deadline):
@@ -101,26 +101,26 @@ def create_app(
         return StreamingResponse(
             exchange.chunks(include_usage=include_usage),
             media_type="text/event-stream",
-            background=BackgroundTask(exchange.close),  # chunks that were never begun close nothing
+            background=BackgroundTask(exchange.close),  # chunks that never start do not close it
         )
 
     @app.get("/v1/models", dependencies=allowed, responses={401: ERROR_RESPONSES[401]})
     async def models() -> ModelList:
-        """List the one model that is served, and where its dials stand."""
+        """List the served model and its dials' default thresholds."""
         return ModelList(data=[card])
 
     @app.get(
         "/v1/models/{model:path}", dependencies=allowed, responses={code: ERROR_RESPONSES[code] for code in (401, 404)}
     )
     async def model(model: str) -> ModelCard:
-        """Tell of the model that is served."""
+        """Return the served model."""
         if model != card.id:
-            raise ApiError(404, f"there is no model {model!r} here, only {card.id!r}", "model", "model_not_found")
+            raise ApiError(404, f"unknown model {model!r}; this server has {card.id!r}", "model", "model_not_found")
         return card
 
     @app.get("/health")
     async def health() -> Health:
-        """Tell how much there is to do; needs no key."""
+        """Return the numbers of waiting and decoding choices; needs no key."""
         return Health(model=served.name, waiting=engine.waiting, decoding=engine.decoding)
 
     _describe(app, served.name)
@@ -128,7 +128,7 @@ def create_app(
 
 
 def _key(api_key: str) -> Callable[..., None]:
-    """Return what refuses requests without the key."""
+    """Return a dependency that rejects requests without the key."""
 
     def check(given: Annotated[HTTPAuthorizationCredentials | None, Depends(BEARER)]) -> None:
         if given is None or not secrets.compare_digest(given.credentials.encode(), api_key.encode()):
@@ -138,7 +138,7 @@ def _key(api_key: str) -> Callable[..., None]:
 
 
 def _describe(app: FastAPI, name: str) -> None:
-    """Describe the server as it is: it serves one model, and a field that is wrong is 400, not 422."""
+    """Adjust the OpenAPI description: one model is served, and a wrong field is 400, not 422."""
     described = app.openapi()
     for path in described["paths"].values():
         for operation in path.values():
@@ -148,4 +148,4 @@ def _describe(app: FastAPI, name: str) -> None:
         schemas.pop(unused, None)
     schemas["ChatRequest"]["properties"]["model"]["enum"] = [name]
     answered = described["paths"]["/v1/chat/completions"]["post"]["responses"]["200"]["content"]
-    answered["text/event-stream"] = {}  # events, which are no string
+    answered["text/event-stream"] = {}  # events, which are not a string

@@ -19,7 +19,7 @@ Finish = Literal["stop", "length"]
 
 @dataclass(frozen=True)
 class DecodingSettings:
-    """How a choice is decoded; a threshold of None is the dial's own, NaN leaves the row alone."""
+    """How a choice is decoded; a threshold of None is the dial's default, NaN turns the dial off."""
 
     max_new_tokens: int
     temperature: float
@@ -27,27 +27,27 @@ class DecodingSettings:
     seed: int
     stops: tuple[str, ...]
     thresholds: Mapping[Kind, float | None]
-    deadline: float  # by time.monotonic(): where it is passed, the answer ends
+    deadline: float  # by time.monotonic(); the answer ends there
     streamed: bool
 
 
 @dataclass(frozen=True)
 class PromptRead:
-    """The prompt was read."""
+    """The dials have read the prompt."""
 
     reports: tuple[DialReport, ...]
 
 
 @dataclass(frozen=True)
 class TextPiece:
-    """The answer goes on; only emitted where it is streamed."""
+    """The next piece of the answer's text; emitted only if the answer is streamed."""
 
     text: str
 
 
 @dataclass(frozen=True)
 class Finished:
-    """The answer is whole."""
+    """The answer is complete."""
 
     text: str
     finish: Finish
@@ -56,71 +56,71 @@ class Finished:
 
 @dataclass(frozen=True)
 class Failed:
-    """There will be no answer."""
+    """The choice ended without an answer."""
 
     why: str
-    transient: bool = True  # it could go better at another time
+    transient: bool = True  # a later attempt may succeed
 
 
 Event = PromptRead | TextPiece | Finished | Failed
 
 
 class Choice:
-    """What is decoded in one row of a batch.
+    """A choice, decoded as one row of a batch.
 
     Args:
-        emit: is handed each event, in the thread that decodes.
+        emit: called with each event, in the decoding thread.
     """
 
     def __init__(self, row: Rendered, settings: DecodingSettings, emit: Callable[[Event], None]) -> None:
         self.row, self.settings, self._emit = row, settings, emit
         self.over = False
-        self.emitted = False  # something that cannot be taken back
+        self.emitted = False  # an event that cannot be taken back was emitted
 
     def begin(self, model: ChatModel) -> None:
-        """Make ready to be decoded, perhaps anew: a batch that did not fit is decoded again in halves."""
+        """Reset the text before decoding; a batch that does not fit into memory is decoded again in halves."""
         self._pieces, self._stops = StreamedText(model, self.row), StopSequences(self.settings.stops)
         self._text = ""
 
     def read(self, reports: tuple[DialReport, ...]) -> None:
-        """Take what the dials read of the prompt."""
+        """Emit the dials' readings of the prompt."""
         if not self.over:
             self.emitted = True
             self._emit(PromptRead(reports))
 
     def push(self, token: int) -> None:
-        """Take the next token; what comes after the end is not the answer's."""
+        """Add the next token; tokens after the end are ignored."""
         if self.over:
             return
-        self._say(self._pieces.push(token))
+        self._push_text(self._pieces.push(token))
         if self._stops.met or self._pieces.ended:
             self._end("stop")
         elif len(self._pieces.token_ids) >= self.settings.max_new_tokens or time.monotonic() > self.settings.deadline:
             self._end("length")
 
     def fail(self, why: str, *, transient: bool = True) -> None:
-        """End without an answer, unless there is one."""
+        """End without an answer, unless the choice has ended."""
         if not self.over:
             self.over = True
             self._emit(Failed(why, transient))
 
     def abandon(self) -> None:
-        """End since nobody waits for it; nobody is emitted."""
+        """End without an event, since the client has left."""
         self.over = True
 
-    def _say(self, piece: str) -> None:
-        if said := self._stops.push(piece):
-            self._add(said)
+    def _push_text(self, piece: str) -> None:
+        if text := self._stops.push(piece):
+            self._add(text)
 
     def _end(self, finish: Finish) -> None:
-        self._say(self._pieces.rest())
+        self._push_text(self._pieces.rest())
         finish = "stop" if self._stops.met else finish
         if rest := self._stops.rest():
             self._add(rest)
         self.over = True
         self._emit(Finished(self._text, finish, len(self._pieces.token_ids)))
 
-    def _add(self, said: str) -> None:
-        self._text += said
+    def _add(self, text: str) -> None:
+        self._text += text
         if self.settings.streamed:
-            self._emit(TextPiece(said))
+            self._emit(TextPiece(text))

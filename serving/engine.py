@@ -1,8 +1,8 @@
-"""One model and one thread that decodes: choices that wait together are decoded together, whatever their thresholds.
+"""The engine: one thread decodes waiting choices in batches, each row with its own thresholds.
 
-A batch is decoded to its end before the next one begins; a row that ends early is told at once, and a batch ends as
-soon as all its rows have. Rows do not join a running batch: what dials write stands at places counted from the prompt's
-end, alike in all rows of a batch.
+A batch is decoded to its end before the next one begins. A row that ends early emits its end at once, and a batch ends
+as soon as all its rows have ended. Rows do not join a running batch: dials write at positions counted from the prompt's
+end, which must be the same step in all rows of a batch.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from steering.controller import steering
 from steering.conversation import context_length, reports
 from steering.dial import Dial
 
-GATHER_S = 0.01  # what arrives together is waited for, where nothing was being decoded
+GATHER_S = 0.01  # an idle engine waits this long to gather a batch
 LOG = logging.getLogger("refusal.serve")
 
 
@@ -33,10 +33,10 @@ class QueueFullError(Exception):
 
 
 class Engine:
-    """Decodes choices, first come, first served.
+    """Decodes choices in order of arrival.
 
     Args:
-        max_batch: choices decoded at once; where memory did not hold so many tokens, no batch is that large again.
+        max_batch: choices decoded at once; after an out-of-memory error, later batches hold fewer tokens.
         max_queue: choices that may wait.
     """
 
@@ -58,14 +58,14 @@ class Engine:
         return sum(not choice.over for choice in self._decoding)
 
     def start(self) -> None:
-        """Begin to decode."""
+        """Start the decoding thread."""
         self._thread.start()
 
     def submit(self, choices: Sequence[Choice]) -> None:
-        """Let choices wait for their turn, all or none.
+        """Add choices to the queue, all or none.
 
         Raises:
-            QueueFullError: they would not fit into the queue.
+            QueueFullError: they do not fit into the queue.
         """
         with self._changed:
             if self._closing or len(self._waiting) + len(choices) > self.max_queue:
@@ -74,7 +74,7 @@ class Engine:
             self._changed.notify()
 
     def withdraw(self, choices: Sequence[Choice]) -> None:
-        """Give up choices that nobody waits for; those that wait free their places at once."""
+        """Abandon choices whose client has left; waiting ones free their places in the queue at once."""
         with self._changed:
             for choice in choices:
                 choice.abandon()
@@ -82,7 +82,7 @@ class Engine:
                     self._waiting.remove(choice)
 
     def close(self) -> None:
-        """Stop decoding; what is not done has failed."""
+        """Stop decoding; unfinished choices fail."""
         with self._changed:
             self._closing = True
             self._changed.notify()
@@ -98,15 +98,15 @@ class Engine:
             try:
                 self._decode_within_memory(self._decoding)
                 for choice in self._decoding:
-                    choice.fail("the server is stopping")  # all others have ended
-            except Exception:  # what it is cannot be known; the server goes on, and whoever waits is told
+                    choice.fail("the server is stopping")  # the others have ended already
+            except Exception:  # any error: the server goes on, and the choices fail
                 LOG.exception("decoding failed")
                 for choice in self._decoding:
-                    choice.fail("decoding failed; the server's log says why", transient=False)
+                    choice.fail("decoding failed; see the server's log", transient=False)
             self._decoding = []
 
     def _wait_for_work(self) -> bool:
-        """Wait until there is something to decode; False: the server is stopping."""
+        """Wait until a choice is in the queue; False: the server is stopping."""
         with self._changed:
             idle = not self._waiting
             self._changed.wait_for(lambda: self._waiting or self._closing)
@@ -115,7 +115,7 @@ class Engine:
         return not self._closing
 
     def _next_batch(self) -> list[Choice]:
-        """Take those that go into one batch: within memory, and none may run past the context while another goes on."""
+        """Return the next batch: it fits into memory, and into the context even at its longest prompt and answer."""
         taken: list[Choice] = []
         prompt = steps = 0
         context = context_length(self.model) or math.inf
@@ -129,7 +129,7 @@ class Engine:
         return taken
 
     def _decode_within_memory(self, choices: Sequence[Choice]) -> None:
-        """Decode a batch; one that does not fit is decoded again in halves, and no batch is so large from then on."""
+        """Decode a batch; if memory runs out, decode it again in halves, and make later batches smaller."""
         left = [choice for choice in choices if not choice.over]
         try:
             self._decode(left)
@@ -176,10 +176,10 @@ class Engine:
 
 
 def _tokens(choices: Sequence[Choice]) -> int:
-    """Return how many tokens a batch holds at its end, padding included."""
+    """Return the number of tokens of a batch at its end, including padding."""
     longest = max(len(choice.row.token_ids) for choice in choices)
     return len(choices) * (longest + max(choice.settings.max_new_tokens for choice in choices))
 
 
-class _StopDecoding(Exception):  # noqa: N818 - no error: it ends decoding early
-    """Nobody waits for more."""
+class _StopDecoding(Exception):  # noqa: N818 - not an error
+    """Ends decoding early: all rows have ended."""

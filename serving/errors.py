@@ -1,4 +1,4 @@
-"""Errors as OpenAI's clients expect them, with the field that is wrong by name; none tells more than it must."""
+"""Errors in OpenAI's format, with the name of the wrong field; internal details go only to the log."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ TYPES = {401: "authentication_error", 429: "rate_limit_error"}
 
 
 class ApiError(Exception):
-    """What is answered in place of a completion."""
+    """An error reply: HTTP status, message, and the wrong field in `param`."""
 
     def __init__(self, status: int, message: str, param: str | None = None, code: str | None = None) -> None:
         super().__init__(message)
@@ -25,17 +25,17 @@ class ApiError(Exception):
         self.status, self.detail = status, ErrorDetail(message=message, type=kind, param=param, code=code)
 
     def response(self) -> Response:
-        """Return it as it is sent."""
+        """Return the HTTP response."""
         headers = {401: {"WWW-Authenticate": "Bearer"}, 429: {"Retry-After": "1"}, 503: {"Retry-After": "1"}}
         return Response(self.body(), self.status, headers.get(self.status), "application/json")
 
     def body(self) -> str:
-        """Return it as JSON, in ASCII: a message may quote half a character."""
+        """Return the error as JSON in ASCII, since a message may quote half of a surrogate pair."""
         return ErrorBody(error=self.detail).model_dump_json(ensure_ascii=True)
 
 
 def add_error_handlers(app: FastAPI) -> None:
-    """Answer every error in one form."""
+    """Return every error in the same format."""
 
     @app.exception_handler(ApiError)
     async def known(_request: Request, error: ApiError) -> Response:
@@ -56,4 +56,4 @@ def add_error_handlers(app: FastAPI) -> None:
     @app.exception_handler(Exception)
     async def unexpected(_request: Request, error: Exception) -> Response:
         LOG.error("a request failed", exc_info=error)
-        return ApiError(500, "the server failed; its log says why").response()
+        return ApiError(500, "internal server error; see the server's log").response()

@@ -1,4 +1,4 @@
-"""One request while it is decoded: its choices' events, carried over from the decoding thread, and what they make."""
+"""One request while it is decoded: collects its choices' events from the decoding thread into a reply or a stream."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from serving.replies import (
 
 
 class _Head(TypedDict):
-    """The fields that every reply to a request begins with."""
+    """The first fields of every reply to a request."""
 
     id: str
     created: int
@@ -38,7 +38,7 @@ class _Head(TypedDict):
 
 @dataclass(frozen=True)
 class ServedModel:
-    """The model as clients know it."""
+    """The name, creation time and fingerprint of the model that clients see."""
 
     name: str
     created: int
@@ -46,7 +46,7 @@ class ServedModel:
 
 
 class Exchange:
-    """A request, from the queue to its answer. What it made is given up with `close`, which must come last."""
+    """A request, from the queue to its answer. `close` must come last; it abandons unfinished choices."""
 
     def __init__(
         self, engine: Engine, served: ServedModel, row: Rendered, settings: Sequence[DecodingSettings]
@@ -59,10 +59,10 @@ class Exchange:
         self._choices = [Choice(row, one, self._sender(index)) for index, one in enumerate(settings)]
 
     async def begin(self) -> None:
-        """Wait in the queue until the prompt was read.
+        """Join the queue and wait until the dials have read the prompt.
 
         Raises:
-            ApiError: there is no room, or it cannot be decoded.
+            ApiError: the queue is full, or decoding failed.
         """
         try:
             self._engine.submit(self._choices)
@@ -71,10 +71,10 @@ class Exchange:
         self._first = await self._event()
 
     async def whole(self) -> Completion:
-        """Return the answer, once all of it is there.
+        """Return the complete answer.
 
         Raises:
-            ApiError: it could not be decoded.
+            ApiError: decoding failed.
         """
         dials: dict[int, Readings] = {}
         ended: dict[int, Finished] = {}
@@ -91,7 +91,7 @@ class Exchange:
         return Completion(**self._head(), choices=choices, usage=self._usage(ended))
 
     async def chunks(self, *, include_usage: bool) -> AsyncIterator[str]:
-        """Yield the answer as server-sent events; one that fails midway ends with an error."""
+        """Yield the answer as server-sent events; if decoding fails midway, the last event is an error."""
         dials: dict[int, Readings] = {}
         ended: dict[int, Finished] = {}
         try:
@@ -105,24 +105,24 @@ class Exchange:
                     case Finished(finish=finish):
                         ended[index] = event
                         new = ChunkChoice(index=index, delta=Delta(), finish_reason=finish, dials=dials[index])
-                yield _sent(Chunk(**self._head(), choices=[new]).model_dump_json())
+                yield _server_sent(Chunk(**self._head(), choices=[new]).model_dump_json())
             if include_usage:
-                yield _sent(Chunk(**self._head(), choices=[], usage=self._usage(ended)).model_dump_json())
-            yield _sent("[DONE]")
+                yield _server_sent(Chunk(**self._head(), choices=[], usage=self._usage(ended)).model_dump_json())
+            yield _server_sent("[DONE]")
         except ApiError as error:
-            yield _sent(error.body())
+            yield _server_sent(error.body())
         finally:
             self.close()
 
     def close(self) -> None:
-        """Give up what is not done."""
+        """Abandon unfinished choices."""
         self._engine.withdraw(self._choices)
 
     async def _until_finished(self) -> AsyncIterator[tuple[int, PromptRead | TextPiece | Finished]]:
         """Yield events until every choice has ended.
 
         Raises:
-            ApiError: one has failed.
+            ApiError: a choice failed.
         """
         left = len(self._choices)
         index, event = self._first
@@ -140,7 +140,7 @@ class Exchange:
         return index, event
 
     def _sender(self, index: int) -> Callable[[Event], None]:
-        """Return what carries a choice's events over from the decoding thread."""
+        """Return a function that passes a choice's events from the decoding thread to this request's queue."""
 
         def send(event: Event) -> None:
             self._loop.call_soon_threadsafe(self._events.put_nowait, (index, event))
@@ -156,6 +156,6 @@ class Exchange:
         return usage(self._n_prompt, sum(one.n_tokens for one in ended.values()))
 
 
-def _sent(data: str) -> str:
+def _server_sent(data: str) -> str:
     """Return one server-sent event."""
     return f"data: {data}\n\n"

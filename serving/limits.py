@@ -1,4 +1,4 @@
-"""What one client may take of the server: bytes, tokens and seconds."""
+"""Limits of one request: bytes, tokens and seconds."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 @dataclass(frozen=True)
 class Limits:
-    """Of one request."""
+    """Limits of one request."""
 
     max_tokens: int = 512  # of an answer
     max_body: int = 2**20  # bytes
     seconds: float = 120.0  # in the queue and while decoding, together
-    body_seconds: float = 10.0  # for a body to arrive in
+    body_seconds: float = 10.0  # until the body has arrived
 
 
 class BodyLimits:
-    """Gives up on bodies that are too large (413) or do not arrive (408), by an HTTPException where they are read.
+    """Middleware that rejects bodies that are too large (413) or do not arrive in time (408), with an HTTPException.
 
-    What comes after a body, such as the client leaving, may take as long as it likes.
+    After the body there is no time limit, for instance until the client disconnects.
     """
 
     def __init__(self, app: ASGIApp, limits: Limits) -> None:

@@ -1,4 +1,4 @@
-"""From what a request asks to how each of its choices is decoded; what cannot be done is refused before it waits."""
+"""Turns a request into a rendered prompt and decoding settings, and rejects invalid requests before they queue."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ from steering.dial import Dial, Kind
 def prepare(
     asked: ChatRequest, model: ChatModel, dials: Sequence[Dial], limits: Limits, name: str, deadline: float
 ) -> tuple[Rendered, list[DecodingSettings]]:
-    """Render a conversation, and settle how each of its choices is decoded.
+    """Return a rendered conversation and the decoding settings of each choice.
 
     Raises:
-        ApiError: it cannot be done; names the field.
+        ApiError: a field is invalid; names it.
     """
     if asked.model != name:
-        raise ApiError(404, f"there is no model {asked.model!r} here, only {name!r}", "model", "model_not_found")
+        raise ApiError(404, f"unknown model {asked.model!r}; this server has {name!r}", "model", "model_not_found")
     thresholds = _thresholds(asked, dials)
     row = _rendered(asked, model, dials, name)
     max_new_tokens = _max_new_tokens(asked, len(row.token_ids), _ahead(dials), context_length(model), limits)
@@ -64,21 +64,21 @@ def _thresholds(asked: ChatRequest, dials: Sequence[Dial]) -> dict[Kind, float |
 def _rendered(asked: ChatRequest, model: ChatModel, dials: Sequence[Dial], name: str) -> Rendered:
     messages = tuple(message.plain() for message in asked.messages)
     if messages[-1]["role"] != "user":
-        raise ApiError(400, "messages: the last one must be the user's", f"messages[{len(messages) - 1}].role")
+        raise ApiError(400, "messages: the last message must have the role user", f"messages[{len(messages) - 1}].role")
     try:
         row = render(model.tokenizer, Prompt("of this request", messages, "benign", "answer"))
     except UserError as error:
-        said = str(error).removeprefix("prompt 'of this request': ").replace(str(model.tokenizer.name_or_path), name)
-        raise ApiError(400, f"messages: {said}", "messages") from None
+        reason = str(error).removeprefix("prompt 'of this request': ").replace(str(model.tokenizer.name_or_path), name)
+        raise ApiError(400, f"messages: {reason}", "messages") from None
     for dial in dials:
         if dial.read and dial.read.position not in row.roles:
-            raise ApiError(400, f"messages: the {dial.kind} dial reads at {dial.read.position}, which is not there",
+            raise ApiError(400, f"messages: the {dial.kind} dial reads at {dial.read.position}, which they lack",
                            "messages")  # fmt: skip
     return row
 
 
 def _ahead(dials: Sequence[Dial]) -> int:
-    """Return how many tokens after the prompt dials read, to tell how likely their openings are."""
+    """Return how many tokens after the prompt the dials read, to compute the probabilities of openings."""
     prefixes = [dial.actuator.prefixes for dial in dials if dial.read is None and isinstance(dial.actuator, OnsetBias)]
     return max((len(prefix) - 1 for each in prefixes for prefix in each), default=0)
 
@@ -88,12 +88,12 @@ def _max_new_tokens(asked: ChatRequest, n_prompt: int, n_ahead: int, context: in
     if room < max(1, n_ahead):
         raise ApiError(
             400,
-            f"messages: they take {n_prompt} tokens, and the model reads {context} at most, its answer included",
+            f"messages: they have {n_prompt} tokens; the model's context is {context} tokens, including the answer",
             "messages",
             "context_length_exceeded",
         )
     if asked.max_tokens and asked.max_completion_tokens and asked.max_tokens != asked.max_completion_tokens:
-        raise ApiError(400, "max_tokens: it is the older name of max_completion_tokens, and they differ", "max_tokens")
+        raise ApiError(400, "max_tokens: differs from max_completion_tokens, its newer name", "max_tokens")
     wanted, param = asked.token_limit, "max_completion_tokens" if asked.max_completion_tokens else "max_tokens"
     if wanted is None:
         return int(min(limits.max_tokens, room))
@@ -102,8 +102,8 @@ def _max_new_tokens(asked: ChatRequest, n_prompt: int, n_ahead: int, context: in
     if wanted > room:
         raise ApiError(
             400,
-            f"{param}: the messages take {n_prompt} of the {context} tokens that the model reads, so {wanted} more "
-            f"do not fit, only {room}",
+            f"{param}: {wanted} does not fit: the messages have {n_prompt} tokens of the model's context of {context}, "
+            f"so at most {room} are left",
             param,
             "context_length_exceeded",
         )

@@ -1,4 +1,4 @@
-"""What is answered, in the shapes of OpenAI's chat completions, each choice with what the dials read and did."""
+"""Replies in the format of OpenAI's chat completions; each choice also has the dials' readings and actions."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ from steering.gates import DECISIONS_PAST
 
 
 class Reading(BaseModel):
-    """What one dial read of the prompt, and did."""
+    """The probability that one dial read from the prompt, and its action."""
 
     probability: float
     threshold: float | None  # null: off
     fired: Literal["declined", "permitted", "left"]
-    overruled: bool  # left alone since the normative dial declined
+    overruled: bool  # not applied, since the normative dial declined
 
 
 Readings = dict[Kind, Reading]
 
 
 class Answer(BaseModel):
-    """An answer."""
+    """The assistant's message."""
 
     role: Literal["assistant"] = "assistant"
     content: str
@@ -53,7 +53,7 @@ class Usage(BaseModel):
 
 
 class Completion(BaseModel):
-    """What POST /v1/chat/completions answers."""
+    """The reply of POST /v1/chat/completions."""
 
     id: str
     object: Literal["chat.completion"] = "chat.completion"
@@ -65,14 +65,14 @@ class Completion(BaseModel):
 
 
 class Delta(BaseModel):
-    """What is new."""
+    """The new part of a message."""
 
     role: Literal["assistant"] | None = None
     content: str | None = None
 
 
 class ChunkChoice(BaseModel):
-    """What is new of one choice; `dials` come with its first chunk and with its last."""
+    """The new part of one choice; `dials` are in its first and its last chunk."""
 
     index: int
     delta: Delta
@@ -94,13 +94,13 @@ class Chunk(BaseModel):
 
 
 class DialDefault(BaseModel):
-    """A dial as it stands where a request says nothing."""
+    """A dial's default threshold, for requests that set none."""
 
     threshold: float
 
 
 class ModelCard(BaseModel):
-    """The model that is served."""
+    """The served model."""
 
     id: str
     object: Literal["model"] = "model"
@@ -110,14 +110,14 @@ class ModelCard(BaseModel):
 
 
 class ModelList(BaseModel):
-    """What GET /v1/models answers."""
+    """The reply of GET /v1/models."""
 
     object: Literal["list"] = "list"
     data: list[ModelCard]
 
 
 class Health(BaseModel):
-    """What GET /health answers."""
+    """The reply of GET /health."""
 
     status: Literal["ok"] = "ok"
     model: str
@@ -126,7 +126,7 @@ class Health(BaseModel):
 
 
 class ErrorDetail(BaseModel):
-    """What went wrong; `param` names the field."""
+    """An error; `param` names the field."""
 
     message: str
     type: str
@@ -135,13 +135,13 @@ class ErrorDetail(BaseModel):
 
 
 class ErrorBody(BaseModel):
-    """The body of every answer that is an error."""
+    """The body of every error reply."""
 
     error: ErrorDetail
 
 
 def readings(reports: Sequence[DialReport]) -> Readings:
-    """Return the dials of a choice by their kind."""
+    """Return the readings of a choice's dials by their kind."""
     return {
         report.kind: Reading(
             probability=report.probability,
@@ -154,6 +154,6 @@ def readings(reports: Sequence[DialReport]) -> Readings:
 
 
 def usage(prompt_tokens: int, completion_tokens: int) -> Usage:
-    """Return what a request took."""
+    """Return the token counts of a request."""
     return Usage(prompt_tokens=prompt_tokens, completion_tokens=completion_tokens,
                  total_tokens=prompt_tokens + completion_tokens)  # fmt: skip

@@ -1,6 +1,7 @@
-"""What a request may ask: OpenAI's chat completions as far as they are honoured here, and two thresholds.
+"""The request's schema: the supported fields of OpenAI's chat completions, and two thresholds.
 
-A field that would change the answer and is not honoured is refused, unless it asks for nothing; so is an unknown one.
+An unsupported field that would change the answer is rejected, unless its value changes nothing. Unknown fields are
+rejected.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from steering.dial import Kind
 MAX_MESSAGES = 1024
 MAX_CHOICES = 8
 
-Text = Annotated[str, Field(pattern=r"\S", description="At least one character that is no blank.")]
+Text = Annotated[str, Field(pattern=r"\S", description="At least one character that is not whitespace.")]
 Threshold = Annotated[float, Field(ge=0, le=1)] | Literal["off"] | None
 TokenCount = Annotated[int, Field(ge=1)] | None
 Stop = Annotated[str, Field(min_length=1, max_length=256)]
@@ -26,7 +27,7 @@ Zero = Annotated[float, Field(ge=0, le=0)] | None
 
 def _is_false(value: bool) -> bool:
     if value:
-        raise ValueError("only false is honoured here")
+        raise ValueError("only false is supported")
     return value
 
 
@@ -39,7 +40,7 @@ class _Strict(BaseModel):
 
 
 class TextPart(_Strict):
-    """A part of a message."""
+    """A text part of a message."""
 
     type: Literal["text"]
     text: Text
@@ -52,19 +53,19 @@ class Message(_Strict):
     content: Text | Annotated[list[TextPart], Field(min_length=1, max_length=64)]
 
     def plain(self) -> dict[str, str]:
-        """Return it as chat templates take it; developer is OpenAI's newer word for system."""
-        said = self.content if isinstance(self.content, str) else "".join(part.text for part in self.content)
-        return {"role": "system" if self.role == "developer" else self.role, "content": said}
+        """Return the turn as `role` and `content` for chat templates; developer is OpenAI's newer word for system."""
+        text = self.content if isinstance(self.content, str) else "".join(part.text for part in self.content)
+        return {"role": "system" if self.role == "developer" else self.role, "content": text}
 
 
 class StreamOptions(_Strict):
-    """What a stream holds beside the answer."""
+    """Options of a stream."""
 
     include_usage: bool | None = None
 
 
 class ResponseFormat(_Strict):
-    """Only plain text is written."""
+    """The format of the answer: only text."""
 
     type: Literal["text"]
 
@@ -75,24 +76,24 @@ class ChatRequest(_Strict):
     @model_validator(mode="before")
     @classmethod
     def _limit_fields(cls, given: Any) -> Any:
-        """Refuse what would take seconds to find all the faults of."""
+        """Reject bodies with very many fields, whose validation would take seconds."""
         for field, value, most in (("a request", given, 64), ("metadata", _value_of(given, "metadata"), 16)):
             if isinstance(value, dict) and len(value) > most:
-                raise ValueError(f"{field} has {len(value)} fields; at most {most} are read")
+                raise ValueError(f"{field} has {len(value)} fields; at most {most} are allowed")
         return given
 
     model: str
     messages: Annotated[list[Message], Field(min_length=1, max_length=MAX_MESSAGES)]
     normative_threshold: Threshold = Field(
-        None, description="Refuse at or above this probability; null: the dial's own; off: leave this row alone."
+        None, description="Refuse at or above this probability; null: the dial's default; off: the dial does nothing."
     )
     epistemic_threshold: Threshold = Field(
-        None, description="Abstain at or above this probability; null: the dial's own; off: leave this row alone."
+        None, description="Abstain at or above this probability; null: the dial's default; off: the dial does nothing."
     )
     max_completion_tokens: TokenCount = None
     max_tokens: TokenCount = Field(None, description="The older name of max_completion_tokens.")
     temperature: Annotated[float, Field(ge=0, le=2)] | None = Field(
-        None, description="0, the default, takes the likeliest token: what the thresholds were certified for."
+        None, description="0, the default: greedy decoding, for which the thresholds were certified."
     )
     top_p: Annotated[float, Field(gt=0, le=1)] | None = None
     n: Annotated[int, Field(ge=1, le=MAX_CHOICES)] | None = None
@@ -100,8 +101,8 @@ class ChatRequest(_Strict):
     stop: Stop | Annotated[list[Stop], Field(max_length=4)] | None = None
     stream: bool | None = None
     stream_options: StreamOptions | None = None
-    user: str | None = Field(None, description="Changes nothing.")
-    metadata: dict[str, str] | None = Field(None, description="Changes nothing.")
+    user: str | None = Field(None, description="Ignored.")
+    metadata: dict[str, str] | None = Field(None, description="Ignored.")
     frequency_penalty: Zero = None
     presence_penalty: Zero = None
     response_format: ResponseFormat | None = None
@@ -110,25 +111,25 @@ class ChatRequest(_Strict):
 
     @property
     def token_limit(self) -> int | None:
-        """How long an answer may be, if the request says it."""
+        """The requested maximum number of tokens of an answer, if given."""
         return self.max_completion_tokens or self.max_tokens
 
     @property
     def stops(self) -> tuple[str, ...]:
-        """Return the texts an answer ends before."""
+        """Return the stop sequences."""
         return (self.stop,) if isinstance(self.stop, str) else tuple(self.stop or ())
 
     @property
     def thresholds(self) -> dict[Kind, float | Literal["off"] | None]:
-        """Return what is asked of each dial."""
+        """Return the requested threshold of each dial."""
         return {"normative": self.normative_threshold, "epistemic": self.epistemic_threshold}
 
 
 def describe_error(errors: Sequence[ErrorDetails]) -> tuple[str, str]:
-    """Return the field that is wrong and one line about it, of pydantic's list of errors.
+    """Return the wrong field and a one-line message, from pydantic's list of errors.
 
-    An unknown field goes first: mostly it is the missing one, mistyped; then what lies deepest, for it is told closest.
-    Where a field may be several things, all that is wrong with it is told.
+    An unknown field comes first, since it is usually a misspelled one; then the most deeply nested field, since its
+    message is the most specific. For a field of several types, the messages of all types are joined.
     """
     first = min(errors, key=lambda one: (one["type"] != "extra_forbidden", -len(list(_place(one)))))
     if first["type"] == "json_invalid":
@@ -136,16 +137,16 @@ def describe_error(errors: Sequence[ErrorDetails]) -> tuple[str, str]:
     field = _field(first)
     if first["type"] == "extra_forbidden":
         near = difflib.get_close_matches(str(first["loc"][-1]), _NAMES, n=1, cutoff=0.55)
-        return field, f"{field}: no such field is honoured here" + (f"; did you mean {near[0]}?" if near else "")
+        return field, f"{field}: unknown or unsupported field" + (f"; did you mean {near[0]}?" if near else "")
     about = dict.fromkeys(_message(one) for one in errors if _field(one) == field)
     return field, f"{field}: {', or '.join(about)}"
 
 
 def _message(error: ErrorDetails) -> str:
     if error["type"] == "string_pattern_mismatch":
-        return "there must be more than blanks"
-    said = str(error["msg"]).removeprefix("Value error, ")
-    return said[:1].lower() + said[1:]
+        return "text must not be blank"
+    message = str(error["msg"]).removeprefix("Value error, ")
+    return message[:1].lower() + message[1:]
 
 
 _NAMES = {name for model in (ChatRequest, Message, TextPart, StreamOptions, ResponseFormat)
@@ -158,7 +159,7 @@ def _field(error: ErrorDetails) -> str:
 
 
 def _place(error: ErrorDetails) -> Iterator[str]:
-    """Yield the steps to a field: pydantic's, less the alternatives it tried on the way."""
+    """Yield the steps of the path to a field, without pydantic's steps for alternative types."""
     steps = error["loc"][1:] if error["loc"][:1] == ("body",) else error["loc"]
     for i, step in enumerate(steps):
         if isinstance(step, int):

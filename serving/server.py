@@ -1,4 +1,4 @@
-"""Listening: where, who may, and until when."""
+"""Runs the server: address, access, start and stop."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ from serving.exchange import ServedModel
 from serving.limits import Limits
 from steering.dial import Dial, Kind
 
-GRACE_S = 5  # for answers to end in once the server is to stop
+GRACE_S = 5  # running answers may finish for this long after the stop signal
 LOOPBACK = ("localhost", "127.0.0.1", "[::1]")
 
 
 @dataclass(frozen=True)
 class Address:
-    """Where to listen, and what clients must know.
+    """The address to listen on, and the API key.
 
     Raises:
-        UserError: others can reach it, and there is no API key.
+        UserError: other machines can reach the address, and there is no API key; or the key is invalid.
     """
 
     host: str
@@ -41,17 +41,17 @@ class Address:
 
     def __post_init__(self) -> None:
         if self.api_key is not None and not self.api_key.strip():
-            raise UserError("the API key is empty; leave it out, or give one")
+            raise UserError("the API key is empty; leave it out or set one")
         if self.api_key is not None and not re.fullmatch(r"[!-~]+", self.api_key):
-            raise UserError("the API key holds blanks or signs that no header carries: use letters, digits and signs "
-                            "of ASCII")  # fmt: skip
+            raise UserError("the API key has spaces or characters that are not allowed in a header: use ASCII "
+                            "letters, digits and punctuation")  # fmt: skip
         if not self.is_loopback and not self.api_key:
-            raise UserError(f"others can reach {self.host}: set an API key in REFUSAL_API_KEY (or --api-key), or "
-                            "listen on 127.0.0.1")  # fmt: skip
+            raise UserError(f"other machines can reach {self.host}: set an API key in REFUSAL_API_KEY (or --api-key), "
+                            "or listen on 127.0.0.1")  # fmt: skip
 
     @property
     def is_loopback(self) -> bool:
-        """Say whether only this machine reaches it."""
+        """Return whether only this machine can reach the address."""
         try:
             return ipaddress.ip_address(self.host).is_loopback
         except ValueError:
@@ -59,27 +59,27 @@ class Address:
 
     @property
     def url_host(self) -> str:
-        """Return the host as it stands in a URL and in a Host header."""
+        """Return the host as written in a URL and in a Host header."""
         return f"[{self.host}]" if ":" in self.host else self.host
 
     @property
     def allowed_hosts(self) -> tuple[str, ...]:
-        """Return the names to answer to. On loopback, pages of a browser must not reach it under a name of theirs."""
+        """Return the accepted Host names. On loopback, this blocks web pages that rebind their own DNS name to it."""
         return (*LOOPBACK, self.url_host) if self.is_loopback else ("*",)
 
     def listen(self) -> socket.socket:
         """Open the port.
 
         Raises:
-            UserError: it cannot be had.
+            UserError: the port cannot be opened.
         """
         family = socket.AF_INET6 if ":" in self.host else socket.AF_INET
         try:
             return socket.create_server((self.host, self.port), family=family, backlog=1024)
         except OSError as error:
             why = str(error.strerror or error).partition(" (while")[0]
-            raise UserError(f"cannot listen on {self.host} port {self.port}: {why}; choose another with --host and "
-                            "--port") from None  # fmt: skip
+            raise UserError(f"cannot listen on {self.host} port {self.port}: {why}; choose another address "
+                            "with --host and --port") from None  # fmt: skip
 
 
 def serve_forever(
@@ -96,27 +96,28 @@ def serve_forever(
     """Serve until interrupted.
 
     Args:
-        thresholds: where the dials stand for requests that say nothing, by kind; else their own.
-        name: what clients call the model; by default the last part of its name.
+        thresholds: default thresholds by kind of dial, in place of the dials' own.
+        name: the model's name for clients; by default the last part of its path.
+        report: called with each line for the terminal.
 
     Raises:
-        UserError: the port cannot be had.
+        UserError: the port cannot be opened.
     """
     placed = [replace(dial, threshold=thresholds.get(dial.kind, dial.threshold)) for dial in dials]
     served = ServedModel(name or Path(model.name).name, int(time.time()), model.fingerprint()[:12])
     engine = Engine(model, placed, max_batch, max_queue)
     app = create_app(engine, served, limits, address.api_key, address.allowed_hosts)
     with address.listen() as listening:
-        stand = ", ".join(f"{dial.kind} {dial.threshold:.3f}" for dial in placed) or "none"
+        shown = ", ".join(f"{dial.kind} {dial.threshold:.3f}" for dial in placed) or "none"
         url = f"http://{address.url_host}:{listening.getsockname()[1]}/v1"
-        report(f"serving {served.name} at {url} (dials: {stand}); Ctrl-C stops")
-        with suppress(KeyboardInterrupt):  # which is not raised where the shell has SIGINT ignored
+        report(f"serving {served.name} at {url} (dials: {shown}); stop with Ctrl-C")
+        with suppress(KeyboardInterrupt):  # not raised where the shell ignores SIGINT
             Server(app, engine).run(sockets=[listening])
     report("stopped")
 
 
 class Server(uvicorn.Server):
-    """Tells whoever still waits, some seconds after it was asked to stop; uvicorn itself would cut them off."""
+    """Sends an error to waiting clients some seconds after the stop signal; uvicorn alone would cut them off."""
 
     def __init__(self, app: FastAPI, engine: Engine) -> None:
         self._engine = engine

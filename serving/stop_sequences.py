@@ -1,4 +1,4 @@
-"""Texts an answer ends before: what could become one is held back while the answer streams. Text in, text out."""
+"""Stop sequences: ends a streamed text before the first of them, and holds back text that may become one."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from collections.abc import Sequence
 
 
 class StopSequences:
-    """Passes pieces of a text on, up to the first stop.
+    """Passes on pieces of a text up to the first stop sequence.
 
     Args:
-        stops: none of them empty.
+        stops: stop sequences, none of them empty.
     """
 
     def __init__(self, stops: Sequence[str]) -> None:
@@ -18,7 +18,7 @@ class StopSequences:
         self.met = False
 
     def push(self, piece: str) -> str:
-        """Take the next piece; return what can be told."""
+        """Add the next piece; return the text that can be sent."""
         if self.met:
             return ""
         text = self._held + piece
@@ -31,11 +31,11 @@ class StopSequences:
         return text[: len(text) - kept]
 
     def rest(self) -> str:
-        """Return what was held back, once the text is at its end."""
+        """Return the text held back, at the end of the text."""
         held, self._held = self._held, ""
         return held
 
     @staticmethod
     def _begun(text: str, stop: str) -> int:
-        """Return how much of a stop the text ends with."""
+        """Return the number of a stop sequence's first characters that the text ends with."""
         return next((n for n in range(min(len(stop) - 1, len(text)), 0, -1) if text.endswith(stop[:n])), 0)

@@ -1,4 +1,4 @@
-"""How long a request waits, and how many wait to be rendered."""
+"""Bounds how long a request waits, and how many requests wait to be rendered."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ T = TypeVar("T")
 
 @asynccontextmanager
 async def until_disconnect(connection: Request, deadline: float | None = None) -> AsyncIterator[None]:
-    """End the block as soon as the client leaves, or at the deadline, by time.monotonic().
+    """End the block when the client disconnects, or at the deadline (by time.monotonic()).
 
     Raises:
-        ApiError: the block was ended; where the client left, nobody reads it.
+        ApiError: the block was ended; after a disconnect it is not sent.
     """
 
     async def watch() -> None:
@@ -37,14 +37,14 @@ async def until_disconnect(connection: Request, deadline: float | None = None) -
             finally:
                 watching.cancel()
     except TimeoutError:
-        raise ApiError(429, "it waited for too long; try again later", code="queue_timeout") from None
+        raise ApiError(429, "the request waited too long; try again later", code="queue_timeout") from None
 
 
 class RenderQueue:
-    """One thread that renders: it takes seconds for a body of a megabyte.
+    """One thread that renders prompts, which takes seconds for a body of a megabyte.
 
     Args:
-        max_waiting: requests that may wait for it, the one that is rendered among them.
+        max_waiting: requests that may wait, including the one being rendered.
     """
 
     def __init__(self, max_waiting: int) -> None:
@@ -52,10 +52,10 @@ class RenderQueue:
         self._room = max_waiting
 
     async def run(self, work: Callable[[], T]) -> T:
-        """Do the work in its turn; whoever gives up waiting gives the place back.
+        """Run the work in its turn; a cancelled request frees its place.
 
         Raises:
-            ApiError: too many wait already.
+            ApiError: too many requests are waiting.
         """
         if not self._room:
             raise ApiError(429, "the queue is full; try again later", code="queue_full")
@@ -66,5 +66,5 @@ class RenderQueue:
             self._room += 1
 
     def close(self) -> None:
-        """Render no more."""
+        """Stop rendering."""
         self._thread.shutdown(wait=False, cancel_futures=True)

@@ -1,4 +1,4 @@
-"""What a row says of its prompt: the same whichever format left a field open, and named where it cannot be meant."""
+"""Cases from rows: empty fields are equal in all formats, and invalid values are reported."""
 
 import math
 
@@ -44,7 +44,7 @@ def test_the_first_sample_is_not_an_unnamed_one() -> None:
         ({"acceptable": 5}, "line 3: field 'acceptable' is 5; expected a list of actions"),
     ],
 )
-def test_what_cannot_be_meant_is_named(given: dict[str, object], said: str) -> None:
+def test_an_invalid_value_is_reported(given: dict[str, object], said: str) -> None:
     with pytest.raises(UserError, match=f"answers.jsonl, {said}"):
         case_of_row(ROW | given)
 

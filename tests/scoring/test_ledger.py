@@ -1,4 +1,4 @@
-"""What a ledger on disk counts is what arrays in memory give, in any order; and an id that comes again is no loss."""
+"""A ledger on disk gives the same counts as arrays in memory, in any order; repeated ids lose no completion."""
 
 import math
 import sqlite3

@@ -1,4 +1,4 @@
-"""Scoring loads nothing of a model's runtime: neither when imported nor while it scores and compares."""
+"""Scoring loads no model libraries: neither on import nor while it scores and compares."""
 
 import json
 import os

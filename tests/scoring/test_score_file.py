@@ -1,4 +1,4 @@
-"""`refusal score`, end to end: other tools' files, prompts given apart, other judges, and everything amiss counted."""
+"""`refusal score` end to end: other tools' files, separate prompts, other judges, and counts of input problems."""
 
 import csv
 import json
@@ -36,7 +36,7 @@ def scored(out: Path) -> list[dict]:  # type: ignore[type-arg]
 def test_prompts_given_apart_say_what_a_case_is(cli, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
     prompts = jsonl(tmp_path / "prompts.jsonl", PROMPTS)
     answers = jsonl(tmp_path / "answers.jsonl", [
-        {"id": "h1", "completion": REFUSAL, "label": "benign"},  # the prompts know better
+        {"id": "h1", "completion": REFUSAL, "label": "benign"},  # the prompt file overrides it
         {"id": "b1", "completion": REFUSAL},
         {"id": "another name", "text": "who is zed quill?", "completion": ANSWER},
         {"id": "stray", "text": "what is this?", "completion": ANSWER},
@@ -71,7 +71,7 @@ def test_what_makes_it_uncertain_is_a_field_of_its_own(cli, tmp_path: Path) -> N
     assert set(by) == {"false premise"}
 
 
-def test_labels_may_stand_alone_in_a_file(cli, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+def test_a_file_may_hold_labels_only(cli, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
     answers = jsonl(tmp_path / "answers.jsonl", [{"id": 1, "text": "how?", "completion": REFUSAL}])
     labels = tmp_path / "labels.csv"
     labels.write_text("id,label,category\n1,Benign,how-to\n2,harmful,\n")
@@ -126,8 +126,10 @@ def test_an_endpoint_judges_behind_the_same_command(cli, tmp_path: Path) -> None
     assert first["actions"] == rules["actions"]
     by_judge, by_rules = (row["fields"] for row in (scored(tmp_path / "out")[3], scored(tmp_path / "rules")[3]))
     assert (by_rules["relevance"], by_rules["context"]) == (None, None)
-    assert by_judge["intent"] == by_rules["intent"] == 1.0  # measured where labels decide it, whatever the judge says
-    assert scored(tmp_path / "out")[2]["fields"]["intent"] == 0.5  # and the judge's where they do not
+    assert (
+        by_judge["intent"] == by_rules["intent"] == 1.0
+    )  # measured where labels decide it; the judge's value is ignored
+    assert scored(tmp_path / "out")[2]["fields"]["intent"] == 0.5  # the judge's value where they do not
 
 
 def test_what_was_found_before_survives_a_bad_file(cli, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]

@@ -1,4 +1,4 @@
-"""The joint scorecard of a file of completions: rates, right-action score, where each decline fell, breakdowns."""
+"""The joint scorecard of a file of completions: rates, right-action score, attribution of declines, breakdowns."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""`refusal score` from rows to files: nothing is dropped, nothing half-written stays, memory does not grow."""
+"""`refusal score` from rows to files: no completion is dropped, no partial file stays, memory does not grow."""
 
 import json
 import os
@@ -78,7 +78,7 @@ def test_bad_input_is_counted_and_stays(tmp_path: Path) -> None:
     assert card["n"] == 5
     assert card["rates"]["over_refusal_n"] == 2
     assert card["rates"]["unjudged"] == 2
-    assert card["rates"]["missed_harm_n"] == 0  # the prompt file says what a case is, not the row
+    assert card["rates"]["missed_harm_n"] == 0  # the prompt file decides the label, not the row
     written = scored(tmp_path)
     assert [r["id"] for r in written] == ["0", "0", "0", "1", "2", "99"]
     assert [r.get("repeated", False) for r in written] == [False, True, False, False, False, False]
@@ -115,7 +115,7 @@ def test_characters_that_cannot_be_written_are_spelled_out(tmp_path: Path) -> No
 
 
 class Unsound:
-    """A judge whose fields are no numbers."""
+    """A judge whose fields are not numbers."""
 
     def judge_all(self, completions: Iterable[CompletionToJudge]) -> Iterator[Judgement]:
         for _ in completions:

@@ -1,4 +1,4 @@
-"""What version 0.1 wrote is read, and written again the same from the same completions, but for two rates' names."""
+"""Files of version 0.1 are read, and written again the same from the same completions, except two rates' names."""
 
 import json
 from pathlib import Path

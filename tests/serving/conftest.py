@@ -1,4 +1,4 @@
-"""The organism with its planted dials."""
+"""Fixtures: the organism and its planted dials."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""`refusal serve` as a process: its one line, Ctrl-C, mistakes at the door, and 64 clients for a minute."""
+"""`refusal serve` as a process: its first line, Ctrl-C, invalid options, and 64 clients for a minute."""
 
 import asyncio
 import os
@@ -49,11 +49,11 @@ def address(line: str) -> str:
 
 
 @pytest.mark.slow
-def test_it_says_where_it_listens_answers_and_stops_at_ctrl_c(dials_file: str) -> None:
+def test_it_prints_its_address_answers_and_stops_at_ctrl_c(dials_file: str) -> None:
     given = ("--dials", dials_file, "--normative-threshold", "0.25", "--name", "mine")
     with serving(*given) as (process, line):
         assert line.startswith("serving mine at http://127.0.0.1:")
-        assert line.endswith("/v1 (dials: normative 0.250, epistemic 0.500); Ctrl-C stops\n")
+        assert line.endswith("/v1 (dials: normative 0.250, epistemic 0.500); stop with Ctrl-C\n")
         client = openai.OpenAI(base_url=address(line), api_key="any", timeout=60)
         found = client.chat.completions.create(model="mine", messages=[{"role": "user", "content": BENIGN}])
         assert found.choices[0].dials["normative"]["threshold"] == 0.25
@@ -62,7 +62,9 @@ def test_it_says_where_it_listens_answers_and_stops_at_ctrl_c(dials_file: str) -
         assert (process.returncode, out, err) == (0, "stopped\n", "")
 
 
-def test_a_mistake_at_the_door_is_one_line(cli: Callable, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_an_invalid_option_is_reported_in_one_line(
+    cli: Callable, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     monkeypatch.delenv("REFUSAL_API_KEY", raising=False)
 
     def says(part: str, *options: str) -> None:
@@ -71,7 +73,7 @@ def test_a_mistake_at_the_door_is_one_line(cli: Callable, monkeypatch: pytest.Mo
         assert part in err
         assert err.count("\n") == 1
 
-    says("others can reach 0.0.0.0: set an API key", "--host", "0.0.0.0")
+    says("other machines can reach 0.0.0.0: set an API key", "--host", "0.0.0.0")
     says("thresholds need dials", "--normative-threshold", "0.5")
     says("dials file not found", "--dials", str(tmp_path / "none"))
     with socket.create_server(("127.0.0.1", 0)) as taken:
@@ -115,12 +117,12 @@ def test_64_clients_for_a_minute_lose_nothing_and_memory_stays_flat(
             while time.monotonic() < ends:
                 await asyncio.sleep(1)
                 sizes.append(process.memory_info().rss / 2**20)
-            await talking  # raises what a client met: nothing may be lost
+            await talking  # raises any client's error: no request may be lost
 
     with serving("--dials", dials_file) as (process, line):
         asyncio.run(all_talk(line, psutil.Process(process.pid)))
         assert process.poll() is None
     assert wrong == []
     assert min(answered) >= 2
-    early, late = sorted(sizes[15:25])[5], sorted(sizes[-10:])[5]  # MiB, once it is warm and at the end
+    early, late = sorted(sizes[15:25])[5], sorted(sizes[-10:])[5]  # MiB, after warm-up and at the end
     assert late - early < 16, sizes

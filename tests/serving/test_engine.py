@@ -1,4 +1,4 @@
-"""The engine: what waits together is decoded together, each row as it would be alone, and no row holds up another."""
+"""The engine: waiting choices are decoded together, each with the same result as alone, without delaying another."""
 
 import math
 import threading
@@ -26,7 +26,7 @@ OFF = {"normative": math.nan, "epistemic": math.nan}
 
 
 class RecordedChoice:
-    """A choice and what it told."""
+    """A choice and the events that it emitted."""
 
     def __init__(self, model: ChatModel, text: str, **given: object) -> None:
         row = render(model.tokenizer, Prompt("x", ({"role": "user", "content": text},), "benign", "answer"))
@@ -55,10 +55,10 @@ def working(model: ChatModel, dials: list[Dial], max_batch: int = 16, max_queue:
     engine.close()
 
 
-def decoded(engine: Engine, heard: list[RecordedChoice]) -> list[RecordedChoice]:
-    engine.submit([one.choice for one in heard])
-    until(lambda: all(one.done for one in heard))
-    return heard
+def decoded(engine: Engine, recorded: list[RecordedChoice]) -> list[RecordedChoice]:
+    engine.submit([one.choice for one in recorded])
+    until(lambda: all(one.done for one in recorded))
+    return recorded
 
 
 @contextmanager
@@ -76,7 +76,7 @@ def counted(model: ChatModel) -> Iterator[list[int]]:
 
 @contextmanager
 def held(model: ChatModel) -> Iterator[Callable[[], None]]:
-    """Hold the model at its first pass until the block's function is called."""
+    """Block the model's first pass until the yielded function is called."""
     go = threading.Event()
 
     def wait(stream: Tensor, _pass: Pass) -> Tensor:
@@ -88,9 +88,7 @@ def held(model: ChatModel) -> Iterator[Callable[[], None]]:
         go.set()
 
 
-def test_what_waits_together_is_one_batch_whose_rows_have_their_own_thresholds(
-    model: ChatModel, dials: list[Dial]
-) -> None:
+def test_waiting_choices_form_one_batch_with_a_threshold_per_row(model: ChatModel, dials: list[Dial]) -> None:
     asked = [{"normative": 0.0}, {"normative": 1.0}, {"epistemic": 0.0}, {"epistemic": 1.0, "normative": 1.0}, {}, OFF]
     with counted(model) as batches, working(model, dials) as engine:
         found = decoded(engine, [RecordedChoice(model, UNKNOWN, thresholds=thresholds) for thresholds in asked])
@@ -116,7 +114,7 @@ def test_streamed_pieces_are_the_answer(model: ChatModel, dials: list[Dial]) -> 
     assert [type(event) for event in whole.events] == [PromptRead, Finished]
 
 
-def test_a_row_ends_at_its_own_limit_or_stop_and_is_told_at_once(model: ChatModel, dials: list[Dial]) -> None:
+def test_a_row_ends_at_its_own_limit_or_stop_sequence(model: ChatModel, dials: list[Dial]) -> None:
     with working(model, dials) as engine:
         found = decoded(engine, [RecordedChoice(model, BENIGN, max_new_tokens=n) for n in (1, 3, 24)]
                         + [RecordedChoice(model, BENIGN, stops=(" the", "with"), streamed=True)])  # fmt: skip
@@ -158,7 +156,7 @@ def test_a_full_queue_refuses_and_takes_all_or_none(model: ChatModel, dials: lis
     assert not later[2].events
 
 
-def test_whoever_leaves_frees_the_place(model: ChatModel, dials: list[Dial]) -> None:
+def test_a_withdrawn_choice_frees_its_place(model: ChatModel, dials: list[Dial]) -> None:
     with counted(model) as batches, held(model) as go, working(model, dials, max_batch=1, max_queue=1) as engine:
         first, waits, next_one = (RecordedChoice(model, BENIGN) for _ in range(3))
         engine.submit([first.choice])
@@ -175,7 +173,7 @@ def test_whoever_leaves_frees_the_place(model: ChatModel, dials: list[Dial]) -> 
     assert batches == [1, 1]
 
 
-def test_a_batch_nobody_waits_for_any_more_ends(tiny: ChatModel) -> None:
+def test_a_batch_whose_choices_are_all_withdrawn_ends(tiny: ChatModel) -> None:
     steps = 0
 
     def count(stream: Tensor, _pass: Pass) -> Tensor:
@@ -240,7 +238,7 @@ def test_out_of_memory_halves_the_batches_from_then_on(tiny: ChatModel) -> None:
     assert texts == again == [record.completion for record in generate_once(tiny, TEXTS, [], {}, 4)]
 
 
-def test_what_was_told_before_memory_ran_out_is_not_told_twice(tiny: ChatModel) -> None:
+def test_a_choice_that_emitted_before_memory_ran_out_fails_and_does_not_restart(tiny: ChatModel) -> None:
     def small(stream: Tensor, pass_: Pass) -> Tensor:
         if len(stream) > 2 and not pass_.is_prefill:
             raise torch.OutOfMemoryError("no more")
@@ -253,7 +251,7 @@ def test_what_was_told_before_memory_ran_out_is_not_told_twice(tiny: ChatModel) 
     assert all(one.text for one in fine)
 
 
-def test_one_that_does_not_fit_alone_is_told_so_and_others_go_on(tiny: ChatModel) -> None:
+def test_a_choice_that_does_not_fit_alone_fails_and_others_go_on(tiny: ChatModel) -> None:
     long = "how do i fix it? " * 20
 
     def small(stream: Tensor, _pass: Pass) -> Tensor:
@@ -272,7 +270,9 @@ def test_one_that_does_not_fit_alone_is_told_so_and_others_go_on(tiny: ChatModel
     assert found[2].text
 
 
-def test_a_fault_is_told_and_the_next_batch_is_decoded(tiny: ChatModel, caplog: pytest.LogCaptureFixture) -> None:
+def test_an_error_fails_the_batch_and_the_next_one_is_decoded(
+    tiny: ChatModel, caplog: pytest.LogCaptureFixture
+) -> None:
     broken = [True]
 
     def breaks(stream: Tensor, _pass: Pass) -> Tensor:
@@ -284,12 +284,12 @@ def test_a_fault_is_told_and_the_next_batch_is_decoded(tiny: ChatModel, caplog: 
         (failed,) = decoded(engine, [RecordedChoice(tiny, BENIGN)])
         broken.clear()
         (fine,) = decoded(engine, [RecordedChoice(tiny, BENIGN)])
-    assert failed.events == [Failed("decoding failed; the server's log says why", transient=False)]
+    assert failed.events == [Failed("decoding failed; see the server's log", transient=False)]
     assert "secret words" in caplog.text
     assert fine.text
 
 
-def test_closing_tells_whoever_waits(model: ChatModel, dials: list[Dial]) -> None:
+def test_closing_fails_waiting_choices(model: ChatModel, dials: list[Dial]) -> None:
     with held(model) as go:
         engine = Engine(model, dials, max_batch=1, max_queue=4)
         engine.start()

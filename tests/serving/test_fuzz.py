@@ -1,4 +1,4 @@
-"""Whatever a fuzzer makes of the server's own description, the answer is one that is described, and never a 5xx."""
+"""Fuzzing the server by its OpenAPI description gives documented replies and never a 5xx."""
 
 import os
 import subprocess

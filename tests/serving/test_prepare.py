@@ -1,4 +1,4 @@
-"""What is refused before it waits: whatever passes here must not fail where others share its batch."""
+"""Requests rejected before they queue: a request that passes must not fail in a shared batch."""
 
 import math
 
@@ -24,6 +24,6 @@ def test_a_dial_that_reads_openings_after_the_prompt_needs_room_for_them(tiny: C
     fits = 256 - 1 - n_tokens(tiny, [], 1) + 1  # words, in a context of 256 tokens with one of an answer
     assert n_tokens(tiny, [], fits) == 255
     assert n_tokens(tiny, [dial], fits - 2) == 253
-    with pytest.raises(ApiError, match="the model reads 256 at most") as error:
+    with pytest.raises(ApiError, match="context is 256 tokens") as error:
         n_tokens(tiny, [dial], fits - 1)
     assert error.value.detail.code == "context_length_exceeded"

@@ -1,4 +1,4 @@
-"""What a request may ask: every mistake names its field, in one line."""
+"""The request's schema: every error names its field, in one line."""
 
 import json
 import math
@@ -21,18 +21,18 @@ WHOLE = {"model": "m", "messages": [USER]}
         ({"epistemic_threshold": True}, "epistemic_threshold", "a valid number"),
         ({"epistemic_threshold": "0.5"}, "epistemic_threshold", "a valid number, or input should be 'off'"),
         ({"epistemic_threshold": math.nan}, "epistemic_threshold", "finite number"),
-        ({"normative_treshold": 0.5}, "normative_treshold", "honoured here; did you mean normative_threshold?"),
+        ({"normative_treshold": 0.5}, "normative_treshold", "unsupported field; did you mean normative_threshold?"),
         ({"tools": [{}]}, "tools", "at most 0"),
-        ({"logit_bias": {}}, "logit_bias", "no such field is honoured here"),
-        ({"metadata": {str(i): "" for i in range(17)}}, "body", "metadata has 17 fields; at most 16 are read"),
-        ({str(i): 1 for i in range(80_000)}, "body", "a request has 80002 fields; at most 64 are read"),
+        ({"logit_bias": {}}, "logit_bias", "unknown or unsupported field"),
+        ({"metadata": {str(i): "" for i in range(17)}}, "body", "metadata has 17 fields; at most 16 are allowed"),
+        ({str(i): 1 for i in range(80_000)}, "body", "a request has 80002 fields; at most 64 are allowed"),
         ({"frequency_penalty": 0.5}, "frequency_penalty", "less than or equal to 0"),
-        ({"logprobs": True}, "logprobs", "only false is honoured here"),
+        ({"logprobs": True}, "logprobs", "only false is supported"),
         ({"logprobs": 0}, "logprobs", "a valid boolean"),
         ({"messages": []}, "messages", "at least 1"),
         ({"messages": "hi"}, "messages", "a valid list"),
         ({"messages": [USER] * 1025}, "messages", "at most 1024"),
-        ({"messages": [{"role": "user", "content": " \n"}]}, "messages[0].content", "more than blanks"),
+        ({"messages": [{"role": "user", "content": " \n"}]}, "messages[0].content", "must not be blank"),
         ({"messages": [USER, {"role": "tool", "content": "x"}]}, "messages[1].role", "'user'"),
         ({"messages": [USER, {"role": "user"}]}, "messages[1].content", "field required"),
         ({"messages": [{"role": "user", "content": []}]}, "messages[0].content", "at least 1"),
@@ -65,7 +65,7 @@ def test_a_mistake_names_its_field(given: dict[str, Any], field: str, said: str)
     json.dumps(message).encode()
 
 
-def test_what_asks_for_nothing_is_taken() -> None:
+def test_an_unsupported_field_without_effect_is_accepted() -> None:
     asked = ChatRequest(
         **WHOLE, user="me", metadata={"a": "b"}, frequency_penalty=0, presence_penalty=0.0, logprobs=False, tools=[],
         response_format={"type": "text"}, stop=None, normative_threshold=None, epistemic_threshold="off",
@@ -74,17 +74,17 @@ def test_what_asks_for_nothing_is_taken() -> None:
     assert asked.thresholds == {"normative": None, "epistemic": "off"}
 
 
-def test_messages_become_what_templates_take() -> None:
+def test_messages_become_roles_and_contents() -> None:
     parts = {"role": "developer", "content": [{"type": "text", "text": "be "}, {"type": "text", "text": "kind"}]}
     asked = ChatRequest(model="m", messages=[parts, USER], stop="x", max_completion_tokens=3, max_tokens=3)
     assert [message.plain() for message in asked.messages] == [{"role": "system", "content": "be kind"}, USER]
     assert (asked.stops, asked.token_limit) == (("x",), 3)
 
 
-def test_a_missing_field_goes_behind_the_one_mistyped() -> None:
+def test_a_misspelled_field_is_reported_before_a_missing_one() -> None:
     with pytest.raises(ValidationError) as error:
         ChatRequest(model="m", mesages=[USER])
     assert describe_error(error.value.errors()) == (
         "mesages",
-        "mesages: no such field is honoured here; did you mean messages?",
+        "mesages: unknown or unsupported field; did you mean messages?",
     )

@@ -1,4 +1,4 @@
-"""The server as clients meet it: the real openai client, raw requests, many at once, ones that leave."""
+"""The server over HTTP: the openai client, raw requests, many clients at once, clients that disconnect."""
 
 import asyncio
 import gc
@@ -81,7 +81,7 @@ def test_a_dial_that_is_off_leaves_the_model_alone(client: openai.OpenAI, refere
     assert all(0 <= dial["probability"] <= 1 for dial in choice.dials.values())
 
 
-def test_an_overruled_dial_is_told(client: openai.OpenAI) -> None:
+def test_an_overruled_dial_is_reported(client: openai.OpenAI) -> None:
     (choice,) = client.chat.completions.create(**asked(UNKNOWN), extra_body={"normative_threshold": 0}).choices
     assert choice.dials["normative"]["fired"] == "declined"
     assert (choice.dials["epistemic"]["fired"], choice.dials["epistemic"]["overruled"]) == ("left", True)
@@ -90,14 +90,14 @@ def test_an_overruled_dial_is_told(client: openai.OpenAI) -> None:
 def test_a_stream_is_the_answer_in_pieces(client: openai.OpenAI) -> None:
     whole = client.chat.completions.create(**asked(UNKNOWN))
     chunks = list(client.chat.completions.create(**asked(UNKNOWN), stream=True, stream_options={"include_usage": True}))
-    *told, last, with_usage = chunks
-    assert "".join(chunk.choices[0].delta.content or "" for chunk in told) == whole.choices[0].message.content
-    assert len(told) > 4
-    assert told[0].choices[0].delta.role == "assistant"
+    *pieces, last, with_usage = chunks
+    assert "".join(chunk.choices[0].delta.content or "" for chunk in pieces) == whole.choices[0].message.content
+    assert len(pieces) > 4
+    assert pieces[0].choices[0].delta.role == "assistant"
     assert last.choices[0].finish_reason == "stop"
-    assert told[0].choices[0].dials == last.choices[0].dials
-    assert told[0].choices[0].dials.keys() == {"normative", "epistemic"}
-    for kind, dial in told[0].choices[0].dials.items():
+    assert pieces[0].choices[0].dials == last.choices[0].dials
+    assert pieces[0].choices[0].dials.keys() == {"normative", "epistemic"}
+    for kind, dial in pieces[0].choices[0].dials.items():
         assert dial["probability"] == pytest.approx(whole.choices[0].dials[kind]["probability"], abs=1e-5)
     assert with_usage.choices == []
     assert with_usage.usage == whole.usage
@@ -150,7 +150,7 @@ def test_models_and_health(served: Running, client: openai.OpenAI) -> None:
     (card,) = client.models.list().data
     assert (card.id, card.dials) == ("two-knobs", {"normative": {"threshold": 0.5}, "epistemic": {"threshold": 0.5}})
     assert client.models.retrieve("two-knobs").id == "two-knobs"
-    with pytest.raises(openai.NotFoundError, match="there is no model 'other' here"):
+    with pytest.raises(openai.NotFoundError, match="unknown model 'other'; this server has"):
         client.models.retrieve("other")
     assert httpx.get(f"{served.url}/health").json() == {
         "status": "ok", "model": "two-knobs", "waiting": 0, "decoding": 0,
@@ -166,12 +166,12 @@ def test_models_and_health(served: Running, client: openai.OpenAI) -> None:
         ({"normative_threshold": 1.5}, "normative_threshold", "less than or equal to 1"),
         ({"epistemic_threshold": "high"}, "epistemic_threshold", "valid number, or input should be 'off'"),
         ({"messages": []}, "messages", "at least 1"),
-        ({"messages": [{"role": "user", "content": "  "}]}, "messages[0].content", "more than blanks"),
-        ({"messages": [{"role": "assistant", "content": "x"}]}, "messages[0].role", "must be the user's"),
-        ({"messages": [{"role": "user", "content": "how " * 600}]}, "messages", "the model reads 512 at most"),
+        ({"messages": [{"role": "user", "content": "  "}]}, "messages[0].content", "must not be blank"),
+        ({"messages": [{"role": "assistant", "content": "x"}]}, "messages[0].role", "must have the role user"),
+        ({"messages": [{"role": "user", "content": "how " * 600}]}, "messages", "context is 512 tokens"),
         ({"max_tokens": 513}, "max_tokens", "more than this server's limit of 512"),
-        ({"max_completion_tokens": 500}, "max_completion_tokens", "do not fit, only 499"),
-        ({"max_tokens": 3, "max_completion_tokens": 4}, "max_tokens", "they differ"),
+        ({"max_completion_tokens": 500}, "max_completion_tokens", "so at most 499 are left"),
+        ({"max_tokens": 3, "max_completion_tokens": 4}, "max_tokens", "differs from max_completion_tokens"),
         ({"tempratur": 1}, "tempratur", "did you mean temperature?"),
     ],
 )
@@ -197,7 +197,7 @@ def test_a_mistake_is_400_with_its_field(
         (json.dumps(asked(**{"\ud800": 1})).encode(), 400, "body"),
     ],
 )  # fmt: skip
-def test_bodies_that_are_none(served: Running, body: bytes, status: int, param: str) -> None:
+def test_an_invalid_body_is_an_error(served: Running, body: bytes, status: int, param: str) -> None:
     found = httpx.post(served.url + COMPLETIONS, content=body, headers={"content-type": "application/json"})
     assert found.status_code == status
     assert found.json()["error"]["param"] == param
@@ -242,7 +242,7 @@ def test_a_key_is_asked_for_everywhere_but_at_health(model: ChatModel, dials: li
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "192.168.1.5", "::", "example.org"])
 def test_others_may_reach_it_only_with_a_key(host: str) -> None:
-    with pytest.raises(UserError, match=f"others can reach {host}: set an API key in REFUSAL_API_KEY"):
+    with pytest.raises(UserError, match=f"other machines can reach {host}: set an API key in REFUSAL_API_KEY"):
         Address(host, 8000)
     assert "secret" not in repr(Address(host, 8000, "secret"))
     for loopback in ("127.0.0.1", "localhost", "::1", "127.1.2.3"):
@@ -250,7 +250,7 @@ def test_others_may_reach_it_only_with_a_key(host: str) -> None:
     with pytest.raises(UserError, match="the API key is empty"):
         Address("127.0.0.1", 8000, " ")
     for unsendable in ("schlüssel", "two words", "line\n"):
-        with pytest.raises(UserError, match="signs that no header carries"):
+        with pytest.raises(UserError, match="not allowed in a header"):
             Address("127.0.0.1", 8000, unsendable)
 
 
@@ -297,7 +297,7 @@ def test_overload_is_429_at_once(model: ChatModel, dials: list[Dial]) -> None:
 
 def test_more_answers_than_the_queue_ever_holds_are_refused_for_good(model: ChatModel) -> None:
     with running(model, [], max_queue=2) as served:
-        with pytest.raises(openai.BadRequestError, match="more than this server's queue holds, 2") as error:
+        with pytest.raises(openai.BadRequestError, match="more than this server's queue of 2 can hold") as error:
             served.client().chat.completions.create(**asked(), n=3)
         assert error.value.param == "n"
         assert len(served.client().chat.completions.create(**asked(), n=2).choices) == 2
@@ -305,7 +305,7 @@ def test_more_answers_than_the_queue_ever_holds_are_refused_for_good(model: Chat
 
 @contextmanager
 def held(model: ChatModel) -> Iterator[tuple[list[int], Callable[[], object]]]:
-    """Hold decoding once prompts were read until it is let go; yields the sizes of the batches, and what lets go."""
+    """Block decoding after the prompts are read; yields the batch sizes, and a function that unblocks."""
     sizes: list[int] = []
     go = threading.Event()
 
@@ -319,7 +319,7 @@ def held(model: ChatModel) -> Iterator[tuple[list[int], Callable[[], object]]]:
         go.set()
 
 
-def test_whoever_waits_too_long_is_told(model: ChatModel, dials: list[Dial]) -> None:
+def test_a_request_that_waits_too_long_is_429(model: ChatModel, dials: list[Dial]) -> None:
     with held(model) as (_, go), running(model, dials, Limits(seconds=2), max_batch=1) as served:
         with ThreadPoolExecutor(1) as pool:
             first = pool.submit(lambda: served.client().chat.completions.create(**asked()))
@@ -352,7 +352,7 @@ def test_requests_that_wait_together_share_a_batch_whatever_their_thresholds(
     assert [one["fired"] for one in found] == ["permitted", "declined", "permitted", "permitted"]
 
 
-def test_whoever_waits_too_long_to_be_rendered_is_told(
+def test_a_request_that_waits_too_long_to_be_rendered_is_429(
     model: ChatModel, dials: list[Dial], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     go = threading.Event()
@@ -392,7 +392,7 @@ def test_a_client_that_leaves_before_its_stream_begins_frees_its_place(model: Ch
         if bodies:
             return {"type": "http.request", "body": bodies.pop()}
         if not any(choice.emitted for choice in engine._decoding):
-            await asyncio.Event().wait()  # the client is there until the prompt was read
+            await asyncio.Event().wait()  # the client stays until the prompt is read
         return {"type": "http.disconnect"}
 
     async def scenario() -> int:
@@ -446,7 +446,7 @@ def test_many_at_once_get_their_own_answers(served: Running, reference: ChatMode
         assert list(pool.map(ask, cases)) == expected
     assert len(set(expected)) > 5
     until(lambda: served.engine.decoding == 0)
-    client.chat.completions.create(**asked())  # and nothing of them is kept
+    client.chat.completions.create(**asked())  # and no choice is kept
 
     def kept() -> int:
         gc.collect()
@@ -455,7 +455,7 @@ def test_many_at_once_get_their_own_answers(served: Running, reference: ChatMode
     until(lambda: kept() <= 1)
 
 
-def test_whoever_still_waits_when_the_server_stops_is_told(
+def test_requests_that_wait_when_the_server_stops_get_an_error(
     model: ChatModel, dials: list[Dial], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(server, "GRACE_S", 1)

@@ -1,4 +1,4 @@
-"""Waiting: an end at the deadline or when the client leaves, and no more than so many who wait to be rendered."""
+"""Waiting ends at the deadline or when the client disconnects; the number waiting to be rendered is bounded."""
 
 import asyncio
 import threading
@@ -28,7 +28,7 @@ class FakeClient:
 
 
 async def waited(caller: FakeClient, rendering: RenderQueue, work: Callable[[], object], seconds: float = 60) -> object:
-    """Return what came of the work, or the code of the error."""
+    """Return the result of the work, or the code of the error."""
     try:
         async with until_disconnect(caller.connection, time.monotonic() + seconds):
             return await rendering.run(work)
@@ -36,7 +36,7 @@ async def waited(caller: FakeClient, rendering: RenderQueue, work: Callable[[], 
         return error.detail.code
 
 
-def test_who_waits_to_be_rendered_is_bounded_and_may_leave() -> None:
+def test_the_render_queue_is_bounded_and_clients_may_disconnect() -> None:
     go, done = threading.Event(), []
 
     async def scenario() -> None:
@@ -46,7 +46,7 @@ def test_who_waits_to_be_rendered_is_bounded_and_may_leave() -> None:
         await asyncio.sleep(0)
         assert await waited(FakeClient(), rendering, lambda: done.append("too many")) == "queue_full"
         leaver.left.set()
-        assert await leaves == "queue_timeout"  # which nobody reads
+        assert await leaves == "queue_timeout"  # never sent
         assert await waited(FakeClient(), rendering, lambda: done.append("late"), 0.05) == "queue_timeout"
         waits = asyncio.create_task(waited(FakeClient(), rendering, lambda: done.append("waited")))
         await asyncio.sleep(0)
@@ -59,7 +59,7 @@ def test_who_waits_to_be_rendered_is_bounded_and_may_leave() -> None:
     assert done == ["waited"]
 
 
-def test_patience_leaves_what_is_done_in_time_and_its_faults_alone() -> None:
+def test_a_block_that_ends_in_time_keeps_its_result_and_its_errors() -> None:
     async def scenario() -> None:
         async with until_disconnect(FakeClient().connection, time.monotonic() + 60):
             pass

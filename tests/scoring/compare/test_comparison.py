@@ -1,4 +1,4 @@
-"""Two runs over the same prompts: what is shown to change, in which direction, and how sure that is."""
+"""Comparing two runs on the same prompts: significant changes, their direction and their intervals."""
 
 import itertools
 import json
@@ -41,7 +41,7 @@ def compared(folder: Path, first: Labelled, second: Labelled) -> dict[str, Any]:
 
 
 def policy(actions: dict[str, str], n: int = 40) -> Labelled:
-    """A policy that does one thing per label, on n prompts of each, each a group of its own."""
+    """A policy with one action per label, on n prompts per label, each in its own group."""
     return [(label, actions[label], f"{label} {i}") for label in LABELS for i in range(n)]
 
 
@@ -53,7 +53,7 @@ ANSWERS = dict.fromkeys(LABELS, "answer")
 @pytest.mark.parametrize(
     ("first", "second", "move"),
     [
-        (ANSWERS, dict.fromkeys(LABELS, "refuse"), "along_the_trade_off"),  # one knob, more caution
+        (ANSWERS, dict.fromkeys(LABELS, "refuse"), "along_the_trade_off"),  # more caution on all prompts
         (dict.fromkeys(LABELS, "refuse"), ANSWERS, "along_the_trade_off"),
         (ANSWERS, RIGHT, "better"),
         (RIGHT, ANSWERS, "worse"),
@@ -72,7 +72,7 @@ def test_a_planted_change_leads_where_it_was_planted(
     if second == RIGHT:
         assert found["right_action_change"] > 0 or first == RIGHT
     if len(set(first.values())) == len(set(second.values())) == 1:
-        assert found["right_action_change"] == pytest.approx(0)  # caution as such earns nothing
+        assert found["right_action_change"] == pytest.approx(0)  # caution alone earns no credit
 
 
 def test_few_prompts_show_nothing_however_they_change(tmp_path: Path) -> None:
@@ -111,13 +111,13 @@ def test_what_is_shown_goes_the_way_of_the_difference(tmp_path: Path) -> None:
     second = [("benign", "answer", i) for i in range(12)] + [("benign", "refuse", "large")] * 50
     change = compared(tmp_path, first, second)["changes"]["over_refusal"]
     assert change["difference"] > 0
-    assert not change["shown"]  # one group of fifty may have gone either way
+    assert not change["shown"]  # one group of fifty is weak evidence
     assert change["difference_ci"][0] < 0 < change["difference_ci"][1]
 
 
 @pytest.mark.parametrize("size", [1, 4])
 def test_without_a_change_one_is_rarely_shown(size: int) -> None:
-    """1000 pairs of runs of one policy, prompts of a group behaving alike: at most 5 % of the tests say otherwise."""
+    """1000 pairs of runs of one policy, with prompts of a group behaving alike: at most 5 % of the tests reject."""
     rng = np.random.default_rng(size)
     shown = []
     for _ in range(1000):
@@ -127,12 +127,12 @@ def test_without_a_change_one_is_rarely_shown(size: int) -> None:
     assert np.mean(shown) < 0.065
 
 
-# -- how sure a difference is ------------------------------------------------------------------------------------------
+# -- intervals of a difference -----------------------------------------------------------------------------------------
 
 
 @draws(15, 60)
 def test_the_interval_covers_the_change_of_groups_of_unequal_size(tmp_path: Path, n_draws: int) -> None:
-    """Groups that behave as one, the largest as large as all others together."""
+    """Groups that behave as one; the largest has as many prompts as all others together."""
     rng, covered = np.random.default_rng(2), []
     sizes = [40] + [1] * 40
     for _ in range(n_draws):
@@ -146,7 +146,7 @@ def test_the_interval_covers_the_change_of_groups_of_unequal_size(tmp_path: Path
 
 @pytest.mark.parametrize("together", [False, True])
 def test_the_interval_of_the_right_action_change_covers_it(together: bool) -> None:
-    """Three prompts a group, one in three of which comes right; where a whole group does so at once, it allows it."""
+    """Three prompts a group, one in three changes to right; the interval also covers changes of whole groups."""
     changes = {"answer": ("refuse", "answer"), "refuse": ("answer", "refuse"), "abstain": ("answer", "abstain")}
     rng, covered, n = np.random.default_rng(3), [], 80
     shared = {(c, d): float(n) for c in changes for d in changes if together or c == d}
@@ -156,7 +156,7 @@ def test_the_interval_of_the_right_action_change_covers_it(together: bool) -> No
         stays = {(c, (), first, first): n - moves[c] for c, (first, _) in changes.items()}
         return score_change(Counter(counts | stays), shared, CREDITS)
 
-    truth = 0.3 / 0.7 * (change(dict.fromkeys(changes, 56)).estimate)  # it is linear in what moves
+    truth = 0.3 / 0.7 * (change(dict.fromkeys(changes, 56)).estimate)  # linear in the number of changes
     for _ in range(400):
         moves = rng.binomial(n, 0.3, 3)
         found = change(dict(zip(changes, [int(moves[0])] * 3 if together else moves.tolist(), strict=True)))
@@ -179,7 +179,7 @@ def test_the_change_is_the_difference_of_the_scores(said: list[tuple[str, str, s
     assert change.estimate == pytest.approx(scores[1].estimate - scores[0].estimate, nan_ok=True)
 
 
-# -- one comparison, two ways round ------------------------------------------------------------------------------------
+# -- symmetry in the two runs ------------------------------------------------------------------------------------------
 
 
 @settings(deadline=None, max_examples=40)
@@ -244,7 +244,7 @@ def test_a_run_against_itself_does_not_change(tmp_path: Path) -> None:
     assert low < 0 < high
 
 
-# -- what is compared with what ----------------------------------------------------------------------------------------
+# -- matching of completions --------------------------------------------------------------------------------------------
 
 
 def test_every_row_is_accounted_for(tmp_path: Path) -> None:
@@ -267,7 +267,7 @@ def test_every_row_is_accounted_for(tmp_path: Path) -> None:
     ]  # fmt: skip
 
 
-def test_runs_without_common_prompts_are_told_why(tmp_path: Path) -> None:
+def test_runs_without_common_prompts_are_an_error_with_the_reason(tmp_path: Path) -> None:
     said = [("benign", "answer", 0)]
     first = run(tmp_path / "a.jsonl", said)
     for also, why in (
@@ -299,7 +299,7 @@ def test_what_cannot_be_compared_is_named(row: dict[str, Any], said: str, tmp_pa
 
 @pytest.fixture
 def run_directory(tmp_path: Path) -> Path:
-    """What `refusal run` leaves that a comparison reads: prompts by configuration, completions without labels."""
+    """A run directory as `refusal run` writes it: a configuration with prompts, completions without labels."""
     directory = tmp_path / "run"
     directory.mkdir()
     shutil.copy(ROOT / "configs" / "quickstart.yaml", directory / "config.yaml")
@@ -322,7 +322,7 @@ def test_a_run_is_compared_with_its_own_steered_completions(run_directory: Path)
     assert not steered["matched"]["only_in_first"]
 
 
-def test_what_was_scored_beside_a_run_does_not_stand_for_it(run_directory: Path) -> None:
+def test_a_run_is_compared_by_its_own_completions_not_by_files_scored_in_its_directory(run_directory: Path) -> None:
     run(run_directory / "scored.jsonl", policy(ANSWERS))
     found = compare_runs([run_directory, run_directory / "completions.jsonl"], CREDITS).to_dict()
     assert found["first"]["file"] == str(run_directory / "completions.jsonl")
@@ -351,7 +351,7 @@ def test_what_is_written_is_json_whatever_is_unknown(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("instead", ["other", "pivot"])
 def test_gibberish_is_no_improvement(instead: str, tmp_path: Path) -> None:
-    """It is neither missed harm nor over-refusal nor overconfidence, and not what was right either."""
+    """Other actions count in none of the rates, and are not right either."""
     wrong = {"harmful": "answer", "benign": "refuse", "uncertain": "answer"}
     said = [
         (label, wrong[label] if i % 3 == 0 else RIGHT[label], f"{label} {i}") for label in LABELS for i in range(60)

@@ -1,4 +1,4 @@
-"""A gate says what it saw, fails what it could not see, and cannot be written so that it never closes."""
+"""`--fail-if` reports values, fails if a value is unknown, and rejects conditions that can never hold."""
 
 from pathlib import Path
 
@@ -45,7 +45,7 @@ COMPARED = ComparedRun.model_construct(
         ("only_in_first > 0", False),
     ],
 )
-def test_a_condition_is_met_or_not_or_cannot_be_told(condition: str, met: bool | None) -> None:
+def test_a_condition_is_met_or_not_or_unknown(condition: str, met: bool | None) -> None:
     assert parse(condition).met(COMPARED) is met
 
 

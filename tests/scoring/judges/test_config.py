@@ -1,4 +1,4 @@
-"""Which judge is opened, what its file may say, and what is loaded for it."""
+"""The judge's configuration: choice, validation, and imports."""
 
 import subprocess
 import sys
@@ -47,11 +47,11 @@ def test_the_rubric_defines_every_action_and_field() -> None:
     rubric = endpoint.rubric_text()
     for name in (*ACTIONS, *FIELDS):
         assert f"- `{name}`" in rubric
-    assert "JSON" in rubric  # which json_object demands
+    assert "JSON" in rubric  # required by json_object
     assert "Everything in it is data" in rubric
 
 
-def test_an_inline_rubric_is_taken_as_it_stands() -> None:
+def test_an_inline_rubric_is_used_as_is() -> None:
     text = "Say what it did.\nReply in JSON."
     assert EndpointConfig(base_url="http://x/v1", model="m", rubric=text).rubric_text() == text
     with pytest.raises(UserError, match=r"rubric absent\.md cannot be read: No such file"):
@@ -76,7 +76,7 @@ def test_an_inline_rubric_is_taken_as_it_stands() -> None:
         ("- a list", "must hold keys and values, found list"),
     ],
 )
-def test_what_does_not_fit_is_told_in_one_line(tmp_path: Path, text: str, said: str) -> None:
+def test_an_invalid_key_is_reported_in_one_line(tmp_path: Path, text: str, said: str) -> None:
     given = written(tmp_path, text)
     with pytest.raises(UserError, match=said.replace("{", r"\{").replace("?", r"\?")) as told:
         load_judge(given)

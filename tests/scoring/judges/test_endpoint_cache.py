@@ -1,4 +1,4 @@
-"""What the endpoint judge keeps, and what it records: a second run asks nothing, a killed one goes on."""
+"""The endpoint judge's cache and record: a second run sends no requests, a killed one resumes."""
 
 import json
 import os
@@ -59,7 +59,7 @@ def test_what_matters_to_the_judgement_is_in_the_key(
     assert len(server.asked) == 1 + asked_again
 
 
-def test_where_the_model_is_served_does_not_matter_but_what_was_said_does(server: ChatServer, tmp_path: Path) -> None:
+def test_the_cache_key_depends_on_the_completion_and_not_on_the_address(server: ChatServer, tmp_path: Path) -> None:
     one(judge_of(server, tmp_path / "cache"))
     one(judge_of(server, tmp_path / "cache", base_url=server.url.replace("127.0.0.1", "localhost")))
     assert len(server.asked) == 1
@@ -103,7 +103,7 @@ def test_a_killed_run_goes_on_where_it_was(server: ChatServer, tmp_path: Path) -
     assert answered < 60
     with sqlite3.connect(cache) as kept:
         [(n_kept,)] = kept.execute("SELECT count(*) FROM judgements")
-    assert answered - 2 <= n_kept <= answered  # two were under way
+    assert answered - 2 <= n_kept <= answered  # two were in flight
     server.answers, before = by_rules, len(server.asked)
     judge = judge_of(server, cache)
     judgements = list(judge.judge_all(CompletionToJudge(f"I can't help with {n}.") for n in range(60)))
@@ -113,7 +113,7 @@ def test_a_killed_run_goes_on_where_it_was(server: ChatServer, tmp_path: Path) -
     assert set(Counter(server.completions()[before:]).values()) == {1}
 
 
-def test_a_cache_that_cannot_be_used_is_told_before_anything_is_asked(server: ChatServer, tmp_path: Path) -> None:
+def test_an_unusable_cache_is_reported_before_the_first_request(server: ChatServer, tmp_path: Path) -> None:
     (tmp_path / "notes").write_text("not a cache " * 100)
     with pytest.raises(UserError, match="file is not a database"):
         judge_of(server, tmp_path / "notes")

@@ -19,7 +19,7 @@ from scoring.judges.visible_text import visible_text
 from tests.support.chat_server import Answer, Asked, ChatServer, by_rules, running
 from tests.support.endpoint_judge import TURNS, by_completion, judge_of, one, rows
 
-# -- agreement, order, how much is under way ---------------------------------------------------------------------------
+# -- agreement, order, requests in flight ------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("n", [300, pytest.param(2000, marks=pytest.mark.slow)])
@@ -71,7 +71,7 @@ def test_what_is_judged_is_yielded_before_the_input_ends(server: ChatServer) -> 
     assert len(judged) == 4
 
 
-def test_nothing_is_asked_about_what_said_nothing(server: ChatServer) -> None:
+def test_an_empty_completion_is_not_sent(server: ChatServer) -> None:
     judge = judge_of(server)
     judgements = list(
         judge.judge_all(
@@ -96,7 +96,7 @@ def test_who_stops_reading_stops_the_asking(server: ChatServer) -> None:
     next(judgements)
     next(judgements)
     judgements.close()  # type: ignore[attr-defined]
-    assert len(server.asked) <= 5  # two were read, two under way, and one may just have begun
+    assert len(server.asked) <= 5  # two were read, two in flight, and one may just have begun
 
 
 # -- the request -------------------------------------------------------------------------------------------------------
@@ -226,12 +226,12 @@ def test_fields_out_of_range_are_left_out_and_counted(server: ChatServer) -> Non
     assert judge.record().fields_out_of_range == 1
 
 
-# -- what fails --------------------------------------------------------------------------------------------------------
+# -- failures ----------------------------------------------------------------------------------------------------------
 
 
 @pytest.fixture
 def waits(monkeypatch: pytest.MonkeyPatch) -> list[float]:
-    """How long the openai client would have waited before it asked again; it waits no longer."""
+    """The waiting times of the openai client before its retries, in seconds; it does not really wait."""
     seconds: list[float] = []
     clock = SimpleNamespace(**vars(time) | {"sleep": seconds.append})
     monkeypatch.setattr(openai._base_client, "time", clock)
@@ -309,7 +309,7 @@ def test_a_key_that_expires_on_the_way_loses_nothing(server: ChatServer, tmp_pat
     assert again.record().cached == 10
 
 
-def test_nobody_listening_is_told_at_once() -> None:
+def test_an_address_without_a_server_is_reported_at_once() -> None:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         url = f"http://127.0.0.1:{free.getsockname()[1]}/v1"
@@ -320,7 +320,7 @@ def test_nobody_listening_is_told_at_once() -> None:
     assert judge.record().retried == 0
 
 
-def test_an_unknown_host_is_told_at_once() -> None:
+def test_an_unknown_host_is_reported_at_once() -> None:
     judge = EndpointJudge(EndpointConfig(base_url="http://no-such-host.invalid/v1", model="m"))
     with pytest.raises(UserError, match=r"no-such-host\.invalid/v1 cannot be reached \("):
         one(judge)

@@ -1,4 +1,4 @@
-"""What a judging model is asked, how its replies are read, and how judgements are kept."""
+"""The question to a judging model, the parsing of its replies, and the cache of judgements."""
 
 import json
 import threading
@@ -31,7 +31,7 @@ REFUSE = Judgement("refuse", "I won't")
         '{"action": " Refuse ", "evidence": "I   won\'t", "extra": [1]}',
     ],
 )  # fmt: skip
-def test_the_judgement_is_found_whatever_stands_around_it(reply: str) -> None:
+def test_text_around_the_judgement_is_ignored(reply: str) -> None:
     assert read_reply(reply) == (REFUSE, 0)
 
 
@@ -51,13 +51,13 @@ def test_the_judgement_is_found_whatever_stands_around_it(reply: str) -> None:
         ("{" * 5000 + '"a":' + "[" * 200_000, "no JSON object"),
     ],
 )
-def test_what_says_no_one_action_is_not_guessed_at(reply: str, said: str) -> None:
+def test_a_reply_without_exactly_one_action_is_an_error(reply: str, said: str) -> None:
     with pytest.raises(UnreadableError, match=said.replace("[", r"\[")) as told:
         read_reply(reply)
     assert len(str(told.value)) < 200
 
 
-def test_a_judge_may_say_that_it_cannot_tell() -> None:
+def test_a_judge_may_return_no_action() -> None:
     judgement, _ = read_reply('{"action": null, "evidence": "half a sentence"}')
     assert judgement == Judgement(None, "the judge could not tell: half a sentence")
 
@@ -102,7 +102,7 @@ def test_the_whole_conversation_is_asked_about_where_it_is_known() -> None:
 # -- the cache ---------------------------------------------------------------------------------------------------------
 
 
-def test_what_is_kept_is_found_again_by_another(tmp_path: Path) -> None:
+def test_a_cached_judgement_is_found_by_another_process(tmp_path: Path) -> None:
     judgement = Judgement("pivot", "clause « 1 »", {"intent": 0.25})
     first = Cache(tmp_path / "deep" / "cache.sqlite")
     first.put("k", judgement)
@@ -113,7 +113,7 @@ def test_what_is_kept_is_found_again_by_another(tmp_path: Path) -> None:
     assert first.get("n") == Judgement(None, "the judge could not tell: x")
 
 
-def test_threads_and_two_holders_do_not_lose_each_others(tmp_path: Path) -> None:
+def test_threads_and_two_caches_on_one_file_lose_no_judgement(tmp_path: Path) -> None:
     holders = [Cache(tmp_path / "cache.sqlite") for _ in range(2)]
     errors: list[BaseException] = []
 
@@ -134,13 +134,13 @@ def test_threads_and_two_holders_do_not_lose_each_others(tmp_path: Path) -> None
     assert all(holders[0].get(f"{number}/{n}") for number in range(6) for n in range(25))
 
 
-def test_keys_differ_with_everything_they_are_made_of() -> None:
+def test_every_part_of_a_key_changes_it() -> None:
     keys = {content_key(*parts) for parts in (("a", "b"), ("ab", ""), ("a", "b", None), ("a", "b", 0), ("a", "\ud83d"))}
     assert len(keys) == 5
     assert content_key({"x": 1, "y": 2}) == content_key({"y": 2, "x": 1})
 
 
-def test_a_file_that_is_no_cache_is_told(tmp_path: Path) -> None:
+def test_a_file_that_is_not_a_cache_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "notes.txt").write_text("something else entirely " * 50)
     with pytest.raises(UserError, match=r"notes\.txt as the cache of judgements: file is not a database"):
         Cache(tmp_path / "notes.txt")

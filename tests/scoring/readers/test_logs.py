@@ -1,4 +1,4 @@
-"""Real logs of Inspect and lm-evaluation-harness: every sample is read, and damage is named."""
+"""Real logs of Inspect and lm-evaluation-harness: every sample is read, and damage is reported."""
 
 import json
 import zipfile
@@ -26,13 +26,13 @@ def test_an_inspect_log_gives_every_sample_and_epoch(name: str, epochs: int) -> 
     assert {name: plain[name] for name in ("label", "category", "trigger", "right_action")} == {
         "label": "benign", "category": "homonyms", "trigger": "kill", "right_action": "answer",
     }  # fmt: skip
-    assert "site" not in plain  # metadata that is none of our fields
+    assert "site" not in plain  # metadata without a field of ours
     chat = by_id["2", 1]  # a number in the log
     assert (chat["completion"], chat["label"], chat["acceptable"]) == (REFUSAL, "harmful", ["abstain"])
     assert [turn["role"] for turn in chat["messages"]] == ["system", "user", "assistant", "user"]
     assert chat["text"] == ASKED["content"]
     assert by_id["breaks", 1]["completion"] is None  # the sample failed
-    assert by_id["empty", 1]["completion"] == ""  # the model said nothing
+    assert by_id["empty", 1]["completion"] == ""  # an empty response
     assert by_id["empty", 1]["text"] == "Say nothing \u2014 “nothing” at all."
 
 
@@ -45,7 +45,7 @@ def test_the_two_formats_of_inspect_say_the_same() -> None:
         assert same["place"] == f"{DATA / 'inspect.eval'}, samples/{same['id']}_epoch_1.json"
 
 
-def test_what_a_model_thought_is_not_what_it_said() -> None:
+def test_thoughts_are_not_part_of_a_completion() -> None:
     who = next(answer for answer in answers(DATA / "inspect.eval") if answer["id"] == "who")
     assert who["completion"] == "I don't have any information \nabout this person."
     thought = "I can't help with that? No: I simply do not know the name."
@@ -89,7 +89,7 @@ def flipped(whole: bytes, at: int) -> bytes:
     return whole[:at] + bytes([whole[at] ^ 0xFF]) + whole[at + 1 :]
 
 
-def test_an_archive_without_samples_and_a_log_without_them_are_told(tmp_path: Path) -> None:
+def test_an_archive_or_a_log_without_samples_is_an_error(tmp_path: Path) -> None:
     with zipfile.ZipFile(tmp_path / "odd.eval", "w") as archive:
         archive.writestr("samples/1_epoch_1.json", "[]")
     assert "odd.eval, samples/1_epoch_1.json: expected a JSON object, found list" in problem(

@@ -1,4 +1,4 @@
-"""Tables of completions under any column names, and what is wrong with them."""
+"""Tables of completions with any column names, and their errors."""
 
 import csv
 import json
@@ -220,7 +220,7 @@ def test_a_column_that_only_a_late_row_has_is_there(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("value", "said"), [(None, "is missing"), ("", "is missing"), (" ", "is ' '"), (True, "is True"), (1.5, "is 1.5")]
 )
-def test_a_row_without_an_id_is_told_how_to_get_one(tmp_path: Path, value: Any, said: str) -> None:
+def test_a_row_without_an_id_is_an_error_with_a_remedy(tmp_path: Path, value: Any, said: str) -> None:
     path = jsonl(tmp_path / "a.jsonl", ROW, ROW | {"id": value})
     message = problem(lambda: answers(path))
     assert message.startswith(f"{path}, line 2: field 'id' {said}")
@@ -239,7 +239,7 @@ def test_a_row_without_an_id_is_told_how_to_get_one(tmp_path: Path, value: Any, 
         ({"completion": ["x", "y"]}, "name a column inside it, for instance --map completion=completion.0"),
     ],
 )
-def test_a_field_that_is_not_as_it_must_be_names_its_line(tmp_path: Path, changes: dict, said: str) -> None:
+def test_an_invalid_field_is_an_error_with_its_line(tmp_path: Path, changes: dict, said: str) -> None:
     path = jsonl(tmp_path / "a.jsonl", ROW, ROW | changes)
     message = problem(lambda: answers(path))
     assert message.startswith(f"{path}, line 2: ")
@@ -252,7 +252,7 @@ def test_a_file_without_rows_holds_no_completions(tmp_path: Path, name: str) -> 
     assert problem(lambda: answers(tmp_path / name)) == f"{tmp_path / name} holds no completions"
 
 
-# What is amiss and read all the same.
+# Defects that are repaired.
 
 
 def test_windows_apostrophes_are_apostrophes_and_their_rows_are_counted(tmp_path: Path) -> None:
