@@ -1,4 +1,4 @@
-"""Meanings by an NLI model: two answers mean the same where each, with the question, entails the other.
+"""MeaningClusterer by an NLI model: two answers mean the same where each, with the question, entails the other.
 
 As in Kuhn, Gal & Farquhar (arXiv 2302.09664, section 3.2): an answer joins the first cluster whose first member it
 entails and is entailed by. The rule judge separates refusals and abstentions beforehand, and answers of the
@@ -13,7 +13,14 @@ from itertools import permutations
 
 import torch
 
-from experiments.uncertainty.meaning import Answers, ExactMeanings, Meanings, normalised, numbered, wording
+from experiments.uncertainty.meaning import (
+    Answers,
+    ExactClusterer,
+    MeaningClusterer,
+    normalised,
+    number_clusters,
+    wording,
+)
 from experiments.uncertainty.results import MeaningsUsed
 from extract.backoff import TokenBudget
 from extract.errors import UserError
@@ -28,16 +35,16 @@ _NEGATED = re.compile(r"(?:^|[^a-z])(?:not?|non|contra)[^a-z]*entail", re.IGNORE
 Pair = tuple[str, str]
 
 
-def open_meanings(given: str) -> Meanings:
+def open_clusterer(given: str) -> MeaningClusterer:
     """Return the way of telling meanings apart that is called `exact`, or by an NLI model's hub id or directory.
 
     Raises:
         UserError: the model cannot be had, or names no label for entailment.
     """
-    return ExactMeanings() if given == "exact" else EntailedMeanings(given)
+    return ExactClusterer() if given == "exact" else EntailmentClusterer(given)
 
 
-class EntailedMeanings:
+class EntailmentClusterer:
     """Tells meanings apart by a text-pair classifier with a label for entailment.
 
     Raises:
@@ -47,7 +54,7 @@ class EntailedMeanings:
     def __init__(self, name: str) -> None:
         self._name = name
         self._model, self._tokenizer, self._revision = load_classifier(name)
-        self._label = entailing(name, {int(i): str(label) for i, label in self._model.config.id2label.items()})
+        self._label = entailment_label(name, {int(i): str(label) for i, label in self._model.config.id2label.items()})
         reads = getattr(self._model.config, "max_position_embeddings", None) or LONGEST
         self._longest = min(LONGEST, int(self._tokenizer.model_max_length), int(reads))
         self._budget = TokenBudget(BATCH * LONGEST)
@@ -57,7 +64,7 @@ class EntailedMeanings:
         keys = [[wording(text, action) for text, action in zip(one.texts, one.actions, strict=True)] for one in asked]
         pairs = {pair for one, of in zip(asked, keys, strict=True) for pair in permutations(_said(one, of).values(), 2)}
         entailed = self._entailed(sorted(pairs))
-        return [clustered(of, _said(one, of), entailed) for one, of in zip(asked, keys, strict=True)]
+        return [cluster_wordings(of, _said(one, of), entailed) for one, of in zip(asked, keys, strict=True)]
 
     def used(self) -> MeaningsUsed:
         """Return which model this is."""
@@ -84,7 +91,7 @@ class EntailedMeanings:
         return found
 
 
-def entailing(name: str, labels: dict[int, str]) -> int:
+def entailment_label(name: str, labels: dict[int, str]) -> int:
     """Return the number of the label that means entailment.
 
     Raises:
@@ -98,7 +105,7 @@ def entailing(name: str, labels: dict[int, str]) -> int:
     return found[0]
 
 
-def clustered(keys: Sequence[str], said: dict[str, str], entailed: set[Pair]) -> tuple[int, ...]:
+def cluster_wordings(keys: Sequence[str], said: dict[str, str], entailed: set[Pair]) -> tuple[int, ...]:
     """Number meanings: a wording joins the first cluster whose first member it entails both ways.
 
     Args:
@@ -111,7 +118,7 @@ def clustered(keys: Sequence[str], said: dict[str, str], entailed: set[Pair]) ->
         same = (first for first in firsts if key in said and _both(said[key], said[first], entailed))
         joins[key] = next(same, key)
         firsts += [key] if joins[key] == key and key in said else []
-    return numbered([joins[key] for key in keys])
+    return number_clusters([joins[key] for key in keys])
 
 
 def _both(one: str, other: str, entailed: set[Pair]) -> bool:

@@ -39,7 +39,7 @@ class KnowledgeLabel:
     why: str
 
 
-def knowledge(one: Observation, threshold: float | None) -> KnowledgeLabel:
+def knowledge_label(one: Observation, threshold: float | None) -> KnowledgeLabel:
     """Say whether the model knows.
 
     Args:
@@ -52,18 +52,18 @@ def knowledge(one: Observation, threshold: float | None) -> KnowledgeLabel:
         if right != 0.5 and (right > 0.5) != one.correct:
             return KnowledgeLabel(None, DIFFERS)
         return KnowledgeLabel(one.correct, f"the known answer is {'' if one.correct else 'not '}stated")
-    doubts = doubt(one, threshold)
+    doubts = reason_to_doubt(one, threshold)
     return KnowledgeLabel(False, doubts) if doubts else KnowledgeLabel(None, UNCHECKED)
 
 
-def doubt(one: Observation, threshold: float | None) -> str:
+def reason_to_doubt(one: Observation, threshold: float | None) -> str:
     """Say what in the samples alone speaks against knowing; "" where nothing does."""
     if one.share("abstain") > 0.5:
         return "most samples abstain"
     return "entropy is high" if threshold is not None and one.entropy > threshold else ""
 
 
-def relabelled(prompts: Sequence[Prompt], labels: Mapping[str, KnowledgeLabel]) -> list[Prompt]:
+def relabel_prompts(prompts: Sequence[Prompt], labels: Mapping[str, KnowledgeLabel]) -> list[Prompt]:
     """Return the prompts with the labels of questions set by what the model knows; what cannot be said is left out.
 
     Args:
@@ -85,7 +85,7 @@ def prompt_row(prompt: Prompt) -> dict[str, object]:
     }
 
 
-def compared_labels(
+def compare_labels(
     observed: Sequence[Observation],
     prompts: Sequence[Prompt],
     labels: Sequence[KnowledgeLabel],
@@ -102,7 +102,7 @@ def compared_labels(
     labelled = np.array([one.knows is not None for one in labels], dtype=bool)
     checked = np.array([one.correct is not None for one in observed], dtype=bool)
     same = np.array([bool(one.knows) for one in labels], dtype=bool) == file_knows
-    alone = np.array([not doubt(one, threshold) for one in observed], dtype=bool) == file_knows
+    alone = np.array([not reason_to_doubt(one, threshold) for one in observed], dtype=bool) == file_knows
 
     def share(hit: Rows, rows: Rows) -> Estimate:
         return estimate_of(grouped_rate(hit[rows], groups[rows]), int(rows.sum()), groups[rows])

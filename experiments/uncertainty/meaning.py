@@ -36,7 +36,7 @@ class Answers:
     actions: tuple[str | None, ...]
 
 
-class Meanings(Protocol):
+class MeaningClusterer(Protocol):
     """Anything that tells which answers mean the same."""
 
     def clusters(self, asked: Sequence[Answers]) -> list[tuple[int, ...]]:
@@ -48,12 +48,12 @@ class Meanings(Protocol):
         ...
 
 
-class ExactMeanings:
+class ExactClusterer:
     """Answers mean the same whose normalised words are the same: right for short answers, too fine for long ones."""
 
     def clusters(self, asked: Sequence[Answers]) -> list[tuple[int, ...]]:
         """Number the meanings of each question's answers."""
-        return [numbered([wording(text, action) for text, action in zip(one.texts, one.actions, strict=True)])
+        return [number_clusters([wording(text, action) for text, action in zip(one.texts, one.actions, strict=True)])
                 for one in asked]  # fmt: skip
 
     def used(self) -> MeaningsUsed:
@@ -78,7 +78,7 @@ def normalised(text: str) -> str:
     return " ".join(_ARTICLE.sub(" ", said).split())
 
 
-def numbered(keys: Sequence[str]) -> tuple[int, ...]:
+def number_clusters(keys: Sequence[str]) -> tuple[int, ...]:
     """Number equal keys alike, in order of appearance from 0."""
     first: dict[str, int] = {}
     return tuple(first.setdefault(key, len(first)) for key in keys)

@@ -16,7 +16,7 @@ from experiments.responses.samples import Sampler
 from experiments.run.completion_file import Completion, is_right, read_completions
 from experiments.run.config import UncertaintyConfig
 from experiments.uncertainty.hedging import hedging
-from experiments.uncertainty.meaning import Answers, Meanings, numbered
+from experiments.uncertainty.meaning import Answers, MeaningClusterer, number_clusters
 from experiments.uncertainty.semantic_entropy import discrete_entropy, weighted_entropy
 from experiments.uncertainty.thinking_length import thinking_tokens
 from extract.model.sampling import SampledResponse
@@ -74,8 +74,8 @@ def questions(prompts: Sequence[Prompt]) -> list[int]:
     return [row for row, is_one in enumerate(asks) if is_one]
 
 
-def observe(
-    loaded: LoadedRun, rows: Sequence[int], settings: UncertaintyConfig, meanings: Meanings
+def observe_answers(
+    loaded: LoadedRun, rows: Sequence[int], settings: UncertaintyConfig, meanings: MeaningClusterer
 ) -> list[Observation]:
     """Sample answers to the given prompts and measure them; completions.jsonl is there already."""
     sampler = Sampler(loaded.speaker, loaded.config.seed, settings.temperature, settings.top_p)
@@ -112,7 +112,7 @@ def _observation(
     thought: int,
 ) -> Observation:
     """Put the measures of one question together; the first of `answers` and `clusters` is the greedy completion."""
-    of_samples = numbered([str(cluster) for cluster in clusters[1:]])
+    of_samples = number_clusters([str(cluster) for cluster in clusters[1:]])
     log_probs = [one.log_prob for one in drawn]
     samples = tuple(
         Sample(

@@ -63,7 +63,7 @@ class MeasuredUncertainty(NamedTuple):
     verbalised_and_statistical: HedgingByEntropy
 
 
-def measured_uncertainty(
+def measure_uncertainty(
     observed: Sequence[Observation], prompts: Sequence[Prompt], threshold: float | None, seed: int
 ) -> MeasuredUncertainty:
     """Measure what separates wrong or unknowable answers from right ones.

@@ -43,7 +43,7 @@ def _entropy(shares: np.ndarray) -> float:
     return float(max(0.0, -(shares * np.log(shares)).sum()))
 
 
-def split(entropies: np.ndarray) -> float | None:
+def entropy_threshold(entropies: np.ndarray) -> float | None:
     """Return the threshold above which an entropy is high; None where all are the same.
 
     It is the one that minimises the squared error within the two groups (semantic entropy probes, arXiv 2406.15927,

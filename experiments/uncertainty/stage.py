@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from experiments.responses.loaded_run import LoadedRun
 from experiments.run.config import FEW_SAMPLES, UncertaintyConfig
-from experiments.uncertainty.entailment import open_meanings
-from experiments.uncertainty.knowledge import compared_labels, knowledge, prompt_row, relabelled
-from experiments.uncertainty.observation import Observation, observe, questions
-from experiments.uncertainty.record import measured_uncertainty
+from experiments.uncertainty.entailment import open_clusterer
+from experiments.uncertainty.knowledge import compare_labels, knowledge_label, prompt_row, relabel_prompts
+from experiments.uncertainty.observation import Observation, observe_answers, questions
+from experiments.uncertainty.record import measure_uncertainty
 from experiments.uncertainty.reliability_figure import draw_reliability
 from experiments.uncertainty.results import SamplingSettings, UncertaintyResult
-from experiments.uncertainty.semantic_entropy import split
+from experiments.uncertainty.semantic_entropy import entropy_threshold
 from extract.atomic_write import write_jsonl
 
 NO_QUESTIONS = ("no prompt has a known answer or the label uncertain; give questions with the field 'answer', or "
@@ -29,15 +29,15 @@ def uncertainty(loaded: LoadedRun) -> None:
         none = UncertaintyResult(settings=sampling, questions=0, applicable=False, reason=NO_QUESTIONS)
         none.write(loaded.file("stages/uncertainty.json"))
         return
-    meanings = open_meanings(settings.meaning)
-    observed, asked = observe(loaded, rows, settings, meanings), [prompts[row] for row in rows]
-    threshold = split_of(observed)
-    labels = [knowledge(one, threshold) for one in observed]
+    meanings = open_clusterer(settings.meaning)
+    observed, asked = observe_answers(loaded, rows, settings, meanings), [prompts[row] for row in rows]
+    threshold = threshold_of_answered(observed)
+    labels = [knowledge_label(one, threshold) for one in observed]
     lines = (one.row | {"knows": known.knows, "why": known.why} for one, known in zip(observed, labels, strict=True))
     write_jsonl(loaded.file("uncertainty.jsonl"), lines)
     by_id = {one.id: known for one, known in zip(observed, labels, strict=True)}
-    write_jsonl(loaded.file("prompts_by_model.jsonl"), map(prompt_row, relabelled(prompts, by_id)))
-    measured = measured_uncertainty(observed, asked, threshold, loaded.config.seed)
+    write_jsonl(loaded.file("prompts_by_model.jsonl"), map(prompt_row, relabel_prompts(prompts, by_id)))
+    measured = measure_uncertainty(observed, asked, threshold, loaded.config.seed)
     draw_reliability(measured.reliability, loaded.file("figures/reliability.png"))
     result = UncertaintyResult(
         settings=sampling,
@@ -47,18 +47,18 @@ def uncertainty(loaded: LoadedRun) -> None:
         remarks=remarks(settings, observed),
         meanings=meanings.used(),
         **measured._asdict(),
-        knowledge=compared_labels(observed, asked, labels, threshold),
+        knowledge=compare_labels(observed, asked, labels, threshold),
     )
     result.write(loaded.file("stages/uncertainty.json"))
 
 
-def split_of(observed: list[Observation]) -> float | None:
+def threshold_of_answered(observed: list[Observation]) -> float | None:
     """Return the entropy above which a question's is high, None where all are the same.
 
     Questions whose samples mostly decline are left out: that they agree on declining is no sureness of an answer.
     """
     entropies = [one.entropy for one in observed if one.share("abstain", "refuse") <= 0.5]
-    return split(entropies) if entropies else None  # type: ignore[arg-type]
+    return entropy_threshold(entropies) if entropies else None  # type: ignore[arg-type]
 
 
 def remarks(settings: UncertaintyConfig, observed: list[Observation]) -> list[str]:

@@ -42,13 +42,13 @@ def print_uncertainty(directory: Path, result: UncertaintyResult) -> None:
         table.add_row(measure_name(measure), *cells)
     console.print(table)
     console.print("n: wrong or unknowable + right; *: not 0.5, p ≤ 0.05 by permutation, corrected for the measures")
-    for line in lines(result):
+    for line in uncertainty_lines(result):
         console.print(escape(line), soft_wrap=True)
     written = ("uncertainty.jsonl", "prompts_by_model.jsonl", "stages/uncertainty.json", "figures/reliability.png")
     console.print("Written: " + ", ".join(str(directory / name) for name in written), soft_wrap=True)
 
 
-def lines(result: UncertaintyResult) -> list[str]:
+def uncertainty_lines(result: UncertaintyResult) -> list[str]:
     """Return the rest, a line each."""
     found = []
     if result.verbalised_and_statistical is not None:
