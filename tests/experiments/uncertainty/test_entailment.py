@@ -35,7 +35,9 @@ def test_the_label_is_found_by_its_name(labels: tuple[str, ...], found: int) -> 
 
 
 def test_labels_that_do_not_say_are_told() -> None:
-    with pytest.raises(UserError, match=r"which label means entailment \(its labels are LABEL_0, LABEL_1\); give an"):
+    with pytest.raises(
+        UserError, match=r"has no single label that means entailment \(its labels are LABEL_0, LABEL_1\); give an"
+    ):
         entailment_label("m", {0: "LABEL_0", 1: "LABEL_1"})
 
 

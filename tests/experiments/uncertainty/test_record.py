@@ -172,7 +172,7 @@ def test_agreement_counts_what_got_a_label_and_says_what_did_not() -> None:
 
 def test_few_samples_are_said_to_be_few() -> None:
     said = remarks(UncertaintyConfig(samples=3), [seen("a", True, 0.0)])
-    assert "3 samples are few: a rival answer given one time in three goes unseen for 30% of questions" in said[0]
+    assert "3 samples are few: an alternative answer given one time in three is missed on 30% of questions" in said[0]
     assert "entropy takes only 3 values" in said[0]
     assert remarks(UncertaintyConfig(samples=10), [seen("a", True, 0.0)]) == []
     cut = seen("a", True, 0.0, [replace(sample(), ended=False)] * 10)

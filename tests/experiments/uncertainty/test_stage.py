@@ -117,7 +117,7 @@ def test_it_is_said_on_the_terminal(
     assert "…" not in out
     told = " ".join(out.split())
     for part in ("semantic entropy", "hedging", "known answer only", "Labels by what the model knows",
-                 "prompts_by_model.jsonl", "Surer than right", "flat and low"):  # fmt: skip
+                 "prompts_by_model.jsonl", "Mean confidence minus", "flat and low entropy"):  # fmt: skip
         assert part in told
     assert all(line in told for line in uncertainty_lines(result)[:1])
 
