@@ -21,7 +21,7 @@ def ablation(direction: Direction, variant: Variant = DEFAULT) -> list[Edit]:
     - `zero` sets it to zero (arXiv 2406.11717);
     - `additive` subtracts the difference between the class means.
 
-    Layers without class means are left alone: ask `reaches` first.
+    Layers without class means are left alone: ask `covers_layers` first.
     """
     own, r = direction.locus.layer, DeviceCopies(direction.vector)
     match variant.form:
@@ -45,13 +45,13 @@ def addition(direction: Direction, variant: Variant = DEFAULT) -> list[Edit]:
     return [_edit(direction, direction.locus.layer, variant.tokens, _adding(r, gap), f"add {gap!r}")]
 
 
-def everywhere(direction: Direction, n_layers: int) -> list[Edit]:
+def ablation_at_every_layer(direction: Direction, n_layers: int) -> list[Edit]:
     """Set the projection to zero at every layer and every token of the prompt and the response (arXiv 2406.11717)."""
     r, key = DeviceCopies(direction.vector), f"zero along {vector_digest(direction.vector)}"
     return [place(write_site(direction), layer, "all", _zeroing(r), key) for layer in range(n_layers)]
 
 
-def reaches(direction: Direction, variant: Variant, n_layers: int) -> bool:
+def covers_layers(direction: Direction, variant: Variant, n_layers: int) -> bool:
     """Say whether the direction has class means at every layer that the variant edits."""
     wanted = set(range(direction.locus.layer + 1, n_layers)) if variant.layers == "later" else set()
     return wanted <= set(direction.later_means)

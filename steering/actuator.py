@@ -75,7 +75,7 @@ Actuator = StreamActuator | OnsetBias
 _BY_NAME: dict[str, type] = {"affine": Affine, "addition": Addition, "clamp": Clamp, "onset_bias": OnsetBias}
 
 
-def act(
+def apply_actuator(
     actuator: StreamActuator,
     stream: Float[Tensor, "batch time d_model"],
     r: Float[Tensor, " d_model"],

@@ -52,7 +52,7 @@ def steering(
         if dial.read is None and isinstance(dial.actuator, OnsetBias):
             gates.readings.probability[dial.kind] = onset_probability(model, batch, dial.actuator.prefixes)
     if not any(dial.read for dial in ordered):
-        gates.settle()
+        gates.decide_prompts()
     edits = [_reader(dial, dial.read, batch, rows, gates) for dial in ordered if dial.read is not None]
     biases = []
     for dial in ordered:

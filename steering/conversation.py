@@ -63,7 +63,7 @@ class Conversation:
         """Forget what was said; the system message and the thresholds stay."""
         self.messages = [{"role": "system", "content": self.system}] if self.system else []
 
-    def move(self, kind: Kind, threshold: float) -> float:
+    def set_threshold(self, kind: Kind, threshold: float) -> float:
         """Set a threshold from the next turn on; return what it was.
 
         Raises:
@@ -76,8 +76,8 @@ class Conversation:
         before, self.thresholds[kind] = self.thresholds[kind], threshold
         return before
 
-    def say(self, text: str, tell: Callable[[str], None] = lambda piece: None) -> Turn:
-        """Answer the user's next turn, handing each piece of the answer to `tell` as it comes.
+    def say(self, text: str, on_text: Callable[[str], None] = lambda piece: None) -> Turn:
+        """Answer the user's next turn, handing each piece of the answer to `on_text` as it comes.
 
         A turn that fails, or is interrupted, is not remembered. Of a thought, only what was said after it is.
 
@@ -89,8 +89,8 @@ class Conversation:
         self._check_length(len(row.token_ids))
         batch, pieces = self.model.batch([row]), StreamedText(self.model, row)
         with steering(self.model, self.dials, batch, [row], self.thresholds) as readings:
-            self.model.generate(batch, self.max_new_tokens, watch=lambda tokens: tell(pieces.push(tokens[0])))
-        tell(pieces.rest())
+            self.model.generate(batch, self.max_new_tokens, watch=lambda tokens: on_text(pieces.push(tokens[0])))
+        on_text(pieces.rest())
         said = split_thinking(pieces.text).answer.strip() or pieces.text
         self.messages = [*asked, {"role": "assistant", "content": said}]
         return Turn(pieces.text, reports(readings, 0))

@@ -98,9 +98,9 @@ class Gates:
         self.readings.probability[kind] = probability
         self.decided = False
         if self._seen >= self._reading:
-            self.settle()
+            self.decide_prompts()
 
-    def settle(self) -> None:
+    def decide_prompts(self) -> None:
         """Decide for every prompt."""
         self.readings.gate.update(decide(self._dials, self.readings.probability, self.readings.threshold))
         for kind in self._rereading:

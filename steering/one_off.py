@@ -78,14 +78,14 @@ def generate_streamed(
     dials: Sequence[Dial],
     thresholds: Mapping[Kind, float],
     max_new_tokens: int,
-    tell: Callable[[str], None],
+    on_text: Callable[[str], None],
 ) -> list[Turn]:
     """Answer one prompt after another, telling each as it comes, then a line for each dial."""
     turns = []
     for text in texts:
-        tell(f"> {text}\n")
-        turns.append(Conversation(model, dials, max_new_tokens, dict(thresholds)).say(text, tell))
-        tell("".join(["\n", *(f"  {report.line()}\n" for report in turns[-1].reports)]))
+        on_text(f"> {text}\n")
+        turns.append(Conversation(model, dials, max_new_tokens, dict(thresholds)).say(text, on_text))
+        on_text("".join(["\n", *(f"  {report.line()}\n" for report in turns[-1].reports)]))
     return turns
 
 

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from extract.model.edit import Edit, Pass, site
 from probes.direction import Direction, vector_digest
-from steering.actuator import Actuator, Addition, OnsetBias, StreamActuator, act, actuator_record
+from steering.actuator import Actuator, Addition, OnsetBias, StreamActuator, actuator_record, apply_actuator
 from steering.device_copies import DeviceCopies, LastCopy
 from steering.interventions import write_at
 from steering.onset import OnsetProcessor
@@ -86,7 +86,9 @@ class Writer:
             if not gates.any():
                 return part
             gate = sent.of(gates, part.device)
-            return torch.where((gate != 0)[..., None], act(actuator, part, r.on(part.device), at, gate), part)
+            return torch.where(
+                (gate != 0)[..., None], apply_actuator(actuator, part, r.on(part.device), at, gate), part
+            )
 
         means = f"{at.mean_positive!r}, {at.mean_negative!r}"
         return write_at(site(at.locus.site), at.locus.layer, self._tokens, write, key and f"{key} means {means}")

@@ -22,7 +22,7 @@ from extract.model.edit import Edit
 from probes.direction import Direction
 from probes.statistics.seeds import named_rng
 from scoring.actions import ANSWERED, OPENED
-from steering.ablation import ablation, everywhere, reaches
+from steering.ablation import ablation, ablation_at_every_layer, covers_layers
 from steering.ablation_variant import VARIANTS
 
 EVERYWHERE = "zero/every/all"
@@ -53,9 +53,9 @@ def variant_outcomes(loaded: LoadedRun, setup: DissociationSetup, onset: OnsetEf
 
 def _trials(direction: Direction, n_layers: int) -> Iterator[tuple[str, list[Edit]]]:
     for variant in VARIANTS:
-        if reaches(direction, variant, n_layers):
+        if covers_layers(direction, variant, n_layers):
             yield variant.name, ablation(direction, variant)
-    yield EVERYWHERE, everywhere(direction, n_layers)
+    yield EVERYWHERE, ablation_at_every_layer(direction, n_layers)
 
 
 def _outcomes(

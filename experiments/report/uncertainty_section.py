@@ -8,7 +8,7 @@ from html import escape
 from experiments.dissociation.results import OpenedGates
 from experiments.dissociation.text import gate_sentence
 from experiments.uncertainty.results import UncertaintyResult
-from experiments.uncertainty.text import HEADINGS, auroc_cell, lines, measure_name
+from experiments.uncertainty.text import HEADINGS, auroc_cell, measure_name, uncertainty_lines
 
 HtmlTable = Callable[[list[str], list[list[str]]], str]
 
@@ -31,5 +31,5 @@ def uncertainty_section(
     columns = [f"{heading} ({of[name].wrong_or_unknowable} + {of[name].right})" for name, heading in HEADINGS.items()]
     rows = [[measure_name(measure), *(auroc_cell(of[name].measures[measure]) for name in HEADINGS)]
             for measure in of["all"].measures]  # fmt: skip
-    text = "".join(f"<p>{escape(line)}</p>" for line in lines(result))
+    text = "".join(f"<p>{escape(line)}</p>" for line in uncertainty_lines(result))
     return opened + head + table(["AUROC: wrong or unknowable against right", *columns], rows) + text + figure

@@ -1,8 +1,8 @@
-"""Meanings by an NLI model: two answers mean the same where each, with the question, entails the other.
+"""Clusters of meaning by an NLI model: two answers mean the same if each, with the question, entails the other.
 
 As in Kuhn, Gal & Farquhar (arXiv 2302.09664, section 3.2): an answer joins the first cluster whose first member it
-entails and is entailed by. The rule judge separates refusals and abstentions beforehand, and answers of the
-same normalised wording are not asked about.
+entails and is entailed by. The rule judge separates refusals and abstentions first, and answers with the same
+normalised wording are in one cluster without the model.
 """
 
 from __future__ import annotations
@@ -13,7 +13,14 @@ from itertools import permutations
 
 import torch
 
-from experiments.uncertainty.meaning import Answers, ExactMeanings, Meanings, normalised, numbered, wording
+from experiments.uncertainty.meaning import (
+    Answers,
+    ExactClusterer,
+    MeaningClusterer,
+    normalised,
+    number_clusters,
+    wording,
+)
 from experiments.uncertainty.results import MeaningsUsed
 from extract.backoff import TokenBudget
 from extract.errors import UserError
@@ -21,46 +28,48 @@ from extract.model.fingerprint import fingerprint
 from extract.model.loading import load_classifier
 from scoring.judges.visible_text import visible_text
 
-LONGEST = 512  # tokens of a pair; the longer text of the two is cut first
-BATCH = 32  # pairs of this length at once, of shorter ones more
+LONGEST = 512  # tokens of a pair; the longer of the two texts is truncated first
+BATCH = 32  # pairs of this length in a batch; more where they are shorter
 _ENTAILS = re.compile(r"(?<![a-z])entail", re.IGNORECASE)
 _NEGATED = re.compile(r"(?:^|[^a-z])(?:not?|non|contra)[^a-z]*entail", re.IGNORECASE)
 Pair = tuple[str, str]
 
 
-def open_meanings(given: str) -> Meanings:
-    """Return the way of telling meanings apart that is called `exact`, or by an NLI model's hub id or directory.
+def open_clusterer(given: str) -> MeaningClusterer:
+    """Return the clusterer named `exact`, or one with the NLI model of a hub id or directory.
 
     Raises:
-        UserError: the model cannot be had, or names no label for entailment.
+        UserError: the model cannot be loaded, or none of its labels clearly means entailment.
     """
-    return ExactMeanings() if given == "exact" else EntailedMeanings(given)
+    return ExactClusterer() if given == "exact" else EntailmentClusterer(given)
 
 
-class EntailedMeanings:
-    """Tells meanings apart by a text-pair classifier with a label for entailment.
+class EntailmentClusterer:
+    """Clusters answers by a text-pair classifier with a label for entailment.
 
     Raises:
-        UserError: the model cannot be had, or none of its labels clearly means entailment.
+        UserError: the model cannot be loaded, or none of its labels clearly means entailment.
     """
 
     def __init__(self, name: str) -> None:
         self._name = name
         self._model, self._tokenizer, self._revision = load_classifier(name)
-        self._label = entailing(name, {int(i): str(label) for i, label in self._model.config.id2label.items()})
+        self._label = entailment_label(name, {int(i): str(label) for i, label in self._model.config.id2label.items()})
         reads = getattr(self._model.config, "max_position_embeddings", None) or LONGEST
         self._longest = min(LONGEST, int(self._tokenizer.model_max_length), int(reads))
         self._budget = TokenBudget(BATCH * LONGEST)
 
     def clusters(self, asked: Sequence[Answers]) -> list[tuple[int, ...]]:
-        """Number the meanings of each question's answers, in order of appearance from 0."""
+        """Return the cluster number of each answer of each question, in order of appearance from 0."""
         keys = [[wording(text, action) for text, action in zip(one.texts, one.actions, strict=True)] for one in asked]
-        pairs = {pair for one, of in zip(asked, keys, strict=True) for pair in permutations(_said(one, of).values(), 2)}
+        pairs = {
+            pair for one, of in zip(asked, keys, strict=True) for pair in permutations(_texts(one, of).values(), 2)
+        }
         entailed = self._entailed(sorted(pairs))
-        return [clustered(of, _said(one, of), entailed) for one, of in zip(asked, keys, strict=True)]
+        return [cluster_wordings(of, _texts(one, of), entailed) for one, of in zip(asked, keys, strict=True)]
 
     def used(self) -> MeaningsUsed:
-        """Return which model this is."""
+        """Return the record of the NLI model."""
         return MeaningsUsed(
             meaning="nli",
             model=self._name,
@@ -70,7 +79,7 @@ class EntailedMeanings:
         )
 
     def _entailed(self, pairs: Sequence[Pair]) -> set[Pair]:
-        """Return the pairs whose likeliest label is entailment."""
+        """Return the pairs whose most probable label is entailment."""
         rows = [dict(self._tokenizer(*pair, truncation="longest_first", max_length=self._longest)) for pair in pairs]
         found: set[Pair] = set()
 
@@ -84,41 +93,41 @@ class EntailedMeanings:
         return found
 
 
-def entailing(name: str, labels: dict[int, str]) -> int:
-    """Return the number of the label that means entailment.
+def entailment_label(name: str, labels: dict[int, str]) -> int:
+    """Return the index of the label that means entailment.
 
     Raises:
-        UserError: no label, or more than one, says so.
+        UserError: no label, or more than one, means entailment.
     """
     found = [i for i, label in labels.items() if _ENTAILS.search(label) and not _NEGATED.search(label)]
     if len(found) != 1:
         listed = ", ".join(labels.values())
-        raise UserError(f"uncertainty.meaning: {name} does not say which label means entailment (its labels are "
+        raise UserError(f"uncertainty.meaning: {name} has no single label that means entailment (its labels are "
                         f"{listed}); give an NLI model with a label such as ENTAILMENT, or exact")  # fmt: skip
     return found[0]
 
 
-def clustered(keys: Sequence[str], said: dict[str, str], entailed: set[Pair]) -> tuple[int, ...]:
-    """Number meanings: a wording joins the first cluster whose first member it entails both ways.
+def cluster_wordings(keys: Sequence[str], texts: dict[str, str], entailed: set[Pair]) -> tuple[int, ...]:
+    """Return cluster numbers: a wording joins the first cluster whose first member it entails in both directions.
 
     Args:
-        keys: of each answer its wording.
-        said: the text of each wording that is asked about; the others mean what they are.
+        keys: the wording of each answer.
+        texts: the text of each wording to compare; any other wording is a cluster of its own.
     """
     joins: dict[str, str] = {}
     firsts: list[str] = []
     for key in dict.fromkeys(keys):
-        same = (first for first in firsts if key in said and _both(said[key], said[first], entailed))
+        same = (first for first in firsts if key in texts and _both(texts[key], texts[first], entailed))
         joins[key] = next(same, key)
-        firsts += [key] if joins[key] == key and key in said else []
-    return numbered([joins[key] for key in keys])
+        firsts += [key] if joins[key] == key and key in texts else []
+    return number_clusters([joins[key] for key in keys])
 
 
 def _both(one: str, other: str, entailed: set[Pair]) -> bool:
     return (one, other) in entailed and (other, one) in entailed
 
 
-def _said(one: Answers, keys: Sequence[str]) -> dict[str, str]:
-    """Return question and answer for each wording of an answer, as the model reads them."""
-    texts = reversed(list(zip(one.texts, keys, strict=True)))
-    return {key: f"{one.question} {visible_text(text)}" for text, key in texts if key and key == normalised(text)}
+def _texts(one: Answers, keys: Sequence[str]) -> dict[str, str]:
+    """Return the text (question and answer) that the NLI model reads for each wording."""
+    return {key: f"{one.question} {visible_text(text)}" for text, key in reversed(list(zip(one.texts, keys, strict=True)))
+            if key and key == normalised(text)}  # fmt: skip

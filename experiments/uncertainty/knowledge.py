@@ -1,12 +1,12 @@
-"""Epistemic labels from the model itself: what *this* model does not know, rather than what a file supposes.
+"""Epistemic labels by model: which questions *this* model knows the answer to, from its own samples.
 
-A question's label follows from its samples:
+The label of a question follows from its samples:
 
-- most refuse: left out, for that says nothing of knowledge;
-- with a known answer: known where the completion states it and at least half the samples do, not known where the
-  completion does not and at most half the samples do, left out where completion and samples disagree;
-- without one: not known where most abstain or where entropy is high (above the split of semantic_entropy.py);
-  otherwise it is left out: an invention repeated every time looks like knowledge, and nothing here separates the two.
+- most refuse: left out, because a refusal does not concern knowledge;
+- with a known answer: known if the completion and at least half of the samples state it; not known if the completion
+  does not and at most half of the samples do; left out if completion and samples disagree;
+- without one: not known if most abstain or if entropy is high (above `entropy_threshold` in semantic_entropy.py);
+  otherwise left out, because a repeated invention cannot be separated from knowledge here.
 """
 
 from __future__ import annotations
@@ -33,17 +33,17 @@ Rows = Bool[np.ndarray, " questions"]
 
 @dataclass(frozen=True)
 class KnowledgeLabel:
-    """Whether a model knows the answer to a question (None: it cannot be said), and why."""
+    """Whether a model knows the answer to a question (None: undecided), and why."""
 
     knows: bool | None
     why: str
 
 
-def knowledge(one: Observation, threshold: float | None) -> KnowledgeLabel:
-    """Say whether the model knows.
+def knowledge_label(one: Observation, threshold: float | None) -> KnowledgeLabel:
+    """Return whether the model knows the answer.
 
     Args:
-        threshold: above which an entropy is high; None where all are the same, so that none is.
+        threshold: an entropy above it is high, in nats; None where all entropies are equal, so that none is high.
     """
     if one.share("refuse") > 0.5:
         return KnowledgeLabel(None, REFUSED)
@@ -52,22 +52,22 @@ def knowledge(one: Observation, threshold: float | None) -> KnowledgeLabel:
         if right != 0.5 and (right > 0.5) != one.correct:
             return KnowledgeLabel(None, DIFFERS)
         return KnowledgeLabel(one.correct, f"the known answer is {'' if one.correct else 'not '}stated")
-    doubts = doubt(one, threshold)
+    doubts = reason_to_doubt(one, threshold)
     return KnowledgeLabel(False, doubts) if doubts else KnowledgeLabel(None, UNCHECKED)
 
 
-def doubt(one: Observation, threshold: float | None) -> str:
-    """Say what in the samples alone speaks against knowing; "" where nothing does."""
+def reason_to_doubt(one: Observation, threshold: float | None) -> str:
+    """Return the evidence against knowledge from the samples alone; "" if there is none."""
     if one.share("abstain") > 0.5:
         return "most samples abstain"
     return "entropy is high" if threshold is not None and one.entropy > threshold else ""
 
 
-def relabelled(prompts: Sequence[Prompt], labels: Mapping[str, KnowledgeLabel]) -> list[Prompt]:
-    """Return the prompts with the labels of questions set by what the model knows; what cannot be said is left out.
+def relabel_prompts(prompts: Sequence[Prompt], labels: Mapping[str, KnowledgeLabel]) -> list[Prompt]:
+    """Return the prompts with questions labelled by what the model knows; undecided questions are left out.
 
     Args:
-        labels: by prompt id; prompts that are not in it stay as they are.
+        labels: by prompt id; prompts that are not in it are unchanged.
     """
     return [_labelled(prompt, labels[prompt.id].knows) if prompt.id in labels else prompt
             for prompt in prompts if prompt.id not in labels or labels[prompt.id].knows is not None]  # fmt: skip
@@ -79,30 +79,30 @@ def _labelled(prompt: Prompt, knows: bool | None) -> Prompt:
 
 
 def prompt_row(prompt: Prompt) -> dict[str, object]:
-    """Return a prompt as the row of a prompt file that is read as the same prompt."""
+    """Return a prompt as a row of a prompt file; reading the row gives the same prompt."""
     return {name: value for name, value in asdict(prompt).items() if value is not None and value != ()} | {
         "messages": list(prompt.messages)
     }
 
 
-def compared_labels(
+def compare_labels(
     observed: Sequence[Observation],
     prompts: Sequence[Prompt],
     labels: Sequence[KnowledgeLabel],
     threshold: float | None,
 ) -> KnowledgeLabels:
-    """Count labels, what was left out and why, and how the labels agree with the file's.
+    """Count the labels, the questions left out by reason, and the agreement with the file's labels.
 
-    Agreement is of the questions that got a label. Without a known answer the only label to be got is `uncertain`,
-    so agreement says something of questions with one (`with_known_answer`). `by_samples_alone` is what agreement would
-    be on all questions if no answer could be looked up: how far sampling alone tells what is known, by the file.
+    Agreement is over the questions that got a label. Without a known answer the only possible label is `uncertain`, so
+    agreement is informative for questions with one (`with_known_answer`). `by_samples_alone` is the agreement on all
+    questions if no known answer were used: how well sampling alone recovers the file's labels.
     """
     groups = groups_apart(prompts) if prompts else np.zeros(0, dtype=int)
     file_knows = np.array([one.label == "benign" for one in observed], dtype=bool)
     labelled = np.array([one.knows is not None for one in labels], dtype=bool)
     checked = np.array([one.correct is not None for one in observed], dtype=bool)
     same = np.array([bool(one.knows) for one in labels], dtype=bool) == file_knows
-    alone = np.array([not doubt(one, threshold) for one in observed], dtype=bool) == file_knows
+    alone = np.array([not reason_to_doubt(one, threshold) for one in observed], dtype=bool) == file_knows
 
     def share(hit: Rows, rows: Rows) -> Estimate:
         return estimate_of(grouped_rate(hit[rows], groups[rows]), int(rows.sum()), groups[rows])

@@ -1,7 +1,7 @@
-"""Which of several answers to one question mean the same: by normalised wording, or by an NLI model (entailment.py).
+"""Clusters of answers with the same meaning, by normalised wording or by an NLI model (entailment.py).
 
-Refusals mean the same whatever their words, and so do abstentions, as the rule judge reads them. The known answer is
-never looked at: agreement with it would make right answers look surer than wrong ones.
+All refusals have one meaning, and so have all abstentions, by the rule judge. The known answer is not used: agreement
+with it would make right answers look more certain than wrong ones.
 """
 
 from __future__ import annotations
@@ -29,47 +29,47 @@ _ARTICLE = re.compile(r"\b(?:a|an|the)\b")
 
 @dataclass(frozen=True)
 class Answers:
-    """The answers to one question, and what each did (None where unjudged)."""
+    """The answers to one question with their actions (None where unjudged)."""
 
     question: str
     texts: tuple[str, ...]
     actions: tuple[str | None, ...]
 
 
-class Meanings(Protocol):
-    """Anything that tells which answers mean the same."""
+class MeaningClusterer(Protocol):
+    """Protocol: finds the answers that have the same meaning."""
 
     def clusters(self, asked: Sequence[Answers]) -> list[tuple[int, ...]]:
-        """Number the meanings of each question's answers, in order of appearance from 0."""
+        """Return the cluster number of each answer of each question, in order of appearance from 0."""
         ...
 
     def used(self) -> MeaningsUsed:
-        """Return how meanings are compared."""
+        """Return the record of the method."""
         ...
 
 
-class ExactMeanings:
-    """Answers mean the same whose normalised words are the same: right for short answers, too fine for long ones."""
+class ExactClusterer:
+    """Clusters answers by equal normalised wording: right for short answers, too fine for long ones."""
 
     def clusters(self, asked: Sequence[Answers]) -> list[tuple[int, ...]]:
-        """Number the meanings of each question's answers."""
-        return [numbered([wording(text, action) for text, action in zip(one.texts, one.actions, strict=True)])
+        """Return the cluster number of each answer of each question."""
+        return [number_clusters([wording(text, action) for text, action in zip(one.texts, one.actions, strict=True)])
                 for one in asked]  # fmt: skip
 
     def used(self) -> MeaningsUsed:
-        """Return how meanings are compared."""
+        """Return the record of the method."""
         return MeaningsUsed(meaning="exact")
 
 
 def wording(text: str, action: str | None) -> str:
-    """Return what stands for an answer: its normalised words, or that it refuses or abstains."""
+    """Return the key of an answer: its normalised words, or its action if it refuses or abstains."""
     return f"<{action}>" if action in ("refuse", "abstain") else normalised(text)
 
 
 def normalised(text: str) -> str:
-    """Return the words of what was said aloud, without case, punctuation, articles and phrases around the answer.
+    """Return the words of an answer without its thoughts, case, punctuation, articles and framing phrases.
 
-    Points and commas within numbers stay, but for commas that group thousands: 3.5 is not 35, 1,000 is 1000, and
+    Points and commas within numbers are kept, except commas that group thousands: 3.5 is not 35, 1,000 is 1000, and
     -5 is not 5.
     """
     said = unicodedata.normalize("NFKC", visible_text(text) or "").replace("\u2019", "'").casefold().strip()
@@ -78,7 +78,7 @@ def normalised(text: str) -> str:
     return " ".join(_ARTICLE.sub(" ", said).split())
 
 
-def numbered(keys: Sequence[str]) -> tuple[int, ...]:
-    """Number equal keys alike, in order of appearance from 0."""
+def number_clusters(keys: Sequence[str]) -> tuple[int, ...]:
+    """Give equal keys the same number, in order of appearance from 0."""
     first: dict[str, int] = {}
     return tuple(first.setdefault(key, len(first)) for key in keys)

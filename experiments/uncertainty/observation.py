@@ -1,7 +1,7 @@
-"""What a model said to one question, once greedily and several times at random, and every measure of how sure it is.
+"""Observations: the greedy completion and several samples for each question, with every uncertainty measure.
 
-What is *verbalised* (hedging, thinking) is read off the greedy completion, the one a user gets; what is *statistical*
-(entropies, agreement, log-probability) off the samples.
+The *verbalised* measures (hedging, thinking) come from the greedy completion, which is what a user gets; the
+*statistical* ones (entropies, agreement, log-probability) come from the samples.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from experiments.responses.samples import Sampler
 from experiments.run.completion_file import Completion, is_right, read_completions
 from experiments.run.config import UncertaintyConfig
 from experiments.uncertainty.hedging import hedging
-from experiments.uncertainty.meaning import Answers, Meanings, numbered
+from experiments.uncertainty.meaning import Answers, MeaningClusterer, number_clusters
 from experiments.uncertainty.semantic_entropy import discrete_entropy, weighted_entropy
 from experiments.uncertainty.thinking_length import thinking_tokens
 from extract.model.sampling import SampledResponse
@@ -31,11 +31,11 @@ class Sample:
     """One sampled answer."""
 
     text: str
-    action: str | None  # as the rule judge has it
+    action: str | None  # by the rule judge
     right: bool | None  # states the known answer; None where there is none
-    cluster: int  # its meaning among the samples of its question
+    cluster: int  # its cluster of meaning among the samples of its question
     tokens: int
-    log_probability: float  # nats, of the whole of it under the plain model
+    log_probability: float  # nats, of the whole sequence under the plain model
     ended: bool  # False where it was cut at max_new_tokens
 
 
@@ -46,19 +46,19 @@ class Observation:
     id: str
     label: str
     completion: str
-    action: str | None  # as the run's judge has it
+    action: str | None  # by the run's judge
     correct: bool | None  # states the known answer; None where there is none
     entropy: float  # nats, over meanings, by counts
     weighted_entropy: float  # nats, over meanings, by likelihood
-    agreement: float  # share of the samples that mean what the completion says
-    log_probability: float  # nats, mean over samples of the whole sequence's
-    log_probability_per_token: float  # nats, mean over samples of each one's mean
-    hedging: float | None  # 0 to 1; None where the completion cannot be read
+    agreement: float  # share of the samples with the meaning of the completion
+    log_probability: float  # nats, of the whole sequence, mean over samples
+    log_probability_per_token: float  # nats, mean over the tokens of a sample, then over samples
+    hedging: float | None  # 0 to 1; None where the completion cannot be judged
     thinking_tokens: int
     samples: tuple[Sample, ...]
 
     def share(self, *actions: str) -> float:
-        """Return the share of samples that did one of these."""
+        """Return the share of samples with one of these actions."""
         return float(np.mean([sample.action in actions for sample in self.samples]))
 
     @property
@@ -69,15 +69,15 @@ class Observation:
 
 
 def questions(prompts: Sequence[Prompt]) -> list[int]:
-    """List the prompts that ask for knowledge: those with a known answer, harmful ones aside, and uncertain ones."""
+    """Return the rows of knowledge questions: benign prompts with a known answer, and uncertain ones."""
     asks = (p.label == "uncertain" or (p.label == "benign" and p.answer is not None) for p in prompts)
     return [row for row, is_one in enumerate(asks) if is_one]
 
 
-def observe(
-    loaded: LoadedRun, rows: Sequence[int], settings: UncertaintyConfig, meanings: Meanings
+def observe_answers(
+    loaded: LoadedRun, rows: Sequence[int], settings: UncertaintyConfig, meanings: MeaningClusterer
 ) -> list[Observation]:
-    """Sample answers to the given prompts and measure them; completions.jsonl is there already."""
+    """Sample answers to the given prompts and measure them; completions.jsonl must exist."""
     sampler = Sampler(loaded.completer, loaded.config.seed, settings.temperature, settings.top_p)
     with loaded.reporter.task("sampled answers", len(rows) * settings.samples) as advance:
         drawn = sampler.sample(rows, settings.samples, advance)
@@ -111,8 +111,8 @@ def _observation(
     hedged: float,
     thought: int,
 ) -> Observation:
-    """Put the measures of one question together; the first of `answers` and `clusters` is the greedy completion."""
-    of_samples = numbered([str(cluster) for cluster in clusters[1:]])
+    """Return the measures of one question; the first of `answers` and `clusters` is the greedy completion."""
+    of_samples = number_clusters([str(cluster) for cluster in clusters[1:]])
     log_probs = [one.log_prob for one in drawn]
     samples = tuple(
         Sample(

@@ -31,8 +31,8 @@ from scoring.estimate import estimate_of
 from scoring.rates import grouped_rate
 
 PERMUTATIONS = 1999
-# All: the more, the less sure. "said_or_sampled" is the greater of hedging and entropy, both between 0 and 1: a model
-# that abstains every time is sure of abstaining, not of an answer.
+# Larger is less certain in all of them. "said_or_sampled" is the greater of hedging and entropy, both between 0 and 1:
+# a model that abstains in every sample is certain of abstaining, not of an answer.
 MEASURES: Mapping[str, Callable[[Observation], float | None]] = {
     "semantic_entropy": lambda o: o.entropy,
     "weighted_entropy": lambda o: o.weighted_entropy,
@@ -44,9 +44,9 @@ MEASURES: Mapping[str, Callable[[Observation], float | None]] = {
     "thinking_tokens": lambda o: float(o.thinking_tokens),
 }
 POPULATIONS = {
-    "all": "questions with a known answer, and uncertain ones (whose answer nobody could give: none is right)",
+    "all": "questions with a known answer, and uncertain ones (which have no answer, so none is right)",
     "known_answer": "questions with a known answer only",
-    "committed": "of all questions, those that the completion answers rather than abstains from",
+    "committed": "all questions that the completion answers instead of abstaining",
 }
 
 
@@ -63,17 +63,17 @@ class MeasuredUncertainty(NamedTuple):
     verbalised_and_statistical: HedgingByEntropy
 
 
-def measured_uncertainty(
+def measure_uncertainty(
     observed: Sequence[Observation], prompts: Sequence[Prompt], threshold: float | None, seed: int
 ) -> MeasuredUncertainty:
-    """Measure what separates wrong or unknowable answers from right ones.
+    """Measure how well each measure separates wrong or unknowable answers from right ones.
 
-    Questions that are refused, or whose completion cannot be judged, are left out and counted: they say nothing of
-    what is known.
+    Questions that are refused, or whose completion cannot be judged, are left out and counted: they do not concern
+    knowledge.
 
     Args:
-        prompts: those of the observations.
-        threshold: above which an entropy is high.
+        prompts: the prompts of the observations.
+        threshold: an entropy above it is high, in nats.
     """
     kept = [i for i, one in enumerate(observed) if one.action not in (None, "refuse")]
     judged = [observed[i] for i in kept]
@@ -100,7 +100,7 @@ def measured_uncertainty(
             for name, rows in inside.items()
         },
         reliability={name: reliability(agreement[rows], ~wrong[rows], groups[rows]) for name, rows in diagrams.items()},
-        verbalised_and_statistical=_crossed(judged, wrong, groups, threshold, seed),
+        verbalised_and_statistical=_hedging_by_entropy(judged, wrong, groups, threshold, seed),
     )
 
 
@@ -108,7 +108,7 @@ def measured_uncertainty(
 
 
 def _measures(judged: Sequence[Observation], wrong: Wrong, groups: Groups, seed: int) -> dict[str, MeasureAuroc]:
-    """Return each measure's AUROC, or why there is none; p-values are corrected for the measures tried (Holm)."""
+    """Return each measure's AUROC, or why there is none; p-values are corrected over the measures (Holm)."""
     found = {name: _measure(list(map(of, judged)), wrong, groups, seed) for name, of in MEASURES.items()}
     p = {name: one.p for name, one in found.items() if one.p is not None}
     adjusted = dict(zip(p, holm(list(p.values())), strict=True))
@@ -138,24 +138,24 @@ def _measure(values: Sequence[float | None], wrong: Wrong, groups: Groups, seed:
 
 
 def auroc_p(y: Wrong, score: Float[np.ndarray, " questions"], groups: Groups, rng: np.random.Generator) -> float:
-    """Return the two-sided permutation p-value of an AUROC of 1/2, for scores alike within groups too.
+    """Return the two-sided permutation p-value of an AUROC of 1/2, valid for scores correlated within groups.
 
-    The AUROC is the difference of the classes' mean ranks in another scale (Mann & Whitney 1947), so that labels are
-    permuted as elsewhere (permutation.py): within groups that have both, between whole groups that have one. With
-    scores that follow from the group as much as from the label, without any bond between the two, 5 % of p-values lie
-    at or below 0.05 (tests/experiments/uncertainty/test_record.py).
+    The AUROC is a linear function of the difference of the classes' mean ranks (Mann & Whitney 1947), so labels are
+    permuted as elsewhere (permutation.py): within groups that have both, between whole groups that have one. Where
+    scores depend on the group and not on the label, 5 % of p-values are at or below 0.05
+    (tests/experiments/uncertainty/test_record.py).
     """
     units = ExchangeableUnits.of(groups, np.zeros(len(y), dtype=int), y, rankdata(score))
     return permuted_p(units, PERMUTATIONS, rng)
 
 
-# -- what is said against what the samples do --------------------------------------------------------------------------
+# -- verbalised against statistical uncertainty ------------------------------------------------------------------------
 
 
-def _crossed(
+def _hedging_by_entropy(
     judged: Sequence[Observation], wrong: Wrong, groups: Groups, threshold: float | None, seed: int
 ) -> HedgingByEntropy:
-    """Count hedged or not by high or low entropy, with the share right in each cell."""
+    """Cross-tabulate hedged or not by high or low entropy, with the share right in each stratum."""
     there = np.array([one.hedging is not None for one in judged], dtype=bool)
     if threshold is None or not there.any():
         return HedgingByEntropy(threshold=threshold, cells=[], reason="every question has the same entropy")
@@ -175,7 +175,7 @@ def _crossed(
 def _hedging_gap(
     hedged: Bool[np.ndarray, " questions"], high: Bool[np.ndarray, " questions"], groups: Groups, seed: int
 ) -> HedgingGap | None:
-    """Return how much more is hedged where entropy is high, with interval and permutation p; None without both."""
+    """Return the difference in hedging between high and low entropy, with permutation p; None without both."""
     if high.all() or not high.any():
         return None
     at_high, at_low = (grouped_rate(hedged[rows], groups[rows]) for rows in (high, ~high))

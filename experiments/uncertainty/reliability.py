@@ -1,4 +1,4 @@
-"""Reliability: how often answers of a given confidence are right, in bins with intervals, and the mean gap."""
+"""Reliability: the share of right answers by bin of confidence, with intervals, the mean gap and the Brier score."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from probes.statistics.intervals import Interval
 from scoring.estimate import estimate_of
 from scoring.rates import grouped_rate
 
-EDGES = (0.0, 0.2, 0.4, 0.6, 0.8)  # of the bins, each up to and with the next; all samples agreeing is one of its own
+EDGES = (0.0, 0.2, 0.4, 0.6, 0.8)  # bins (start, end]; confidence 1 (all samples agree) is a bin of its own
 
 
 def reliability(
@@ -21,10 +21,10 @@ def reliability(
 
     Args:
         confidence: of each answer, in [0, 1].
-        groups: what belongs together; intervals are over these.
+        groups: independent groups; intervals are over these.
 
     Returns:
-        `gap` is above 0 where the model is surer than it is right, and `brier` is the mean squared error.
+        `gap` is above 0 if the model is overconfident, and `brier` is the mean squared error.
     """
     place = np.where(confidence >= 1, len(EDGES), np.searchsorted(EDGES, confidence, side="left") - 1).clip(min=0)
     ends = [*zip(EDGES, (*EDGES[1:], 1.0), strict=True), (1.0, 1.0)]
@@ -46,9 +46,9 @@ def reliability(
 
 
 def _over_groups(values: Float[np.ndarray, " n"], groups: Int[np.ndarray, " n"], low: float) -> Interval:
-    """Return the mean over groups, each counting once, with an interval that is honest where all agree."""
+    """Return the mean over groups, each counted once, with an interval that is valid where all agree."""
     if not len(values):
         return Interval(float("nan"), low, 1.0)
     _, code = np.unique(groups, return_inverse=True)
     means = np.bincount(code, weights=values) / np.bincount(code)
-    return mean_interval(means.round(12), low, 1.0)  # what differs by rounding alone is no spread
+    return mean_interval(means.round(12), low, 1.0)  # rounding errors are not variance

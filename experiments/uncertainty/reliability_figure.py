@@ -1,4 +1,4 @@
-"""The reliability diagram: the share of right answers by confidence."""
+"""Reliability diagram: the share of right answers by confidence."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def reliability_diagram(found: Mapping[str, Reliability]) -> Figure:
     """Draw the share right in each bin of confidence, with 95 % intervals over groups and n."""
     figure = Figure(figsize=(5.6, 5.0))
     axes = figure.subplots()
-    axes.plot([0, 1], [0, 1], color="#888888", lw=1, ls="--", label="right as often as sure")
+    axes.plot([0, 1], [0, 1], color="#888888", lw=1, ls="--", label="perfect calibration")
     for shift, (name, (meaning, colour, marker)) in zip((-0.006, 0.006), SHOWN.items(), strict=True):
         bins = found[name].bins
         if not bins:
@@ -37,7 +37,7 @@ def reliability_diagram(found: Mapping[str, Reliability]) -> Figure:
             above = name == "committed"
             axes.annotate(f"{one.right.n}", (at, value), (6, 6 if above else -11), textcoords="offset points",
                           fontsize=7, color=colour)  # fmt: skip
-    axes.set(xlabel="confidence: share of samples that mean what the completion says",
+    axes.set(xlabel="confidence: share of samples with the meaning of the completion",
              ylabel="share of completions that are right", xlim=(-0.03, 1.06), ylim=(-0.03, 1.06))  # fmt: skip
     axes.legend(frameon=False, fontsize=8, loc="upper center", bbox_to_anchor=(0.5, -0.14))
     return figure

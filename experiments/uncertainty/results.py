@@ -9,7 +9,7 @@ from scoring.estimate import Estimate
 
 
 class SamplingSettings(Record):
-    """How answers were sampled, and how their meanings were compared."""
+    """Sampling parameters and the method that compares meanings."""
 
     samples: int
     temperature: float
@@ -24,18 +24,18 @@ class MeaningsUsed(Record):
     model: str = ""
     revision: str | None = None
     weights: str = ""
-    entailment: str = ""  # the model's label for it
+    entailment: str = ""  # the model's label for entailment
 
 
 class LeftOut(Record):
-    """Questions that say nothing of what the model knows."""
+    """Counts of the questions that are left out: refused, or not judged."""
 
     refused: int
     unjudged: int
 
 
 class MeasureAuroc(Record):
-    """How well one measure separates wrong or unknowable answers from right ones; `reason` where it cannot be said."""
+    """AUROC of one measure for wrong or unknowable against right answers; `reason` where there is none."""
 
     auroc: float | None
     reason: str = ""
@@ -46,11 +46,11 @@ class MeasureAuroc(Record):
     n_positive: int
     n_negative: int
     unmeasured: int
-    p_adjusted: float | None = None  # for the measures tried (Holm)
+    p_adjusted: float | None = None  # over the measures (Holm)
 
 
 class Population(Record):
-    """Some of the questions, and the AUROC of every measure among them."""
+    """A set of questions, and the AUROC of every measure on it."""
 
     what: str
     wrong_or_unknowable: int
@@ -59,7 +59,7 @@ class Population(Record):
 
 
 class ConfidenceBin(Record):
-    """Answers of one range of confidence, and the share of them that is right."""
+    """The share of right answers in one range of confidence."""
 
     start: float = Field(alias="from")
     end: float = Field(alias="to")
@@ -68,7 +68,7 @@ class ConfidenceBin(Record):
 
 
 class Reliability(Record):
-    """Whether answers are right as often as the model is confident."""
+    """Calibration of the confidence: bins, mean gap, Brier score."""
 
     bins: list[ConfidenceBin]
     gap: Estimate  # mean confidence less the share right
@@ -76,7 +76,7 @@ class Reliability(Record):
 
 
 class StratumAccuracy(Record):
-    """The share right among answers that are hedged or not, of high or low entropy."""
+    """The share of right answers in one stratum: hedged or not, high or low entropy."""
 
     hedged: bool
     high_entropy: bool
@@ -84,13 +84,13 @@ class StratumAccuracy(Record):
 
 
 class HedgingGap(Estimate):
-    """How much more is hedged at high entropy, with its permutation p."""
+    """Difference of the share hedged between high and low entropy, with its permutation p."""
 
     p: float
 
 
 class HedgingByEntropy(Record):
-    """What is said aloud against what the samples do."""
+    """Verbalised against statistical uncertainty: hedging by entropy."""
 
     threshold: float | None  # nats; above it entropy is high
     cells: list[StratumAccuracy]
@@ -99,7 +99,7 @@ class HedgingByEntropy(Record):
 
 
 class KnowledgeLabels(Record):
-    """Labels by what the model knows, and how they agree with the file's."""
+    """Labels by what the model knows, and their agreement with the file's labels."""
 
     labelled: Estimate
     left_out: dict[str, int]
@@ -110,7 +110,7 @@ class KnowledgeLabels(Record):
 
 
 class UncertaintyResult(Record):
-    """Everything of `refusal uncertainty`; only `settings`, `questions` and `reason` where there is no question."""
+    """Result of `refusal uncertainty`; only `settings`, `questions` and `reason` are set where there is no question."""
 
     settings: SamplingSettings
     questions: int

@@ -1,8 +1,8 @@
-"""Entropy over meanings of sampled answers, in nats, and the split of questions into low and high. Pure functions.
+"""Semantic entropy of sampled answers, in nats, and the threshold between low and high entropy. Pure functions.
 
-Semantic entropy is the entropy of the distribution over *meanings*, so that saying one thing in two ways is no
-uncertainty (Kuhn, Gal & Farquhar, arXiv 2302.09664). It tells whether a model says the same when asked again; of what
-is false and said every time it says nothing.
+Semantic entropy is the entropy of the distribution over *meanings*, so that two wordings of one answer add no
+uncertainty (Kuhn, Gal & Farquhar, arXiv 2302.09664). It measures whether repeated samples agree; it cannot detect a
+false answer that is given every time.
 """
 
 from __future__ import annotations
@@ -29,8 +29,7 @@ def weighted_entropy(clusters: Sequence[int], log_probs: Sequence[float], sequen
     would weight by p(s) squared (arXiv 2302.09664, equations 2 and 4).
 
     Args:
-        clusters, log_probs, sequences: of each sample its cluster, the log-probability of the whole of it in nats, and
-            what it is; (n_samples,) each.
+        clusters, log_probs, sequences: each sample's cluster, log-probability in nats and sequence; (n_samples,) each.
     """
     once = {sequence: i for i, sequence in reversed(list(enumerate(sequences)))}
     index = sorted(once.values())
@@ -43,18 +42,18 @@ def _entropy(shares: np.ndarray) -> float:
     return float(max(0.0, -(shares * np.log(shares)).sum()))
 
 
-def split(entropies: np.ndarray) -> float | None:
-    """Return the threshold above which an entropy is high; None where all are the same.
+def entropy_threshold(entropies: np.ndarray) -> float | None:
+    """Return the threshold above which an entropy is high, in nats; None where all entropies are equal.
 
-    It is the one that minimises the squared error within the two groups (semantic entropy probes, arXiv 2406.15927,
-    section 4), midway between the neighbouring values. It always divides what differs at all: low and high are
-    relative to the questions at hand.
+    It minimises the squared error within the two groups (semantic entropy probes, arXiv 2406.15927, section 4) and is
+    midway between the neighbouring values. It always divides unequal entropies: low and high are relative to the given
+    questions.
     """
     values, counts = np.unique(np.asarray(entropies, dtype=float).round(12), return_counts=True)
     if len(values) < 2:
         return None
     n, total = counts.cumsum(), (values * counts).cumsum()
-    # The sum of squares within is the total one less what the two means explain.
+    # The within-group sum of squares is the total minus the part explained by the two means.
     explained = total**2 / n + np.append((total[-1] - total[:-1]) ** 2 / (n[-1] - n[:-1]), 0.0)
     best = int(np.argmax(explained[:-1]))
     return float((values[best] + values[best + 1]) / 2)

@@ -1,4 +1,4 @@
-"""The outcome of `refusal uncertainty` on the terminal."""
+"""Text of the result of `refusal uncertainty`, for the terminal and the report."""
 
 from __future__ import annotations
 
@@ -16,12 +16,13 @@ from probes.statistics.intervals import Interval
 SHOWN = {
     "negative_log_probability": "-log p",
     "negative_log_probability_per_token": "-log p per token",
+    "said_or_sampled": "max(hedging, entropy)",
 }
 HEADINGS = {"all": "all questions", "known_answer": "known answer only", "committed": "answered only"}
 
 
 def print_uncertainty(directory: Path, result: UncertaintyResult) -> None:
-    """Print the AUROCs, what is said against what the samples do, the labels, and the files written."""
+    """Print the AUROCs, hedging by entropy, the labels, and the files written."""
     from rich.box import SIMPLE
     from rich.console import Console
     from rich.markup import escape
@@ -31,7 +32,7 @@ def print_uncertainty(directory: Path, result: UncertaintyResult) -> None:
         return
     console = Console(highlight=False)
     k = result.settings.samples
-    table = Table(title=f"What tells wrong or unknowable from right: AUROC (95 %), {k} samples each",
+    table = Table(title=f"AUROC of wrong or unknowable against right answers (95 %), {k} samples each",
                   box=SIMPLE, padding=(0, 1, 0, 0), pad_edge=False)  # fmt: skip
     table.add_column("measure")
     for name, heading in HEADINGS.items():
@@ -41,20 +42,20 @@ def print_uncertainty(directory: Path, result: UncertaintyResult) -> None:
         cells = (auroc_cell(result.populations[name].measures[measure]) for name in HEADINGS)
         table.add_row(measure_name(measure), *cells)
     console.print(table)
-    console.print("n: wrong or unknowable + right; *: not 0.5, p ≤ 0.05 by permutation, corrected for the measures")
-    for line in lines(result):
+    console.print("n: wrong or unknowable + right; *: not 0.5, p ≤ 0.05 by permutation, corrected over the measures")
+    for line in uncertainty_lines(result):
         console.print(escape(line), soft_wrap=True)
     written = ("uncertainty.jsonl", "prompts_by_model.jsonl", "stages/uncertainty.json", "figures/reliability.png")
     console.print("Written: " + ", ".join(str(directory / name) for name in written), soft_wrap=True)
 
 
-def lines(result: UncertaintyResult) -> list[str]:
-    """Return the rest, a line each."""
+def uncertainty_lines(result: UncertaintyResult) -> list[str]:
+    """Return the other results, one a line."""
     found = []
     if result.verbalised_and_statistical is not None:
         found.append(_hedging_line(result.verbalised_and_statistical))
     if "committed" in result.reliability and (gap := result.reliability["committed"].gap).estimate is not None:
-        found.append(f"Surer than right, among what is answered, by {gap:+.0%} (n = {gap.n}).")
+        found.append(f"Mean confidence minus share right, among answered questions: {gap:+.0%} (n = {gap.n}).")
     if result.knowledge is not None:
         found += _knowledge_lines(result.knowledge)
     return found + [f"Note: {remark}." for remark in result.remarks]
@@ -63,16 +64,16 @@ def lines(result: UncertaintyResult) -> list[str]:
 def _hedging_line(crossed: HedgingByEntropy) -> str:
     shown = [_cell(cell) for cell in crossed.cells if cell.right.n]
     if not shown:
-        return f"Hedging is not set against entropy: {crossed.reason}."
-    return f"Hedged aloud or not, by entropy above {crossed.threshold:.2f} nats or not: {'; '.join(shown)}."
+        return f"Hedging by entropy: not measured, {crossed.reason}."
+    return f"Hedging by entropy (high: above {crossed.threshold:.2f} nats): {'; '.join(shown)}."
 
 
 def _knowledge_lines(known: KnowledgeLabels) -> list[str]:
-    left = "; ".join(f"{n} where {why}" for why, n in known.left_out.items())
+    left = "; ".join(f"{n} because {why}" for why, n in known.left_out.items())
     return [
-        f"Labels by what the model knows: {known.labelled:.0%} of {known.labelled.n} questions get one, "
-        f"{known.agreement_with_file:.0%} of these the file's" + (f"; left out: {left}" if left else "") + ".",
-        f"By the samples alone, no answer looked up, {known.by_samples_alone:.0%} would get the file's.",
+        f"Labels by what the model knows: {known.labelled:.0%} of {known.labelled.n} questions get one; "
+        f"{known.agreement_with_file:.0%} of these agree with the file" + (f"; left out: {left}" if left else "") + ".",
+        f"Without known answers, from the samples alone, {known.by_samples_alone:.0%} would agree with the file.",
     ]
 
 
@@ -90,5 +91,5 @@ def auroc_cell(found: MeasureAuroc) -> str:
 
 
 def _cell(cell: StratumAccuracy) -> str:
-    name = f"{'hedged' if cell.hedged else 'flat'} and {'high' if cell.high_entropy else 'low'}"
-    return f"{name} {cell.right.n}, right {cell.right:.0%}"
+    name = f"{'hedged' if cell.hedged else 'flat'} and {'high' if cell.high_entropy else 'low'} entropy"
+    return f"{name}: n = {cell.right.n}, right {cell.right:.0%}"

@@ -1,4 +1,4 @@
-"""How long a model thinks before it answers, in tokens: an outcome of its own where a premise is missing."""
+"""Thinking length: the number of thinking tokens before an answer, an outcome where a premise is missing."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from extract.chat.thinking import CLOSING, OPENING
 
 
 def thinking_tokens(decode: Callable[[Sequence[int]], str], prompt: str, response: Sequence[int]) -> int:
-    """Count the tokens between <think> and </think>, the marks' own left out; 0 where there is no thinking.
+    """Count the tokens between <think> and </think>, without the marks; 0 where there is no thinking.
 
-    A block that the template opens (the prompt ends within it) counts from the response's first token, and one that
-    never closes to its last.
+    A block opened by the template (the prompt ends within it) counts from the first token of the response; a block that
+    is not closed counts to its last token.
 
     Args:
-        decode: tokens to text, special tokens written out.
+        decode: tokens to text, special tokens included.
         prompt: as the model read it.
     """
     text = decode(response)
@@ -29,5 +29,5 @@ def thinking_tokens(decode: Callable[[Sequence[int]], str], prompt: str, respons
 
 
 def _first(decode: Callable[[Sequence[int]], str], response: Sequence[int], n_characters: int) -> int:
-    """Return how many tokens it takes until the text has so many characters."""
+    """Return the number of tokens after which the text has at least n characters."""
     return bisect_left(range(len(response)), n_characters, key=lambda n: len(decode(response[:n])))

@@ -89,7 +89,7 @@ def _move(kind: Kind, values: list[str], conversation: Conversation, console: Co
         (value,) = map(float, values)
     except ValueError:
         raise UserError(f"/{kind} takes one number from 0 to 1, for example /{kind} 0.8") from None
-    before = conversation.move(kind, value)
+    before = conversation.set_threshold(kind, value)
     _show(console, f"{kind} threshold {before:.2f} -> {value:.2f}", "dim")
 
 

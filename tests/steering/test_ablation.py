@@ -13,7 +13,7 @@ from extract.model.chat_model import ChatModel
 from extract.model.edit import Edit, Pass
 from probes.direction import Direction, Locus
 from probes.means import unit
-from steering.ablation import ablation, addition, everywhere, reaches
+from steering.ablation import ablation, ablation_at_every_layer, addition, covers_layers
 from steering.ablation_variant import DEFAULT, VARIANTS, Variant
 
 R = unit(np.random.default_rng(0).standard_normal(32))
@@ -66,7 +66,7 @@ def test_adding_adds_the_gap_once(tiny: ChatModel, tiny_rows: list[Rendered]) ->
 
 
 def test_everywhere_leaves_nothing_along_it(tiny: ChatModel, tiny_rows: list[Rendered]) -> None:
-    edited = streams(tiny, tiny_rows[0], everywhere(DIRECTION, tiny.n_layers))
+    edited = streams(tiny, tiny_rows[0], ablation_at_every_layer(DIRECTION, tiny.n_layers))
     assert edited.abs().max() < 1e-4
 
 
@@ -74,7 +74,7 @@ def test_an_edit_is_named_by_all_it_does() -> None:
     moved = replace(DIRECTION, vector=-DIRECTION.vector)
     shifted = replace(DIRECTION, mean_negative=-2.5)
     trials = [ablation(DIRECTION, variant) for variant in VARIANTS]
-    trials += [addition(DIRECTION), everywhere(DIRECTION, 4), ablation(moved), ablation(shifted)]
+    trials += [addition(DIRECTION), ablation_at_every_layer(DIRECTION, 4), ablation(moved), ablation(shifted)]
     names = [tuple((edit.site, edit.layer, edit.key) for edit in edits) for edits in trials]
     assert len(set(names)) == len(names)
     assert all(edit.key for edits in trials for edit in edits)
@@ -84,6 +84,6 @@ def test_an_edit_is_named_by_all_it_does() -> None:
 
 def test_it_reaches_later_layers_only_with_their_class_means() -> None:
     later = Variant(layers="later")
-    assert reaches(DIRECTION, later, 4)
-    assert not reaches(DIRECTION, later, 5)
-    assert reaches(replace(DIRECTION, later_means={}), DEFAULT, 5)
+    assert covers_layers(DIRECTION, later, 4)
+    assert not covers_layers(DIRECTION, later, 5)
+    assert covers_layers(replace(DIRECTION, later_means={}), DEFAULT, 5)

@@ -12,9 +12,9 @@ from steering.actuator import (
     Clamp,
     OnsetBias,
     StreamActuator,
-    act,
     actuator_of,
     actuator_record,
+    apply_actuator,
 )
 from steering.actuator_record import ActuatorRecord
 from steering.interventions import clamp
@@ -42,7 +42,7 @@ def project(stream: Tensor) -> Tensor:
 
 
 def write(actuator: StreamActuator, stream: Tensor, gate: Tensor) -> Tensor:
-    return act(actuator, stream, torch.tensor(direction().vector), direction(), gate)
+    return apply_actuator(actuator, stream, torch.tensor(direction().vector), direction(), gate)
 
 
 GATE = torch.tensor([[1], [-1], [1]])

@@ -17,7 +17,7 @@ from probes.direction import Direction, Locus
 from probes.means import unit
 from steering.ablation import ablation
 from steering.ablation_variant import VARIANTS, Variant
-from steering.actuator import Addition, Affine, Clamp, StreamActuator, act
+from steering.actuator import Addition, Affine, Clamp, StreamActuator, apply_actuator
 from steering.device_copies import DeviceCopies, LastCopy
 from steering.interventions import affine, place
 from steering.writer import Writer
@@ -45,7 +45,7 @@ def former_writer(actuator: StreamActuator, steps: int | None, gates: Tensor, pa
     index = torch.arange(pass_.start, pass_.start + pass_.length)
     first = pass_.prompt_length - 1
     covered = (index >= first) & (index < first + (10**6 if steps is None else steps))
-    changed = act(actuator, stream, torch.tensor(R), DIRECTION, gates)
+    changed = apply_actuator(actuator, stream, torch.tensor(R), DIRECTION, gates)
     return torch.where((covered[None, :] & (gates != 0))[..., None], changed, stream)
 
 

@@ -1,4 +1,4 @@
-"""Meanings by entailment: the clustering against an oracle, the label, and a small real model's plumbing."""
+"""MeaningClusterer by entailment: the clustering against an oracle, the label, and a small real model's plumbing."""
 
 from pathlib import Path
 
@@ -7,7 +7,7 @@ import torch
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
 from transformers import BertConfig, BertForSequenceClassification, PreTrainedTokenizerFast
 
-from experiments.uncertainty.entailment import EntailedMeanings, clustered, entailing, open_meanings
+from experiments.uncertainty.entailment import EntailmentClusterer, cluster_wordings, entailment_label, open_clusterer
 from experiments.uncertainty.meaning import Answers
 from extract.errors import UserError
 
@@ -17,8 +17,8 @@ def test_an_answer_joins_the_first_cluster_it_entails_both_ways() -> None:
     both = {("car", "auto"), ("auto", "car")}
     one_way = {("car", "vehicle"), ("auto", "vehicle"), ("boat", "vehicle")}
     keys = ["car", "vehicle", "auto", "<abstain>", "boat", "car", "<abstain>"]
-    assert clustered(keys, said, both | one_way) == (0, 1, 0, 2, 3, 0, 2)
-    assert clustered(keys, said, set()) == (0, 1, 2, 3, 4, 0, 3)
+    assert cluster_wordings(keys, said, both | one_way) == (0, 1, 0, 2, 3, 0, 2)
+    assert cluster_wordings(keys, said, set()) == (0, 1, 2, 3, 4, 0, 3)
 
 
 @pytest.mark.parametrize(
@@ -31,12 +31,14 @@ def test_an_answer_joins_the_first_cluster_it_entails_both_ways() -> None:
     ],
 )
 def test_the_label_is_found_by_its_name(labels: tuple[str, ...], found: int) -> None:
-    assert entailing("m", dict(enumerate(labels))) == found
+    assert entailment_label("m", dict(enumerate(labels))) == found
 
 
 def test_labels_that_do_not_say_are_told() -> None:
-    with pytest.raises(UserError, match=r"which label means entailment \(its labels are LABEL_0, LABEL_1\); give an"):
-        entailing("m", {0: "LABEL_0", 1: "LABEL_1"})
+    with pytest.raises(
+        UserError, match=r"has no single label that means entailment \(its labels are LABEL_0, LABEL_1\); give an"
+    ):
+        entailment_label("m", {0: "LABEL_0", 1: "LABEL_1"})
 
 
 WORDS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "who", "?", "anna", "bob", "and")
@@ -66,8 +68,8 @@ def nli(tmp_path: Path) -> str:
 
 
 def test_a_model_that_takes_all_for_the_same_leaves_declines_apart(nli: str) -> None:
-    meanings = open_meanings(nli)
-    assert isinstance(meanings, EntailedMeanings)
+    meanings = open_clusterer(nli)
+    assert isinstance(meanings, EntailmentClusterer)
     answers = Answers("who?", ("anna", "bob", "Anna.", "i do not know", "bob and anna"),
                       ("answer", "answer", "answer", "abstain", "answer"))  # fmt: skip
     assert meanings.clusters([answers, answers]) == [(0, 0, 0, 1, 0)] * 2

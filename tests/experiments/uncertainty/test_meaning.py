@@ -2,7 +2,7 @@
 
 import pytest
 
-from experiments.uncertainty.meaning import Answers, ExactMeanings, normalised
+from experiments.uncertainty.meaning import Answers, ExactClusterer, normalised
 
 
 @pytest.mark.parametrize(
@@ -32,4 +32,4 @@ def test_what_differs_differs(one: str, other: str) -> None:
 def test_refusals_are_one_meaning_and_abstentions_another() -> None:
     texts = ("Paris.", "I cannot help.", "I won't do it.", "I do not know.", "no idea", "paris")
     actions = ("answer", "refuse", "refuse", "abstain", "abstain", "answer")
-    assert ExactMeanings().clusters([Answers("?", texts, actions)]) == [(0, 1, 1, 2, 2, 0)]
+    assert ExactClusterer().clusters([Answers("?", texts, actions)]) == [(0, 1, 1, 2, 2, 0)]

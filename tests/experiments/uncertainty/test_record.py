@@ -11,15 +11,15 @@ from experiments.uncertainty.knowledge import (
     DIFFERS,
     REFUSED,
     UNCHECKED,
-    compared_labels,
-    knowledge,
+    compare_labels,
+    knowledge_label,
     prompt_row,
-    relabelled,
+    relabel_prompts,
 )
 from experiments.uncertainty.observation import Observation, Sample
-from experiments.uncertainty.record import MEASURES, MeasuredUncertainty, auroc_p, measured_uncertainty
+from experiments.uncertainty.record import MEASURES, MeasuredUncertainty, auroc_p, measure_uncertainty
 from experiments.uncertainty.results import LeftOut, MeasureAuroc
-from experiments.uncertainty.stage import remarks, split_of
+from experiments.uncertainty.stage import remarks, threshold_of_answered
 from extract.prompts.prompt import Prompt, make_prompt
 
 
@@ -54,13 +54,13 @@ def auroc(measured: MeasuredUncertainty, measure: str = "semantic_entropy", popu
 
 def test_entropy_that_goes_with_being_wrong_is_found_and_shuffled_it_is_not() -> None:
     observed = questions(60, 1.0)
-    found = auroc(measured_uncertainty(observed, asked(observed), split_of(observed), 0))
+    found = auroc(measure_uncertainty(observed, asked(observed), threshold_of_answered(observed), 0))
     assert found.auroc > 0.85
     assert found.p_adjusted < 0.05
     assert found.auroc_ci[0] > 0.5
     order = np.random.default_rng(1).permutation(60)
     shuffled = [replace(one, correct=observed[j].correct) for one, j in zip(observed, order, strict=True)]
-    nothing = auroc(measured_uncertainty(shuffled, asked(shuffled), split_of(shuffled), 0))
+    nothing = auroc(measure_uncertainty(shuffled, asked(shuffled), threshold_of_answered(shuffled), 0))
     assert nothing.auroc_ci[0] < 0.5 < nothing.auroc_ci[1]
     assert nothing.p > 0.05
 
@@ -93,7 +93,7 @@ def test_the_populations_are_what_they_say() -> None:
                 seen("abstained", None, 0.0, action="abstain", hedging=1.0),
                 seen("refused", True, 0.0, action="refuse"),
                 seen("unread", True, 0.0, action=None, hedging=None)]  # fmt: skip
-    record = measured_uncertainty(observed, asked(observed), 0.5, 0)
+    record = measure_uncertainty(observed, asked(observed), 0.5, 0)
     counts = {name: (of.wrong_or_unknowable, of.right) for name, of in record.populations.items()}
     assert counts == {"all": (3, 1), "known_answer": (1, 1), "committed": (2, 1)}
     assert record.left_out == LeftOut(refused=1, unjudged=1)
@@ -107,9 +107,9 @@ def test_the_populations_are_what_they_say() -> None:
 def test_where_nothing_is_wrong_there_is_no_auroc_and_it_is_said() -> None:
     observed = [seen(f"q{i}", True, i / 5) for i in range(5)]
     for measure in MEASURES:
-        found = auroc(measured_uncertainty(observed, asked(observed), 0.3, 0), measure)
+        found = auroc(measure_uncertainty(observed, asked(observed), 0.3, 0), measure)
         assert (found.auroc, found.reason) == (None, "no question here is wrong or unknowable")
-    assert auroc(measured_uncertainty([], [], None, 0)).reason == "no question here is wrong or unknowable"
+    assert auroc(measure_uncertainty([], [], None, 0)).reason == "no question here is wrong or unknowable"
 
 
 # -- labels ------------------------------------------------------------------------------------------------------------
@@ -135,7 +135,7 @@ RIGHT, WRONG = sample(right=True), sample(right=False)
     ],
 )  # fmt: skip
 def test_the_rule_of_labels(one: Observation, knows: bool | None, why: str) -> None:
-    told = knowledge(one, 0.5)
+    told = knowledge_label(one, 0.5)
     assert told.knows is knows
     assert told.why.startswith(why)
 
@@ -145,8 +145,8 @@ def test_prompts_get_the_labels_and_the_rest_stays() -> None:
     fields = {"text": "who?", "answer": "x", "acceptable": ["clarify"]}
     labels = {"a": "uncertain", "b": "benign", "c": "uncertain", "d": "harmful"}
     prompts = [make_prompt({"id": name, "label": label} | fields, "here") for name, label in labels.items()]
-    told = {name: replace(knowledge(seen(name, True, 0.0), None), knows=knows) for name, knows in given.items()}
-    found = relabelled(prompts, told)
+    told = {name: replace(knowledge_label(seen(name, True, 0.0), None), knows=knows) for name, knows in given.items()}
+    found = relabel_prompts(prompts, told)
     assert [(p.id, p.label, p.right_action, p.acceptable) for p in found] == [
         ("a", "benign", "answer", ()),
         ("b", "uncertain", "abstain", ()),
@@ -157,8 +157,8 @@ def test_prompts_get_the_labels_and_the_rest_stays() -> None:
 
 def test_agreement_counts_what_got_a_label_and_says_what_did_not() -> None:
     observed = [seen("a", True, 0.0), seen("b", False, 0.0), seen("c", None, 0.9), seen("d", None, 0.0)]
-    told = [knowledge(one, 0.5) for one in observed]
-    record = compared_labels(observed, asked(observed), told, 0.5)
+    told = [knowledge_label(one, 0.5) for one in observed]
+    record = compare_labels(observed, asked(observed), told, 0.5)
     assert record.left_out == {UNCHECKED: 1}
     assert record.file_to_model == {
         "benign": {"benign": 1, "uncertain": 1},
@@ -172,7 +172,7 @@ def test_agreement_counts_what_got_a_label_and_says_what_did_not() -> None:
 
 def test_few_samples_are_said_to_be_few() -> None:
     said = remarks(UncertaintyConfig(samples=3), [seen("a", True, 0.0)])
-    assert "3 samples are few: a rival answer given one time in three goes unseen for 30% of questions" in said[0]
+    assert "3 samples are few: an alternative answer given one time in three is missed on 30% of questions" in said[0]
     assert "entropy takes only 3 values" in said[0]
     assert remarks(UncertaintyConfig(samples=10), [seen("a", True, 0.0)]) == []
     cut = seen("a", True, 0.0, [replace(sample(), ended=False)] * 10)

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from experiments.uncertainty.semantic_entropy import discrete_entropy, split, weighted_entropy
+from experiments.uncertainty.semantic_entropy import discrete_entropy, entropy_threshold, weighted_entropy
 
 clusters = st.lists(st.integers(0, 4), min_size=1, max_size=12)
 
@@ -46,7 +46,7 @@ def test_two_wordings_of_one_meaning_add_up() -> None:
 @given(st.lists(st.floats(0, 2.3).map(lambda x: round(x, 2)), min_size=2, max_size=25))
 def test_the_split_minimises_the_squared_error_within(given: list[float]) -> None:
     values = np.array(given)
-    found = split(values)
+    found = entropy_threshold(values)
     if len(set(given)) == 1:
         assert found is None
         return

@@ -9,7 +9,7 @@ import pytest
 from experiments.pipeline.stages import STAGES, run, stages_of
 from experiments.run.config import load_config
 from experiments.uncertainty.results import UncertaintyResult
-from experiments.uncertainty.text import lines, print_uncertainty
+from experiments.uncertainty.text import print_uncertainty, uncertainty_lines
 from extract.progress import Reporter
 from extract.prompts.prompt import load_prompts
 from extract.shipped import ROOT
@@ -117,9 +117,9 @@ def test_it_is_said_on_the_terminal(
     assert "…" not in out
     told = " ".join(out.split())
     for part in ("semantic entropy", "hedging", "known answer only", "Labels by what the model knows",
-                 "prompts_by_model.jsonl", "Surer than right", "flat and low"):  # fmt: skip
+                 "prompts_by_model.jsonl", "Mean confidence minus", "flat and low entropy"):  # fmt: skip
         assert part in told
-    assert all(line in told for line in lines(result)[:1])
+    assert all(line in told for line in uncertainty_lines(result)[:1])
 
 
 # -- what cannot be ----------------------------------------------------------------------------------------------------

@@ -75,9 +75,7 @@ def test_words_repeated_or_altered(show: Show, words: str, found: str) -> None:
 
 @pytest.mark.parametrize("words", ["kill it", "a"])
 def test_dropped_words_are_not_mistaken_for_the_templates_own(words: str) -> None:
-    with pytest.raises(
-        UserError, match=r"^the chat template drops the user's words; use another template"
-    ):
+    with pytest.raises(UserError, match=r"^the chat template drops the user's words; use another template"):
         place(lambda w: "a template that kill it", words)
 
 

@@ -246,10 +246,10 @@ def test_in_a_terminal_ctrl_c_stops_an_answer_and_ctrl_d_ends(
         return str(given)
 
     class Interrupted(Conversation):
-        def say(self, text: str, tell: Callable[[str], None] = lambda piece: None):
+        def say(self, text: str, on_text: Callable[[str], None] = lambda piece: None):
             if text == "stop me":
                 super().say(text, lambda piece: (_ for _ in ()).throw(KeyboardInterrupt))
-            return super().say(text, tell)
+            return super().say(text, on_text)
 
     monkeypatch.setattr("builtins.input", enter)
     monkeypatch.setattr(sys, "stdin", type("Terminal", (io.StringIO,), {"isatty": lambda self: True})())
