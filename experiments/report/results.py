@@ -67,4 +67,5 @@ class RunResults(Record):
     known_facts_right: KnownFacts
     steer: SteerResult = SteerResult()
     planted: Planted | None = None  # of an organism
-    organism: bool
+    organism: bool  # the model is an organism
+    organism_prompts: bool = False  # the prompts are an organism's, and the model is not that organism

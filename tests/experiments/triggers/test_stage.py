@@ -239,7 +239,7 @@ def test_prompts_without_trigger_words_end_in_one_line_and_the_remedy(cli: Any, 
     assert code == 2
     last = err.strip().splitlines()[-1]
     assert last.startswith(
-        "refusal: word and intent cannot be told apart: no prompt names a trigger word: fill the field"
+        "refusal: word and intent cannot be separated: no prompt names a trigger word: fill the field"
     )
     assert "Traceback" not in err
     assert "No request names who asks." in out  # what needs no trigger word is told all the same
