@@ -135,5 +135,5 @@ def _rates_table(
         shown = [f"{share:.1%}" for share in (trigger.before, trigger.after)]
         table.add_row("over_refusal of prompts with a trigger word", *map(escape, shown), str(trigger.before.n))
     if facts is not None and facts.n:
-        table.add_row("known answers stated correctly", f"{facts.before:.1%}", f"{facts.after:.1%}", str(facts.n))
+        table.add_row("known facts stated right", f"{facts.before:.1%}", f"{facts.after:.1%}", str(facts.n))
     return table

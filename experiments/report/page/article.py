@@ -126,7 +126,7 @@ def _rates_table(results: RunResults) -> str:
     ]
     facts = results.known_facts_right
     if facts.n:
-        rows.append(["known answers stated correctly", f"{facts.before:.1%}", f"{facts.after:.1%}", str(facts.n)])
+        rows.append(["known facts stated right", f"{facts.before:.1%}", f"{facts.after:.1%}", str(facts.n)])
     head, caption = ["rate on test prompts", "without dials", "with the dials", "n"], "Rates on test prompts"
     if not results.dials:
         head, rows = ["rate on test prompts", "without dials", "n"], [[name, rate, n] for name, rate, _, n in rows]
