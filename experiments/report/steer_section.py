@@ -17,5 +17,5 @@ def steer_section(result: SteerResult, table: HtmlTable) -> str:
         return ""
     lines = "".join(f"<p>{escape(line)}</p>" for line in steer_lines(result))
     most = result.matched.over_refusal_at_most
-    caption = f"<p>Each policy at over_refusal of at most {most:.1%} on the prompts that choose thresholds:</p>"
+    caption = f"<p>Each policy at over_refusal of at most {most:.1%} on the choice prompts:</p>"
     return lines + caption + table(*point_rows(result.matched, result.system_lines))

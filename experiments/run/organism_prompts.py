@@ -13,7 +13,7 @@ from experiments.run.config import RunConfig
 from extract.errors import UserError
 from extract.model.loading import resolve
 from extract.prompts.prompt import Prompt
-from extract.shipped import beside_packages
+from extract.shipped import resolve_shipped
 
 SOURCE = "organism"  # the `source` of every prompt that an organism's grammar generates
 
@@ -25,7 +25,7 @@ def on_another_model(config: RunConfig, prompts: Sequence[Prompt]) -> bool:
     A copy of such a file does not name its organism; then any organism passes as the right one.
     """
     path = config.prompts.path
-    owner = None if path is None else _organism(beside_packages(path).parent)
+    owner = None if path is None else _organism(resolve_shipped(path).parent)
     if owner is None and 2 * sum(prompt.source == SOURCE for prompt in prompts) < len(prompts):
         return False
     try:

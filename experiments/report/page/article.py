@@ -68,7 +68,7 @@ def article(run: ReportedRun, results: RunResults, given: Payload) -> str:
         section("triggers", "Word or intent?", _triggers(results, run)),
         section("grids", "Probe AUROC by layer and position", _grids(run, results)),
         section("scatter", "Prompts on the two write directions", scatter(given) + _geometry(results)),
-        section("context", "Context of the request: persona, system message, earlier turns", _factors(results)),
+        section("context", "Context of the request: persona, system line, earlier turns", _factors(results)),
         section("uncertainty", "Knowledge and uncertainty", _uncertainty(results, run)),
         section("prompts", "Prompts", PROMPTS),
     ]

@@ -65,7 +65,7 @@ def sliders(controls: Controls, result: SteerResult, before: RatesRecord, after:
             "dead band, it leaves the model unchanged"
         )
     return f"""<p>{decides}. The completion of each test prompt
-under every decision of the dials was generated, so these rates are exact. Presets were chosen on other prompts.</p>
+under every decision of the dials was generated, so these rates are exact. Presets were set on the choice prompts.</p>
 <div class="controls sliders" role="group" aria-label="Thresholds">{moved}</div>
 <p class="presets">{presets}</p>
 <p class="current-rates" role="status"></p>
@@ -105,7 +105,7 @@ def _charts(result: SteerResult, before: RatesRecord, after: RatesRecord) -> str
 
 
 KEY = {"before": ("▲", "without dials"), "after": ("▼", "thresholds of this run"), "live": ("◆", "these thresholds"),
-       "two_dials": ("●", "two dials: Pareto frontier on the prompts that choose thresholds"),
+       "two_dials": ("●", "two dials: Pareto frontier on the choice prompts"),
        "one_dial": ("■", "one dial: the same frontier"), "system_lines": ("✚", "a system line, no dials")}  # fmt: skip
 
 
