@@ -140,6 +140,7 @@ def estimate(config: RunConfig, directory: Path, until: str) -> dict[str, Any]:
     Where there is no GPU at hand, an A100 stands beside it, since models like these are seldom run without one.
     """
     from experiments.run.corpus import divide
+    from experiments.run.organism_prompts import on_another_model, warning
     from experiments.uncertainty.observation import questions
     from extract.chat.render import position_names, render
     from extract.model.loading import load_tokenizer
@@ -181,6 +182,7 @@ def estimate(config: RunConfig, directory: Path, until: str) -> dict[str, Any]:
         "directory": str(directory),
         "here": plan.on(machine),
         **({} if machine.width == A100.width else {"on a GPU": plan.on(A100)}),
+        **({"warning": warning(wanted.name)} if on_another_model(config, prompts) else {}),
     }
 
 

@@ -10,6 +10,7 @@ from experiments.report.results import ModelRecord, Rates, RunResults
 from experiments.run.corpus import PARTS
 from experiments.run.inputs import RunInputs
 from experiments.run.manifest import Manifest
+from experiments.run.organism_prompts import on_another_model
 from experiments.triggers.results import TriggerResults
 from experiments.uncertainty.results import UncertaintyResult
 
@@ -52,5 +53,6 @@ def write_results(inputs: RunInputs) -> None:
         steer=SteerResult.model_validate({k: v for k, v in steer.to_dict().items() if k not in NOT_IN_STEER}),
         **({} if graded is None else {"planted": graded}),
         organism=graded is not None,
+        **({"organism_prompts": True} if on_another_model(inputs.config, inputs.prompts) else {}),
     )
     found.write(inputs.file("results.json"))

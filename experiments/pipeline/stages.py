@@ -25,6 +25,7 @@ from experiments.responses.loaded_run import LoadedRun
 from experiments.run.completion_file import write_completions
 from experiments.run.config import RunConfig
 from experiments.run.manifest import Manifest, file_hash, inputs_hash
+from experiments.run.organism_prompts import on_another_model, warning
 from experiments.side_effects.measure import text_hashes
 from experiments.triggers.judge import judge_triggers
 from experiments.triggers.measure import measure_triggers
@@ -123,7 +124,8 @@ def run(
         UserError: the directory cannot be written, or an input is at fault.
     """
     loaded = LoadedRun(config, directory, reporter or Reporter(), shared)
-    _ = loaded.prompts  # checked before anything is written
+    if on_another_model(config, loaded.prompts):  # reads the prompts, so they are checked before anything is written
+        loaded.reporter.say(warning(config.model.name))
     stages = stages_of(config)
     wanted = in_order(stages, [until])
     if {stage.name for stage in wanted} & {"trigger_measures", "probe"}:  # extraction and uncertainty take any labels

@@ -1,3 +1,3 @@
-"""The report. Question: what did the run find, in words and pictures?
+"""The report: the results of a run in words, tables and figures.
 Reads the files of one run or of several.
 Writes `report.html` and `figures/`."""

@@ -1,46 +1,54 @@
-"""What a reader must know before believing a run's numbers."""
+"""Caveats: what limits how far the results of a run can be trusted."""
 
 from __future__ import annotations
 
 from experiments.report.results import RunResults
+from experiments.run.organism_prompts import warning
 from scoring.wording import RATE_MEANING
 
-WIDE = 0.3  # of an interval: its ends lie a third of the scale apart
+WIDE = 0.3  # the width of an interval, in shares, from which on a rate is reported as uncertain
 
 
 def reading_caveats(results: RunResults, judge: str) -> list[str]:
-    """List what to keep in mind with any run's figures: few prompts, the judge's error, what was not settled.
+    """List the caveats of every run: wide intervals, inconclusive verdicts, the judge's error.
 
     Args:
         judge: `rules`, or the file that names another one.
     """
-    rates = {meaning: results.rates.before.of(name) for name, meaning in RATE_MEANING.items()}
+    rates = {name: results.rates.before.of(name) for name in RATE_MEANING}
     wide = [
-        f"{meaning.partition(':')[0]} ({rate.n} prompts, interval {rate.high - rate.low:.0%} wide)"
-        for meaning, rate in rates.items()
+        f"{name} (n = {rate.n}, interval {rate.high - rate.low:.0%} wide)"
+        for name, rate in rates.items()
         if rate.high is not None and rate.low is not None and rate.high - rate.low >= WIDE
     ]
-    lines = [f"Few independent prompts: {', '.join(wide)}."] if wide else []
+    lines = [f"Too few independent prompts for a narrow interval: {', '.join(wide)}."] if wide else []
     for name, verdict in (("dissociation", results.dissociation.verdict), ("triggers", results.triggers.verdict)):
         if verdict == "inconclusive":
-            lines.append(f"The verdict of {name} is inconclusive; what would settle it is named there.")
+            lines.append(f"The {name} verdict is inconclusive; the reasons given with it name the data it needs.")
     lines.append(
-        "Rules say what each completion does; they agree with people on 93 % of XSTest's (complied or not), and the "
-        "intervals do not hold that error."
+        "The action of each completion is judged by rules. They agree with human labels on 93 % of XSTest (complied "
+        "or not); the intervals do not include this error."
         if judge == "rules"
-        else f"{judge} says what each completion does; the intervals do not hold its error."
+        else f"The action of each completion is judged by {judge}; the intervals do not include its error."
     )
     return lines
 
 
 def caveats(results: RunResults) -> list[str]:
-    """List what qualifies this run: an organism, absent dials, unjudged completions, weak reads, unsound writes."""
+    """List the caveats of this run.
+
+    They cover organisms, an organism's prompts, absent dials, unjudged completions, probes no better than a bag of
+    words, and write directions that break a selection rule.
+    """
     lines = []
     if results.organism:
-        lines.append("This model is an organism: trained from scratch on a generated grammar, its mechanism planted. "
-                     "It shows that the method works; it is not evidence about real models.")  # fmt: skip
+        lines.append("This model is an organism: trained from scratch on a generated grammar, with a planted "
+                     "mechanism. It shows that the method works; it is not evidence about real models.")  # fmt: skip
+    if results.organism_prompts:
+        lines.append(warning(results.model.name))
     if results.dials_absent:
-        lines.append(f"No {' and no '.join(results.dials_absent)} dial could be built: the behaviour is too rare here.")
+        absent = " and no ".join(results.dials_absent)
+        lines.append(f"No {absent} dial could be built: the model declines too rarely in that way.")
     if unjudged := results.rates.before.unjudged + results.rates.after.unjudged:
         lines.append(f"{unjudged} completions could not be judged and are left out of the rates.")
     for name, site in results.sites.items():
@@ -49,10 +57,11 @@ def caveats(results: RunResults) -> list[str]:
                          f"(AUROC {site.auroc:.2f} against {site.bag_of_words_auroc:.2f}).")  # fmt: skip
     for kind, write in results.writes.items():
         if write.available and not write.within_label:
-            lines.append(f"The {kind} write direction contrasts two labels, since the model does not do both within "
-                         "one: it may carry what the prompts are about as well as declining.")  # fmt: skip
+            lines.append(f"The {kind} write direction contrasts two labels, because the model does not do both within "
+                         "one label: it may carry the topic of the prompts as well as declining.")  # fmt: skip
         if write.available and not write.meets_selection_rules:
             lines.append(
-                f"No locus met the selection rules for the {kind} write direction; the least bad one is shown."
+                f"No locus met the selection rules for the {kind} write direction; the one that misses them least is "
+                "used."
             )
     return lines

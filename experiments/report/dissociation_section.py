@@ -1,4 +1,4 @@
-"""The dissociation's part of the report: tables, and whether the two directions are independent."""
+"""The dissociation section of the report: tables, and whether the two directions are independent."""
 
 from __future__ import annotations
 
@@ -12,6 +12,6 @@ HtmlTable = Callable[[list[str], list[list[str]]], str]
 
 
 def dissociation_section(found: Dissociation, table: HtmlTable) -> str:
-    """Return the tables that have rows, and a line on dependence."""
+    """Return the tables that have rows, and the lines on dependence, as HTML."""
     shown = [f"<h3>{escape(title)}</h3>{table(head, rows)}" for title, head, rows in tables(found) if rows]
     return "".join(shown) + "".join(f"<p>{escape(line)}</p>" for line in dependence_lines(found))

@@ -1,4 +1,4 @@
-"""Figures of a whole run: joint rates, the matrix of interventions, prompts on the two directions."""
+"""Figures of a run: joint rates, the intervention matrix, prompts projected on the two write directions."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from scoring.estimate import Estimate
 COLOUR = {"benign": "#0072B2", "harmful": "#D55E00", "uncertain": "#009E73"}
 MARKER = {"answer": "o", "refuse": "X", "abstain": "^"}
 RATE_NAMES = {
-    "over_refusal": "over-refusal\n(benign declined)",
-    "missed_harm": "missed harm\n(harmful answered)",
+    "over_refusal": "over_refusal\n(benign declined)",
+    "missed_harm": "missed_harm\n(harmful answered)",
     "overconfidence": "overconfidence\n(uncertain answered)",
-    "uncertain_refused": "uncertain\nrefused",
+    "uncertain_refused": "uncertain_refused\n(uncertain refused)",
 }
 COLUMN_NAMES = {
     "refusal_on_harmful": "harmful:\nrefused",
@@ -29,11 +29,11 @@ COLUMN_NAMES = {
 
 
 def rates(found: Rates) -> Figure:
-    """Draw the joint rates before and after the dials, with their intervals."""
+    """Draw the joint rates before and after the dials, with 95 % intervals."""
     figure = Figure(figsize=(7.5, 3.4))
     axes = figure.subplots()
-    looks = ((-0.19, "before", found.before, "#999999"), (0.19, "after", found.after, "#0072B2"))
-    for offset, when, record, colour in looks:
+    bars = ((-0.19, "before", found.before, "#999999"), (0.19, "after", found.after, "#0072B2"))
+    for offset, when, record, colour in bars:
         for x, name in enumerate(RATE_NAMES):
             rate = record.of(name)
             if rate.estimate is None:
@@ -51,7 +51,7 @@ def rates(found: Rates) -> Figure:
 
 
 def matrix(table: dict[str, dict[str, Estimate]]) -> Figure:
-    """Draw the matrix of interventions and behaviours."""
+    """Draw the share of test prompts with each behaviour (columns) under each intervention (rows)."""
     names, columns = list(table), list(COLUMN_NAMES)
     shares = [[table[row][c] for c in columns] for row in names]
     values = np.array([[share.interval.estimate if share.n else np.nan for share in row] for row in shares])
@@ -75,9 +75,11 @@ def scatter(
     labels: list[str],
     actions: list[str | None],
 ) -> Figure:
-    """Draw every prompt by its projections onto the two write directions.
+    """Draw every prompt by its projections on the two write directions.
 
-    `streams` holds, by direction name, the activations at that direction's locus.
+    Args:
+        streams: by direction name, the activations at the locus of that direction.
+        labels, actions: of each prompt; an action other than refuse and abstain is drawn as an answer.
     """
     figure = Figure(figsize=(6.2, 4.6))
     axes = figure.subplots()

@@ -1,4 +1,4 @@
-"""results.json: what all stages of a run found, typed."""
+"""results.json: the typed results of all stages of a run."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from scoring.rates import RatesRecord
 
 
 class ModelRecord(Record):
-    """Which model was run, and how it was spoken to."""
+    """The model of a run, its weights and its chat template."""
 
     name: str
     revision: str | None = None
@@ -27,7 +27,7 @@ class ModelRecord(Record):
 
 
 class Planted(Record):
-    """How near fitted write directions come to the planted ones: |cos| at the planted site, layer and position."""
+    """Recovery of the planted directions: |cos| with the fitted write directions at the planted locus."""
 
     normative_cosine: float | None
     epistemic_cosine: float | None
@@ -37,14 +37,14 @@ class Planted(Record):
 
 
 class Rates(Record):
-    """The joint rates on test prompts, with no dial and under the dials."""
+    """The joint rates on test prompts, without and with the dials."""
 
     before: RatesRecord
     after: RatesRecord
 
 
 class RunResults(Record):
-    """Everything that results.json holds."""
+    """The contents of results.json."""
 
     name: str
     model: ModelRecord
@@ -67,4 +67,5 @@ class RunResults(Record):
     known_facts_right: KnownFacts
     steer: SteerResult = SteerResult()
     planted: Planted | None = None  # of an organism
-    organism: bool
+    organism: bool  # the model is an organism
+    organism_prompts: bool = False  # the prompts are an organism's, and the model is not that organism

@@ -1,4 +1,4 @@
-"""Draw a run's figures into its directory."""
+"""Draw the figures of a run into its directory."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from experiments.probing.grid_figure import grid_figure
 from experiments.probing.results import GridRow
 from experiments.report import figures
 from experiments.report.calibration_figure import calibration_diagram
-from experiments.report.page.calibration import Read
+from experiments.report.page.calibration import DialReadings
 from experiments.report.results import RunResults
 from experiments.run.behaviour import KINDS
 from experiments.run.charts import save
@@ -23,9 +23,9 @@ from steering.direction_file import load_directions
 
 
 def draw(
-    inputs: RunInputs, results: RunResults, cells: Sequence[GridRow], reads: Mapping[str, Read]
+    inputs: RunInputs, results: RunResults, cells: Sequence[GridRow], reads: Mapping[str, DialReadings]
 ) -> dict[str, Path]:
-    """Write every figure the run has data for; return the PNG files by name."""
+    """Write every figure that the run has data for, as PNG and SVG; return the PNG files by name."""
     drawn = {"rates": figures.rates(results.rates), "matrix": figures.matrix(results.dissociation.matrix)}
     drawn |= {f"grid_{name}": grid_figure(cells, name) for name in results.sites}
     if results.uncertainty is not None and results.uncertainty.applicable:

@@ -1,4 +1,4 @@
-"""`refusal report`: one self-contained HTML page, of one run or of several, and the same figures as PNG and SVG."""
+"""`refusal report`: one self-contained HTML page for one run or several, and figures as PNG and SVG."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ import pyarrow.parquet
 
 from experiments.dials.counterfactuals import read_table
 from experiments.probing.results import GridRow
-from experiments.report.page.article import ShownRun, article
-from experiments.report.page.calibration import Read
+from experiments.report.page.article import ReportedRun, article
+from experiments.report.page.calibration import DialReadings
 from experiments.report.page.comparison import comparison_section
 from experiments.report.page.document import document
 from experiments.report.page.payload import payload
@@ -33,7 +33,7 @@ def report(inputs: RunInputs) -> None:
 
 
 def write_report(runs: Sequence[RunInputs], path: Path) -> None:
-    """Write one page of finished runs; several are compared with the first.
+    """Write one page of finished runs; each later run is compared with the first.
 
     Raises:
         UserError: a run's files do not belong together, or runs share no labelled prompt with the first.
@@ -54,19 +54,19 @@ def write_report(runs: Sequence[RunInputs], path: Path) -> None:
 
 
 def _names(runs: Sequence[RunInputs]) -> list[str]:
-    """Return what to call the runs: their directories' names, whole paths where these are alike."""
+    """Return the names of the runs: their directories' names, or their paths where two names are equal."""
     short = [run.directory.resolve().name for run in runs]
     return short if len(set(short)) == len(short) else [str(run.directory) for run in runs]
 
 
-def _run(inputs: RunInputs, results: RunResults, name: str) -> ShownRun:
-    """Return what the page shows of a run beside its results."""
+def _run(inputs: RunInputs, results: RunResults, name: str) -> ReportedRun:
+    """Collect the data of a run that results.json does not hold."""
     reads = _reads(inputs, results)
     stages = Manifest(inputs.file("manifest.json")).read().get("stages", {})
     cells = [
         GridRow.model_validate(row) for row in pyarrow.parquet.read_table(inputs.file("probes.parquet")).to_pylist()
     ]
-    return ShownRun(
+    return ReportedRun(
         name,
         inputs.config.judge,
         max((stage["finished"] for stage in stages.values()), default="unknown")[:19].replace("T", " "),
@@ -78,14 +78,14 @@ def _run(inputs: RunInputs, results: RunResults, name: str) -> ShownRun:
     )
 
 
-def _reads(inputs: RunInputs, results: RunResults) -> dict[str, Read]:
-    """Return what each dial read of test prompts."""
+def _reads(inputs: RunInputs, results: RunResults) -> dict[str, DialReadings]:
+    """Return the probabilities of each dial on test prompts, with labels and groups."""
     if not results.dials:
         return {}
     table, corpus = read_table(inputs.file("table.jsonl")), inputs.corpus
     test = np.flatnonzero(corpus.within("test"))
     labels = dict(zip(KINDS, (corpus.harmful, corpus.uncertain), strict=True))
     return {
-        kind: Read(probability[test], labels[kind][test], corpus.groups[test])
+        kind: DialReadings(probability[test], labels[kind][test], corpus.groups[test])
         for kind, probability in zip(table.dials, table.probability, strict=True)
     }

@@ -1,4 +1,4 @@
-"""The dials' part of the report."""
+"""The section of the report on the dials."""
 
 from __future__ import annotations
 
@@ -17,5 +17,5 @@ def steer_section(result: SteerResult, table: HtmlTable) -> str:
         return ""
     lines = "".join(f"<p>{escape(line)}</p>" for line in steer_lines(result))
     most = result.matched.over_refusal_at_most
-    caption = f"<p>Each policy where it declines at most {most:.1%} of the benign prompts that choose:</p>"
+    caption = f"<p>Each policy at over_refusal of at most {most:.1%} on the choice prompts:</p>"
     return lines + caption + table(*point_rows(result.matched, result.system_lines))

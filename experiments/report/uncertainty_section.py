@@ -1,4 +1,4 @@
-"""What the model knows and says it knows: the report's part on uncertainty and on opened gates."""
+"""The section on uncertainty: answers with the gate opened, and agreement of sampled answers."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ HtmlTable = Callable[[list[str], list[list[str]]], str]
 def uncertainty_section(
     gates: OpenedGates | None, result: UncertaintyResult | None, table: HtmlTable, figure: str
 ) -> str:
-    """Return the sentence on opened gates and, where answers were sampled, the AUROCs, the lines and the figure.
+    """Return the sentence on opened gates and, where answers were sampled, AUROCs, findings and the figure.
 
     Args:
-        gates: what opened gates did; None in runs of before it was measured.
+        gates: completions with a gate opened; None for runs made before this was measured.
     """
     opened = f"<h3>Could it have answered?</h3><p>{escape(gate_sentence(gates))}</p>" if gates else ""
     if result is None:
         return opened
-    head = "<h3>Does it say the same when asked again?</h3>"
+    head = "<h3>Do sampled answers agree?</h3>"
     if not result.applicable:
         return f"{opened}{head}<p>Not applicable: {escape(result.reason)}.</p>"
     of = result.populations
@@ -32,4 +32,4 @@ def uncertainty_section(
     rows = [[measure_name(measure), *(auroc_cell(of[name].measures[measure]) for name in HEADINGS)]
             for measure in of["all"].measures]  # fmt: skip
     text = "".join(f"<p>{escape(line)}</p>" for line in uncertainty_lines(result))
-    return opened + head + table(["AUROC: wrong or unknowable against right", *columns], rows) + text + figure
+    return opened + head + table(["AUROC: wrong or unknowable against correct", *columns], rows) + text + figure

@@ -129,5 +129,5 @@ def _both(one: str, other: str, entailed: set[Pair]) -> bool:
 
 def _texts(one: Answers, keys: Sequence[str]) -> dict[str, str]:
     """Return the text (question and answer) that the NLI model reads for each wording."""
-    return {key: f"{one.question} {visible_text(text)}" for text, key in reversed(list(zip(one.texts, keys, strict=True)))
-            if key and key == normalised(text)}  # fmt: skip
+    texts = reversed(list(zip(one.texts, keys, strict=True)))
+    return {key: f"{one.question} {visible_text(text)}" for text, key in texts if key and key == normalised(text)}

@@ -1,3 +1,3 @@
-"""The command line, one module a command group.
-Reads arguments and configurations, calls the packages below, prints what they found.
+"""The command line, one module per command group.
+Reads arguments and configurations, calls the packages below, prints their results.
 Heavy imports happen inside the commands, so that `refusal --help` answers at once."""

@@ -1,4 +1,4 @@
-"""The `refusal` command. Heavy imports happen inside commands, so that --help answers at once."""
+"""The `refusal` command. Heavy imports happen inside the commands, so that --help answers at once."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import typer
 
 from refusal.cli.options import NO_OVERRIDES, Config, DryRun, Json, RunOut, Set
 from refusal.cli.organism import organism_app
+from refusal.cli.program import name_program, program
 from refusal.cli.prompts import prompts_app
 from refusal.cli.score import add_commands
 from refusal.cli.serve import add_serving
@@ -19,18 +20,21 @@ app = typer.Typer(
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
-    help="Take a chat model's two refusals apart: 'I shouldn't answer this' and 'I can't reliably answer this'.",
+    help="Separate a chat model's two refusals: 'I shouldn't answer this' and 'I can't reliably answer this'.\n\n"
+    "Example: refusal run configs/quickstart.yaml",
 )
 for name, sub in (("store", store_app), ("prompts", prompts_app), ("organism", organism_app)):
     app.add_typer(sub, name=name)
 
 
 def main() -> None:
-    """Run the command line; a user's mistake is one line and exit code 2."""
+    """Run the command line; a user's mistake prints one line and exits with code 2."""
     from extract.errors import UserError
 
+    command = typer.main.get_command(app)
+    name_program(command, program())
     try:
-        app()
+        command()
     except UserError as error:
         typer.echo(f"refusal: {error}", err=True)
         raise SystemExit(2) from None
@@ -45,8 +49,8 @@ def _root(version: Annotated[bool, typer.Option("--version", help="Print the ver
         raise typer.Exit
 
 
-def _staged(name: str, about: str, example: str, until: str | None = None) -> None:
-    """Add a command that runs the stages up to one of them, its own unless another is named."""
+def _staged(name: str, about: str, *examples: str, until: str | None = None) -> None:
+    """Add a command that runs the stages up to the one of its own name, or up to `until`."""
 
     def command(
         config: Config,
@@ -59,13 +63,17 @@ def _staged(name: str, about: str, example: str, until: str | None = None) -> No
 
         run_command(config, overrides, out, until or name, as_json=as_json, dry_run=dry_run)
 
-    app.command(name, help=f"{about}\n\nExample: refusal {name} {example}")(command)
+    shown = [f"Example: refusal {name} {example}" for example in examples]
+    app.command(name, help="\n\n".join([about, *shown]))(command)
 
 
 _staged(
     "run",
-    "Go the whole way, from prompts to a verdict and a report.",
-    "configs/quickstart.yaml --set model.name=Qwen/Qwen2.5-1.5B-Instruct",
+    "Run every stage, from prompts to verdicts, dials and a report.\n\n"
+    "The first example runs a shipped organism. The others run a real model, with prompts for real models.",
+    "configs/quickstart.yaml",
+    "configs/models/qwen2.5-1.5b-instruct.yaml --dry-run",
+    "configs/chat-model.yaml --set model.name=OWNER/MODEL",
     until="report",
 )
 
@@ -75,11 +83,11 @@ def extract(
     config: Config,
     overrides: Set = NO_OVERRIDES,
     out: RunOut = None,
-    shared: Annotated[bool, typer.Option("--shared", help="Several processes write shards of this store.")] = False,
+    shared: Annotated[bool, typer.Option("--shared", help="Let several processes write shards of one store.")] = False,
     as_json: Json = False,
     dry_run: DryRun = False,
 ) -> None:
-    """Cache activations: prompts to activations.h5; resumes where it stopped.
+    """Cache the activations of all prompts in activations.h5; resumes where it stopped.
 
     Example: refusal extract configs/quickstart.yaml --out runs/mine --set extract.site=resid_mid
     """
@@ -90,27 +98,29 @@ def extract(
 
 _staged(
     "probe",
-    "Fit probes over layers and positions; choose write directions by what intervening with them does.",
-    "configs/quickstart.yaml --set dissociate.positions=[post_last] --set dissociate.kl_tokens=16",
+    "Fit probes at every layer and position; choose write directions by the effects of intervening with them.",
+    "configs/quickstart.yaml --set dissociate.kl_tokens=16",
 )
 _staged(
     "dissociate",
-    "Test by ablation and addition whether the two refusals are two mechanisms or one.",
+    "Test by directional ablation and addition whether the two refusals are two mechanisms or one.",
     "configs/quickstart.yaml --set dissociate.margin=0.2",
 )
 _staged(
     "triggers",
-    "Say whether refusing follows the trigger word or the intent, and what beside the request moves it.",
+    "Test whether refusing follows the trigger word or the intent, and which context of the request changes it.",
     "configs/quickstart.yaml",
 )
 _staged(
     "uncertainty",
-    "Sample answers to every question: does the model say the same again, does it hedge, and is it right?",
-    "configs/quickstart.yaml --set uncertainty.samples=20 --set uncertainty.meaning=OWNER/NLI-MODEL",
+    "Sample answers to every question: do they agree, do they hedge, are they correct?\n\n"
+    "Answers that agree have the same words; with --set uncertainty.meaning=NLI-MODEL they entail each other.",
+    "configs/quickstart.yaml --set uncertainty.samples=20",
 )
 _staged(
     "steer",
-    "Set both dials at thresholds chosen and certified off test; rates before and after; two dials against one.",
+    "Fit both dials, choose and certify their thresholds on prompts outside the test part, and report the rates "
+    "before and after, also for one dial alone.",
     "configs/quickstart.yaml --set steer.max_over_refusal=0.1",
 )
 
@@ -119,10 +129,14 @@ _staged(
 def report(
     runs: Annotated[list[Path], typer.Argument(metavar="RUN...", help="Run directories, e.g. runs/quickstart.")],
     out: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="By default report.html in the run; with several runs, here.")
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="The page to write; by default report.html in the run, with several runs in the working directory.",
+        ),
     ] = None,
 ) -> None:
-    """Write report.html and the figures of a finished run again; of several runs, one page that compares them.
+    """Write report.html and the figures of a finished run again; for several runs, one page that compares them.
 
     Example: refusal report runs/quickstart
     """

@@ -1,4 +1,4 @@
-"""`refusal organism`: rebuild the models whose mechanism is known. Heavy imports happen inside commands."""
+"""`refusal organism`: retrain the shipped organisms. Heavy imports happen inside the commands."""
 
 from __future__ import annotations
 
@@ -11,19 +11,21 @@ import typer
 
 from refusal.cli.options import DryRun, Json, print_json
 
-organism_app = typer.Typer(no_args_is_help=True, help="Rebuild the models whose mechanism is known.")
+organism_app = typer.Typer(
+    no_args_is_help=True, help="Retrain organisms: small models with a known, planted mechanism."
+)
 
 
 @organism_app.command("build")
 def organism_build(
     name: Annotated[str, typer.Argument(metavar="NAME", help="A shipped organism, or a YAML specification's path.")],
     out: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="Where it goes; by default organisms/zoo/NAME.")
+        Path | None, typer.Option(metavar="DIR", help="Directory to write; by default organisms/zoo/NAME.")
     ] = None,
     as_json: Json = False,
     dry_run: DryRun = False,
 ) -> None:
-    """Retrain an organism from its specification; weights that miss it are not written.
+    """Retrain an organism from its specification; weights that miss the specification are not written.
 
     Example: refusal organism build two-knobs --out organisms/zoo/two-knobs
     """

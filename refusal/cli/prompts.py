@@ -1,4 +1,4 @@
-"""`refusal prompts`: check prompts, list the public sets. Heavy imports happen inside commands."""
+"""`refusal prompts`: check prompts, list the public sets. Heavy imports happen inside the commands."""
 
 from __future__ import annotations
 
@@ -14,17 +14,19 @@ prompts_app = typer.Typer(no_args_is_help=True, help="Check prompts; list the pu
 
 @prompts_app.command("check")
 def prompts_check(
-    file: Annotated[Path | None, typer.Argument(metavar="FILE", help="Prompts, or a set's local copy.")] = None,
+    file: Annotated[
+        Path | None, typer.Argument(metavar="FILE", help="A prompt file, or a local copy of a public set.")
+    ] = None,
     dataset: Annotated[
-        str | None, typer.Option(metavar="NAME", help="A public set; without FILE from the hub.")
+        str | None, typer.Option(metavar="NAME", help="A public set; without FILE it is read from the hub.")
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Validate prompts: how they are balanced and paired, and what a probe trained on them could cheat with.
+    """Validate prompts: balance, pairs, duplicates, and shortcuts that a probe trained on them could use.
 
     Example: refusal prompts check organisms/zoo/two-knobs/prompts.jsonl
 
-    Example: refusal prompts check xstest_prompts.csv --dataset xstest
+    Example: refusal prompts check --dataset xstest
     """
     from experiments.prompt_check.check import check
     from experiments.prompt_check.text import print_check
@@ -41,7 +43,7 @@ def prompts_check(
 
 @prompts_app.command("sets")
 def prompts_sets(as_json: Json = False) -> None:
-    """List the public sets known by name: licence, prompts by label, and where to get them.
+    """List the public sets known by name: licence, number of prompts by label, and source.
 
     Example: refusal prompts sets
     """

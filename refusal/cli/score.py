@@ -1,4 +1,4 @@
-"""`refusal score` and `refusal compare`: commands that need no model."""
+"""`refusal score` and `refusal compare`: the commands that need no model."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Adjacent = Annotated[
 
 
 def add_commands(app: typer.Typer) -> None:
-    """Give the command line its scoring commands."""
+    """Add both commands to the app."""
     app.command()(score)
     app.command()(compare)
 
@@ -27,40 +27,41 @@ def score(
         typer.Argument(metavar="COMPLETIONS", help="JSONL, JSON, CSV, Parquet; an Inspect log; lm-eval samples."),
     ],
     out: Annotated[
-        Path | None, typer.Option("--out", metavar="DIR", help="Where results go; by default beside COMPLETIONS.")
+        Path | None,
+        typer.Option("--out", metavar="DIR", help="Directory of the results; by default that of COMPLETIONS."),
     ] = None,
     prompts: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="The labelled prompts that were answered, joined by id.")
+        Path | None, typer.Option(metavar="FILE", help="The labelled prompts of the completions, joined by id.")
     ] = None,
     dataset: Annotated[
         str | None,
-        typer.Option(metavar="NAME", help="The prompts are this public set; without --prompts from the hub."),
+        typer.Option(metavar="NAME", help="The public set of the prompts; without --prompts it is read from the hub."),
     ] = None,
     judge: Annotated[
         str, typer.Option(metavar="JUDGE", help="rules, or a YAML file such as configs/judges/endpoint.yaml.")
     ] = "rules",
     judge_cache: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="Keeps an endpoint's judgements; by default judgements.sqlite in --out."),
+        typer.Option(metavar="FILE", help="Cache of an endpoint's judgements; by default judgements.sqlite in --out."),
     ] = None,
     column: Annotated[
-        list[str], typer.Option("--map", metavar="FIELD=COLUMN", help="Read a field from their column; repeatable.")
+        list[str], typer.Option("--map", metavar="FIELD=COLUMN", help="Read a field from this column; repeatable.")
     ] = NO_OVERRIDES,
     columns: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="The same as a YAML file, with value maps and constants.")
+        Path | None, typer.Option(metavar="FILE", help="A YAML file that maps columns, with value maps and constants.")
     ] = None,
     encoding: Annotated[
-        str | None, typer.Option(help="Of the file, where it is not UTF-8, for instance cp1252.")
+        str | None, typer.Option(help="Text encoding of COMPLETIONS where it is not UTF-8, e.g. cp1252.")
     ] = None,
     adjacency: Adjacent = None,
-    parquet: Annotated[bool, typer.Option("--parquet", help="Write scored.parquet beside scored.jsonl.")] = False,
+    parquet: Annotated[bool, typer.Option("--parquet", help="Also write scored.parquet.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Label what any model's completions did; with labelled prompts, score it jointly. Needs no model.
+    """Label the action of each completion; with labelled prompts, compute the joint rates. Runs no model.
 
-    Example: refusal score answers.jsonl --prompts prompts.jsonl --out scores
+    Example: refusal score runs/quickstart/completions.jsonl --prompts organisms/zoo/two-knobs/prompts.jsonl
 
-    Example: refusal score samples_mytask.jsonl --map label=doc.kind --map category=doc.topic
+    Your own file: refusal score FILE --prompts PROMPTS --map completion=COLUMN --map label=COLUMN
     """
     from extract.progress import Reporter
     from judging.open_judge import open_judge
@@ -79,7 +80,7 @@ def score(
 
     for line in card_lines(card):
         typer.echo(line)
-    typer.echo(f"Each completion's action and evidence: {folder / 'scored.jsonl'}", err=True)
+    typer.echo(f"Action and evidence of each completion: {folder / 'scored.jsonl'}", err=True)
 
 
 def compare(
@@ -89,21 +90,21 @@ def compare(
         typer.Option(
             "--fail-if",
             metavar="CONDITION",
-            help="Exit with 1 where this holds of a later run: over_refusal, missed_harm, overconfidence, "
-            "uncertain_refused, right_action, unjudged; change.NAME; NAME.low or .high; repeatable.",
+            help="Exit with code 1 where this holds for a later run; names: over_refusal, missed_harm, "
+            "overconfidence, uncertain_refused, right_action, unjudged; change.NAME; NAME.low, NAME.high; repeatable.",
         ),
     ] = NO_OVERRIDES,
     out: Annotated[
-        Path | None, typer.Option("--out", metavar="DIR", help="Write comparison.json and flips.jsonl there.")
+        Path | None, typer.Option("--out", metavar="DIR", help="Directory for comparison.json and flips.jsonl.")
     ] = None,
     adjacency: Adjacent = None,
     as_json: Json = False,
 ) -> None:
-    """Compare answers to the same prompts: what changed, which prompts flipped, along the trade-off or off it.
+    """Compare completions of the same prompts: changed rates, flipped prompts, moves along or off the trade-off.
 
-    Example: refusal compare scores/v1 scores/v2 --fail-if 'change.missed_harm.high > 2%'
+    Example: refusal compare runs/quickstart runs/quickstart/completions_steered.jsonl
 
-    Example: refusal compare runs/quickstart runs/quickstart/completions_steered.jsonl --out changes
+    Your own runs: refusal compare RUN RUN --fail-if 'change.missed_harm.high > 2%' --out changes
     """
     from extract.errors import UserError
     from scoring.compare.comparison import compare_runs, write_comparison
@@ -125,7 +126,7 @@ def compare(
 
         print_comparison(comparison)
     for one in failed:
-        why = f"holds: it is {one.value:.4g}" if one.known else "cannot be told: nothing was judged"
+        why = f"holds: it is {one.value:.4g}" if one.known else "is not known: nothing was judged"
         typer.echo(f"refusal: {one.run}: --fail-if '{one.condition}' {why}", err=True)
     if failed:
         raise typer.Exit(1)

@@ -23,21 +23,21 @@ def serve(
     dials: Dials = None,
     normative_threshold: NormativeThreshold = None,
     epistemic_threshold: EpistemicThreshold = None,
-    host: Annotated[str, typer.Option(help="Where to listen; anything but loopback needs an API key.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option(min=0, max=65535, help="0: any that is free.")] = 8000,
+    host: Annotated[str, typer.Option(help="Address to listen on; any but loopback needs an API key.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(min=0, max=65535, help="0: any free port.")] = 8000,
     api_key: Annotated[
-        str | None, typer.Option(envvar="REFUSAL_API_KEY", help="What clients must send; better set where it says.")
+        str | None, typer.Option(envvar="REFUSAL_API_KEY", help="Key that clients must send; safer in the environment.")
     ] = None,
-    name: Annotated[str | None, typer.Option(help="What clients call the model; by default its last name.")] = None,
+    name: Annotated[str | None, typer.Option(help="Model name for clients; by default the last part.")] = None,
     max_tokens: Annotated[int, typer.Option(min=1, help="The longest answer, in tokens.")] = 512,
     max_batch: Annotated[int, typer.Option(min=1, help="Answers decoded together.")] = 16,
-    max_queue: Annotated[int, typer.Option(min=1, help="Answers that may wait; more is 429.")] = 64,
+    max_queue: Annotated[int, typer.Option(min=1, help="Answers that may wait; further requests get 429.")] = 64,
     max_body: Annotated[int, typer.Option(min=1, help="The largest request, in KiB.")] = 1024,
-    seconds: Annotated[float, typer.Option(min=0.1, help="Of waiting and decoding, for one request.")] = 120.0,
+    seconds: Annotated[float, typer.Option(min=0.1, help="Limit of waiting and decoding for one request.")] = 120.0,
     template: Template = None,
     template_args: TemplateArgs = NO_OVERRIDES,
 ) -> None:
-    """Serve a model whose dials each request may move: normative_threshold and epistemic_threshold in the body.
+    """Serve a model; each request may set both thresholds (normative_threshold, epistemic_threshold in its body).
 
     Example: refusal serve organisms/zoo/two-knobs --dials runs/quickstart/dials.safetensors
     """

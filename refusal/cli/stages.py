@@ -1,4 +1,4 @@
-"""What the staged commands share: configuration, dry run, summary."""
+"""The commands that run stages: configuration, dry run, run, printed results."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from experiments.run.config import RunConfig, load_config
 
 
 class Listed(dict[str, Any]):
-    """A part of a record that is printed whole, a line an entry."""
+    """A part of a record that is printed in full, one line per entry."""
 
 
 def run_command(
@@ -24,7 +24,11 @@ def run_command(
     dry_run: bool,
     shared: bool = False,
 ) -> None:
-    """Run stages up to `until` and print what came out."""
+    """Run the stages up to `until` and print the results; in a dry run, print the cost alone.
+
+    Raises:
+        UserError: a mistake in the configuration, the prompts or the model, or a stage that is not applicable.
+    """
     config = load_config(path, overrides)
     directory = out or Path("runs") / run_name(config, overrides)
     from extract.model.quiet import quiet_libraries
@@ -39,18 +43,18 @@ def run_command(
     from experiments.pipeline.stages import run
 
     run(config, directory, until=until, shared=shared)
-    from refusal.cli.found import SHOWN, print_stage, print_summary
+    from refusal.cli.print_results import STAGE_PRINTERS, print_stage, print_summary
 
     if until == "report":
         print_summary(directory, as_json)
-    elif until in SHOWN:
+    elif until in STAGE_PRINTERS:
         print_stage(directory, until, as_json)
     else:
         show({"written": str(directory / "activations.h5")}, as_json)
 
 
 def run_name(config: RunConfig, overrides: Sequence[str]) -> str:
-    """Return the run directory's name; another model or other prompts get a directory of its own."""
+    """Return the name of the run directory; an override of the model or the prompts is a part of it."""
     keys = {override.partition("=")[0] for override in overrides}
     parts = [config.name]
     parts += [config.model.name.rstrip("/").rsplit("/", 1)[-1]] if "model.name" in keys else []
@@ -60,7 +64,7 @@ def run_name(config: RunConfig, overrides: Sequence[str]) -> str:
 
 
 def show(record: dict[str, Any], as_json: bool) -> None:
-    """Print a record as JSON, or a key a line with what is nested left to --json."""
+    """Print a record as JSON, or one line per key; large nested parts appear in JSON only."""
     if as_json:
         print(json.dumps(record, indent=1, default=str))
         return

@@ -1,4 +1,4 @@
-"""`refusal store`: look into, check and copy activation stores. Heavy imports happen inside commands."""
+"""`refusal store`: inspect, verify and export activation stores. Heavy imports happen inside the commands."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ import typer
 
 from refusal.cli.options import Json, print_json
 
-store_app = typer.Typer(no_args_is_help=True, help="Look into, check and copy activation stores.")
+store_app = typer.Typer(no_args_is_help=True, help="Inspect, verify and export activation stores.")
 
 
 @store_app.command("info")
 def store_info(file: Annotated[Path, typer.Argument(metavar="FILE")], as_json: Json = False) -> None:
-    """Say what a store holds.
+    """Print the contents of a store: model, site, layers, positions, prompts.
 
     Example: refusal store info runs/quickstart/activations.h5
     """
@@ -34,10 +34,10 @@ def store_verify(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="An activations.h5, or a flat file made by export.")],
     model: Annotated[str | None, typer.Option(help="Compare with this model's weights: a hub id or directory.")] = None,
     revision: Annotated[str | None, typer.Option(help="The hub revision of that model.")] = None,
-    dtype: Annotated[str, typer.Option(help="The type the run loaded the weights in.")] = "auto",
+    dtype: Annotated[str, typer.Option(help="Data type of the run's weights.")] = "auto",
     as_json: Json = False,
 ) -> None:
-    """Read a whole store and check it: checksums, digests, counts, NaN, presence, identity; exit code 1 on any fault.
+    """Read a whole store and verify it: checksums, digests, counts, NaN, presence, identity; exit code 1 on a fault.
 
     Example: refusal store verify runs/quickstart/activations.h5 --model organisms/zoo/two-knobs
     """
@@ -52,7 +52,7 @@ def store_verify(
         typer.echo(f"refusal: {file} has {len(result.findings)} faults", err=True)
         raise typer.Exit(1)
     if not as_json:
-        typer.echo(f"{file} is whole: {result.prompts} prompts, {result.shards} shards, {result.loci} slices, "
+        typer.echo(f"{file} is intact: {result.prompts} prompts, {result.shards} shards, {result.loci} slices, "
                    f"{result.bytes / 1e6:.1f} MB of activations, digest {result.digest[:16]}")  # fmt: skip
 
 
@@ -62,7 +62,7 @@ def store_export(
     to: Annotated[Path, typer.Option("--to", metavar="OUT.h5", help="The flat file to write.")],
     as_json: Json = False,
 ) -> None:
-    """Copy a store into one flat file, to move or publish; same layout, no shards beside it.
+    """Copy a store into one flat file, to move or publish: the same layout without shards.
 
     Example: refusal store export runs/quickstart/activations.h5 --to quickstart.h5
     """

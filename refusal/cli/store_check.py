@@ -1,4 +1,4 @@
-"""Checking and copying stores with a progress bar, for the command line."""
+"""Verify and export stores with a progress bar, for the command line."""
 
 from __future__ import annotations
 
@@ -16,7 +16,11 @@ from extract.store.integrity import Verification, verify
 
 
 def check_store(file: Path, model: str | None, revision: str | None, dtype: str) -> Verification:
-    """Verify a store, against a model's weights where one is named."""
+    """Verify a store, also against a model's weights where a model is named.
+
+    Raises:
+        UserError: no such store, model or data type.
+    """
     if dtype not in get_args(DType):
         raise UserError(f"--dtype is {dtype!r}; expected one of {', '.join(get_args(DType))}")
     weights = None
@@ -36,7 +40,7 @@ def export_store(file: Path, to: Path) -> int:
 
 @contextmanager
 def _slices(doing: str) -> Iterator[Callable[[int, int], None]]:
-    """Show a bar from the first call on, which is the first to know how much there is to do."""
+    """Show a bar from the first call on, since the first call gives the total."""
     with ExitStack() as stack:
         advance: Advance | None = None
         seen = 0

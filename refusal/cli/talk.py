@@ -1,4 +1,4 @@
-"""`refusal generate` and `refusal chat`: a model answers, with or without its dials."""
+"""`refusal generate` and `refusal chat`: completions of a model, with or without dials."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ if TYPE_CHECKING:
     from steering.dial import Kind
 
 Model = Annotated[str, typer.Argument(metavar="MODEL", help="A hub id or a model directory.")]
-Dials = Annotated[Path | None, typer.Option(help="A dials.safetensors made by refusal steer.")]
-NormativeThreshold = Annotated[float | None, typer.Option(min=0, max=1, help="Decline at or above this.")]
-EpistemicThreshold = Annotated[float | None, typer.Option(min=0, max=1, help="Abstain at or above this.")]
-MaxNewTokens = Annotated[int, typer.Option(min=1, help="An answer is cut off after so many tokens.")]
-Template = Annotated[str | None, typer.Option(help="For base models: plain, or a .jinja file.")]
+Dials = Annotated[Path | None, typer.Option(help="A dials.safetensors written by refusal steer.")]
+NormativeThreshold = Annotated[float | None, typer.Option(min=0, max=1, help="Refuse at or above this probability.")]
+EpistemicThreshold = Annotated[float | None, typer.Option(min=0, max=1, help="Abstain at or above this probability.")]
+MaxNewTokens = Annotated[int, typer.Option(min=1, help="Longest answer, in tokens.")]
+Template = Annotated[str | None, typer.Option(help="Chat template of a base model: plain, or a .jinja file.")]
 TemplateArgs = Annotated[
     list[str],
     typer.Option("--template-arg", metavar="KEY=VALUE", help="e.g. enable_thinking=false; repeatable."),
@@ -32,7 +32,7 @@ def add_talking(app: typer.Typer) -> None:
 
 def generate(
     model: Model,
-    prompts: Annotated[list[str], typer.Argument(metavar="PROMPT...", help="What to ask.")],
+    prompts: Annotated[list[str], typer.Argument(metavar="PROMPT...", help="One or more user messages.")],
     dials: Dials = None,
     normative_threshold: NormativeThreshold = None,
     epistemic_threshold: EpistemicThreshold = None,
@@ -41,7 +41,9 @@ def generate(
     template_args: TemplateArgs = NO_OVERRIDES,
     as_json: Json = False,
 ) -> None:
-    """Answer prompts once, with or without the dials: streamed, then what each dial read and did.
+    """Answer each prompt once, with or without dials; prints the answer, then each dial's probability and action.
+
+    Example: refusal generate organisms/zoo/two-knobs "how do i fix the engine?"
 
     Example: refusal generate organisms/zoo/two-knobs "how do i fix it?" --dials runs/quickstart/dials.safetensors
     """
@@ -62,11 +64,11 @@ def chat(
     normative_threshold: NormativeThreshold = None,
     epistemic_threshold: EpistemicThreshold = None,
     max_new_tokens: MaxNewTokens = 256,
-    system: Annotated[str | None, typer.Option(metavar="TEXT", help="A system message to begin with.")] = None,
+    system: Annotated[str | None, typer.Option(metavar="TEXT", help="The first system message.")] = None,
     template: Template = None,
     template_args: TemplateArgs = NO_OVERRIDES,
 ) -> None:
-    """Talk with a model whose two dials move while talking (/normative 0.8); both are shown at each turn.
+    """Chat with a model in the terminal; its two dials can be moved between turns (/normative 0.8).
 
     Example: refusal chat organisms/zoo/two-knobs --dials runs/quickstart/dials.safetensors
     """
@@ -82,7 +84,7 @@ def chat(
 
 
 def arguments(given: list[str]) -> dict[str, Any]:
-    """Return what --template-arg was given."""
+    """Return the arguments given by --template-arg."""
     from extract.yaml_file import key_and_value
 
     return dict(key_and_value("--template-arg", one, "enable_thinking=false") for one in given)

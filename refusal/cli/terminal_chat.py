@@ -1,4 +1,4 @@
-"""`refusal chat`: a conversation in the terminal whose dials move between turns; lines piped in do as well."""
+"""`refusal chat`: a conversation in the terminal, with dials that move between turns. It also reads piped lines."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from steering.conversation import Conversation
 from steering.dial import Dial, Kind
 
 HELP = """\
-/normative 0.8   decline at or above this probability that it should not answer
-/epistemic 0.4   abstain at or above this probability that it does not know
+/normative 0.8   refuse at or above this probability that the model should not answer
+/epistemic 0.4   abstain at or above this probability that the model does not know
 /dials           show the dials
-/reset           forget what was said; dials and system message stay
-/help            this
-/quit            end (as Ctrl-D does); Ctrl-C stops an answer"""
+/reset           forget the conversation; dials and system message stay
+/help            show this list
+/quit            end (also Ctrl-D); Ctrl-C stops an answer"""
 
 
 def chat(conversation: Conversation, console: Console) -> None:
-    """Talk until the input ends. What a turn or a command gets wrong is one line, and the chat goes on."""
+    """Chat until the input ends; a mistake in a turn or a command prints one line and the chat continues."""
     _show(console, f"{conversation.model.name}; /help lists the commands")
     _dials(conversation, console)
     for line in _lines(console):
@@ -38,11 +38,11 @@ def chat(conversation: Conversation, console: Console) -> None:
         except UserError as error:
             _show(console, f"refusal: {error}", "red")
         except KeyboardInterrupt:
-            _show(console, "\n(stopped; this turn is not remembered)", "dim")
+            _show(console, "\n(stopped; this turn is forgotten)", "dim")
 
 
 def _lines(console: Console) -> Iterator[str]:
-    """Yield what the user enters, echoed where it does not come from a terminal."""
+    """Yield the user's lines; echo them where they do not come from a terminal."""
     if not sys.stdin.isatty():
         for line in sys.stdin:
             if line.strip():
@@ -95,17 +95,21 @@ def _move(kind: Kind, values: list[str], conversation: Conversation, console: Co
 
 def _dials(conversation: Conversation, console: Console) -> None:
     if not conversation.dials:
-        _show(console, "no dials: give --dials FILE, made by refusal steer CONFIG", "dim")
+        _show(console, "no dials; --dials FILE loads those written by refusal steer CONFIG", "dim")
     for dial in conversation.dials:
         _show(console, f"{dial.kind} dial: threshold {conversation.thresholds[dial.kind]:.2f}, {_about(dial)}", "dim")
 
 
 def _about(dial: Dial) -> str:
-    """Say where a dial reads and what it writes."""
-    read = f"reads {dial.read.site} {dial.read.layer} at {dial.read.position}" if dial.read else "reads how it opens"
+    """Describe where a dial reads and how it writes."""
+    read = (
+        f"reads {dial.read.site} {dial.read.layer} at {dial.read.position}"
+        if dial.read
+        else "reads the onset of the answer"
+    )
     how = type(dial.actuator).__name__.lower()
     if isinstance(dial.actuator, OnsetBias):
-        write = f"biases it (prefixes: {len(dial.actuator.prefixes)})"
+        write = f"biases the onset (prefixes: {len(dial.actuator.prefixes)})"
     else:
         where = f" {dial.write.locus.site} {dial.write.locus.layer}" if dial.write else ""
         where += " and later layers" if dial.later else ""

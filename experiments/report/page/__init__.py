@@ -1,1 +1,1 @@
-"""The report's page: one HTML file that opens from disk, with no network, and works while it is read."""
+"""The report page: one interactive HTML file that opens from disk without a network."""

@@ -1,6 +1,6 @@
-// Counting on what the page holds: the same look-ups and rules as the run's own. No element of the page is touched.
+// Count rates from the data in the page, by the run's own look-ups and rules. Changes no element of the page.
 
-// -- intervals: the exact binomial one, over the effective number of groups, as the run's own ---------------------------
+// -- intervals: exact binomial, over the effective number of groups, as in the run -------------------------------------
 
 function logGamma(x) {
   const series = [76.18009172947146, -86.50532032941677, 24.01409824083091, -1.231739572450155, 0.001208650973866179,
@@ -35,12 +35,12 @@ function betaQuantile(a, b, share) {
   return (low + high) / 2;
 }
 
-/** Clopper and Pearson's 95 % interval of `hits` of `n`, which need not be whole. */
+/** The 95 % Clopper-Pearson interval of `hits` of `n`, which may be fractions. */
 function clopperPearson(hits, n) {
   return [hits <= 0 ? 0 : betaQuantile(hits, n - hits + 1, 0.025), hits >= n ? 1 : betaQuantile(hits + 1, n - hits, 0.975)];
 }
 
-/** How many equal groups would say as much as groups of these sizes do (Kish). */
+/** The effective number of groups of these sizes (Kish 1965). */
 function effectiveNumber(sizes) {
   let sum = 0, squares = 0;
   for (const m of sizes) { sum += m; squares += m * m; }
@@ -64,10 +64,10 @@ function lookUp(run, thresholds) {
   return found;
 }
 
-/** What every prompt would do: an index into `run.actions`, -1 where it could not be judged. */
+/** The action of every prompt: an index into `run.actions`, -1 where it is not judged. */
 function actionsAt(run, outcome) { return Array.from(outcome, (place, i) => run.done[place][i]); }
 
-/** The share of judged test prompts of a rate's label that make its mistake, with its interval. */
+/** The share of judged test prompts of a rate's label with its mistake, and its interval. */
 function rate(run, of, actions) {
   let n = 0, k = 0;
   const sizes = new Map();
@@ -82,7 +82,7 @@ function rate(run, of, actions) {
   return { share: k / n, n, interval: clopperPearson((k / n) * groups, groups) };
 }
 
-/** The share of test prompts with a known answer that state it; `stated` tells of a prompt, "1" for yes. */
+/** The share of test prompts with a known answer that state it; `stated(i)` is "1" where prompt i does. */
 function knownFacts(run, stated) {
   let n = 0, k = 0;
   run.prompts.part.forEach((part, i) => {
@@ -93,7 +93,7 @@ function knownFacts(run, stated) {
   return { share: n ? k / n : NaN, n, interval: null };
 }
 
-/** The right-action score of test prompts: the mean over right actions of net credit, over what perfection gains. */
+/** The right-action score of test prompts: mean net credit over right actions, divided by the largest possible. */
 function rightAction(run, actions) {
   if (!run.credit) return { share: NaN, n: 0 };
   const sums = new Array(run.credit.classes).fill(0), counts = new Array(run.credit.classes).fill(0);

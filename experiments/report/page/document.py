@@ -1,4 +1,4 @@
-"""The document around runs: style, script, and a policy that lets nothing else run or load."""
+"""The HTML document: style, script, and a content policy that allows nothing else to run or load."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from html import escape
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
-SCRIPTS = ("counting.js", "tips.js", "cloud.js", "page.js")  # as one script, in this order
+SCRIPTS = ("counting.js", "tips.js", "scatter.js", "page.js")  # as one script, in this order
 
 
 def document(title: str, parts: Sequence[str]) -> str:
-    """Return the whole page. Its own script is the only one that may run, by its hash, and nothing is fetched."""
+    """Return the whole page. The policy allows its own script alone, by hash, and no request."""
     style = (HERE / "page.css").read_text(encoding="utf-8")
     script = '"use strict";\n' + "\n".join((HERE / name).read_text(encoding="utf-8") for name in SCRIPTS)
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
@@ -25,5 +25,5 @@ def document(title: str, parts: Sequence[str]) -> str:
 <body><a class="skip" href="#main">Skip to the report</a><main id="main">
 {"".join(parts)}
 </main><div id="tip" aria-hidden="true" hidden></div>
-<div id="said" class="away" role="status"></div><script>{script}</script></body></html>
+<div id="announcement" class="away" role="status"></div><script>{script}</script></body></html>
 """

@@ -1,4 +1,4 @@
-"""Layer by position: what can be read where."""
+"""Heat maps over layers and positions, and the table of the permutation null."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from experiments.dissociation.results import EffectRecord, NullRecord
 from experiments.dissociation.text import BEHAVIOUR
 from experiments.probing.results import GridRow
 from experiments.report.markup import table
-from experiments.report.page.heat import Cell, heat_map
+from experiments.report.page.heat import HeatCell, heat_map
 from experiments.triggers.results import LocusEffect
 from scoring.estimate import Estimate
 
@@ -16,18 +16,18 @@ PROBE = "logistic"
 
 
 def probe_maps(rows: Sequence[GridRow]) -> str:
-    """Return a heat map of test AUROC for each contrast; a cell that is pointed at shows all its figures."""
+    """Return a heat map of the test AUROC of each contrast; tooltips give intervals and n."""
     mine = [row for row in rows if row.probe == PROBE]
     names = dict.fromkeys(row.contrast for row in mine)
-    return _beside([_probe_map(name, [row for row in mine if row.contrast == name]) for name in names])
+    return _side_by_side([_probe_map(name, [row for row in mine if row.contrast == name]) for name in names])
 
 
 def _probe_map(name: str, rows: Sequence[GridRow]) -> str:
     n = f"n = {rows[0].n_positive} + {rows[0].n_negative}"
     cells = {
-        (str(row.layer), row.position): Cell(
-            shade=2 * row.test_auroc - 1,  # from a half, which is chance
-            shown=f"{row.test_auroc:.2f}",
+        (str(row.layer), row.position): HeatCell(
+            shade=2 * row.test_auroc - 1,  # 0.5 is chance
+            text=f"{row.test_auroc:.2f}",
             tip=f"{name}, layer {row.layer}, {row.position}: test AUROC {row.test_auroc:.3f} "
             f"[{row.test_auroc_low:.3f}, {row.test_auroc_high:.3f}] (95 %), validation {row.validation_auroc:.3f}, "
             f"{row.n_positive} + {row.n_negative} prompts" + (", chosen on validation" if row.chosen else ""),
@@ -40,16 +40,18 @@ def _probe_map(name: str, rows: Sequence[GridRow]) -> str:
 
 
 def eta_maps(rows: Sequence[LocusEffect]) -> str:
-    """Return heat maps of partial eta squared of word, intent and both, for each direction."""
+    """Return heat maps of partial eta squared of trigger word, intent and interaction, for each direction."""
     kinds = dict.fromkeys((row.direction, row.effect) for row in rows)
-    return _beside([_eta_map(*kind, [row for row in rows if (row.direction, row.effect) == kind]) for kind in kinds])
+    return _side_by_side(
+        [_eta_map(*kind, [row for row in rows if (row.direction, row.effect) == kind]) for kind in kinds]
+    )
 
 
 def _eta_map(direction: str, effect: str, rows: Sequence[LocusEffect]) -> str:
     cells = {
-        (str(row.layer), row.position): Cell(
+        (str(row.layer), row.position): HeatCell(
             shade=row.partial_eta_squared,
-            shown=f"{row.partial_eta_squared:.2f}",
+            text=f"{row.partial_eta_squared:.2f}",
             tip=f"{effect} on the {direction} direction, layer {row.layer}, {row.position}: partial eta squared "
             f"{row.partial_eta_squared:.3f} [{row.low:.3f}, {row.high:.3f}] (95 %), p {row.p:.3f}, "
             f"{row.n_groups} groups",
@@ -65,12 +67,12 @@ def _eta_map(direction: str, effect: str, rows: Sequence[LocusEffect]) -> str:
 
 
 def matrix_map(matrix: Mapping[str, Mapping[str, Estimate]]) -> str:
-    """Return what each behaviour's share becomes under each intervention."""
+    """Return a heat map of the share of each behaviour under each intervention."""
     columns = list(next(iter(matrix.values()), {}))
     cells = {
-        (row.replace("_", " "), _column(name, matrix)): Cell(
+        (row.replace("_", " "), _column(name, matrix)): HeatCell(
             shade=of.interval.estimate,
-            shown=f"{of:.0%}",
+            text=f"{of:.0%}",
             tip=f"{row.replace('_', ' ')}: {name.replace('_', ' ')} {of:.1%} (95 %), n = {of.n}",
         )
         for row, shares in matrix.items()
@@ -80,7 +82,7 @@ def matrix_map(matrix: Mapping[str, Mapping[str, Estimate]]) -> str:
     if not cells:
         return ""
     rows = [row.replace("_", " ") for row in matrix]
-    caption = "Share of test prompts that do so, under each intervention (95 %); random directions are controls"
+    caption = "Share of test prompts with each behaviour under each intervention (95 %); random directions are controls"
     return heat_map(caption, "intervention", rows, [_column(name, matrix) for name in columns], cells)
 
 
@@ -89,7 +91,7 @@ def _column(name: str, matrix: Mapping[str, Mapping[str, Estimate]]) -> str:
 
 
 def null_table(null: Mapping[str, NullRecord], effects: Mapping[str, EffectRecord]) -> str:
-    """Return what ablating takes off the onset log-odds, and what directions fitted to permuted labels take off."""
+    """Return the fall of the onset log-odds under each ablation, and under directions fitted on permuted labels."""
     rows = []
     for name, of in null.items():
         ablated, behaviour = name.split("_on_")
@@ -103,13 +105,13 @@ def null_table(null: Mapping[str, NullRecord], effects: Mapping[str, EffectRecor
         return ""
     head = [
         "ablated",
-        "onset log-odds fall by, nats (95 %)",
-        "permuted labels: 95th percentile",
+        "fall of onset log-odds, nats (95 %)",
+        "95th percentile of the null",
         "p",
         "n",
         "permutations",
     ]
-    return table(head, rows, "Against the permuted-label null; p is corrected below")
+    return table(head, rows, "Permutation null of the ablation effects; the next table gives corrected p-values")
 
 
 def _nats(value: float | None) -> str:
@@ -117,23 +119,23 @@ def _nats(value: float | None) -> str:
 
 
 def cosine_map(by_layer: Mapping[str, float | None], counted: str) -> str:
-    """Return the cosine of the two write directions at every layer as one row.
+    """Return the cosine of the two write directions at every layer, as a heat map of one row.
 
     Args:
         counted: the n of each direction.
     """
     cells = {
-        ("cosine", layer): Cell(abs(value), f"{value:+.2f}", f"layer {layer}: cosine {value:+.3f}")
+        ("cosine", layer): HeatCell(abs(value), f"{value:+z.2f}", f"layer {layer}: cosine {value:+z.3f}")
         for layer, value in by_layer.items()
         if value is not None
     }
     if not cells:
         return ""
-    caption = f"Cosine of the two write directions fitted at each layer, {counted}; colour is its size"
+    caption = f"Cosine of the two write directions fitted at each layer, {counted}; colour is its absolute value"
     return heat_map(caption, "layer", ["cosine"], [layer for _, layer in cells], cells)
 
 
-def _beside(maps: Sequence[str]) -> str:
+def _side_by_side(maps: Sequence[str]) -> str:
     return f'<div class="heats">{"".join(maps)}</div>'
 
 

@@ -1,9 +1,6 @@
-// One run: its sliders, its prompts. Works on what the page holds and on nothing else; text from data is only ever set
-// as text.
+// The sliders and the prompt tables of one run. Uses the data in the page alone, and sets text from data as text only.
 
-const SHOWN = 50; // prompts a page of the table
-
-const RISKS = { missed_harm: "missed harm", overconfidence: "overconfidence" };
+const PAGE_SIZE = 50; // prompts on a page of the table
 
 function percent(share) { return Number.isFinite(share) ? `${(100 * share).toFixed(1)}%` : "none judged"; }
 
@@ -25,7 +22,7 @@ class Run {
     this.thresholds = { ...this.set };
     this.startPrompts();
     if (this.dials.length) this.startSliders();
-    if (this.at(".cloud")) this.cloud = new Cloud(this);
+    if (this.at(".scatter-plot")) this.scatter = new Scatter(this);
   }
 
   // -- sliders
@@ -46,7 +43,7 @@ class Run {
       button.addEventListener("click", () => this.moveAll(this.presets[button.dataset.preset].thresholds));
     }
     for (const button of this.all(".copy")) {
-      button.addEventListener("click", () => copied(button.previousElementSibling, button));
+      button.addEventListener("click", () => copyText(button.previousElementSibling, button));
     }
     this.showRates("before", this.prompts.before, (i) => this.prompts.stated[i]);
     this.moveAll(this.set);
@@ -85,21 +82,21 @@ class Run {
       if (row.dataset.rate === "right_action") cell.textContent = Number.isFinite(one.share) ? one.share.toFixed(3) : "none";
       else cell.textContent = percent(one.share) + limits;
       const first = this.counted.before[row.dataset.rate].n;
-      row.querySelector(".n").textContent = one.n === first ? one.n : `${first}, now ${one.n}`;
+      row.querySelector(".n").textContent = one.n === first ? one.n : `${first}, then ${one.n}`;
     }
     if (column === "now") this.showPoint(found);
   }
 
   showPoint(found) {
     const score = found.right_action.share;
-    this.at(".told").textContent = `Now: over-refusal ${percent(found.over_refusal.share)}, missed harm `
+    this.at(".current-rates").textContent = `At these thresholds: over_refusal ${percent(found.over_refusal.share)}, missed_harm `
       + `${percent(found.missed_harm.share)}, overconfidence ${percent(found.overconfidence.share)}`
       + (Number.isFinite(score) ? `, right-action score ${score.toFixed(3)}` : "");
     for (const point of this.all("[data-live]")) {
       const x = found.over_refusal.share, y = found[point.dataset.live].share;
       point.style.display = Number.isFinite(x) && Number.isFinite(y) ? "" : "none";
       point.setAttribute("transform", `translate(${52 + x * 284} ${254 - y * 242})`);
-      const words = `now: over-refusal ${percent(x)}, ${RISKS[point.dataset.live]} ${percent(y)}`;
+      const words = `these thresholds: over_refusal ${percent(x)}, ${point.dataset.live} ${percent(y)}`;
       point.setAttribute("data-tip", words);
       point.setAttribute("aria-label", words);
     }
@@ -120,10 +117,11 @@ class Run {
     this.at(".back").addEventListener("click", () => { this.page = Math.max(0, this.page - 1); this.showPrompts(); });
     this.at(".on").addEventListener("click", () => { this.page += 1; this.showPrompts(); });
     this.heads("each", [["id", "id"], ["label", "label"], ["category", "category"], ["trigger", "trigger word"],
-      ["text", "prompt"], ["before", "with no dial"], ["now", "now"],
-      ...this.dials.map((kind) => [kind, `${kind}: probability, fired`])]);
-    this.heads("kinds", [["kind", "kind"], ["n", "n"], ["answered0", "answered"], ["answered", "now"],
-      ["refused0", "refused"], ["refused", "now"], ["abstained0", "abstained"], ["abstained", "now"]]);
+      ["text", "prompt"], ["before", "without dials"], ["now", "at these thresholds"],
+      ...this.dials.map((kind) => [kind, `${kind}: probability, decision`])]);
+    this.heads("kinds", [["kind", "group"], ["n", "n"], ["answered0", "answered without dials"], ["answered", "with"],
+      ["refused0", "refused without dials"], ["refused", "with"], ["abstained0", "abstained without dials"],
+      ["abstained", "with"]]);
     this.showPrompts();
   }
 
@@ -162,7 +160,7 @@ class Run {
 
   action(index) { return index < 0 ? "not judged" : this.actions[index]; }
 
-  fired(d, i) {
+  decision(d, i) {
     const p = this.read[d][i], tau = this.thresholds[this.dials[d]];
     const first = d > 0 && this.read[0][i] >= this.thresholds[this.dials[0]] + this.band;
     const did = first ? "left" : p >= tau + this.band ? "declined" : p < tau - this.band ? "permitted" : "left";
@@ -178,14 +176,14 @@ class Run {
       now: (i) => this.action(this.actionsNow[i]),
     }[key] || (this.dials.includes(key) ? (i) => this.read[this.dials.indexOf(key)][i] : (i) => p[key][i]);
     rows.sort((a, b) => way * compare(value(a), value(b)) || a - b);
-    this.page = Math.min(this.page, Math.max(0, Math.ceil(rows.length / SHOWN) - 1));
-    const first = this.page * SHOWN, unblurred = this.at(".unblur").checked;
+    this.page = Math.min(this.page, Math.max(0, Math.ceil(rows.length / PAGE_SIZE) - 1));
+    const first = this.page * PAGE_SIZE, unblurred = this.at(".unblur").checked;
     this.at(".count").textContent = rows.length
-      ? `${first + 1} to ${Math.min(first + SHOWN, rows.length)} of ${rows.length} prompts`
-      : "no prompt is like that";
+      ? `${first + 1} to ${Math.min(first + PAGE_SIZE, rows.length)} of ${rows.length} prompts`
+      : "no prompt matches";
     this.at(".back").disabled = this.page === 0;
-    this.at(".on").disabled = first + SHOWN >= rows.length;
-    this.at("table.each tbody").replaceChildren(...rows.slice(first, first + SHOWN).map((i) => {
+    this.at(".on").disabled = first + PAGE_SIZE >= rows.length;
+    this.at("table.each tbody").replaceChildren(...rows.slice(first, first + PAGE_SIZE).map((i) => {
       const row = node("tr");
       const words = node("bdi", p.text[i]);
       const hidden = this.labels[p.label[i]] === "harmful" && !unblurred;
@@ -196,13 +194,13 @@ class Run {
         words.setAttribute("aria-hidden", "true");
         prompt.append(node("span", HIDDEN, { class: "away" }));
       }
-      const tell = (text) => (hidden && text ? HIDDEN : text);
-      const name = told("th", p.id[i]);
+      const unlessHidden = (text) => (hidden && text ? HIDDEN : text);
+      const name = textCell("th", p.id[i]);
       name.className = "long";
-      row.append(name, told("td", this.labels[p.label[i]]), told("td", p.category[i]),
-        told("td", p.trigger[i]), prompt, told("td", this.action(p.before[i]), tell(p.said[i])),
-        told("td", this.action(this.actionsNow[i]), tell(p.after[i] === this.actionsNow[i] ? p.steered[i] : "")),
-        ...this.dials.map((_, d) => told("td", this.fired(d, i))));
+      row.append(name, textCell("td", this.labels[p.label[i]]), textCell("td", p.category[i]),
+        textCell("td", p.trigger[i]), prompt, textCell("td", this.action(p.before[i]), unlessHidden(p.said[i])),
+        textCell("td", this.action(this.actionsNow[i]), unlessHidden(p.after[i] === this.actionsNow[i] ? p.steered[i] : "")),
+        ...this.dials.map((_, d) => textCell("td", this.decision(d, i))));
       return row;
     }));
     this.markSorted("each");
@@ -226,7 +224,7 @@ class Run {
     const shown = [...kinds.values()].sort((a, b) => way * compare(value(a), value(b)) || compare(a.kind, b.kind));
     this.at("table.kinds tbody").replaceChildren(...shown.slice(0, 200).map((one) => {
       const row = node("tr");
-      row.append(told("th", one.kind), node("td", one.n));
+      row.append(textCell("th", one.kind), node("td", one.n));
       for (const name of ["answered0", "answered", "refused0", "refused", "abstained0", "abstained"]) {
         row.append(node("td", percent(one[name] / one.n)));
       }
@@ -246,15 +244,15 @@ class Run {
 
 function compare(a, b) { return typeof a === "number" ? a - b : String(a).localeCompare(String(b)); }
 
-/** A cell of text from data; a further text is told where it is pointed at. */
-function told(name, text, more = "") {
+/** A table cell with text from data; `more` is its tooltip. */
+function textCell(name, text, more = "") {
   const cell = node(name, undefined, name === "th" ? { scope: "row" } : {});
   cell.append(node("bdi", text));
   if (more) { cell.dataset.tip = more; cell.tabIndex = 0; }
   return cell;
 }
 
-async function copied(code, button) {
+async function copyText(code, button) {
   try { await navigator.clipboard.writeText(code.textContent); } catch {
     getSelection().selectAllChildren(code);
     document.execCommand("copy");

@@ -1,7 +1,7 @@
-"""What the page's script works on: every prompt, what it would get under every decision of the gates, and how to count.
+"""The data of the page's script: the prompts, their actions under every decision of the gates, and the rates' rules.
 
-Rates are counted on test prompts, by look-up in the run's table, with the intervals that the run itself gives them: of
-what is judged, over its groups.
+The script counts rates on test prompts by look-up in the run's table, with the run's own intervals: of judged
+completions, over groups.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def payload(inputs: RunInputs, results: RunResults) -> dict[str, Any]:
         "dials": list(table.dials),
         "band": next(iter(results.dials.values())).band,
         "outcomes": [outcome_name(gates) for gates in table.outcomes],
-        "read": [_short(p) for p in table.probability],
+        "read": [_floats(p) for p in table.probability],
         "done": [_indices(column) for column in table.actions.T],
         "stated": [_bits(column) for column in table.right.T],
         "set": {kind: dial.threshold for kind, dial in results.dials.items()},
@@ -54,7 +54,7 @@ def payload(inputs: RunInputs, results: RunResults) -> dict[str, Any]:
 
 
 def _prompts(inputs: RunInputs) -> dict[str, Any]:
-    """Return the prompts by columns; places on the scatter are projections on the write directions."""
+    """Return the prompts by columns; x and y are the projections on the two write directions."""
     prompts, plain = inputs.prompts, inputs.behaviour
     said = read_completions(inputs.file("completions.jsonl"))
     steered = inputs.file("completions_steered.jsonl")
@@ -77,7 +77,7 @@ def _prompts(inputs: RunInputs) -> dict[str, Any]:
     directions = load_directions(inputs.file("directions.safetensors"))
     for axis, kind in zip("xy", KINDS, strict=True):
         if direction := directions.get(f"{kind}_write"):
-            columns[axis] = _short(direction.project(inputs.store.read(direction.locus.layer, WRITE_POSITION)))
+            columns[axis] = _floats(direction.project(inputs.store.read(direction.locus.layer, WRITE_POSITION)))
             columns[f"{axis}_layer"] = direction.locus.layer
     return columns
 
@@ -98,13 +98,13 @@ def _bits(values: Iterable[bool]) -> str:
     return "".join("1" if value else "0" for value in values)
 
 
-def _short(values: np.ndarray) -> list[float]:
-    """Return floats as short as they can be read back exactly: what is compared with a threshold must not move."""
+def _floats(values: np.ndarray) -> list[float]:
+    """Return Python floats, whose JSON is exact, since they are compared with thresholds."""
     return [float(value) for value in values]
 
 
 def _stops(inputs: RunInputs, results: RunResults) -> dict[str, list[float]]:
-    """Return where each slider can stand: the thresholds that were tried, those that were set, and the ends."""
+    """Return the stops of each slider: the thresholds tried, the one set, 0.5 and both ends."""
     surface = pyarrow.parquet.read_table(inputs.file("surface.parquet"))
     stops = {}
     for kind, dial in results.dials.items():
@@ -114,9 +114,9 @@ def _stops(inputs: RunInputs, results: RunResults) -> dict[str, list[float]]:
 
 
 def _presets(inputs: RunInputs, results: RunResults) -> list[dict[str, Any]]:
-    """Return settings worth a button; all were chosen on prompts that choose, none on test."""
+    """Return the settings with a button; none was chosen on test prompts."""
     chosen = {kind: dial.threshold for kind, dial in results.dials.items()}
-    presets = [{"name": "as this run set them", "thresholds": chosen}]
+    presets = [{"name": "thresholds of this run", "thresholds": chosen}]
     least = results.steer.least_regret
     if least and set(least.thresholds) == set(chosen):
         presets.append({"name": "least regret", "thresholds": least.thresholds})
@@ -125,13 +125,13 @@ def _presets(inputs: RunInputs, results: RunResults) -> list[dict[str, Any]]:
     low = [row for row in rows if (row["choice_over_refusal"] or 0) <= LOW_OVER_REFUSAL]
     if low:
         best = min(low, key=lambda row: sum(row[name] or 0 for name in risks))
-        presets.append({"name": f"benign refusals ≤ {LOW_OVER_REFUSAL:.0%}",
+        presets.append({"name": f"over_refusal ≤ {LOW_OVER_REFUSAL:.0%}",
                         "thresholds": {kind: best[f"{kind}_threshold"] for kind in chosen}})  # fmt: skip
     return presets
 
 
 def _rates() -> dict[str, Any]:
-    """Return how each rate is counted: of prompts of which label, and which actions are its mistake."""
+    """Return how each rate is counted: the label of its prompts, and the actions that count as its mistake."""
     return {
         name: {"label": LABELS.index(label), "counts": [ACTIONS.index(action) for action in sorted(counts)]}
         for name, (label, counts) in RATES.items()
@@ -139,7 +139,7 @@ def _rates() -> dict[str, Any]:
 
 
 def _credit(inputs: RunInputs, test: np.ndarray) -> dict[str, Any] | None:
-    """Return what the right-action score adds up, by kind of prompt: unique rows of net credits."""
+    """Return the terms of the right-action score: unique rows of net credits, and the row of each prompt."""
     prompts = [inputs.prompts[row] for row in test]
     found = net_credits([p.right_action for p in prompts], [p.acceptable for p in prompts], load_adjacency())
     if found is None:
@@ -157,7 +157,7 @@ def _credit(inputs: RunInputs, test: np.ndarray) -> dict[str, Any] | None:
 
 
 def _commands(inputs: RunInputs, results: RunResults) -> dict[str, str]:
-    """Return the commands that thresholds are put behind."""
+    """Return the commands to which the page appends the thresholds."""
     model = shlex.quote(results.model.name)
     dials = shlex.quote(str(inputs.file("dials.safetensors")))
     return {

@@ -1,4 +1,4 @@
-"""The two sliders, what moves with them, and the planes of the trade-off."""
+"""The threshold sliders, the rates at their thresholds, and the trade-off charts."""
 
 from __future__ import annotations
 
@@ -6,27 +6,27 @@ from html import escape
 
 from experiments.dials.results import SteerResult
 from experiments.dials.text import POLICIES
-from experiments.report.markup import data, shortened
-from experiments.report.page.drawing import Mark, plane
+from experiments.report.markup import escaped, shortened
+from experiments.report.page.drawing import ChartPoint, share_chart
 from extract.record import Record
 from scoring.rates import RatesRecord
 from scoring.wording import RATE_MEANING
 
 AXES = {
     "overconfidence": "overconfidence (% of uncertain)",
-    "missed_harm": "missed harm (% of harmful)",
+    "missed_harm": "missed_harm (% of harmful)",
 }
-X = "over-refusal (% of benign)"
+X = "over_refusal (% of benign)"
 
 
 class Preset(Record):
-    """Thresholds that a button sets."""
+    """A named pair of thresholds, set by a button."""
 
     name: str
 
 
 class Controls(Record):
-    """What of the page's payload the controls show."""
+    """The part of the page's payload that the controls show."""
 
     dials: list[str] = []
     band: float = 0.0
@@ -35,16 +35,16 @@ class Controls(Record):
 
 
 def sliders(controls: Controls, result: SteerResult, before: RatesRecord, after: RatesRecord) -> str:
-    """Return the controls and everything that they move; nothing where the run has no dial.
+    """Return the controls, the rates, the commands and the charts; an empty string for a run without dials.
 
     Args:
-        before, after: joint rates of the test prompts without dials and under them.
+        before, after: joint rates of the test prompts without and with the dials.
     """
     if not controls.dials:
         return ""
     moved = "".join(_slider(kind) for kind in controls.dials)
     presets = "".join(
-        f'<button type="button" class="preset" data-preset="{i}">{data(preset.name)}</button>'
+        f'<button type="button" class="preset" data-preset="{i}">{escaped(preset.name)}</button>'
         for i, preset in enumerate(controls.presets)
     )
     rows = "".join(
@@ -58,20 +58,22 @@ def sliders(controls: Controls, result: SteerResult, before: RatesRecord, after:
         for name in controls.commands
     )
     band = controls.band
-    decides = "At or above its threshold a dial declines, below it permits"
+    decides = "A dial declines at or above its threshold and permits below it"
     if band:
-        decides = f"A dial declines from {band:g} above its threshold, permits {band:g} below, leaves alone between"
-    return f"""<p>{decides}. What each test prompt would get was
-generated for every decision of the dials, so these are the very rates that generating anew would give. Presets were
-chosen on other prompts than these.</p>
+        decides = (
+            f"A dial declines from {band:g} above its threshold on and permits from {band:g} below it; between, in its "
+            "dead band, it leaves the model unchanged"
+        )
+    return f"""<p>{decides}. The completion of each test prompt
+under every decision of the dials was generated, so these rates are exact. Presets were set on the choice prompts.</p>
 <div class="controls sliders" role="group" aria-label="Thresholds">{moved}</div>
 <p class="presets">{presets}</p>
-<p class="told" role="status"></p>
+<p class="current-rates" role="status"></p>
 <div class="wide"><table class="live-rates">
 <caption>Rates on test prompts (95 % intervals over independent groups)</caption>
-<thead><tr><th scope="col">rate</th><th scope="col">with no dial</th><th scope="col">now</th><th scope="col">n</th></tr>
-</thead><tbody>{rows}</tbody></table></div>
-{commands}{_planes(result, before, after)}"""
+<thead><tr><th scope="col">rate</th><th scope="col">without dials</th><th scope="col">at these thresholds</th>
+<th scope="col">n</th></tr></thead><tbody>{rows}</tbody></table></div>
+{commands}{_charts(result, before, after)}"""
 
 
 def _slider(kind: str) -> str:
@@ -80,21 +82,21 @@ def _slider(kind: str) -> str:
             f'aria-label="{kind} threshold, exactly"></label>')  # fmt: skip
 
 
-def _planes(result: SteerResult, before: RatesRecord, after: RatesRecord) -> str:
+def _charts(result: SteerResult, before: RatesRecord, after: RatesRecord) -> str:
     shown = ""
     for risk, label in AXES.items():
-        marks = [
-            Mark(x, y, policy, _words(POLICIES[policy], x, y, risk))
-            for policy, points in (result.frontier or {}).items()
-            for p in points
+        points = [
+            ChartPoint(x, y, policy, _words(POLICIES[policy], x, y, risk))
+            for policy, settings in (result.frontier or {}).items()
+            for p in settings
             if (x := p.test["over_refusal"]) is not None and (y := p.test[risk]) is not None
         ]
         lines = result.system_lines.points
         named = [("system_lines", f"system line “{shortened(point.line, 200)}”", point.rates) for point in lines]
-        named += [("before", "no dial", before), ("after", "as set", after)]
-        marks += [mark for kind, name, rates in named for mark in _mark(kind, name, rates, risk)]
+        named += [("before", "without dials", before), ("after", "thresholds of this run", after)]
+        points += [point for kind, name, rates in named for point in _point(kind, name, rates, risk)]
         counted = " and ".join(f"{before.of(name).n:,}" for name in ("over_refusal", risk))
-        shown += (f"<figure>{plane(X, label, marks, live=risk)}<figcaption>{escape(label)} over {escape(X)}; "
+        shown += (f"<figure>{share_chart(X, label, points, live=risk)}<figcaption>{escape(label)} against {escape(X)}; "
                   f"test prompts, n = {counted}; bars: 95 %</figcaption></figure>")  # fmt: skip
     key = "".join(
         f'<li><span class="{kind}" aria-hidden="true">{mark}</span> {name}</li>' for kind, (mark, name) in KEY.items()
@@ -102,20 +104,20 @@ def _planes(result: SteerResult, before: RatesRecord, after: RatesRecord) -> str
     return f'<div class="charts">{shown}</div><ul class="legend key">{key}</ul>'
 
 
-KEY = {"before": ("▲", "no dial"), "after": ("▼", "as this run set the dials"), "live": ("◆", "now"),
-       "two_dials": ("●", "two dials, settings that no other beats on the prompts that choose"),
-       "one_dial": ("■", "one dial, likewise"), "system_lines": ("✚", "a system line instead")}  # fmt: skip
+KEY = {"before": ("▲", "without dials"), "after": ("▼", "thresholds of this run"), "live": ("◆", "these thresholds"),
+       "two_dials": ("●", "two dials: Pareto frontier on the choice prompts"),
+       "one_dial": ("■", "one dial: the same frontier"), "system_lines": ("✚", "a system line, no dials")}  # fmt: skip
 
 
-def _mark(kind: str, name: str, rates: RatesRecord, risk: str) -> list[Mark]:
-    """Return a point with its intervals; none where a rate could not be judged."""
+def _point(kind: str, name: str, rates: RatesRecord, risk: str) -> list[ChartPoint]:
+    """Return a point with its intervals; none where a rate has no judged completion."""
     both = [rates.of(risk_name) for risk_name in ("over_refusal", risk)]
     if any(rate.estimate is None for rate in both):
         return []
     x, y = (rate.interval for rate in both)
     words = _words(name, x.estimate, y.estimate, risk)
-    return [Mark(x.estimate, y.estimate, kind, words, (x.low, x.high), (y.low, y.high))]
+    return [ChartPoint(x.estimate, y.estimate, kind, words, (x.low, x.high), (y.low, y.high))]
 
 
 def _words(name: str, over_refusal: float, other: float, risk: str) -> str:
-    return f"{name}: over-refusal {over_refusal:.1%}, {risk.replace('_', ' ')} {other:.1%}"
+    return f"{name}: over_refusal {over_refusal:.1%}, {risk} {other:.1%}"

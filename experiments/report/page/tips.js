@@ -1,4 +1,4 @@
-// What is told where something is pointed at, by pointer or by keyboard.
+// Tooltips, for the pointer and for the keyboard.
 
 const tip = document.getElementById("tip");
 
@@ -18,7 +18,7 @@ function tipOf(event) {
   const box = of.getBoundingClientRect();
   const at = event.type === "focusin" ? [box.left, box.bottom - 14] : [event.clientX, event.clientY];
   if (event.type === "focusin" && !of.hasAttribute("aria-label")) {
-    document.getElementById("said").textContent = of.getAttribute("data-tip");
+    document.getElementById("announcement").textContent = of.getAttribute("data-tip");
   }
   return showTip(of.getAttribute("data-tip"), ...at);
 }

@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 from matplotlib import colormaps
 
-from experiments.report.markup import data, json_script, once_asked, paragraphs, shortened, table
+from experiments.report.markup import escaped, hidden_if_harmful, json_script, paragraphs, shortened, table
 from experiments.report.page.document import document
-from experiments.report.page.drawing import Mark, plane, x_of, y_of
-from experiments.report.page.heat import Cell, heat_map, ink_on
-from experiments.report.triggers_section import marked
+from experiments.report.page.drawing import ChartPoint, share_chart, x_of, y_of
+from experiments.report.page.heat import HeatCell, heat_map, ink_on
+from experiments.report.triggers_section import request_html
 from experiments.triggers.results import AttributedRequest
 
 HOSTILE = [
@@ -27,9 +27,9 @@ HOSTILE = [
 
 @pytest.mark.parametrize("text", HOSTILE)
 def test_no_text_becomes_an_element(text: str) -> None:
-    mark = Mark(0.5, 0.5, "before", text)
-    shown = (table([text], [[text, text]], text) + paragraphs([text]) + data(text) + plane(text, text, [mark])
-             + heat_map(text, text, [text], [text], {(text, text): Cell(0.5, text, text)}))  # fmt: skip
+    mark = ChartPoint(0.5, 0.5, "before", text)
+    shown = (table([text], [[text, text]], text) + paragraphs([text]) + escaped(text) + share_chart(text, text, [mark])
+             + heat_map(text, text, [text], [text], {(text, text): HeatCell(0.5, text, text)}))  # fmt: skip
     assert not re.search(r"<(script|img|b>|!--)", shown)
     assert 'data-tip="' in shown
     assert shown.count("<bdi>") >= 3  # and the direction of a text does not leak into what stands around it
@@ -58,14 +58,14 @@ def test_long_texts_are_cut_and_it_is_said() -> None:
 
 
 def test_a_harmful_prompt_waits_to_be_opened() -> None:
-    assert once_asked("benign", data("<b>")) == "<bdi>&lt;b&gt;</bdi>"
-    shown = table(["a", "b"], [["x", once_asked("harmful", data("<b>"))]])
+    assert hidden_if_harmful("benign", escaped("<b>")) == "<bdi>&lt;b&gt;</bdi>"
+    shown = table(["a", "b"], [["x", hidden_if_harmful("harmful", escaped("<b>"))]])
     assert "<td><details" in shown
     assert "<bdi>&lt;b&gt;</bdi></details></td>" in shown
 
 
 def test_a_request_of_many_words_is_cut_and_each_word_keeps_its_direction_to_itself() -> None:
-    shown = marked(
+    shown = request_html(
         AttributedRequest.model_construct(
             label="harmful", words=("\u202ekill", *["word"] * 20_000), scores=(7.0, *[0.0] * 20_000)
         )
@@ -92,7 +92,7 @@ def test_what_quotes_a_text_of_any_length_stays_short() -> None:
 
 def test_a_chart_places_shares_on_its_axes() -> None:
     assert (x_of(0), x_of(1), y_of(0), y_of(1)) == (52, 336, 254, 12)
-    shown = plane("x", "y", [Mark(0.25, 0.5, "before", "told", (0.1, 0.4), None)], live="overconfidence")
+    shown = share_chart("x", "y", [ChartPoint(0.25, 0.5, "before", "told", (0.1, 0.4), None)], live="overconfidence")
     assert f"translate({x_of(0.25)} {y_of(0.5)})" in shown
     assert f"M{x_of(0.1)} {y_of(0.5)}H{x_of(0.4)}" in shown
     assert 'data-live="overconfidence"' in shown

@@ -5,7 +5,7 @@ from experiments.probing.results import SiteRecord, WriteRecord
 from experiments.probing.text import independence_lines
 from experiments.report.caveats import caveats
 from experiments.report.markup import table
-from experiments.report.results import Rates, RunResults
+from experiments.report.results import ModelRecord, Rates, RunResults
 from experiments.run.wording import verdict_sentence
 from probes.direction import Locus
 from probes.statistics.intervals import Interval
@@ -28,12 +28,14 @@ def test_a_verdict_carries_its_reasons_and_share() -> None:
 def test_every_caveat_that_applies_is_listed() -> None:
     site = SiteRecord.model_construct(beats_bag_of_words=False, auroc=0.7, bag_of_words_auroc=0.8)
     results = RunResults.model_construct(
-        organism=True, dials_absent=["epistemic"], sites={"normative": site},
+        organism=True, organism_prompts=True, model=ModelRecord(name="OWNER/MODEL"),
+        dials_absent=["epistemic"], sites={"normative": site},
         rates=Rates(before=RatesRecord(unjudged=2), after=RatesRecord(unjudged=1)),
         writes={"normative": WriteRecord(available=True, meets_selection_rules=False, within_label=False)},
     )  # fmt: skip
     text = " ".join(caveats(results))
-    for part in ("not evidence about real models", "No epistemic dial", "3 completions", "does not clearly beat",
+    for part in ("not evidence about real models", "OWNER/MODEL is not that organism",
+                 "No epistemic dial", "3 completions", "does not clearly beat",
                  "No locus met the selection rules", "contrasts two labels"):  # fmt: skip
         assert part in text
 

@@ -9,7 +9,7 @@ import pytest
 from experiments.factors.results import ContextResults, FactorResult, LastTurnAlone
 from experiments.factors.text import factor_lines, factor_rows, moved_lines
 from experiments.pipeline.stages import run
-from experiments.report.triggers_section import marked, triggers_section
+from experiments.report.triggers_section import request_html, triggers_section
 from experiments.run.config import load_config
 from experiments.run.inputs import RunInputs
 from experiments.run.not_applicable import not_applicable
@@ -179,9 +179,8 @@ def test_words_that_fired_are_set_off_on_the_page_and_data_is_escaped(results: T
         id="a", label="benign", trigger="kill", log_odds=5.0, words=("<script>", "kill"), scores=(0.0, 7.5),
         tokens=((0,), (1,)), top="kill", fired_by_trigger=True,
     )  # fmt: skip
-    assert (
-        marked(hostile) == "<em>benign</em>: <bdi>&lt;script&gt;</bdi> <mark><bdi>kill</bdi> <small>+7.5</small></mark>"
-    )
+    words = "<bdi>&lt;script&gt;</bdi> <mark><bdi>kill</bdi> <small>+7.5</small></mark>"
+    assert request_html(hostile) == f"<em>benign</em>: {words}"
     assert triggers_section(TriggerFindings()) == ""
 
 
@@ -239,7 +238,7 @@ def test_prompts_without_trigger_words_end_in_one_line_and_the_remedy(cli: Any, 
     assert code == 2
     last = err.strip().splitlines()[-1]
     assert last.startswith(
-        "refusal: word and intent cannot be told apart: no prompt names a trigger word: fill the field"
+        "refusal: word and intent cannot be separated: no prompt names a trigger word: fill the field"
     )
     assert "Traceback" not in err
     assert "No request names who asks." in out  # what needs no trigger word is told all the same

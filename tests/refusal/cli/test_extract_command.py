@@ -84,4 +84,4 @@ def test_two_processes_share_a_store(tmp_path: Path, cli) -> None:  # type: igno
         assert store.data.shape[2] == 201
     code, said, _ = cli("store", "verify", str(out / "activations.h5"))
     assert code == 0, said
-    assert "is whole: 201 prompts, 21 shards" in " ".join(said.split())
+    assert "is intact: 201 prompts, 21 shards" in " ".join(said.split())

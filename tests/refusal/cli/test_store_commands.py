@@ -47,7 +47,7 @@ def test_verify_says_a_whole_store_is_whole(cli: Cli, store: Path) -> None:
     code, out, err = cli("store", "verify", str(store))
     assert code == 0
     assert len(out.splitlines()) == 1
-    assert out.startswith(f"{store} is whole: 7 prompts, 3 shards, ")
+    assert out.startswith(f"{store} is intact: 7 prompts, 3 shards, ")
     assert "verifying activations.h5" in err  # the bar
     code, out, _ = cli("store", "verify", str(store), "--json")
     record = json.loads(out)

@@ -206,7 +206,7 @@ def test_a_conversation_that_is_too_long_says_so(model: ChatModel, dials: list[D
 
 def test_commands_show_themselves_and_quit_ends(talk: Callable) -> None:
     lines = talk("/help", "/dials", "/quit", BENIGN)
-    assert "/reset           forget what was said; dials and system message stay" in lines
+    assert "/reset           forget the conversation; dials and system message stay" in lines
     shown = "dial: threshold 0.50, dead band 0.00; reads resid_post 4 at post_last, writes resid_post 4 "
     shown += "(affine, every step)"
     assert [line for line in lines if "reads resid_post" in line] == [f"normative {shown}", f"epistemic {shown}"] * 2
@@ -215,7 +215,7 @@ def test_commands_show_themselves_and_quit_ends(talk: Callable) -> None:
 
 def test_without_dials_it_is_the_plain_model(talk: Callable, model: ChatModel) -> None:
     lines = talk("/epistemic 0.4", BENIGN, dials=False)
-    assert "no dials: give --dials FILE, made by refusal steer CONFIG" in lines
+    assert "no dials; --dials FILE loads those written by refusal steer CONFIG" in lines
     assert "refusal: there is no epistemic dial to move; dials are given with --dials FILE" in lines
     row = render(model.tokenizer, Prompt("x", ({"role": "user", "content": BENIGN},), "benign", "answer"))
     assert lines[-1] == model.decode(model.generate(model.batch([row]), 24)[0])
@@ -256,7 +256,7 @@ def test_in_a_terminal_ctrl_c_stops_an_answer_and_ctrl_d_ends(
     talking, shown = Interrupted(model, dials, 24), io.StringIO()
     chat(talking, Console(file=shown, width=200))
     assert entered == []
-    assert "(stopped; this turn is not remembered)" in shown.getvalue()
+    assert "(stopped; this turn is forgotten)" in shown.getvalue()
     assert talking.messages[0]["content"] == BENIGN
     assert len(talking.messages) == 2
 
@@ -269,7 +269,7 @@ def test_onset_dials_are_described(model: ChatModel) -> None:
         patch.setattr(sys, "stdin", io.StringIO(BENIGN))
         chat(talking, Console(file=shown, width=200))
     assert (
-        "normative dial: threshold 0.50, dead band 0.10; reads how it opens, biases it (prefixes: 1)"
+        "normative dial: threshold 0.50, dead band 0.10; reads the onset of the answer, biases the onset (prefixes: 1)"
         in shown.getvalue()
     )
     assert "  normative: probability 0." in shown.getvalue()

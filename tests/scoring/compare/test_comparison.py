@@ -244,7 +244,7 @@ def test_a_run_against_itself_does_not_change(tmp_path: Path) -> None:
     assert low < 0 < high
 
 
-# -- matching of completions --------------------------------------------------------------------------------------------
+# -- matching of completions -------------------------------------------------------------------------------------------
 
 
 def test_every_row_is_accounted_for(tmp_path: Path) -> None:

@@ -88,6 +88,6 @@ def test_whatever_is_gated_all_three_rates_are_printed_and_the_exit_code_is_one(
     assert all(rate in out for rate in ("over_refusal", "missed_harm", "overconfidence"))
     code, _, err = cli("compare", str(first), str(silent), "--fail-if", "missed_harm > 5%")
     assert code == 1
-    assert "cannot be told: nothing was judged" in err
+    assert "is not known: nothing was judged" in err
     assert cli("compare", str(first), str(second), "--fail-if", "missed_harm > 5%")[0] == 0
     assert cli("compare", str(first), str(first), str(second), "--fail-if", "over_refusal > 5%")[0] == 1

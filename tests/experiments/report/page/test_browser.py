@@ -13,7 +13,7 @@ import pytest
 
 from experiments.dials.counterfactuals import Counterfactuals, read_table
 from experiments.report import stage as report_stage
-from experiments.report.page.article import ShownRun, article
+from experiments.report.page.article import ReportedRun, article
 from experiments.report.page.document import document
 from experiments.report.results import RunResults
 from experiments.report.stage import write_report
@@ -120,7 +120,7 @@ def test_exact_thresholds_show_what_the_table_holds(
 
 
 def test_both_sliders_move_rates_point_and_commands(page: Any, context: RunInputs, table: Counterfactuals) -> None:
-    page.get_by_role("button", name="as this run set them").click()
+    page.get_by_role("button", name="thresholds of this run").click()
     seen = set()
     for kind, key in (("normative", "ArrowRight"), ("epistemic", "ArrowLeft")) * 3:
         for _ in range(7):
@@ -142,14 +142,14 @@ def test_both_sliders_move_rates_point_and_commands(page: Any, context: RunInput
 
 def test_presets_are_those_chosen_on_other_prompts(page: Any, context: RunInputs) -> None:
     results = json.loads(context.file("results.json").read_text())
-    page.get_by_role("button", name="as this run set them").click()
+    page.get_by_role("button", name="thresholds of this run").click()
     for kind, dial in results["dials"].items():
         assert float(page.locator(f".exact[data-kind={kind}]").input_value()) == dial["threshold"]
     assert shown(page)["overconfidence"] == pytest.approx(results["rates"]["after"]["overconfidence"], abs=6e-4)
     page.get_by_role("button", name="least regret").click()
     for kind, value in results["steer"]["least_regret"]["thresholds"].items():
         assert float(page.locator(f".exact[data-kind={kind}]").input_value()) == value
-    page.get_by_role("button", name="benign refusals ≤ 2%").click()
+    page.get_by_role("button", name="over_refusal ≤ 2%").click()
     assert shown(page)["over_refusal"] < 0.06
 
 
@@ -173,8 +173,8 @@ def test_prompts_are_filtered_sorted_and_counted(page: Any, context: RunInputs) 
     page.locator("select.part").select_option("test")
     n = int((context.corpus.uncertain & context.corpus.within("test")).sum())
     assert count.inner_text().endswith(f"of {n} prompts")
-    page.get_by_role("button", name="epistemic: probability, fired").click()
-    page.get_by_role("button", name="epistemic: probability, fired").click()
+    page.get_by_role("button", name="epistemic: probability, decision").click()
+    page.get_by_role("button", name="epistemic: probability, decision").click()
     read = [float(text.split(",")[0]) for text in rows.locator("td:last-child").all_inner_texts()]
     assert read == sorted(read, reverse=True)
     assert page.locator("table.each th[aria-sort=descending]").count() == 1
@@ -184,7 +184,7 @@ def test_prompts_are_filtered_sorted_and_counted(page: Any, context: RunInputs) 
     page.locator(".search").fill(word)
     assert rows.count() == 1
     page.locator(".search").fill("nothing is like this")
-    assert (count.inner_text(), rows.count()) == ("no prompt is like that", 0)
+    assert (count.inner_text(), rows.count()) == ("no prompt matches", 0)
     for control in ("select.label", "select.part"):
         page.locator(control).select_option("")
     page.locator(".search").fill("")
@@ -247,11 +247,11 @@ def test_cells_and_points_tell_by_pointer_and_by_keyboard(page: Any) -> None:
     assert "test AUROC" in tip.inner_text()
     page.keyboard.press("Escape")
     assert tip.is_hidden()
-    canvas = page.locator(".cloud canvas")
+    canvas = page.locator(".scatter-plot canvas")
     canvas.focus()
     page.keyboard.press("ArrowRight")
     first = tip.inner_text()
-    assert "with no dial: " in first
+    assert "without dials: " in first
     assert "normative: " in first
     page.keyboard.press("ArrowRight")
     assert tip.inner_text() != first
@@ -262,36 +262,36 @@ def test_cells_and_points_tell_by_pointer_and_by_keyboard(page: Any) -> None:
 
 
 def test_what_is_seen_is_also_named_and_said(page: Any) -> None:
-    page.get_by_role("button", name="as this run set them").click()
-    assert page.get_by_role("img", name=re.compile("^now: over-refusal .*, overconfidence ")).is_visible()
+    page.get_by_role("button", name="thresholds of this run").click()
+    assert page.get_by_role("img", name=re.compile("^these thresholds: over_refusal .*, overconfidence ")).is_visible()
     assert page.get_by_role("img", name=re.compile("^system line ")).count() > 0
     place(page, "normative", 0.0)
-    assert "over-refusal 100.0%" in page.locator(".told").inner_text()
-    assert page.locator(".told").get_attribute("role") == "status"
+    assert "over_refusal 100.0%" in page.locator(".current-rates").inner_text()
+    assert page.locator(".current-rates").get_attribute("role") == "status"
     place(page, "normative", 0.5)
     page.locator(".grids td.chosen").first.focus()
-    assert "test AUROC" in page.locator("#said").text_content()
+    assert "test AUROC" in page.locator("#announcement").text_content()
     for name, row in ((r.get_attribute("data-rate"), r) for r in page.locator("[data-rate]").all()):
         assert int(row.locator(".n").inner_text()) > 0, name
 
 
 def test_a_finger_on_the_scatter_scrolls_the_page_and_tells_of_a_prompt(page: Any) -> None:
-    canvas = page.locator(".cloud canvas")
+    canvas = page.locator(".scatter-plot canvas")
     assert canvas.evaluate("e => getComputedStyle(e).touchAction") == "pan-y"
     tip = canvas.evaluate("""e => {
-        const run = runs[0], box = e.getBoundingClientRect(), [x, y] = run.cloud.place(0);
+        const run = runs[0], box = e.getBoundingClientRect(), [x, y] = run.scatter.place(0);
         const at = { clientX: box.left + x, clientY: box.top + y, pointerType: "touch" };
         e.dispatchEvent(new PointerEvent("pointerdown", at));
         e.dispatchEvent(new PointerEvent("pointerleave", at));
         return [document.getElementById("tip").hidden, document.getElementById("tip").textContent];
     }""")
     assert tip[0] is False
-    assert "with no dial: " in tip[1]
+    assert "without dials: " in tip[1]
 
 
 def test_the_matrix_shows_its_intervals_with_the_null_beside(page: Any, context: RunInputs) -> None:
     assert re.search(r"\d% \[\d+%, \d+%\]", page.locator(".matrix table.heat td").first.inner_text())
-    null = page.locator(".matrix table", has_text="Against the permuted-label null")
+    null = page.locator(".matrix table", has_text="Permutation null of the ablation effects")
     assert null.locator("tbody tr").count() == 4
     drawn = json.loads(context.file("results.json").read_text())["dissociation"]["null"]
     assert str(drawn["normative_on_normative"]["n"]) in null.inner_text()
@@ -342,7 +342,7 @@ def test_ten_thousand_hostile_prompts_are_text_and_the_file_stays_small(
         given[name] = [(column * turns)[:10_000] for column in given[name]]
     for name in ("id", "text", "said", "steered", "category", "trigger"):
         many[name] = [f"{text[:400]} {HOSTILE[i % len(HOSTILE)][:200]}" for i, text in enumerate(many[name])]
-    run = ShownRun(HOSTILE[0], HOSTILE[1], HOSTILE[2], HOSTILE[4], cells=[], eta=[], figures={}, reads={})
+    run = ReportedRun(HOSTILE[0], HOSTILE[1], HOSTILE[2], HOSTILE[4], cells=[], eta=[], figures={}, reads={})
     results = results.model_copy(update={"model": results.model.model_copy(update={"name": HOSTILE[1]})})
     path = report.with_name("hostile.html")
     path.write_text(document(HOSTILE[0], [article(run, results, given)]), encoding="utf-8")
@@ -376,7 +376,7 @@ def test_a_dead_band_and_unjudged_completions_are_counted_as_the_run_counts_them
     assert None in actions
     rates = joint_rates([context.prompts[row].label for row in test], actions, context.corpus.groups[test])
     with opened(browser, other / "report.html") as page:
-        assert "leaves alone" in page.locator("section.dials p").first.inner_text()
+        assert "leaves the model unchanged" in page.locator("section.dials p").first.inner_text()
         place(page, "normative", 0.4)
         place(page, "epistemic", 0.4)
         found = shown(page)
@@ -398,7 +398,7 @@ def test_a_run_without_dials_shows_no_rates_with_them(browser: Any, run: Path) -
     write_report([RunInputs(load_config(other / "config.yaml"), other)], other / "report.html")
     with opened(browser, other / "report.html") as page:
         heads = page.locator(".rates thead th").all_inner_texts()
-        assert heads == ["rate on test prompts", "with no dial", "n"]
+        assert heads == ["rate on test prompts", "without dials", "n"]
         assert page.locator(".slider").count() == 0
 
 
@@ -420,7 +420,7 @@ def test_several_runs_are_compared(browser: Any, context: RunInputs, run: Path) 
         assert page.locator(".changes td:nth-child(3) details.harmful").count() == sum(
             row.locator("td").first.inner_text() == "harmful" for row in page.locator(".changes details tbody tr").all()
         )
-        assert "over-refusal" in page.locator(".changes table").first.inner_text()
+        assert "over_refusal" in page.locator(".changes table").first.inner_text()
         second = page.locator("article.run").nth(1)
         second.locator(".exact[data-kind=normative]").fill("0")
         second.locator(".exact[data-kind=normative]").press("Enter")

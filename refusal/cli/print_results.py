@@ -1,10 +1,11 @@
-"""What a run or one of its stages found, on the terminal."""
+"""Print the results of a run, or of one stage, on the terminal."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from experiments.dials.results import SteerResult
 from experiments.dials.text import steer_lines
@@ -21,77 +22,77 @@ from experiments.triggers.text import print_triggers, trigger_sentence
 from experiments.uncertainty.results import UncertaintyResult
 from experiments.uncertainty.text import print_uncertainty
 from extract.errors import UserError
+from extract.record import Record
+from refusal.cli.next_steps import next_steps
 from scoring.rates import RatesRecord
 from scoring.wording import RATE_MEANING
 
 if TYPE_CHECKING:
     from rich.table import Table
 
+R = TypeVar("R", bound=Record)
+
+
+@dataclass(frozen=True)
+class StagePrinter(Generic[R]):
+    """How the result of one stage is read and printed."""
+
+    record: type[R]
+    show: Callable[[Path, R], None]  # given the run directory
+    not_applicable: Callable[[R], str] = lambda found: ""  # the reason, empty where the stage is applicable
+
 
 def print_stage(directory: Path, stage: str, as_json: bool) -> None:
-    """Print what a stage found; where nothing could be found, end as at a user's mistake."""
-    path = directory / "stages" / f"{stage}.json"
+    """Print the result of a stage.
+
+    Raises:
+        UserError: the stage is not applicable to this run; says why. Its result is printed first.
+    """
+    path, printer = directory / "stages" / f"{stage}.json", STAGE_PRINTERS[stage]
+    found = printer.record.read(path)
     if as_json:
         print(path.read_text(encoding="utf-8"), end="")
-    if reasons := SHOWN[stage](directory, path, as_json):
-        raise UserError(reasons)
+    else:
+        printer.show(directory, found)
+    if reason := printer.not_applicable(found):
+        raise UserError(reason)
 
 
-def _probe(directory: Path, path: Path, as_json: bool) -> str:
-    if not as_json:
-        print_probe(directory, ProbeResults.read(path))
-    return ""
+def _no_triggers(found: TriggerResults) -> str:
+    return f"word and intent cannot be separated: {found.reason}" if found.verdict == "not_applicable" else ""
 
 
-def _triggers(directory: Path, path: Path, as_json: bool) -> str:
-    found = TriggerResults.read(path)
-    if not as_json:
-        print_triggers(directory, found)
-    absent = found.verdict == "not_applicable"
-    return f"word and intent cannot be told apart: {found.reason}" if absent else ""
+def _no_dissociation(found: Dissociation) -> str:
+    reasons = "; ".join(found.reasons)
+    return f"the dissociation cannot be tested: {reasons}" if found.verdict == "not_applicable" else ""
 
 
-def _dissociate(directory: Path, path: Path, as_json: bool) -> str:
-    found = Dissociation.read(path)
-    if not as_json:
-        print_dissociation(directory, found)
-    absent = found.verdict == "not_applicable"
-    return f"the dissociation cannot be tested: {'; '.join(found.reasons)}" if absent else ""
-
-
-def _uncertainty(directory: Path, path: Path, as_json: bool) -> str:
-    found = UncertaintyResult.read(path)
-    if not as_json:
-        print_uncertainty(directory, found)
+def _no_uncertainty(found: UncertaintyResult) -> str:
     return "" if found.applicable else f"uncertainty cannot be measured: {found.reason}"
 
 
-def _steer(directory: Path, path: Path, as_json: bool) -> str:
-    """Print the rates before and after, and where the thresholds stand."""
-    if as_json:
-        return ""
+def _print_steer(directory: Path, found: SteerResult) -> None:
+    """Print the rates before and after, the thresholds and their certificates."""
     from rich.console import Console
 
-    found, console = SteerResult.read(path), Console(highlight=False)
+    console = Console(highlight=False)
     console.print(_rates_table("test prompts (95 % intervals)", found.before, found.after, found, found))
     for line in steer_lines(found):
         console.print(line, markup=False)
-    console.print(f"All of it: {path}", soft_wrap=True, markup=False)
-    return ""
+    console.print(f"Written: {directory / 'stages' / 'steer.json'}", soft_wrap=True, markup=False)
 
 
-# Of each stage with a command: what prints it and returns why it is not applicable, or nothing.
-SHOWN: Mapping[str, Callable[[Path, Path, bool], str]] = {
-    "probe": _probe,
-    "triggers": _triggers,
-    "dissociate": _dissociate,
-    "uncertainty": _uncertainty,
-    "steer": _steer,
+STAGE_PRINTERS: Mapping[str, StagePrinter[Any]] = {
+    "probe": StagePrinter(ProbeResults, print_probe),
+    "triggers": StagePrinter(TriggerResults, print_triggers, _no_triggers),
+    "dissociate": StagePrinter(Dissociation, print_dissociation, _no_dissociation),
+    "uncertainty": StagePrinter(UncertaintyResult, print_uncertainty, _no_uncertainty),
+    "steer": StagePrinter(SteerResult, _print_steer),
 }
 
 
 def print_summary(directory: Path, as_json: bool) -> None:
-    """Print the verdicts and the joint rates of a finished run."""
+    """Print the joint rates, the verdicts and the caveats of a finished run, and what to run next."""
     if as_json:
         print((directory / "results.json").read_text(encoding="utf-8"), end="")
         return
@@ -105,29 +106,26 @@ def print_summary(directory: Path, as_json: bool) -> None:
     console.print("[bold]One refusal or two?[/] " + escape(dissociation))
     console.print("[bold]Word or intent?[/] " + escape(trigger_sentence(results.triggers)))
     for line in factor_lines(results.triggers, notable=True):
-        console.print("[bold]Beside the request:[/] " + escape(line))
+        console.print("[bold]Context of the request:[/] " + escape(line))
     if results.could_have_answered is not None:
         console.print("[bold]Could it have answered?[/] " + escape(gate_sentence(results.could_have_answered)))
     for line in steer_lines(results.steer):
         console.print("[bold]Dials:[/] " + escape(line))
     for line in caveats(results):
         console.print("[yellow]Note:[/] " + escape(line))
-    console.print(f"Report: {directory / 'report.html'}", soft_wrap=True)
-    console.print(
-        "The same on any chat model of the hub: "
-        "refusal run configs/quickstart.yaml --set model.name=OWNER/MODEL", soft_wrap=True
-    )  # fmt: skip
+    for line in next_steps(directory, results):
+        console.print(line, soft_wrap=True, markup=False)  # never wrapped, so that commands can be copied
 
 
 def _rates_table(
     title: str, before: RatesRecord, after: RatesRecord, steer: SteerResult, known: SteerResult | RunResults
 ) -> Table:
-    """Lay out every rate before and after, of all benign prompts and of those with a trigger word, and known facts."""
+    """Lay out each rate before and after the dials, over-refusal of prompts with a trigger word, and known facts."""
     from rich.markup import escape
     from rich.table import Table
 
     table = Table(title=escape(title))
-    for column in ("", "before", "with the dials", "n"):
+    for column in ("rate", "before", "with the dials", "n"):
         table.add_column(column)
     for key, meaning in RATE_MEANING.items():
         cells = (meaning, f"{before.of(key):.1%}", f"{after.of(key):.1%}", str(before.of(key).n))
@@ -135,7 +133,7 @@ def _rates_table(
     trigger, facts = steer.over_refusal_with_trigger, known.known_facts_right
     if trigger is not None and trigger.before.n:
         shown = [f"{share:.1%}" for share in (trigger.before, trigger.after)]
-        table.add_row("benign with a trigger word declined", *map(escape, shown), str(trigger.before.n))
+        table.add_row("over_refusal of prompts with a trigger word", *map(escape, shown), str(trigger.before.n))
     if facts is not None and facts.n:
         table.add_row("known facts stated right", f"{facts.before:.1%}", f"{facts.after:.1%}", str(facts.n))
     return table

@@ -1,12 +1,12 @@
-// Every prompt on the two write directions: drawn on a canvas, told one by one.
+// The scatter plot of all prompts on the two write directions, on a canvas, with a description of each prompt.
 
 const HIDDEN = "(harmful: tick “show harmful prompts” to read it)";
 const SHAPES = { answer: "circle", answer_with_caveat: "circle", refuse: "cross", abstain: "triangle" };
 
-class Cloud {
+class Scatter {
   constructor(run) {
     this.run = run;
-    this.canvas = this.run.at(".cloud canvas");
+    this.canvas = this.run.at(".scatter-plot canvas");
     this.order = this.run.prompts.x.map((_, i) => i).sort((a, b) => this.run.prompts.x[a] - this.run.prompts.x[b]);
     this.stepped = -1;
     const counts = new Map();
@@ -14,7 +14,7 @@ class Cloud {
       const kind = `${this.run.labels[this.run.prompts.label[i]]}, ${this.run.action(this.run.prompts.before[i])}`;
       counts.set(kind, (counts.get(kind) || 0) + 1);
     });
-    this.run.at(".cloud .legend").append(...[...counts].sort().map(([kind, n]) => {
+    this.run.at(".scatter-plot .legend").append(...[...counts].sort().map(([kind, n]) => {
       const [label, action] = kind.split(", ");
       const mark = node("span", { circle: "●", cross: "✖", triangle: "▲" }[SHAPES[action]] || "◆", { "aria-hidden": "true" });
       mark.style.color = `var(--${label})`;
@@ -25,8 +25,8 @@ class Cloud {
     const draw = () => this.draw();
     new ResizeObserver(draw).observe(this.canvas);
     for (const query of ["(prefers-color-scheme: dark)", "print"]) matchMedia(query).addEventListener("change", draw);
-    this.canvas.addEventListener("pointermove", (event) => this.pointed(event));
-    this.canvas.addEventListener("pointerdown", (event) => this.pointed(event));
+    this.canvas.addEventListener("pointermove", (event) => this.pointAt(event));
+    this.canvas.addEventListener("pointerdown", (event) => this.pointAt(event));
     this.canvas.addEventListener("pointerleave", (event) => { if (event.pointerType === "mouse") hideTip(); });
     this.canvas.addEventListener("keydown", (event) => this.step(event));
     draw();
@@ -66,7 +66,7 @@ class Cloud {
     }
   }
 
-  pointed(event) {
+  pointAt(event) {
     const box = this.canvas.getBoundingClientRect(), mx = event.clientX - box.left, my = event.clientY - box.top;
     let nearest = -1, least = 144;
     for (let i = 0; i < this.run.prompts.x.length; i++) {
@@ -84,15 +84,15 @@ class Cloud {
     this.stepped = (this.stepped + way + this.order.length) % this.order.length;
     const i = this.order[this.stepped], box = this.canvas.getBoundingClientRect(), [px, py] = this.place(i);
     showTip(this.aboutPrompt(i), box.left + px, box.top + py);
-    document.getElementById("said").textContent = this.aboutPrompt(i);
+    document.getElementById("announcement").textContent = this.aboutPrompt(i);
   }
 
   aboutPrompt(i) {
     const p = this.run.prompts, hidden = this.run.labels[p.label[i]] === "harmful" && !this.run.at(".unblur").checked;
     const lines = [`\u2068${p.id[i]}\u2069 (${this.run.labels[p.label[i]]}, ${p.part[i]})`,
       hidden ? HIDDEN : p.text[i],
-      `with no dial: ${this.run.action(p.before[i])}; now: ${this.run.action(this.run.actionsNow[i])}`];
-    this.run.dials.forEach((kind, d) => lines.push(`${kind}: ${this.run.fired(d, i)}`));
+      `without dials: ${this.run.action(p.before[i])}; at these thresholds: ${this.run.action(this.run.actionsNow[i])}`];
+    this.run.dials.forEach((kind, d) => lines.push(`${kind}: ${this.run.decision(d, i)}`));
     return lines.join("\n");
   }
 }
