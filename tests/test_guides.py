@@ -1,4 +1,4 @@
-"""The guides, the API page and the page on limits, run as they are written, and their shown output compared.
+"""The guides, the API page, the page on limits and the README's example run as written; their output is compared.
 
 Each page is run in a directory laid out like the repository's root after `make demo`: `organisms/`, `configs/`, the
 commands of `.venv/bin`, and a copy of the finished run at `runs/quickstart`. Its blocks are run from top to bottom:
@@ -156,6 +156,12 @@ def close(shown: str, printed: str) -> bool:
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
 def test_it_runs_as_written_and_prints_what_is_shown(page: Path, scratch: Scratch) -> None:
     walk(page.read_text(encoding="utf-8"), scratch)
+
+
+def test_the_example_of_the_readme_runs_and_prints_what_is_shown(scratch: Scratch) -> None:
+    page = (ROOT / "README.md").read_text(encoding="utf-8")
+    walk(page[page.index("```python") : page.index("## Score")], scratch)
+    assert (scratch.directory / "probes.png").stat().st_size > 10_000
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
