@@ -1,0 +1,116 @@
+"""README.md is short and its tree true, links lead somewhere, the index lists every page, CITATION.cff agrees."""
+
+import re
+import subprocess
+import tomllib
+from pathlib import Path
+
+import pytest
+import yaml
+
+from extract.shipped import ROOT
+
+README = ROOT / "README.md"
+INDEX = ROOT / "docs" / "README.md"
+LINK = re.compile(r"(?:\]\(|src=\")([^)\"\s]+)")
+ANCHOR = re.compile(r'<a id="([^"]+)">|^#+ (.+)$', re.MULTILINE)
+FENCED = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
+
+
+def tracked(pattern: str) -> list[Path]:
+    listed = subprocess.run(["git", "ls-files", pattern], cwd=ROOT, check=True, capture_output=True, text=True).stdout
+    return [ROOT / line for line in listed.splitlines()]
+
+
+def prose(page: Path) -> str:
+    return FENCED.sub("", page.read_text(encoding="utf-8"))
+
+
+def anchors(page: Path) -> set[str]:
+    """Return the anchors of a page: explicit ids, and headings as GitHub names them."""
+    found = ANCHOR.findall(prose(page))
+    return {name or re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for name, heading in found}
+
+
+def missing(page: Path) -> list[str]:
+    """Return the relative links of a page that lead to no file, or to no anchor of a page."""
+    gone = []
+    for link in LINK.findall(prose(page)):
+        path, _, anchor = link.partition("#")
+        target = (page.parent / path).resolve() if path else page
+        if "://" in link or (target.exists() and (not anchor or target.suffix != ".md" or anchor in anchors(target))):
+            continue
+        gone.append(link)
+    return gone
+
+
+PAGES = [README, *tracked("docs/*.md")]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_every_relative_link_leads_somewhere(page: Path) -> None:
+    assert missing(page) == []
+
+
+def test_a_dead_link_and_a_dead_anchor_are_seen(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    page.write_text("# One, two\n[a](#one-two) [b](none.md) [c](page.md#three) [d](https://x.y)\n", encoding="utf-8")
+    assert missing(page) == ["none.md", "page.md#three"]
+
+
+def test_the_index_links_every_file_of_docs_once() -> None:
+    linked = [(INDEX.parent / link).resolve() for link in LINK.findall(prose(INDEX))]
+    pages = [path for path in tracked("docs/*") if path.suffix in (".md", ".ipynb") and path != INDEX]
+    assert [str(path.relative_to(ROOT)) for path in pages if linked.count(path) != 1] == []
+
+
+def test_every_image_is_shown() -> None:
+    shown = {(page.parent / link).resolve() for page in PAGES for link in LINK.findall(prose(page))}
+    assert [path.name for path in tracked("docs/images/*") if path not in shown] == []
+
+
+def test_the_readme_is_short_and_its_tree_is_true() -> None:
+    text = README.read_text(encoding="utf-8")
+    assert len(text.splitlines()) <= 200
+    tree = FENCED.findall(text)[-1].splitlines()[1:-1]
+    assert len(tree) <= 25
+    folders = named(tree)
+    assert [name for name in folders if not (ROOT / name).is_dir()] == []
+    top = {path.relative_to(ROOT).parts[0] for path in tracked("*/*")}
+    assert {name for name in top if not name.startswith(".")} == {name for name in folders if "/" not in name}
+
+
+def named(tree: list[str]) -> list[str]:
+    """Return the folders that a tree names; those of an indented line lie in the last folder that is not indented."""
+    folders, parent = [], ""
+    for line in tree:
+        names = re.findall(r"(\S+)/(?=\s|$)", line if line.startswith(" ") else line.split()[0])
+        if line.startswith(" "):
+            folders += [f"{parent}/{name}" for name in names]
+        else:
+            parent = names[0]
+            folders.append(parent)
+    return folders
+
+
+def test_the_first_screen_is_in_order() -> None:
+    text = README.read_text(encoding="utf-8")
+    order = ["report.png", "make demo", "make test", "| rate | before |", "Status of evidence", "OWNER/MODEL"]
+    places = [text.index(part) for part in order]
+    assert places == sorted(places)
+    assert text[: places[-1]].count("\n") <= 45
+
+
+def test_the_citation_names_the_package_as_it_is() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    citation = yaml.safe_load((ROOT / "CITATION.cff").read_text(encoding="utf-8"))
+    assert citation["cff-version"] == "1.2.0"
+    assert [citation[key] for key in ("title", "version", "license")] == [
+        project[key] for key in ("name", "version", "license")
+    ]
+    assert [author["name"] for author in citation["authors"]] == ["The refusal-probes authors"]
+
+
+def test_the_glossary_defines_each_term_once() -> None:
+    ids = re.findall(r'<a id="([^"]+)">', (ROOT / "docs" / "glossary.md").read_text(encoding="utf-8"))
+    assert len(ids) == len(set(ids)) > 20
