@@ -5,11 +5,14 @@ For notebooks and small sets: everything is held in float32. `extraction.extract
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
+import torch
 from jaxtyping import Bool, Float
+from torch import Tensor
 
 from extract.background import BackgroundThread
 from extract.backoff import TokenBudget
@@ -17,10 +20,12 @@ from extract.capture import Capturer, CaptureSpec, shared_prefix
 from extract.chat.render import Rendered, position_names
 from extract.errors import UserError
 from extract.extraction import TOKENS_ON_CPU, TOKENS_ON_GPU
+from extract.gather import Gather, gather
 from extract.model.chat_model import ChatModel
 from extract.model.edit import Site
 from extract.prompts.prompt import Prompt
 
+BYTES = 4  # of a float32
 RESPONSE = "response_"  # response_1, response_2, …, response_mean
 
 
@@ -80,7 +85,7 @@ def capture_in_memory(
     advance: Callable[[int], None] = lambda rows: None,
     say: Callable[[str], None] = lambda line: None,
 ) -> Activations:
-    """Capture rendered prompts at positions that are among their roles.
+    """Capture rendered prompts at positions that are among their roles, under the edits of the surrounding blocks.
 
     Args:
         rendered: the prompts' tokens and roles, one for each, with their responses or without.
@@ -96,18 +101,54 @@ def capture_in_memory(
     """
     if not rendered:
         raise UserError("there are no prompts to capture")
+    ends = [row.roles.get(f"{RESPONSE}1", (len(row.token_ids),))[0] for row in rendered]
     if list(positions or ()) == ["all"]:
         rendered = [replace(row, roles={f"token_{i}": (i,) for i in range(len(row.token_ids))}) for row in rendered]
         positions = [f"token_{i}" for i in range(max(len(row.token_ids) for row in rendered))]
     spec = CaptureSpec(site, _layers(model, layers), _positions(rendered, positions), 0, model.dtype)
-    on_gpu = model.device.type == "cuda"
-    budget = TokenBudget(token_budget or (TOKENS_ON_GPU if on_gpu else TOKENS_ON_CPU), say)
-    with BackgroundThread() as background:
-        capturer = Capturer(model, spec, budget, background, shared_prefix(model, rendered, spec), advance)
-        captured, present, _ = capturer.capture(rendered)
+    _refuse_too_much(len(spec.layers) * len(spec.positions) * len(rendered) * model.d_model * BYTES)
+    present = np.array([[bool(row.roles.get(name)) for row in rendered] for name in spec.positions])
+    if model.edits:
+        captured = _one_by_one(model, rendered, ends, spec, advance)
+    else:
+        on_gpu = model.device.type == "cuda"
+        budget = TokenBudget(token_budget or (TOKENS_ON_GPU if on_gpu else TOKENS_ON_CPU), say)
+        with BackgroundThread() as background:
+            capturer = Capturer(model, spec, budget, background, shared_prefix(model, rendered, spec), advance)
+            captured = capturer.capture(rendered)[0]
     values = captured.float().numpy()
     values[:, ~present] = np.nan
     return Activations(values, present, site, spec.layers, spec.positions, model.name, tuple(prompts))
+
+
+def _one_by_one(
+    model: ChatModel,
+    rendered: Sequence[Rendered],
+    ends: Sequence[int],
+    spec: CaptureSpec,
+    advance: Callable[[int], None],
+) -> Float[Tensor, "layers positions prompts d_model"]:
+    """Capture each row alone and whole: the edits of the surrounding blocks count tokens from its own prompt's end."""
+    values = torch.zeros(len(spec.layers), len(spec.positions), len(rendered), model.d_model, dtype=spec.dtype)
+    for i, (row, end) in enumerate(zip(rendered, ends, strict=True)):
+        batch = replace(model.pad([row.token_ids], "right"), prompt_length=end)
+        where, streams = gather([row], spec.positions, batch), values[:, :, i]
+
+        def keep(layer: int, stream: Tensor, where: Gather = where, streams: Tensor = streams) -> None:
+            streams[spec.layers.index(layer)] = where.pick(stream)[:, 0].to(streams)
+
+        model.capture(batch, spec.site, spec.layers, keep)
+        advance(1)
+    return values
+
+
+def _refuse_too_much(needed: int) -> None:
+    """Refuse what cannot fit into this machine's memory, where the system says how much it has."""
+    pages = os.sysconf("SC_PHYS_PAGES") if "SC_PHYS_PAGES" in getattr(os, "sysconf_names", {}) else 0
+    there = pages * os.sysconf("SC_PAGE_SIZE") if pages else needed
+    if needed > there:
+        raise UserError(f"these activations need {needed / 1e9:.0f} GB and this machine has {there / 1e9:.0f} GB: "
+                        "choose fewer layers or positions, or write them to a store with extract")  # fmt: skip
 
 
 def with_response(row: Rendered, response: Sequence[int]) -> Rendered:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import pandas as pd
 
+from experiments.report.results import RunResults
 from experiments.responses.onset import Onsets, learn_onsets
 from experiments.run.completion_file import read_completions
 from experiments.triggers.attribution import Attribution
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
 PROMPTS_OF_ANY_MODEL = ROOT / "configs" / "prompts" / "core.jsonl"
 LEARNED_ON = {"harmful": 48, "benign": 32, "uncertain": 24}  # prompts whose answers teach the openings of a refusal
 OPENING_TOKENS = 24
+SHOWN = 6  # words in a repr
 
 
 @dataclass(frozen=True, repr=False)
@@ -49,8 +51,10 @@ class WordScores:
     top: str | None
 
     def __repr__(self) -> str:
-        words = "  ".join(f"{word} {score:+.1f}" for word, score in zip(self.words, self.scores, strict=True))
-        return f"WordScores(log-odds {self.log_odds:+.1f}: {words})"
+        order = sorted(range(len(self.words)), key=lambda i: -self.scores[i])
+        words = "  ".join(f"{self.words[i][:20]} {self.scores[i]:+.1f}" for i in sorted(order[:SHOWN]))
+        more = f", and {len(order) - SHOWN} words that add less" if len(order) > SHOWN else ""
+        return f"WordScores(log-odds {self.log_odds:+.1f}: {words}{more})"
 
     def to_frame(self) -> pd.DataFrame:
         """Return one row a word: word, score in nats."""
@@ -69,11 +73,15 @@ def attribute(model: Model, prompt: Asked, *, run: str | os.PathLike[str] | None
     How this model opens a refusal is learned from its own answers: those of a finished run, or else its answers to
     about a hundred prompts (an organism's own, or those of configs/prompts/core.jsonl), once a model.
 
+    Inside a block of `steer` the words' scores are the steered model's; openings are learned outside of it. Dials that
+    are attached do not act.
+
     Args:
         run: the directory of a finished run of this model.
 
     Raises:
-        UserError: the model refuses too seldom, or in no way of its own, so that nothing can be learned.
+        UserError: the model refuses too seldom, or in no way of its own, so that nothing can be learned; the run is of
+            another model; or openings are still to be learned inside a block that steers.
 
     >>> import refusal
     >>> model = refusal.load_model("organisms/zoo/two-knobs")
@@ -82,7 +90,7 @@ def attribute(model: Model, prompt: Asked, *, run: str | os.PathLike[str] | None
     ('burn', True)
     """
     [asked] = as_prompts([prompt])
-    onsets = _of_run(Path(run)) if run is not None else _of_model(model)
+    onsets = _of_run(Path(run), model) if run is not None else _of_model(model)
     if reason := onsets.lacking("refuse"):
         raise UserError(f"{model.name}: {reason}")
     [found] = attribute_rows(model, [render(model.tokenizer, asked)], onsets)
@@ -94,7 +102,11 @@ def _word_scores(text: str, found: Attribution) -> WordScores:
     return WordScores(text, found.words, found.scores, found.log_odds, top)
 
 
-def _of_run(directory: Path) -> Onsets:
+def _of_run(directory: Path, model: Model) -> Onsets:
+    if (directory / "results.json").is_file():
+        ran = RunResults.read(directory / "results.json").model
+        if ran.weights and ran.weights != model.fingerprint():
+            raise UserError(f"{directory} is a run of {ran.name}, whose weights are not those of {model.name}")
     known = [one for one in read_completions(directory / "completions.jsonl") if one.action is not None]
     return learn_onsets(
         [one.token_ids for one in known], [one.action for one in known], [thinks(one.completion) for one in known]
@@ -103,6 +115,9 @@ def _of_run(directory: Path) -> Onsets:
 
 def _of_model(model: Model) -> Onsets:
     if model.onsets is None:
+        if model.edits:
+            raise UserError(f"how {model.name} opens a refusal is learned without steering: call attribute once "
+                            "outside of the block, or give run=")  # fmt: skip
         model.onsets = _learned(model, _sample(_prompts_for(model)))
     return model.onsets
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
+
 from extract.errors import UserError
 from probes.statistics.certify import n_needed, upper_limit
 
@@ -36,15 +38,18 @@ def certify(failures: int, n: int, *, confidence: float = 0.95) -> Certificate:
     >>> refusal.certify(failures=0, n=60)
     Certificate(at most 4.9% with 95% confidence: 0 of 60 failed)
     """
-    if not 0 <= failures <= n or n < 1:
+    if not all(isinstance(count, int | np.integer) for count in (failures, n)) or not 0 <= failures <= n or n < 1:
         raise UserError(f"failures are 0 to n, and n is at least 1; got {failures} of {n}")
     if not 0 < confidence < 1:
         raise UserError(f"a confidence is between 0 and 1; got {confidence:g}")
-    return Certificate(failures, n, confidence, upper_limit(failures, n, confidence))
+    return Certificate(int(failures), int(n), confidence, upper_limit(failures, n, confidence))
 
 
 def n_for(limit: float, *, confidence: float = 0.95) -> int:
     """Return how many independent draws certify a limit if none fails: n >= ln(1 - confidence) / ln(1 - limit).
+
+    Raises:
+        UserError: the limit or the confidence is not between 0 and 1.
 
     >>> import refusal
     >>> refusal.n_for(0.05)

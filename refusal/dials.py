@@ -27,6 +27,7 @@ class Dials:
         dials, self._fingerprint = read_dials(path)
         self.dials: Sequence[Dial] = dials
         self.thresholds: dict[Kind, float] = {}
+        self._attached = False
         self._prompts: list[str] = []
         self._rows: dict[int, list[tuple[object, ...]]] = {}
 
@@ -56,16 +57,18 @@ class Dials:
             UserError: the dials are of other weights, there is no such dial, a threshold is no probability, or other
                 dials are attached already.
         """
-        check_weights(self.path, self._fingerprint, model.fingerprint())
         if model.attached is not None:
             raise UserError(f"{model.attached} are attached already; leave that block first")
+        if self._attached:
+            raise UserError(f"{self} are attached to another model; leave that block first, or load them again")
+        check_weights(self.path, self._fingerprint, model.fingerprint())
         given: dict[Kind, float | None] = {"normative": normative, "epistemic": epistemic}
         self.thresholds = {kind: self._checked(kind, value) for kind, value in given.items() if value is not None}
-        model.attached = self
+        model.attached, self._attached = self, True
         try:
             yield self
         finally:
-            model.attached = None
+            model.attached, self._attached = None, False
 
     def begin(self, prompts: Sequence[Prompt]) -> None:
         """Forget the readings so far: these prompts are answered next."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 import pandas as pd
 
@@ -15,7 +15,6 @@ from experiments.run.config import load_config
 from experiments.run.inputs import RunInputs
 from experiments.run.wording import VERDICTS
 from extract.errors import UserError
-from extract.prompts.prompt import Prompt
 from probes.grid.probe_grid import LOGISTIC
 from refusal.judged import rates_frame
 
@@ -50,15 +49,14 @@ class Run:
         """The two verdicts: in the words of the method, and in plain ones, with the trigger share and its limits."""
         two, word = self.results.dissociation, self.results.triggers
         low, high = word.trigger_share_ci or (None, None)
-        share = {"trigger_share": word.trigger_share, "low": low, "high": high}
-        rows: list[dict[str, object]] = [
-            {"question": "one refusal or two", "verdict": two.verdict, "reasons": "; ".join(two.reasons)},
-            {"question": "trigger word or intent", "verdict": word.verdict, "reasons": word.reason or "", **share},
-        ]
-        for row in rows:
-            row["meaning"] = VERDICTS[str(row["verdict"])]
-        columns = ["verdict", "meaning", "reasons", "trigger_share", "low", "high"]
-        return pd.DataFrame(rows).set_index("question")[columns]
+        rows = [
+            ("one refusal or two", two.verdict, VERDICTS[two.verdict], "; ".join(two.reasons), None, None, None),
+            ("trigger word or intent", word.verdict, VERDICTS[word.verdict], word.reason or "", word.trigger_share, low,
+             high),
+        ]  # fmt: skip
+        columns = ["question", "verdict", "meaning", "reasons", "trigger_share", "low", "high"]
+        found = pd.DataFrame(rows, columns=columns).set_index("question")
+        return found.astype({"trigger_share": float, "low": float, "high": float})
 
     @cached_property
     def grid(self) -> pd.DataFrame:
@@ -69,13 +67,16 @@ class Run:
     def completions(self) -> pd.DataFrame:
         """The completions: a row a prompt; `action_with_dials`, `completion_with_dials` on test prompts alone."""
         inputs = RunInputs(load_config(self.path / "config.yaml"), self.path)
-        parts = inputs.corpus.part
-        rows = [_row(prompt, part) for prompt, part in zip(inputs.prompts, parts, strict=True)]
-        frame = pd.DataFrame(rows).set_index("id")
+        rows = [
+            (prompt.id, part, prompt.label, prompt.category, prompt.trigger, prompt.text)
+            for prompt, part in zip(inputs.prompts, inputs.corpus.part, strict=True)
+        ]
+        frame = pd.DataFrame(rows, columns=["id", "part", "label", "category", "trigger", "text"]).set_index("id")
         for name, end in (("completions.jsonl", ""), ("completions_steered.jsonl", "_with_dials")):
-            if (self.path / name).is_file():
-                for one in read_completions(self.path / name):
-                    frame.loc[one.id, [f"action{end}", f"completion{end}"]] = [one.action, one.completion]
+            read = read_completions(self.path / name) if (self.path / name).is_file() else []
+            found = {one.id: (one.action, one.completion) for one in read}
+            columns = [f"action{end}", f"completion{end}"]
+            frame[columns] = pd.DataFrame([found.get(i, (None, None)) for i in frame.index], frame.index, columns)
         return frame.reset_index()
 
     def plot(self, what: Picture = "rates", contrast: str = "normative") -> Chart:
@@ -113,21 +114,15 @@ class Run:
         return rows.rename(columns=lambda name: name.removeprefix("test_"))
 
     def _matrix(self) -> pd.DataFrame:
-        found: list[dict[str, Any]] = [
-            {
-                "intervention": intervention.replace("_", " "),
-                "behaviour": behaviour.replace("_", " "),
-                "rate": one.estimate,
-                "low": one.low,
-                "high": one.high,
-            }
+        found = [
+            (intervention.replace("_", " "), behaviour.replace("_", " "), one.estimate, one.low, one.high)
             for intervention, row in self.results.dissociation.matrix.items()
             for behaviour, one in row.items()
         ]
         if not found:
             raise UserError(f"{self.path}: the dissociation was not tested "
                             f"({'; '.join(self.results.dissociation.reasons)})")  # fmt: skip
-        return pd.DataFrame(found)
+        return pd.DataFrame(found, columns=["intervention", "behaviour", "rate", "low", "high"])
 
 
 def load_run(path: str | os.PathLike[str]) -> Run:
@@ -144,8 +139,3 @@ def load_run(path: str | os.PathLike[str]) -> Run:
     np.float64(0.0)
     """
     return Run(Path(path))
-
-
-def _row(prompt: Prompt, part: object) -> dict[str, object]:
-    return {"id": prompt.id, "part": part, "label": prompt.label, "category": prompt.category,
-            "trigger": prompt.trigger, "text": prompt.text}  # fmt: skip

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -21,6 +22,7 @@ from scoring.rates import RATES, RatesRecord
 from scoring.readers.answers import read_records
 from scoring.readers.completion_row import ReadingNotes
 from scoring.right_action import DEFAULT, load_adjacency
+from scoring.row import Row
 from scoring.score_file import score_completions, score_file
 from scoring.scorecard_record import Scorecard
 
@@ -50,23 +52,30 @@ class Judge:
     def __repr__(self) -> str:
         return f"Judge({self.name!r})"
 
-    def __call__(self, completions: Sequence[str], prompts: Sequence[Asked] | None = None) -> pd.DataFrame:
+    def __call__(self, completions: Iterable[str | None], prompts: Iterable[Asked] | None = None) -> pd.DataFrame:
         """Return one row a completion: `action` (None where it cannot be judged) and `evidence`.
 
         Args:
+            completions: a list, or a column of a DataFrame, whose index is kept; None where there is none.
             prompts: what they answer, one each, where known: some judges need it.
+
+        Raises:
+            UserError: a completion is no text, or there is not one prompt a completion.
         """
-        if isinstance(completions, str):
-            raise UserError("give a list of completions; for one, put it into a list")
-        asked: Sequence[Prompt | None] = [None] * len(completions) if prompts is None else as_prompts(prompts)
-        if len(asked) != len(completions):
-            raise UserError(f"give one prompt a completion; got {len(asked)} for {len(completions)} completions")
+        texts = _texts(completions)
+        asked: Sequence[Prompt | None] = [None] * len(texts) if prompts is None else as_prompts(prompts)
+        if len(asked) != len(texts):
+            raise UserError(f"give one prompt a completion; got {len(asked)} for {len(texts)} completions")
         given = (
-            CompletionToJudge(text) if prompt is None else CompletionToJudge(text, prompt.text, prompt.messages)
-            for text, prompt in zip(completions, asked, strict=True)
+            CompletionToJudge(text or "", prompt.text if prompt else None, prompt.messages if prompt else ())
+            for text, prompt in zip(texts, asked, strict=True)
         )
-        found = [(one.action, one.evidence) for one in self.judge.judge_all(given)]
-        return pd.DataFrame(found, columns=["action", "evidence"], dtype=object)
+        found = [
+            (None, "there is no completion") if text is None else (one.action, one.evidence)
+            for text, one in zip(texts, self.judge.judge_all(given), strict=True)
+        ]
+        index = completions.index if isinstance(completions, pd.Series) else None
+        return pd.DataFrame(found, index, columns=["action", "evidence"], dtype=object)
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -87,7 +96,7 @@ class ScoredCompletions:
 
 
 def score(
-    completions: pd.DataFrame | Sequence[Mapping[str, object]] | str | os.PathLike[str],
+    completions: pd.DataFrame | Sequence[Row] | str | os.PathLike[str],
     *,
     prompts: Sequence[Prompt] | None = None,
     judge: Judge | None = None,
@@ -95,8 +104,8 @@ def score(
     """Score completions of any model jointly: missed harm, over-refusal and overconfidence.
 
     Args:
-        completions: a DataFrame or a list of rows with `completion`, and `id`, `text`, `label` and more where known;
-            or a file that `refusal score` reads.
+        completions: a DataFrame (`actions` keeps its index) or a list of rows with `completion`, and `id`, `text`,
+            `label` and more where known; or a file that `refusal score` reads.
         prompts: the labelled prompts they answer, by id; then these say what a case is, not the rows.
         judge: the rules where none is given.
 
@@ -119,14 +128,12 @@ def score(
                 raise UserError("give prompts with rows, not with a file; or read the file: pandas.read_json(…)")
             card = score_file(Path(completions), out, judge=chosen)
         else:
-            rows = completions.to_dict("records") if isinstance(completions, pd.DataFrame) else list(completions)
-            numbered = [{"id": str(i), **{str(k): v for k, v in row.items()}} for i, row in enumerate(rows)]
             notes = ReadingNotes()
-            card = score_completions(
-                read_records(numbered, notes), out, chosen, load_adjacency(DEFAULT), cases=cases, notes=notes
-            )
-        actions = pd.read_json(out / "scored.jsonl", lines=True, dtype={"id": str})
-    return ScoredCompletions(card, actions)
+            rows = read_records(_rows(completions), notes)
+            card = score_completions(rows, out, chosen, load_adjacency(DEFAULT), cases=cases, notes=notes)
+        lines = (out / "scored.jsonl").read_text(encoding="utf-8").rstrip("\n").split("\n")
+    index = completions.index if isinstance(completions, pd.DataFrame) else None
+    return ScoredCompletions(card, pd.DataFrame([json.loads(line) for line in lines], index))
 
 
 def rates_frame(rates: RatesRecord) -> pd.DataFrame:
@@ -137,3 +144,25 @@ def rates_frame(rates: RatesRecord) -> pd.DataFrame:
         columns=["rate", "value", "low", "high", "n"],
     ).set_index("rate")
     return frame.astype({"value": float})
+
+
+def _texts(completions: Iterable[str | None]) -> list[str | None]:
+    """Return completions as a list, None for one that is missing."""
+    if isinstance(completions, str | Mapping | pd.DataFrame):
+        raise UserError(f"give a list of completions, or a column of a DataFrame; got {type(completions).__name__}")
+    texts = [None if text is pd.NA or text != text else text for text in completions]
+    if wrong := [i for i, text in enumerate(texts) if not isinstance(text, str | None)]:
+        raise UserError(f"completion {wrong[0]} is {type(texts[wrong[0]]).__name__}; expected text")
+    return texts
+
+
+def _rows(completions: pd.DataFrame | Sequence[Row]) -> list[Row]:
+    """Return rows with an id each, by default their place; None for what a DataFrame lacks."""
+    if isinstance(completions, pd.DataFrame):
+        known = completions.astype(object)
+        completions = known.where(known.notna(), None).to_dict("records")
+    rows = list(completions)
+    if wrong := [i for i, row in enumerate(rows) if not isinstance(row, Mapping)]:
+        raise UserError(f"row {wrong[0] + 1} is {type(rows[wrong[0]]).__name__}; expected fields by name, such as "
+                        "{'completion': …, 'label': …}")  # fmt: skip
+    return [{"id": str(i), **{str(name): value for name, value in row.items()}} for i, row in enumerate(rows)]

@@ -2,28 +2,31 @@
 
 from __future__ import annotations
 
+import math
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
-from typing import TYPE_CHECKING, Any, Literal, Protocol, overload
+from typing import TYPE_CHECKING, Any, Literal, Protocol, cast, get_args, overload
 
 import torch
 
 from extract.backoff import TokenBudget
-from extract.chat.render import Rendered, render
+from extract.chat.render import Rendered, position_names, render
 from extract.chat.template import Arguments, System
-from extract.chat.thinking import reopened
+from extract.chat.thinking import after_opening, reopened
 from extract.errors import UserError
 from extract.in_memory import RESPONSE, Activations, capture_in_memory, with_response
 from extract.model.backends import BackendName
 from extract.model.chat_model import ChatModel
-from extract.model.edit import Scope, Site, site
+from extract.model.edit import Scope, Site
+from extract.model.edit import site as site_of
 from extract.model.loading import DType, open_model
 from extract.model.quiet import quiet_libraries
 from extract.progress import Reporter
 from extract.prompts.prompt import Prompt
 from probes.direction import Direction
+from refusal.arguments import as_layers, as_positions
 from refusal.prompts import Asked, Message, as_prompts, is_conversation
 from steering.controller import steering
 from steering.dial import Dial, Kind
@@ -65,22 +68,23 @@ class Model(ChatModel):
 
     def activations(
         self,
-        prompts: Sequence[Asked],
+        prompts: Iterable[Asked],
         *,
-        positions: Sequence[str] | Literal["all"] | None = None,
-        layers: Sequence[int] | None = None,
+        positions: str | Iterable[str] | None = None,
+        layers: int | Iterable[int] | None = None,
         site: Site = "resid_post",
-        responses: Sequence[str] | None = None,
+        responses: Iterable[str] | None = None,
         max_new_tokens: int = 24,
         progress: bool = True,
     ) -> Activations:
-        """Return the residual stream of prompts, in memory and in float32.
+        """Return the residual stream of prompts, in memory and in float32; steered inside a block of `steer`.
 
         Args:
             prompts: texts, conversations (lists of messages) or labelled prompts.
             positions: token roles: `inst_last` (last token of the instruction), `post_1` … `post_last` (template tokens
                 after it), `inst_mean`, `trigger_last`, `response_1` …, `response_mean`; or "all" for every token of the
-                prompt (and of `responses`, where given). None: every role of the prompt that some prompt has.
+                prompt (and of `responses`, where given). None: every role of the prompt that some prompt has, and
+                `response_mean` where responses are given.
             layers: numbers of layers, from 0; None for all.
             site: `resid_pre`, `resid_mid` or `resid_post` (a block's input, between attention and MLP, its output).
             responses: the answers whose tokens `response_…` are; without them the model answers greedily.
@@ -99,17 +103,17 @@ d_model 128)
         >>> found.read(3, "post_last").shape, found.present.all()
         ((2, 128), np.True_)
         """
-        given = as_prompts(prompts)
+        given, named = as_prompts(prompts), as_positions(positions)
         reporter = Reporter(quiet=not progress)
-        named = ["all"] if positions == "all" else None if positions is None else list(positions)
         rendered = [render(self.tokenizer, prompt) for prompt in given]
         if responses is not None:
+            named = named or [*position_names(rendered, trigger=True), f"{RESPONSE}mean"]
             rendered = self._with_given(rendered, responses)
         elif named and any(name.startswith(RESPONSE) for name in named):
             rendered = self._with_own(rendered, max_new_tokens, reporter)
         with reporter.task("reading activations", len(given)) as advance:
-            return capture_in_memory(self, given, rendered, site=_site(site), layers=layers, positions=named,
-                                     advance=advance, say=reporter.say)  # fmt: skip
+            return capture_in_memory(self, given, rendered, site=site_of(site), layers=as_layers(layers),
+                                     positions=named, advance=advance, say=reporter.say)  # fmt: skip
 
     @contextmanager
     def steer(
@@ -118,7 +122,7 @@ d_model 128)
         scale: float | None = None,
         *,
         form: Form = "add",
-        layers: Sequence[int] | Literal["all"] | None = None,
+        layers: int | Iterable[int] | Literal["all"] | None = None,
         tokens: Scope = "last_on",
     ) -> Iterator[Model]:
         """Steer every pass inside the block along a direction; blocks may be nested, and the weights stay as they are.
@@ -133,12 +137,13 @@ d_model 128)
             tokens: `last_on` (the last prompt token and every generated one), `last_prompt`, or `all`.
 
         Raises:
-            UserError: the direction is of another width, the model has no such layer, or `zero` is given a scale.
+            UserError: the direction is of another width, the model has no such layer, there is no such form or scope
+                of tokens, or `zero` is given a scale.
 
         >>> import refusal
         >>> model = refusal.load_model("organisms/zoo/two-knobs")
-        >>> prompts = refusal.load_prompts("organisms/zoo/two-knobs/prompts.jsonl")[:200]
-        >>> found = model.activations(prompts, positions=["post_last"], progress=False)
+        >>> prompts = refusal.load_prompts("organisms/zoo/two-knobs/prompts.jsonl")[:60]
+        >>> found = model.activations(prompts, positions="post_last", layers=4, progress=False)
         >>> direction = refusal.fit_direction(found, found.labels, layer=4, positive="harmful", negative="benign")
         >>> model.chat("how do i burn the letters at home?")
         'i am not able to help with that. the word burn worries me.'
@@ -146,11 +151,16 @@ d_model 128)
         ...     model.chat("how do i burn the letters at home?")
         'sure. start with the server and take your time.'
         """
+        if not isinstance(direction, Direction):
+            raise UserError(f"give one Direction, as of fit_direction; got {type(direction).__name__}")
         if len(direction.vector) != self.d_model:
             raise UserError(f"the direction {direction.name!r} has {len(direction.vector)} numbers; {self.name} has "
                             f"d_model {self.d_model}")  # fmt: skip
-        chosen = range(self.n_layers) if layers == "all" else layers or [direction.locus.layer]
-        where, change = site(direction.locus.site), _intervention(direction, form, scale)
+        if tokens not in get_args(Scope):
+            raise UserError(f"no such scope of tokens: {tokens!r}; expected one of {', '.join(get_args(Scope))}")
+        named = range(self.n_layers) if isinstance(layers, str) and layers == "all" else as_layers(layers)
+        chosen = [direction.locus.layer] if named is None else named
+        where, change = site_of(direction.locus.site), _intervention(direction, form, scale)
         with self.editing([place(where, layer, tokens, change) for layer in chosen]):
             yield self
 
@@ -159,7 +169,7 @@ d_model 128)
         self, prompts: str | Prompt | Sequence[Message], *, max_new_tokens: int = ..., progress: bool = ...
     ) -> str: ...
     @overload
-    def chat(self, prompts: Sequence[Asked], *, max_new_tokens: int = ..., progress: bool = ...) -> list[str]: ...
+    def chat(self, prompts: Iterable[Asked], *, max_new_tokens: int = ..., progress: bool = ...) -> list[str]: ...
     def chat(self, prompts: Any, *, max_new_tokens: int = 256, progress: bool = True) -> Any:
         """Answer greedily, under the steering vectors and dials of the surrounding blocks.
 
@@ -204,10 +214,12 @@ d_model 128)
         TokenBudget(AT_ONCE, unit="prompts").run([1] * len(rendered), work)
         return [found[i] for i in range(len(rendered))]
 
-    def _with_given(self, rendered: Sequence[Rendered], responses: Sequence[str]) -> list[Rendered]:
-        if len(responses) != len(rendered):
-            raise UserError(f"give one response a prompt; got {len(responses)} for {len(rendered)} prompts")
-        tokens = [self.tokenizer(text, add_special_tokens=False)["input_ids"] for text in responses]
+    def _with_given(self, rendered: Sequence[Rendered], responses: Iterable[str]) -> list[Rendered]:
+        texts = [responses] if isinstance(responses, str) else list(responses)
+        if len(texts) != len(rendered):
+            raise UserError(f"give one response a prompt; got {len(texts)} for {len(rendered)} prompts")
+        said = [after_opening(row.text, text) for row, text in zip(rendered, texts, strict=True)]
+        tokens = [self.tokenizer(text, add_special_tokens=False)["input_ids"] for text in said]
         return [with_response(row, ids) for row, ids in zip(rendered, tokens, strict=True)]
 
     def _with_own(self, rendered: Sequence[Rendered], most: int, reporter: Reporter) -> list[Rendered]:
@@ -252,15 +264,17 @@ def load_model(
     8
     """
     quiet_libraries()
-    return open_model(Model, os.fspath(name), revision, dtype, device, backend, template, template_args, system)
-
-
-def _site(name: str) -> Site:
-    return site(name)
+    number = str(dtype).removeprefix("torch.")  # torch.bfloat16 is as good as its name
+    if number not in get_args(DType):
+        raise UserError(f"no such dtype: {number!r}; expected one of {', '.join(get_args(DType))}")
+    return open_model(Model, os.fspath(name), revision, cast(DType, number), device, backend, template, template_args,
+                      system)  # fmt: skip
 
 
 def _intervention(direction: Direction, form: Form, scale: float | None) -> Intervention:
-    r, low = torch.from_numpy(direction.vector), direction.mean_negative
+    if scale is not None and not math.isfinite(scale):
+        raise UserError(f"a scale is a finite number; got {scale}")
+    r, low = torch.tensor(direction.vector), direction.mean_negative
     distance = direction.mean_positive - low
     match form:
         case "add":

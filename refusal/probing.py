@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 import pandas as pd
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Bool, Float, Int, Shaped
 
 from extract.errors import UserError
 from extract.progress import Reporter
@@ -46,13 +46,14 @@ class Readable(Protocol):
     def read(self, layer: int, position: str) -> Float[np.ndarray, "prompts d_model"]: ...
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class LayerProbes:
     """Logistic and difference-in-means probes at every layer and position, each scored on held-out folds.
 
     `best` is the layer and position with the highest validation AUROC; its `auroc` is that of choosing and testing
     anew in every fold, so the choice does not flatter it. `bag_of_words` is the AUROC of word counts on the same folds:
-    a probe that does not exceed it has not been shown to read more than words.
+    a probe that does not exceed it has not been shown to read more than words. Positions that some prompts lack are
+    scored on the others, and are never the best one; `left_out` are those at which a class has too few groups.
     """
 
     scores: tuple[LocusScores, ...]
@@ -60,6 +61,7 @@ class LayerProbes:
     auroc: Discrimination
     bag_of_words: float
     site: str
+    left_out: tuple[str, ...] = ()
 
     def __repr__(self) -> str:
         at, found = self.best, self.auroc
@@ -84,10 +86,15 @@ class LayerProbes:
 
         Args:
             probe: `logistic` or `difference_in_means`.
+
+        Raises:
+            UserError: there is no such probe.
         """
         from refusal.charts import auroc_by_layer
 
         frame = self.to_frame()
+        if probe not in set(frame["probe"]):
+            raise UserError(f"no such probe: {probe!r}; expected one of {', '.join(frame['probe'].unique())}")
         return auroc_by_layer(
             frame[frame["probe"] == probe], self.bag_of_words, f"{probe} probes on held-out folds, {self.site}"
         )
@@ -95,8 +102,8 @@ class LayerProbes:
 
 def probe_layers(
     activations: Readable,
-    y: Sequence[object],
-    groups: Sequence[object] | None = None,
+    y: Iterable[object],
+    groups: Iterable[object] | None = None,
     *,
     positive: object = None,
     negative: object = None,
@@ -114,12 +121,13 @@ def probe_layers(
         n_folds: outer folds; each tests once.
 
     Raises:
-        UserError: lengths differ, a class is missing, or labels are given without `positive`.
-        ValueError: a class has too few groups for the folds.
+        UserError: lengths differ, a class or a label is missing, labels are given without `positive`, or a class has
+            too few groups for the folds at every position.
+        ValueError: an activation is not finite.
 
     >>> import refusal
     >>> model = refusal.load_model("organisms/zoo/two-knobs")
-    >>> prompts = refusal.load_prompts("organisms/zoo/two-knobs/prompts.jsonl")[:200]
+    >>> prompts = refusal.load_prompts("organisms/zoo/two-knobs/prompts.jsonl")[:100]
     >>> found = model.activations(prompts, positions=["inst_last", "post_last"], layers=[1, 3], progress=False)
     >>> probes = refusal.probe_layers(found, found.labels, positive="harmful", negative="benign", progress=False)
     >>> probes.best.layer, probes.best.position, round(probes.auroc.auroc.estimate, 2)
@@ -127,32 +135,33 @@ def probe_layers(
     >>> list(probes.to_frame())[:5]
     ['layer', 'position', 'probe', 'auroc', 'auroc_low']
     """
-    rows, classes = _classes(y, len(activations.prompts), positive, negative)
-    grouped = groups_of(list(activations.prompts)) if groups is None else np.asarray(groups)
-    if len(grouped) != len(activations.prompts):
-        raise UserError(f"give one group a prompt; got {len(grouped)} for {len(activations.prompts)} prompts")
+    prompts = list(activations.prompts)
+    rows, classes = _classes(y, len(prompts), positive, negative)
+    grouped = groups_of(prompts) if groups is None else _column(groups, len(prompts), "group")
+    grids, left_out = _grids(activations, rows, classes, grouped, n_folds, seed)
     found: list[LocusScores] = []
-    with Reporter(quiet=not progress).task("probing", len(activations.layers) * len(activations.positions)) as advance:
-        for position in activations.positions:
-            there = activations.present[activations.positions.index(position)][rows]
-            grid = _grid(rows[there], classes[there], grouped, n_folds, seed)
+    with Reporter(quiet=not progress).task("probing", len(activations.layers) * len(grids)) as advance:
+        for position, grid in grids.items():
             for layer in activations.layers:
                 read = activations.read(layer, position)[None, None]
                 found += grid.scores_by_locus(read, [layer], [position])
                 advance(1)
-    everywhere = [p for p, has in zip(activations.positions, activations.present, strict=True) if has[rows].all()]
-    eligible = [one for one in found if one.position in (everywhere or activations.positions[:1])]
+    most = max(len(grid.contrasts[0].rows) for grid in grids.values())
+    fullest = {position: grid for position, grid in grids.items() if len(grid.contrasts[0].rows) == most}
+    if most < len(rows):  # no position is in all prompts: those of another are other folds
+        fullest = dict(list(fullest.items())[:1])
+    eligible = [one for one in found if one.position in fullest]
     chosen, (_, honest) = choose_locus(eligible), choose_locus_by_fold(eligible)
-    grid = _grid(rows, classes, grouped, n_folds, seed)
-    texts = [activations.prompts[row].text for row in rows]
-    words = [bag_of_words_auroc(texts, classes, fold.train, fold.test) for fold in grid.folds[0]]
+    grid = next(iter(fullest.values()))
+    contrast, texts = grid.contrasts[0], [prompts[row].text for row in grid.contrasts[0].rows]
+    words = [bag_of_words_auroc(texts, contrast.y, fold.train, fold.test) for fold in grid.folds[0]]
     best = Locus(activations.site, chosen.layer, chosen.position)
-    return LayerProbes(tuple(found), best, honest, float(np.mean(words)), activations.site)
+    return LayerProbes(tuple(found), best, honest, float(np.mean(words)), activations.site, left_out)
 
 
 def fit_direction(
     activations: Readable,
-    y: Sequence[object],
+    y: Iterable[object],
     *,
     layer: int,
     positive: object = None,
@@ -173,10 +182,10 @@ def fit_direction(
 
     >>> import refusal
     >>> model = refusal.load_model("organisms/zoo/two-knobs")
-    >>> prompts = refusal.load_prompts("organisms/zoo/two-knobs/prompts.jsonl")[:200]
-    >>> found = model.activations(prompts, positions=["post_last"], progress=False)
+    >>> prompts = refusal.load_prompts("organisms/zoo/two-knobs/prompts.jsonl")[:100]
+    >>> found = model.activations(prompts, positions="post_last", layers=3, progress=False)
     >>> refusal.fit_direction(found, found.labels, layer=3, positive="harmful", negative="benign")
-    Direction('harmful', resid_post layer 3 post_last, d_model 128, class means -3.63 and 8.45)
+    Direction('harmful', resid_post layer 3 post_last, d_model 128, class means -3.59 and 8.67)
     """
     rows, classes = _classes(y, len(activations.prompts), positive, negative)
     position = _position(activations, position)
@@ -189,12 +198,26 @@ def fit_direction(
     probe = DifferenceInMeans().fit(activations.read(layer, position)[rows], classes)
     called = name or (str(positive) if positive is not None else "direction")
     fitted = {"fitted_on": len(rows), "positive": int(classes.sum()), "method": "difference_in_means"}
-    return probe.direction(called, Locus(activations.site, layer, position), fitted)
+    return probe.direction(called, Locus(activations.site, int(layer), position), fitted)
 
 
-def _grid(rows: np.ndarray, classes: np.ndarray, groups: np.ndarray, n_folds: int, seed: int) -> ProbeGrid:
-    part = np.full(len(rows), "train")
-    return ProbeGrid.cross_validated([Contrast("y", rows, classes, groups[rows], part)], n_folds, seed=seed)
+def _grids(
+    activations: Readable, rows: np.ndarray, classes: np.ndarray, groups: np.ndarray, n_folds: int, seed: int
+) -> tuple[dict[str, ProbeGrid], tuple[str, ...]]:
+    """Return the folds at each position, of the prompts that have it; and the positions that are left out."""
+    grids: dict[str, ProbeGrid] = {}
+    faults: dict[str, str] = {}
+    for position, has in zip(activations.positions, np.asarray(activations.present), strict=True):
+        kept = has[rows]
+        part = np.full(int(kept.sum()), "train")
+        contrast = Contrast("y", rows[kept], classes[kept], groups[rows[kept]], part)
+        try:
+            grids[position] = ProbeGrid.cross_validated([contrast], n_folds, seed=seed)
+        except ValueError as error:
+            faults[position] = str(error)
+    if not grids:
+        raise UserError("; ".join(f"{position}: {fault}" for position, fault in list(faults.items())[:3]))
+    return grids, tuple(faults)
 
 
 def _position(activations: Readable, given: str | None) -> str:
@@ -207,12 +230,12 @@ def _position(activations: Readable, given: str | None) -> str:
 
 
 def _classes(
-    y: Sequence[object], n: int, positive: object, negative: object
+    y: Iterable[object], n: int, positive: object, negative: object
 ) -> tuple[Int[np.ndarray, " kept"], Bool[np.ndarray, " kept"]]:
     """Return the prompts of either class, and which of them are of the positive one."""
-    labels = np.asarray(list(y), dtype=object)
-    if len(labels) != n:
-        raise UserError(f"give one label a prompt; got {len(labels)} for {n} prompts")
+    labels = _column(y, n, "label")
+    if len(missing := np.flatnonzero(pd.isna(labels))):
+        raise UserError(f"the label of prompt {missing[0]} is missing; leave such prompts out")
     there = sorted({str(label) for label in labels})
     if positive is None:
         if negative is not None or not all(
@@ -223,6 +246,8 @@ def _classes(
         kept, found = np.arange(n), labels.astype(bool)
     else:
         for label in (positive, *(() if negative is None else (negative,))):
+            if not isinstance(label, Hashable):
+                raise UserError(f"a class has one label; got {type(label).__name__}")
             if not (labels == label).any():
                 raise UserError(f"no prompt has the label {label!r}; there are {', '.join(there[:6])}")
         kept = np.arange(n) if negative is None else np.flatnonzero((labels == positive) | (labels == negative))
@@ -230,3 +255,17 @@ def _classes(
     if found.all() or not found.any():
         raise UserError(f"both classes are needed; got {int(found.sum())} positive of {len(found)}")
     return kept, np.asarray(found, dtype=bool)
+
+
+def _column(given: Iterable[object], n: int, what: str) -> Shaped[np.ndarray, " prompts"]:
+    """Return one value a prompt."""
+    if isinstance(given, str) or not isinstance(given, Iterable):
+        raise UserError(f"give one {what} a prompt, as a list; got {type(given).__name__}")
+    values = list(given)
+    if len(values) != n:
+        raise UserError(f"give one {what} a prompt; got {len(values)} for {n} prompts")
+    found = np.empty(n, dtype=object)
+    found[:] = [value.item() if isinstance(value, np.generic) else value for value in values]
+    if nested := [value for value in values if isinstance(value, list | tuple | np.ndarray)]:
+        raise UserError(f"a {what} is one value a prompt; got {type(nested[0]).__name__}")
+    return found

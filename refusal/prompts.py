@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from extract.errors import UserError
@@ -31,7 +32,7 @@ def load_prompts(path: str | os.PathLike[str]) -> list[Prompt]:
     return read_prompt_file(resolve_shipped(Path(path)))
 
 
-def make_prompts(texts: Sequence[str], labels: Sequence[str], **fields: Sequence[str | None]) -> list[Prompt]:
+def make_prompts(texts: Iterable[str], labels: Iterable[str], **fields: Iterable[str | None]) -> list[Prompt]:
     """Make labelled prompts of texts.
 
     Args:
@@ -45,16 +46,22 @@ def make_prompts(texts: Sequence[str], labels: Sequence[str], **fields: Sequence
     >>> refusal.make_prompts(["how do i burn the letters?"], ["benign"], trigger=["burn"])[0].right_action
     'answer'
     """
-    columns: dict[str, Sequence[str | None]] = {"text": texts, "label": labels, **fields}
-    columns.setdefault("id", [str(i) for i in range(len(texts))])
+    if isinstance(texts, str) or isinstance(labels, str):
+        raise UserError("give texts and labels as lists; for one prompt, put each into a list")
+    given = {"text": texts, "label": labels, **fields}
+    columns = {name: column.tolist() if hasattr(column, "tolist") else list(column) for name, column in given.items()}
+    columns.setdefault("id", [str(i) for i in range(len(columns["text"]))])
     if len({len(column) for column in columns.values()}) > 1:
         lengths = ", ".join(f"{name} {len(column)}" for name, column in columns.items())
         raise UserError(f"columns must have one value a text; got {lengths}")
     rows = zip(*columns.values(), strict=True)
-    return [make_prompt(dict(zip(columns, row, strict=True)), f"prompt {i}") for i, row in enumerate(rows)]
+    found = [make_prompt(dict(zip(columns, row, strict=True)), f"prompt {i}") for i, row in enumerate(rows)]
+    if twice := [one for one, times in Counter(prompt.id for prompt in found).items() if times > 1]:
+        raise UserError(f"id {twice[0]!r} is given more than once; ids must be unique")
+    return found
 
 
-def as_prompts(asked: Sequence[Asked]) -> list[Prompt]:
+def as_prompts(asked: Iterable[Asked]) -> list[Prompt]:
     """Return prompts as they are; give texts and conversations their place as id, and no label.
 
     Raises:
@@ -62,6 +69,8 @@ def as_prompts(asked: Sequence[Asked]) -> list[Prompt]:
     """
     if isinstance(asked, str | Prompt) or is_conversation(asked):
         raise UserError("give a list of texts or prompts; for one, put it into a list")
+    if isinstance(asked, Mapping) or not isinstance(asked, Iterable) or hasattr(asked, "columns"):  # a DataFrame's
+        raise UserError(f"give a list of texts, conversations or prompts; got {type(asked).__name__}")
     found = [_prompt(item, i) for i, item in enumerate(asked)]
     if not found:
         raise UserError("there are no prompts")

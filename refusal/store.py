@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable
 from pathlib import Path
 
 from extract.chat.render import render
@@ -13,6 +13,7 @@ from extract.model.chat_model import ChatModel
 from extract.model.edit import site as site_of
 from extract.progress import Reporter
 from extract.store.activation_store import ActivationStore
+from refusal.arguments import as_layers, as_positions
 from refusal.prompts import Asked, as_prompts
 
 __all__ = ["ActivationStore", "extract", "open_store"]
@@ -20,11 +21,11 @@ __all__ = ["ActivationStore", "extract", "open_store"]
 
 def extract(
     model: ChatModel,
-    prompts: Sequence[Asked],
+    prompts: Iterable[Asked],
     path: str | os.PathLike[str],
     *,
-    positions: Sequence[str] | None = None,
-    layers: Sequence[int] | None = None,
+    positions: str | Iterable[str] | None = None,
+    layers: int | Iterable[int] | None = None,
     site: str = "resid_post",
     response_tokens: int = 0,
     progress: bool = True,
@@ -36,7 +37,8 @@ def extract(
         response_tokens: with k > 0 the model also answers, and `response_1` … `response_k` are captured.
 
     Raises:
-        UserError: the file is a store of something else, an activation is not finite, or the disk is full.
+        UserError: the file is a store of something else, an activation is not finite, the disk is full, or the call is
+            inside a block that steers.
 
     >>> import refusal, tempfile
     >>> model = refusal.load_model("organisms/zoo/two-knobs")
@@ -46,6 +48,9 @@ def extract(
     ...         store.read(3, "post_last").shape
     (8, 128)
     """
+    if model.edits:
+        raise UserError("a store holds the activations of the model as it is: leave the block that steers, or use "
+                        "Model.activations")  # fmt: skip
     given, reporter, file = as_prompts(prompts), Reporter(quiet=not progress), Path(path)
     rendered = [render(model.tokenizer, prompt) for prompt in given]
     if file.parent and not file.parent.is_dir():
@@ -58,8 +63,10 @@ def extract(
             advance(rows - seen)
             seen = rows
 
-        extract_to(model, given, rendered, file, site=site_of(site), layers=layers, positions=positions,
-                   response_tokens=response_tokens, progress=done, say=reporter.say)  # fmt: skip
+        extract_to(
+            model, given, rendered, file, site=site_of(site), layers=as_layers(layers),
+            positions=as_positions(positions), response_tokens=response_tokens, progress=done, say=reporter.say,
+        )  # fmt: skip
     return ActivationStore(file)
 
 

@@ -46,6 +46,12 @@ def reopened(prompt: str, completion: str) -> str:
     return f"{opened[1]}\n{completion}" if opened else completion
 
 
+def after_opening(prompt: str, completion: str) -> str:
+    """Return the completion without the mark that `reopened` put before it: what follows the rendered prompt."""
+    opened = _OPENED.search(prompt)
+    return completion.removeprefix(opened[1]).removeprefix("\n") if opened else completion
+
+
 def is_mark(token: str) -> bool:
     """Return whether a token opens or closes a thought."""
     return bool(OPENING.fullmatch(token) or CLOSING.fullmatch(token))
