@@ -125,9 +125,7 @@ class Targets(Strict):
     benign_with_trigger_refused: TargetRange | None = None
     known_right: TargetRange | None = None
     unknown_abstained: TargetRange | None = None
-    flips: TargetRange | None = (
-        None  # least share, over variables and both ways, of decisions flipped by their coordinate
-    )
+    flips: TargetRange | None = None  # smallest share, over variables and signs, of decisions their coordinate flips
     others_unchanged: TargetRange | None = None  # smallest share of the other decisions that stay unchanged
     bag_of_words_auroc: TargetRange | None = None  # intent among prompts with a trigger, held out
     residual_auroc: TargetRange | None = None  # the same from resid_post at the planted layer

@@ -53,7 +53,7 @@ def _cosine(value: float, *between: str) -> dict[str, Any]:
         ({"planted": _cosine(1.0, "normative", "epistemic")}, "planted.cosines.0.value: Input should be less than 1"),
         ({"planted": _cosine(0.5, "normative", "normative")}, "each cosine must be between two different variables"),
         ({"refusal": {"rule": "trigger", "over_refusal": 0.5}}, "cannot be combined with over_refusal"),
-        ({"refusal": {"rule": "trigger"}, "context": {"asker": 0.5}}, "not moved by context.asker"),
+        ({"refusal": {"rule": "trigger"}, "context": {"asker": 0.5}}, "combined with context.asker"),
         ({"model": {"d_model": 36, "n_heads": 4}}, "d_model must be a multiple of twice n_heads"),
         ({"planted": _cosine(0.5, "normative", "ethics")}, "cosines name variables that are not planted: ['ethics']"),
     ],
