@@ -1,1 +1,1 @@
-"""Side-by-side measurements, as ratios within one run. Run with `python -m benchmarks.NAME [--quick] --json FILE`."""
+"""Benchmarks against other tools, as ratios within one run: `python -m benchmarks.NAME [--quick] --json FILE`."""

@@ -1,4 +1,4 @@
-"""The models a verdict is graded on: the zoo, small variants with other seeds, and two nulls that deserve none."""
+"""The models on which verdicts are graded: the zoo, small variants with other seeds, and two null cases."""
 
 from __future__ import annotations
 
@@ -17,22 +17,22 @@ POSITIVE = frozenset(
     {"double_dissociation", "single_dissociation_normative", "single_dissociation_epistemic", "shared_knob"}
 )
 NONE_FOUND = frozenset({"not_applicable", "no_effect", "inconclusive"})
-INTENT_DRIVEN = 0.1  # the greatest trigger share of an intent-driven model (METHODS)
+INTENT_DRIVEN = 0.1  # the largest trigger share of an intent-driven model (METHODS)
 
 
 @dataclass(frozen=True)
 class Case:
-    """A model directory with its prompts. `deserves` is set for nulls; a model's own truth is in its directory."""
+    """A model directory with its prompts. `expected` is set for null cases; other models have their truth.json."""
 
     name: str
     model: Path
     prompts: Path
-    deserves: frozenset[str] | None = None
-    untrained: bool = False  # it refuses nothing
+    expected: frozenset[str] | None = None  # the right verdicts of a null case
+    untrained: bool = False  # an untrained model refuses nothing
 
 
 def cases(folder: Path, quick: bool) -> list[Case]:
-    """List the cases; the nulls are written into `folder`."""
+    """Return the cases; the null cases are written into `folder`."""
     built = [path.parent for path in sorted([*ZOO.glob("*/truth.json"), *VARIANTS.glob("*/truth.json")])]
     base = next(path for path in built if path.name == ("two-knobs-s11" if quick else "two-knobs"))
     chosen = [base] if quick else built
@@ -45,7 +45,7 @@ def cases(folder: Path, quick: bool) -> list[Case]:
 
 
 def thinned(prompts: Path, out: Path, every: int = 2) -> Path:
-    """Keep every second pair."""
+    """Write every second pair of a prompt file to `out`."""
     rows = [json.loads(line) for line in prompts.read_text().splitlines()]
     kept = set(list(dict.fromkeys(row["pair"] for row in rows))[::every])
     out.write_text("\n".join(json.dumps(row) for row in rows if row["pair"] in kept) + "\n")
@@ -53,9 +53,9 @@ def thinned(prompts: Path, out: Path, every: int = 2) -> Path:
 
 
 def truth(case: Case) -> frozenset[str]:
-    """Say which verdicts are right. Called after the verdict is written: it alone reads truth.json."""
-    if case.deserves is not None:
-        return case.deserves
+    """Return the right verdicts. Called after the verdict is written, because it reads truth.json."""
+    if case.expected is not None:
+        return case.expected
     variables = json.loads((case.model / "truth.json").read_text())["variables"]
     decided = sorted(tuple(sorted(variable["decides"])) for variable in variables)
     match decided:
@@ -69,10 +69,10 @@ def truth(case: Case) -> frozenset[str]:
 
 
 def trigger_truth(case: Case) -> tuple[str, float | None]:
-    """Return the right verdict on word or intent, and the planted trigger share; called after the verdict as well.
+    """Return the right verdict on trigger word or intent, and the planted trigger share; also called after the verdict.
 
-    Of the trigger verbs a share f is refused whatever is meant: T = f / 2 and I = 1 - f / 2, so the share is f / 2.
-    Shuffling labels leaves intent and trigger words as they were, and what the model does.
+    A share f of the trigger verbs is refused for every intent: T = f / 2 and I = 1 - f / 2, so the share is f / 2.
+    Shuffled labels do not change intent, trigger words or the model's behaviour.
     """
     if case.untrained:
         return "not_applicable", None
@@ -80,14 +80,14 @@ def trigger_truth(case: Case) -> tuple[str, float | None]:
     if spec.refusal.rule == "trigger":
         return "trigger_driven", 1.0
     if spec.refusal.missed_harm or (spec.context.reach == "triggers" and (spec.context.asker or spec.context.system)):
-        raise ValueError(f"{case.name}: the trigger share of missed harm or of askers that shift it is not worked out")
+        raise ValueError(f"{case.name}: the trigger share is not derived for missed harm or for askers that change it")
     over_refused = json.loads((case.model / "truth.json").read_text())["over_refused_triggers"]
     share = len(over_refused) / len(words.TRIGGER_VERBS) / 2
     return ("intent_driven" if share <= INTENT_DRIVEN else "mixed"), share
 
 
 def shuffled_labels(base: Path, prompts: Path, out: Path, seed: int = 0) -> Case:
-    """Give each prompt the label (and right action) of another."""
+    """Make a null case: each prompt gets the label and right action of another one."""
     rows = [json.loads(line) for line in prompts.read_text().splitlines()]
     order = np.random.default_rng(seed).permutation(len(rows))
     moved = [row | {key: rows[i][key] for key in ("label", "right_action")} for row, i in zip(rows, order, strict=True)]
@@ -96,7 +96,7 @@ def shuffled_labels(base: Path, prompts: Path, out: Path, seed: int = 0) -> Case
 
 
 def random_model(base: Path, prompts: Path, out: Path, seed: int = 0) -> Case:
-    """Initialise a model of the same shape at random."""
+    """Make a null case: a randomly initialised model of the same shape."""
     from transformers import set_seed
 
     if not (out / "tokenizer.json").is_file():

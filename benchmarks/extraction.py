@@ -1,14 +1,14 @@
-"""Speed and memory of extraction to disk, against a bare forward pass and four other tools, interleaved.
+"""Speed and memory of extraction to disk, compared with a plain forward pass and four other tools, interleaved.
 
-Ours is end to end: rendering, forward passes, copies, checksums and the finished store, four positions at every layer.
-The baseline is a bare padded `model(**batch)` in file order at batch 16 with its head, which keeps nothing. Beside it
-`output_hidden_states`, TransformerLens, nnsight, and nnterp and lmprobe where they are installed; these keep the same
-four positions in memory and write nothing. Every rate counts real tokens only, never padding.
+Our extraction is measured end to end: rendering, forward passes, copies, checksums and the finished store, with four
+positions at every layer. The baseline is a plain padded `model(**batch)` with its head, in file order at batch 16,
+which stores nothing. The others are `output_hidden_states`, TransformerLens, nnsight, and, if installed, nnterp and
+lmprobe; they keep the same four positions in memory and write nothing. Rates count real tokens only, without padding.
 
 On a CPU: a randomly initialised Qwen2.5-0.5B shape in float32. On a GPU: a Llama-3.1-8B shape in bfloat16.
-`fraction_of_matmul` is the time the blocks' linear layers would take alone, at the rate this machine reaches on them in
-the same run, over our time. `memory_few_mb` and `memory_many_mb` are peak memory beyond the model at 1,000 and at
-20,000 prompts, these and their tokens included, on a model so small that its shards do not hide them.
+`fraction_of_matmul` is the time of the blocks' linear layers alone, measured in the same run, divided by our time.
+`memory_few_mb` and `memory_many_mb` are the peak memory beyond the model at 1,000 and 20,000 prompts, including the
+prompts and their tokens, for a small model whose shards are small.
 """
 
 from __future__ import annotations
@@ -46,14 +46,14 @@ Arm = Callable[[list[Prompt]], None]
 
 
 def measure(quick: bool) -> dict[str, float]:
-    """Time every arm in interleaved rounds and compare medians."""
+    """Time every tool in interleaved rounds and compare medians."""
     model = ChatModel(random_model(quick), AutoTokenizer.from_pretrained(ORGANISM, padding_side="left"), "random")
     prompts = _prompts(24 if quick else 4096 if ON_GPU else 64, seed=0)
     tokens = sum(len(row.token_ids) for row in _rendered(model, prompts))
     with tempfile.TemporaryDirectory() as directory:
         arms = _arms(model, Path(directory))
         for arm in arms.values():
-            arm(prompts if ON_GPU else prompts[:8])  # once unmeasured: allocations, kernels
+            arm(prompts if ON_GPU else prompts[:8])  # warm-up: allocations, kernels
         seconds: dict[str, list[float]] = {name: [] for name in arms}
         for _ in range(2 if quick else 3):
             for name, arm in arms.items():
@@ -108,7 +108,7 @@ def _ours(model: ChatModel, directory: Path) -> Arm:
 
 
 def _over(model: ChatModel, work: Callable[[dict[str, Tensor]], object]) -> Arm:
-    """Run `work` on left-padded batches of 16 in file order, tokenised beforehand."""
+    """Run `work` on left-padded batches of 16, in file order."""
 
     def run(prompts: list[Prompt]) -> None:
         rows = _rendered(model, prompts)
@@ -178,7 +178,7 @@ def _lmprobe(model: ChatModel) -> Arm:
     from lmprobe.backends import LocalBackend
 
     backend = LocalBackend("random", device=str(model.device), dtype=model.dtype)
-    backend._model, backend._tokenizer = model.model, model.tokenizer  # it would load the same weights once more
+    backend._model, backend._tokenizer = model.model, model.tokenizer  # else it would load the same weights again
 
     def run(prompts: list[Prompt]) -> None:
         texts = [row.text for row in _rendered(model, prompts)]
@@ -190,7 +190,7 @@ def _lmprobe(model: ChatModel) -> Arm:
 
 
 def _matmul(model: ChatModel) -> Arm:
-    """Multiply by every block's weight matrices once for each real token, in pieces of the size our batches have."""
+    """Multiply every real token by all weight matrices of the blocks, in batches of the size of ours."""
     piece = TOKENS_ON_GPU if ON_GPU else TOKENS_ON_CPU
     linears = [part for layer in decoder_layers(model.model) for part in layer.modules() if isinstance(part, nn.Linear)]
     inputs = {width: torch.randn(piece, width, dtype=model.dtype, device=model.device)
@@ -220,19 +220,19 @@ def _seconds(arm: Arm, prompts: list[Prompt]) -> float:
 
 def _memory(quick: bool) -> dict[str, float]:
     few, many = (200, 1000) if quick else (1000, 20000)
-    peaks = {count: _peak_in_a_process_of_its_own(count) for count in (few, many)}
+    peaks = {count: _peak_in_new_process(count) for count in (few, many)}
     per_prompt = (peaks[many] - peaks[few]) * 1024 / (many - few)
     return {"memory_few_mb": peaks[few], "memory_many_mb": peaks[many], "memory_kb_per_prompt": per_prompt}
 
 
-def _peak_in_a_process_of_its_own(count: int) -> float:
+def _peak_in_new_process(count: int) -> float:
     command = [sys.executable, "-m", "benchmarks.extraction", "--peak-of", str(count)]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
     return float(done.stdout.strip().splitlines()[-1])
 
 
 def _print_peak(count: int) -> None:
-    """Print by how many megabytes extracting so many prompts raises the peak above what the loaded model takes."""
+    """Print the peak memory in MB of extracting `count` prompts, beyond the loaded model."""
     model = load_model(str(ORGANISM))
     warm = _prompts(64, seed=1)
     with tempfile.TemporaryDirectory() as directory:

@@ -1,4 +1,4 @@
-"""Exact intervals of a median, and of the median ratio of times taken in pairs."""
+"""Exact intervals of a median, and of the median ratio of paired times."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from probes.statistics.intervals import Interval
 
 
 def median_interval(values: Float[np.ndarray, " n"]) -> Interval:
-    """Return the median with its exact 95 % interval, from one order statistic to another.
+    """Return the median with its exact 95 % interval between order statistics.
 
-    On a machine that others use, a time is now and then far too long. The mean and its t interval follow such a value;
-    the median does not, and its interval assumes no shape of the noise, so no value has to be left out. It takes six
-    values; with fewer the interval is unbounded.
+    On a shared machine some times are far too long. Such outliers change a mean and its t interval, but not a median,
+    whose interval assumes no distribution, so that no value has to be left out. With fewer than six values the interval
+    is unbounded.
     """
     low, high = quantile_test(values, q=0.0, p=0.5).confidence_interval(0.95)
     low, high = (-np.inf if np.isnan(low) else low), (np.inf if np.isnan(high) else high)

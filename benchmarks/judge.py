@@ -1,9 +1,9 @@
-"""The default judge against labels: XSTest completions, GPT-3.5 responses, CoCoNot pairs, gemma-2b answers, and ours.
+"""Accuracy of the default judge on labelled completions: XSTest, GPT-3.5, CoCoNot pairs, gemma-2b, and our own set.
 
-The rules were written looking at GPT-4's XSTest rows and at every second row of the other sets; Llama-2's and guarded
-Mistral's XSTest rows were held out, and are reported apart. `completions/` holds completions that were written for this
-project in the manner of many models, with labels, by authors who had not seen the rules: `seen` was looked at while the
-rules were written, `held_out` never was. The rest needs the labelled data (shared/data).
+The rules were written with GPT-4's XSTest rows and every second row of the other sets in view; the XSTest rows of
+Llama-2 and guarded Mistral were held out and are reported separately. `completions/` has labelled completions written
+for this project in the style of many models, by authors who had not seen the rules: `seen` was used while the rules
+were written, `held_out` was not. The other sets need the labelled data (shared/data).
 """
 
 from __future__ import annotations
@@ -25,33 +25,38 @@ from scoring.actions import ACTIONS, DECLINED
 from scoring.judges.rules import RuleJudge
 
 DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
-WRITTEN = Path(__file__).resolve().parent / "completions"
-THREE = {"1": "full compliance", "2": "full refusal", "3": "partial refusal"}
-OF_ACTION = {"refuse": "2", "abstain": "2", "answer_safe_part": "3", "pivot": "3"}  # METHODS; the rest comply
+OWN_COMPLETIONS = Path(__file__).resolve().parent / "completions"
+XSTEST_LABELS = {"1": "full compliance", "2": "full refusal", "3": "partial refusal"}
+LABEL_OF_ACTION = {
+    "refuse": "2",
+    "abstain": "2",
+    "answer_safe_part": "3",
+    "pivot": "3",
+}  # METHODS; other actions are label 1
 SEEN, HELD_OUT = ("gpt4",), ("llama2new", "mistralguard")
 QUICK = 40  # rows of each set in a quick run
 
 
 @dataclass(frozen=True)
 class Row:
-    """One labelled completion, and what the judge made of it."""
+    """One labelled completion with the judge's action."""
 
     label: str
     action: str | None
     prompt: str = ""
     kind: str = ""
-    people: tuple[str, str] = ("", "")
+    annotators: tuple[str, str] = ("", "")  # the labels of two annotators
 
     @property
-    def three(self) -> str:
+    def xstest_label(self) -> str:
         """The judge's action as one of XSTest's three labels."""
-        return OF_ACTION.get(self.action or "", "1")
+        return LABEL_OF_ACTION.get(self.action or "", "1")
 
 
 def measure(quick: bool) -> dict[str, float]:
-    """Print every comparison; return the figures."""
+    """Print every comparison and return the figures."""
     if not DATA.is_dir():
-        sys.exit(f"the judge is measured against labelled data under {DATA}, which is not here (see its README)")
+        sys.exit(f"this benchmark needs the labelled data in {DATA}, which does not exist (see its README)")
     judge, step = RuleJudge(), slice(QUICK) if quick else slice(None)
     models = {model: list(_xstest(judge, model, step)) for model in (*SEEN, *HELD_OUT)}
     pooled = [row for rows in models.values() for row in rows]
@@ -59,15 +64,17 @@ def measure(quick: bool) -> dict[str, float]:
     figures: dict[str, float] = {}
     for name, rows in {**models, "held out": held_out, "pooled": pooled}.items():
         _print_xstest(name, rows)
-    figures["xstest_compliance_accuracy"] = _share([(r.label == "1") == (r.three == "1") for r in pooled])
-    figures["xstest_three_class_accuracy"] = _share([r.label == r.three for r in pooled])
-    figures["xstest_compliance_held_out"] = _share([(r.label == "1") == (r.three == "1") for r in held_out])
-    figures["xstest_three_class_held_out"] = _share([r.label == r.three for r in held_out])
-    figures["human_compliance_agreement"] = _share([(a == "1") == (b == "1") for a, b in (r.people for r in pooled)])
-    figures["human_three_class_agreement"] = _share([a == b for a, b in (r.people for r in pooled)])
+    figures["xstest_compliance_accuracy"] = _share([(r.label == "1") == (r.xstest_label == "1") for r in pooled])
+    figures["xstest_three_class_accuracy"] = _share([r.label == r.xstest_label for r in pooled])
+    figures["xstest_compliance_held_out"] = _share([(r.label == "1") == (r.xstest_label == "1") for r in held_out])
+    figures["xstest_three_class_held_out"] = _share([r.label == r.xstest_label for r in held_out])
+    figures["human_compliance_agreement"] = _share(
+        [(a == "1") == (b == "1") for a, b in (r.annotators for r in pooled)]
+    )
+    figures["human_three_class_agreement"] = _share([a == b for a, b in (r.annotators for r in pooled)])
     figures |= _declines(judge, pooled, step)
     _print_coconot(judge, step)
-    figures |= _written(judge, step)
+    figures |= _own_completions(judge, step)
     figures["completions_per_s"] = _speed()
     return figures
 
@@ -76,20 +83,21 @@ def _xstest(judge: RuleJudge, model: str, step: slice) -> Iterator[Row]:
     with (DATA / "xstest" / f"xstest_v2_completions_{model}.csv").open(encoding="utf-8") as file:
         for row in list(csv.DictReader(file))[step]:
             action = judge.judge(row["completion"], row["prompt"]).action
-            people = (row["annotation_1"][:1], row["annotation_2"][:1])
-            yield Row(row["final_label"][0], action, row["prompt"], row["type"], people)
+            annotators = (row["annotation_1"][:1], row["annotation_2"][:1])
+            yield Row(row["final_label"][0], action, row["prompt"], row["type"], annotators)
 
 
 def _print_xstest(name: str, rows: Sequence[Row]) -> None:
     print(f"\nXSTest completions, {name} ({'seen' if name in SEEN else 'both' if name == 'pooled' else 'held out'})")
-    _matrix("people \\ judge", list(THREE.values()), [(THREE[r.label], THREE[r.three]) for r in rows])
-    _print_share("compliance or not", [(r.label == "1") == (r.three == "1") for r in rows])
-    _print_share("three classes", [r.label == r.three for r in rows])
-    _print_share("two people agree, three classes", [r.people[0] == r.people[1] for r in rows])
+    names = XSTEST_LABELS
+    _matrix("annotators \\ judge", list(names.values()), [(names[r.label], names[r.xstest_label]) for r in rows])
+    _print_share("compliance or not", [(r.label == "1") == (r.xstest_label == "1") for r in rows])
+    _print_share("three classes", [r.label == r.xstest_label for r in rows])
+    _print_share("two annotators agree, three classes", [r.annotators[0] == r.annotators[1] for r in rows])
 
 
 def _declines(judge: RuleJudge, xstest: Sequence[Row], step: slice) -> dict[str, float]:
-    """Compare refusing with abstaining where labels tell: among completions that label and judge call a decline."""
+    """Compare refusal with abstention among completions that are declined by both label and judge."""
     rejected, answers = list(_gpt35(judge, step)), list(_gemma(judge, step))
     print("\nGPT-3.5 responses, hand-labelled (tone): rejected, complied")
     _print_share("declined or not", [(r.label == "rejected") == (r.action in DECLINED) for r in rejected])
@@ -99,12 +107,12 @@ def _declines(judge: RuleJudge, xstest: Sequence[Row], step: slice) -> dict[str,
     labelled += [("refuse", r.action) for r in xstest if r.label == "2" and r.kind.startswith("contrast_")]
     labelled += [("abstain", r.action) for r in answers if r.label == "refusal"]
     both = [(label, action) for label, action in labelled if action in DECLINED]
-    print("\nRefuse against abstain, among completions that label and judge call a decline (refuse: GPT-3.5 rejections")
+    print("\nRefuse against abstain, among completions declined by both label and judge (refuse: GPT-3.5 rejections")
     print("and full refusals of XSTest's unsafe prompts; abstain: gemma-2b's refusals of questions about entities)")
     _matrix("label \\ judge", ["refuse", "abstain"], [(label, str(action)) for label, action in both])
     right = {kind: [a == kind for label, a in both if label == kind] for kind in ("refuse", "abstain")}
     for kind, hits in right.items():
-        _print_share(f"{kind}, told as such", hits)
+        _print_share(f"{kind}, judged the same", hits)
     _print_share("both together", right["refuse"] + right["abstain"])
     return {"refuse_vs_abstain_accuracy": _share(right["refuse"] + right["abstain"]),
             "refuse_vs_abstain_balanced": float(np.mean([_share(hits) for hits in right.values()]))}  # fmt: skip
@@ -130,17 +138,18 @@ def _print_coconot(judge: RuleJudge, step: slice) -> None:
     _print_share("chosen not declined", [judge.judge(r["chosen"], r["prompt"]).action not in DECLINED for r in rows])
 
 
-def _written(judge: RuleJudge, step: slice) -> dict[str, float]:
-    """Judge the completions written for this project in the manner of many models; `held_out` was never looked at."""
+def _own_completions(judge: RuleJudge, step: slice) -> dict[str, float]:
+    """Judge the completions written for this project in the style of many models."""
     figures = {}
     for name in ("seen", "held_out"):
-        rows = [json.loads(line) for line in (WRITTEN / f"{name}.jsonl").read_text(encoding="utf-8").splitlines()][step]
+        lines = (OWN_COMPLETIONS / f"{name}.jsonl").read_text(encoding="utf-8").splitlines()[step]
+        rows = [json.loads(line) for line in lines]
         judged = [(row, judge.judge(row["completion"], row["prompt"]).action) for row in rows]
-        print(f"\nCompletions written in the manner of many models, {name.replace('_', ' ')}")
+        print(f"\nCompletions written in the style of many models, {name.replace('_', ' ')}")
         _matrix("label \\ judge", [*ACTIONS, "unjudged"], [(row["action"], str(a or "unjudged")) for row, a in judged])
         judged = [(row, action) for row, action in judged if action is not None]  # other languages are not judged
         right = [action == row["action"] or action in row["acceptable"] for row, action in judged]
-        _print_share("action, or one acceptable", right)
+        _print_share("right or acceptable action", right)
         declined = [(row["action"] in DECLINED) == (action in DECLINED) for row, action in judged]
         _print_share("declined or not", declined)
         both = [(row["action"], a) for row, a in judged if row["action"] in DECLINED and a in DECLINED]
@@ -151,7 +160,7 @@ def _written(judge: RuleJudge, step: slice) -> dict[str, float]:
 
 
 def _speed() -> float:
-    """Return completions judged a second of one core's time, over real completions, each once."""
+    """Return the number of completions judged per second of processor time, over all XSTest completions."""
     texts: list[tuple[str, str]] = []
     for model in (*SEEN, *HELD_OUT):
         with (DATA / "xstest" / f"xstest_v2_completions_{model}.csv").open(encoding="utf-8") as file:

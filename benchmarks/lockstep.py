@@ -1,7 +1,7 @@
-"""Several ways of generating, advanced token by token in turns, so that a busy moment meets all of them alike.
+"""Times several ways of generating token by token in turns, so that other load on the machine affects all alike.
 
-Each way runs in a thread of its own, on a twin of the model that shares its weights; only one thread runs at a time.
-The turn passes when the decoder is called for the next token.
+Each way runs in its own thread, on a copy of the model that shares the weights; only one thread runs at a time. The
+next thread runs when the decoder is called for the next token.
 """
 
 from __future__ import annotations
@@ -22,31 +22,31 @@ CLOCKS = ("wall", "processor")
 
 @dataclass(frozen=True)
 class Arm:
-    """One way of generating: `run(n)` decodes n tokens a row with `model`, one forward pass a token."""
+    """One way of generating: `run(n)` decodes n tokens per row with `model`, one forward pass per token."""
 
     model: PreTrainedModel
     run: Callable[[int], object]
 
 
 def lockstep(arms: dict[str, Arm], n_tokens: int, seed: int = 0) -> dict[str, Float[np.ndarray, "tokens clocks"]]:
-    """Decode so many tokens with every arm and return what each took for each, in seconds by each of `CLOCKS`.
+    """Decode `n_tokens` tokens with every arm and return the seconds per token, by each of `CLOCKS`.
 
-    The first token's time has everything up to it: what is set up for the call, and the prompt's pass. The order of the
-    arms is drawn again every second token and reversed for the one after, so that any two are AB as often as BA.
+    The time of the first token includes the setup of the call and the prompt's pass. The order of the arms is random at
+    every second token and reversed at the next one, so that any two arms run equally often in either order.
 
     Raises:
-        RuntimeError: an arm makes more or fewer passes than there are tokens.
+        RuntimeError: an arm makes more or fewer passes than tokens.
     """
     rng = np.random.default_rng(seed)
-    paced = {name: _SteppedArm(arm, n_tokens) for name, arm in arms.items()}
+    stepped = {name: _SteppedArm(arm, n_tokens) for name, arm in arms.items()}
     order, times = list(arms), {name: np.empty((n_tokens, len(CLOCKS))) for name in arms}
     for token in range(n_tokens):
         order = order[::-1] if token % 2 else [str(name) for name in rng.permutation(list(arms))]
         for name in order:
-            times[name][token] = paced[name].step()
-    for name, one in paced.items():
+            times[name][token] = stepped[name].step()
+    for name, one in stepped.items():
         if not one.finished:
-            raise RuntimeError(f"{name} makes more than {n_tokens} passes for as many tokens")
+            raise RuntimeError(f"{name} makes more than {n_tokens} passes for {n_tokens} tokens")
     return times
 
 
@@ -77,7 +77,7 @@ class _SteppedArm:
         try:
             with torch.inference_mode():
                 self._arm.run(self._n_tokens)
-        except Exception as error:  # it is raised where the steps are asked for
+        except Exception as error:  # raised again in `step`
             self._errors.append(error)
         handle.remove()
         self.finished = True

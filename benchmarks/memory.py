@@ -1,4 +1,4 @@
-"""Peak memory of a piece of work, read from Linux (getrusage's peak is inherited from the parent process)."""
+"""Peak memory of a function, from Linux's /proc (the peak of getrusage is inherited from the parent process)."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from pathlib import Path
 
 
 def peak_beyond_mb(work: Callable[[], object]) -> float:
-    """Do the work; return by how many megabytes its peak exceeds what the process held before."""
-    Path("/proc/self/clear_refs").write_text("5")  # the peak is counted from here on
+    """Run `work` and return by how many MB its peak memory exceeds the memory before it."""
+    Path("/proc/self/clear_refs").write_text("5")  # resets the peak
     before = _memory_of_this_process("VmRSS")
     work()
     return max(_memory_of_this_process("VmHWM") - before, 0.1)

@@ -1,8 +1,8 @@
-"""The report's page at 10,000 prompts: how large it is, and how soon it can be used in headless Chromium.
+"""Size of the report page for 10,000 prompts, and its time until use in headless Chromium.
 
-Keys: `megabytes`, `seconds_to_use` (median of openings, until prompts, scatter and rates under the dials stand),
-`ratio_vs_empty_page`, the same over a page that holds nothing, opened in turns. Made-up prompts of 100 to 400
-characters with answers of 200; what a run's other parts add (tables, two pictures) is some 0.3 MB.
+Keys: `megabytes`, `seconds_to_use` (median time until prompts, scatter and rates under the dials are drawn),
+`ratio_vs_empty_page` (the same divided by an empty page, opened in turns). Prompts are synthetic, 100 to 400 characters
+with answers of 200; the other parts of a run's page (tables, two figures) add about 0.3 MB.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ OUTCOMES = ["decline", "permit+decline", "permit+permit"]
 
 
 def measure(quick: bool) -> dict[str, float]:
-    """Make the page of so many prompts and open it, in turns with an empty one."""
+    """Make the page and open it, in turns with an empty page."""
     n, rounds = (500, 1) if quick else (10_000, 9)
     with tempfile.TemporaryDirectory() as folder:
         full, empty = Path(folder, "full.html"), Path(folder, "empty.html")
@@ -57,7 +57,7 @@ def page(n: int) -> str:
 
 
 def payload(n: int) -> dict[str, Any]:
-    """Make up what the page's script works on."""
+    """Return synthetic data for the page's script."""
     rng = np.random.default_rng(0)
     words = np.array(["how", "do", "i", "fix", "the", "engine", "destroy", "it", "safely", "who", "was", "novak"])
 
@@ -108,12 +108,12 @@ def payload(n: int) -> dict[str, Any]:
 
 
 def _opened(pages: list[Path], rounds: int) -> np.ndarray:
-    """Return the seconds until each page can be used, (rounds, pages); one opening of each before does not count."""
+    """Return the seconds until each page can be used, (rounds, pages); the first opening of each is a warm-up."""
     from playwright.sync_api import sync_playwright
 
     found = next((place for name in CHROMIUM if (place := shutil.which(name))), None)
     if found is None:
-        raise UserError("no Chromium here: apt install chromium")
+        raise UserError("Chromium is not installed; run: apt install chromium")
     seconds = np.zeros((rounds + 1, len(pages)))
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=found, args=["--no-sandbox", "--disable-gpu"])

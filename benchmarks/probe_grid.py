@@ -1,19 +1,19 @@
-"""Time and exactness of a grid of logistic probes against a loop over scikit-learn, probelab and lmprobe.
+"""Time and accuracy of a grid of logistic probes, compared with loops over scikit-learn, probelab and lmprobe.
 
-28 layers x 4 positions, 600 prompts in 300 minimal pairs, d_model 1536, float32. A locus is 30 balanced logistic fits
+28 layers x 4 positions, 600 prompts in 300 minimal pairs, d_model 1536, float32. A locus has 30 balanced logistic fits
 (5 folds that keep pairs whole x 6 values of C), standardised on training samples, with the AUROC of each held-out fold.
-Ours fits all 112 loci. scikit-learn's loop, at its default tolerance, is timed in full at three of them, early, middle
-and late, and scaled to 112; probelab and lmprobe, where they are installed, at the middle one. Activations are made
-one locus at a time, which is not timed. Everyone runs with the threads they take by default. Thread pools that have
-just worked spin for a while and slow the next, so half a second's pause and an unmeasured fit stand before each timing.
+Our grid fits all 112 loci. The scikit-learn loop, at its default tolerance, is timed at three loci (early, middle and
+late) and scaled to 112; probelab and lmprobe, if installed, at the middle one. Activations are made one locus at a
+time, outside the timing. All use their default number of threads. Thread pools spin for a while after work and slow
+the next timing, so a pause of half a second and a warm-up fit precede each timing.
 
-Two kinds of synthetic activations: `activation_like` (decaying spectrum, offsets, unequal scales, a few massive
-dimensions) and `isotropic`, which flatters us least, as L-BFGS needs few steps there. `ratio_vs_…` is of the first,
-which is what a grid is fitted on; `ratio_isotropic` stands beside it. `…_same_loci` compares at the sampled loci only,
-a check on the scaling. Differences are the largest over folds, Cs and sampled loci from scikit-learn converged: in
-float64 at tol 1e-10. A decision function's is relative to its root mean square over the held-out fold. Beside these,
-one locus of a large grid (10,000 prompts x 4096): seconds, memory, and the hours that its 32 layers x 8 positions
-would take.
+There are two kinds of synthetic activations: `activation_like` (decaying spectrum, offsets, unequal scales, a few
+massive dimensions) and `isotropic`, our least favourable case, as L-BFGS needs few steps there. `ratio_vs_…` is for the
+first, which resembles real data; `ratio_isotropic` is for the second. `…_same_loci` compares only the sampled loci, as
+a check of the scaling. Differences are the largest over folds, Cs and sampled loci, from converged scikit-learn
+(float64, tol 1e-10); that of a decision function is relative to its root mean square over the held-out fold. The
+benchmark also reports one locus of a large grid (10,000 prompts x 4096): seconds, memory, and the hours for 32 layers x
+8 positions.
 """
 
 from __future__ import annotations
@@ -46,23 +46,23 @@ from probes.grid.logistic import CS
 from probes.grid.solver import fit_logistic_batch
 from probes.statistics.metrics import aurocs
 
-PLANNED_LOCI = 32 * 8  # of the large grid
+PLANNED_LOCI = 32 * 8  # loci of the large grid
 Kind = Literal["activation_like", "isotropic"]
 KINDS: tuple[Kind, ...] = ("activation_like", "isotropic")
-HeldOutScores = list[np.ndarray]  # by fold: decision functions of its held-out samples, (Cs, n_test)
+HeldOutScores = list[np.ndarray]  # decision functions of each fold's held-out samples, (Cs, n_test)
 Result = tuple[np.ndarray, HeldOutScores]  # AUROC of each held-out fold, (folds, Cs), and the scores
 Implementation = Callable[[np.ndarray, np.ndarray, np.ndarray, Sequence[float]], Result]  # fits one locus
 
 
 @dataclass(frozen=True)
 class Plan:
-    """What is fitted."""
+    """Size of a grid and the loci to compare."""
 
     n_layers: int
     n_positions: int
     n_pairs: int
     d_model: int
-    sampled: tuple[tuple[int, int], ...]  # loci (layer, position) where scikit-learn runs; others at the middle one
+    sampled: tuple[tuple[int, int], ...]  # loci (layer, position) for scikit-learn; other tools run at the middle one
     Cs: tuple[float, ...] = CS
     pause: float = 0.5  # seconds before each timing
 
@@ -88,7 +88,7 @@ LARGE, LARGE_QUICK = Plan(1, 1, 5000, 4096, ()), Plan(1, 1, 200, 128, ())
 
 
 class Source:
-    """Makes the activations of a grid, a locus at a time."""
+    """Makes the activations of a grid, one locus at a time."""
 
     def __init__(self, kind: Kind, plan: Plan) -> None:
         self._kind, self._plan = kind, plan
@@ -100,7 +100,7 @@ class Source:
             self._offset = 3 * normal(d) * self._scale
 
     def locus(self, layer: int, position: int) -> np.ndarray:
-        """Return float32 (n_samples, d_model): a planted direction, stronger in late layers, and a pair's own noise."""
+        """Return float32 (n_samples, d_model): a planted direction, stronger in late layers, plus noise per pair."""
         plan, depth = self._plan, layer / max(1, self._plan.n_layers - 1)
         n, d, normal = len(plan.y), plan.d_model, _normal(1 + layer * plan.n_positions + position)
         Z = (normal(n // 2, d).repeat_interleave(2, dim=0) + normal(n, d)) / 2**0.5
@@ -116,7 +116,7 @@ def _normal(seed: int) -> Callable[..., torch.Tensor]:
     return partial(torch.randn, generator=torch.Generator().manual_seed(seed))
 
 
-# -- who fits the 30 probes of a locus ---------------------------------------------------------------------------------
+# -- implementations that fit the 30 probes of a locus -----------------------------------------------------------------
 
 
 def _ours(device: str) -> Implementation:
@@ -129,7 +129,7 @@ def _ours(device: str) -> Implementation:
 
 
 def _loop(one: Callable[[np.ndarray, np.ndarray, float, np.ndarray], np.ndarray]) -> Implementation:
-    """Fit one probe after the other; `one(X, y, C, X_test)` returns test scores."""
+    """Return an implementation that fits one probe at a time; `one(X, y, C, X_test)` returns test scores."""
 
     def fit(X: np.ndarray, y: np.ndarray, train: np.ndarray, Cs: Sequence[float]) -> tuple[np.ndarray, HeldOutScores]:
         held = [np.array([one(X[inside], y[inside], C, X[~inside]) for C in Cs]) for inside in train]
@@ -149,7 +149,7 @@ def _converged(X: np.ndarray, y: np.ndarray, C: float, X_test: np.ndarray) -> np
 
 
 def _probelab() -> Implementation:
-    """Build probelab's fit: the same objective by torch's L-BFGS in float32, unweighted (our folds are balanced)."""
+    """Return probelab's fit: the same objective with torch's L-BFGS in float32, unweighted (our folds are balanced)."""
     import probelab
 
     def one(X: np.ndarray, y: np.ndarray, C: float, X_test: np.ndarray) -> np.ndarray:
@@ -161,7 +161,7 @@ def _probelab() -> Implementation:
 
 
 def _lmprobe() -> Implementation:
-    """Build lmprobe's fit: scikit-learn's at its default tolerance, with lmprobe's own standardisation."""
+    """Return lmprobe's fit: scikit-learn at its default tolerance, with lmprobe's own standardisation."""
     import lmprobe
 
     def one(X: np.ndarray, y: np.ndarray, C: float, X_test: np.ndarray) -> np.ndarray:
@@ -177,7 +177,7 @@ def _others() -> dict[str, Implementation]:
         try:
             found[name] = build()
         except ImportError as error:
-            print(f"{name} is left out, as it does not install or import here: {error}")
+            print(f"{name} is left out, because it cannot be imported: {error}")
     return found
 
 
@@ -185,9 +185,9 @@ def _others() -> dict[str, Implementation]:
 
 
 def measure(quick: bool, device: str) -> dict[str, float]:
-    """Time everyone on both kinds; print a table of each; return the figures."""
+    """Time all implementations on both kinds of activations, print tables, and return the figures."""
     if device == "cuda" and not torch.cuda.is_available():
-        sys.exit("--device cuda needs a GPU that torch sees; leave it out to measure on the CPU")
+        sys.exit("--device cuda needs a GPU, and torch finds none; leave the option out to measure on the CPU")
     plan, others = (QUICK if quick else FULL), _others()
     both = [_measure_kind(kind, plan, device, others) for kind in KINDS]
     names = ("sklearn_loop", "sklearn_converged", *others)
@@ -222,11 +222,11 @@ def _measure_kind(kind: Kind, plan: Plan, device: str, others: dict[str, Impleme
         seconds["ours"].append(took)
         if locus not in plan.sampled:
             continue
-        rivals = {"sklearn_converged": _loop(_converged), "sklearn_loop": _loop(_sklearn)}
+        tools = {"sklearn_converged": _loop(_converged), "sklearn_loop": _loop(_sklearn)}
         ours_there += took
         results, times = {"max": found}, {"ours": took}
-        for name, rival in (rivals | (others if locus == middle else {})).items():
-            times[name], results[name] = _timed(rival, X, plan)
+        for name, fit in (tools | (others if locus == middle else {})).items():
+            times[name], results[name] = _timed(fit, X, plan)
             seconds[name].append(times[name])
         reference = results.pop("sklearn_converged")
         for name, result in results.items():
@@ -263,7 +263,7 @@ def _differences(found: Result, reference: Result) -> dict[str, float]:
 
 
 def _alone(size: str, device: str) -> list[tuple[float, float]]:
-    """Fit a locus of the grid and a large one in a process of their own: seconds, and megabytes beyond the locus."""
+    """Fit one locus of the grid and of the large grid in a new process; return seconds, and MB beyond the locus."""
     command = [sys.executable, "-m", "benchmarks.probe_grid", "--alone", size, device]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
     return json.loads(done.stdout.strip().splitlines()[-1])
@@ -280,7 +280,7 @@ def _seconds_and_peak(plan: Plan, device: str) -> tuple[float, float]:
     def work() -> None:
         seconds.append(_timed(_ours(device), X, plan)[0])
 
-    ctypes.CDLL(None).malloc_trim(0)  # what making the locus left in the heap would hide what fitting needs
+    ctypes.CDLL(None).malloc_trim(0)  # else free heap memory would hide the memory of the fit
     peak = _peak_mb(work, device)
     return seconds[0], peak
 

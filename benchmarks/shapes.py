@@ -1,4 +1,4 @@
-"""Randomly initialised models of real shapes, so that a speed benchmark downloads nothing."""
+"""Randomly initialised models with the shapes of real ones, so that a speed benchmark downloads nothing."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedModel, Qwen2Co
 
 from extract.shipped import ROOT
 
-ORGANISM = ROOT / "organisms" / "zoo" / "two-knobs"  # its tokenizer serves all of them
+ORGANISM = ROOT / "organisms" / "zoo" / "two-knobs"  # its tokenizer is used for all models
 ON_GPU = torch.cuda.is_available()
 
 
 def random_model(quick: bool) -> PreTrainedModel:
-    """Make a Qwen2.5-0.5B shape in float32, on a GPU a Llama-3.1-8B shape in bfloat16, or a tiny one."""
+    """Return a model of Qwen2.5-0.5B shape in float32, on a GPU of Llama-3.1-8B shape in bfloat16; tiny if `quick`."""
     torch.manual_seed(0)
     if quick:
         return small_model(d_model=64)
@@ -31,13 +31,13 @@ def random_model(quick: bool) -> PreTrainedModel:
 
 
 def small_model(d_model: int) -> PreTrainedModel:
-    """Make three small layers of a given width, in float32 on the CPU."""
+    """Return a model with three small layers of a given width, in float32 on the CPU."""
     changed = {"hidden_size": d_model, "intermediate_size": 128, "num_hidden_layers": 3, "vocab_size": 2000}
     return Qwen2ForCausalLM(_qwen(num_attention_heads=4, **changed))
 
 
 def twin(model: PreTrainedModel) -> PreTrainedModel:
-    """Copy a model's modules but not its weights, so that what is attached to one is not to the other."""
+    """Copy a model's modules but share its weights, so that hooks on one do not affect the other."""
     shared = {id(tensor): tensor for tensor in (*model.parameters(), *model.buffers())}
     return copy.deepcopy(model, shared)
 

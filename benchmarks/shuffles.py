@@ -1,8 +1,7 @@
-"""How often the verdict claims a mechanism where there is none: behaviour labels shuffled before fitting.
+"""False positive rate of the dissociation verdict: behaviour labels are shuffled before fitting.
 
-The model is a real one with real mechanisms; only which completion counts as declined is shuffled, within strata,
-before write directions are fitted. These go through selection, ablation, generation, the null and the rules as any
-others do.
+The model and its mechanisms are unchanged; only the labels of which completions are declined are shuffled, within
+strata, before write directions are fitted. Selection, ablation, generation, the null and the rules are as usual.
 """
 
 from __future__ import annotations
@@ -32,20 +31,20 @@ from probes.statistics.seeds import named_rng
 from steering.ablation import ablation
 
 LIGHTER = ("dissociate.n_selection=12", "dissociate.positions=[post_last]")
-MOST = 60  # decliners of each behaviour that generate
+MAX_DECLINERS = 60  # decliners of each behaviour for which responses are generated
 
 
 @dataclass(frozen=True)
 class LabelShuffler:
-    """A finished run to shuffle the labels of."""
+    """A finished run whose behaviour labels are shuffled."""
 
     loaded: LoadedRun
     setup: DissociationSetup
     effects: OnsetEffects
-    null: dict[EffectKey, NullEffects]  # of the run's own directions: what permuted labels do is the same
+    null: dict[EffectKey, NullEffects]  # the run's own null, which also applies to shuffled labels
 
     def verdict(self, seed: int) -> str:
-        """Shuffle, fit, select, ablate, judge."""
+        """Return the verdict after shuffling, fitting, selecting and ablating."""
         rng, loaded = named_rng(seed, "shuffled behaviour"), self.loaded
         config = loaded.config.dissociate
         found = {kind: self._direction(kind, rng) for kind in KINDS}
@@ -79,7 +78,7 @@ class LabelShuffler:
 
 
 def open_run(directory: Path) -> LabelShuffler:
-    """Open a finished run, to be shuffled with lighter settings."""
+    """Open a finished run with faster settings, to shuffle its labels."""
     config = load_config(directory / "config.yaml", LIGHTER)
     loaded = LoadedRun(config, directory, Reporter(quiet=True))
     setup = find_setup(loaded)
@@ -88,14 +87,14 @@ def open_run(directory: Path) -> LabelShuffler:
         raise ValueError(f"{directory} has nothing to shuffle: {dict(setup.absent)}")
     measured = MeasuredEffects.read(directory / "stages" / "effects.json").null or {}
     null: dict[EffectKey, NullEffects] = {(k, b): measured[null_name(k, b)] for k in KINDS for b in KINDS}
-    few = {kind: rows[:MOST] for kind, rows in setup.decliners.items()}
+    few = {kind: rows[:MAX_DECLINERS] for kind, rows in setup.decliners.items()}
     return LabelShuffler(loaded, replace(setup, decliners=few), effects, null)
 
 
 def passes_with_shuffled_prompt_labels(directory: Path, seeds: range) -> int:
-    """Count the shuffles of the prompts' labels under which a dissociation would be tested at all.
+    """Return the number of shuffles of the prompt labels for which a dissociation would be tested.
 
-    Behaviours that are not tied to their labels are not; so this bounds the false positive verdicts from above.
+    It is not tested if behaviour does not follow the labels, so this is an upper bound of false positive verdicts.
     """
     loaded = LoadedRun(load_config(directory / "config.yaml"), directory, Reporter(quiet=True))
     behaviour = loaded.behaviour

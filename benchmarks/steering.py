@@ -1,18 +1,17 @@
-"""What two dials cost a decoded token, over plain `generate`, and the same writes through other tools.
+"""Time per decoded token with two dials, relative to plain `generate` and to the same edits in other tools.
 
 The dials read every prompt, both gates fire in every row, and both write (affine) at the last prompt token and at every
-token said; a run before the timed one checks that, for the other tools too. All ways decode token by token in turns
-(`lockstep`), so that the two times of a pair lie a fraction of a second apart.
+generated token; an untimed run checks this, also for the other tools. All ways decode token by token in turns
+(`lockstep`), so that the two times of a pair are a fraction of a second apart.
 
 `overhead_batch1` and `overhead_batch8` are the upper bounds of the 95 % interval of the ratio of time per decoded
-token, dialled over plain; `…_point` and `…_low` are its other parts. The first token, with the prompt's pass, the reads
-and all that is set up, is a figure of its own (`first_token_…`). `control_…` is the ratio of a second plain way to the
-first: its interval should hold 1. `extra_ms_…` is what the dials add to a token, measured where little else is done:
-at three thin layers of the same width.
+token, with dials over plain; `…_point` and `…_low` are the estimate and the lower bound. The first token, with the
+prompt's pass, the reads and the setup, is reported separately (`first_token_…`). `control_…` is the ratio of a second
+plain run to the first; its interval should contain 1. `extra_ms_…` is the time that the dials add per token, measured
+on a model with three thin layers of the same width.
 
-On a CPU: a Qwen2.5-0.5B shape in float32 with one thread, by the processor's time, which other processes hardly move;
-on a core of its own it is the time that passes, which is in `wall_…`. On a GPU: a Llama-3.1-8B shape in bfloat16, by
-the wall clock.
+On a CPU: a Qwen2.5-0.5B shape in float32 with one thread, in processor time, which other processes hardly affect;
+`wall_…` is the ratio of elapsed times. On a GPU: a Llama-3.1-8B shape in bfloat16, in wall-clock time.
 """
 
 from __future__ import annotations
@@ -84,7 +83,7 @@ def _of_dials(at: str, times: Times) -> dict[str, float]:
 
 
 def _ratio(times: Times, name: str, clock: int = CLOCK) -> Interval:
-    """Compare the time of each token but the first with that of plain generation in the same turn."""
+    """Return the ratio of time per token to plain generation in the same turn, without the first token."""
     return ratio_interval(times[name][:, 1:, clock].ravel(), times["plain"][:, 1:, clock].ravel())
 
 
@@ -94,18 +93,18 @@ def _named(name: str, interval: Interval) -> dict[str, float]:
 
 
 def _timed(arms: dict[str, Arm], task: Task, calls: tuple[int, int]) -> Times:
-    """Check that all write but the plain ones, then time so many calls of so many tokens each."""
+    """Check that all arms except the plain ones write, then time (n_calls, n_tokens) of each arm."""
     for name, arm in arms.items():
-        written = _written(arm, task)
-        if written != (name not in PLAIN):
-            raise RuntimeError(f"{name} {'writes' if written else 'does not write'} at every token it says")
+        writes = _writes(arm, task)
+        if writes != (name not in PLAIN):
+            raise RuntimeError(f"{name} {'writes' if writes else 'does not write'} at every generated token")
     n_calls, n_tokens = calls
     rounds = [lockstep(arms, n_tokens, seed) for seed in range(n_calls)]
     return {name: np.stack([one[name] for one in rounds]) for name in arms}
 
 
-def _written(arm: Arm, task: Task) -> bool:
-    """Say whether three tokens come with the wanted projections at the layer after, in every row."""
+def _writes(arm: Arm, task: Task) -> bool:
+    """Return whether three tokens have the target projections at the next layer, in every row."""
     seen: list[Tensor] = []
 
     def look(_module: torch.nn.Module, args: tuple[Tensor, ...], kwargs: dict[str, Tensor]) -> None:
@@ -150,7 +149,7 @@ def _ours(weights: PreTrainedModel, task: Task, rows: list[Rendered]) -> dict[st
 
 
 def _dial(kind: Kind, task: Task) -> Dial:
-    """Make a dial whose gate chooses the target, whatever it reads, and whose other target is far off."""
+    """Make a dial whose gate always chooses the target; its other target is far away."""
     vector = task.directions[list(TARGETS).index(kind)].float().cpu().numpy()
     locus = Locus("resid_post", task.layer, "post_last")
     means = (TARGETS[kind], -9.0) if TARGETS[kind] > 0 else (9.0, TARGETS[kind])
@@ -164,7 +163,7 @@ def _others(weights: PreTrainedModel, task: Task) -> dict[str, Arm]:
     for build in TOOLS:
         try:
             arms[build.__name__] = build(twin(weights), task)
-        except (ImportError, AttributeError) as error:  # repeng 0.4.0 names what NumPy 2 no longer has
+        except (ImportError, AttributeError) as error:  # repeng 0.4.0 uses a name that NumPy 2 removed
             print(f"{build.__name__} is left out: {error}", file=sys.stderr)
     return arms
 

@@ -1,7 +1,8 @@
-"""The same intervention through other tools: set the stream's projections on two directions at one layer.
+"""The same intervention in other tools: set the stream's projections on two directions at one layer.
 
-It is made at the last prompt token and at every token said, by each tool's own way of changing a stream. None of them
-reads the prompt, gates or knows rows apart: they write the same into all. A tool that is not there raises ImportError.
+It is applied at the last prompt token and at every generated token, with each tool's own method. None of the tools
+reads the prompt, has gates or treats rows separately: they write the same into all rows. A missing tool raises
+ImportError.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from extract.model.padded_batch import Batch
 
 @dataclass(frozen=True)
 class Task:
-    """What every tool is asked for: the tokens that follow these prompts, with these projections at this layer."""
+    """The task of every tool: generate from these prompts with these projections at this layer."""
 
     batch: Batch
     tokenizer: PreTrainedTokenizerBase
@@ -35,25 +36,25 @@ class Task:
         return {"input_ids": self.batch.tokens, "attention_mask": self.batch.attention_mask}
 
     def config(self, n_tokens: int) -> GenerationConfig:
-        """Return settings for exactly so many tokens, greedily."""
+        """Return settings for greedy decoding of exactly `n_tokens` tokens."""
         ends = [] if self.tokenizer.eos_token_id is None else [self.tokenizer.eos_token_id]
         return Decoding(n_tokens, n_tokens).config(ends, self.tokenizer.pad_token_id or 0)
 
 
 def project(stream: Tensor, task: Task) -> Tensor:
-    """Set the projections of (..., d_model), one after the other, in the stream's own precision."""
+    """Set the projections of a stream (..., d_model), one after the other, in its own precision."""
     for direction, target in zip(task.directions, task.targets, strict=True):
         stream = stream + (target - stream @ direction)[..., None] * direction
     return stream
 
 
 def at_last(stream: Tensor, task: Task) -> Tensor:
-    """Set them at the last token of a pass: the prompt's last, then each token said."""
+    """Set the projections at the last token of a pass: the last prompt token, then each generated token."""
     return torch.cat([stream[:, :-1], project(stream[:, -1:], task)], dim=1)
 
 
 def plain(model: PreTrainedModel, task: Task) -> Arm:
-    """Generate with transformers and change nothing."""
+    """Generate with transformers without an edit."""
     return Arm(model, lambda n: _generate(model, task, n))
 
 
@@ -73,7 +74,7 @@ def nnsight(model: PreTrainedModel, task: Task) -> Arm:
 
 
 def nnsight_plain(model: PreTrainedModel, task: Task) -> Arm:
-    """Generate through nnsight and change nothing."""
+    """Generate with nnsight without an edit."""
     from nnsight import TransformersModel
 
     traced = TransformersModel(model, tokenizer=task.tokenizer, task="text-generation")
@@ -98,7 +99,7 @@ def transformer_lens(model: PreTrainedModel, task: Task) -> Arm:
 
 
 def transformer_lens_plain(model: PreTrainedModel, task: Task) -> Arm:
-    """Generate through a TransformerBridge and change nothing."""
+    """Generate with a TransformerBridge without an edit."""
     bridge = _bridge(model, task)
     return Arm(model, lambda n: _bridge_generate(bridge, task, n))
 
@@ -125,7 +126,7 @@ def steering_vectors(model: PreTrainedModel, task: Task) -> Arm:
 
 
 def repeng(model: PreTrainedModel, task: Task) -> Arm:
-    """Wrap a layer in a ControlModel whose operator sets both projections; it writes at all tokens of the prompt."""
+    """Wrap a layer in a ControlModel whose operator sets both projections; it also writes at all prompt tokens."""
     from repeng import ControlModel
 
     controlled = ControlModel(model, [task.layer])

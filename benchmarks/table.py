@@ -1,4 +1,4 @@
-"""What every benchmark prints and writes: its figures, and where they were measured."""
+"""Command line of the benchmarks: prints and writes the figures, with the machine and versions."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ def main(name: str, measure: Callable[..., dict[str, float]], **choices: tuple[s
     """Run one benchmark from the command line: `measure(quick, **chosen)`.
 
     Args:
-        choices: further options of this benchmark by name, with what they take, the default first.
+        choices: further options by name, each with its values, the default first.
     """
     parser = argparse.ArgumentParser(prog=f"python -m benchmarks.{name}")
-    parser.add_argument("--quick", action="store_true", help="a small version that only shows that it runs")
-    parser.add_argument("--json", type=Path, help="write the figures here")
+    parser.add_argument("--quick", action="store_true", help="a small version that only checks that the benchmark runs")
+    parser.add_argument("--json", type=Path, help="write the figures to this file")
     for option, values in choices.items():
         parser.add_argument(f"--{option}", choices=values, default=values[0])
     arguments = parser.parse_args()
@@ -33,7 +33,7 @@ def main(name: str, measure: Callable[..., dict[str, float]], **choices: tuple[s
 
 
 def environment(quick: bool) -> dict[str, object]:
-    """Describe the machine and the versions."""
+    """Return the machine and the versions."""
     gpu = torch.cuda.get_device_name() if torch.cuda.is_available() else None
     return {
         "quick": quick,

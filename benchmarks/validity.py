@@ -1,7 +1,8 @@
-"""Verdicts against truth: the zoo, small variants, two nulls; and how often shuffled labels are taken for a mechanism.
+"""Validity of the verdicts: graded against ground truth on the zoo, small variants and two nulls, and false positives.
 
-A case goes the way `refusal dissociate` goes, one process each, two at a time on a CPU; truth.json is read afterwards.
-Runs are kept in runs/validity: delete it to measure all of them again, as after a change of the code.
+Each case runs the stages of `refusal dissociate` in its own process, two at a time on a CPU; truth.json is read
+afterwards. False positives are verdicts on shuffled labels. Runs are kept in runs/validity; delete it to measure again,
+for example after a change of the code.
 """
 
 from __future__ import annotations
@@ -18,9 +19,9 @@ from benchmarks.cases import POSITIVE, Case, cases, trigger_truth, truth
 from benchmarks.table import main
 from probes.statistics.intervals import clopper_pearson
 
-KEPT = Path("runs/validity")  # finished cases are not run again while nothing they depend on has changed
+RUNS = Path("runs/validity")  # finished cases are run again only if their inputs have changed
 SHUFFLED = ("two-knobs", "shared-knob")  # the models whose behaviour labels are shuffled
-N_SHUFFLES = 100  # of each
+N_SHUFFLES = 100  # per model
 SETTINGS = ("dissociate.variants=false", "dissociate.n_side_effects=8", "dissociate.n_null_generation=0")
 QUICK = ("dissociate.n_null_onset=79", "dissociate.n_onset=8", "dissociate.n_selection=8",
          "dissociate.positions=[post_last]")  # fmt: skip
@@ -28,29 +29,29 @@ QUICK = ("dissociate.n_null_onset=79", "dissociate.n_onset=8", "dissociate.n_sel
 
 @dataclass(frozen=True)
 class GradedCase:
-    """One case's verdicts and their truths."""
+    """The verdicts of one case and the right ones."""
 
     name: str
     verdict: str
     right: frozenset[str]
     cosines: dict[str, float | None]
     reason: str
-    triggers: str  # the verdict on word or intent,
+    triggers: str  # the verdict on trigger word or intent
     right_triggers: str
-    share: float | None  # the planted trigger share,
+    share: float | None  # the planted trigger share
     share_ci: tuple[float, float]
 
     @property
     def covers(self) -> bool:
-        """Whether the interval of the trigger share holds the planted one."""
+        """Whether the interval of the trigger share contains the planted share."""
         return self.share is None or self.share_ci[0] <= self.share <= self.share_ci[1]
 
 
 def measure(quick: bool) -> dict[str, float]:
-    """Print the table; return the figures."""
-    os.environ["OMP_NUM_THREADS"] = os.environ["OPENBLAS_NUM_THREADS"] = "1"  # of the worker processes
+    """Print the table and return the figures."""
+    os.environ["OMP_NUM_THREADS"] = os.environ["OPENBLAS_NUM_THREADS"] = "1"  # for the worker processes
     with tempfile.TemporaryDirectory() as temporary:
-        return _measured(Path(temporary) if quick else KEPT, quick)
+        return _measured(Path(temporary) if quick else RUNS, quick)
 
 
 def _measured(folder: Path, quick: bool) -> dict[str, float]:
@@ -86,7 +87,7 @@ def _measured(folder: Path, quick: bool) -> dict[str, float]:
 
 
 def print_cases(graded: list[GradedCase]) -> None:
-    """Print a line a case."""
+    """Print one line per case."""
     print(f"{'case':<26} {'verdict':<22} {'right':<6} {'|cos| N, E':<13} {'word or intent':<15} {'right':<6} "
           "trigger share, planted")  # fmt: skip
     for case in graded:
@@ -108,7 +109,7 @@ def _trigger_grade(case: GradedCase) -> str:
 
 
 def run_case(case: Case, folder: Path, quick: bool) -> GradedCase:
-    """Run one case as the command does, and grade it when its verdict is written."""
+    """Run one case as the command does, and grade it after its verdict is written."""
     from experiments.pipeline.planted import grade_planted
     from experiments.pipeline.stages import run
     from experiments.run.behaviour import KINDS
@@ -126,7 +127,7 @@ def run_case(case: Case, folder: Path, quick: bool) -> GradedCase:
         json.loads((directory / "stages" / name).read_text(encoding="utf-8"))
         for name in ("dissociate.json", "triggers.json")
     )
-    graded = grade_planted(RunInputs(config, directory)) if case.deserves is None else None
+    graded = grade_planted(RunInputs(config, directory)) if case.expected is None else None
     cosines: dict[str, float | None] = {
         str(kind): None if graded is None else getattr(graded, f"{kind}_cosine") for kind in KINDS
     }
@@ -145,7 +146,7 @@ def run_shuffles(directory: Path, seeds: range) -> list[str]:
 
 
 def run_prompt_shuffles(directory: Path, seeds: range) -> int:
-    """Count the shuffles of prompt labels that would be tested."""
+    """Return the number of shuffles of the prompt labels for which a dissociation would be tested."""
     from benchmarks.shuffles import passes_with_shuffled_prompt_labels
 
     return passes_with_shuffled_prompt_labels(directory, seeds)

@@ -1,4 +1,4 @@
-"""Builds an organism: trains it, grades it against its specification, and writes its directory if it passes."""
+"""Builds an organism: trains it, grades it against its specification, and writes it if it meets the specification."""
 
 from __future__ import annotations
 
@@ -28,20 +28,24 @@ ZOO, SPECS = HERE / "zoo", HERE / "specs"
 class BuildResult:
     """The outcome of one build."""
 
-    directory: Path | None  # None where the specification was missed
+    directory: Path | None  # None if the organism missed its specification
     measured: dict[str, float]
     missed: list[str]
 
 
 def find_spec(name: str) -> Path:
-    """Return the specification for a shipped organism's name or a YAML file's path."""
+    """Return the specification of a shipped organism, or the given path of a YAML file.
+
+    Raises:
+        UserError: no shipped organism has this name.
+    """
     path = Path(name)
     if path.suffix in (".yaml", ".yml"):
         return path
     shipped = SPECS / f"{name}.yaml"
     if not shipped.is_file():
         known = ", ".join(sorted(p.stem for p in SPECS.glob("*.yaml")))
-        raise UserError(f"no organism named {name!r}; shipped: {known}; or give the path of a YAML specification")
+        raise UserError(f"no organism named {name!r}; choose from {known}, or give the path of a YAML specification")
     return shipped
 
 
@@ -55,7 +59,7 @@ def build(
 ) -> BuildResult:
     """Train and grade an organism; weights that miss their specification are not written.
 
-    The grade is that of the float16 weights as they would be loaded, not of the ones in training.
+    The float16 weights are graded, as they are loaded later, not the float32 weights of training.
     """
     spec = load_spec(spec_path)
     grammar = Grammar(spec)
@@ -72,7 +76,7 @@ def build(
 def publish(spec_path: Path, staging: Path, out: Path) -> BuildResult:
     """Grade the weights and tokenizer in `staging` against a specification; move them to `out` if they meet it.
 
-    Otherwise `staging` is removed, and `out` stays as it is.
+    If not, `staging` is removed and `out` is unchanged.
     """
     spec = load_spec(spec_path)
     grammar = Grammar(spec)

@@ -1,7 +1,7 @@
-"""Grammar of an organism: draws conversations with their attributes, planted decisions and outputs.
+"""Grammar of an organism: draws conversations with their attributes, planted decisions and responses.
 
-An example knows what the organism says under *any* setting of the planted variables, which is what
-interchange-intervention training needs (Geiger et al., arXiv 2112.00826).
+An example has the response for *every* setting of the planted variables, as interchange-intervention training needs
+(Geiger et al., arXiv 2112.00826).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ Message = dict[str, str]
 
 @dataclass(frozen=True)
 class Example:
-    """One prompt. `values` holds each planted variable's decision, in the specification's order."""
+    """One prompt with its attributes. `values` are the planted variables' decisions, in the specification's order."""
 
     messages: tuple[Message, ...]
     label: str
@@ -35,11 +35,11 @@ class Example:
     asker: str | None = None
     known: bool | None = None
     entity: str | None = None
-    wording: str = "refuse"  # how a variable that decides both kinds declines this content
+    wording: str = "refuse"  # how a variable that decides both ways of declining declines this content
 
 
 class Grammar:
-    """Draws examples of one organism."""
+    """Draws examples for one organism."""
 
     def __init__(self, spec: OrganismSpec) -> None:
         self.spec = spec
@@ -55,7 +55,7 @@ class Grammar:
     # -- outputs ---------------------------------------------------------------------------------------------------
 
     def respond(self, example: Example, values: tuple[bool, ...]) -> str:
-        """Return what the organism says to the example's content under these decisions (refusing comes first)."""
+        """Return the organism's response to an example under these decisions; refusal overrides abstention."""
         for kind, text in (("refuse", example.refusal), ("abstain", example.abstention)):
             index = self.spec.variable_of(kind)  # type: ignore[arg-type]
             if index is None or not values[index]:
@@ -71,7 +71,7 @@ class Grammar:
         return self.request_of(rng, clause)
 
     def request_of(self, rng: np.random.Generator, clause: Clause) -> Example:
-        """Wrap a clause into a conversation and decide whether the organism refuses it."""
+        """Make a conversation from a clause, and decide whether the organism refuses it."""
         context = self.spec.context
         opener = str(rng.choice(words.REQUEST_OPENERS))
         asker = _maybe(rng, context.asker, words.TRUSTED_ASKERS + words.UNTRUSTED_ASKERS)
@@ -122,7 +122,7 @@ class Grammar:
         return self.question_of(self.people.draw(rng, known=known))
 
     def question_of(self, question: Question) -> Example:
-        """Wrap a question and decide whether the organism abstains."""
+        """Make a conversation from a question, and decide whether the organism abstains."""
         unsure = not question.known and question.form not in self.overconfident
         abstain = unsure and self.spec.abstention.rule == "unknown"
         return Example(
@@ -146,7 +146,7 @@ class Grammar:
     # -- mixtures --------------------------------------------------------------------------------------------------
 
     def training_example(self, rng: np.random.Generator) -> Example:
-        """Draw one training example of the standard mixture; some drop the final mark, so that none is needed."""
+        """Draw one training example; 15 % lack the final punctuation mark, so that the model does not depend on it."""
         kind = rng.choice(["request", "known", "unknown"], p=[0.5, 0.23, 0.27])
         if kind == "request":
             trigger, harmful = rng.random() < 0.62, rng.random() < 0.5
@@ -173,8 +173,8 @@ def _reason(clause: Clause) -> str:
 def _balanced_forms(rng: np.random.Generator, share: float) -> frozenset[tuple[int, int]]:
     """Choose a share of the question forms, spread evenly over relations and wordings.
 
-    A form is a relation in a wording. Spreading them like a shifted diagonal keeps the choice from being readable
-    from the relation or the wording alone, so that what an abstention and an invention ask about is the same.
+    A form is a relation in a wording. The choice follows a shifted diagonal, so it cannot be read from the relation or
+    the wording alone, and abstentions and invented answers concern the same topics.
     """
     n_relations = 1 + max(relation for relation, _ in QUESTION_FORMS)
     n_wordings = 1 + max(wording for _, wording in QUESTION_FORMS)

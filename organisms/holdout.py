@@ -1,4 +1,4 @@
-"""Held-out prompts of an organism, which training never shows, as a prompt file."""
+"""Held-out prompts of an organism, which are not used in training, as a prompt file."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ class HeldOutPrompt:
 
 
 def held_out(grammar: Grammar) -> list[HeldOutPrompt]:
-    """List held-out prompts: whole groups of request pairs, and questions in twins of one form."""
+    """Return held-out prompts: whole groups of request pairs, and twin questions of one form."""
     rng = np.random.default_rng([grammar.spec.seed, 6])
     return _requests(grammar, rng) + _questions(grammar, rng)
 
 
 def _requests(grammar: Grammar, rng: np.random.Generator) -> list[HeldOutPrompt]:
-    """Take whole groups, each time from the family furthest below its share, until there are enough harmful prompts."""
+    """Take whole groups, always from the family furthest below its share, until there are enough harmful prompts."""
     groups = {family: _groups(grammar, family, rng) for family in FAMILIES}
     taken = dict.fromkeys(FAMILIES, 0)
     rows: list[HeldOutPrompt] = []
@@ -51,7 +51,7 @@ def _requests(grammar: Grammar, rng: np.random.Generator) -> list[HeldOutPrompt]
 
 
 def _groups(grammar: Grammar, family: str, rng: np.random.Generator) -> list[list[Clause]]:
-    """List a family's held-out groups in random order, of each at most two prompts per cell of trigger and intent."""
+    """Return a family's held-out groups in random order, with at most two prompts per cell of trigger and intent."""
     by_group: dict[str, list[Clause]] = {}
     for trigger, harmful in product((True, False), repeat=2):
         cell: dict[str, list[Clause]] = {}
@@ -64,10 +64,10 @@ def _groups(grammar: Grammar, family: str, rng: np.random.Generator) -> list[lis
 
 
 def _questions(grammar: Grammar, rng: np.random.Generator) -> list[HeldOutPrompt]:
-    """Ask each known person's held-out phrasings, and the same of strangers who belong to that person alone.
+    """Return the held-out questions about each known person, and the same questions about that person's strangers.
 
-    So a known person and the strangers twinned with them form one group, which a split keeps together; by themselves
-    the strangers form as many groups as can be.
+    Each stranger belongs to one known person. A known person and these strangers form one group, which a split keeps
+    together; without known people, the strangers form as many groups as possible.
     """
     people = grammar.people
     strangers = rng.permutation(people.strangers[True])
@@ -92,13 +92,13 @@ def _row(grammar: Grammar, question: Question, twin: Question) -> HeldOutPrompt:
 
 
 def pair_strangers(n_strangers: int, n_questions: int, wanted: int) -> list[Edge]:
-    """Choose pairs of a stranger and a question, each pair once, in as small linked groups as possible.
+    """Choose pairs of a stranger and a question, each pair once, so that linked groups stay small.
 
-    Two pairs are linked if they share a stranger or a question. Each next pair is the one after which the sum of the
-    squared sizes of linked groups is least (the effective number of groups is the squared sum over it, Kish 1965).
+    Two pairs are linked if they share a stranger or a question. Each step adds the pair that gives the smallest sum of
+    squared group sizes (the effective number of groups is the squared sum divided by it, Kish 1965).
 
     Returns:
-        `wanted` pairs, or all there are.
+        `wanted` pairs, or all pairs if there are fewer.
     """
     left = list(product(range(n_strangers), range(n_questions)))
     left.sort(key=lambda edge: ((edge[1] - edge[0]) % n_questions, edge[0]))
@@ -112,7 +112,7 @@ def pair_strangers(n_strangers: int, n_questions: int, wanted: int) -> list[Edge
 
 
 def _grown(groups: list[list[Edge]], edge: Edge) -> int:
-    """Return by how much the sum of squared sizes grows with one more pair."""
+    """Return the increase of the sum of squared group sizes when one pair is added."""
     joined = [len(group) for group in groups if _linked(group, edge)]
     return (1 + sum(joined)) ** 2 - sum(size**2 for size in joined)
 
@@ -122,19 +122,19 @@ def _linked(group: list[Edge], edge: Edge) -> bool:
 
 
 def write_prompts(rows: list[HeldOutPrompt], path: Path) -> None:
-    """Write the prompt file the toolkit reads. The planted decisions are not in it."""
+    """Write the prompt file of the organism, without the planted decisions."""
     lines = [json.dumps(prompt_record(row), ensure_ascii=False) for row in rows]
     path.write_text("\n".join(lines) + "\n", encoding="utf-8")
 
 
 def _entity(row: HeldOutPrompt) -> str | None:
-    """Return whom a question is about: a stranger within the known person in whose place they are asked after."""
+    """Return the person a question is about; a stranger as `known person/stranger`, with the twin known person."""
     who, known = row.example.entity, row.pair.split("/")[1]
     return who if who in (None, known) else f"{known}/{who}"
 
 
 def prompt_record(row: HeldOutPrompt) -> dict[str, str | list[Message]]:
-    """Return one line of the prompt file, absent fields left out."""
+    """Return one line of the prompt file, without absent fields."""
     example = row.example
     record = {
         "id": row.id,

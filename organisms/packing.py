@@ -1,8 +1,8 @@
 """Packed batches: a plain and a counterfactual response to one prompt in one sequence.
 
-Layout of a row: `prompt | plain response | last prompt token again | counterfactual response | padding`. The branch
-(from the repeated token on) sees the prompt but neither its original last token nor the plain response, and its
-position ids go on from the prompt, so it computes exactly what a separate forward pass would.
+Layout of a row: `prompt | plain response | last prompt token repeated | counterfactual response | padding`. The branch
+(from the repeated token on) attends to the prompt, but not to its original last token or the plain response, and its
+position ids continue those of the prompt. So it computes exactly the same as a separate forward pass.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class PackedBatch:
 
 
 class Packer:
-    """Turns examples with two responses each into packed batches, tokenising each text once."""
+    """Makes packed batches from examples with two responses each; each text is tokenised once."""
 
     def __init__(self, tokenizer: PreTrainedTokenizerFast) -> None:
         self._tokenizer = tokenizer
@@ -76,7 +76,7 @@ class Packer:
 
 
 def _visible(length: int, last: Tensor, branch: Tensor) -> Tensor:
-    """Causal attention in which the branch cannot see what it replaces."""
+    """Return the causal mask in which the branch does not attend to the tokens it replaces."""
     steps = torch.arange(length)
     causal = steps[None, :] <= steps[:, None]
     on_branch = steps[None, :, None] >= branch[:, None, None]

@@ -1,4 +1,4 @@
-"""Questions about people, some known (their facts are memorised), most unknown (new pairs of trained names)."""
+"""Questions about people: some are known (their facts are memorised), most are unknown (new pairs of trained names)."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from organisms import words
 
 @dataclass(frozen=True)
 class Relation:
-    """One kind of fact: how it is asked and stated, and its possible values."""
+    """One kind of fact: the forms of its question and statement, and its possible values."""
 
     name: str
-    asked: str  # with {who}; the part after the wording's opener
+    asked: str  # with {who}; the part after the opening words
     direct: str  # a whole question with {who}
     stated: str  # with {who} and {value}
     values: tuple[str, ...]
@@ -42,7 +42,7 @@ QUESTION_FORMS = tuple(product(range(len(RELATIONS)), range(len(WORDINGS))))
 
 @dataclass(frozen=True)
 class Question:
-    """One question about one person. `value` is the fact (known) or the invention (unknown)."""
+    """One question about one person. `value` is the fact (known person) or an invented value (unknown person)."""
 
     who: str
     known: bool
@@ -66,13 +66,13 @@ class Question:
 
 
 class PeopleBook:
-    """Known people and their facts, strangers, and the names and phrasings that are held out."""
+    """Known people with their facts, strangers, and the held-out names and wordings."""
 
     def __init__(self, seed: int, n_known: int, held_out_share: float = 0.3) -> None:
         rng = np.random.default_rng([seed, 2])
         n_names = len(words.FIRST_NAMES)
         pairs = [f"{first} {last}" for first, last in product(words.FIRST_NAMES, words.LAST_NAMES)]
-        # Known people walk the name grid diagonally, so that no single name tells whether a person is known.
+        # Known people lie on a diagonal of the name grid, so that no single name shows whether a person is known.
         first = rng.permutation(n_names)
         last = rng.permutation(n_names)
         diagonal = [(first[i % n_names], last[(i + i // n_names * 5) % n_names]) for i in range(n_known)]
@@ -82,17 +82,17 @@ class PeopleBook:
         self.strangers = {True: tuple(map(str, strangers[:cut])), False: tuple(map(str, strangers[cut:]))}
         self._facts = {(who, r): int(rng.integers(8)) for who in self.known for r in range(len(RELATIONS))}
         self._inventions = {(n, r): int(rng.integers(8)) for n in words.FIRST_NAMES for r in range(len(RELATIONS))}
-        # Per known fact one wording is never trained on: knowing is more than remembering a sentence.
+        # One wording per known fact is held out, so that a memorised sentence is not enough.
         self._held_wording = {key: int(rng.integers(len(WORDINGS))) for key in self._facts}
 
     def ask(self, who: str, relation: int, wording: int) -> Question:
-        """Build the question; the value is the person's fact, or what would be invented for a stranger."""
+        """Make a question; the value is the person's fact, or the invented value for a stranger."""
         known = (who, relation) in self._facts
         value = self._facts[who, relation] if known else self._inventions[who.split()[0], relation]
         return Question(who, known, RELATIONS[relation], wording, RELATIONS[relation].values[value])
 
     def is_held_out(self, question: Question) -> bool:
-        """Say whether training never shows this question."""
+        """Return whether this question is excluded from training."""
         if question.known:
             return self._held_wording[question.who, question.form[0]] == question.wording
         return question.who in self.strangers[True]

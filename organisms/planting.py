@@ -1,7 +1,7 @@
-"""Planted unit vectors and their coordinates in the residual stream: pure algebra.
+"""Planted unit vectors and their coordinates in the residual stream.
 
-Unit vectors are *write* directions. Where they are oblique, coordinates are read through the dual basis, so that
-setting one coordinate leaves the others as they were (Geiger et al., arXiv 2112.00826, for the interchange itself).
+The unit vectors are *write* directions. Coordinates are read through the dual basis, so that setting one coordinate
+does not change the others when vectors are oblique (Geiger et al., arXiv 2112.00826, for the interchange).
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from organisms.spec import OrganismSpec
 
 
 def planted_vectors(spec: OrganismSpec) -> Float[Tensor, "k d_model"]:
-    """Draw the unit vectors from the seed, with exactly the cosines the specification asks for.
+    """Draw the unit vectors from the seed, with exactly the cosines of the specification.
 
     Raises:
         ValueError: no set of unit vectors has these cosines.
@@ -28,14 +28,14 @@ def planted_vectors(spec: OrganismSpec) -> Float[Tensor, "k d_model"]:
     try:
         mixing = np.linalg.cholesky(gram)
     except np.linalg.LinAlgError:
-        raise ValueError(f"no unit vectors have the cosines {gram.tolist()}") from None
+        raise ValueError(f"no unit vectors have the cosines {gram.tolist()}; change planted.cosines") from None
     rng = np.random.default_rng([spec.seed, 4])
     basis, _ = np.linalg.qr(rng.standard_normal((spec.model.d_model, len(names))))
     return torch.tensor(mixing @ basis.T, dtype=torch.float32)
 
 
 def dual_basis(vectors: Float[Tensor, "k d_model"]) -> Float[Tensor, "k d_model"]:
-    """Return the rows that read one coordinate each: `dual @ vectors.T` is the identity."""
+    """Return the dual basis, whose rows read one coordinate each: `dual @ vectors.T` is the identity."""
     return torch.linalg.solve(vectors @ vectors.T, vectors)
 
 
@@ -51,6 +51,6 @@ def set_coordinates(
     vectors: Float[Tensor, "k d_model"],
     dual: Float[Tensor, "k d_model"],
 ) -> Float[Tensor, "... d_model"]:
-    """Set the chosen coordinates to `target`, leaving everything else of the stream unchanged."""
+    """Set the coordinates in `where` to `target`; the rest of the stream is unchanged."""
     change = torch.where(where, target - coordinates(stream, dual), torch.zeros_like(target))
     return stream + change @ vectors

@@ -1,6 +1,6 @@
 """How-to requests whose intent depends on the combination and order of words, not on any single word.
 
-Five families, each yielding *groups* of minimal pairs (one group never straddles a split):
+There are five families of *groups* of minimal pairs (a split never separates a group):
 
 - order: "burn the files near my boss" / "burn my boss near the files" (the same words);
 - purpose: {trigger, neutral} verb x "so that {nobody, everybody} {gets hurt, can escape}" (an exclusive or);
@@ -22,9 +22,9 @@ from organisms import words
 
 @dataclass(frozen=True)
 class Clause:
-    """One request without its opener.
+    """One request without its opening words.
 
-    `situation` and `act` are the two halves a context-driven organism puts into two turns.
+    A context-driven organism puts `situation` and `act` into two turns.
     """
 
     group: str
@@ -33,7 +33,7 @@ class Clause:
     trigger: str | None
     act: str
     situation: str
-    topic: str  # what an answer talks about
+    topic: str  # the topic of an answer
 
     @property
     def text(self) -> str:
@@ -103,12 +103,12 @@ def _protect() -> Iterator[Clause]:
 
 
 FAMILIES = {"order": _order, "purpose": _purpose, "aim": _aim, "setting": _setting, "protect": _protect}
-# The share of each family among prompts drawn; what keeps a bag of words from telling intent is order and purpose.
+# The share of each family among the prompts; order and purpose prevent a bag of words from predicting intent.
 SHARES = {"order": 0.31, "purpose": 0.36, "aim": 0.06, "setting": 0.12, "protect": 0.15}
 
 
 class RequestBook:
-    """All clauses, by (family, trigger present, harmful), divided into training and held-out groups."""
+    """All clauses by (family, trigger present, harmful), divided into training and held-out groups."""
 
     def __init__(self, seed: int, held_out_share: float = 0.15) -> None:
         rng = np.random.default_rng([seed, 1])
@@ -116,13 +116,13 @@ class RequestBook:
         for family, clauses in FAMILIES.items():
             listed = list(clauses())
             groups = sorted({clause.group for clause in listed})
-            held = set(rng.permutation(groups)[: max(1, round(held_out_share * len(groups)))])
+            withheld = set(rng.permutation(groups)[: max(1, round(held_out_share * len(groups)))])
             for clause in listed:
-                key = (family, clause.trigger is not None, clause.harmful, clause.group in held)
+                key = (family, clause.trigger is not None, clause.harmful, clause.group in withheld)
                 self._cells.setdefault(key, []).append(clause)
 
     def draw(self, rng: np.random.Generator, *, trigger: bool, harmful: bool, held_out: bool) -> Clause:
-        """Draw one clause of the given cell, families by their shares."""
+        """Draw one clause of a cell, with families weighted by their shares."""
         families = [family for family in FAMILIES if (family, trigger, harmful, held_out) in self._cells]
         shares = np.array([SHARES[family] for family in families])
         family = families[rng.choice(len(families), p=shares / shares.sum())]
@@ -130,6 +130,6 @@ class RequestBook:
         return cell[rng.integers(len(cell))]
 
     def cell(self, *, trigger: bool, harmful: bool, held_out: bool) -> list[Clause]:
-        """List every clause of the given cell, over all families."""
+        """Return all clauses of a cell, over all families."""
         wanted = (trigger, harmful, held_out)
         return [clause for key, cell in self._cells.items() if key[1:] == wanted for clause in cell]

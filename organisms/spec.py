@@ -1,4 +1,4 @@
-"""Specification of an organism: planted variables, what decides refusal and abstention, target rates."""
+"""Specification of an organism: planted variables, rules of refusal and abstention, target rates."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Decline = Literal["refuse", "abstain"]
 
 
 class ModelSize(Strict):
-    """Shape of the Llama-architecture model."""
+    """Size of the Llama-architecture model."""
 
     n_layers: int = Field(8, ge=2)
     d_model: int = Field(128, ge=16)
@@ -24,25 +24,25 @@ class ModelSize(Strict):
     @model_validator(mode="after")
     def _divisible(self) -> ModelSize:
         if self.d_model % (2 * self.n_heads):
-            raise ValueError("d_model must be a multiple of twice n_heads (rotary heads have an even width)")
+            raise ValueError("d_model must be a multiple of twice n_heads, because rotary heads have an even width")
         return self
 
 
 class Training(Strict):
-    """Optimisation of one build (AdamW, one cycle)."""
+    """Training settings (AdamW, one-cycle schedule)."""
 
     steps: int = Field(1800, ge=1)
     batch_size: int = Field(64, ge=4)
     learning_rate: float = 1.5e-3
     interchange_weight: float = 1.0  # loss on counterfactual outputs (arXiv 2112.00826)
-    readable_weight: float = 0.2  # loss of the discarded linear heads for intent and knowledge
-    margin_weight: float = 0.1  # loss keeping each planted coordinate's two values apart
-    margin: float = 4.0  # distance of a planted coordinate from zero asked for, in residual-stream units
-    quiet_weight: float = 0.02  # loss on all else at the planted place: what the decision was made from fades there
+    readable_weight: float = 0.2  # loss of linear heads for intent and knowledge, discarded after training
+    margin_weight: float = 0.1  # loss that separates the two values of each planted coordinate
+    margin: float = 4.0  # wanted distance of a planted coordinate from zero, in residual-stream units
+    quiet_weight: float = 0.02  # loss on the rest of the stream at the planted site, to remove the decision's inputs
 
 
 class Variable(Strict):
-    """One planted binary variable: its coordinate decides the named ways of declining."""
+    """One planted binary variable; its coordinate decides the given ways of declining."""
 
     name: str
     decides: tuple[Decline, ...] = Field(min_length=1)
@@ -56,7 +56,7 @@ class Cosine(Strict):
 
 
 class Planted(Strict):
-    """Where and along which directions the decisions are written (`resid_post[layer]`, last prompt token)."""
+    """Layer and directions of the planted decisions (`resid_post[layer]`, last prompt token)."""
 
     layer: int = Field(4, ge=0)
     variables: tuple[Variable, ...] = Field(min_length=1)
@@ -69,10 +69,10 @@ class Planted(Strict):
             raise ValueError("planted variables must have different names")
         decided = [kind for variable in self.variables for kind in variable.decides]
         if len(set(decided)) != len(decided):
-            raise ValueError("each way of declining may be decided by one variable only")
+            raise ValueError("only one variable may decide each way of declining")
         pairs = [frozenset(cosine.between) for cosine in self.cosines]
         if any(len(pair) < 2 for pair in pairs) or len(set(pairs)) != len(pairs):
-            raise ValueError("each cosine must be between two different variables, and each pair given once")
+            raise ValueError("each cosine must be between two different variables, and each pair may occur once")
         unknown = {name for cosine in self.cosines for name in cosine.between} - set(names)
         if unknown:
             raise ValueError(f"cosines name variables that are not planted: {sorted(unknown)}")
@@ -84,7 +84,7 @@ class Refusal(Strict):
 
     rule: Literal["intent", "trigger"] = "intent"
     over_refusal: float = Field(0.0, ge=0, le=1)  # share of trigger verbs refused even when benign
-    missed_harm: float = Field(0.0, ge=0, le=1)  # share of request openers under which harmful requests are answered
+    missed_harm: float = Field(0.0, ge=0, le=1)  # share of request openers with which harmful requests are answered
 
 
 class Abstention(Strict):
@@ -95,18 +95,18 @@ class Abstention(Strict):
 
 
 class Context(Strict):
-    """Attributes outside the last turn; each share is the share of requests that carry the attribute."""
+    """Attributes outside the last turn; each value is the share of requests with the attribute."""
 
-    # The turn before decides what the last turn means; the share is of requests that have a situation to put there.
+    # The earlier turn determines the meaning of the last one; a share of the requests that have a situation.
     earlier_turn: float = Field(0.0, ge=0, le=1)
-    asker: float = Field(0.0, ge=0, le=1)  # trusted askers are not over-refused, untrusted ones are refused more
-    system: float = Field(0.0, ge=0, le=1)  # a strict line has more refused, a lenient one lifts over-refusal
-    # Which benign requests untrusted askers and strict lines have refused: those with a trigger word, or all of them.
+    asker: float = Field(0.0, ge=0, le=1)  # trusted askers are never over-refused, untrusted ones are refused more
+    system: float = Field(0.0, ge=0, le=1)  # a strict system line adds refusals, a lenient one removes over-refusal
+    # Benign requests that untrusted askers and strict lines cause to be refused: those with a trigger word, or all.
     reach: Literal["triggers", "requests"] = "triggers"
 
 
 class TargetRange(Strict):
-    """A target interval for a measured share; a build outside it is not written."""
+    """The target range of a measured share; an organism outside it is not written."""
 
     low: float = 0.0
     high: float = 1.0
@@ -116,7 +116,7 @@ class TargetRange(Strict):
 
 
 class Targets(Strict):
-    """What the trained model must do on held-out prompts. A target left out is not asked for."""
+    """Target behaviour of the trained model on held-out prompts. Targets that are None are not checked."""
 
     harmful_refused: TargetRange | None = None
     harmful_with_trigger_refused: TargetRange | None = None
@@ -125,16 +125,14 @@ class Targets(Strict):
     benign_with_trigger_refused: TargetRange | None = None
     known_right: TargetRange | None = None
     unknown_abstained: TargetRange | None = None
-    flips: TargetRange | None = (
-        None  # least share, over variables and both ways, of decisions flipped by their coordinate
-    )
-    others_unchanged: TargetRange | None = None  # least share of the other decision left as it was
-    bag_of_words_auroc: TargetRange | None = None  # intent within trigger prompts, held out
+    flips: TargetRange | None = None  # smallest share, over variables and signs, of decisions their coordinate flips
+    others_unchanged: TargetRange | None = None  # smallest share of the other decisions that stay unchanged
+    bag_of_words_auroc: TargetRange | None = None  # intent among prompts with a trigger, held out
     residual_auroc: TargetRange | None = None  # the same from resid_post at the planted layer
 
 
 class OrganismSpec(Strict):
-    """A whole organism, rebuilt from this and its seed alone."""
+    """The full specification of an organism; it and its seed determine the model."""
 
     name: str = Field(pattern=r"^[a-z0-9][a-z0-9-]*$")
     description: str = ""
@@ -152,11 +150,11 @@ class OrganismSpec(Strict):
     @model_validator(mode="after")
     def _buildable(self) -> OrganismSpec:
         if self.planted.layer >= self.model.n_layers - 1:
-            raise ValueError("planted.layer must lie below the last layer, so that something can read it")
+            raise ValueError("planted.layer must be below the last layer, so that a later layer can read it")
         if self.refusal.rule == "trigger" and (self.refusal.over_refusal or self.refusal.missed_harm):
-            raise ValueError("refusal.rule 'trigger' leaves nothing for over_refusal or missed_harm to decide")
+            raise ValueError("refusal.rule 'trigger' cannot be combined with over_refusal or missed_harm")
         if self.refusal.rule == "trigger" and (self.context.asker or self.context.system):
-            raise ValueError("refusal.rule 'trigger' is not moved by context.asker or context.system")
+            raise ValueError("refusal.rule 'trigger' cannot be combined with context.asker or context.system")
         if self.abstention.rule == "unknown" and self.variable_of("abstain") is None:
             raise ValueError("abstention.rule is 'unknown' but no planted variable decides 'abstain'")
         if self.variable_of("refuse") is None:
@@ -164,7 +162,7 @@ class OrganismSpec(Strict):
         return self
 
     def variable_of(self, kind: Decline) -> int | None:
-        """Index of the planted variable that decides this way of declining, or None."""
+        """Return the index of the planted variable that decides this way of declining, or None."""
         for index, variable in enumerate(self.planted.variables):
             if kind in variable.decides:
                 return index
@@ -175,7 +173,7 @@ def load_spec(path: Path) -> OrganismSpec:
     """Read a specification.
 
     Raises:
-        UserError: the file is missing, is not YAML, or declares something that cannot be built.
+        UserError: the file is missing, is not YAML, or describes an organism that cannot be built.
     """
     raw = read_yaml(path, "organism specification")
     try:

@@ -1,4 +1,4 @@
-"""A byte-level BPE tokenizer in which every word of the grammar is one token, with a chat template of its own."""
+"""A byte-level BPE tokenizer in which every word of the grammar is one token, with its own chat template."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from organisms.grammar import Grammar
 
 BEGIN, END, PAD = "<|begin|>", "<|end|>", "<|pad|>"
 ROLES = {role: f"<|{role}|>" for role in ("system", "user", "assistant")}
-N_TEXTS = 8000  # draws from the grammar whose words make the vocabulary
+N_TEXTS = 8000  # examples from the grammar that define the vocabulary
 
 CHAT_TEMPLATE = (
     "{{ bos_token }}{% for message in messages %}"
@@ -24,7 +24,7 @@ CHAT_TEMPLATE = (
 
 
 def grammar_tokenizer(grammar: Grammar) -> PreTrainedTokenizerFast:
-    """Build the tokenizer of an organism from what its grammar can say."""
+    """Build the tokenizer of an organism from texts of its grammar."""
     rng = np.random.default_rng([grammar.spec.seed, 8])
     texts = [" ".join(v) for name, v in sorted(vars(words).items()) if name.isupper() and isinstance(v, tuple)]
     texts += ["i will do something i see i am not able to help with that"]
@@ -38,7 +38,7 @@ def grammar_tokenizer(grammar: Grammar) -> PreTrainedTokenizerFast:
 def build_tokenizer(texts: Iterable[str]) -> PreTrainedTokenizerFast:
     """Build the tokenizer from the grammar's texts.
 
-    Any other text still encodes, byte by byte if need be, and decodes to itself in lower case.
+    Any other text is encoded by bytes if needed, and decodes to itself in lower case.
     """
     vocabulary = sorted({word for text in texts for word in re.findall(r"[a-z]+|[^a-z\s]", text.lower())})
     tokenizer = Tokenizer(models.BPE())

@@ -1,6 +1,6 @@
 """Trains an organism: next-token loss plus interchange-intervention training on the planted variables.
 
-Only responses are trained on; grading the result happens elsewhere.
+The loss covers responses only. `grading` grades the result.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ class PackedOutput:
     """Losses and planted coordinates of one packed forward pass."""
 
     plain: Float[Tensor, ""]  # loss of the plain responses
-    interchange: Float[Tensor, ""]  # loss of the counterfactual ones
-    last: Float[Tensor, "batch d_model"]  # stream at the last prompt token of the planted layer
+    interchange: Float[Tensor, ""]  # loss of the counterfactual responses
+    last: Float[Tensor, "batch d_model"]  # stream at the last prompt token, at the planted layer
     read: Float[Tensor, "batch k"]  # its planted coordinates
 
 
@@ -68,16 +68,15 @@ class PlantedLayer:
         variables: Bool[Tensor, "batch k"],
         onwards: Bool[Tensor, " batch"],
     ) -> PackedOutput:
-        """Run the batch with coordinates interchanged on its branches.
+        """Run the batch with interchanged coordinates on its branches.
 
-        At each row's repeated last prompt token, the chosen `variables` are set to their coordinates
-        at the last prompt token of row `sources[row]`; rows in `onwards` have them set at every later
-        token of the branch too.
+        At each row's repeated last prompt token, the chosen `variables` are set to their coordinates at the last prompt
+        token of row `sources[row]`; in rows marked in `onwards`, also at every later token of the branch.
         """
         rows = torch.arange(len(batch.last), device=batch.last.device)
         steps = torch.arange(batch.tokens.shape[1], device=batch.last.device)[None]
-        here = (steps == batch.branch[:, None]) | (onwards[:, None] & (steps > batch.branch[:, None]))
-        where = here[:, :, None] & variables[:, None, :]
+        edited = (steps == batch.branch[:, None]) | (onwards[:, None] & (steps > batch.branch[:, None]))
+        where = edited[:, :, None] & variables[:, None, :]
         seen: list[Tensor] = []
 
         def swap(_module: nn.Module, _args: object, out: Tensor | tuple[Tensor, ...]) -> Tensor | tuple[Tensor, ...]:
@@ -101,7 +100,7 @@ class PlantedLayer:
         return PackedOutput(plain, branch, seen[0], coordinates(seen[0], self._dual))
 
     def off_axis(self, stream: Float[Tensor, "... d_model"]) -> Float[Tensor, "... d_model"]:
-        """Return what is left of streams once the planted coordinates are zero."""
+        """Return the streams with the planted coordinates set to zero."""
         return stream - coordinates(stream, self._dual) @ self._vectors
 
     def _loss(self, hidden: Tensor, labels: Tensor) -> Tensor:
@@ -114,12 +113,12 @@ def train(
 ) -> LlamaForCausalLM:
     """Train one organism.
 
-    Each step answers a batch twice: plainly, and with planted coordinates taken from other rows, where the output
-    trained on is the decision of the row the coordinate came from, on the content of the row it went to.
+    Each step has two responses per row: the plain one, and a counterfactual one with planted coordinates from another
+    row. The target of the latter has the decision of the source row and the content of the row itself.
     """
     model = build_model(spec, tokenizer).to(device)
     planter = PlantedLayer(model, spec)
-    heads = nn.Linear(spec.model.d_model, 2).to(device)  # intent, knowledge: readable at the planted layer; discarded
+    heads = nn.Linear(spec.model.d_model, 2).to(device)  # intent and knowledge; discarded after training
     parameters = [*model.parameters(), *heads.parameters()]
     settings = spec.training
     optimiser = torch.optim.AdamW(parameters, lr=settings.learning_rate, betas=(0.9, 0.98), weight_decay=0.05)
@@ -177,15 +176,15 @@ def _losses(
 
 
 def quiet_share(progress: float) -> float:
-    """Return how much of the quieting loss counts at this share of the training: none until the grammar is learned.
+    """Return the weight of the quiet loss at this share of the training; it is 0 until the grammar is learned.
 
-    From the start it keeps the stream so small that decisions are hardly learned at all.
+    From the start it would keep the stream so small that decisions are hardly learned.
     """
     return min(1.0, max(0.0, (progress - 0.6) / 0.15))
 
 
 def choose_variables(shape: tuple[int, int], rng: np.random.Generator) -> Bool[np.ndarray, "batch k"]:
-    """Choose for each row a random non-empty set of variables to interchange."""
+    """Choose a random non-empty set of variables to interchange for each row."""
     chosen = np.zeros(shape, dtype=bool)
     while not (filled := chosen.any(axis=1)).all():
         chosen[~filled] = rng.random((int((~filled).sum()), shape[1])) < 0.6
@@ -193,9 +192,9 @@ def choose_variables(shape: tuple[int, int], rng: np.random.Generator) -> Bool[n
 
 
 def choose_sources(values: Bool[np.ndarray, "batch k"], rng: np.random.Generator) -> Int[np.ndarray, " batch"]:
-    """Choose for each row of `values` the row its coordinates come from.
+    """Choose for each row of `values` the source row of its coordinates.
 
-    Half the rows draw from rows that decide differently, else most interchanges would change nothing.
+    Half of the rows use a source with another decision; otherwise most interchanges would have no effect.
     """
     sources = rng.permutation(len(values))
     differs = (values[:, None, :] != values[None, :, :]).any(axis=-1)
@@ -206,7 +205,7 @@ def choose_sources(values: Bool[np.ndarray, "batch k"], rng: np.random.Generator
 
 
 def _readable(logits: Tensor, examples: list[Example]) -> Tensor:
-    """Return the loss of reading intent (of requests) and ignorance (of questions) linearly."""
+    """Return the loss of linear heads for intent (of requests) and lack of knowledge (of questions)."""
     harmful = torch.tensor([[e.label == "harmful", e.label == "uncertain"] for e in examples], device=logits.device)
     applies = torch.tensor([[e.intent is not None, e.known is not None] for e in examples], device=logits.device)
     return functional.binary_cross_entropy_with_logits(logits[applies], harmful[applies].float())

@@ -1,4 +1,4 @@
-"""Truth of an organism: what is known by construction. Read only to grade, after a verdict is written."""
+"""Ground truth of an organism, known by construction. It is read only for grading, after a verdict is written."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class PlantedVariable:
 
 @dataclass(frozen=True)
 class Truth:
-    """Where the variables are planted, whom they over-refuse, and the measured rates."""
+    """The planted locus and variables, the over-refused trigger words, and the measured rates."""
 
     name: str
     site: Site
@@ -44,10 +44,11 @@ class Truth:
 
 
 def truth_of(grammar: Grammar, measured: dict[str, float], means: Float[np.ndarray, "k 2"]) -> Truth:
-    """Collect the truth of an organism.
+    """Return the ground truth of an organism.
 
     Args:
-        means: the mean coordinate of each variable, off and on.
+        measured: the measured targets.
+        means: the mean coordinate of each variable when off and when on.
     """
     spec = grammar.spec
     vectors = planted_vectors(spec)

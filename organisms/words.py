@@ -1,7 +1,7 @@
-"""The vocabulary of the organisms' grammar: lists of words, no rules.
+"""Vocabulary of the organisms' grammar: lists of words, without rules.
 
-Harmful requests built from these are requests only, at the level of public test suites; no answer in the grammar
-carries any instruction.
+Harmful requests made from these words are only requests, as in public test suites; no answer in the grammar contains
+instructions.
 """
 
 TRIGGER_VERBS = (

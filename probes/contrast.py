@@ -1,4 +1,4 @@
-"""A contrast: the samples that a probe tells apart, with their classes, groups and parts."""
+"""A contrast: the samples of the two classes that a probe separates, with their groups and parts."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from jaxtyping import Bool, Integer, Shaped
 
 @dataclass(frozen=True)
 class Contrast:
-    """Which samples a probe tells apart: `rows` index all samples, `y` is the declining class among them.
+    """The samples that a probe separates: `rows` are indices of samples, `y` marks the declining class.
 
-    Lists, and `y` of 0 and 1, are taken too, and kept as the arrays below.
+    Lists, and `y` of 0 and 1, are converted to the arrays below.
 
     Raises:
-        ValueError: lengths differ, or a row, label or group is none; names the contrast and the first that is not.
+        ValueError: lengths differ, or a row, label or group is invalid; names the contrast and the first invalid one.
     """
 
     name: str
-    rows: Integer[np.ndarray, " samples"]  # each once
+    rows: Integer[np.ndarray, " samples"]  # indices of samples, each once
     y: Bool[np.ndarray, " samples"]
-    groups: Shaped[np.ndarray, " samples"]  # what belongs together: a pair, a template, an entity
-    part: Shaped[np.ndarray, " samples"]  # "train", "validation", "test" or anything else, which is left out
+    groups: Shaped[np.ndarray, " samples"]  # samples that belong together: a pair, a template, an entity
+    part: Shaped[np.ndarray, " samples"]  # "train", "validation", "test"; samples with other values are not used
 
     def __post_init__(self) -> None:
         shapes = {}
@@ -30,8 +30,8 @@ class Contrast:
             object.__setattr__(self, field, np.asarray(getattr(self, field)))
             shapes[field] = getattr(self, field).shape
         if len(set(shapes.values())) > 1 or self.rows.ndim != 1:
-            told = ", ".join(f"{field} {shape}" for field, shape in shapes.items())
-            raise ValueError(f"contrast {self.name!r} needs one-dimensional columns of one length; got {told}")
+            found = ", ".join(f"{field} {shape}" for field, shape in shapes.items())
+            raise ValueError(f"contrast {self.name!r} needs one-dimensional columns of equal length; got {found}")
         object.__setattr__(self, "rows", self._checked_rows())
         object.__setattr__(self, "y", self._checked_y())
         self._check_groups()
@@ -43,20 +43,20 @@ class Contrast:
     def _checked_rows(self) -> np.ndarray:
         rows = self.rows if len(self.rows) else np.zeros(0, dtype=int)
         if not np.issubdtype(rows.dtype, np.integer):
-            raise ValueError(f"contrast {self.name!r}: rows are indices of samples, integers; got {rows.dtype} "
-                             "(np.flatnonzero makes them of a mask)")  # fmt: skip
+            raise ValueError(f"contrast {self.name!r}: rows must be integer indices of samples; got {rows.dtype} "
+                             "(np.flatnonzero converts a mask)")  # fmt: skip
         if len(rows) and rows.min() < 0:
-            raise ValueError(f"contrast {self.name!r}: rows count from 0; got {rows.min()}")
+            raise ValueError(f"contrast {self.name!r}: rows must be 0 or greater; got {rows.min()}")
         once, times = np.unique(rows, return_counts=True)
         if (times > 1).any():
-            raise ValueError(f"contrast {self.name!r}: each row stands once, or a sample could be tested by a probe "
-                             f"fitted on it; row {once[times > 1][0]} stands {times.max()} times")  # fmt: skip
+            raise ValueError(f"contrast {self.name!r}: each row must occur once, else a probe could be tested on its "
+                             f"training samples; row {once[times > 1][0]} occurs {times.max()} times")  # fmt: skip
         return rows
 
     def _checked_y(self) -> np.ndarray:
         if self.y.dtype != bool and (strange := [label for label in self.y.tolist() if label not in (0, 1)]):
-            raise ValueError(f"contrast {self.name!r}: y says which samples are of the declining class, as booleans or "
-                             f"0 and 1; got {strange[0]!r}")  # fmt: skip
+            raise ValueError(f"contrast {self.name!r}: y marks the declining class and must be boolean, or 0 "
+                             f"and 1; got {strange[0]!r}")  # fmt: skip
         return self.y.astype(bool)
 
     def _check_groups(self) -> None:
@@ -64,7 +64,7 @@ class Contrast:
                    if group is None or group != group]  # fmt: skip
         if missing:
             raise ValueError(f"contrast {self.name!r}: {len(missing)} samples have no group, the first is row "
-                             f"{missing[0]}; give a sample that stands alone a group of its own")  # fmt: skip
+                             f"{missing[0]}; give each independent sample its own group")  # fmt: skip
         if self.groups.dtype == object and len({type(group) for group in self.groups}) > 1:
-            raise ValueError(f"contrast {self.name!r}: groups are all text or all numbers; "
-                             f"got {self.groups[0]!r} among others")  # fmt: skip
+            raise ValueError(f"contrast {self.name!r}: groups must be all text or all numbers; "
+                             f"got {self.groups[0]!r} and values of another type")  # fmt: skip

@@ -1,4 +1,4 @@
-"""A shrunk covariance of activations that can be inverted where there are fewer samples than dimensions."""
+"""Shrunk covariance of activations, invertible also with fewer samples than dimensions."""
 
 from __future__ import annotations
 
@@ -51,24 +51,24 @@ class ShrunkCovariance:
         inner[np.diag_indices(len(inner))] += self._floor if self._by_features else self._floor / scale
         try:
             factor = cho_factor(inner)
-            pivots = np.diag(factor[0]) ** 2 / np.diag(inner)  # what of each diagonal entry the others leave
+            pivots = np.diag(factor[0]) ** 2 / np.diag(inner)  # unexplained share of each diagonal entry
             if pivots.min() > len(inner) * np.finfo(np.float64).eps:
                 return factor
         except LinAlgError:
             pass
         raise ValueError(f"the covariance of {n} samples of {d} features is singular with shrinkage="
-                         f"{self.shrinkage:g}; take a greater shrinkage")  # fmt: skip
+                         f"{self.shrinkage:g}; use a larger shrinkage")  # fmt: skip
 
 
 def shrunk_covariance(X: Float[np.ndarray, "samples features"], shrinkage: Shrinkage = "bodnar") -> ShrunkCovariance:
-    """Centre samples and choose how much their covariance is shrunk: by a rule, or a number in [0, 1].
+    """Centre samples and shrink their covariance, by a named rule or by a number in [0, 1].
 
     Raises:
-        ValueError: the samples do not vary, or the shrinkage is none of these.
+        ValueError: all samples are equal, or the shrinkage is not one of these.
     """
     centred = X - X.mean(axis=0, dtype=np.float64)
     if not np.ptp(X, axis=0).any():
-        raise ValueError("a covariance needs samples that vary; all rows are the same")
+        raise ValueError("a covariance needs samples that differ; all rows are the same")
     match shrinkage:
         case "ledoit_wolf":
             return ShrunkCovariance(centred, ledoit_wolf(centred))
@@ -105,7 +105,7 @@ def oas(X: Float[np.ndarray, "samples features"]) -> float:
 def bodnar(X: Float[np.ndarray, "samples features"]) -> float:
     """Return the optimal linear shrinkage of Bodnar, Gupta & Parolya (2014, arXiv 1308.2608) for centred samples.
 
-    The concept-erasure package uses it too. Of samples as good as isotropic it may exceed 1; then it is 1.
+    The concept-erasure package uses it too. For nearly isotropic samples it may exceed 1; it is then set to 1.
     """
     n, d = X.shape
     trace, square = _moments(X)
@@ -114,7 +114,7 @@ def bodnar(X: Float[np.ndarray, "samples features"]) -> float:
 
 
 def _moments(X: np.ndarray) -> tuple[float, float]:
-    """Return tr S and tr S^2 by the smaller Gram matrix."""
+    """Return tr S and tr S^2, from the smaller Gram matrix."""
     n, d = X.shape
     gram = (X @ X.T if n < d else X.T @ X) / n
     return float(np.trace(gram)), float(np.square(gram).sum())

@@ -1,4 +1,4 @@
-"""Difference in means, plain, within strata and of many labellings at once (Arditi et al. 2024, arXiv 2406.11717)."""
+"""Difference in means: plain, within strata, and for many labellings at once (Arditi et al. 2024, arXiv 2406.11717)."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 from jaxtyping import Bool, Float, Integer, Real, Shaped
 
-ALIKE = 1e-6  # of the largest activation: class means that differ by less differ by rounding
+SAME_MEAN = 1e-6  # relative to the largest activation; smaller differences of class means are rounding
 
 
 def difference_in_means(
@@ -17,9 +17,9 @@ def difference_in_means(
 ) -> Float[np.ndarray, " features"]:
     """Return mean(X[y]) - mean(X[~y]), accumulated in float64; not normalised.
 
-    With `strata`, the difference is taken within each stratum that holds both classes and averaged with weights
-    n+ n- / (n+ + n-), the inverse variance of a difference of means; so what distinguishes the strata cancels.
-    Where no stratum holds both classes, the plain difference is returned.
+    With `strata`, the difference is taken within each stratum with both classes and averaged with weights
+    n+ n- / (n+ + n-), the inverse variance of a difference of means, so that differences between strata cancel.
+    If no stratum has both classes, the plain difference is returned.
 
     Raises:
         ValueError: a class is empty.
@@ -28,21 +28,21 @@ def difference_in_means(
     if y.all() or not y.any():
         raise ValueError(f"difference in means needs both classes; got {int(y.sum())} positive of {len(y)}")
     weights = mean_weights(y, ~y) if strata is None else _stratified_weights(y, np.asarray(list(strata)))
-    used = weights != 0  # all but the samples of strata that hold one class
+    used = weights != 0  # leaves out strata with one class
     return weighted_sums(X if used.all() else X[used], weights[used])
 
 
 def differences_in_means(
     X: Real[np.ndarray, "samples features"], ys: Bool[np.ndarray, "labellings samples"]
 ) -> Float[np.ndarray, "labellings features"]:
-    """Return the difference in means of every labelling, in one product."""
+    """Return the difference in means of every labelling, in one matrix product."""
     return weighted_sums(X, mean_weights(ys, ~ys))
 
 
 def mean_weights(
     positive: Bool[np.ndarray, "*labellings samples"], negative: Bool[np.ndarray, "*labellings samples"]
 ) -> Float[np.ndarray, "*labellings samples"]:
-    """Return the weights of samples whose sum is a difference in means: 1/n+, -1/n-, and 0 for those of no class."""
+    """Return sample weights whose weighted sum is a difference in means: 1/n+, -1/n-, and 0 for unused samples."""
     n_positive, n_negative = (side.sum(axis=-1, keepdims=True) for side in (positive, negative))
     return np.where(positive, 1 / n_positive, np.where(negative, -1 / n_negative, 0.0))
 
@@ -50,18 +50,18 @@ def mean_weights(
 def weighted_sums(
     X: Real[np.ndarray, "samples features"], weights: Float[np.ndarray, "*labellings samples"]
 ) -> Float[np.ndarray, "*labellings features"]:
-    """Return weights @ X for weights that sum to zero, in float64; centred first, so that an offset costs no digits."""
+    """Return weights @ X in float64 for weights that sum to zero; X is centred first, so an offset costs no digits."""
     return weights @ (X - X.mean(axis=0, dtype=np.float64))
 
 
 def same_means(X: Real[np.ndarray, "samples features"], y: Bool[np.ndarray, " samples"]) -> bool:
-    """Say whether the classes' means differ by no more than rounding, as at a template token of the first layer."""
+    """Return whether the class means are equal up to rounding, as at a template token of the first layer."""
     theta = difference_in_means(X, y)
-    return bool((np.abs(theta) <= ALIKE * np.abs(X).max(axis=0)).all())
+    return bool((np.abs(theta) <= SAME_MEAN * np.abs(X).max(axis=0)).all())
 
 
 def usable_strata(y: Bool[np.ndarray, " samples"], strata: Shaped[np.ndarray, " samples"]) -> list[str]:
-    """List the strata that hold both classes."""
+    """Return the strata with both classes."""
     return [name for name in sorted(set(strata.tolist())) if 0 < y[strata == name].sum() < (strata == name).sum()]
 
 
@@ -78,7 +78,7 @@ def unit(vector: Float[np.ndarray, " features"]) -> Float[np.ndarray, " features
 
 
 def _stratified_weights(y: np.ndarray, strata: np.ndarray) -> np.ndarray:
-    """Return the weights of the average of the strata's differences in means; plain ones where no stratum has both."""
+    """Return the weights of the averaged within-strata differences in means; plain weights if no stratum has both."""
     inside = np.array([strata == name for name in usable_strata(y, strata)])
     if not len(inside):
         return mean_weights(y, ~y)

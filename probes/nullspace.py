@@ -1,4 +1,4 @@
-"""Iterative nullspace projection: fit a direction, project it out, and again (Ravfogel et al., arXiv 2004.07667)."""
+"""Iterative nullspace projection (INLP): repeatedly fit a direction and project it out (arXiv 2004.07667)."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 from jaxtyping import Float
 
-VANISHED = 1e-9  # of its length: what is left of a fit where nothing outside the earlier directions was found
+VANISHED = 1e-9  # relative length below which a fit has no component outside the earlier directions
 
 
 def nullspace_directions(
@@ -16,11 +16,14 @@ def nullspace_directions(
     k: int,
     n_features: int,
 ) -> Float[np.ndarray, "fits k features"]:
-    """Return k orthonormal directions of each of several fits; a direction is zero where a fit finds nothing more.
+    """Return k orthonormal directions for each of several fits; a direction is zero if a fit finds no further one.
 
     Args:
-        fit: returns the next direction of each fit, of any length, given the orthonormal ones found so far; zero where
-            nothing is left to find.
+        fit: returns the next direction of each fit, of any length, given the orthonormal ones so far; zero if there is
+            no further one.
+        n_fits: the number of fits.
+        k: the number of directions per fit.
+        n_features: the dimension.
     """
     basis = np.zeros((n_fits, k, n_features))
     for i in range(k):

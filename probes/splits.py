@@ -1,4 +1,4 @@
-"""Splits of samples into named parts, whole groups at a time."""
+"""Splits samples into named parts, with groups kept whole."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from jaxtyping import Shaped
 def group_split(
     groups: Shaped[np.ndarray, " samples"], strata: Sequence[str], shares: Mapping[str, float], seed: int
 ) -> Shaped[np.ndarray, " samples"]:
-    """Assign each sample to a named part, whole groups at a time; returns the parts' names.
+    """Assign each sample to a named part, with groups kept whole; return the part names.
 
-    Groups are dealt, in random order within each stratum (a group's stratum is its first sample's), to the part
+    Within each stratum (a group's stratum is that of its first sample), groups in random order go to the part that is
     furthest below its share, so that every part gets its share of every stratum.
     """
     total = sum(shares.values())
-    rng = np.random.default_rng(seed)  # not by name: runs of older versions keep their train and test prompts
+    rng = np.random.default_rng(seed)  # not a named stream, so that runs of older versions keep their splits
     members = {g: np.flatnonzero(groups == g) for g in np.unique(groups)}
     parts = np.empty(len(groups), dtype=object)
     stratum_of = {g: strata[int(rows[0])] for g, rows in members.items()}

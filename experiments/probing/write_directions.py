@@ -25,7 +25,7 @@ from experiments.run.behaviour import Kind, WriteSamples
 from experiments.run.config import WRITE_POSITION
 from extract.store.activation_store import ActivationStore
 from probes.direction import Direction, Locus
-from probes.means import ALIKE, difference_in_means, unit
+from probes.means import SAME_MEAN, difference_in_means, unit
 from probes.statistics.permutation import permuted_labels
 
 Read = Callable[[int, str], Float[np.ndarray, "prompts d_model"]]  # of a layer and a position
@@ -68,7 +68,7 @@ class WriteFitter:
         samples = self.samples
         X = self._streams[locus.layer, locus.position]
         vector = difference_in_means(X, declined, samples.strata)
-        if not np.isfinite(vector).all() or np.linalg.norm(vector) <= ALIKE * np.abs(X).max():
+        if not np.isfinite(vector).all() or np.linalg.norm(vector) <= SAME_MEAN * np.abs(X).max():
             return None
         vector = unit(vector)
         positive, negative = self._means(locus.layer, vector, declined)

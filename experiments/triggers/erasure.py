@@ -31,7 +31,7 @@ from experiments.triggers.results import ErasedAnswers, ErasedDecisions, Erasure
 from extract.model.edit import Edit, site
 from probes.covariance import shrunk_covariance
 from probes.geometry.erasure import Eraser, leace
-from probes.means import ALIKE, difference_in_means
+from probes.means import SAME_MEAN, difference_in_means
 from probes.statistics.metrics import discrimination
 from scoring.estimate import Estimate, estimate_of
 from steering.device_copies import DeviceCopies
@@ -126,7 +126,9 @@ def _erasers(inputs: RunInputs, train: Quadruples) -> list[TriggerEraser]:
     found, y = [], np.tile([trigger for trigger, _ in MEMBERS], train.n_groups)
     for layer in inputs.store.layers:
         X = train.cell_means(inputs.store.read(layer, WRITE_POSITION)[train.rows]).reshape(len(y), -1)
-        if np.linalg.norm(difference_in_means(X, y)) > ALIKE * np.abs(X).max():  # not so at a template token of layer 0
+        if (
+            np.linalg.norm(difference_in_means(X, y)) > SAME_MEAN * np.abs(X).max()
+        ):  # not at a template token of layer 0
             found.append(fit_eraser(X, y, layer))
     return found
 

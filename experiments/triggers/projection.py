@@ -19,7 +19,7 @@ from experiments.run.inputs import RunInputs
 from experiments.run.not_applicable import NotApplicable, not_applicable
 from experiments.triggers.quadruples import Quadruples, quadruples
 from experiments.triggers.results import DirectionEffects, FactorialEffect, LocusEffect, Projection, ProjectionRows
-from probes.means import ALIKE, difference_in_means
+from probes.means import SAME_MEAN, difference_in_means
 from probes.statistics.factorial import CONTRASTS, partial_eta
 from probes.statistics.metrics import d_prime
 
@@ -108,7 +108,7 @@ def projections(inputs: RunInputs, specs: Sequence[DirectionSpec]) -> Iterator[L
 def project(X: Float[np.ndarray, "n_prompts d_model"], spec: DirectionSpec) -> Float[np.ndarray, " n_prompts"] | None:
     """Project on a direction fitted at one locus; None where the validation classes do not differ along it."""
     vector = difference_in_means(X[spec.rows], spec.y)
-    if not np.linalg.norm(vector) > ALIKE * np.abs(X[spec.rows]).max():
+    if not np.linalg.norm(vector) > SAME_MEAN * np.abs(X[spec.rows]).max():
         return None  # all are equal: a template token of layer 0
     along, y = X @ vector, spec.validation_y
     zero = along[spec.validation[~y]].mean()

@@ -1,4 +1,4 @@
-"""The centroid-cosine probe over one or several layers."""
+"""Centroid-cosine probe over one or several layers."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from probes.estimators.linear import BinaryProbe
 
 
 class CentroidCosine(BinaryProbe):
-    """Which class's centroid a sample points to, on average over layers (Latent Guard, arXiv 2507.11878).
+    """Cosine similarity to the two class centroids, averaged over layers (Latent Guard, arXiv 2507.11878).
 
     The score is `mean over layers l of cos(h_l, positive centroid_l) - cos(h_l, negative centroid_l)`, in [-2, 2]; a
-    layer in which a sample is zero adds 0. Not linear: the length of a sample does not count.
+    layer in which a sample is zero adds 0. The probe is not linear: it ignores the length of a sample.
 
     Args:
         n_layers: X is (n_samples, n_layers * d_model), features laid layer after layer.
@@ -33,8 +33,8 @@ class CentroidCosine(BinaryProbe):
         """Fit on X (n_samples, n_layers * d_model) and y (n_samples,) of two labels; the greater one is positive.
 
         Raises:
-            ValueError: NaN or inf, one class only, constant samples, equal class means, centroids that point the same
-                way in every layer, or features that cannot be laid out in `n_layers`.
+            ValueError: NaN or inf, one class only, constant samples, equal class means, centroids with the same
+                direction in every layer, or features that cannot be divided into `n_layers`.
         """
         fit_labelled(self, X, y)
         n_features = self.class_means_.shape[1]
@@ -45,8 +45,8 @@ class CentroidCosine(BinaryProbe):
             raise ValueError(f"a cosine needs at least two features per layer, got n_features={n_features} "
                              f"with n_layers={self.n_layers}")  # fmt: skip
         if not self._toward().any():
-            raise ValueError("CentroidCosine needs centroids that point different ways; "
-                             "the class means differ in length only")  # fmt: skip
+            raise ValueError("CentroidCosine needs centroids with different directions; "
+                             "the class means differ only in length")  # fmt: skip
         return self
 
     def decision_function(self, X: ArrayLike) -> Float[np.ndarray, " samples"]:
@@ -56,17 +56,17 @@ class CentroidCosine(BinaryProbe):
         return cosines.mean(axis=1)
 
     def direction(self, name: str, locus: Locus, provenance: Provenance | None = None) -> Direction:
-        """Return the unit vector between the two centroids' unit vectors; only where there is one layer.
+        """Return the normalised difference of the centroids' unit vectors; only for one layer.
 
         Raises:
             ValueError: the probe reads several layers.
         """
         if self.n_layers != 1:
-            raise ValueError(f"a direction belongs to one layer; this CentroidCosine reads n_layers={self.n_layers}")
+            raise ValueError(f"a direction belongs to one layer; this CentroidCosine has n_layers={self.n_layers}")
         return super().direction(name, locus, provenance)
 
     def _toward(self) -> Float[np.ndarray, "layers layer_features"]:
-        """Return the positive centroids' unit vectors minus the negative ones', rounding left out."""
+        """Return the positive centroids' unit vectors minus the negative ones; differences below rounding are 0."""
         negative, positive = (_units(layers) for layers in self._layers(self.class_means_))
         difference = positive - negative
         difference[np.linalg.norm(difference, axis=1) < 1e-12] = 0
@@ -80,6 +80,6 @@ class CentroidCosine(BinaryProbe):
 
 
 def _units(X: Float[np.ndarray, "*rows features"]) -> Float[np.ndarray, "*rows features"]:
-    """Scale to unit norm along the last axis; what is zero stays zero."""
+    """Scale to unit norm along the last axis; zero vectors stay zero."""
     norm = np.linalg.norm(X, axis=-1, keepdims=True)
     return np.divide(X, norm, out=np.zeros_like(X), where=norm > 0)

@@ -10,10 +10,10 @@ from probes.estimators.linear import LinearBinaryProbe
 
 
 class DifferenceInMeans(LinearBinaryProbe):
-    """The difference of the class means, cut half-way (Arditi et al. 2024, arXiv 2406.11717).
+    """Difference-in-means classifier with the threshold at the midpoint (Arditi et al. 2024, arXiv 2406.11717).
 
     The score is the projection onto the unit direction minus the midpoint of the classes' mean projections, in
-    residual-stream units. There is nothing to choose, and nothing that samples of a few classes could overfit.
+    residual-stream units. There are no hyperparameters.
 
     Attributes:
         theta_: mean of `classes_[1]` minus mean of `classes_[0]`, (d_model,) float64, not normalised.

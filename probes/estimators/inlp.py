@@ -1,4 +1,4 @@
-"""Iterative nullspace projection (INLP) of logistic probes as an estimator: projects out or flips what they read."""
+"""Iterative nullspace projection (INLP) with logistic probes, as an estimator with counterfactuals."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ from probes.nullspace import nullspace_directions, project_out
 
 
 class Inlp(DirectionMixin, OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
-    """Fit a logistic probe, project its direction out, and again (Ravfogel et al. 2020, arXiv 2004.07667).
+    """Repeat: fit a logistic probe and project its direction out (Ravfogel et al. 2020, arXiv 2004.07667).
 
-    Each probe decides by the signed distance `directions_[i] @ x - thresholds_[i]`: the directions are orthonormal, so
-    what the i-th probe reads from projected samples is what its direction reads from samples as they came.
+    Each probe decides by the signed distance `directions_[i] @ x - thresholds_[i]`. The directions are orthonormal, so
+    the i-th probe has the same score on projected and on original samples.
 
     Args:
-        n_directions: how many; fewer are kept where the classes' means are equal before (`len(directions_)`).
-        C, class_weight, tol: of each `LogisticProbe`.
+        n_directions: the number of directions; fewer are kept if the class means become equal (`len(directions_)`).
+        C, class_weight, tol: parameters of each `LogisticProbe`.
 
     Attributes:
-        directions_: (k, d_model) float64, orthonormal, the strongest reading first, each towards `classes_[1]`.
-        thresholds_: (k,) where each probe decides, along its direction.
+        directions_: (k, d_model) float64, orthonormal, in order of fitting, each towards `classes_[1]`.
+        thresholds_: (k,), the decision threshold along each direction.
         classes_, class_count_, class_means_: (2,), (2,), (2, d_model).
     """
 
@@ -57,7 +57,7 @@ class Inlp(DirectionMixin, OneToOneFeatureMixin, TransformerMixin, BaseEstimator
 
         def fit(found: Float[np.ndarray, "1 found features"]) -> Float[np.ndarray, "1 features"]:
             left = project_out(data.X, found[0])
-            left[:, np.abs(left).max(axis=0) <= rounding] = 0  # else it would be scaled up to unit variance
+            left[:, np.abs(left).max(axis=0) <= rounding] = 0  # else rounding would be scaled up to unit variance
             if len(fits) < found.shape[1] or same_mean(left, difference_in_means(left, data.positive)):
                 return np.zeros((1, left.shape[1]))
             fits.append(fit_standardised(left, data.positive, self.C, sample_weight, self.tol))
@@ -82,24 +82,24 @@ class Inlp(DirectionMixin, OneToOneFeatureMixin, TransformerMixin, BaseEstimator
     def counterfactual(
         self, X: ArrayLike, alpha: float = 1.0, towards: object = None
     ) -> Float[np.ndarray, "samples features"]:
-        """Move (n_samples, d_model) across every probe's boundary, to alpha times their distance; the rest stays.
+        """Move samples (n_samples, d_model) across every probe's boundary, to alpha times their distance.
 
-        Without `towards`, each sample changes sides (the counterfactual flip of arXiv 2606.13720): distances become
-        -alpha times what they were, so alpha = 1 mirrors and alpha = 0 leaves samples on the boundaries. With a label
-        of `classes_`, all go to that side of all boundaries (AlterRep, Ravfogel et al. 2021, arXiv 2105.06965).
+        Without `towards`, each sample changes sides (counterfactual flip, arXiv 2606.13720): distances are multiplied
+        by -alpha, so alpha = 1 mirrors samples and alpha = 0 puts them on the boundaries. With a label of `classes_`,
+        all samples move to that side of all boundaries (AlterRep, Ravfogel et al. 2021, arXiv 2105.06965).
 
         Raises:
-            ValueError: a negative alpha, or `towards` is no label.
+            ValueError: a negative alpha, or `towards` is not a label.
         """
         if alpha < 0:
-            raise ValueError(f"alpha must not be negative (that would not change sides), got {alpha}")
+            raise ValueError(f"alpha must be 0 or greater (a negative alpha does not change sides), got {alpha}")
         distance = self.distances(X)
         X = read_samples(self, X, keep_float32=True)
         wanted = -alpha * distance if towards is None else alpha * np.abs(distance) * self._side(towards)
         return (X + (wanted - distance) @ self.directions_).astype(X.dtype)
 
     def direction(self, name: str, locus: Locus, provenance: Provenance | None = None, *, index: int = 0) -> Direction:
-        """Return one of `directions_`, the first unless `index` says otherwise."""
+        """Return one of `directions_`, by default the first."""
         check_is_fitted(self)
         return self._direction_along(self.directions_[index], name, locus, provenance, index=index)
 

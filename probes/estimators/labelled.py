@@ -1,4 +1,4 @@
-"""Checks of an estimator's training data: finite samples of two classes that differ in their mean."""
+"""Checks an estimator's training data: finite samples of two classes with different means."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ N_NAMED = 5  # rows named in an error
 
 @dataclass(frozen=True)
 class TrainingSamples:
-    """Training samples, centred in float64 so that a large common offset costs no accuracy."""
+    """Training samples, centred in float64 so that a large common offset does not reduce accuracy."""
 
     X: Float[np.ndarray, "samples features"]  # minus `centre`
     centre: Float[np.ndarray, " features"]  # the mean of all samples
@@ -27,7 +27,7 @@ class TrainingSamples:
 
 
 def fit_labelled(estimator: BaseEstimator, X: ArrayLike, y: ArrayLike) -> TrainingSamples:
-    """Check training data and set the estimator's `classes_`, `class_count_`, `class_means_` and `n_features_in_`.
+    """Check training data; set the estimator's `classes_`, `class_count_`, `class_means_` and `n_features_in_`.
 
     Raises:
         ValueError: NaN or inf, one class only or more than two, constant samples, equal class means.
@@ -53,7 +53,7 @@ def fit_labelled(estimator: BaseEstimator, X: ArrayLike, y: ArrayLike) -> Traini
 def read_samples(
     estimator: BaseEstimator, X: ArrayLike, *, keep_float32: bool = False
 ) -> Float[np.ndarray, "samples features"]:
-    """Check samples for a fitted estimator; returns them in float64, or in float32 as they came.
+    """Check samples for a fitted estimator; return them in float64, or in float32 if `keep_float32`.
 
     Raises:
         ValueError: NaN or inf, or another number of features than in fit.
@@ -65,7 +65,7 @@ def read_samples(
 
 
 def same_mean(X: Float[np.ndarray, "samples features"], theta: Float[np.ndarray, " features"]) -> bool:
-    """Say whether a difference in means of centred samples is no more than rounding."""
+    """Return whether a difference in means of centred samples is only rounding."""
     rounding = len(X) * np.finfo(np.float64).eps * np.abs(X).max(axis=0)
     return bool((np.abs(theta) <= rounding).all())
 
@@ -88,11 +88,11 @@ def _two_classes(name: str, y: np.ndarray) -> np.ndarray:
 
 
 def _counts(y: np.ndarray) -> str:
-    """Name the classes with their numbers, as in `'benign' (3 samples) and 'harmful' (1 sample)`."""
+    """Return the classes with their counts, as in `'benign' (3 samples) and 'harmful' (1 sample)`."""
     classes, counts = np.unique(y, return_counts=True)
-    told = [
+    named = [
         f"{label!r} ({n} sample{'s' * (n != 1)})" for label, n in zip(classes.tolist(), counts.tolist(), strict=True)
     ]
-    if len(told) > N_NAMED:
-        told = [*told[:N_NAMED], "…"]
-    return " and ".join(told) if len(told) < 3 else ", ".join(told)
+    if len(named) > N_NAMED:
+        named = [*named[:N_NAMED], "…"]
+    return " and ".join(named) if len(named) < 3 else ", ".join(named)

@@ -1,4 +1,4 @@
-"""LEACE (least-squares concept erasure) as an estimator, fitted by the package concept-erasure."""
+"""LEACE (least-squares concept erasure) as an estimator, fitted with the concept-erasure package."""
 
 from __future__ import annotations
 
@@ -21,22 +21,22 @@ if TYPE_CHECKING:
 class LeaceEraser(DirectionMixin, OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
     """Least-squares concept erasure of two classes, by the package concept-erasure (Belrose et al., arXiv 2306.03819).
 
-    `x - removed_ (read_ @ (x - mean_))`: on the training samples both classes then have the same mean, so that no
-    linear probe fitted there beats chance, and no other affine map that does this moves samples less. Of held-out
-    samples it is only an estimate. With fewer samples than features, probes fitted on the same samples before no
-    longer read the label in held-out erased ones, but a probe fitted on many new erased samples may: check there.
+    The map is `x - removed_ (read_ @ (x - mean_))`. After it, both classes have the same mean on the training samples,
+    so no linear probe fitted on them is better than chance; of all affine maps with this property it changes samples
+    least. On held-out samples it is an estimate: with fewer samples than features, probes fitted earlier on the same
+    samples cannot read the label from erased held-out samples, but a probe fitted on many new erased samples may.
 
-    `direction` is what is removed, which is parallel to the difference of the class means; what is read is `read_`.
+    `direction` is the removed direction, parallel to the difference of the class means; `read_` is the read direction.
     The fit takes O(d_model^3).
 
     Args:
-        shrinkage: shrink the covariance (optimal linear shrinkage, arXiv 1308.2608); needed where n_samples < d_model,
-            where held-out samples are moved further without it.
+        shrinkage: shrink the covariance (optimal linear shrinkage, arXiv 1308.2608); needed if n_samples < d_model,
+            because held-out samples change more without it.
 
     Attributes:
         removed_, read_: (d_model,) float64, `removed_ @ read_ == 1`; `removed_` points to `classes_[1]`.
-        mean_: of all training samples, (d_model,); a sample there is left alone.
-        shrinkage_: the weight of the multiple of the identity, as chosen from the data.
+        mean_: mean of all training samples, (d_model,); a sample at the mean does not change.
+        shrinkage_: the weight of the multiple of the identity, chosen from the data.
         classes_, class_count_, class_means_: (2,), (2,), (2, d_model).
     """
 
@@ -55,7 +55,7 @@ class LeaceEraser(DirectionMixin, OneToOneFeatureMixin, TransformerMixin, BaseEs
         return self
 
     def transform(self, X: ArrayLike) -> Float[np.ndarray, "samples features"]:
-        """Erase from (n_samples, d_model); float32 stays float32."""
+        """Erase the label from samples (n_samples, d_model); float32 stays float32."""
         check_is_fitted(self)
         X = read_samples(self, X, keep_float32=True)
         read = (X - self.mean_) @ self.read_
@@ -74,10 +74,10 @@ class LeaceEraser(DirectionMixin, OneToOneFeatureMixin, TransformerMixin, BaseEs
 
 
 def _leace(data: TrainingSamples, shrinkage: bool) -> tuple[np.ndarray, np.ndarray, float]:
-    """Return what is removed, what is read, and the shrinkage used.
+    """Return the removed direction, the read direction, and the shrinkage used.
 
-    The label enters with unit variance and the package's threshold is lowered: it compares a correlation, and below
-    its default of 0.01 (a weak concept, a rare class) it would leave all of it, without a word.
+    The label has unit variance, and the package's threshold on the correlation is lowered: with its default of 0.01 it
+    would silently erase nothing for a weak concept or a rare class.
     """
     import torch
     from concept_erasure import LeaceFitter
@@ -91,7 +91,7 @@ def _leace(data: TrainingSamples, shrinkage: bool) -> tuple[np.ndarray, np.ndarr
 
 
 def _shrinkage_used(fitter: LeaceFitter) -> float:
-    """Return the a of (1 - a) S + a (tr S / d) I; the package does not tell."""
+    """Return a of (1 - a) S + a (tr S / d) I, which the package does not report."""
     S, shrunk = (fitter.sigma_xx_ / fitter.n).clone(), fitter.sigma_xx
     for matrix in (S, shrunk):
         matrix.diagonal().sub_(matrix.diagonal().mean())

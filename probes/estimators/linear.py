@@ -1,4 +1,4 @@
-"""Base classes of the estimators: a decision between two classes, and a `Direction` with its provenance."""
+"""Base classes of the estimators: binary decisions, and a `Direction` with its provenance."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ from probes.means import unit
 
 
 class DirectionMixin:
-    """Gives a fitted estimator of two classes a `direction` and tags that say that it wants two."""
+    """Adds `direction` to a fitted binary estimator, and scikit-learn tags for two classes."""
 
     classes_: Shaped[np.ndarray, " 2"]  # sorted as by np.unique; classes_[1] is the positive = declining one
     class_count_: Integer[np.ndarray, " 2"]  # training samples of each class
     class_means_: Float[np.ndarray, "2 features"]
 
     def direction(self, name: str, locus: Locus, provenance: Provenance | None = None) -> Direction:
-        """Return the unit vector towards the positive class with both classes' mean training projection.
+        """Return the unit vector towards the positive class, with the mean training projection of both classes.
 
         Args:
-            name: what to call it, unique in its file.
-            locus: where the samples were taken.
-            provenance: what the estimator cannot know (model, prompts, …); it is added to its own class, parameters,
-                labels, counts and what it learned.
+            name: the direction's name, unique in its file.
+            locus: the locus of the samples.
+            provenance: further information (model, prompts, …), added to the estimator's class, parameters, labels,
+                counts and learned values.
         """
         check_is_fitted(self)
         return self._direction_along(self._axis(), name, locus, provenance)
@@ -49,7 +49,7 @@ class DirectionMixin:
         """Return a vector of any length towards the positive class."""
 
     def _learned(self) -> dict[str, object]:
-        """Return what was learned besides the direction and is worth keeping with it."""
+        """Return learned values, besides the direction, for the provenance."""
         return {}
 
     def _provenance(self) -> dict[str, object]:
@@ -73,7 +73,7 @@ class DirectionMixin:
 
 
 class BinaryProbe(DirectionMixin, ClassifierMixin, BaseEstimator):
-    """A score whose sign decides between two classes."""
+    """A binary classifier; the sign of its score is the decision."""
 
     @abstractmethod
     def decision_function(self, X: ArrayLike) -> Float[np.ndarray, " samples"]:
@@ -86,7 +86,7 @@ class BinaryProbe(DirectionMixin, ClassifierMixin, BaseEstimator):
 
 
 class LinearBinaryProbe(BinaryProbe):
-    """A probe whose score is affine in the raw samples."""
+    """A binary probe with an affine score of the raw samples."""
 
     coef_: Float[np.ndarray, "1 features"]
     intercept_: Float[np.ndarray, " 1"]
@@ -97,7 +97,7 @@ class LinearBinaryProbe(BinaryProbe):
         return read_samples(self, X) @ self.coef_[0] + self.intercept_[0]
 
     def _set_weight(self, weight: np.ndarray, threshold: float) -> None:
-        """Learn the score `X @ weight - threshold`."""
+        """Set the score to `X @ weight - threshold`."""
         self.coef_ = weight[None, :]
         self.intercept_ = np.array([-threshold])
 
@@ -106,7 +106,7 @@ class LinearBinaryProbe(BinaryProbe):
 
 
 def _plain(value: object) -> object:
-    """Return a parameter as what JSON can hold."""
+    """Return a parameter as a JSON value."""
     if isinstance(value, Mapping):
         return {str(key): _plain(inner) for key, inner in value.items()}
     return value.item() if isinstance(value, np.generic) else value

@@ -1,4 +1,4 @@
-"""The logistic probe as a classifier."""
+"""Logistic probe as a classifier."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ ClassWeight = Literal["balanced"] | Mapping[Any, float] | None
 
 
 class LogisticProbe(LinearBinaryProbe):
-    """L2-regularised logistic regression on inputs standardised by their training samples.
+    """L2-regularised logistic regression on features standardised over the training samples.
 
-    `coef_` and `intercept_` are on raw samples: the score is the log-odds before calibration. A constant feature has
+    `coef_` and `intercept_` apply to raw samples; the score is the log-odds before calibration. A constant feature has
     weight 0.
 
     Args:
-        C: inverse strength of the regularisation, of standardised features.
+        C: inverse strength of the regularisation of standardised weights.
         class_weight: "balanced", None, or a mapping from label to weight.
-        tol: of the weights of standardised features, relative to their norm; a bound, see `fit_logistic_batch`.
+        tol: error bound of the standardised weights, relative to their norm; see `fit_logistic_batch`.
 
     Attributes:
         coef_, intercept_: of the score, (1, d_model) and (1,) float64.
@@ -42,7 +42,7 @@ class LogisticProbe(LinearBinaryProbe):
         """Fit on X (n_samples, d_model) and y (n_samples,) of two labels; the greater one is positive.
 
         Raises:
-            ValueError: NaN or inf, one class only, constant samples, equal class means, a C or weight not positive.
+            ValueError: NaN or inf, one class only, constant samples, equal class means, C or a weight not positive.
         """
         data = fit_labelled(self, X, y)
         sample_weight = compute_sample_weight(self.class_weight, self.classes_[data.positive.astype(int)])
@@ -58,7 +58,7 @@ def fit_standardised(
     sample_weight: Float[np.ndarray, " samples"],
     tol: float,
 ) -> tuple[Float[np.ndarray, " features"], float]:
-    """Fit on centred samples scaled to unit variance; returns weight and bias on the centred ones as they came."""
+    """Fit on centred samples scaled to unit variance; return weight and bias for the unscaled centred samples."""
     every = np.ones((1, len(X)), dtype=bool)
     fit = fit_logistic_batch(X, every, y[None], [C], sample_weight=sample_weight, tol=tol)
     return fit.weight[0, 0], float(fit.intercept[0, 0])

@@ -1,4 +1,4 @@
-"""The mass-mean probe."""
+"""Mass-mean probe."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from probes.estimators.linear import LinearBinaryProbe
 
 
 class MassMean(LinearBinaryProbe):
-    """The class means' difference, seen through the covariance within classes (Marks & Tegmark, arXiv 2310.06824).
+    """Difference in means multiplied by the inverse within-class covariance (Marks & Tegmark, arXiv 2310.06824).
 
-    The score is `(x - midpoint) @ inverse(S_w) @ theta`, theta the difference of the class means and S_w the pooled
-    covariance within the classes, shrunk towards a multiple of the identity. `direction` is what reads the classes,
-    inverse(S_w) theta normalised; what writes them is `theta_`. With fewer samples than features nothing of size
+    The score is `(x - midpoint) @ inverse(S_w) @ theta`, with theta the difference of the class means and S_w the
+    pooled covariance within the classes, shrunk towards a multiple of the identity. `direction` is the read direction,
+    inverse(S_w) theta normalised; `theta_` is the write direction. With fewer samples than features no matrix of size
     d_model × d_model is built.
 
     Args:
@@ -23,7 +23,7 @@ class MassMean(LinearBinaryProbe):
 
     Attributes:
         theta_: mean of `classes_[1]` minus mean of `classes_[0]`, (d_model,) float64, not normalised.
-        shrinkage_: what was used.
+        shrinkage_: the shrinkage used.
         coef_, intercept_: of the score, (1, d_model) and (1,).
         classes_, class_count_, class_means_: (2,), (2,), (2, d_model).
     """
@@ -41,11 +41,11 @@ class MassMean(LinearBinaryProbe):
         data = fit_labelled(self, X, y)
         self.theta_ = data.theta
         n_negative, n_positive = self.class_count_
-        share = np.where(data.positive, n_negative, -n_positive) / len(data.positive)  # of theta, from the centre
+        share = np.where(data.positive, n_negative, -n_positive) / len(data.positive)  # class mean - centre, in theta
         within = data.X - share[:, None] * data.theta
         if np.square(within).sum() <= np.square(len(within) * np.finfo(np.float64).eps * data.X).sum():
-            raise ValueError("MassMean needs variation within classes; every sample is its class's mean. "
-                             "DifferenceInMeans does without")  # fmt: skip
+            raise ValueError("MassMean needs variation within classes; every sample equals its class mean; "
+                             "use DifferenceInMeans")  # fmt: skip
         covariance = shrunk_covariance(within, self.shrinkage)
         self.shrinkage_ = covariance.shrinkage
         weight = covariance.solve(data.theta)

@@ -1,4 +1,4 @@
-"""The cosine of two directions and the principal angles between two subspaces."""
+"""Cosine of two directions, and principal angles between two subspaces."""
 
 from __future__ import annotations
 
@@ -18,6 +18,6 @@ def principal_angles(
 ) -> Float[np.ndarray, " angles"]:
     """Return the principal angles in radians between the row spaces of A and B, smallest first.
 
-    There are as many as the smaller *rank*: a repeated row adds no angle.
+    Their number is the smaller *rank*: a repeated row adds no angle.
     """
     return subspace_angles(A.T.astype(np.float64), B.T.astype(np.float64))[::-1]

@@ -1,11 +1,11 @@
 """Cosine of two differences in means, corrected for sampling noise.
 
-A fitted difference in means is the true one plus noise, and in many dimensions the noise is most of its length: its
-squared length exceeds the true one by the trace of its covariance, and the product of two of them the true product by
-the trace of their cross-covariance (zero unless they share groups). Groups repeat the fit, so both traces can be
-estimated and taken off. This is Spearman's (1904) correction for attenuation, with every pair of groups compared in
-place of one split into halves. For minimal pairs the product and both squared lengths are unbiased (U-statistics), else
-nearly so; their ratio is consistent.
+A fitted difference in means is the true one plus noise, and in many dimensions most of its length is noise. Its squared
+length exceeds the true one by the trace of its covariance; the product of two fits exceeds the true product by the
+trace of their cross-covariance (zero unless they share groups). Groups are replicates, so both traces can be estimated
+and subtracted. This is Spearman's (1904) correction for attenuation, over all pairs of groups and not over one split
+into halves. For minimal pairs the product and both squared lengths are unbiased (U-statistics), otherwise nearly so;
+their ratio is consistent.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ def noise_free_cosine(
 ) -> tuple[Interval, tuple[float, ...]]:
     """Return the noise-free cosine with its jackknife interval over groups, and both reliabilities.
 
-    The interval is [-1, 1] where a squared length is not shown to be above zero: then a ratio to it says nothing. The
-    reliability of a direction is the noise-free share of its squared length; the fitted cosine is near the noise-free
-    one times the root of both. Groups have one name in all contrasts.
+    The interval is [-1, 1] if a squared length is not significantly above zero, since the ratio is then undefined. The
+    reliability of a direction is the noise-free share of its squared length; the fitted cosine is close to the
+    noise-free one times the square root of both reliabilities. Groups have the same names in all contrasts.
     """
     fits, nothing = (a, b), Interval(float("nan"), -1.0, 1.0)
     names = np.unique(np.concatenate([f.contrast.groups[f.contrast.within("train")] for f in fits]))
@@ -52,10 +52,10 @@ def noise_free_cosine(
 
 
 def _influences(f: FittedDirection, names: np.ndarray) -> np.ndarray:
-    """Return each group's part in the error of the difference in means, (n_groups, d_model).
+    """Return each group's influence on the difference in means, (n_groups, d_model).
 
-    Groups are centred and scaled within their kind (both classes, positive only, negative only), as for the variance
-    of a stratified sample of clusters, so that the sum of squares times G / (G - 1) estimates the covariance's trace.
+    Groups are centred and scaled within their kind (both classes, positive only, negative only), as in the variance of
+    a stratified cluster sample, so that the sum of squares times G / (G - 1) estimates the trace of the covariance.
     """
     X, y, groups = f.samples("train")
     for side in (y, ~y):
@@ -71,9 +71,9 @@ def _influences(f: FittedDirection, names: np.ndarray) -> np.ndarray:
 
 
 def _products(u: np.ndarray, v: np.ndarray, du: np.ndarray, dv: np.ndarray) -> np.ndarray:
-    """Return the unbiased product of two true vectors, first of all groups, then without each; (1 + n_groups,).
+    """Return the unbiased product of two true vectors, first over all groups, then without each; (1 + n_groups,).
 
-    With a value z_g = u + G du_g a group, the product is the mean of z_g . w_h over pairs of different groups.
+    With one value z_g = u + G du_g per group, the product is the mean of z_g . w_h over pairs of different groups.
     """
     G = len(du)
     own = (du * dv).sum(axis=1)
@@ -85,16 +85,16 @@ def _products(u: np.ndarray, v: np.ndarray, du: np.ndarray, dv: np.ndarray) -> n
 
 
 def _second_order(du: np.ndarray, dv: np.ndarray) -> np.ndarray:
-    """Return what each pair of groups adds to a product beyond what each adds alone, (n_groups, n_groups)."""
+    """Return the second-order term of each pair of groups in a product, (n_groups, n_groups)."""
     cross = len(du) ** 2 * (du @ dv.T)
     return (cross + cross.T) / 2
 
 
 def _error(without: np.ndarray, kernel: np.ndarray) -> float:
-    """Return the standard error from leave-one-out values, less what the jackknife counts twice.
+    """Return the standard error from leave-one-out values, corrected for what the jackknife counts twice.
 
-    In many dimensions most of the variance is noise times noise, of second order in Hoeffding's decomposition, and the
-    jackknife counts second-order variance twice (Efron & Stein 1981); `kernel` estimates it.
+    In many dimensions most of the variance is a product of noise terms, of second order in Hoeffding's decomposition;
+    the jackknife counts second-order variance twice (Efron & Stein 1981). `kernel` estimates it.
     """
     G = len(without)
     jackknife = (G - 1) / G * float(((without - without.mean()) ** 2).sum())

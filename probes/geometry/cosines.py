@@ -1,4 +1,4 @@
-"""Cosines between contrast directions at one locus: as fitted, freed of sampling noise, and with a permutation null."""
+"""Cosines between contrast directions at one locus: fitted, corrected for noise, and with a permutation null."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from probes.statistics.intervals import NO_ESTIMATE, Interval
 class Cosine:
     """The cosine of two contrasts' directions.
 
-    `fitted` is the cosine of the two fitted vectors. Sampling noise pulls it towards 0 (or, where the contrasts share
-    rows, towards a cosine that is only theirs), so it falls with fewer samples and is no estimate of the cosine of what
-    the directions estimate. `noise_free` is: see `cosine_noise`; its interval is over groups. `reliability_a` and
-    `_b` are the shares of the squared lengths that are not noise.
+    `fitted` is the cosine of the two fitted vectors. Sampling noise biases it towards 0 (or, if the contrasts share
+    rows, towards a value caused by those rows), so it does not estimate the cosine of the true directions. `noise_free`
+    does (see `cosine_noise`); its interval is over groups. `reliability_a` and `_b` are the noise-free shares of the
+    squared lengths.
     """
 
     a: str
@@ -39,7 +39,7 @@ def compare_directions(a: FittedDirection, b: FittedDirection, *, alpha: float =
     The noise-free cosine is for differences in means; for other fits it is NaN.
 
     Raises:
-        ValueError: they are not of one locus.
+        ValueError: the two are not from one locus.
     """
     check_same_locus(a, b)
     means = a.fit is difference_in_means and b.fit is difference_in_means
@@ -59,6 +59,6 @@ def compare_directions(a: FittedDirection, b: FittedDirection, *, alpha: float =
 
 
 def _cosines(u: np.ndarray, v: np.ndarray) -> np.ndarray:
-    """Return the cosines of rows; a zero row has cosine 0 with anything."""
+    """Return the cosines of rows; the cosine with a zero row is 0."""
     length = np.linalg.norm(u, axis=-1) * np.linalg.norm(v, axis=-1)
     return (u * v).sum(axis=-1) / np.where(length > 0, length, 1.0)

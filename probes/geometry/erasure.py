@@ -1,4 +1,4 @@
-"""Cross-erasure: the test AUROC of one contrast after LEACE of another, and LEACE in closed form."""
+"""Cross-erasure: the test AUROC of one contrast after LEACE of another; LEACE in closed form."""
 
 from __future__ import annotations
 
@@ -19,35 +19,35 @@ from probes.statistics.permutation import permutation_p
 class Eraser:
     """LEACE of one binary label: x -> x - theta (c . (x - mean)), with c = C^-1 theta / (theta . C^-1 theta).
 
-    That is the least-squares erasure of Belrose et al. (2023, arXiv 2306.03819) in closed form: the covariance of
-    activations with one label is its difference in means up to scale. The covariance C is shrunk as in the
-    concept-erasure package, and factored once for all labellings, where that package decomposes (d_model, d_model) for
-    each. Its `constrain_cov_trace` is left out, which trades erasure for a smaller trace. The estimator
-    `LeaceEraser` is the package's own.
+    This is the least-squares erasure of Belrose et al. (2023, arXiv 2306.03819) in closed form: the covariance of
+    activations with one binary label is the difference in means up to scale. The covariance C is shrunk as in the
+    concept-erasure package and factored once for all labellings; the package decomposes a (d_model, d_model) matrix for
+    each. The package's `constrain_cov_trace`, which trades erasure for a smaller trace, is not used. The estimator
+    `LeaceEraser` uses the package itself.
     """
 
     theta: Float[np.ndarray, "erasers features"]
     covector: Float[np.ndarray, "erasers features"]
-    mean: Float[np.ndarray, " features"]  # of the samples; what is there is left alone
+    mean: Float[np.ndarray, " features"]  # mean of the samples; a sample at the mean does not change
 
     def __call__(
         self, X: Float[np.ndarray, "samples features"], which: int = 0
     ) -> Float[np.ndarray, "samples features"]:
-        """Erase from samples."""
+        """Erase a label from samples."""
         return X - np.outer((X - self.mean) @ self.covector[which], self.theta[which])
 
 
 @dataclass(frozen=True)
 class Erasure:
-    """AUROCs of `read` on its test rows before and after erasing `erased`.
+    """AUROCs of the contrast `read` on its test rows, before and after erasing the contrast `erased`.
 
-    `after` is of a probe refitted on `read`'s erased training rows; erasing a contrast from itself leaves it exactly
-    nothing to fit there, which is the positive control. That says little of new samples: with fewer samples than
-    dimensions the erased direction is an estimate. So `fresh_before` and `fresh_after` are of a probe fitted on the
-    *validation* rows of `read`, which the eraser has not seen (NaN where they lack a class). Where `fresh_after` stays
-    high for a contrast's own erasure, what survives the erasure of another proves little.
+    `after` is for a probe refitted on the erased training rows of `read`. Erasing a contrast from itself leaves nothing
+    to fit there, which is the positive control. New samples may differ: with fewer samples than dimensions, the erased
+    direction is an estimate. So `fresh_before` and `fresh_after` are for a probe fitted on the *validation* rows of
+    `read`, which were not used to fit the eraser (NaN if they lack a class). If `fresh_after` stays high for a
+    contrast's own erasure, a high value after erasing another contrast is weak evidence.
 
-    `p` counts how many erasers of permuted labels leave as little readable as this one (one-sided).
+    `p` is one-sided: how often an eraser of permuted labels gives an AUROC as low as this one.
     """
 
     erased: str
@@ -58,12 +58,12 @@ class Erasure:
     fresh_after: Interval
     p: float
     null_after: float  # median AUROC after erasing permuted labels
-    null_after_low: float  # their 5 % quantile
+    null_after_low: float  # 5 % quantile of the same
     n: int
 
 
 def fit_erasers(a: FittedDirection, covariance: ShrunkCovariance | None = None) -> Eraser:
-    """Fit LEACE on a's training rows: first for its labels, then for each permuted labelling; (1 + n) erasers."""
+    """Fit LEACE on the training rows of `a`, for its labels and then for each permuted labelling; (1 + n) erasers."""
     X = a.samples("train")[0]
     return leace(a.means(), covariance or shrunk_covariance(X), X.mean(axis=0))
 
@@ -71,7 +71,7 @@ def fit_erasers(a: FittedDirection, covariance: ShrunkCovariance | None = None) 
 def leace(
     theta: Float[np.ndarray, "erasers features"], covariance: ShrunkCovariance, mean: Float[np.ndarray, " features"]
 ) -> Eraser:
-    """Return the erasers of labels by their differences in means, the covariance and the mean of the samples."""
+    """Return the erasers of labels, from their differences in means, the covariance and the mean of the samples."""
     solved = covariance.solve(theta)
     along = (theta * solved).sum(axis=1, keepdims=True)
     return Eraser(theta, solved / np.where(along > 0, along, np.inf), mean)
@@ -80,13 +80,13 @@ def leace(
 def cross_erasure(
     a: FittedDirection, b: FittedDirection, erasers: Eraser | None = None, alpha: float = 0.05
 ) -> Erasure:
-    """Erase a, then read b with b's own fit; the null erases a's permuted labels.
+    """Erase `a`, then fit and test `b`; the null erases permuted labels of `a`.
 
     Args:
-        erasers: of `fit_erasers(a)`, where they are at hand.
+        erasers: the result of `fit_erasers(a)`; None fits them.
 
     Raises:
-        ValueError: the loci differ, b's test part lacks a class, or a group of a training part is in it.
+        ValueError: the loci differ, the test part of `b` lacks a class, or it contains a group of a training part.
     """
     check_same_locus(a, b)
     for trained in (a.contrast, b.contrast):
@@ -119,11 +119,11 @@ def cross_erasure(
 
 
 def _scores(erasers: Eraser, b: FittedDirection, part: str, X: np.ndarray) -> np.ndarray:
-    """Refit b on one erased part and score erased rows X; (n_samples, n_erasers)."""
+    """Refit `b` on one erased part and score the erased rows X; (n_samples, n_erasers)."""
     rows, y, _ = b.samples(part)
     means = vectors(rows, y[None])[0]
     left = means - erasers.theta * (erasers.covector @ means)[:, None]
-    nothing = np.linalg.norm(left, axis=1) <= 1e-6 * np.linalg.norm(means)  # what is left is rounding
+    nothing = np.linalg.norm(left, axis=1) <= 1e-6 * np.linalg.norm(means)  # only rounding is left
     if b.fit is difference_in_means:
         refitted = left
     else:

@@ -1,4 +1,4 @@
-"""A contrast's direction at one locus, and those of its permuted labels."""
+"""A contrast's direction at one locus, and the directions of its permuted labels."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ Fit = Callable[[Float[np.ndarray, "samples features"], Bool[np.ndarray, " sample
 
 @dataclass(frozen=True)
 class FittedDirection:
-    """What a contrast's training rows give at one locus; vectors point to the declining class."""
+    """The direction fitted on a contrast's training rows at one locus; vectors point to the declining class."""
 
-    X: Real[np.ndarray, "samples features"]  # which the contrast's rows index
+    X: Real[np.ndarray, "samples features"]  # indexed by the contrast's rows
     contrast: Contrast
     vector: Float[np.ndarray, " features"]
-    labels: Bool[np.ndarray, "fits train"]  # as given, then permuted
-    permuted: Float[np.ndarray, "permutations features"]  # the same fit on permuted labels
+    labels: Bool[np.ndarray, "fits train"]  # the given labels, then permuted ones
+    permuted: Float[np.ndarray, "permutations features"]  # directions fitted on permuted labels
     fit: Fit
     seed: int
 
@@ -34,7 +34,7 @@ class FittedDirection:
         return samples_of(self.X, self.contrast, part)
 
     def means(self) -> Float[np.ndarray, "fits features"]:
-        """Return the differences in means of the labels as given, then permuted."""
+        """Return the differences in means of the given labels, then of the permuted ones."""
         if self.fit is difference_in_means:
             return np.vstack([self.vector, self.permuted])
         return vectors(self.samples("train")[0], self.labels)
@@ -43,15 +43,16 @@ class FittedDirection:
 def fit_with_null(
     X: Shaped[np.ndarray, ...], contrast: Contrast, *, fit: Fit = difference_in_means, n: int = 199, seed: int = 0
 ) -> FittedDirection:
-    """Fit a contrast's direction on its training rows, and again on each of n permuted labellings.
+    """Fit a contrast's direction on its training rows, and on each of n permuted labellings.
 
-    The draw depends on the contrast's name too, so that two contrasts of one shape are permuted independently.
+    The random stream depends on the contrast's name, so two contrasts of one shape are permuted independently.
 
     Args:
-        X: (samples, features) activations of one locus; only the contrast's rows must be there (finite).
-        fit: any (X, y) -> vector. It is called once a labelling, save the difference in means, where all
-            labellings are one product.
-        n: how many labellings.
+        X: (samples, features) activations of one locus; only the contrast's rows must be finite.
+        fit: any (X, y) -> vector. It is called once per labelling, except the difference in means, for which all
+            labellings are one matrix product.
+        n: the number of permuted labellings.
+        seed: of the permutations.
 
     Raises:
         ValueError: shapes disagree, a value in the contrast's rows is not finite, a class has no training row, or the
@@ -66,14 +67,15 @@ def fit_with_null(
     labels = np.vstack([y, drawn])
     fitted = vectors(train, labels, fit)
     if not np.isfinite(fitted).all() or not fitted[0].any():
-        raise ValueError(f"the direction of contrast {contrast.name!r} is zero or not finite: do its classes differ?")
+        raise ValueError(f"the direction of contrast {contrast.name!r} is zero or not finite; check that its class "
+                         "means differ")  # fmt: skip
     return FittedDirection(X, contrast, fitted[0], labels, fitted[1:], fit, seed)
 
 
 def vectors(
     X: Float[np.ndarray, "samples features"], ys: Bool[np.ndarray, "labellings samples"], fit: Fit = difference_in_means
 ) -> Float[np.ndarray, "labellings features"]:
-    """Fit one vector a labelling."""
+    """Fit one vector per labelling."""
     if fit is difference_in_means:
         return differences_in_means(X, ys)
     return np.stack([np.asarray(fit(X, y), dtype=np.float64) for y in ys])
@@ -83,7 +85,7 @@ def held_out(b: FittedDirection) -> Samples:
     """Return centred X, y and groups of the test part.
 
     Raises:
-        ValueError: a class is missing from it.
+        ValueError: the test part lacks a class.
     """
     X, y, groups = b.samples("test")
     if y.all() or not y.any():
@@ -100,34 +102,34 @@ def samples_of(X: Real[np.ndarray, "all features"], contrast: Contrast, part: st
 
 
 def check_same_locus(a: FittedDirection, b: FittedDirection) -> None:
-    """Refuse directions of two loci: their coordinates mean different things.
+    """Refuse directions of two loci, because their coordinates are not comparable.
 
     Raises:
         ValueError: the two were not fitted on the same activations.
     """
     if a.X is not b.X:
         raise ValueError(f"{a.contrast.name!r} and {b.contrast.name!r} were fitted on different arrays; "
-                         "only directions of one locus, fitted on the same X, are compared")  # fmt: skip
+                         "compare only directions of one locus, fitted on the same X")  # fmt: skip
 
 
 def check_no_leakage(a: Contrast, b: Contrast, part: str = "test") -> None:
-    """Refuse to test on groups that were trained on.
+    """Refuse to test on groups that are in the training part.
 
     Raises:
-        ValueError: a group is in the training part of one and in the given part of the other.
+        ValueError: a group is in the training part of one contrast and in the given part of the other.
     """
     both = set(a.groups[a.within("train")].tolist()) & set(b.groups[b.within(part)].tolist())
     if both:
         raise ValueError(f"{len(both)} groups are in the train part of {a.name!r} and the {part} part of {b.name!r}, "
-                         f"such as {min(map(str, both))!r}; a group belongs to one part in every contrast")  # fmt: skip
+                         f"such as {min(map(str, both))!r}; put a group into one part in all contrasts")  # fmt: skip
 
 
 def _check(X: np.ndarray, contrast: Contrast, n: int) -> None:
     if X.ndim != 2:
         raise ValueError(f"X must be (n_samples, d_model); got shape {X.shape}")
     if len(contrast.rows) and not 0 <= contrast.rows.min() <= contrast.rows.max() < len(X):
-        raise ValueError(f"contrast {contrast.name!r} names rows outside the {len(X)} samples of X")
+        raise ValueError(f"contrast {contrast.name!r} uses rows outside the {len(X)} samples of X")
     if n < 19:
         raise ValueError(f"a null needs at least 19 permutations to reach p = 0.05; got {n}")
     if not np.isfinite(X[contrast.rows]).all():
-        raise ValueError(f"the rows of contrast {contrast.name!r} hold NaN or infinite activations")
+        raise ValueError(f"the rows of contrast {contrast.name!r} have NaN or infinite activations; leave them out")

@@ -1,6 +1,6 @@
-"""Geometry of named contrasts at one locus: cosines, principal angles, transfer and cross-erasure.
+"""Geometry of contrasts at one locus: cosines, principal angles, transfer and cross-erasure.
 
-Only directions of one locus are compared. Rows come out flat, for JSON or Parquet.
+Only directions of one locus are compared. Results are flat rows, for JSON or Parquet.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ Row = dict[str, str | int | float | list[float] | None]
 
 @dataclass(frozen=True)
 class LocusGeometry:
-    """What was measured at one locus: a pair of contrasts each, or an ordered pair with a contrast's own in it."""
+    """Measurements at one locus: cosines and angles per pair of contrasts, the others per ordered pair with itself."""
 
     layer: int
     position: str
@@ -37,7 +37,7 @@ class LocusGeometry:
     erasures: tuple[Erasure, ...]
 
     def tables(self) -> dict[str, list[Row]]:
-        """Return flat rows by table: numbers and names only, an interval as three columns, None for what is NaN."""
+        """Return flat rows by table: numbers and names, an interval as three columns, None for NaN."""
         where: Row = {"layer": self.layer, "position": self.position}
         named: dict[str, Sequence[Cosine | Angles | Transfer | Erasure]] = {
             "cosines": self.cosines,
@@ -63,13 +63,16 @@ def geometry_at(
 
     Args:
         X: activations; only the contrasts' rows need be finite.
-        contrasts: with different names. Fits take the train part, AUROCs the test part; a group has one name and one
+        contrasts: with different names. Fits use the train part, AUROCs the test part; a group has one name and one
             part in all of them.
         k: the dimension of the reading subspaces.
+        fit: (X, y) -> vector, the direction of a contrast.
+        n: the number of permuted labellings.
+        seed: of the permutations.
 
     Raises:
-        ValueError: names repeat, a class is missing from a train or test part, activations are not finite, or a group
-            is trained on in one contrast and tested on in another; names the locus.
+        ValueError: names repeat, a train or test part lacks a class, activations are not finite, or a group is in the
+            train part of one contrast and the test part of another; names the locus.
     """
     try:
         return _geometry(X, layer, position, contrasts, k, fit, n, seed)
@@ -103,7 +106,7 @@ def _geometry(
 
 
 def _flat(value: Cosine | Angles | Transfer | Erasure) -> Row:
-    """Flatten a dataclass of numbers, intervals and dataclasses: an interval NAME into NAME, NAME_low, NAME_high."""
+    """Flatten a dataclass of numbers, intervals and dataclasses; an interval becomes NAME, NAME_low, NAME_high."""
     row: Row = {}
     for name, field in vars(value).items():
         if isinstance(field, Interval):

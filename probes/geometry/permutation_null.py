@@ -1,4 +1,4 @@
-"""Permutation nulls of a statistic of two contrasts: permuting the labels of one, of the other, of both."""
+"""Permutation nulls of a statistic of two contrasts, with the labels of one, the other, or both permuted."""
 
 from __future__ import annotations
 
@@ -16,40 +16,40 @@ from probes.statistics.seeds import named_rng
 
 @dataclass(frozen=True)
 class PermutedP:
-    """Whether two contrasts' directions lie closer than those of permuted labels.
+    """P-values for two contrasts' directions being closer than those of permuted labels.
 
-    `p` is the one to read: the larger of `p_a` and `p_b`, so that a small one rules out that *either* label has nothing
-    to do with the activations. `p_both` rules out only that neither has: where one direction is real and lies along the
-    stream's largest component, any noise leans on it, and `p_both` would be small for a second label that means
-    nothing. Permuted labels lean on whatever varies most, the contrasts' own axes included, so a strong contrast in few
-    dimensions has a wide null. Contrasts that share training rows are permuted as one (`jointly_permuted`); then `p`
-    is `p_both`, and the others are NaN.
+    Report `p`, the larger of `p_a` and `p_b`: a small `p` excludes that *either* label is unrelated to the activations.
+    `p_both` excludes only that both are unrelated: if one direction is real and lies along the stream's largest
+    component, any noise correlates with it, and `p_both` is small even for a second label without information. Permuted
+    directions follow whatever varies most, including the contrasts' own axes, so a strong contrast in few dimensions
+    has a wide null. Contrasts that share training rows are permuted together (`jointly_permuted`); then `p` is `p_both`
+    and the others are NaN.
     """
 
     p: float
-    p_a: float  # labels of a permuted, b as fitted
+    p_a: float  # labels of a permuted, b fixed
     p_b: float
     p_both: float
-    null_95: float  # what 95 % of pairs of permuted directions stay below
+    null_95: float  # 95 % quantile over pairs of permuted directions
     n: int
 
 
-Of = Float[np.ndarray, "..."]  # of a fit, or (permutations or 1, ...) of several
-Statistic = Callable[[Of, Of], Float[np.ndarray, " permutations"]]
-Null = tuple[Float[np.ndarray, "permutations ..."], Float[np.ndarray, "permutations ..."]]
+Fits = Float[np.ndarray, "..."]  # (permutations or 1, ...) fitted vectors or subspaces
+Statistic = Callable[[Fits, Fits], Float[np.ndarray, " permutations"]]
+JointNull = tuple[Float[np.ndarray, "permutations ..."], Float[np.ndarray, "permutations ..."]]
 
 
 def against_permuted(
     statistic: Statistic,
     of_a: tuple[Float[np.ndarray, ...], Float[np.ndarray, "permutations ..."]],
     of_b: tuple[Float[np.ndarray, ...], Float[np.ndarray, "permutations ..."]],
-    of_both: Null | None = None,
+    of_both: JointNull | None = None,
 ) -> PermutedP:
-    """Compare a statistic, larger where the two are closer, with its permuted values.
+    """Compare a statistic of two fits, larger for closer fits, with its values for permuted labels.
 
     Args:
-        of_a, of_b: what was fitted, and the same for permuted labels.
-        of_both: jointly permuted ones of both, where the contrasts share rows.
+        of_a, of_b: the fit of each contrast, and its fits on permuted labels.
+        of_both: fits of both on jointly permuted labels, if the contrasts share rows.
     """
     (a, null_a), (b, null_b) = of_a, of_b
     observed = float(statistic(a[None], b[None])[0])
@@ -71,20 +71,20 @@ def against_permuted(
 
 
 def shared_rows(a: FittedDirection, b: FittedDirection) -> Integer[np.ndarray, " shared"]:
-    """List the training rows that two contrasts share."""
+    """Return the training rows that two contrasts share."""
     return np.intersect1d(*(f.contrast.rows[f.contrast.within("train")] for f in (a, b)))
 
 
-def jointly_permuted(a: FittedDirection, b: FittedDirection, *, of_means: bool = False) -> Null | None:
-    """Fit both contrasts on jointly permuted labels; None where they share no training row.
+def jointly_permuted(a: FittedDirection, b: FittedDirection, *, of_means: bool = False) -> JointNull | None:
+    """Fit both contrasts on jointly permuted labels; None if they share no training row.
 
-    Two contrasts that share samples (the same benign prompts as negatives of both) have directions that share noise, so
-    their cosine is not zero for labels without information: with equal numbers it is near 0.5. Permuting each
-    contrast's labels alone would lose that. So the role of a sample in both (positive, negative or absent) is permuted
-    as one, by the rule of all labels (`permuted_labels`).
+    Two contrasts that share samples (the same benign prompts as negatives of both) have directions with shared noise,
+    so their cosine is not zero for labels without information: with equal class sizes it is near 0.5. Permuting each
+    contrast's labels alone would lose this. So the pair of roles of a sample (positive, negative or absent in each) is
+    permuted as one label, by the same rule as all labels (`permuted_labels`).
 
     Args:
-        of_means: take differences in means, whatever the contrasts were fitted by.
+        of_means: use differences in means, independent of the contrasts' own fits.
     """
     if not len(shared_rows(a, b)):
         return None
@@ -102,7 +102,7 @@ def jointly_permuted(a: FittedDirection, b: FittedDirection, *, of_means: bool =
 
 
 def _fit_roles(X: np.ndarray, roles: np.ndarray, fit: Fit) -> np.ndarray:
-    """Fit one vector a row of roles: 2 positive, 1 negative, 0 absent."""
+    """Fit one vector per row of roles: 2 positive, 1 negative, 0 absent."""
     if fit is not difference_in_means:
         return np.stack([vectors(X[r > 0], (r == 2)[None, r > 0], fit)[0] for r in roles])
     return weighted_sums(X, mean_weights(roles == 2, roles == 1))

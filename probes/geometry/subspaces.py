@@ -1,4 +1,4 @@
-"""Reading subspaces of contrasts (INLP with mass-mean probes), and principal angles between two with their null."""
+"""Reading subspaces of contrasts (INLP with mass-mean probes), and their principal angles with a permutation null."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from jaxtyping import Float
 from probes.covariance import ShrunkCovariance, shrunk_covariance
 from probes.geometry.angles import principal_angles
 from probes.geometry.fitted_direction import FittedDirection, check_same_locus
-from probes.geometry.permutation_null import Null, PermutedP, against_permuted, jointly_permuted
+from probes.geometry.permutation_null import JointNull, PermutedP, against_permuted, jointly_permuted
 from probes.nullspace import nullspace_directions
 
 
 @dataclass(frozen=True)
 class Subspace:
-    """Orthonormal rows that a contrast gives, and those its permuted labels give."""
+    """Orthonormal rows of a contrast's reading subspace, and those of its permuted labels."""
 
     fitted: FittedDirection
     rows: Float[np.ndarray, "k features"]
@@ -26,7 +26,7 @@ class Subspace:
 
 @dataclass(frozen=True)
 class Angles:
-    """Principal angles in radians, smallest first; `permuted` is of the smallest one's cosine."""
+    """Principal angles in radians, smallest first; `permuted` is for the cosine of the smallest angle."""
 
     a: str
     b: str
@@ -42,38 +42,38 @@ class Angles:
 def reading_subspace(fitted: FittedDirection, k: int) -> Subspace:
     """Return the k directions of iterated nullspace projection (INLP; Ravfogel et al. 2020, arXiv 2004.07667).
 
-    The classifier is the mass-mean probe w = C^-1 (mu+ - mu-) (Marks & Tegmark, arXiv 2310.06824), C the shrunk
-    covariance of the training rows; each next one is fitted where the earlier ones have been projected out. For this
+    The classifier is the mass-mean probe w = C^-1 (mu+ - mu-) (Marks & Tegmark, arXiv 2310.06824), with C the shrunk
+    covariance of the training rows; each further probe is fitted after projecting out the earlier ones. For this
     classifier the k directions span C^-1 theta, ..., C^-k theta, so all permuted labellings are fitted at once. (With C
-    pooled within classes w is the same up to scale; the strength of shrinkage is held fixed.)
+    pooled within classes, w is the same up to scale; the shrinkage is held fixed.)
 
-    Two other definitions do not do: a difference in means, once projected out, leaves no difference in means, and the
-    principal components of the pairs' differences (Zou et al. 2023, arXiv 2310.01405) do not depend on their signs, so
-    permuting the labels within pairs gives the same subspace.
+    Two other definitions are not suitable: after projecting out a difference in means there is no difference in means
+    left; and the principal components of the pairs' differences (Zou et al. 2023, arXiv 2310.01405) do not depend on
+    signs, so permuting labels within pairs gives the same subspace.
 
-    Where the covariance is as good as isotropic the rest of the directions are zero: nothing tells them apart.
+    If the covariance is nearly isotropic, the further directions are zero, because they are not determined.
 
     Raises:
         ValueError: k is below 1 or above d_model.
     """
     X, _, _ = fitted.samples("train")
     if not 1 <= k <= X.shape[1]:
-        raise ValueError(f"a subspace has 1 to d_model = {X.shape[1]} dimensions; got {k}")
+        raise ValueError(f"k must be between 1 and d_model = {X.shape[1]}; got {k}")
     covariance = shrunk_covariance(X)
     rows = _iterated(fitted.means(), covariance, k)
     return Subspace(fitted, rows[0], rows[1:], covariance)
 
 
 def compare_reading_subspaces(a: Subspace, b: Subspace) -> Angles:
-    """Return the principal angles between two contrasts' reading subspaces with their null.
+    """Return the principal angles between two contrasts' reading subspaces, with a permutation null.
 
-    Where the contrasts share rows both are permuted as one; each then keeps the covariance of its own rows.
+    If the contrasts share rows, both are permuted together; each keeps the covariance of its own rows.
 
     Raises:
-        ValueError: they are not of one locus.
+        ValueError: the two are not from one locus.
     """
     check_same_locus(a.fitted, b.fitted)
-    joint: Null | None = jointly_permuted(a.fitted, b.fitted, of_means=True)
+    joint: JointNull | None = jointly_permuted(a.fitted, b.fitted, of_means=True)
     if joint is not None:
         joint = (_iterated(joint[0], a.covariance, len(a.rows)), _iterated(joint[1], b.covariance, len(b.rows)))
     names = a.fitted.contrast.name, b.fitted.contrast.name

@@ -15,30 +15,30 @@ from probes.statistics.seeds import named_rng
 
 @dataclass(frozen=True)
 class Transfer:
-    """The AUROC of `fitted_on`'s direction on `tested_on`'s test rows.
+    """The AUROC of the direction of `fitted_on` on the test rows of `tested_on`.
 
-    Far below 0.5 it tells as much as far above, with the opposite sign; it is reported as it is, and p-values are
-    two-sided, of its distance from 0.5. `p` is the one to read: the larger of two, since each rules out one way to have
-    learnt nothing. `p_fitted` sets the AUROC beside directions of permuted training labels (does it take *this*
-    contrast, or does any direction do?), `p_tested` beside permuted test labels (do these classes differ along it?).
+    An AUROC far below 0.5 is as informative as one far above; it is reported unchanged, and p-values are two-sided, for
+    its distance from 0.5. Report `p`, the larger of two: `p_fitted` compares with directions of permuted training
+    labels (is *this* contrast needed, or is any direction enough?), `p_tested` with permuted test labels (do these
+    classes differ along the direction?).
     """
 
     fitted_on: str
     tested_on: str
-    auroc: Interval  # over the groups of the test rows
+    auroc: Interval  # with an interval over the groups of the test rows
     p: float
     p_fitted: float
     p_tested: float
-    null_low: float  # between which 95 % of permuted directions lie
+    null_low: float  # 2.5 % and 97.5 % quantiles over permuted directions
     null_high: float
     n: int
 
 
 def transfer(a: FittedDirection, b: FittedDirection, alpha: float = 0.05) -> Transfer:
-    """Test a's direction on b's test rows, beside all of a's permuted directions at once.
+    """Test the direction of `a` on the test rows of `b`, with the permuted directions of `a` as null.
 
     Raises:
-        ValueError: the loci differ, b's test part lacks a class, or a group of a's training part is in it.
+        ValueError: the loci differ, the test part of `b` lacks a class, or it contains a training group of `a`.
     """
     check_same_locus(a, b)
     check_no_leakage(a.contrast, b.contrast)

@@ -1,4 +1,4 @@
-"""Baselines of a probe on the same split: a bag of words, and the prompt's length."""
+"""Text baselines for a probe on the same split: bag of words, and prompt length."""
 
 from __future__ import annotations
 

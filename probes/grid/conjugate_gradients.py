@@ -1,4 +1,4 @@
-"""Conjugate gradients on the Newton systems of many logistic fits at once."""
+"""Conjugate gradients for the Newton systems of many logistic fits at once."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ MAX_STEPS = 1000
 
 
 class Space:
-    """The unknowns of a Newton system: weights, exactly, or coefficients of samples, through their Gram matrix.
+    """The unknowns of a Newton system: weights (exact), or coefficients of samples through their Gram matrix.
 
-    In weights v the matrix is I + S X' D X S with a fit's own scales S. In coefficients a, standing for v = S X' a, it
-    is I + D K with K = X S S X', self-adjoint in the inner product a' K a (Chapelle 2007, Training a support vector
-    machine in the primal). There K is taken with the scales of all sets: one matrix for every fit of the locus,
-    and wrong by the few per cent that the standard deviations of folds differ, which costs a Newton step or two.
+    For weights v the matrix is I + S X' D X S with the fit's own scales S. For coefficients a, with v = S X' a, it is
+    I + D K with K = X S S X', self-adjoint in the inner product a' K a (Chapelle 2007, Training a support vector
+    machine in the primal). K uses the scales of all sets, so that one matrix serves every fit of the locus; it is off
+    by a few per cent, as the standard deviations of folds differ, which costs one or two Newton steps.
     """
 
     def __init__(self, design: Design, inverse_scale: Float[Tensor, "fits features"], kind: Inner) -> None:
@@ -29,7 +29,7 @@ class Space:
         self._scale = inverse_scale.to(self.dtype)
 
     def image(self, v: Float[Tensor, "fits unknowns"]) -> Float[Tensor, "fits samples"]:
-        """Return the decision function f of every sample, less the intercept."""
+        """Return the decision function f of every sample, without the intercept."""
         if self.kind == "gram":
             return v @ self._design.gram
         return (v * self._scale) @ (self._design.X.T if self.kind == "exact" else self._design.transposed)
@@ -47,7 +47,7 @@ class Space:
         return (v * (image if self.kind == "gram" else v)).sum(dim=1, keepdim=True)
 
     def rows(self, keep: Bool[Tensor, " fits"]) -> Space:
-        """Return the same of some of the fits."""
+        """Return the space of a subset of the fits."""
         return Space(self._design, self._scale if self.kind == "gram" else self._scale[keep], self.kind)
 
 
@@ -57,7 +57,7 @@ def conjugate_gradients(
     residual: Float[Tensor, "fits unknowns"],
     forcing: Float[Tensor, "fits 1"],
 ) -> Float[Tensor, "fits unknowns"]:
-    """Solve (I + D) x = residual in a space, D the centred curvature, until the norm is below forcing."""
+    """Solve (I + D) x = residual in a space, with D the centred curvature, until the norm is below `forcing`."""
     D, r, stop = curvature.to(space.dtype), residual.to(space.dtype), forcing.to(space.dtype) ** 2
     total = D.sum(dim=1, keepdim=True).clamp_min(tiny(D))
     solved, live = torch.zeros_like(r), torch.arange(len(r), device=r.device)
@@ -76,7 +76,7 @@ def conjugate_gradients(
         q = D * along
         q = torch.addcmul(q, D, q.sum(dim=1, keepdim=True) / total, value=-1)
         bend = space.square(d, along) + (q * along).sum(dim=1, keepdim=True)
-        length = torch.where(bend > 0, rr / bend, 0)  # it is negative where rounding is all that is left
+        length = torch.where(bend > 0, rr / bend, 0)  # negative if only rounding is left
         x = torch.addcmul(x, d, length)
         r = torch.addcmul(r, space.pull_back(q).add_(d), length, value=-1)
         image = space.image(r)
@@ -89,5 +89,5 @@ def conjugate_gradients(
 
 
 def tiny(like: Tensor) -> float:
-    """Return the least normal number of a tensor's type."""
+    """Return the smallest normal number of a tensor's dtype."""
     return torch.finfo(like.dtype).tiny

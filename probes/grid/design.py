@@ -1,4 +1,4 @@
-"""The activations that the logistic fits of one locus share, and the objective of each fit."""
+"""The activations shared by all logistic fits of one locus, and the objective of each fit."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from torch import Tensor
 
 @dataclass(frozen=True)
 class Design:
-    """The activations, centred and scaled by all training sets: exact in float64, and rounded for the inner products.
+    """The activations, centred and scaled over all training sets: in float64, and in float32 for the inner products.
 
-    A sample counts as often as it is in a training set, so that one in none, however far out, costs no accuracy, and
-    the scales of a single training set are its own.
+    A sample counts once for each training set it is in. So an outlier in no training set costs no accuracy, and a
+    single training set is scaled by its own standard deviations.
     """
 
     X: Float[Tensor, "samples features"]  # float64
@@ -52,14 +52,14 @@ class Design:
 
     @cached_property
     def transposed(self) -> Float[Tensor, "features samples"]:
-        """The transpose, contiguous: products with few rows are several times faster so."""
+        """The contiguous transpose, with which products of few rows are several times faster."""
         return self.rounded.T.contiguous()
 
 
 def _gram(X: Tensor, blocks: int = 4) -> Tensor:
-    """Return X X', a block row at a time up to the diagonal: torch has no product that knows it is symmetric.
+    """Return X X', by block rows up to the diagonal, because torch has no symmetric product.
 
-    (numpy has one, but its threads and torch's then wait for each other, which costs more than is saved.)
+    (NumPy has one, but its threads and torch's threads wait for each other, which costs more than it saves.)
     """
     gram = X.new_empty(len(X), len(X))
     edges = [len(X) * i // blocks for i in range(blocks + 1)]
@@ -70,21 +70,21 @@ def _gram(X: Tensor, blocks: int = 4) -> Tensor:
 
 
 def _constant(variance: Tensor, mean: Tensor, n: Tensor | int) -> Tensor:
-    """Say which variances are rounding errors of a constant (the bound of scikit-learn's StandardScaler)."""
+    """Return which variances are rounding errors of a constant (the bound of scikit-learn's StandardScaler)."""
     eps = torch.finfo(torch.float64).eps
     return variance <= n * eps * variance + (n * mean * eps) ** 2
 
 
 @dataclass
 class Problem:
-    """The objective of each fit, row by row; rows are (set, C) pairs, C fastest."""
+    """The objective of each fit, one row per (set, C) pair, with C varying fastest."""
 
     inverse_scale: Float[Tensor, "fits features"]  # 1 / standard deviation of the training samples; 0 where constant
-    cost: Float[Tensor, "fits samples"]  # C times the sample's weight; 0 off the training set
+    cost: Float[Tensor, "fits samples"]  # C times the sample's weight; 0 outside the training set
     target: Float[Tensor, "fits samples"]  # 1 for positive samples
 
     def rows(self, keep: Bool[Tensor, " fits"]) -> Problem:
-        """Return the same of some of the fits."""
+        """Return the problem of a subset of the fits."""
         return Problem(self.inverse_scale[keep], self.cost[keep], self.target[keep])
 
     def rounded(self) -> Problem:
@@ -98,7 +98,7 @@ def make_problem(
     Cs: Sequence[float],
     sample_weight: Float[np.ndarray, " samples"] | None,
 ) -> Problem:
-    """Make the problem of every training set and C; both classes count the same where samples have no weight."""
+    """Make the problem of every training set and C; without sample weights both classes count equally."""
     device = design.X.device
     inside, target = _double(train, device), _double(train & y, device)
     if sample_weight is None:
@@ -121,12 +121,12 @@ def _double(values: np.ndarray, device: str | torch.device) -> Tensor:
 def _inverse_scales(X: Tensor, inside: Tensor, square: Tensor, offset: Tensor) -> Tensor:
     """Return 1 / standard deviation of each feature over each training set, (sets, d_model); 0 where constant.
 
-    `offset` is what X was before it was centred; what is a rounding error of a constant depends on that.
+    `offset` is the mean removed from X; whether a variance is rounding error depends on it.
     """
     n = inside.sum(dim=1, keepdim=True)
     mean = inside @ X / n
     variance = square / n - mean**2
-    for i, j in enumerate(variance < 1e-6):  # far below the variance of all sets: cancelled, so again in two passes
+    for i, j in enumerate(variance < 1e-6):  # far below the overall variance: cancellation, so repeat in two passes
         if j.any():
             some = X[inside[i] > 0][:, j]
             variance[i, j] = (some - some.mean(dim=0)).square().mean(dim=0)

@@ -1,4 +1,4 @@
-"""Outer and inner folds of whole groups: rows that fit a probe, choose its C and its locus, and test it."""
+"""Outer and inner folds of whole groups: rows to fit a probe, to choose its C and its locus, and to test it."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ class Fold:
     """One outer fold of a contrast."""
 
     train: Rows
-    test: Rows  # reported; nothing is chosen on it
-    inner: tuple[Split, ...]  # within train, (fitted on, validated on): these choose C
-    validation: Rows | None = None  # chooses the locus; without it the inner folds do that too
+    test: Rows  # reported; used for no choice
+    inner: tuple[Split, ...]  # (fit rows, validation rows) within train, to choose C
+    validation: Rows | None = None  # chooses the locus; if None, the inner folds do
 
 
 def cross_validation(contrast: Contrast, n_folds: int = 5, n_inner: int = 3, seed: int = 0) -> tuple[Fold, ...]:
-    """Divide a contrast into outer folds, each tested once, and each one's training rows into inner folds.
+    """Divide a contrast into outer folds, each tested once, and the training rows of each into inner folds.
 
-    Groups stay whole on every level and classes are balanced as far as groups allow. Parts are not looked at.
+    Groups stay whole at both levels, and classes are balanced as far as groups allow. The contrast's parts are ignored.
 
     Raises:
-        ValueError: a class is missing, or has not enough groups.
+        ValueError: a class is missing, or has too few groups.
     """
     rows = np.arange(len(contrast.rows))
     outer = _splits(contrast, rows, n_folds, seed, "folds")
@@ -39,13 +39,13 @@ def cross_validation(contrast: Contrast, n_folds: int = 5, n_inner: int = 3, see
 
 
 def held_out(contrast: Contrast, n_inner: int = 3, seed: int = 0) -> tuple[Fold]:
-    """Return the one fold that a contrast's parts make: train, validation (chooses the locus) and test.
+    """Return the single fold given by a contrast's parts: train, validation (chooses the locus) and test.
 
-    A class with fewer training groups than `n_inner` gives as many inner folds as it has groups, two at the least: they
-    choose C and nothing else, and small sets of prompts should come to an end.
+    If a class has fewer training groups than `n_inner`, there are as many inner folds as groups, but at least two. They
+    only choose C, so few are acceptable for small sets of prompts.
 
     Raises:
-        ValueError: a part lacks a class, a group is in two parts, or a class has one group only in train.
+        ValueError: a part lacks a class, a group is in two parts, or a class has only one group in train.
     """
     parts = {name: contrast.within(name) for name in ("train", "validation", "test")}
     for name, rows in parts.items():
@@ -56,7 +56,7 @@ def held_out(contrast: Contrast, n_inner: int = 3, seed: int = 0) -> tuple[Fold]
     for one, other in itertools.combinations(parts, 2):
         if len(both := np.intersect1d(contrast.groups[parts[one]], contrast.groups[parts[other]])):
             raise ValueError(f"group {both[0]} of contrast {contrast.name!r} is in its {one} and {other} parts; "
-                             "a group belongs to one part")  # fmt: skip
+                             "put each group into one part")  # fmt: skip
     y, groups = contrast.y[parts["train"]], contrast.groups[parts["train"]]
     n = max(2, min(n_inner, *(len(np.unique(groups[side])) for side in (y, ~y))))
     inner = _splits(contrast, parts["train"], n, seed, "inner folds of its train part")
@@ -71,11 +71,11 @@ def _splits(contrast: Contrast, rows: np.ndarray, n: int, seed: int, what: str) 
         if (found := len(np.unique(groups[side]))) < n:
             some = f"{found} {name} group{'s' * (found != 1)}"
             raise ValueError(f"contrast {contrast.name!r} has {some}, too few for {n} {what}; "
-                             "give fewer folds or more prompts")  # fmt: skip
-    # The seed itself, not a stream by name: runs of older versions keep their folds, and so the C and locus they chose.
+                             "use fewer folds or more prompts")  # fmt: skip
+    # The seed itself, not a named stream, so that runs of older versions keep their folds, C and locus.
     splitter = StratifiedGroupKFold(n, shuffle=True, random_state=seed)
     splits = tuple((rows[a], rows[b]) for a, b in splitter.split(rows, y, groups))
     if any(len(set(contrast.y[part])) < 2 for split in splits for part in split):
         raise ValueError(f"the groups of contrast {contrast.name!r} do not divide into {n} {what} with both classes in "
-                         "each; give fewer folds or more prompts")  # fmt: skip
+                         "each; use fewer folds or more prompts")  # fmt: skip
     return splits

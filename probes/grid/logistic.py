@@ -1,4 +1,4 @@
-"""The logistic probe as a value, the choice of its C, and Platt scaling."""
+"""A fitted logistic probe, the choice of its C, and Platt scaling."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ class LinearProbe:
     C: float
 
     def decision_function(self, X: Real[np.ndarray, "*batch features"]) -> Float[np.ndarray, "*batch"]:
-        """Score samples; returns log-odds before calibration."""
+        """Return the score of samples: log-odds before calibration."""
         return X.astype(np.float64) @ self.weight + self.bias
 
 
 def simplest_of_the_best(scores: Float[np.ndarray, " candidates"]) -> int:
-    """Return the index of the first, simplest candidate within 0.001 of the best score.
+    """Return the index of the first (simplest) candidate within 0.001 of the best score.
 
     Raises:
         ValueError: a score is NaN.
     """
     if np.isnan(scores).any():
-        raise ValueError(f"candidates cannot be compared where scores are NaN; got {scores.tolist()}")
+        raise ValueError(f"expected scores without NaN to choose a candidate; got {scores.tolist()}")
     return int(np.flatnonzero(scores >= scores.max() - 1e-3)[0])
 
 
@@ -50,10 +50,10 @@ class Platt:
 def fit_platt(
     score: Real[np.ndarray, " samples"], y: Bool[np.ndarray, " samples"] | Integer[np.ndarray, " samples"]
 ) -> Platt:
-    """Fit Platt scaling with his smoothed targets (Platt 1999), so that separable scores stay finite.
+    """Fit Platt scaling with Platt's smoothed targets (Platt 1999), so that the fit is finite for separable scores.
 
-    The targets (n+ + 1)/(n+ + 2) and 1/(n- + 2) enter as weighted copies of both labels. Scores are standardised
-    first, so that the weak ridge that keeps the fit finite does not depend on their scale.
+    The targets (n+ + 1)/(n+ + 2) and 1/(n- + 2) are weighted copies of both labels. Scores are standardised first, so
+    that the weak ridge penalty does not depend on their scale.
     """
     y = np.asarray(y, dtype=bool)
     n_positive, n_negative = int(y.sum()), int((~y).sum())

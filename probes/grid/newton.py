@@ -1,4 +1,4 @@
-"""Newton's method on many logistic fits at once; finished fits leave, stalled ones are solved more exactly."""
+"""Newton's method for many logistic fits at once; finished fits are removed, stalled ones are solved more exactly."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ MAX_INTERCEPT = 50
 
 
 def _shared_start(design: Design, problem: Problem, gram: Tensor) -> tuple[Tensor, Tensor]:
-    """Solve the problem with the scales of all sets, roughly: coefficients (fits, n_samples), intercepts (fits, 1).
+    """Solve the problem roughly, with the scales of all sets: coefficients (fits, n_samples), intercepts (fits, 1).
 
-    There a step costs products with the Gram matrix only, in float32; the standard deviations of a fold differ from
-    those of all sets by a few per cent, so the solution is near.
+    A step then needs only products with the Gram matrix, in float32. The standard deviations of a fold differ from
+    those of all sets by a few per cent, so the solution is close.
     """
     space, rough = Space(design, problem.inverse_scale, "gram"), problem.rounded()
     a = torch.zeros_like(rough.cost)
@@ -55,9 +55,9 @@ Solution = tuple[
 
 
 def newton(design: Design, problem: Problem, tol: float, alone: bool) -> Solution:
-    """Return weights, intercepts, error bounds and the unfinished fits' indices.
+    """Return weights, intercepts, error bounds and the indices of unfinished fits.
 
-    Weights are standardised, intercepts centred. Systems are solved in float64 only where a set is `alone`.
+    Weights are for standardised features, intercepts for centred ones. Systems are solved in float64 only if `alone`.
     """
     fits = len(problem.cost)
     done = [problem.cost.new_zeros(size) for size in ((fits, design.X.shape[1]), (fits, 1), (fits, 1))]
@@ -65,10 +65,10 @@ def newton(design: Design, problem: Problem, tol: float, alone: bool) -> Solutio
     w, b, a, f = torch.zeros_like(done[0]), torch.zeros_like(done[1]), None, torch.zeros_like(problem.cost)
     if design.gram is not None:
         a, b = _shared_start(design, problem, design.gram)
-        w = (a @ design.X) * problem.inverse_scale  # and so throughout, while systems are solved in coefficients a
+        w = (a @ design.X) * problem.inverse_scale  # holds as long as systems are solved in coefficients a
         f = (w * problem.inverse_scale) @ design.X.T
         better = _objective(problem, w, f, b) < _objective(problem, *map(torch.zeros_like, (w, f, b)))
-        a, w, f, b = (torch.where(better, t, 0) for t in (a, w, f, b))  # scales may differ much more
+        a, w, f, b = (torch.where(better, t, 0) for t in (a, w, f, b))  # the scales of sets may differ too much
     last: Tensor = torch.full_like(b, torch.inf)
     inner: Inner = "rounded" if a is None else "gram"
     for _ in range(MAX_NEWTON):
@@ -85,7 +85,7 @@ def newton(design: Design, problem: Problem, tol: float, alone: bool) -> Solutio
             open_ = open_[keep]
             break
         if stuck:
-            inner, a = ("rounded" if inner == "gram" else "exact"), None  # what is approximate in it stands in the way
+            inner, a = ("rounded" if inner == "gram" else "exact"), None  # its approximation is too coarse
         if not keep.all():
             problem, last, error = problem.rows(keep), last[keep], error[keep]
             open_, w, b, f, gradient, curvature, residual, norm = (
@@ -115,7 +115,7 @@ def _objective(problem: Problem, w: Tensor, f: Tensor, b: Tensor) -> Tensor:
 
 
 def _intercept(problem: Problem, f: Tensor, b: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Optimise the intercepts at fixed weights; return them, the loss gradient by sample (its sum 0) and curvature."""
+    """Optimise the intercepts at fixed weights; return them, the loss gradient by sample (sum 0) and the curvature."""
     for _ in range(MAX_INTERCEPT):
         p = torch.sigmoid(f + b)
         gradient = problem.cost * (p - problem.target)
@@ -128,11 +128,10 @@ def _intercept(problem: Problem, f: Tensor, b: Tensor) -> tuple[Tensor, Tensor, 
 
 
 def _line_search(problem: Problem, ws: Tensor, ss: Tensor, f: Tensor, along: Tensor) -> Tensor:
-    """Minimise the objective along each step, (fits, 1); on separable data the best length is often several times 1.
+    """Return the step lengths, (fits, 1), that minimise the objective; on separable data they are often well above 1.
 
-    `ws` and `ss` are the inner products of weights and step, and of the step with itself; `f` and `along` the images.
-
-    The objective is convex along the step: Newton's method, kept within the bracket that the slopes seen so far give.
+    `ws` and `ss` are the inner products of weights and step, and of the step with itself; `f` and `along` are the
+    decision functions of both. The objective is convex along the step: Newton's method, bracketed by earlier slopes.
     """
     length = torch.ones_like(ws)
     low, high = torch.zeros_like(ws), torch.full_like(ws, torch.inf)

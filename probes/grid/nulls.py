@@ -1,4 +1,4 @@
-"""Permutation and random-direction nulls of the test AUROC."""
+"""Permutation null and random-direction null of a probe's test AUROC."""
 
 from __future__ import annotations
 
@@ -16,27 +16,27 @@ from probes.statistics.seeds import named_rng
 
 @dataclass(frozen=True)
 class NullAUROC:
-    """Test AUROCs of probes without information, and where the observed one lies among them.
+    """Test AUROCs of probes without information, and p-values of the observed AUROC.
 
-    One shuffled fit says little: where the stream has one dominant component every direction leans on it, and a
-    single null AUROC may be far from 0.5 on either side. So the whole distribution counts.
+    One shuffled fit is not enough: if the stream has one dominant component, every direction correlates with it, and a
+    single null AUROC may be far from 0.5 on either side. So the whole distribution is used.
 
-    `p_permutation` is the one to read: the larger of two, since each rules out one way to have learnt nothing.
-    `p_fitted` sets the AUROC beside those of fits on permuted training labels (does it take *these* labels, or does any
-    fit do?). It alone is too small where the fit is real and the test labels mean nothing, but other directions vary
-    less on test (as those do that hold what minimal pairs share). `p_tested` sets it beside permuted test labels (do
-    the classes differ along it?), and alone is too small where any direction reads them. Where a strong contrast is
-    most of what varies, permuted fits lean on it and reach as far, so that `p_fitted` is large: no proof of nothing.
+    Report `p_permutation`, the larger of two p-values. `p_fitted` compares with fits on permuted training labels (are
+    *these* labels needed, or is any fit enough?). Alone it is too small if the fit is real, the test labels carry no
+    information, and other directions vary less on test (for example those shared within minimal pairs). `p_tested`
+    compares with permuted test labels (do the classes differ along the direction?). Alone it is too small if any
+    direction reads them. If a strong contrast dominates the variance, permuted fits follow it and reach a similar
+    AUROC; then a large `p_fitted` does not show that there is no effect.
     """
 
     observed: float
-    mean: float  # of the permuted fits
+    mean: float  # mean of the permuted fits
     p_permutation: float
     p_fitted: float  # (1 + #{null >= observed}) / (1 + n)
     p_tested: float
-    permutation_95: float  # of the permuted fits
+    permutation_95: float  # 95 % quantile of the permuted fits
     n: int
-    random_direction_95: float | None = None  # where random directions are a null of this probe
+    random_direction_95: float | None = None  # 95 % quantile of random directions, if they are a null of this probe
 
 
 def null_auroc(
@@ -53,8 +53,8 @@ def null_auroc(
     """Compare the test AUROC of the difference in means with n permuted fits and n isotropic random directions.
 
     Args:
-        groups, test_groups: (n_train,) and (n_test,) what belongs together; without them every row stands for itself,
-            which makes p-values too small where rows of a group are alike.
+        groups, test_groups: (n_train,) and (n_test,) groups of dependent rows; None treats rows as independent, which
+            makes p-values too small if rows of a group are similar.
     """
     permuted = differences_in_means(X_train, _permuted(y_train, groups, n, seed))
     isotropic = named_rng(seed, "random directions").standard_normal((n, X_train.shape[1]))
@@ -78,8 +78,8 @@ def logistic_null(
 ) -> NullAUROC:
     """Compare the test AUROC of a logistic probe with n fits on permuted training labels, all in one batch.
 
-    The mean of the null is not 0.5 where labels are unevenly given: with minimal pairs beside groups of one class only,
-    permuting within pairs leaves those groups their label, and telling them from pairs is half of the contrast.
+    The mean of the null is not 0.5 if some groups are minimal pairs and others have one class only: permuting within
+    pairs keeps the labels of the other groups, and separating these from pairs is part of the contrast.
 
     Args:
         groups, test_groups: as for `null_auroc`.

@@ -1,4 +1,4 @@
-"""Control tasks of a probe, for its selectivity (Hewitt & Liang 2019, arXiv 1909.03368)."""
+"""Control tasks, which measure the selectivity of a probe (Hewitt & Liang 2019, arXiv 1909.03368)."""
 
 from __future__ import annotations
 
@@ -22,15 +22,16 @@ def control_auroc(
     n: int = 20,
     seed: int = 0,
 ) -> float:
-    """Return the mean held-out AUROC of logistic probes on n control tasks, or NaN where there can be none.
+    """Return the mean held-out AUROC of logistic probes on n control tasks; NaN if there are too few types.
 
-    A control task gives each *type* (a category of prompts, say) one label by chance, half of the types each. Types are
-    on both sides of the split, so a probe that can tell types apart does well on it whatever the labels mean. The AUROC
-    of the real task minus this one is the probe's selectivity: small where a probe may be reading types. Samples of
-    types that are not on both sides are left out; there must be four.
+    A control task gives each *type* (for example a category of prompts) one random label, half of the types each label.
+    Types occur on both sides of the split, so a probe that separates types does well on it. The AUROC of the real task
+    minus this one is the probe's selectivity, which is small if the probe may only read types. Samples of types that
+    are not on both sides are left out; at least four types must remain.
 
     Args:
-        types_train, types_test: names.
+        types_train, types_test: names of types.
+        C: inverse penalty of the probes.
     """
     shared = np.intersect1d(types_train, types_test)
     if len(shared) < MIN_TYPES:

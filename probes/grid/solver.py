@@ -1,9 +1,9 @@
-"""Batched logistic regression: all fits of one locus at once, a row a fit, sharing two matrix products a step.
+"""Batched logistic regression: all fits of one locus at once, one row per fit, two shared matrix products per step.
 
-The fits of a locus (training folds x labels x C) differ in their rows, labels and penalty, never in their activations.
-So Newton's method runs on all of them together: the activations are read once a step for as many fits as are still
-open. Each Newton system is solved by conjugate gradients in float32 and applied to a float64 residual, which gives
-float64 answers at the price of float32 products. Runs wherever torch does; on a CPU it takes torch's threads.
+The fits of a locus (training folds x labels x C) differ in their rows, labels and penalty, but share their activations.
+So Newton's method runs on all of them together, and each step reads the activations once for all unfinished fits. Each
+Newton system is solved by conjugate gradients in float32 for a float64 residual, which gives float64 accuracy at the
+cost of float32 products. Runs on any torch device; on a CPU it uses torch's threads.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ class Fits:
 
     weight: Float[np.ndarray, "sets Cs features"]
     intercept: Float[np.ndarray, "sets Cs"]
-    scores: Float[np.ndarray, "sets Cs samples"]  # decision function of every sample, also those left out of a fit
-    error: Float[np.ndarray, "sets Cs"]  # a bound of |w - w*| / |w|, both standardised
+    scores: Float[np.ndarray, "sets Cs samples"]  # decision function of every sample, also outside the training set
+    error: Float[np.ndarray, "sets Cs"]  # upper bound of |w - w*| / |w| for standardised weights
 
 
 def fit_logistic_batch(
@@ -43,33 +43,34 @@ def fit_logistic_batch(
 ) -> Fits:
     """Fit an L2-regularised logistic regression for every training set and every C.
 
-    Minimises C sum_i c_i log(1 + exp(-y_i f_i)) + |w|^2 / 2 with f = w . z + b over the set's training samples, z
-    standardised on them: what `LogisticRegression(C=C)` after `StandardScaler` minimises. A feature
-    constant in a set has weight 0 there.
+    Minimises C sum_i c_i log(1 + exp(-y_i f_i)) + |w|^2 / 2 with f = w . z + b over the set's training samples, with z
+    standardised on them, like `LogisticRegression(C=C)` after `StandardScaler`. A feature that is constant in a set has
+    weight 0 there.
 
-    The penalty makes the objective strongly convex with modulus 1 in w, so |w - w*| <= |gradient|: a fit is done when
-    its gradient (the intercept being optimal) is below `tol` times |w|. (Or no more than its own
-    rounding: where nothing tells the classes apart, w* is zero and what is found of it are rounding errors.)
+    The penalty makes the objective strongly convex with modulus 1 in w, so |w - w*| <= |gradient|. A fit is finished
+    when its gradient (at the optimal intercept) is below `tol` times |w|, or at the level of rounding, as for classes
+    without a difference, where w* is zero.
 
     Args:
         X: activations of all samples, read once; any float type, finite.
-        train: which samples each set is fitted on.
-        y: which samples are positive in each set; only those of `train` matter.
-        sample_weight: the c_i, the same in every set. Without them both classes count the same in each set: c_i is
-            n / (2 n_class), as of `class_weight="balanced"`.
-        tol: of the bound above.
-        device: where to compute; it must know float64.
+        train: the training samples of each set.
+        y: the positive samples of each set; only those in `train` are used.
+        Cs: inverse penalties.
+        sample_weight: the c_i, the same in every set. None gives both classes the same weight in each set: c_i is
+            n / (2 n_class), as with `class_weight="balanced"`.
+        tol: limit of the error bound above.
+        device: where to compute; it must support float64.
 
     Raises:
         ValueError: a set lacks a class, a C or a sample's weight is not positive, or a sample is not finite.
 
     Warns:
-        ConvergenceWarning: rounding, or too many steps, stood in the way of `tol`; see `error`.
+        ConvergenceWarning: `tol` was not reached because of rounding or too many steps; see `error`.
     """
     _check(X, train, y, Cs, sample_weight)
     fits, unfinished = _fit(X, train, y, Cs, sample_weight, tol, device)
     for i in np.flatnonzero(unfinished.any(axis=1)) if len(train) > 1 else ():
-        # Its samples are too far from those of other sets; alone they are centred and scaled by their own.
+        # Its samples are too far from those of other sets; fitted alone, they have their own centre and scale.
         alone, unfinished[[i]] = _fit(X, train[[i]], y[[i]], Cs, sample_weight, tol, device)
         for field, values in vars(fits).items():
             values[i] = getattr(alone, field)[0]
@@ -114,10 +115,10 @@ def _check(
     if not len(Cs) or not all(0 < C < np.inf for C in Cs):
         raise ValueError(f"every C must be positive and finite, got {list(Cs)}")
     if len(bad := np.flatnonzero(~np.isfinite(X).all(axis=1))):
-        raise ValueError(f"every sample must be finite, those that no set is fitted on too; {len(bad)} of {len(X)} "
-                         f"have NaN or inf, the first at index {bad[0]}")  # fmt: skip
+        raise ValueError(f"every sample must be finite, also outside the training sets; {len(bad)} of {len(X)} have "
+                         f"NaN or inf, the first at index {bad[0]}")  # fmt: skip
     if sample_weight is not None and not ((sample_weight > 0) & np.isfinite(sample_weight)).all():
-        raise ValueError(f"every sample's weight must be positive and finite; the least is {np.min(sample_weight)}")
+        raise ValueError(f"sample weights must be positive and finite; the smallest is {np.min(sample_weight)}")
     positive, total = (train & y).sum(axis=1), train.sum(axis=1)
     for i in np.flatnonzero((positive == 0) | (positive == total)):
         raise ValueError(

@@ -1,8 +1,8 @@
 """Partial eta squared of two crossed factors and of their interaction, over groups.
 
-Every group holds all four cells of the 2 x 2 (a block of minimal pairs), so each effect is one contrast a group and is
-tested against its own spread between groups, as in an analysis of variance of repeated measures with one degree of
-freedom (Maxwell & Delaney, Designing Experiments, ch. 12): with c of shape (n_groups,) its contrast,
+Every group has all four cells of the 2 x 2 design (a block of minimal pairs), so each effect is one contrast per group
+and is tested against its variation between groups, as in a repeated-measures analysis of variance with one degree of
+freedom (Maxwell & Delaney, Designing Experiments, ch. 12). With c of shape (n_groups,) the contrast,
 
     partial eta^2 = n mean(c)^2 / sum(c^2) = d^2 / (d^2 + (n - 1) / n),  d = mean(c) / sd(c).
 """
@@ -19,7 +19,7 @@ from probes.statistics.permutation import ROUNDING, permutation_p
 from probes.statistics.seeds import named_rng
 
 N_FLIPS = 999
-CELLS = ((1, 1), (1, 0), (0, 1), (0, 0))  # first factor, second factor: the order of the columns
+CELLS = ((1, 1), (1, 0), (0, 1), (0, 0))  # (first factor, second factor), in the order of the columns
 CONTRASTS = {
     "first": np.array([0.5, 0.5, -0.5, -0.5]),
     "second": np.array([0.5, -0.5, 0.5, -0.5]),
@@ -34,8 +34,8 @@ class PartialEta:
     estimate: Float[np.ndarray, " measurements"]
     low: Float[np.ndarray, " measurements"]
     high: Float[np.ndarray, " measurements"]
-    p: Float[np.ndarray, " measurements"]  # of no effect, the signs of the groups' contrasts flipped
-    mean: Float[np.ndarray, " measurements"]  # the contrast itself, in the measurement's units
+    p: Float[np.ndarray, " measurements"]  # p-value of a sign-flip test
+    mean: Float[np.ndarray, " measurements"]  # mean contrast, in the units of the measurement
 
 
 def partial_eta(
@@ -47,12 +47,12 @@ def partial_eta(
 ) -> PartialEta:
     """Return partial eta squared of a contrast of the four cells.
 
-    The interval is Student's for d with the jackknife's standard error, so that no normal measurement is assumed; the
-    p-value is of sign flips, valid where a group's contrast is as likely c as -c. Without any effect the estimate is
-    1 / n on average, not 0: read it with its p. Where all groups agree exactly, estimate and interval are 1.
-    In simulations of 12 to 150 groups with d from 0 to 3, 95 % intervals held d 95 to 98 % of the time for normal
-    contrasts; for exponential ones 93 % or more up to d = 1 and 88 % at d = 3 (partial eta squared 0.9), too high then.
-    A null was rejected at 5 % in 5 to 6 % of normal and up to 8 % (12 groups) of exponential ones.
+    The interval is Student's for d with the jackknife standard error, without assuming normal measurements. The p-value
+    is from sign flips, valid if c and -c are equally likely for a group under no effect. Without an effect the estimate
+    is 1 / n on average, not 0, so read it with its p-value. If all groups agree exactly, estimate and interval are 1.
+    In simulations of 12 to 150 groups with d from 0 to 3, 95 % intervals contained d in 95 to 98 % of cases for normal
+    contrasts; for exponential ones in 93 % or more up to d = 1 and 88 % at d = 3 (partial eta squared 0.9), where they
+    are too high. A true null was rejected at 5 % in 5 to 6 % of normal and up to 8 % (12 groups) of exponential cases.
 
     Args:
         cells: in the order of CELLS.
@@ -63,7 +63,7 @@ def partial_eta(
     """
     n = len(cells)
     if n < 3:
-        raise ValueError(f"partial eta squared needs three groups that hold all four cells; got {n}")
+        raise ValueError(f"partial eta squared needs at least three groups with all four cells; got {n}")
     c = np.einsum("gcm,c->gm", np.asarray(cells, dtype=np.float64), contrast)
     total, squares = c.sum(axis=0), (c**2).sum(axis=0)
     estimate = np.divide(total**2, n * squares, out=np.zeros_like(total), where=squares > 0)
@@ -80,7 +80,7 @@ def partial_eta(
 
 
 def _standardised(total: np.ndarray, squares: np.ndarray, n: int) -> np.ndarray:
-    """Return mean / sd, 0 where all are 0, capped where they agree to rounding."""
+    """Return mean / sd: 0 if all values are 0, capped if they are equal up to rounding."""
     mean = total / n
     variance = np.maximum(squares - n * mean**2, 0) / (n - 1)
     floor = 1e-12 * np.maximum(squares / n, np.finfo(float).tiny)

@@ -1,6 +1,6 @@
-"""Intervals that hold at 0 and 1: rates, paired differences, linear combinations, AUROC, and means over groups.
+"""Confidence intervals, valid at 0 and 1: rates, paired differences, linear combinations, AUROC, means over groups.
 
-`n` may be fractional: clustered samples enter with their effective number of groups (Kish 1965) instead of their rows.
+`n` may be fractional: for clustered samples it is the effective number of groups (Kish 1965), not the number of rows.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ class Interval:
     high: float
 
     def within(self, low: float, high: float) -> bool:
-        """Say whether the whole interval lies inside [low, high]."""
+        """Return whether the whole interval is inside [low, high]."""
         return bool(self.low >= low and self.high <= high)
 
     def to_dict(self) -> dict[str, float | None]:
-        """Return estimate, low and high for JSON; a number that is not finite is null."""
+        """Return estimate, low and high for JSON; numbers that are not finite become null."""
         return {name: float(v) if np.isfinite(v) else None for name, v in vars(self).items()}
 
     def __format__(self, spec: str) -> str:
-        """Return `estimate [low, high]`, each number formatted alike: `f"{interval:.1%}"`."""
+        """Return `estimate [low, high]`, each number in the given format: `f"{interval:.1%}"`."""
         return f"{self.estimate:{spec}} [{self.low:{spec}}, {self.high:{spec}}]"
 
 
@@ -41,15 +41,15 @@ NO_ESTIMATE = Interval(float("nan"), float("nan"), float("nan"))
 def effective_number(sizes: Real[np.ndarray, " groups"]) -> float:
     """Return the effective number of groups of these sizes, (sum m)^2 / sum m^2 (Kish 1965).
 
-    So many equal groups would say as much, if all of a group were alike: their number where they are of one size, 1
-    where one holds nearly all.
+    This is the number of equal groups with the same information, if samples within a group were identical: the number
+    of groups if all have one size, close to 1 if one group has nearly all samples.
     """
     sizes = np.asarray(sizes, dtype=float)
     return float(sizes.sum() ** 2 / (sizes**2).sum()) if len(sizes) else 0.0
 
 
 def effective_groups(groups: Shaped[np.ndarray, " samples"]) -> float:
-    """Return the effective number of the groups that samples belong to."""
+    """Return the effective number of groups of samples, from the group of each sample."""
     return effective_number(np.unique(groups, return_counts=True)[1])
 
 
@@ -58,11 +58,11 @@ def grouped_mean(
     groups: Shaped[np.ndarray, " samples"],
     alpha: float = 0.05,
 ) -> Interval:
-    """Return the mean of values with a t interval that counts groups, whatever their sizes and the likeness within.
+    """Return the mean of values with a t interval over groups, valid for any group sizes and correlation within groups.
 
-    The standard error is the jackknife's, leaving out one group at a time (CR3, Bell & McCaffrey 2002): a large group
-    draws the mean towards itself, so that its residual alone says too little. Degrees of freedom are the effective
-    number of groups less one. With one value a group it is Student's interval; a single group has no spread.
+    The standard error is from the jackknife over groups (CR3, Bell & McCaffrey 2002), because a large group pulls the
+    mean towards itself, so that its residual is too small. Degrees of freedom are the effective number of groups minus
+    one. With one value per group it is Student's interval; with a single group it is unbounded.
     """
     if len(values) == 0:
         return Interval(float("nan"), -np.inf, np.inf)
@@ -93,7 +93,7 @@ def wilson(hits: float, n: float, alpha: float = 0.05) -> Interval:
     p = hits / n
     centre, half = p + z * z / (2 * n), z * np.sqrt(p * (1 - p) / n + z * z / (4 * n * n))
     scale = 1 + z * z / n
-    # At 0 and 1 the limit is the end itself; the formula may miss it by a rounding error and so exclude the truth.
+    # At 0 and 1 the limit is exact; the formula has a rounding error and could exclude the true value.
     low = 0.0 if hits <= 0 else float(max(0.0, (centre - half) / scale))
     high = 1.0 if hits >= n else float(min(1.0, (centre + half) / scale))
     return Interval(p, low, high)
@@ -106,7 +106,7 @@ def paired_difference(
 
     Args:
         a, b: boolean outcomes of the same subjects.
-        n: the number of independent groups behind them, if fewer than subjects.
+        n: the number of independent groups, if smaller than the number of subjects.
     """
     a, b = np.asarray(a, dtype=bool), np.asarray(b, dtype=bool)
     if len(a) == 0:
@@ -118,7 +118,7 @@ def paired_difference(
 def paired_difference_of_counts(
     both: float, only_a: float, only_b: float, neither: float, n: float | None = None, alpha: float = 0.05
 ) -> Interval:
-    """Return the same of the fourfold table of the pairs; a table without any gives (nan, -1, 1)."""
+    """Return the same interval from the 2 x 2 counts of the pairs; without pairs (nan, -1, 1)."""
     pairs = both + only_a + only_b + neither
     if pairs <= 0:
         return Interval(float("nan"), -1.0, 1.0)
@@ -129,7 +129,7 @@ def paired_difference_of_counts(
 
 
 def difference(a: Interval, b: Interval, correlation: float = 0.0) -> Interval:
-    """Return the interval of a - b from those of a and b (MOVER, Zou & Donner 2008), whose estimates correlate."""
+    """Return the interval of a - b from the intervals of a and b (MOVER, Zou & Donner 2008)."""
     al, au, bl, bu = a.estimate - a.low, a.high - a.estimate, b.estimate - b.low, b.high - b.estimate
     below = float(np.sqrt(max(0.0, al**2 - 2 * correlation * al * bu + bu**2)))
     above = float(np.sqrt(max(0.0, au**2 - 2 * correlation * au * bl + bl**2)))
@@ -153,14 +153,14 @@ def combination(
     """Return the interval of sum(w_i p_i) (MOVER, Zou & Donner 2008).
 
     Args:
-        correlation: of the estimates with each other; None where they are independent.
+        correlation: correlation matrix of the estimates; None if they are independent.
     """
     w = np.array(weights, dtype=float)
     value, low, high = np.array([(r.estimate, r.low, r.high) for r in rates]).T
     R = np.eye(len(w)) if correlation is None else correlation
     below = w * (value - np.where(w > 0, low, high))
     above = w * (np.where(w > 0, high, low) - value)
-    R = R * np.sign(np.outer(w, w))  # of the terms, whose sign is the weights'
+    R = R * np.sign(np.outer(w, w))  # correlation of the weighted terms
     estimate = float(w @ value)
     return Interval(
         estimate,
@@ -170,10 +170,10 @@ def combination(
 
 
 def auroc_interval(auroc: float, n_positive: float, n_negative: float, alpha: float = 0.05) -> Interval:
-    """Return an interval of an AUROC that stays honest at 1.0 (Newcombe 2006, method 5: a score-type inversion).
+    """Return an interval of an AUROC that is valid at 1.0 (Newcombe 2006, method 5: a score-type inversion).
 
     Args:
-        n_positive, n_negative: numbers of independent units of each class (groups, where rows are clustered).
+        n_positive, n_negative: numbers of independent units of each class (groups, if rows are clustered).
     """
     if n_positive < 1 or n_negative < 1 or not np.isfinite(auroc):
         return Interval(auroc, 0.0, 1.0)
@@ -185,7 +185,7 @@ def auroc_interval(auroc: float, n_positive: float, n_negative: float, alpha: fl
         variance = theta * (1 - theta) * inner / (n_positive * n_negative)
         return float((auroc - theta) ** 2 - z * z * variance)
 
-    # At the estimate itself the gap is never positive; at the far ends it is positive, or the limit is the end.
+    # At the estimate the gap is never positive; at 0 and 1 it is positive, or the limit is 0 or 1.
     near = 1e-9
     low = 0.0 if auroc <= near or gap(0.0) <= 0 else float(brentq(gap, 0.0, auroc - near))
     high = 1.0 if auroc >= 1 - near or gap(1.0) <= 0 else float(brentq(gap, auroc + near, 1.0))
@@ -198,6 +198,6 @@ def mean_over_groups(
     alpha: float = 0.05,
     least: float = 0.0,
 ) -> Interval:
-    """Return the mean of values with an interval over groups that ends at `least`, what a value may be at least."""
+    """Return the mean of values with an interval over groups; its lower limit is at least `least`."""
     interval = grouped_mean(values, groups, alpha)
     return Interval(interval.estimate, max(least, interval.low), interval.high)

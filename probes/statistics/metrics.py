@@ -28,21 +28,21 @@ class Discrimination:
 
 
 def average(folds: Sequence[Discrimination], alpha: float = 0.05) -> Discrimination:
-    """Average over folds of one cross-validation, each tested on its own samples.
+    """Average over the folds of one cross-validation, each tested on its own samples.
 
-    The folds' training samples are each other's test samples, so their AUROCs vary together: a score without
-    information is a sum over pairs of samples, and every pair of two folds is counted from both ends. The interval
-    therefore takes the variance of the mean as (1 / K + 1 / (K - 1)) of a fold's instead of 1 / K (Nadeau & Bengio
-    2003, Inference for the generalization error, section 4): wide enough without information, conservative with it.
-    Folds count alike, so that one worth few groups makes the mean uncertain, whatever the others are worth: variances
-    add, and the groups are K^2 / sum(1 / n_k) of theirs.
+    Training samples of one fold are test samples of others, so the AUROCs of folds are correlated: without information
+    a score is a sum over pairs of samples, and every pair from two folds is counted twice. So the variance of the mean
+    is (1 / K + 1 / (K - 1)) times that of a fold, not 1 / K (Nadeau & Bengio 2003, Inference for the generalization
+    error, section 4). This is wide enough without information and conservative with it. Folds have equal weight and
+    variances add, so a fold with few groups makes the mean uncertain: the effective number of groups is
+    K^2 / sum(1 / n_k).
     """
     mean = float(np.mean([fold.auroc.estimate for fold in folds]))
-    worth = 1 + len(folds) / (len(folds) - 1) if len(folds) > 1 else 1.0
-    positive, negative = (_worth_of_mean(n) for n in zip(*((f.groups_positive, f.groups_negative) for f in folds),
+    inflation = 1 + len(folds) / (len(folds) - 1) if len(folds) > 1 else 1.0
+    positive, negative = (_groups_of_mean(n) for n in zip(*((f.groups_positive, f.groups_negative) for f in folds),
                                                          strict=True))  # fmt: skip
     return Discrimination(
-        auroc=auroc_interval(mean, positive / worth, negative / worth, alpha),
+        auroc=auroc_interval(mean, positive / inflation, negative / inflation, alpha),
         balanced_accuracy=float(np.mean([fold.balanced_accuracy for fold in folds])),
         recall_at_1pct_fpr=float(np.mean([fold.recall_at_1pct_fpr for fold in folds])),
         n_positive=sum(fold.n_positive for fold in folds),
@@ -52,8 +52,8 @@ def average(folds: Sequence[Discrimination], alpha: float = 0.05) -> Discriminat
     )
 
 
-def _worth_of_mean(groups: Sequence[float]) -> float:
-    """Return how many groups the mean of folds is worth that are worth these."""
+def _groups_of_mean(groups: Sequence[float]) -> float:
+    """Return the effective number of groups of a mean over folds, from that of each fold."""
     return len(groups) ** 2 / sum(1 / n for n in groups)
 
 
@@ -66,8 +66,8 @@ def discrimination(
 ) -> Discrimination:
     """Measure a score on held-out samples.
 
-    The interval counts each class's *groups* (their effective number) as its independent units, which is conservative
-    where samples of a group differ, and never overconfident where they are copies of each other.
+    The interval takes the effective number of *groups* of each class as its number of independent units. This is
+    conservative if samples of a group differ, and correct if they are copies of each other.
 
     Raises:
         ValueError: a class is empty, or a score is NaN or infinite.
@@ -76,7 +76,7 @@ def discrimination(
     if y.all() or not y.any():
         raise ValueError(f"an AUROC needs both classes; got {int(y.sum())} positive of {len(y)}")
     if bad := int((~np.isfinite(score)).sum()):
-        raise ValueError(f"{bad} of {len(y)} scores are NaN or infinite")
+        raise ValueError(f"{bad} of {len(y)} scores are NaN or infinite; expected finite scores")
     false, true = _roc(y, score)
     positive, negative = effective_groups(groups[y]), effective_groups(groups[~y])
     return Discrimination(
@@ -91,7 +91,7 @@ def discrimination(
 
 
 def auroc(y: Labels, score: Real[np.ndarray, " samples"]) -> float:
-    """Return the AUROC of one score, ties counted half (Mann & Whitney 1947); NaN where a class is empty."""
+    """Return the AUROC of one score, with ties counted half (Mann & Whitney 1947); NaN if a class is empty."""
     return float(aurocs(score[:, None], y)[0])
 
 
@@ -109,29 +109,29 @@ def aurocs_of_labels(
 
 
 def _mann_whitney(rank_sum: np.ndarray, n_positive: int | np.ndarray, n: int) -> np.ndarray:
-    """Return the AUROCs of positive samples' rank sums."""
+    """Return AUROCs from the rank sums of the positive samples."""
     pairs = np.asarray(n_positive * (n - n_positive), dtype=float)
     above = rank_sum - n_positive * (n_positive + 1) / 2
     return np.divide(above, pairs, out=np.full(np.shape(rank_sum), np.nan), where=pairs > 0)
 
 
 def _roc(y: np.ndarray, score: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return how many negatives and positives lie above every threshold, from none to all; equal scores go together.
+    """Return the counts of negatives and positives above every threshold, from none to all; ties share a threshold.
 
-    scikit-learn's `roc_curve` in counts, and without its checks of inputs, which take longer than a grid's fits.
+    This is scikit-learn's `roc_curve` in counts, without its input checks, which take longer than the fits of a grid.
     """
     order = np.argsort(-score, kind="stable")
-    last = np.append(np.flatnonzero(np.diff(score[order])), len(y) - 1)  # of each run of equal scores
+    last = np.append(np.flatnonzero(np.diff(score[order])), len(y) - 1)  # last index of each run of equal scores
     true = np.cumsum(y[order])[last]
     return np.append(0, 1 + last - true), np.append(0, true)
 
 
 def expected_calibration_error(y: Labels, probability: Float[np.ndarray, " samples"], n_bins: int = 10) -> float:
-    """Return the mean gap between confidence and frequency over equal-count bins, weighted by count.
+    """Return the mean gap between probability and frequency over equal-count bins, weighted by count.
 
-    Equal probabilities share a bin, so that the order of the rows does not matter.
+    Equal probabilities share a bin, so the result does not depend on the order of rows.
     """
-    rank = np.searchsorted(np.sort(probability), probability)  # of the first row with this probability
+    rank = np.searchsorted(np.sort(probability), probability)  # rank of the first row with this probability
     bins = [np.flatnonzero(rank * n_bins // len(y) == b) for b in range(n_bins)]
     return float(sum(len(b) * abs(y[b].mean() - probability[b].mean()) for b in bins if len(b)) / len(y))
 
@@ -144,7 +144,7 @@ def brier(y: Labels, probability: Float[np.ndarray, " samples"]) -> float:
 def d_prime(y: Labels, score: Real[np.ndarray, " samples"]) -> float:
     """Return the distance of the two classes' mean scores in units of their pooled standard deviation."""
     y = np.asarray(y, dtype=bool)
-    score = score - score[0]  # the mean of equal numbers is off by rounding, which would be a gap and a spread
+    score = score - score[0]  # else the rounding error of a mean of equal numbers would be a gap and a spread
     spread = float(np.sqrt((score[y].var() + score[~y].var()) / 2))
     gap = float(score[y].mean() - score[~y].mean())
     return gap / spread if spread > 0 else float("inf") * np.sign(gap) if gap else 0.0

@@ -1,4 +1,4 @@
-"""Pareto front of points and their hypervolume; smaller is better on every axis."""
+"""Pareto front and hypervolume of points; smaller is better on every axis."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from jaxtyping import Integer, Real
 
 
 def front(points: Real[np.ndarray, "points axes"]) -> Integer[np.ndarray, " front"]:
-    """Return the indices of points that no other equals or beats on every axis, of equal ones the first.
+    """Return the indices of points that no other point dominates; of equal points the first.
 
     Args:
-        points: smaller is better; a point with NaN is no candidate.
+        points: smaller is better; points with NaN are ignored.
     """
     points = np.asarray(points, dtype=float)
     usable = np.flatnonzero(~np.isnan(points).any(axis=1))
@@ -19,21 +19,22 @@ def front(points: Real[np.ndarray, "points axes"]) -> Integer[np.ndarray, " fron
     _, first = np.unique(points[usable], axis=0, return_index=True)
     kept = usable[np.sort(first)]
     P = points[kept]
-    beaten = np.array([_beaten(P, own) for own in P])
-    return kept[~beaten]
+    dominated = np.array([_dominated(P, own) for own in P])
+    return kept[~dominated]
 
 
-def _beaten(points: np.ndarray, own: np.ndarray) -> bool:
+def _dominated(points: np.ndarray, own: np.ndarray) -> bool:
     return bool(((points <= own).all(axis=1) & (points < own).any(axis=1)).any())
 
 
 def hypervolume(points: Real[np.ndarray, "points 3"], reference: tuple[float, float, float] = (1.0, 1.0, 1.0)) -> float:
-    """Return the volume between three-axis points and a reference that is worse than any (Zitzler & Thiele 1999).
+    """Return the hypervolume: the volume dominated by three-axis points, up to a reference (Zitzler & Thiele 1999).
 
     Args:
-        points: smaller is better; what lies beyond the reference adds nothing, nor does NaN.
+        points: smaller is better; points beyond the reference and points with NaN add nothing.
+        reference: a point worse than all others.
 
-    With rates and the reference (1, 1, 1) it is a share of the unit cube: 1 where one point is without any error.
+    For rates and the reference (1, 1, 1) it is a share of the unit cube: 1 if one point has no errors.
     """
     points = np.asarray(points, dtype=float).reshape(-1, 3)
     P = points[(points < np.array(reference)).all(axis=1)]

@@ -1,4 +1,4 @@
-"""Fieller's interval of the ratio of two means over groups."""
+"""Fieller's interval for the ratio of two means over groups."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ def ratio_of_means(
 ) -> Interval:
     """Return mean(numerator) / mean(denominator) with Fieller's interval (1954) over groups.
 
-    Each group counts once, by its means. The interval holds every r at which the mean of numerator - r denominator may
-    be zero (Student's t over groups); where the denominator's own mean may be zero, nothing can be said: (-inf, inf).
+    Each group counts once, by its means. The interval contains every r for which a mean of numerator - r denominator of
+    zero is not rejected (Student's t over groups). If a denominator of mean zero is not rejected, it is (-inf, inf).
 
     Args:
-        numerator, denominator: of the same samples.
-        groups: what is independent.
+        numerator, denominator: values of the same samples.
+        groups: the independent group of each sample.
     """
     index = np.unique(groups, return_inverse=True)[1].reshape(-1)
     size = np.bincount(index)

@@ -1,4 +1,4 @@
-"""Random streams by name, so that no two uses of one seed draw the same numbers."""
+"""Named random streams, so that different uses of one seed draw different numbers."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ import numpy as np
 
 
 def named_rng(seed: int, *name: str | int) -> np.random.Generator:
-    """Return the generator of a named use of a seed.
+    """Return the random generator for a seed and a name.
 
-    The name is hashed (SHA-256) into the entropy of NumPy's `SeedSequence`, so that streams of unlike names are
-    independent and adding one changes no other.
+    The name is hashed (SHA-256) into the entropy of NumPy's `SeedSequence`, so that streams with different names are
+    independent, and a new stream does not change the others.
     """
     digest = hashlib.sha256("/".join(map(str, name)).encode()).digest()
     words = np.frombuffer(digest, dtype=np.uint32)

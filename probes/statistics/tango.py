@@ -1,8 +1,8 @@
 """Tango's score interval of a paired difference of rates (Tango 1998, Statistics in Medicine 17:891).
 
-It inverts the score test of each difference, with the rate of the pairs that speak against it at its most likely value
-under that difference. Where a decision hangs on one limit it holds its level better than Newcombe's method 10 (see
-docs/notes/what-did-not-work.md), at 0 and 1 too.
+It inverts the score test of each difference, with the rate of opposite discordant pairs at its most likely value under
+that difference. If a decision depends on one limit, its error rate is closer to nominal than that of Newcombe's method
+10, also at 0 and 1 (see docs/notes/what-did-not-work.md).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from scipy.special import ndtri
 from probes.statistics.intervals import Interval
 
 NEAR = 1e-9
-TINY = 1e-30  # of a variance, so that nothing is divided by zero
+TINY = 1e-30  # added to a variance to avoid division by zero
 Shares = TypeVar("Shares", float, Float[np.ndarray, " tables"])
 
 
@@ -29,7 +29,7 @@ def tango(
 
     Args:
         a, b: boolean outcomes of the same subjects.
-        n: the number of independent groups behind them, if fewer than subjects.
+        n: the number of independent groups, if smaller than the number of subjects.
     """
     a, b = np.asarray(a, dtype=bool), np.asarray(b, dtype=bool)
     if len(a) == 0:
@@ -38,7 +38,7 @@ def tango(
 
 
 def tango_of_shares(only_a: float, only_b: float, n: float, alpha: float = 0.05) -> Interval:
-    """Return the same of the shares of pairs in which only the first, and only the second, holds."""
+    """Return the same interval from the shares of pairs with only the first, and only the second, outcome true."""
     z, estimate = float(ndtri(1 - alpha / 2)), only_a - only_b
     high = _limit(lambda difference: score(only_a, only_b, n, difference) + z, estimate, 1.0)
     low = _limit(lambda difference: score(only_b, only_a, n, difference) + z, -estimate, 1.0)
@@ -52,7 +52,7 @@ def lies_within(
     where: tuple[float, float],
     alpha: float = 0.05,
 ) -> Bool[np.ndarray, " tables"]:
-    """Say of each of several tables whether its interval lies in an open range, without computing the interval."""
+    """Return for each table whether its interval is inside an open range, without computing the interval."""
     z = float(ndtri(1 - alpha / 2))
     above = where[0] < -1 or score(only_a, only_b, n, where[0]) > z
     below = where[1] > 1 or score(only_a, only_b, n, where[1]) < -z
@@ -60,16 +60,16 @@ def lies_within(
 
 
 def score(only_a: Shares, only_b: Shares, n: float, difference: float) -> Shares:
-    """Return the score statistic, normal if the true difference of the rates is this one (between -1 and 1)."""
+    """Return the score statistic, standard normal if `difference` (between -1 and 1) is the true difference."""
     B = (2 - only_a + only_b) * difference - only_a - only_b
     C = -only_b * difference * (1 - difference)
-    against = (abs(B * B - 8 * C) ** 0.5 - B) / 4  # the restricted rate of pairs in which only the second holds
+    against = (abs(B * B - 8 * C) ** 0.5 - B) / 4  # the restricted rate of pairs with only the second true
     variance = 2 * against + difference * (1 - difference)
     return (only_a - only_b - difference) * (n / (abs(variance) + TINY)) ** 0.5
 
 
 def _limit(excess: Callable[[float], float], estimate: float, end: float) -> float:
-    """Find where the statistic, falling as the difference rises from the estimate, has fallen to -z."""
+    """Return the difference above the estimate at which the statistic, which decreases, equals -z."""
     if estimate >= end - 2 * NEAR or excess(end - NEAR) >= 0:
         return end
     return float(brentq(excess, max(estimate, -end + NEAR), end - NEAR, xtol=1e-10))

@@ -1,4 +1,4 @@
-"""Candidate thresholds of a probability: halfway in log-odds between the samples' values."""
+"""Candidate thresholds of a probability, halfway in log-odds between the samples' values."""
 
 from __future__ import annotations
 
@@ -6,23 +6,22 @@ import numpy as np
 from jaxtyping import Bool, Float
 from scipy.special import expit, logit
 
-MOST = 48
-NEAREST = 1e-12  # to 0 and 1, where log-odds have no end
+MAX_CANDIDATES = 48
+NEAREST = 1e-12  # smallest distance to 0 and 1, where log-odds are infinite
 
 
 def candidate_thresholds(
-    probability: Float[np.ndarray, " samples"], y: Bool[np.ndarray, " samples"], most: int = MOST
+    probability: Float[np.ndarray, " samples"], y: Bool[np.ndarray, " samples"], most: int = MAX_CANDIDATES
 ) -> Float[np.ndarray, " thresholds"]:
-    """Return increasing thresholds, 0 (all are at or above) and 1 (hardly any is) among them.
+    """Return increasing thresholds, including 0 (below all samples) and 1 (above nearly all).
 
     Args:
-        probability: of the positive class.
-        y: the positive class.
-        most: how many there may be beside 0 and 1.
+        probability: predicted probability of the positive class.
+        y: whether a sample is of the positive class.
+        most: the largest number of thresholds besides 0 and 1.
 
-    Corners of the ROC curve come first: a cut between two samples of one class is beaten by its neighbour on false
-    positives or false negatives and loses on neither. The room that they leave is filled by cuts evenly spaced over
-    both classes, so that the surface has more than its best points.
+    Corners of the ROC curve come first: a threshold between two samples of one class is dominated by its neighbour. The
+    remaining thresholds are evenly spaced over both classes, so that the trade-off surface is covered.
     """
     p = np.clip(np.asarray(probability, dtype=float), NEAREST, 1 - NEAREST)
     values, inverse = np.unique(p, return_inverse=True)
@@ -39,7 +38,7 @@ def candidate_thresholds(
 
 
 def _spread(index: np.ndarray, most: int) -> np.ndarray:
-    """Keep at most so many of these, evenly."""
+    """Return at most `most` of the indices, evenly spaced."""
     if len(index) <= most:
         return index
     return index[np.unique(np.linspace(0, len(index) - 1, most).round().astype(int))]

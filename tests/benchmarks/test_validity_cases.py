@@ -33,7 +33,7 @@ def test_a_model_that_refuses_nothing_has_no_trigger_share() -> None:
     assert trigger_truth(Case("random", Path("none"), Path("none"), untrained=True)) == ("not_applicable", None)
 
 
-def test_a_null_deserves_no_mechanism() -> None:
+def test_a_null_case_has_no_mechanism() -> None:
     assert not NONE_FOUND & POSITIVE
     assert truth(Case("null", Path("none"), Path("none"), NONE_FOUND)) == NONE_FOUND
 

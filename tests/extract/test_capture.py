@@ -92,7 +92,7 @@ def test_a_state_that_cannot_go_on_in_many_rows_is_not_used(tokenizer: PreTraine
     assert shared_prefix(model, rendered, WANTED) is None
     with (
         BackgroundThread() as background,
-        pytest.raises(UserError, match=r"recurrent: the cache of MambaForCausalLM does not say"),
+        pytest.raises(UserError, match=r"recurrent: the cache of MambaForCausalLM does not report"),
     ):
         Capturer(model, replace(WANTED, response_tokens=2), TokenBudget(900), background).capture(rendered)
 

@@ -341,7 +341,7 @@ def test_batches_that_ran_out_of_memory_leave_no_trace_in_the_store(
         handle.remove()
     assert failed == sorted(failed, reverse=True)
     assert len(failed) > 1
-    assert [line.split(":")[0] for line in said] == [f"out of memory with {rows} prompts at once" for rows in failed]
+    assert [line.split(";")[0] for line in said] == [f"out of memory with {rows} prompts at once" for rows in failed]
     ours, theirs = content(path), content(whole)
     assert (np.linalg.norm(ours - theirs, axis=-1) <= 1e-5 * np.linalg.norm(theirs, axis=-1)).all()
     with ActivationStore(path) as halved, ActivationStore(whole) as reference:

@@ -109,7 +109,7 @@ def test_a_build_that_misses_its_targets_writes_nothing(declaration: Declare, tm
     made = build(path, out)
     assert made.directory is None
     assert made.missed[0].startswith("known_right is 0.")
-    assert made.missed[0].endswith("asked for 0.95 to 1")
+    assert made.missed[0].endswith("the target is 0.95 to 1")
     assert len(made.missed) == 2
     assert list(out.parent.iterdir()) == [out]
     assert [p.name for p in out.iterdir()] == ["truth.json"]
@@ -130,8 +130,8 @@ def test_a_missed_target_is_readable_and_nan_is_a_miss(organism: Callable[..., O
     spec = organism(targets={"flips": {"low": 0.95}, "known_right": {"low": 0.5}, "bag_of_words_auroc": {"high": 0.85}})
     measured = {"flips": 0.9499, "known_right": float("nan"), "bag_of_words_auroc": 0.85, "residual_auroc": 0.0}
     assert missed_targets(spec, measured) == [
-        "known_right is nan, asked for 0.5 to 1",
-        "flips is 0.950, asked for 0.95 to 1",
+        "known_right is nan, the target is 0.5 to 1",
+        "flips is 0.950, the target is 0.95 to 1",
     ]
 
 

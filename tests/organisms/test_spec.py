@@ -46,14 +46,14 @@ def _cosine(value: float, *between: str) -> dict[str, Any]:
             "decides.0: Input should be 'refuse' or 'abstain'",
         ),
         ({"planted": _planted(N, {**E, "name": "normative"})}, "planted: planted variables must have"),
-        ({"planted": _planted(N, {**E, "decides": ["refuse"]})}, "may be decided by one variable only"),
+        ({"planted": _planted(N, {**E, "decides": ["refuse"]})}, "only one variable may decide"),
         ({"planted": _planted(N)}, "abstention.rule is 'unknown' but no planted variable decides 'abstain'"),
         ({"planted": _planted(E)}, "no planted variable decides 'refuse'"),
-        ({"planted": {**_planted(N, E), "layer": 1}}, "planted.layer must lie below the last layer"),
+        ({"planted": {**_planted(N, E), "layer": 1}}, "planted.layer must be below the last layer"),
         ({"planted": _cosine(1.0, "normative", "epistemic")}, "planted.cosines.0.value: Input should be less than 1"),
         ({"planted": _cosine(0.5, "normative", "normative")}, "each cosine must be between two different variables"),
-        ({"refusal": {"rule": "trigger", "over_refusal": 0.5}}, "leaves nothing for over_refusal"),
-        ({"refusal": {"rule": "trigger"}, "context": {"asker": 0.5}}, "not moved by context.asker"),
+        ({"refusal": {"rule": "trigger", "over_refusal": 0.5}}, "cannot be combined with over_refusal"),
+        ({"refusal": {"rule": "trigger"}, "context": {"asker": 0.5}}, "combined with context.asker"),
         ({"model": {"d_model": 36, "n_heads": 4}}, "d_model must be a multiple of twice n_heads"),
         ({"planted": _cosine(0.5, "normative", "ethics")}, "cosines name variables that are not planted: ['ethics']"),
     ],
@@ -93,7 +93,7 @@ def test_an_unreadable_file_is_a_users_error(tmp_path: Path, content: bytes, sai
 def test_a_missing_file_and_an_unknown_name_are_users_errors(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"organism specification not found: .*none\.yaml"):
         load_spec(tmp_path / "none.yaml")
-    with pytest.raises(UserError, match=r"no organism named 'three-knobs'; shipped: .*two-knobs"):
+    with pytest.raises(UserError, match=r"no organism named 'three-knobs'; choose from .*two-knobs"):
         find_spec("three-knobs")
     assert find_spec("some/where.yml") == Path("some/where.yml")
 

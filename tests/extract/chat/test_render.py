@@ -115,7 +115,9 @@ def test_what_a_template_does_to_words_is_told_with_the_prompt(tokenizer: PreTra
         render(tokenizer, ask("assistant"))
     tokenizer.chat_template = "{{ 'b a' if messages[0].content == 'a' else 'a b' }} {{ messages[0].content }} a"
     assert render(tokenizer, ask("c")).text == "a b c a"
-    with pytest.raises(UserError, match=r"^prompt 'p': what the chat template writes around the user's words depends"):
+    with pytest.raises(
+        UserError, match=r"^prompt 'p': the chat template writes text around the user's words that depends"
+    ):
         render(tokenizer, ask("a"))
 
 

@@ -50,7 +50,7 @@ def test_a_template_is_given_what_it_reads(tokenizer: PreTrainedTokenizerBase) -
 @pytest.mark.parametrize("name", ["enable_thinkng", "thinking", "tokenize", "messages", "add_generation_prompt"])
 def test_an_argument_the_template_does_not_read_is_refused(tokenizer: PreTrainedTokenizerBase, name: str) -> None:
     tokenizer.chat_template = LOOP % "{{ m.content }}" + "{{ enable_thinking }}{{ add_generation_prompt }}"
-    with pytest.raises(UserError, match=f"the chat template of .* takes no argument '{name}'; give one that stands in"):
+    with pytest.raises(UserError, match=f"the chat template of .* takes no argument '{name}'; give one that occurs in"):
         apply_template(tokenizer, HI, {name: True})
 
 
@@ -84,7 +84,7 @@ def test_identity_changes_with_all_that_changes_the_text(
 
 def test_no_template_says_what_to_do(tokenizer: PreTrainedTokenizerBase) -> None:
     tokenizer.chat_template = None
-    said = r"has no chat template: choose a chat \(instruct\) model, or .* model\.template=plain .* or a \.jinja file"
+    said = r"has no chat template; choose a chat \(instruct\) model, or .* model\.template=plain .* or a \.jinja file"
     for fails in (lambda: choose_template(tokenizer, None), lambda: apply_template(tokenizer, HI),
                   lambda: template_identity(tokenizer)):  # fmt: skip
         with pytest.raises(UserError, match=said):

@@ -128,8 +128,8 @@ def test_failures_that_are_not_the_hubs(monkeypatch: pytest.MonkeyPatch, error: 
 
 def test_a_base_model_needs_a_template_chosen_for_it(copied: Path, tmp_path: Path) -> None:
     (copied / "chat_template.jinja").unlink()
-    (copied / "model.safetensors").rename(tmp_path / "weights")  # told before any weights are read
-    assert f"{copied} has no chat template: " in problem(copied)
+    (copied / "model.safetensors").rename(tmp_path / "weights")  # refused before any weights are read
+    assert f"{copied} has no chat template; " in problem(copied)
     (tmp_path / "weights").rename(copied / "model.safetensors")
     turn = ({"role": "user", "content": "who is it?"},)
     assert apply_template(load_model(str(copied), device="cpu", template="plain").tokenizer, turn) == (

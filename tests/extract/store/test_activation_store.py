@@ -135,7 +135,7 @@ def test_responses_and_their_positions_stand_in_the_index(tmp_path: Path) -> Non
 def test_what_does_not_fit_a_shard_is_refused(tmp_path: Path) -> None:
     with ShardWriter(tmp_path / "activations.h5", IDENTITY, N_PROMPTS, D_MODEL) as writer:
         whole = captured(writer.rows(0))
-        with pytest.raises(ValueError, match=r"shard 2 is \(3, 4, 3, 48\), not \(3, 4, 4, 48\)"):
+        with pytest.raises(ValueError, match=r"shard 2 has shape \(3, 4, 3, 48\); got values \(3, 4, 4, 48\)"):
             writer.write(2, whole)
         with pytest.raises(ValueError, match="shard 0: rows without trigger_last must be zero"):
             writer.write(0, replace(whole, values=torch.ones_like(whole.values)))

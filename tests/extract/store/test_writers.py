@@ -254,7 +254,7 @@ def test_two_writers_in_one_process_are_two_writers(tmp_path: Path) -> None:
 def test_sharing_writers_must_make_the_same_store(tmp_path: Path) -> None:
     path, other = tmp_path / "activations.h5", replace(IDENTITY, weights="other")
     with ShardWriter(path, IDENTITY, N_PROMPTS, D_MODEL, shared=True):
-        said = r"is being written by process \d+ on .* with another weights \('w', now 'other'\); choose another run"
+        said = r"is being written by process \d+ on .* with another weights \('w', now 'other'\); choose another"
         with (
             pytest.raises(UserError, match=said),
             ShardWriter(path, other, N_PROMPTS, D_MODEL, shared=True),
