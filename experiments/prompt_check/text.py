@@ -36,7 +36,7 @@ def print_check(check: PromptCheck) -> None:
 
 def _shown(key: str, value: object) -> str:
     if key == "certifiable rate":
-        return f"{value:.2%} (declined by none of them, one a group; 95 % confidence)"
+        return f"{value:.2%} (if none of them is declined, one prompt a group; 95 % confidence)"
     if isinstance(value, Mapping):
         return "; ".join(f"{name} {_shown('', of)}" for name, of in value.items()) or "none"
     if isinstance(value, list):
