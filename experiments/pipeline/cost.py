@@ -1,4 +1,4 @@
-"""`--dry-run`: what a run would do, step by step, at most: prompts read, completions, tokens, memory, disk and time."""
+"""Cost of a run for `--dry-run`, as upper limits by step: prompts read, completions, tokens, memory, disk and time."""
 
 from __future__ import annotations
 
@@ -26,15 +26,15 @@ from experiments.triggers import erasure as trigger_erasure
 from extract.extraction import TOKENS_ON_CPU, TOKENS_ON_GPU
 from steering.ablation_variant import VARIANTS
 
-KINDS_OF_EDIT = 3  # ablation, addition, and a random direction's ablation
-ONSET_TOKENS = 6  # of a pass that goes on from a remembered prompt: the last token and an onset prefix
-BEGINNINGS = 4  # of onset prefixes, a pass each, where they do not all begin alike
+KINDS_OF_EDIT = 3  # ablation, addition, and ablation of a random direction
+ONSET_TOKENS = 6  # of a pass that continues a cached prompt: the last token and an onset prefix
+BEGINNINGS = 4  # different beginnings of onset prefixes, one pass each
 WIDTHS = {"float32": 4, "float16": 2, "bfloat16": 2}
 
 
 @dataclass(frozen=True)
 class RunSize:
-    """What a run's cost follows from."""
+    """The numbers that a run's cost depends on."""
 
     prompts: int
     test: int
@@ -46,7 +46,7 @@ class RunSize:
 
 
 def steps(config: RunConfig, size: RunSize, until: str) -> list[Step]:
-    """List the steps up to a stage, each at its most: as if every prompt that may decline did."""
+    """List the steps up to a stage with their highest cost: as if every prompt that may decline did decline."""
     listed: dict[str, Callable[[RunConfig, RunSize], list[Step]]] = {
         "extract": lambda c, s: [Step("activations", s.prompts, s.prompt_tokens)],
         "respond": lambda c, s: [Step("plain completions", completions=s.prompts)],
@@ -64,13 +64,13 @@ def steps(config: RunConfig, size: RunSize, until: str) -> list[Step]:
 
 
 def _trigger_measures(config: RunConfig, size: RunSize) -> list[Step]:
-    layers, looked_at = len(config.extract.layers or range(size.n_layers)), len(LABELS) * attributed_requests.MOST
+    layers, attributed = len(config.extract.layers or range(size.n_layers)), len(LABELS) * attributed_requests.MOST
     scored = 2 * 2 * trigger_erasure.MOST * (layers + 1)  # two kinds of requests in two parts, at every layer
     return [
         Step("the last turn alone, no system line", completions=min(len(REMOVALS) * removal.MOST, size.prompts)),
         Step("pairs with the trigger word patched", 4 * patched_pairs.MOST * size.n_layers, size.prompt_tokens),
         _onsets("the trigger word erased", scored, 2 * min(removal.MOST, size.test)),
-        Step("each word left out in turn", int(looked_at * size.prompt_tokens), size.prompt_tokens),
+        Step("each word left out in turn", int(attributed * size.prompt_tokens), size.prompt_tokens),
     ]
 
 
@@ -129,15 +129,15 @@ def _steps_of_kl(name: str, passes: int, config: RunConfig) -> Step:
 
 
 def tokens(listed: Sequence[Step], size: RunSize, max_new_tokens: int) -> int:
-    """Return the tokens that all steps read and write, at most."""
+    """Return the largest number of tokens that all steps read and write."""
     read = sum(step.passes * step.tokens_a_pass for step in listed)
     return int(read + sum(step.completions for step in listed) * (size.prompt_tokens + max_new_tokens))
 
 
 def estimate(config: RunConfig, directory: Path, until: str) -> dict[str, Any]:
-    """Say what a run would do: steps, tokens, memory, bytes on disk, and a range of time on the machine at hand.
+    """Return what a run would do: steps, tokens, memory, bytes on disk, and a range of time on this machine.
 
-    Where there is no GPU at hand, an A100 stands beside it, since models like these are seldom run without one.
+    Without a GPU, the same is estimated for an A100, since such models rarely run without a GPU.
     """
     from experiments.run.corpus import divide
     from experiments.run.organism_prompts import on_another_model, warning
@@ -188,17 +188,17 @@ def estimate(config: RunConfig, directory: Path, until: str) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Plan:
-    """The steps of a run and what they are run with."""
+    """The steps of a run, with its configuration and model."""
 
     config: RunConfig
     model: Footprint
     steps: Sequence[Step]
     prompt_tokens: float
-    longest: int  # prompt and what may follow it
-    activations: int  # numbers that are stored
+    longest: int  # tokens of the longest prompt and its completion
+    activations: int  # number of stored values
 
     def on(self, machine: Machine) -> dict[str, Any]:
-        """Say what it takes on a machine: time and memory."""
+        """Return the time and memory of the run on a machine."""
         model, batch, read = self._as_on(machine), self.config.generate.batch_size, self._batches(machine).tokens
         wanted = memory_need(model, batch, self.longest, read)
         slowest = max(self.steps, key=lambda step: self._minutes([step], machine))
@@ -216,7 +216,7 @@ class Plan:
         }
 
     def stored(self, machine: Machine) -> int:
-        """Return the bytes of the activations that are stored: as the model computes, unless told otherwise."""
+        """Return the bytes of the stored activations, in `extract.store_dtype`, or by default the model's dtype."""
         return self.activations * WIDTHS.get(self.config.extract.store_dtype, self._as_on(machine).width)
 
     def _minutes(self, listed: Sequence[Step], machine: Machine) -> tuple[float, float]:
@@ -239,7 +239,7 @@ def _described(step: Step) -> str:
 
 
 def _range(minutes_: tuple[float, float]) -> str:
-    """Write a range for people, in the unit of its end."""
+    """Return a range as text, in the unit of its upper end."""
     high = minutes_[1]
     per, unit = (60.0, "seconds") if high < 2 else (1.0, "minutes") if high < 120 else (1 / 60, "hours")
     low, high = (end * per for end in minutes_)

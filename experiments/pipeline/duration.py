@@ -1,10 +1,10 @@
-"""How long steps take on a machine: a range, from what bounds each forward pass. Arithmetic only.
+"""Estimated duration of steps on a machine, as a range, from the bounds of each forward pass. Arithmetic only.
 
-A pass takes no less than its products (two FLOP a weight and token), than reading the weights and the keys and values
-once, and than starting each layer. Reading prompts is bound by the first. Decoding is bound by the second: every step
-reads all weights to write one token a row, so that the rows of a batch share that cost. Small models and small batches
-are bound by the third. The range is between doing these at once at a good share of the machine's peaks with answers of
-half the length allowed, and one after another at a poor share with answers as long as allowed.
+A pass has three lower bounds: its matrix products (two FLOP for each weight and token), reading the weights and the
+keys and values once, and starting each layer. Reading prompts is bound by the first. Decoding is bound by the second:
+every step reads all weights to write one token a row, and the rows of a batch share that cost. Small models and small
+batches are bound by the third. The lower end of the range overlaps the three at a high share of the machine's peaks,
+with answers of half the allowed length; the upper end adds them at a low share, with answers of the full length.
 """
 
 from __future__ import annotations
@@ -18,29 +18,29 @@ from experiments.pipeline.machine import Machine
 from experiments.responses.batched_edits import MOST_LOGITS, MOST_ROWS
 
 ASSUMED = (
-    "60 % to 25 % of the machine's matrix products, 80 % to 40 % of its memory bandwidth, {launch} ms a layer for "
-    "starting it; answers of half to all of max_new_tokens; every step at its most. Not counted: loading the model, "
+    "60 % to 25 % of the machine's matrix products, 80 % to 40 % of its memory bandwidth, {launch} ms to start a "
+    "layer; answers of half to all of max_new_tokens; the highest cost of every step. Not counted: loading the model, "
     "fitting probes, writing files, judges other than rules."
 )
 
 
 @dataclass(frozen=True)
 class Step:
-    """One step of a run: forward passes of a prompt each, so many tokens long, and completions."""
+    """One step of a run: forward passes of one prompt each, with their length in tokens, and completions."""
 
     name: str
     passes: int = 0
     tokens_a_pass: float = 0.0
     completions: int = 0
-    distributions: int = 0  # next-token distributions that a pass computes, where its rows are limited by these
-    repeats: int = 1  # times that such passes are made at most, one for each beginning that onsets share
+    distributions: int = 0  # next-token distributions of a pass, if they limit its rows
+    repeats: int = 1  # most times that such a pass is repeated, one for each beginning of the onset prefixes
 
 
 @dataclass(frozen=True)
 class Batches:
-    """How much is done in one pass."""
+    """The size of one pass."""
 
-    tokens: int  # of prompts that are read
+    tokens: int  # of the prompts that are read
     completions: int
     prompt_tokens: float  # of a prompt, on average
     max_new_tokens: int
@@ -48,12 +48,12 @@ class Batches:
 
 @dataclass(frozen=True)
 class Utilization:
-    """One end of the range."""
+    """Assumed utilization of the machine, at one end of the range."""
 
     products: float  # share of the machine's peak
     reading: float  # share of its bandwidth
-    answers: float  # length of the answers, as a share of what they may have
-    overlapping: bool  # products, reading and starting overlap
+    answers: float  # length of the answers, as a share of the allowed length
+    overlapping: bool  # whether products, reading and starting overlap
 
 
 FAST = Utilization(0.6, 0.8, 0.5, overlapping=True)
@@ -61,13 +61,13 @@ SLOW = Utilization(0.25, 0.4, 1.0, overlapping=False)
 
 
 def minutes(steps: Sequence[Step], model: Footprint, machine: Machine, batches: Batches) -> tuple[float, float]:
-    """Return the least and the most time that steps should take, in minutes."""
+    """Return the lower and upper estimate of the time of some steps, in minutes."""
     low, high = (sum(_seconds(s, model, machine, batches, used) for s in steps) / 60 for used in (FAST, SLOW))
     return low, high
 
 
 def assumptions(machine: Machine) -> str:
-    """Say what the range rests on."""
+    """Return the assumptions behind the range, as text."""
     return ASSUMED.format(launch=" to ".join(f"{1e3 * seconds:g}" for seconds in machine.launch))
 
 
@@ -90,7 +90,7 @@ def _seconds(step: Step, model: Footprint, machine: Machine, batches: Batches, u
 
 
 def _forward(tokens: float, cached: float, model: Footprint, machine: Machine, used: Utilization) -> float:
-    """Return the seconds of one forward pass over so many tokens, reading so many bytes of keys and values."""
+    """Return the seconds of one forward pass over `tokens` tokens that reads `cached` bytes of keys and values."""
     products = 2 * model.parameters * tokens / (used.products * machine.flops)
     reading = (model.weights + cached) / (used.reading * machine.bandwidth)
     starting = model.n_layers * machine.launch[0 if used.overlapping else 1]

@@ -1,4 +1,4 @@
-"""How much room a model takes: weights, keys and values, and what a batch needs beside them. From its shape alone."""
+"""Memory of a model, from its configuration alone: weights, keys and values, and working space of a batch."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from experiments.responses.batched_edits import MOST_LOGITS
 
 @dataclass(frozen=True)
 class Footprint:
-    """The sizes of a model that decide what it costs to run."""
+    """The sizes of a model that determine its cost."""
 
     parameters: int
     width: int  # bytes of a number
     n_layers: int
     d_model: int
     d_ff: int  # the widest layer of a block
-    d_kv: int  # keys of a token at one layer, all heads
+    d_kv: int  # width of a token's keys at one layer, all heads
     vocabulary: int
 
     @property
@@ -31,11 +31,11 @@ class Footprint:
         return 2 * self.n_layers * self.d_kv * self.width
 
     def work(self, batch: int, tokens: int) -> int:
-        """Bytes, about, of what a pass computes and drops again.
+        """Return the approximate bytes of a pass's temporary values.
 
         Args:
-            batch: completions decoded together; their next-token distributions are held in float32, some times over.
-            tokens: in the largest batch that is read.
+            batch: completions decoded together; several copies of their logits are held in float32.
+            tokens: tokens of the largest batch that is read.
         """
         logits = 3 * 4 * max(batch * self.vocabulary, MOST_LOGITS)
         return max(logits, tokens * (3 * self.d_ff + 6 * self.d_model) * self.width)
@@ -43,7 +43,7 @@ class Footprint:
 
 @dataclass(frozen=True)
 class MemoryNeed:
-    """Bytes that must be in memory at one time."""
+    """Bytes that must be in memory at the same time."""
 
     weights: int
     cache: int
@@ -51,16 +51,16 @@ class MemoryNeed:
 
     @property
     def total(self) -> int:
-        """All of it."""
+        """All bytes together."""
         return self.weights + self.cache + self.work
 
 
 def footprint(shape: Any, width: int) -> Footprint:
-    """Measure a model by its configuration; its weights are laid out, but never filled.
+    """Return a model's sizes from its configuration; weights are created on the meta device only.
 
     Args:
         shape: the model's own configuration (transformers).
-        width: bytes of a number, as the model computes.
+        width: bytes of a number in the model's dtype.
     """
     import torch
     from transformers import AutoModelForCausalLM
@@ -82,30 +82,30 @@ def footprint(shape: Any, width: int) -> Footprint:
 
 
 def memory_need(model: Footprint, batch: int, longest: int, tokens: int) -> MemoryNeed:
-    """Say what decoding a batch of completions needs.
+    """Return the memory for decoding a batch of completions.
 
     Args:
         batch: completions decoded together.
-        longest: tokens of the longest prompt and of what may follow it.
-        tokens: in the largest batch that is read.
+        longest: tokens of the longest prompt and its completion.
+        tokens: tokens of the largest batch that is read.
     """
     return MemoryNeed(model.weights, batch * longest * model.cache, model.work(batch, tokens))
 
 
 def describe_fit(model: Footprint, batch: int, longest: int, tokens: int, memory: int) -> str:
-    """Say whether that goes into so many bytes of memory, and what to do where it does not."""
+    """Return as text whether the run fits into `memory` bytes, and the remedy if it does not."""
     wanted = memory_need(model, batch, longest, tokens)
-    told = f"{gigabytes(wanted.total)} of {gigabytes(memory)}"
+    used = f"{gigabytes(wanted.total)} of {gigabytes(memory)}"
     if wanted.total <= memory:
-        return f"fits: about {told}"
+        return f"fits: about {used}"
     if model.weights > memory:
-        return (f"does not fit: the weights alone take {gigabytes(model.weights)} of {gigabytes(memory)}; what is left "
-                "over runs from a slower memory, many times slower than told here")  # fmt: skip
+        return (f"does not fit: the weights alone take {gigabytes(model.weights)} of {gigabytes(memory)}; the rest is "
+                "in slower memory, and the run takes many times longer than estimated here")  # fmt: skip
     smaller = next((b for b in range(batch, 0, -1) if memory_need(model, b, longest, tokens).total <= memory), 0)
-    remedy = f"generate.batch_size={smaller} would" if smaller else "set a smaller extract.token_budget"
-    return f"does not fit at once: about {told}; batches are made smaller on the way; {remedy}"
+    remedy = f"generate.batch_size={smaller} fits" if smaller else "set a smaller extract.token_budget"
+    return f"does not fit at once: about {used}; batches become smaller during the run; {remedy}"
 
 
 def gigabytes(n: int) -> str:
-    """Write bytes for people."""
+    """Return a number of bytes as text in GB or MB."""
     return f"{n / 1e9:.1f} GB" if n >= 1e8 else f"{n / 1e6:.1f} MB"

@@ -1,4 +1,4 @@
-"""Stages as a graph: which files of which others each one reads. Knows no model and runs nothing."""
+"""The graph of stages: which stages' files each stage reads. Runs nothing."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from experiments.responses.loaded_run import LoadedRun
 
 @dataclass(frozen=True)
 class Stage:
-    """One step: what it does, the stages whose files it reads, its configuration, and the files that prove it done.
+    """One stage: its function, the stages whose files it reads, its configuration sections, and its output files.
 
-    A stage that judges takes `RunInputs` and so can ask no model; one that measures takes `LoadedRun`.
+    A stage that judges takes `RunInputs` and so cannot use a model; a stage that measures takes `LoadedRun`.
     """
 
     name: str
@@ -24,9 +24,9 @@ class Stage:
 
 
 def in_order(stages: Iterable[Stage], until: Collection[str]) -> list[Stage]:
-    """List the stages that some stages read from, those themselves included, each after what it reads.
+    """List some stages and all they read from, directly or not, each stage after those it reads.
 
-    Stages that do not depend on each other keep the order in which they are given.
+    Stages that do not depend on each other keep their given order.
     """
     by_name = {stage.name: stage for stage in stages}
     wanted: set[str] = set()
@@ -50,7 +50,7 @@ def in_order(stages: Iterable[Stage], until: Collection[str]) -> list[Stage]:
 
 
 def dependents(stages: Iterable[Stage], name: str) -> list[Stage]:
-    """List a stage and all that read from it, directly or not."""
+    """List a stage and all stages that read from it, directly or not."""
     listed = list(stages)
     after, grown = {name}, True
     while grown:

@@ -1,4 +1,4 @@
-"""What a machine can do, for estimates: the one at hand is measured, in half a second; another is by its data sheet."""
+"""Speed and memory of a machine, for estimates: this one is measured in half a second, an A100 is by its data sheet."""
 
 from __future__ import annotations
 
@@ -9,23 +9,23 @@ from dataclasses import dataclass
 
 from extract.errors import UserError
 
-LEAST_SECONDS = 0.1  # that each figure is measured for
+LEAST_SECONDS = 0.1  # least duration of each measurement
 
 
 @dataclass(frozen=True)
 class Machine:
-    """Peaks, of which a run gets a share."""
+    """Peak values of a machine; a run reaches a share of them."""
 
     name: str
-    source: str  # the figures
-    flops: float  # a second, in matrix products
-    bandwidth: float  # bytes a second, of the memory that weights lie in
-    memory: int  # bytes of it
-    launch: tuple[float, float]  # seconds that a layer takes of any pass, however little it computes: from, to
-    width: int  # bytes of a number the model computes in, unless a configuration says otherwise
+    source: str  # of the values: measured, or a data sheet
+    flops: float  # FLOP per second of matrix products
+    bandwidth: float  # bytes per second, of the memory that holds the weights
+    memory: int  # bytes of that memory
+    launch: tuple[float, float]  # least seconds of a layer in any pass, however little it computes: low, high
+    width: int  # bytes of a number in the model's default dtype
 
     def described(self) -> str:
-        """Name it with its figures."""
+        """Return the name with speed, bandwidth and their source."""
         figures = f"{self.flops / 1e12:.3g} TFLOP/s, {self.bandwidth / 1e9:.3g} GB/s"
         return f"{self.name} ({figures}: {self.source})"
 
@@ -34,7 +34,7 @@ A100 = Machine("one A100 of 80 GB", "its data sheet, nothing measured", 312e12, 
 
 
 def measure_device(device: str) -> Machine:
-    """Measure the device a configuration names; `auto` is the GPU where there is one.
+    """Measure the device that a configuration names; `auto` is the GPU if there is one, else the CPU.
 
     Raises:
         UserError: there is no such device.
@@ -63,7 +63,7 @@ def measure_device(device: str) -> Machine:
 
 
 def _seconds(call: Callable[[], object], finish: Callable[[], None]) -> float:
-    """Return the least time a call took; the first, which may set things up, does not count."""
+    """Return the least duration of a call, in seconds; the first call, which may initialise, does not count."""
     call()
     finish()
     best, started = float("inf"), time.perf_counter()

@@ -1,4 +1,4 @@
-"""How near the write directions come to those planted in an organism: graded last, read by nothing else."""
+"""Cosines between the fitted write directions and those planted in an organism; computed last, used by no verdict."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from probes.geometry.angles import cosine
 
 
 def grade_planted(inputs: RunInputs) -> Planted | None:
-    """Grade write directions at the planted locus against truth.json, where the model directory holds one.
+    """Compare write directions at the planted locus with truth.json; None if the model directory has none.
 
-    Called when all verdicts are written: nothing before them reads the truth.
+    Called after all verdicts are written: nothing before that reads truth.json.
     """
     try:
         path = Path(resolve(inputs.config.model.name)) / "truth.json"

@@ -1,4 +1,4 @@
-"""results.json: what the stages found, under the keys that tests and users read."""
+"""Writes results.json: the results of all stages, under the keys that tests and users read."""
 
 from __future__ import annotations
 

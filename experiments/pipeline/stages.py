@@ -1,4 +1,4 @@
-"""The stages of a run; each is skipped where it is done and nothing it reads has changed."""
+"""Runs the stages of a run; a stage is skipped if it has finished and its inputs are unchanged."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ from scoring.judges.config import load_judge
 
 
 def _extract(loaded: LoadedRun) -> None:
-    settings, rendered = loaded.config.extract, loaded.rendered  # a template that fails does so before the bar
+    settings, rendered = loaded.config.extract, loaded.rendered  # a template error comes before the progress bar
     with loaded.reporter.task("extracting activations", len(loaded.prompts)) as advance:
         done = 0
 
@@ -72,14 +72,14 @@ def _extract(loaded: LoadedRun) -> None:
 def _respond(loaded: LoadedRun) -> None:
     rows = np.arange(len(loaded.prompts)).tolist()
     with loaded.reporter.task("plain completions", len(rows)) as advance:
-        said = loaded.completer.complete(rows, advance=advance)
-    write_completions(said, loaded.file("completions.jsonl"))
-    if cut := sum(not split_thinking(completion.completion).closed for completion in said):
-        loaded.reporter.say(f"{cut} of {len(said)} completions end amid their thought and cannot be judged; give them "
-                             f"more than {loaded.config.generate.max_new_tokens} generate.max_new_tokens")  # fmt: skip
+        completions = loaded.completer.complete(rows, advance=advance)
+    write_completions(completions, loaded.file("completions.jsonl"))
+    if cut := sum(not split_thinking(completion.completion).closed for completion in completions):
+        loaded.reporter.say(f"{cut} of {len(completions)} completions end within their thought and cannot be judged; "
+                            f"set generate.max_new_tokens above {loaded.config.generate.max_new_tokens}")  # fmt: skip
 
 
-VERDICT = ("margin", "alpha")  # of dissociate: what the verdict alone depends on
+VERDICT = ("margin", "alpha")  # keys of dissociate that only the verdict depends on
 SELECTION = ("n_selection", "max_kl", "kl_tokens", "positions", "deepest", "form", "layers", "tokens")  # of dissociate
 STAGES = (
     Stage("extract", _extract, (), ("model", "extract"), ("activations.h5",)),
@@ -102,7 +102,7 @@ STAGES = (
 
 
 def stages_of(config: RunConfig) -> tuple[Stage, ...]:
-    """Return the graph of a run: results read sampled uncertainty only where the configuration asks for it."""
+    """Return the graph of a run; the results read sampled uncertainty only if the configuration samples it."""
     if not config.uncertainty.samples:
         return STAGES
     return tuple(replace(s, reads=(*s.reads, "uncertainty")) if s.name == "results" else s for s in STAGES)
@@ -116,12 +116,12 @@ def run(
     shared: bool = False,
     reporter: Reporter | None = None,
 ) -> list[str]:
-    """Run a stage and those it reads from, skipping what is done and unchanged; return the names of those that worked.
+    """Run a stage and those it reads from; skip stages that have finished and are unchanged; return the names that ran.
 
     With `shared`, other processes may extract into the same run directory at the same time.
 
     Raises:
-        UserError: the directory cannot be written, or an input is at fault.
+        UserError: the directory cannot be written, or an input is invalid.
     """
     loaded = LoadedRun(config, directory, reporter or Reporter(), shared)
     if on_another_model(config, loaded.prompts):  # reads the prompts, so they are checked before anything is written
@@ -130,8 +130,8 @@ def run(
     wanted = in_order(stages, [until])
     if {stage.name for stage in wanted} & {"trigger_measures", "probe"}:  # extraction and uncertainty take any labels
         check_folds(loaded.corpus, config.seed)
-    _section(config, "judge")  # and so is what judges
-    _section(config, "measuring")  # and the texts that side effects read
+    _section(config, "judge")  # the judge's file is checked too
+    _section(config, "measuring")  # and the texts of the side effects
     source = model_source(config)
     _prepare(directory, config)
     manifest = Manifest(directory / "manifest.json")
@@ -141,7 +141,7 @@ def run(
             started = time.monotonic()
             _invalidate(loaded, dependents(stages, stage.name))
             stage.run(loaded)
-            if loaded.has_model:  # a stage that judges asks none
+            if loaded.has_model:  # a stage that judges loads none
                 _describe(manifest, loaded)
             manifest.mark(stage.name, inputs[stage.name], stage.outputs, time.monotonic() - started)
             worked.append(stage.name)
@@ -149,7 +149,7 @@ def run(
 
 
 def _inputs(config: RunConfig, stages: Sequence[Stage], *source: Any) -> dict[str, str]:
-    """Hash what each stage depends on: the source, its own sections, and what the stages it reads depend on."""
+    """Hash the inputs of each stage: the source, its own sections, and the inputs of the stages it reads."""
     hashed: dict[str, str] = {}
     for stage in in_order(stages, [stage.name for stage in stages]):
         sections = {name: _section(config, name) for name in stage.sections}
@@ -165,14 +165,14 @@ def version() -> str:
 def model_source(config: RunConfig) -> Any:
     """Identify the model without loading it: a directory's files and their times, or hub id and revision.
 
-    A template file given beside it counts as one of its files.
+    A configured template file counts as one of its files.
     """
     path, template = Path(resolve(config.model.name)), config.model.template
-    beside = [file_hash(Path(template))] if template else []
+    template_hash = [file_hash(Path(template))] if template else []
     if path.is_dir():
         files = [(f.name, f.stat().st_size, f.stat().st_mtime_ns) for f in sorted(path.iterdir()) if f.is_file()]
-        return [*files, *beside]
-    return [config.model.name, config.model.revision, *beside]
+        return [*files, *template_hash]
+    return [config.model.name, config.model.revision, *template_hash]
 
 
 def _prepare(directory: Path, config: RunConfig) -> None:
@@ -197,13 +197,13 @@ def _section(config: RunConfig, name: str) -> Any:
         measured = settings.model_dump(mode="json", exclude=set(VERDICT))
         return measured | text_hashes(settings) | {"directions": file_hash(given) if given else None}
     value = getattr(config, name)
-    if name == "judge" and value != "rules":  # what its file says counts, not where it lies
+    if name == "judge" and value != "rules":  # the content of its file counts, not its path
         value = load_judge(value)
     return value.model_dump(mode="json") if hasattr(value, "model_dump") else value
 
 
 def _invalidate(loaded: LoadedRun, stages: Sequence[Stage]) -> None:
-    """Drop what earlier, different runs of these stages left, on disk and in memory; a store is resumed."""
+    """Delete the outputs of earlier, different runs of these stages, on disk and in memory; a store is resumed."""
     for stage in stages:
         for name in stage.outputs:
             if name != "activations.h5":

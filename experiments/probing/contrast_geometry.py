@@ -1,4 +1,4 @@
-"""Cosines, principal angles, transfer and cross-erasure between the run's contrasts, at every layer."""
+"""Cosines, principal angles, transfer and cross-erasure between the run's contrast directions, at every layer."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ def geometry_tables(
     chosen: Mapping[Kind, Direction | None],
     fitted: Mapping[Kind, Sequence[Direction]],
 ) -> GeometryTables:
-    """Measure label contrasts against each other: cosines, angles, transfer, cross-erasure; a row a locus and pair.
+    """Compare label contrasts pairwise: cosines, angles, transfer, cross-erasure; one row for each locus and pair.
 
-    At every layer of the store, at the positions where a probe or a write direction was chosen and that all prompts of
-    all contrasts have. A locus where the two classes of a contrast have the same mean has no directions and no rows.
+    Measured at every layer of the store, at the positions at which a probe or a write direction was chosen and that all
+    prompts of all contrasts have. A locus at which the two classes of a contrast have the same mean has no rows.
 
     Args:
         chosen: the write directions; their positions are measured too.
-        fitted: write directions to compare with what reads the label, a locus each.
+        fitted: write directions to compare with the read direction, one for each locus.
     """
     store, contrasts = inputs.store, [read_probe.contrast for read_probe in read_probes.values()]
     rows = np.unique(np.concatenate([c.rows for c in contrasts]))
@@ -61,10 +61,10 @@ def geometry_tables(
 def read_against_write(
     inputs: RunInputs, read_probes: Mapping[str, ReadProbe], fitted: Mapping[Kind, Sequence[Direction]]
 ) -> list[ReadWriteRow]:
-    """Compare what reads a label with what decides the behaviour, at the loci of some fitted write directions.
+    """Return the cosine of read and write directions at the loci of fitted write directions, with its null.
 
-    The null keeps the read direction and permutes the behaviour within strata: if, the label given, nothing but chance
-    decided who declined, a write direction would lie to the read one as these do (two-sided p).
+    The null keeps the read direction and permutes the behaviour within strata: it gives the cosines expected if, given
+    the label, only chance decided which prompts are declined (two-sided p).
     """
     table = []
     for kind, directions in fitted.items():

@@ -1,4 +1,4 @@
-"""Typed results of the geometry of directions: rows by locus, cosines, independence under ablation."""
+"""Typed results of the geometry of directions: tables by locus, cosines, independence under ablation."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from probes.direction import Locus
 
 
 class LocusRow(Record):
-    """A row of a table that has one for each locus and pair."""
+    """A row of a table with one row for each locus and pair of contrasts."""
 
     layer: int
     position: str
@@ -90,7 +90,7 @@ class ErasureRow(LocusRow):
 
 
 class ReadWriteRow(Record):
-    """What reads a label compared with what decides the behaviour."""
+    """The cosine of the read direction (of the label) and the write direction (of the behaviour) at one locus."""
 
     kind: Kind
     layer: int
@@ -101,7 +101,7 @@ class ReadWriteRow(Record):
 
 
 class GeometryTables(Record):
-    """stages/geometry.json: every locus."""
+    """stages/geometry.json: the tables for every locus."""
 
     cosines: tuple[CosineRow, ...]
     angles: tuple[AngleRow, ...]
@@ -119,7 +119,7 @@ class GeometryTables(Record):
 
 
 class GeometryAtLocus(LocusRow):
-    """The rows of the locus where harmfulness is read."""
+    """The rows of the locus at which harmfulness is read."""
 
     cosines: tuple[CosineRow, ...]
     angles: tuple[AngleRow, ...]
@@ -129,31 +129,31 @@ class GeometryAtLocus(LocusRow):
 
 
 class StreamChange(Record):
-    """How far ablating one direction moves the stream along another: mean absolute change, and its null."""
+    """Mean absolute change of the stream along one direction when another is ablated, and its null."""
 
-    layer: int | None = None  # null: the average over the layers from the ablated one on
+    layer: int | None = None  # None: the average over the layers from the ablated one on
     change: float | None
     low: float | None
     high: float | None
     null_95th_percentile: float | None
     p_null: float | None
-    share: float | None = None  # of the average: in terms of the change along the ablated direction itself
+    share: float | None = None  # of the average only: ratio to the change along the ablated direction itself
     by_layer: tuple[StreamChange, ...] = ()
 
 
 class Independence(Record):
-    """What ablating one direction does to the stream along another."""
+    """The change that ablating one direction makes to the stream along another."""
 
     ablated: Locus
     watched: Locus
     n: int
     n_null: int
     cosine: StreamChange
-    projection: StreamChange  # in gaps between the watched direction's class means
+    projection: StreamChange  # in units of the gap between the watched direction's class means
 
 
 class Geometry(Record):
-    """How the fitted directions lie to each other."""
+    """Cosines between the fitted directions, and their independence under ablation."""
 
     cosine: float | None = None  # of the two write directions, at the normative one's locus
     cosine_by_layer: dict[str, float | None] = Field(default_factory=dict)

@@ -1,4 +1,4 @@
-"""What probing read, as typed results: chosen loci, the grid as rows, the loci that tell most."""
+"""Turns read probes into typed results: chosen loci, the grid as rows, the best loci."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from probes.grid.probe_grid import LOGISTIC, LocusScores
 
 
 def site_record(read_probe: ReadProbe, site: str) -> SiteRecord:
-    """Return the chosen locus for results.json."""
+    """Return the record of the chosen locus, for results.json."""
     locus, test = read_probe.chosen, read_probe.test
     score = locus.scores[LOGISTIC]
     control = None if np.isnan(read_probe.control) else read_probe.control
@@ -41,7 +41,7 @@ def site_record(read_probe: ReadProbe, site: str) -> SiteRecord:
 
 
 def grid_rows(read_probes: Mapping[str, ReadProbe], site: str) -> list[GridRow]:
-    """Flatten the grids, a row per contrast, locus and probe."""
+    """Return the grids as rows, one for each contrast, locus and probe."""
     return [
         _grid_row(name, site, locus, probe, chosen=locus is read_probe.chosen and probe == LOGISTIC)
         for name, read_probe in read_probes.items()
@@ -76,9 +76,9 @@ def _grid_row(contrast: str, site: str, locus: LocusScores, probe: str, *, chose
 
 
 def best_loci(rows: Sequence[GridRow], n: int = 10) -> list[GridRow]:
-    """Return the n loci whose logistic probe tells most on validation prompts, ties by d'; test ranks nothing.
+    """Return the n loci whose logistic probe has the highest validation AUROC, ties by d'; test prompts rank nothing.
 
-    A d' without bound (classes apart, each without spread: a validation prompt of each, at the least) is None.
+    An infinite d' is None: the classes are separate and neither has spread, for example one validation prompt of each.
     """
     logistic = [row for row in rows if row.probe == LOGISTIC]
     best = sorted(logistic, key=lambda row: (row.validation_auroc, row.validation_d_prime), reverse=True)[:n]

@@ -1,15 +1,15 @@
 """Representational independence of two directions under ablation (Wollschläger et al., arXiv 2502.17420).
 
-Directions λ and μ are representationally independent if ablating μ leaves cos(x_l, λ) as it was at every layer l, and
-the reverse. Orthogonal directions need not be: later layers may compute the one from the other. Ablation is the
-default of `variant` (affine, at one layer, from the last prompt token on), so layers before it cannot change and are
-left out; x_l is the stream of the last prompt token.
+Directions λ and μ are representationally independent if ablating μ leaves cos(x_l, λ) unchanged at every layer l, and
+the reverse. Orthogonal directions need not be independent: later layers may compute one from the other. The ablation is
+the default variant (affine, at one layer, from the last prompt token on), so earlier layers cannot change and are left
+out; x_l is the stream of the last prompt token.
 
-No change is exactly zero in a real model, and a cosine changes with the stream's norm even where the coordinate itself
-stays. So the change of the projection λ·x_l is measured too, and each is compared with two others: what the same
-ablation does along μ itself (a share of 1: the two are one; shares compare like with like, for an ablation moves only
-the prompts that had the coordinate), and what ablating directions does that are fitted on permuted labels at the same
-locus (no more than that is what any ablation does).
+No change is exactly zero in a real model, and a cosine changes with the stream's norm even if the coordinate itself
+does not. So the change of the projection λ·x_l is measured too, and each change is compared with two others. The first
+is the change along μ itself under the same ablation (a share of 1 means one direction; both changes come from the same
+prompts, those that had the coordinate). The second is the change under ablating directions fitted on permuted labels at
+the same locus: a change no larger than that is what any ablation makes.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from probes.statistics.intervals import mean_over_groups
 from probes.statistics.permutation import permutation_p
 from steering.ablation import ablation, write_site
 
-N_NULL = 49  # permuted-label directions an ablated one is compared with
+N_NULL = 49  # permuted-label directions of the null
 N_PER_LABEL = 24  # held-out prompts of each label
 
 
@@ -44,16 +44,16 @@ def independence(
     null: Sequence[Direction],
     alpha: float = 0.05,
 ) -> Independence:
-    """Say what ablating one direction does to the stream along another.
+    """Measure the change that ablating one direction makes to the stream along another.
 
     Args:
-        groups: what belongs together; intervals are over these.
+        groups: group of each prompt; intervals are over groups.
         null: directions fitted at the ablated one's locus on permuted labels.
 
     Returns:
-        For `cosine` and for `projection` (in gaps between the watched direction's class means): the mean absolute
-        `change` with its interval, averaged over the layers from the ablated one on; its `share` of the change along
-        the ablated direction itself; the 95th percentile and p of the null; and all but the share by layer.
+        For `cosine` and for `projection` (in units of the gap between the watched direction's class means): the mean
+        absolute `change` with its interval, averaged over the layers from the ablated one on; its `share` of the change
+        along the ablated direction itself; the 95th percentile and p of the null; and all but the share by layer.
     """
     trials = [ablation(direction) for direction in (ablated, *null)]
     layers = range(ablated.locus.layer, model.n_layers)
@@ -79,7 +79,7 @@ def stream_changes(
     watched: Sequence[Direction],
     layers: Sequence[int],
 ) -> dict[str, Float[np.ndarray, "watched trials layers prompts"]]:
-    """Measure how far each trial's edits move the stream along watched directions of one site.
+    """Measure the absolute change of the stream along watched directions of one site under each trial's edits.
 
     Returns:
         Absolute changes of `cosine` and `projection`.
@@ -101,14 +101,14 @@ def stream_changes(
 def _along(
     streams: Float[Tensor, "layers rows d_model"], R: Float[Tensor, "watched d_model"]
 ) -> Float[Tensor, "2 layers rows watched"]:
-    """Return cosines and projections."""
+    """Return the cosine and the projection of each stream with each direction."""
     projection = streams @ R.T
     norm = streams.norm(dim=-1, keepdim=True).clamp(min=torch.finfo(torch.float32).tiny)
     return torch.stack([projection / norm, projection])
 
 
 def _against_null(change: np.ndarray, groups: np.ndarray, alpha: float) -> dict[str, float | None]:
-    """Sum up (n_trials, n_prompts) changes: the first trial is the ablation, the others are the null."""
+    """Summarise changes (n_trials, n_prompts): the first trial is the ablation, the others are the null."""
     interval = mean_over_groups(change[0], groups, alpha)
     limits, null = interval.to_dict(), change[1:].mean(axis=1)
     return {

@@ -1,4 +1,4 @@
-"""Read probes: how well a prompt's label is read from the residual stream, at every layer and position."""
+"""Read probes: how well linear probes read a prompt's label from the residual stream, at every layer and position."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ from probes.means import difference_in_means, unit
 from probes.statistics.metrics import Discrimination, brier, expected_calibration_error
 from probes.statistics.permutation import label_permutation_p
 
-INTENT = "intent"  # harmful against benign requests that carry a trigger word: what no word list can tell
-CLASSES = {  # of each contrast: the declining one first
+INTENT = "intent"  # harmful against benign requests with a trigger word, which no word list can separate
+CLASSES = {  # positive (declining) and negative class of each contrast
     "normative": ("harmful", "benign"),
     "epistemic": ("uncertain", "known twin"),
     INTENT: ("harmful", "benign with a trigger word"),
@@ -45,22 +45,22 @@ class ReadProbe:
     probe: LinearProbe
     bag_of_words: float
     length: float
-    p_permutation: float  # of the chosen logistic probe, test labels permuted within groups
-    control: float  # AUROC of probes on control tasks, a label by chance for each category; NaN without categories
-    ece: float | None  # of its probabilities on test, Platt-scaled on calibration prompts; None without these
-    brier: float | None
+    p_permutation: float  # of the chosen logistic probe; test labels permuted within groups
+    control: float  # AUROC of probes on control tasks (a random label for each category); NaN without categories
+    ece: float | None  # of Platt-scaled probabilities on test prompts; None without calibration prompts of both classes
+    brier: float | None  # of the same probabilities
     refitted: NullAUROC  # of the logistic probe, fitted again on permuted labels
-    null: NullAUROC  # of the difference in means at the chosen locus, fitted without information
+    null: NullAUROC  # of the difference in means at the chosen locus: permuted-label and random-direction nulls
 
     @property
     def test(self) -> Discrimination:
-        """What the chosen logistic probe reaches on test prompts."""
+        """Discrimination of the chosen logistic probe on test prompts."""
         return self.chosen.scores[LOGISTIC].test
 
 
 @dataclass(frozen=True)
 class StoredLoci:
-    """A store's activations, indexed by the numbers of a layer and a position."""
+    """A store's activations, indexed by (layer index, position index)."""
 
     store: ActivationStore
     layers: Sequence[int]
@@ -71,26 +71,26 @@ class StoredLoci:
 
 
 def label_contrast(corpus: Corpus, kind: Kind) -> Contrast:
-    """Harmful against benign requests; uncertain against known twins of the same form."""
+    """Return the contrast of labels: harmful against benign requests, or uncertain questions against known twins."""
     positive, negative = (corpus.harmful, corpus.requests) if kind == "normative" else (corpus.uncertain, corpus.twins)
     return contrast_of(corpus, kind, positive, negative)
 
 
 def intent_contrast(corpus: Corpus) -> Contrast | None:
-    """Harmful requests against benign ones with a trigger word, where every part has some of these."""
+    """Return harmful against benign requests with a trigger word; None if train, validation or test has under 3."""
     contrast = contrast_of(corpus, INTENT, corpus.harmful, corpus.requests & corpus.trigger)
     enough = all((~contrast.y[contrast.within(part)]).sum() >= 3 for part in ("train", "validation", "test"))
     return contrast if enough else None
 
 
 def label_contrasts(corpus: Corpus) -> list[Contrast]:
-    """Return every contrast of labels that these prompts allow."""
+    """Return every label contrast that these prompts allow."""
     contrasts = [label_contrast(corpus, "normative"), label_contrast(corpus, "epistemic")]
     return contrasts + ([intent] if (intent := intent_contrast(corpus)) else [])
 
 
 def check_folds(corpus: Corpus, seed: int) -> None:
-    """See before any model is loaded that every contrast can be divided.
+    """Check, before any model is loaded, that every contrast can be split into folds.
 
     Raises:
         UserError: a part of the prompts is too small for a contrast.
@@ -112,7 +112,7 @@ def contrast_of(
 def fit_grid(
     loaded: LoadedRun, contrasts: Sequence[Contrast], layers: Sequence[int], positions: Sequence[str], what: str
 ) -> tuple[ProbeGrid, list[LocusScores]]:
-    """Probe every locus for some contrasts, each at the positions that all of its prompts have.
+    """Fit probes at every locus for some contrasts, each at the positions that all its prompts have.
 
     Raises:
         UserError: a part of the prompts is too small for a contrast, or activations are NaN or infinite.
@@ -131,7 +131,7 @@ def fit_grid(
 
 
 def read_grid(loaded: LoadedRun) -> dict[str, ReadProbe]:
-    """Probe every locus of the store for all label contrasts, in one pass over it."""
+    """Fit probes at every locus of the store for all label contrasts, in one pass over the store."""
     store, contrasts = loaded.store, label_contrasts(loaded.corpus)
     positions = [p for p in store.positions if not p.startswith("response_")]  # a dial reads before the model answers
     grid, scored = fit_grid(loaded, contrasts, store.layers, positions, "probing")
@@ -171,7 +171,7 @@ def _fit_chosen(inputs: RunInputs, grid: ProbeGrid, contrast: Contrast, loci: Se
 def _calibrated(
     score: np.ndarray, y: np.ndarray, calibration: np.ndarray, test: np.ndarray
 ) -> tuple[float | None, float | None]:
-    """Return calibration error and Brier score on test of a score that calibration prompts make a probability."""
+    """Return calibration error and Brier score on test prompts, with Platt scaling fitted on calibration prompts."""
     if y[calibration].all() or not y[calibration].any():
         return None, None
     probability = fit_platt(score[calibration], y[calibration]).probability(score[test])
@@ -179,7 +179,7 @@ def _calibrated(
 
 
 def read_direction(read_probe: ReadProbe, site: str, activations: Float[np.ndarray, "prompts d_model"]) -> Direction:
-    """Return the difference-in-means read direction at the chosen locus; `activations` are all samples' there."""
+    """Return the difference-in-means read direction at the chosen locus, from all prompts' activations there."""
     contrast, chosen = read_probe.contrast, read_probe.chosen
     train = contrast.within("train")
     X, y = activations[contrast.rows][train], contrast.y[train]

@@ -24,9 +24,9 @@ class GridRow(Record):
     position: str
     probe: str
     chosen: bool
-    C: float | None  # of logistic probes
+    C: float | None  # of logistic probes only
     validation_auroc: float
-    validation_d_prime: float | None  # null where it has no bound; infinite in probes.parquet
+    validation_d_prime: float | None  # None if infinite; infinite in probes.parquet
     test_auroc: float
     test_auroc_low: float
     test_auroc_high: float
@@ -39,7 +39,7 @@ class GridRow(Record):
 
 
 class SiteRecord(Record):
-    """The locus at which a label is read, chosen on validation prompts; what its probe reaches on test prompts."""
+    """The locus at which a label is read, chosen on validation prompts, and its probe's results on test prompts."""
 
     site: str
     layer: int
@@ -64,7 +64,7 @@ class SiteRecord(Record):
 
 
 class CandidateRecord(Record):
-    """A candidate write direction; null is what was not finite."""
+    """A candidate write direction; None is a value that was not finite."""
 
     layer: int
     position: str
@@ -96,7 +96,7 @@ class WriteRecord(Record):
 
 
 class OnsetRecord(Record):
-    """The openings of one way of declining, and the share of such completions that they open."""
+    """The onset prefixes of one way of declining, and the share of such completions that they open."""
 
     prefixes: tuple[str, ...]
     coverage: float

@@ -1,9 +1,9 @@
-"""Which write direction is the causal one: bypass, induce and KL of every candidate (Arditi et al., arXiv 2406.11717).
+"""Selection of the write direction by bypass, induce and KL of every candidate (Arditi et al., arXiv 2406.11717).
 
-Candidates are the write directions fitted at each layer and prompt position, tried by the edits of `ablation` on
-validation prompts. A refusal's score is the log-odds of the onset prefixes learned from the model's own completions.
-What a direction induces counts whichever way of declining it is: where one knob turns both, adding it refuses requests
-and abstains from questions, and to ask for one of them would decide beforehand what the dissociation asks.
+Candidates are the write directions fitted at each layer and prompt position, tried on validation prompts with the edits
+of `steering.ablation`. Declining is measured by the log-odds of onset prefixes learned from the model's own
+completions. Induce counts either way of declining: with one shared knob, adding a direction refuses requests and
+abstains from questions, and requiring one of the two would decide beforehand what the dissociation tests.
 """
 
 from __future__ import annotations
@@ -23,31 +23,31 @@ from probes.direction import Direction
 from steering.ablation import ablation, addition
 from steering.ablation_variant import DEFAULT, Variant
 
-RARE = 0.01
+RARE = 0.01  # probability of declining below which bypass values count as equal
 FLOOR = float(np.log(RARE / (1 - RARE)))
-TIE = 0.15  # of bypass and of what is induced, in log-odds
+TIE = 0.15  # differences of bypass or induce within this are ties, in log-odds
 
 
 @dataclass(frozen=True)
 class Candidate:
-    """A write direction and what intervening with it does on validation prompts."""
+    """A write direction and the results of intervening with it on validation prompts."""
 
     direction: Direction
     bypass: float  # mean onset log-odds of decliners under ablation: low is good
-    bypass_floored: float  # the same, a decline of less than `RARE` counting as one of `RARE`
+    bypass_floored: float  # the same, with probabilities of declining below `RARE` raised to `RARE`
     induce: (
-        float  # mean onset log-odds, of declining either way, of answered benign prompts under addition: high is good
+        float  # mean onset log-odds of declining in either way, answered benign prompts under addition: high is good
     )
-    kl: Divergence  # of benign prompts under ablation, over the first tokens of what the model says to them
+    kl: Divergence  # of benign prompts under ablation, over the first tokens of the model's own responses
 
     def discarded(self, max_kl: float) -> Discarded | None:
-        """Return the rule that a candidate breaks, or None. (Layers too deep are no candidates in the first place.)"""
+        """Return the rule that a candidate breaks, or None. (Layers that are too deep are no candidates.)"""
         if not np.isfinite([self.bypass, self.induce, self.kl.worst_step]).all():
             return "not_finite"
         return "kl" if self.kl.worst_step > max_kl else "induce" if self.induce < 0 else None
 
     def record(self, max_kl: float) -> CandidateRecord:
-        """Return it for results.json; what is not finite is None there."""
+        """Return the record for results.json, with None for values that are not finite."""
         values = {
             "bypass": self.bypass, "bypass_floored": self.bypass_floored, "induce": self.induce, "kl": self.kl.mean,
             "kl_max": self.kl.maximum, "kl_first_token": self.kl.first_token, "kl_worst_step": self.kl.worst_step,
@@ -59,7 +59,7 @@ class Candidate:
 
 @dataclass(frozen=True)
 class Validation:
-    """The prompts that candidates are tried on."""
+    """The validation prompts on which candidates are tried."""
 
     decliners: Sequence[Rendered]
     benign: Sequence[Rendered]
@@ -67,7 +67,7 @@ class Validation:
 
     @property
     def steps(self) -> int:
-        """The steps of a progress bar that one candidate takes: a prompt under an intervention each."""
+        """The progress-bar steps of one candidate: one for each prompt and intervention."""
         return len(self.decliners) + 2 * len(self.benign)
 
 
@@ -81,7 +81,7 @@ def candidates(
     advance: Callable[[int], None] = lambda steps: None,
     variant: Variant = DEFAULT,
 ) -> list[Candidate]:
-    """Try each direction, in the way the run intervenes."""
+    """Measure bypass, induce and KL of each direction, with the run's variant of ablation."""
     ablations, additions = ([edit(d, variant) for d in directions] for edit in (ablation, addition))
     onset = ACTION_OF[kind]
     bypass = OnsetScorer(model, validation.decliners, onsets).log_odds_each(ablations, advance)[onset]
@@ -94,11 +94,11 @@ def candidates(
 
 
 def select(found: Sequence[Candidate], max_kl: float) -> tuple[Candidate, bool]:
-    """Choose the usable candidate of least bypass, else the least bypass of all; and whether it is usable.
+    """Return the usable candidate of least bypass, or else the least bypass of all, and whether it is usable.
 
-    A decliner brought below `RARE` is bypassed, and how far below says nothing more, so bypass is compared from there
-    up. Of candidates within `TIE` of the least, and of these of the most induced, the earliest layer is taken: where
-    the decision is first written, and what is written there lasts.
+    A decliner below a probability of `RARE` is bypassed; how far below carries no information, so bypass is floored
+    there. Among ties (within `TIE`) of bypass, those with the highest induce (again within `TIE`) are kept, and of
+    these the earliest layer is chosen: there the decision is first written.
     """
     usable = [c for c in found if c.discarded(max_kl) is None]
     pool = [c for c in usable or found if np.isfinite(c.bypass)] or list(found)

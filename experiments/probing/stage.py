@@ -1,4 +1,4 @@
-"""`refusal probe`: read probes on labels, write directions on behaviour, and how they lie to each other."""
+"""The stage `refusal probe`: read probes on labels, write directions on behaviour, and their geometry."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def probe(loaded: LoadedRun) -> None:
 
 
 def _traced(inputs: RunInputs, direction: Direction) -> Direction:
-    """Say in a direction's provenance which model and prompts it is of; the rest of it stands."""
+    """Add the model and prompts to a direction's provenance; its own entries are kept."""
     of = inputs.store.identity
     whence = {name: getattr(of, name) for name in ("model", "revision", "weights", "tokenizer", "template", "prompts")}
     return replace(direction, provenance=whence | {"seed": inputs.config.seed} | dict(direction.provenance))
@@ -77,14 +77,14 @@ def context_onsets(inputs: RunInputs) -> Onsets:
 
 @dataclass(frozen=True)
 class WriteSelection:
-    """One kind's write direction, and all the directions it was chosen from."""
+    """One kind's chosen write direction, and all the directions it was chosen from."""
 
     chosen: Direction | None
     fitted: tuple[Direction, ...]
     record: WriteRecord
 
     def at_position(self) -> list[Direction]:
-        """Return those fitted at the chosen one's position, a layer each."""
+        """Return the directions fitted at the chosen one's position, one for each layer."""
         return [d for d in self.fitted if self.chosen is not None and d.locus.position == self.chosen.locus.position]
 
 
@@ -111,7 +111,7 @@ def _write(loaded: LoadedRun, kind: Kind, onsets: Onsets) -> WriteSelection:
 
 
 def validation_of(loaded: LoadedRun, kind: Kind) -> Validation | None:
-    """Return the prompts one kind's candidates are tried on, None where there are too few."""
+    """Return the prompts on which one kind's candidates are tried; None if there are too few."""
     rng, most = named_rng(loaded.config.seed, "locus selection", kind), loaded.config.dissociate.n_selection
     decliners = _some(rng, loaded.behaviour.decliners(kind, "validation"), most)
     benign = _some(rng, loaded.behaviour.answered_benign("validation"), most)
@@ -129,29 +129,29 @@ def _unavailable(reason: str) -> WriteSelection:
 
 
 def write_fitter(loaded: LoadedRun, kind: Kind, samples: WriteSamples, *, later: bool = False) -> WriteFitter:
-    """Return what fits write directions at every candidate locus: layers shallow enough x prompt positions.
+    """Return the fitter of write directions at every candidate locus: allowed layers x prompt positions.
 
-    With `later`, directions come with their class means at later layers.
+    With `later`, directions have their class means at later layers too.
 
     Raises:
-        UserError: the store holds no such layer, or not the positions asked for.
+        UserError: the store holds no such layer, or not the requested positions.
     """
     store, config = loaded.store, loaded.config.dissociate
     layers = [layer for layer in write_layers(loaded.model.n_layers, config.deepest) if layer in store.layers]
     if not layers:
         held = ", ".join(map(str, store.layers))
-        raise UserError(f"dissociate.deepest: write directions lie below {config.deepest:g} of "
-                        f"{loaded.model.n_layers} layers, and of those extracted ({held}) none does")  # fmt: skip
+        raise UserError(f"dissociate.deepest: write directions are below {config.deepest:g} of "
+                        f"{loaded.model.n_layers} layers, and none of the extracted layers ({held}) is")  # fmt: skip
     if config.layers == "later" and (absent := sorted(set(range(loaded.model.n_layers)) - set(store.layers))):
         raise UserError(f"dissociate.layers is 'later', but activations of layer {absent[0]} are not extracted; "
-                        "leave extract.layers out, so that all are")  # fmt: skip
+                        "remove extract.layers, so that all layers are extracted")  # fmt: skip
     possible = write_positions(store, samples.rows)
     if WRITE_POSITION not in possible:
         raise UserError(f"{store.path}: write directions are written from {WRITE_POSITION} on, which not every prompt "
-                        "has; extract it, and use a template that writes something after the instruction")  # fmt: skip
+                        "has; extract this position, and use a template with tokens after the instruction")  # fmt: skip
     wanted = possible if config.positions is None else config.positions
     if strange := [position for position in wanted if position not in possible]:
-        raise UserError(f"dissociate.positions: {strange[0]!r} is no position that write directions can be fitted at; "
+        raise UserError(f"dissociate.positions: write directions cannot be fitted at {strange[0]!r}; "
                         f"every prompt has {', '.join(possible)}")  # fmt: skip
     loci = [(layer, position) for layer in layers for position in wanted]
     return WriteFitter(store.read, store.site, loci, kind, samples, store.layers if later else ())
@@ -180,9 +180,9 @@ def _write_record(
 
 
 def _cosines(directions: list[Direction], writes: dict[Kind, WriteSelection]) -> Geometry:
-    """Return cosines between directions fitted at one layer and position; unlike layers are not compared.
+    """Return cosines between directions of the same layer; different layers are not compared.
 
-    Those by layer are of the write directions fitted at the normative one's position.
+    The cosines by layer are of the write directions fitted at the normative one's position.
     """
     by_layer, own_cosine = {}, None
     normative = writes["normative"].chosen
@@ -201,7 +201,7 @@ def _cosines(directions: list[Direction], writes: dict[Kind, WriteSelection]) ->
 
 
 def _independence(loaded: LoadedRun, writes: dict[Kind, WriteSelection]) -> dict[str, Independence] | None:
-    """Ablate each chosen write direction and watch the other, on test prompts; None where there are not two."""
+    """Ablate each chosen write direction and measure the stream along the other, on test prompts; None without two."""
     chosen = {kind: written.chosen for kind, written in writes.items() if written.chosen is not None}
     if len(chosen) < len(KINDS):
         return None
@@ -220,7 +220,7 @@ def _independence(loaded: LoadedRun, writes: dict[Kind, WriteSelection]) -> dict
 
 
 def _permuted_at(inputs: RunInputs, kind: Kind, locus: Locus, rng: np.random.Generator) -> list[Direction]:
-    """Fit directions on permuted behaviour labels at one locus (the null asks what an ablation there does)."""
+    """Fit directions on permuted behaviour labels at one locus, as the null of ablating there."""
     samples = write_samples(inputs.behaviour, kind)
     if samples is None:
         return []

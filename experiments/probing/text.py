@@ -1,4 +1,4 @@
-"""The outcome of `refusal probe` on the terminal, and independence under ablation in words."""
+"""The terminal output of `refusal probe`, and sentences on independence under ablation."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from experiments.probing.results import ProbeResults, WriteRecord
 
 
 def print_probe(directory: Path, found: ProbeResults) -> None:
-    """Print the ten loci that tell most on validation prompts, the chosen ones, and the files written."""
+    """Print the ten best loci on validation prompts, the chosen loci, and the files written."""
     from rich.box import SIMPLE
     from rich.console import Console
     from rich.markup import escape
@@ -36,7 +36,7 @@ def print_probe(directory: Path, found: ProbeResults) -> None:
                       f"\\[{low:.3f}, {high:.3f}]; a bag of words reaches {site.bag_of_words_auroc:.3f}, "
                       f"length {site.length_auroc:.3f}; p {site.p_permutation:.3f}", soft_wrap=True)  # fmt: skip
     if "intent" not in found.sites:
-        console.print("[bold]intent[/]: left out; it takes 3 benign requests with a trigger word in every part but "
+        console.print("[bold]intent[/]: left out; it needs 3 benign requests with a trigger word in every part except "
                       "calibration", soft_wrap=True)  # fmt: skip
     for kind, write in found.writes.items():
         console.print(f"[bold]{kind} write direction[/]: " + escape(_written(write)), soft_wrap=True)
@@ -46,7 +46,7 @@ def print_probe(directory: Path, found: ProbeResults) -> None:
 
 
 def independence_lines(independence: Mapping[str, Independence]) -> list[str]:
-    """Say, a line each way, how far ablating one write direction moves the stream along the other."""
+    """Return one line for each ordered pair: how far ablating one write direction moves the stream along the other."""
     lines = []
     for name, found in independence.items():
         ablated, watched = name.removeprefix("ablate_").split("_watch_")
@@ -69,8 +69,8 @@ def _d_prime(value: float | None) -> str:
 
 
 def _written(write: WriteRecord) -> str:
-    """Say where a write direction lies, or why there is none and what is therefore left out."""
+    """Return the locus of a write direction, or why there is none and what is therefore left out."""
     if write.locus is None:
-        return f"none, {write.reason}; what needs it (its cosines, independence, ablation) is left out"
+        return f"none, {write.reason}; its cosines, independence and ablation are left out"
     short = "" if write.meets_selection_rules else "; no locus met the selection rules, this one is the nearest"
     return f"layer {write.locus.layer}, {write.locus.position}{short}"

@@ -1,17 +1,17 @@
-"""Write directions: fitted on behaviour at a layer and position. The edits made with them are in `ablation`.
+"""Write directions: fitted on behaviour at a layer and position. The edits made with them are in `steering.ablation`.
 
-Where a direction is fitted and where it is written are two things. Its locus says where it was fitted: activations of
-training prompts at one layer and one prompt position from the end of the instruction on. It is always *written* at that
-layer from the last prompt token on, whatever its position, and the class means it is written to are measured there, at
-the last prompt token. So the position is where a direction comes from, as in Arditi et al. (arXiv 2406.11717), who
-likewise add and ablate it at places other than the one it was fitted at. The reasons:
+A direction is fitted at one position and may be written at another. Its locus is where it was fitted: activations of
+training prompts at one layer and one prompt position, from the end of the instruction on. It is always *written* at
+that layer from the last prompt token on, whatever its position, and its class means (the targets of the edit) are
+measured there, at the last prompt token. Arditi et al. (arXiv 2406.11717) likewise add and ablate a direction at other
+positions than its own. The reasons:
 
-- Selection, its null, the dissociation matrix and the dials make one and the same edit, so that what is chosen is what
-  is used. A dial writes from the last prompt token on; an edit of earlier tokens would be another intervention.
-- Affine targets are class means. Those of the earlier position would push the last token off its distribution there.
+- Selection, its null, the dissociation matrix and the dials make the same edit, so the chosen edit is the used edit. A
+  dial writes from the last prompt token on; an edit of earlier tokens would be another intervention.
+- Affine targets are class means. Those of an earlier position would push the last token out of its distribution.
 - Keys and values of all tokens before the last are computed once and shared by every candidate and every null draw.
 
-What lies at an earlier token and is read from there by attention is not reached.
+Limit: the edit does not change information at earlier tokens that attention reads from there.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ Read = Callable[[int, str], Float[np.ndarray, "prompts d_model"]]  # of a layer 
 
 
 class WriteFitter:
-    """Fits one kind's write directions at every candidate locus; the training prompts' streams are read once."""
+    """Fits one kind's write directions at every candidate locus; reads the training prompts' streams once."""
 
     def __init__(
         self,
@@ -46,7 +46,7 @@ class WriteFitter:
         """Read the streams.
 
         Args:
-            later: layers at which class means are wanted too, of directions fitted before them.
+            later: layers at which directions fitted at earlier layers get class means too.
         """
         self.kind, self.samples, self._later = kind, samples, tuple(later)
         self._loci = [Locus(site, layer, position) for layer, position in loci]
@@ -54,11 +54,10 @@ class WriteFitter:
         self._streams = {locus: read(*locus)[samples.rows] for locus in sorted(wanted)}
 
     def fit(self, declined: Bool[np.ndarray, " samples"] | None = None) -> list[Direction]:
-        """Fit at every locus whose classes have different means (at a template token of layer 0 all may be alike).
+        """Fit at every locus whose classes have different means (at a template token of layer 0 all may be equal).
 
-        Both the direction and the class means it is written to come from `declined`: the samples' own, or a
-        permutation of it. A null direction whose ablation went to the true answering mean would know the labels it is
-        a null of.
+        Both the direction and its class means come from `declined`: the samples' own labels, or a permutation of them.
+        A null direction ablated to the true answering mean would contain information on the true labels.
         """
         y = self.samples.declined if declined is None else declined
         fitted = (self._fit(locus, y) for locus in self._loci)
@@ -91,7 +90,7 @@ class WriteFitter:
         )
 
     def _means(self, layer: int, vector: np.ndarray, declined: np.ndarray) -> tuple[float, float]:
-        """Return the mean projections of declined and of answered samples where directions are written."""
+        """Return the mean projections of declined and of answered samples at the write position."""
         along = self._streams[layer, WRITE_POSITION].astype(np.float64) @ vector
         return float(along[declined].mean()), float(along[~declined].mean())
 
@@ -99,20 +98,20 @@ class WriteFitter:
 def fit_write(
     read: Read, locus: Locus, kind: Kind, samples: WriteSamples, later: Sequence[int] = ()
 ) -> Direction | None:
-    """Fit one write direction, or None where the classes have the same mean."""
+    """Fit one write direction; None if the classes have the same mean."""
     fitted = WriteFitter(read, locus.site, [(locus.layer, locus.position)], kind, samples, later).fit()
     return fitted[0] if fitted else None
 
 
 def write_layers(n_layers: int, deepest: float) -> list[int]:
-    """List the layers a write may stand at: below `deepest` of the depth."""
+    """List the layers at which a direction may be written: those below `deepest` of the depth."""
     return [layer for layer in range(n_layers) if layer < deepest * n_layers]
 
 
 def write_positions(store: ActivationStore, rows: Int[np.ndarray, " prompts"]) -> list[str]:
-    """List the single prompt tokens from the end of the instruction on that all given prompts have, in order.
+    """List the single-token positions from the end of the instruction on that all given prompts have, in order.
 
-    Not the trigger, which lies inside the instruction, the mean over it, or what the model has answered.
+    This excludes the trigger (inside the instruction), the mean over the instruction, and response tokens.
     """
     single = [p for p in store.positions if p == "inst_last" or p.startswith("post_")]
     return [p for p in single if store.present[store.positions.index(p)][rows].all()]

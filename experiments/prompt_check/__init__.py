@@ -1,3 +1,3 @@
-"""Checks of a prompt file. Question: is it whole and balanced, and what could a probe cheat with?
+"""Checks of a prompt file. Question: is it complete and balanced, and which surface cues could a probe exploit?
 Reads a prompt file or a public set; writes nothing.
-Returns counts, faults and word cues."""
+Returns counts, problems and word cues."""

@@ -1,4 +1,4 @@
-"""`refusal prompts check`: are prompts valid, balanced, paired, and what could a probe trained on them cheat with?"""
+"""The check behind `refusal prompts check`: validity, balance, pairs, and surface cues that a probe could exploit."""
 
 from __future__ import annotations
 
@@ -23,13 +23,14 @@ from extract.prompts.sources import PromptsConfig, read_prompts
 
 
 def check(path: Path | None, dataset: str | None = None) -> PromptCheck:
-    """Return counts, how prompts belong together, what words alone can tell, and what is wrong (`problems`).
+    """Return counts, the structure of the prompts, the AUROC of words alone, and the faults found (`problems`).
 
     Args:
-        path: a prompt file; with a data set, its local copy, or none to take it from the hub.
+        path: a prompt file; with `dataset`, its local copy, or None to read it from the hub.
+        dataset: name of a public set.
 
     Raises:
-        UserError: a row is no valid prompt, or the file's own split separates what belongs together.
+        UserError: a row is no valid prompt, or the file's own split separates a group.
     """
     given = {"path": path} if dataset is None else {"datasets": [{"name": dataset, "path": path}]}
     config = PromptsConfig.model_validate(given)
@@ -59,13 +60,13 @@ def check(path: Path | None, dataset: str | None = None) -> PromptCheck:
         personas=personas,
         contexts=count_contexts(corpus),
         words={name: cue_record(found) for name, found in contrasts.items()},
-        problems=(*([f"{repeated} texts stand twice or more"] if repeated else []),
+        problems=(*([f"{repeated} texts are repeated"] if repeated else []),
                   *quadruple_problems, *trigger_problems, *twin_problems, *persona_problems, *confounds),
     )  # fmt: skip
 
 
 def word_contrasts(corpus: Corpus) -> dict[str, MeasuredCues | None]:
-    """Measure what words tell, within quadruples and over everything a probe is fitted on."""
+    """Measure how well words separate the labels, within quadruples and over all prompts that a probe is fitted on."""
     every = np.arange(len(corpus))
     requests = corpus.harmful | corpus.requests
     asked = {

@@ -1,4 +1,4 @@
-"""Typed results of checking prompts, under the names that `refusal prompts check --json` prints."""
+"""Typed results of a prompt check, under the names that `refusal prompts check --json` prints."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from pydantic import Field
 
 from extract.record import Record
 
-WordCount = tuple[str, int, int]  # a word, the prompts of the positive side that hold it, those of the negative side
+WordCount = tuple[str, int, int]  # a word, and the numbers of positive and of negative prompts that contain it
 
 
 class QuadrupleCounts(Record):
@@ -18,7 +18,7 @@ class QuadrupleCounts(Record):
 
 
 class TriggerCounts(Record):
-    """Prompts with a trigger word, different words, and the commonest."""
+    """The number of prompts with a trigger word, of different words, and the most frequent words."""
 
     prompts: int
     different: int
@@ -41,7 +41,7 @@ class PersonaCounts(Record):
 
 
 class ContextCounts(Record):
-    """Prompts with something before their last turn."""
+    """Prompts with a system line or earlier turns before their last turn."""
 
     earlier_turns: int = Field(alias="with earlier turns")
     ambiguous: int = Field(alias="last turns that the first decides")
@@ -60,17 +60,17 @@ class AurocInterval(Record):
 
 
 class WordCues(Record):
-    """What words and surface features alone tell of one contrast."""
+    """How well words and surface features alone separate one contrast."""
 
     n: tuple[int, int]  # positive, negative
-    bag_of_words: AurocInterval | str  # cross-validated; or why there is none
+    bag_of_words: AurocInterval | str  # cross-validated; or the reason why there is none
     features: dict[str, AurocInterval]
     words_of_the_positive_side: tuple[WordCount, ...]
     words_of_the_negative_side: tuple[WordCount, ...]
 
 
 class PromptCheck(Record):
-    """What a prompt file holds, what words alone can tell, and what is wrong."""
+    """The content of a prompt file, how well words alone separate its labels, and its problems."""
 
     prompts: int
     labels: dict[str, int]
@@ -86,5 +86,5 @@ class PromptCheck(Record):
     twins: TwinCounts
     personas: PersonaCounts
     contexts: ContextCounts
-    words: dict[str, WordCues | str]  # by contrast; or why there is nothing to compare
+    words: dict[str, WordCues | str]  # by contrast; or the reason why there is nothing to compare
     problems: tuple[str, ...]

@@ -1,4 +1,4 @@
-"""How the prompts of a file belong together: quadruples, twins, personas, contexts; and what is broken in it."""
+"""Structure of a prompt file: quadruples, triggers, twins, personas and contexts, with what is broken in each."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ CONFIDENCE = 0.95
 
 
 def count_quadruples(corpus: Corpus) -> tuple[QuadrupleCounts, list[str]]:
-    """Return the complete quadruples and the prompts of each cell, and which pairs lack a cell."""
+    """Return the counts of complete quadruples and of prompts in each cell, and which pairs lack a cell."""
     found = quadruples(corpus, np.arange(len(corpus)))
     rows = requests_in_pairs(corpus, np.arange(len(corpus)))
     held: dict[str, set[int]] = defaultdict(set)
@@ -37,29 +37,33 @@ def count_quadruples(corpus: Corpus) -> tuple[QuadrupleCounts, list[str]]:
 
 
 def count_triggers(prompts: Sequence[Prompt]) -> tuple[TriggerCounts, list[str]]:
-    """Return how many trigger words there are, which stand in no text, and where they stand unmarked."""
+    """Return the counts of trigger words, which triggers are not in their text, and which words are not marked."""
     words = Counter(prompt.trigger.lower() for prompt in prompts if prompt.trigger)
     lost = [p.id for p in prompts if p.trigger and not contains_word(p.trigger, p.text)]
     requests = [p for p in prompts if p.trigger is None and p.intent in ("benign", "harmful")]
     unmarked = [(p.id, word) for p in requests for word in words if contains_word(word, p.text)]
     problems = []
     if lost:
-        problems.append(f"the trigger of {len(lost)} prompts is no word of their last turn, for example of {lost[0]!r}")
+        problems.append(
+            f"{len(lost)} prompts have a trigger that is no word of their last turn, for example {lost[0]!r}"
+        )
     if unmarked:
         row, word = unmarked[0]
         n = len({i for i, _ in unmarked})
-        problems.append(f"{n} requests without a trigger hold a word that is one elsewhere: {row!r} holds {word!r}")
+        problems.append(
+            f"{n} requests without a trigger contain another prompt's trigger word: {row!r} contains {word!r}"
+        )
     commonest = dict(words.most_common(5))
     return TriggerCounts(prompts=sum(words.values()), different=len(words), commonest=commonest), problems
 
 
 def contains_word(word: str, text: str) -> bool:
-    """Say whether a word stands in a text, as a whole."""
+    """Return whether a text contains a whole word, in upper or lower case."""
     return re.search(rf"(?<!\w){re.escape(word)}(?!\w)", text, flags=re.IGNORECASE) is not None
 
 
 def count_twins(prompts: Sequence[Prompt]) -> tuple[TwinCounts, list[str]]:
-    """Return the uncertain prompts by category, those with a known twin, and the twins with an answer."""
+    """Return the counts of uncertain prompts by category and of known twins; missing twins and missing answers."""
     uncertain = [prompt for prompt in prompts if prompt.label == "uncertain"]
     known: dict[str, list[Prompt]] = defaultdict(list)
     for prompt in prompts:
@@ -73,14 +77,14 @@ def count_twins(prompts: Sequence[Prompt]) -> tuple[TwinCounts, list[str]]:
         problems.append(f"{len(without_twin)} uncertain prompts have no benign twin of the same 'pair', for example "
                         f"{without_twin[0]!r}: a probe may learn their topic instead of what is known")  # fmt: skip
     if unanswered:
-        problems.append(f"{len(unanswered)} twins have no 'answer', for example {unanswered[0]!r}: whether they are "
-                        "answered right cannot be told")  # fmt: skip
+        problems.append(f"{len(unanswered)} twins have no 'answer', for example {unanswered[0]!r}: whether the model "
+                        "answers them correctly cannot be measured")  # fmt: skip
     kinds = dict(sorted(Counter(prompt.category or "-" for prompt in uncertain).items()))
     return TwinCounts(uncertain=len(uncertain), kinds=kinds, twins=len(twins)), problems
 
 
 def count_personas(prompts: Sequence[Prompt]) -> tuple[PersonaCounts, list[str]]:
-    """Return the persona x request table, and which requests are not asked by every persona."""
+    """Return the size of the persona x request table, and which requests are not asked by every persona."""
     cells: dict[tuple[str, str], set[str]] = defaultdict(set)
     personas = {prompt.persona for prompt in prompts if prompt.persona}
     for prompt in prompts:
@@ -88,7 +92,7 @@ def count_personas(prompts: Sequence[Prompt]) -> tuple[PersonaCounts, list[str]]
             cells[prompt.pair, prompt.label].add(prompt.persona)
     incomplete = [pair for (pair, _), asked in cells.items() if asked != personas]
     problems = []
-    if incomplete and len(incomplete) < len(cells):  # where none is, the personas are no table
+    if incomplete and len(incomplete) < len(cells):  # if no request is complete, the personas form no table
         problems.append(
             f"{len(incomplete)} requests are not asked by every persona, for example that of pair {incomplete[0]!r}"
         )
@@ -96,7 +100,7 @@ def count_personas(prompts: Sequence[Prompt]) -> tuple[PersonaCounts, list[str]]
 
 
 def count_contexts(corpus: Corpus) -> ContextCounts:
-    """Return the prompts with earlier turns or system lines, and the last turns that are benign and harmful alike."""
+    """Return the counts of prompts with earlier turns or system lines, and of last turns labelled both ways."""
     prompts = corpus.prompts
     return ContextCounts(
         earlier_turns=sum(earlier_turns(prompt) is not None for prompt in prompts),
@@ -106,5 +110,5 @@ def count_contexts(corpus: Corpus) -> ContextCounts:
 
 
 def certifiable(n_groups: int) -> float:
-    """Return the least rate that n independent prompts without one failure certify at 95 %: 1 - 0.05^(1/n)."""
+    """Return the lowest rate that n independent prompts without a failure certify at 95 %: 1 - 0.05^(1/n)."""
     return 1.0 if n_groups == 0 else float(1 - (1 - CONFIDENCE) ** (1 / n_groups))

@@ -1,4 +1,4 @@
-"""What `refusal prompts check` prints."""
+"""The terminal output of `refusal prompts check`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from experiments.prompt_check.results import PromptCheck, WordCues
 
 
 def print_check(check: PromptCheck) -> None:
-    """Print a check for people: what the prompts are, what words tell, what is wrong."""
+    """Print a check: counts, how well words alone separate the labels, and problems."""
     from rich.console import Console
     from rich.markup import escape
     from rich.table import Table
@@ -17,7 +17,7 @@ def print_check(check: PromptCheck) -> None:
     for key, value in check.to_dict().items():
         if key not in ("words", "problems"):
             console.print(f"{key:<28} {escape(_shown(key, value))}", soft_wrap=True)
-    words = Table(title="What words alone tell (AUROC, whole groups held out; 95 % intervals)", title_justify="left")
+    words = Table(title="AUROC of words alone (whole groups held out; 95 % intervals)", title_justify="left")
     for column in ("prompts", "n", "bag of words", "number of words"):
         words.add_column(column)
     for name, found in check.words.items():
@@ -25,18 +25,18 @@ def print_check(check: PromptCheck) -> None:
     console.print(words)
     for name, found in check.words.items():
         if not isinstance(found, str):
-            console.print(escape(f"{name}, prompts of either side with a word that leans: {_class_words(found)}"))
+            console.print(escape(f"{name}, words by class (positive:negative prompts): {_class_words(found)}"))
     if not check.problems:
         unmeasured = any(isinstance(found, str) for found in check.words.values())
-        where = " where there was anything to compare" if unmeasured else ""
-        console.print(f"[green]Nothing wrong found[/]{where}. Content that words do not show is not checked.")
+        where = " in the contrasts with prompts on both sides" if unmeasured else ""
+        console.print(f"[green]No problem found[/]{where}. Cues other than words and surface features are not checked.")
     for problem in check.problems:
-        console.print(f"[yellow]Mind:[/] {escape(problem)}.", soft_wrap=True)
+        console.print(f"[yellow]Problem:[/] {escape(problem)}.", soft_wrap=True)
 
 
 def _shown(key: str, value: object) -> str:
     if key == "certifiable rate":
-        return f"{value:.2%} (declined by none of them, one a group; 95 % confidence)"
+        return f"{value:.2%} (if none of them is declined, one prompt a group; 95 % confidence)"
     if isinstance(value, Mapping):
         return "; ".join(f"{name} {_shown('', of)}" for name, of in value.items()) or "none"
     if isinstance(value, list):

@@ -1,4 +1,4 @@
-"""What a probe could cheat with: words, length and other surface features that go with a label in a prompt file."""
+"""Surface cues that a probe could exploit: words, length and other features that correlate with a label."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from probes.grid.baselines import word_scores
 from probes.statistics.metrics import Discrimination, average, discrimination
 
 N_FOLDS = 5
-MOST_WORDS = 8  # shown on either side
-LEAST_PROMPTS = 5  # that a word must stand in to count as a cue
-CUE = 0.1  # beyond 0.5, from which an AUROC is a cue if its interval leaves out 0.5
+MOST_WORDS = 8  # shown for each class
+LEAST_PROMPTS = 5  # least number of prompts that contain a word for it to count
+CUE = 0.1  # an AUROC this far from 0.5 is a cue, if its interval excludes 0.5
 
 FEATURES: dict[str, Callable[[Prompt], float]] = {
     "the number of characters": lambda prompt: len(full_text(prompt)),
@@ -35,19 +35,19 @@ FEATURES: dict[str, Callable[[Prompt], float]] = {
 
 @dataclass(frozen=True)
 class MeasuredCues:
-    """One contrast of prompts: what words and surface features alone can tell; AUROCs with their intervals."""
+    """AUROCs of words and of surface features alone, for one contrast of prompts."""
 
     name: str
     n: tuple[int, int]  # positive, negative
-    words: Discrimination | None  # cross-validated, whole groups apart; None where there are too few groups
+    words: Discrimination | None  # bag of words, cross-validated with whole groups held out; None: too few groups
     features: dict[str, Discrimination]
-    class_words: tuple[list[WordCount], list[WordCount]]  # towards the positive side, the negative
+    class_words: tuple[list[WordCount], list[WordCount]]  # more frequent among positive, among negative prompts
 
     def confounds(self) -> list[str]:
-        """Name what tells the two sides apart though it is no content; a feature may lean either way."""
+        """Return one line for each cue that separates the two classes; a feature may favour either class."""
         measured = {"a bag of words": self.words} | dict(self.features)
         return [
-            f"{self.name}: {what} tells them apart (AUROC {found.auroc:.2f})"
+            f"{self.name}: {what} separates the two classes (AUROC {found.auroc:.2f})"
             for what, found in measured.items()
             if found is not None and _is_cue(found, either_way=found is not self.words)
         ]
@@ -67,11 +67,11 @@ def measure_cues(
     groups: Int[np.ndarray, " n_prompts"],
     seed: int = 0,
 ) -> MeasuredCues | None:
-    """Measure a contrast; None where a class is missing.
+    """Measure the cues of one contrast; None if a class is missing.
 
     Args:
-        y: the positive class.
-        groups: what must not be on both sides of a split.
+        y: whether each prompt is of the positive class.
+        groups: group of each prompt; a group is never split between folds.
     """
     if y.all() or not y.any():
         return None
@@ -88,17 +88,17 @@ def measure_cues(
 
 
 def full_text(prompt: Prompt) -> str:
-    """Return the whole text, a turn a line."""
+    """Return the text of all turns, one turn a line."""
     return "\n".join(message["content"] for message in prompt.messages)
 
 
 def words_of(prompt: Prompt) -> list[str]:
-    """Return the words, in lower case."""
+    """Return the words of all turns, in lower case."""
     return re.findall(r"\w+", full_text(prompt).lower())
 
 
 def cue_record(found: MeasuredCues | None) -> WordCues | str:
-    """Return a contrast's figures, or why there are none."""
+    """Return the typed result of one contrast, or the reason why there is none."""
     if found is None:
         return "one side has no prompts"
     return WordCues(
@@ -115,7 +115,7 @@ def _interval(found: Discrimination) -> AurocInterval:
 
 
 def _cross_validated(texts: Sequence[str], y: np.ndarray, groups: np.ndarray, seed: int) -> Discrimination | None:
-    """Return the mean over folds of whole groups; None where a fold would lack a class."""
+    """Return the mean AUROC of a bag of words over folds of whole groups; None if a fold would lack a class."""
     if min(len(set(groups[y].tolist())), len(set(groups[~y].tolist()))) < 2 * N_FOLDS:
         return None
     folds = StratifiedGroupKFold(N_FOLDS, shuffle=True, random_state=seed).split(np.zeros(len(y)), y, groups)
@@ -128,7 +128,7 @@ def _cross_validated(texts: Sequence[str], y: np.ndarray, groups: np.ndarray, se
 
 
 def _class_words(prompts: Sequence[Prompt], y: np.ndarray) -> tuple[list[WordCount], list[WordCount]]:
-    """Return the words that stand in most more prompts of one side than of the other, with how many of each."""
+    """Return the words that are most over-represented in the positive and in the negative class, with prompt counts."""
     positive, negative = Counter[str](), Counter[str]()
     for prompt, of_positive in zip(prompts, y, strict=True):
         (positive if of_positive else negative).update(set(words_of(prompt)))

@@ -43,18 +43,18 @@ class ResponseCache:
         self._model = _described(model)
 
     def for_edits(
-        self, edits: Sequence[Edit], max_new_tokens: int, besides: Sequence[object] = ()
+        self, edits: Sequence[Edit], max_new_tokens: int, extra: Sequence[object] = ()
     ) -> CachedResponses | None:
         """Return the cached responses under these edits; None if one of them has no key.
 
         Args:
-            besides: everything else that a response depends on: token biases, the seed of a sampled response.
+            extra: everything else that a response depends on: token biases, the seed of a sampled response.
         """
         if not all(edit.key for edit in edits):
             return None
         named = [(edit.site, edit.layer, edit.key) for edit in edits]
         return CachedResponses(
-            self._file, content_key(self._model, max_new_tokens, named, *([list(besides)] if besides else []))
+            self._file, content_key(self._model, max_new_tokens, named, *([list(extra)] if extra else []))
         )
 
 

@@ -1,6 +1,6 @@
 """Detect prompts of an organism that are given to another model.
 
-An organism's prompts are written in its own small grammar: rates and verdicts on them say nothing about another model.
+An organism's prompts are written in its own small grammar: rates and verdicts on them do not apply to another model.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ SOURCE = "organism"  # the `source` of every prompt that an organism's grammar g
 def on_another_model(config: RunConfig, prompts: Sequence[Prompt]) -> bool:
     """Return whether the prompts are an organism's and the model is not that organism.
 
-    They are an organism's where their file lies beside a truth.json, or where half of them or more have its source.
-    A copy of such a file does not name its organism; then any organism passes as the right one.
+    They are an organism's if their file is in a directory with a truth.json, or if at least half of them have its
+    source. A copy of such a file does not name its organism, and then every organism counts as the right one.
     """
     path = config.prompts.path
     owner = None if path is None else _organism(resolve_shipped(path).parent)
@@ -30,7 +30,7 @@ def on_another_model(config: RunConfig, prompts: Sequence[Prompt]) -> bool:
         return False
     try:
         model = _organism(Path(resolve(config.model.name)))
-    except UserError:  # no such model: loading it says so
+    except UserError:  # no such model: loading it reports this
         return False
     return model is None or (owner is not None and owner != model)
 
@@ -43,6 +43,6 @@ def warning(model: str) -> str:
 
 
 def _organism(directory: Path) -> str | None:
-    """Return the name in a directory's truth.json; None where there is none."""
+    """Return the name in a directory's truth.json; None if there is none."""
     path = directory / "truth.json"
     return str(json.loads(path.read_text(encoding="utf-8")).get("name", "")) if path.is_file() else None

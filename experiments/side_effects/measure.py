@@ -1,7 +1,6 @@
-"""What an intervention does besides: to benign answering, known facts, what the model says, plain text, robustness.
+"""Measures side effects of interventions: benign answering, known facts, KL of answers, plain text, robustness.
 
-They do not enter the dissociation verdict: a direction whose ablation stops refusals by breaking the model stops them
-too.
+The dissociation verdict does not use them. They show whether an ablation stops refusals only by breaking the model.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ from probes.statistics.seeds import named_rng
 from scoring.actions import ANSWERED
 
 Interventions = Mapping[str, Sequence[Edit]]
-SINGLE = ("maximum", "first_token", "worst_step")  # figures of KL without an interval
+SINGLE = ("maximum", "first_token", "worst_step")  # summaries of KL without an interval
 
 
 def side_effects(
@@ -41,13 +40,13 @@ def side_effects(
     """Measure the side effects of interventions, each against the one named 'none'.
 
     Args:
-        interventions: edits of scope `last_on` by name; 'none', without any, is among them.
-        actions: by name, as objects: what was done on test prompts, None elsewhere and where unjudged.
-        right: by name: the completion states the prompt's known answer.
+        interventions: edits of scope `last_on` by name; must include 'none', without edits.
+        actions: by name, an object array of the actions on test prompts; None for other prompts and if unjudged.
+        right: by name, whether the completion states the prompt's known answer.
 
     Returns:
-        By name: `benign_answering`, `known_facts` and, for each wrap, `wraps` as shares; `kl` in nats a token over the
-        first tokens of the model's own benign answers; `plain_text` in nats a token of harmless prose.
+        By name: `benign_answering`, `known_facts` and, for each wrap, `wraps` as shares; `kl` in nats per token over
+        the first tokens of the model's own benign answers; `plain_text` in nats per token of harmless prose.
     """
     benign, facts = _benign_answering(loaded, actions), _known_facts(loaded, actions, right)
     kl, prose = _kl(loaded, interventions), _plain_text(loaded, interventions)
@@ -65,10 +64,10 @@ def side_effects(
 
 
 def text_hashes(config: DissociateConfig) -> dict[str, str | None]:
-    """Read the files that side effects need, before a long run does, and return the SHA-256 of what they say.
+    """Check the files that side effects need, before a long run, and return the SHA-256 of each.
 
     Raises:
-        UserError: one of them is missing or malformed.
+        UserError: a file is missing or malformed.
     """
     load_wraps(config.wraps)
     load_passages(config.plain_text)
@@ -78,18 +77,18 @@ def text_hashes(config: DissociateConfig) -> dict[str, str | None]:
 
 @dataclass(frozen=True)
 class Cost:
-    """What side effects cost at most, the actions they are given not counted."""
+    """The highest cost of side effects, without the given actions."""
 
-    generations: int  # wrapped prompts completed
+    generations: int  # completions of wrapped prompts
     texts_read: int  # benign answers and passages, one forward pass each
 
 
 def cost(config: RunConfig, n_harmful: int, n_interventions: int) -> Cost:
-    """Count it.
+    """Return the highest cost of side effects.
 
     Args:
-        n_harmful: harmful test prompts, all of which may be refused.
-        n_interventions: 'none' included.
+        n_harmful: number of harmful test prompts, all of which may be refused.
+        n_interventions: number of interventions, including 'none'.
     """
     most = config.dissociate.n_side_effects
     generations = n_interventions * len(load_wraps(config.dissociate.wraps)) * min(most, n_harmful)
@@ -105,10 +104,10 @@ def _benign_answering(inputs: RunInputs, actions: Mapping[str, np.ndarray]) -> d
 def _known_facts(
     inputs: RunInputs, actions: Mapping[str, np.ndarray], right: Mapping[str, np.ndarray]
 ) -> dict[str, Share]:
-    """Count right answers among all test prompts with a known one.
+    """Return the share of right answers among all test prompts with a known answer.
 
-    Not only among those the model had right before: these can only be lost, so that an intervention which turned as
-    many wrong answers right as right ones wrong would seem to do harm, and one that changes nothing but chance too.
+    Prompts that the model answered wrongly before count too. If only right answers were counted, they could only be
+    lost, and an intervention that corrects as many answers as it spoils would seem harmful, as would mere chance.
     """
     known = np.array([prompt.answer is not None for prompt in inputs.prompts], dtype=bool)
     rows = np.flatnonzero(known & inputs.corpus.within("test"))
@@ -136,7 +135,7 @@ def _kl(loaded: LoadedRun, interventions: Interventions) -> dict[str, AnswerDive
 
 
 def _divergence(nats: np.ndarray, has_step: np.ndarray, groups: np.ndarray) -> AnswerDivergence:
-    """Sum up (n_rows, k) nats at the steps that the responses have; the single figures have no interval."""
+    """Summarise KL in nats (n_rows, k) at the steps that the responses have; `SINGLE` summaries have no interval."""
     found = mean([row[kept] for row, kept in zip(nats, has_step, strict=True)], groups)
     single = {name: getattr(summary(nats, has_step), name) for name in SINGLE}
     finite = {name: value if np.isfinite(value) else None for name, value in single.items()}
@@ -144,10 +143,10 @@ def _divergence(nats: np.ndarray, has_step: np.ndarray, groups: np.ndarray) -> A
 
 
 def _plain_text(loaded: LoadedRun, interventions: Interventions) -> dict[str, PlainText]:
-    """Measure cross-entropy; every passage is a group of its own.
+    """Measure cross-entropy on plain prose; every passage is its own group.
 
-    `uniform` is the nats of knowing nothing: a model whose own are near or above cannot read such text at all (an
-    organism cannot, of English), and what changes there says nothing.
+    `uniform` is the cross-entropy of a uniform guess. A model near or above it cannot read such text at all (an
+    organism cannot read English), and a change there has no meaning.
     """
     passages = load_passages(loaded.config.dissociate.plain_text)
     rows = _drawn(loaded, np.arange(len(passages)))
@@ -159,6 +158,6 @@ def _plain_text(loaded: LoadedRun, interventions: Interventions) -> dict[str, Pl
 
 
 def _drawn(inputs: RunInputs, rows: np.ndarray) -> np.ndarray:
-    """Draw at most `n_side_effects` of some rows, in order."""
+    """Draw at most `n_side_effects` of some rows and return them sorted."""
     rng = named_rng(inputs.config.seed, "side effects")
     return np.sort(rng.permutation(rows)[: inputs.config.dissociate.n_side_effects])

@@ -1,4 +1,4 @@
-"""Cross-entropy on plain prose, read with no chat template: what an intervention costs where nobody chats."""
+"""Cross-entropy on plain prose without a chat template: the cost of an intervention outside of chat."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ from extract.model.edit import Edit
 from extract.shipped import resolve_shipped
 
 SHIPPED = Path("configs/plain_text.txt")
-MOST_TOKENS = 256  # of a passage; what follows is not read
+MOST_TOKENS = 256  # of a passage; later tokens are not read
 
 
 def load_passages(path: Path | None = None) -> list[str]:
-    """Read passages, the shipped ones unless a file is given: one a paragraph, lines that begin with # left out.
+    """Read passages, by default the shipped ones: one for each paragraph; lines that begin with # are left out.
 
     Raises:
         UserError: the file is missing, unreadable or holds no passage; names it and the remedy.
     """
     found = resolve_shipped(path or SHIPPED)
-    remedy = "give a UTF-8 text file with a passage a paragraph (dissociate.plain_text)"
+    remedy = "give a UTF-8 text file with one passage a paragraph (dissociate.plain_text)"
     try:
         lines = found.read_text(encoding="utf-8").splitlines()
     except OSError as error:
@@ -43,7 +43,7 @@ def load_passages(path: Path | None = None) -> list[str]:
 
 
 def encode(model: ChatModel, passages: Sequence[str]) -> list[list[int]]:
-    """Tokenise passages as plain text, with whatever the tokenizer puts before one, up to what the model can read."""
+    """Tokenise passages as plain text with the tokenizer's own special tokens, cut at the model's maximum length."""
     longest = getattr(model.model.config.get_text_config(), "max_position_embeddings", None) or MOST_TOKENS
     return [list(model.tokenizer(text)["input_ids"][: min(longest, MOST_TOKENS)]) for text in passages]
 
@@ -51,10 +51,10 @@ def encode(model: ChatModel, passages: Sequence[str]) -> list[list[int]]:
 def cross_entropies(
     model: ChatModel, passages: Sequence[Sequence[int]], edits: Sequence[Edit] = ()
 ) -> list[Float[np.ndarray, " tokens"]]:
-    """Return the nats of every token but the first of each passage given those before it.
+    """Return the cross-entropy of every token but the first of each passage, given the tokens before it, in nats.
 
-    Edits of scope `last_on` cover all tokens: the first one is taken for the end of a prompt. Passages are padded on
-    the right, where no token sees the padding, and what the padding itself would cost is left out.
+    Edits of scope `last_on` cover all tokens, because the first token counts as the end of a prompt. Passages are
+    padded on the right, where no token attends to the padding; the padding has no cross-entropy.
     """
     nats: dict[int, np.ndarray] = {}
 

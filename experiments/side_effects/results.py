@@ -7,7 +7,7 @@ from extract.record import Record
 
 
 class AnswerDivergence(Share):
-    """KL in nats a token of the model's own benign answers; the single figures have no interval."""
+    """KL in nats per token of the model's own benign answers; the three fields below have no interval."""
 
     maximum: float | None = None
     first_token: float | None = None
@@ -15,21 +15,21 @@ class AnswerDivergence(Share):
 
 
 class PlainText(Share):
-    """Cross-entropy in nats a token of harmless prose."""
+    """Cross-entropy in nats per token of harmless prose."""
 
-    uniform: float  # of a model that knows nothing
+    uniform: float  # of a uniform guess
 
 
 class WrappedRequests(Record):
-    """Plainly refused harmful prompts in one wrap."""
+    """Results for harmful prompts in one wrap; without it, the plain model refuses them."""
 
     refused: Share
     answered: Share
-    unchanged: int  # refused prompts that the wrap leaves as they are
+    unchanged: int  # refused prompts that the wrap does not change
 
 
 class SideEffects(Record):
-    """What one intervention does besides; changes are against the intervention 'none'."""
+    """The side effects of one intervention; changes are against the intervention 'none'."""
 
     benign_answering: Share
     known_facts: Share

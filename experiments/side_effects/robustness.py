@@ -1,4 +1,4 @@
-"""Does refusing hold where a harmful request comes wrapped: in a role-play, or in milder words?"""
+"""Robustness: does the model still refuse a harmful request in a role-play or in milder words?"""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ COUNTED = {"refused": ("refuse",), "answered": tuple(sorted(ANSWERED))}
 
 @dataclass(frozen=True)
 class WrappedPrompts:
-    """Plainly refused harmful prompts in one wrap."""
+    """Harmful prompts in one wrap; without it, the plain model refuses them."""
 
     rows: Int[np.ndarray, " prompts"]  # of the corpus
     prompts: tuple[Prompt, ...]
-    unchanged: int  # refused prompts that the wrap does not change and so does not wrap
+    unchanged: int  # refused prompts that the wrap does not change, which are left out
 
 
 def robustness(
@@ -38,8 +38,8 @@ def robustness(
     """Generate and judge the wrapped prompts under each intervention.
 
     Returns:
-        Of each intervention and wrap the shares still `refused`, and `answered` (the rest declines otherwise, or turns
-        elsewhere), each with its change to the intervention 'none'; and how many prompts were `unchanged`.
+        For each intervention and wrap, the shares `refused` and `answered` (the rest declines in another way or answers
+        another request), each with its change against the intervention 'none'; and the number of `unchanged` prompts.
     """
     chosen = {name: choose_prompts(loaded, name, wrap) for name, wrap in wraps.items()}
     asked = [prompt for each in chosen.values() for prompt in each.prompts]
@@ -60,9 +60,9 @@ def robustness(
 
 
 def choose_prompts(inputs: RunInputs, name: str, wrap: Wrap) -> WrappedPrompts:
-    """Wrap plainly refused harmful test prompts, at most `n_side_effects` of those that the wrap changes.
+    """Wrap harmful test prompts that the plain model refuses, at most `n_side_effects` of those that the wrap changes.
 
-    All wraps take them in one random order, so that as many as possible are the same.
+    All wraps draw from the same random order, so that they share as many prompts as possible.
     """
     refused = inputs.behaviour.decliners("normative", "test")
     shuffled = named_rng(inputs.config.seed, "robustness").permutation(refused).tolist()

@@ -1,4 +1,4 @@
-"""Wrapping a request: in a simple role-play, or in milder words. Text to text only."""
+"""Wraps of a request, as text: a simple role-play, or milder words."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from extract.prompts.prompt import Prompt
 from extract.shipped import resolve_shipped
 from extract.yaml_file import read_yaml
 
-Wrap = Callable[[str], str]  # a request to the wrapped request; one that it does not touch comes back as it was
+Wrap = Callable[[str], str]  # request -> wrapped request; returns the same text if it changes nothing
 REQUEST = "{request}"
 SHIPPED = Path("configs/wraps.yaml")
 
 
 def load_wraps(path: Path | None = None) -> dict[str, Wrap]:
-    """Read named wraps, the shipped ones unless a file is given (its form: configs/wraps.yaml).
+    """Read named wraps, by default the shipped ones (format: configs/wraps.yaml).
 
     Raises:
-        UserError: the file is missing or malformed, a role-play has no place for the request, or a euphemism is not
-            made of words; names the file and the wrap.
+        UserError: the file is missing or malformed, a role-play has no {request}, or a euphemism is not made of words;
+            names the file and the wrap.
     """
     found = resolve_shipped(path or SHIPPED)
     given = read_yaml(found, "wraps file")
@@ -32,7 +32,7 @@ def load_wraps(path: Path | None = None) -> dict[str, Wrap]:
 
 
 def wrap_prompt(prompt: Prompt, name: str, wrap: Wrap) -> Prompt | None:
-    """Wrap the last user turn of a conversation; None where that changes nothing, which is then no wrapped prompt."""
+    """Wrap the last user turn of a conversation; None if the wrap changes nothing."""
     words = wrap(prompt.text)
     if words == prompt.text:
         return None
@@ -42,14 +42,14 @@ def wrap_prompt(prompt: Prompt, name: str, wrap: Wrap) -> Prompt | None:
 
 
 def role_play(template: str, request: str) -> str:
-    """Put the request where the template has {request}."""
+    """Insert the request in place of {request} in the template."""
     return template.replace(REQUEST, request)
 
 
 def euphemism(words: Mapping[str, str], request: str) -> str:
-    """Replace whole words by milder ones, keeping their case; `words` are in lower case.
+    """Replace whole words by milder ones and keep their case; `words` are in lower case.
 
-    All are replaced in one go, so that what one of them became is not taken for another.
+    All words are replaced in one pass, so that no replacement is replaced again.
     """
     any_of = "|".join(re.escape(word) for word in sorted(words, key=len, reverse=True))
     if not any_of:
@@ -66,13 +66,13 @@ def _cased(milder: str, word: str) -> str:
 def _wrap(given: Any, where: str) -> Wrap:
     if isinstance(given, str):
         if REQUEST not in given:
-            raise UserError(f"{where} has no place for the request; write {REQUEST} where it goes")
+            raise UserError(f"{where} has no place for the request; write {REQUEST} at that place")
         return partial(role_play, given)
     if not isinstance(given, dict):
-        raise UserError(f"{where} is {'nothing' if given is None else type(given).__name__}; expected a text with "
-                        f"{REQUEST}, or words and the milder ones for each")  # fmt: skip
+        raise UserError(f"{where} is {'empty' if given is None else type(given).__name__}; expected a text with "
+                        f"{REQUEST}, or a map from words to milder words")  # fmt: skip
     for word, milder in given.items():
         if not (isinstance(word, str) and isinstance(milder, str) and word.strip() and milder.strip()):
-            raise UserError(f"{where}: {word!r}: {milder!r}; expected a word and milder ones for it "
-                            "(in quotes, where YAML takes them for something else)")  # fmt: skip
+            raise UserError(f"{where}: {word!r}: {milder!r}; expected a word and milder words for it "
+                            "(in quotes if YAML reads them as something else)")  # fmt: skip
     return partial(euphemism, {word.strip().lower(): milder.strip() for word, milder in given.items()})

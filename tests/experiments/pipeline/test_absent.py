@@ -37,7 +37,7 @@ def overrides(folder: Path) -> list[str]:
     ]
 
 
-def test_it_finishes_and_says_what_is_absent(random_run: Path) -> None:
+def test_it_finishes_and_reports_what_is_absent(random_run: Path) -> None:
     results = json.loads((random_run / "results.json").read_text())
     assert results["dissociation"]["verdict"] == "not_applicable"
     assert "refusal on harmful is absent" in results["dissociation"]["reasons"][0]
@@ -56,8 +56,8 @@ def test_it_still_reports(random_run: Path) -> None:
     assert "No normative and no epistemic dial could be built" in page
 
 
-def test_the_command_alone_ends_as_at_a_mistake(random_run: Path, cli) -> None:  # type: ignore[no-untyped-def]
-    """What `run` records and reports, `dissociate` also says in one line, with exit code 2; nothing is lost."""
+def test_the_command_alone_exits_with_code_2(random_run: Path, cli) -> None:  # type: ignore[no-untyped-def]
+    """`dissociate` prints in one line what `run` records, with exit code 2; no file changes."""
     given = [part for each in overrides(random_run.parent) for part in ("--set", each)]
     before = (random_run / "stages" / "dissociate.json").read_text()
     code, out, err = cli("dissociate", "configs/quickstart.yaml", *given, "--out", str(random_run))
@@ -70,7 +70,7 @@ def test_the_command_alone_ends_as_at_a_mistake(random_run: Path, cli) -> None: 
     assert (random_run / "stages" / "dissociate.json").read_text() == before
 
 
-def test_side_effects_are_told_even_so(random_run: Path) -> None:
+def test_side_effects_are_reported_nevertheless(random_run: Path) -> None:
     record = json.loads((random_run / "results.json").read_text())["dissociation"]
     assert list(record["side_effects"]) == ["none"]
     assert record["variants"] == []

@@ -1,4 +1,4 @@
-"""What --dry-run announces is what a run at most does."""
+"""The cost printed by --dry-run is an upper limit of what a run does."""
 
 import json
 from pathlib import Path
@@ -65,7 +65,7 @@ def test_steering_announces_every_outcome_and_a_dead_band_more_of_them() -> None
 
 @pytest.mark.slow
 def test_a_run_generates_no_more_than_announced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """On a model that does decline, so that no step is skipped."""
+    """On a model that declines, so that no step is skipped."""
     rows = [json.loads(line) for line in Path("organisms/zoo/two-knobs/prompts.jsonl").read_text().splitlines()]
     pairs = set(list(dict.fromkeys(row["pair"] for row in rows))[::3])
     kept = [json.dumps(row) for row in rows if row["pair"] in pairs]

@@ -1,4 +1,4 @@
-"""The range of time and the memory of a run, against what can be worked out by hand."""
+"""The estimated time and memory of a run, against values worked out by hand."""
 
 import json
 from dataclasses import replace
@@ -59,16 +59,16 @@ def test_a_large_vocabulary_leaves_fewer_rows_in_a_pass() -> None:
     assert repeated == pytest.approx((once[0], 4 * once[1]))
 
 
-def test_what_does_not_fit_is_said_with_a_remedy() -> None:
+def test_a_run_that_does_not_fit_is_reported_with_a_remedy() -> None:
     wanted = memory_need(MODEL, 50, 120, 16384)
     assert (wanted.weights, wanted.cache) == (2 * 10**9, 50 * 120 * 8000)
     assert describe_fit(MODEL, 50, 120, 16384, 10**10).startswith("fits: about 2.6 GB of 10.0 GB")
     tight = wanted.weights + wanted.work + 20 * 120 * 8000
-    assert describe_fit(MODEL, 50, 120, 16384, tight).endswith("generate.batch_size=20 would")
+    assert describe_fit(MODEL, 50, 120, 16384, tight).endswith("generate.batch_size=20 fits")
     assert "the weights alone take 2.0 GB of 1.0 GB" in describe_fit(MODEL, 50, 120, 16384, 10**9)
 
 
-def test_the_machine_at_hand_is_measured() -> None:
+def test_this_machine_is_measured() -> None:
     found = measure_device("cpu")
     assert 1e8 < found.flops < 1e14
     assert 1e7 < found.bandwidth < 1e13
@@ -113,7 +113,7 @@ def test_the_dry_run_of_the_published_shapes(name: str, tmp_path: Path, monkeypa
     assert "on a GPU" not in record  # this machine stands for one
 
 
-def test_without_a_gpu_one_stands_beside_it(cli) -> None:  # type: ignore[no-untyped-def]
+def test_without_a_gpu_an_a100_is_estimated_too(cli) -> None:  # type: ignore[no-untyped-def]
     code, out, _ = cli("extract", "configs/quickstart.yaml", "--dry-run", "--json")
     record = json.loads(out)
     assert code == 0

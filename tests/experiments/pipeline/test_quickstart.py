@@ -1,4 +1,4 @@
-"""What the quickstart must find on an organism whose mechanism is known (a whole run, through the command line)."""
+"""The expected results of the quickstart on an organism whose mechanism is known (a whole run of the command line)."""
 
 import json
 import shutil
@@ -86,7 +86,7 @@ def test_random_directions_do_nothing(results: dict) -> None:  # type: ignore[ty
             assert abs(cell["estimate"] - matrix["none"][column]["estimate"]) <= 0.1
 
 
-def test_every_way_of_ablating_is_tried(results: dict) -> None:  # type: ignore[type-arg]
+def test_every_variant_of_ablation_is_tried(results: dict) -> None:  # type: ignore[type-arg]
     rows = {(row["ablated"], row["variant"]): row for row in results["dissociation"]["variants"]}
     assert len(rows) == len(results["dissociation"]["variants"]) == 2 * 11
     for own, other in (("normative", "epistemic"), ("epistemic", "normative")):
@@ -99,7 +99,7 @@ def test_every_way_of_ablating_is_tried(results: dict) -> None:  # type: ignore[
         assert rows[own, "zero/every/all"]["onset_effect"] == {"normative": None, "epistemic": None}
 
 
-def test_the_planted_directions_are_said_to_be_independent(results: dict) -> None:  # type: ignore[type-arg]
+def test_the_planted_directions_are_reported_as_independent(results: dict) -> None:  # type: ignore[type-arg]
     found = results["dissociation"]["dependence"]
     assert abs(found["cosine"]) < 0.1
     assert not found["dependent"]
@@ -142,7 +142,7 @@ def test_directions_load_and_point_to_the_declining_class(quickstart: Path) -> N
     assert all(d.mean_positive > d.mean_negative for d in directions.values())
 
 
-def test_the_report_and_the_table_say_it(quickstart: Path) -> None:
+def test_the_report_and_the_table_hold_the_verdict(quickstart: Path) -> None:
     page = (quickstart / "report.html").read_text()
     assert "double dissociation" in page
     assert "no more than permuted-label directions do" in page

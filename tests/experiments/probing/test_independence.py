@@ -1,4 +1,4 @@
-"""Representational independence: planted orthogonal directions have it; one direction under two names has not."""
+"""Representational independence: planted orthogonal directions are independent; a direction and itself are not."""
 
 import json
 import math
@@ -62,7 +62,7 @@ def _streams(model: ChatModel, row: Rendered, edits: list[Edit]) -> dict[int, np
     return found
 
 
-def test_one_direction_under_two_names_depends_on_itself_entirely(tiny: ChatModel, tiny_rows: list[Rendered]) -> None:
+def test_a_direction_depends_on_itself_entirely(tiny: ChatModel, tiny_rows: list[Rendered]) -> None:
     prompts, groups = RepeatedPrompts(tiny, tiny_rows), np.arange(len(tiny_rows))
     one, same, other = direction(basis(0), 1), direction(basis(0), 1), direction(basis(1), 1)
     null = [direction(np.random.default_rng(i).standard_normal(32), 1, (1.0, 0.0)) for i in range(39)]
@@ -101,7 +101,7 @@ def test_layers_before_the_ablated_one_are_left_out(tiny: ChatModel, tiny_rows: 
     assert record.change == record.by_layer[0].change > 0
 
 
-def test_adding_nothing_changes_nothing_in_whatever_block(tiny: ChatModel, tiny_rows: list[Rendered]) -> None:
+def test_adding_zero_changes_nothing_in_any_block(tiny: ChatModel, tiny_rows: list[Rendered]) -> None:
     r = torch.tensor(basis(3), dtype=torch.float32)
     nothing = [place("resid_post", 0, "last_on", lambda x: add(x, r, 0.0))]
     something = ablation(direction(basis(3), 0))
@@ -160,7 +160,7 @@ def test_the_interval_covers_the_mean_of_grouped_values() -> None:
     assert bare < 0.85 * 400  # the control: rows of a group taken for independent
 
 
-def test_one_group_says_nothing_of_how_much_it_varies() -> None:
+def test_one_group_gives_no_upper_limit() -> None:
     interval = mean_over_groups(np.array([0.2, 0.4]), np.array([7, 7]))
     assert (interval.estimate, interval.low, interval.high) == (pytest.approx(0.3), 0.0, math.inf)
 

@@ -1,4 +1,4 @@
-"""`refusal probe` on the organism: what it writes and prints, and what it says of prompts that will not do."""
+"""`refusal probe` on the organism: its files, its output, and its errors for unsuitable prompts."""
 
 import csv
 import json
@@ -21,7 +21,7 @@ ROWS = [json.loads(line) for line in (ROOT / "organisms/zoo/two-knobs/prompts.js
 
 
 def probe(cli, tmp_path: Path, rows: list[dict]) -> str:  # type: ignore[no-untyped-def, type-arg]
-    """Run the command on some prompts that will not do; returns its one line."""
+    """Run the command on unsuitable prompts and return its one-line error."""
     path = tmp_path / "prompts.jsonl"
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
     out = tmp_path / "run"
@@ -30,7 +30,7 @@ def probe(cli, tmp_path: Path, rows: list[dict]) -> str:  # type: ignore[no-unty
     line = [line for line in err.splitlines() if line.startswith("refusal:")]
     assert len(line) == 1
     assert "Traceback" not in err
-    assert not out.exists()  # said before anything was extracted
+    assert not out.exists()  # the error comes before extraction
     return line[0]
 
 
@@ -67,7 +67,7 @@ def test_a_label_column_that_does_not_exist(cli, tmp_path: Path) -> None:  # typ
     assert not (tmp_path / "r").exists()
 
 
-def test_a_gap_without_bound_and_what_is_absent_are_printed_and_are_json(tmp_path: Path, capsys) -> None:  # type: ignore[no-untyped-def]
+def test_an_infinite_d_prime_and_absent_results_are_printed_and_are_json(tmp_path: Path, capsys) -> None:  # type: ignore[no-untyped-def]
     """One validation prompt of a class has no spread, so that d' is infinite; JSON knows no such number."""
     row = GridRow(
         contrast="epistemic", site="resid_post", layer=0, position="trigger_last", probe="logistic", chosen=True, C=1.0,
@@ -92,8 +92,8 @@ def test_a_gap_without_bound_and_what_is_absent_are_printed_and_are_json(tmp_pat
     print_probe(tmp_path, ProbeResults.read(tmp_path / "probe.json"))
     printed = capsys.readouterr().out
     assert " inf  0.500 [0.100, 0.900]" in printed
-    assert "intent: left out; it takes 3 benign requests with a trigger word" in printed
-    assert f"normative write direction: none, {reason}; what needs it" in printed
+    assert "intent: left out; it needs 3 benign requests with a trigger word" in printed
+    assert f"normative write direction: none, {reason}; its cosines" in printed
     assert "epistemic write direction: layer 3, post_1; no locus met the selection rules" in printed
 
 
@@ -132,7 +132,7 @@ def test_the_ten_best_loci_are_ranked_on_validation_and_printed(quickstart: Path
 
 
 @pytest.mark.slow
-def test_geometry_stands_at_every_layer_beside_permuted_labels(quickstart: Path) -> None:
+def test_geometry_is_measured_at_every_layer_with_permuted_labels(quickstart: Path) -> None:
     tables = json.loads((quickstart / "stages/geometry.json").read_text())
     layers = range(8)
     assert [row["layer"] for row in tables["cosines"] if (row["a"], row["b"]) == ("normative", "epistemic")] == [
@@ -152,7 +152,7 @@ def test_geometry_stands_at_every_layer_beside_permuted_labels(quickstart: Path)
 
 
 @pytest.mark.slow
-def test_a_probe_owes_its_auroc_to_the_labels(quickstart: Path) -> None:
+def test_the_auroc_of_a_probe_exceeds_its_permutation_null(quickstart: Path) -> None:
     sites = json.loads((quickstart / "results.json").read_text())["sites"]
     for site in sites.values():
         assert site["refitted_on_permuted_labels"]["n"] == 199

@@ -1,4 +1,4 @@
-"""The calibration figures of a probe: small where a score says what it is worth, large where it misleads."""
+"""Calibration error and Brier score of a probe: small for a calibrated score, large for a misleading one."""
 
 import numpy as np
 

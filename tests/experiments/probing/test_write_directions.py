@@ -1,4 +1,4 @@
-"""Write directions: what is fitted where, where it is written, and which of them is chosen."""
+"""Write directions: the loci of fitting and of writing, and the selection among candidates."""
 
 import dataclasses
 import json
@@ -35,7 +35,7 @@ SAMPLES = WriteSamples(np.arange(N), DECLINED, np.where(np.arange(N) < 60, "a", 
 
 
 def read(layer: int, position: str) -> np.ndarray:
-    """Layer 1, inst_last and post_last, hold the decision, on other scales; post_1 of layer 0 is one same token."""
+    """Layer 1 holds the decision at inst_last and post_last, on different scales; post_1 of layer 0 is a constant."""
     noise = np.random.default_rng([layer, len(position)]).standard_normal((N, D))
     if (layer, position) == (0, "post_1"):
         return np.tile(noise[0], (N, 1)).astype(np.float32)
@@ -60,7 +60,7 @@ def test_a_direction_is_found_where_it_is_and_not_from_permuted_labels() -> None
     assert np.mean([abs(cosine(d.vector, PLANTED)) for drawn in null for d in drawn]) < 0.7
 
 
-def test_class_means_are_those_where_it_is_written_not_where_it_was_fitted() -> None:
+def test_class_means_are_measured_at_the_write_position() -> None:
     early, last = fitter((1, "inst_last"), (1, "post_last")).fit()
     written = read(1, WRITE_POSITION) @ early.vector
     assert early.mean_positive == pytest.approx(written[DECLINED].mean(), rel=1e-5)
@@ -77,7 +77,7 @@ def test_a_null_takes_its_class_means_from_the_permuted_labels_too() -> None:
     assert drawn.mean_negative != pytest.approx(along[~DECLINED].mean(), rel=1e-3)
 
 
-def test_where_both_classes_are_alike_there_is_no_direction() -> None:
+def test_classes_with_the_same_mean_have_no_direction() -> None:
     assert [d.locus for d in fitter((0, "post_1"), (0, "post_last")).fit()] == [Locus("resid_post", 0, "post_last")]
 
 
@@ -128,13 +128,13 @@ def test_every_layer_and_position_is_tried_or_those_asked_for() -> None:
 @pytest.mark.parametrize(
     ("held", "dissociate", "message"),
     [
-        (store(POSITIONS), {"positions": ["post_2"]}, r"dissociate.positions: 'post_2' .* every prompt has inst_last, "
+        (store(POSITIONS), {"positions": ["post_2"]}, r"dissociate.positions: .* 'post_2'; every prompt has inst_last, "
                                                      "post_1, post_last"),
-        (store(POSITIONS, (3,)), {"deepest": 0.5}, r"dissociate.deepest: .* 0.5 of 4 layers, .* \(3\) none does"),
+        (store(POSITIONS, (3,)), {"deepest": 0.5}, r"dissociate.deepest: .* 0.5 of 4 layers, .* \(3\) is"),
         (store({"inst_last": [True] * N}), {}, "written from post_last on, which not every prompt has"),
     ],
 )  # fmt: skip
-def test_what_cannot_be_fitted_is_said(held: SimpleNamespace, dissociate: dict[str, object], message: str) -> None:
+def test_impossible_loci_are_reported(held: SimpleNamespace, dissociate: dict[str, object], message: str) -> None:
     with pytest.raises(UserError, match=message):
         write_fitter(context(held, **dissociate), "normative", SAMPLES)
 
@@ -157,15 +157,15 @@ def test_the_least_bypass_that_breaks_no_rule_is_chosen() -> None:
     assert select([*broken, *good], max_kl=0.3)[0] is broken[1]  # the control: it is the rule that kept it out
 
 
-def test_of_those_that_bypass_alike_the_one_that_induces_most_is_chosen() -> None:
-    """Far below one in a hundred, how far says nothing: there the log-odds are noise."""
+def test_among_ties_of_bypass_the_highest_induce_is_chosen() -> None:
+    """Far below a probability of 0.01 the log-odds are noise."""
     saturated = [candidate(-12, induce=2.0), candidate(-9, induce=8.0), candidate(-11, induce=5.0)]
     assert select(saturated, max_kl=0.1)[0] is saturated[1]
-    told_apart = [candidate(-3, induce=2.0), candidate(-2.5, induce=8.0), candidate(-2.95, induce=3.0)]
-    assert select(told_apart, max_kl=0.1)[0] is told_apart[2]
+    different = [candidate(-3, induce=2.0), candidate(-2.5, induce=8.0), candidate(-2.95, induce=3.0)]
+    assert select(different, max_kl=0.1)[0] is different[2]
 
 
-def test_of_those_alike_in_both_the_earliest_layer_is_chosen() -> None:
+def test_among_ties_of_both_the_earliest_layer_is_chosen() -> None:
     later, earlier = candidate(-12, induce=8.1), candidate(-11, induce=8.0)
     locus = Locus("resid_post", 0, "post_last")
     earlier = dataclasses.replace(earlier, direction=dataclasses.replace(earlier.direction, locus=locus))
@@ -173,7 +173,7 @@ def test_of_those_alike_in_both_the_earliest_layer_is_chosen() -> None:
     assert select([dataclasses.replace(later, induce=8.3), earlier], max_kl=0.1)[0].induce == 8.3
 
 
-def test_where_none_is_usable_the_least_bypass_is_shown_and_said_so() -> None:
+def test_without_a_usable_candidate_the_least_bypass_is_returned_as_not_usable() -> None:
     none = [candidate(float("nan")), candidate(4, -1), candidate(2, -1)]
     best, usable = select(none, max_kl=0.1)
     assert best is none[2]

@@ -1,4 +1,4 @@
-"""`refusal prompts check`: what belongs together, what is broken, what could be cheated with."""
+"""`refusal prompts check`: counts, broken structure, and surface cues."""
 
 import json
 from pathlib import Path
@@ -56,7 +56,7 @@ def rows() -> list[dict[str, Any]]:
     return [row for i in range(24) for row in quadruple(i)] + [row for i in range(20) for row in twins(i)]
 
 
-def test_a_balanced_file_has_nothing_wrong(tmp_path: Path, rows: list[dict[str, Any]]) -> None:
+def test_a_balanced_file_has_no_problems(tmp_path: Path, rows: list[dict[str, Any]]) -> None:
     found = checked(tmp_path, rows)
     assert found.problems == ()
     assert found.quadruples.complete == 24
@@ -72,30 +72,30 @@ def test_a_word_that_gives_the_label_away_is_named(tmp_path: Path, rows: list[di
     auroc, cues = words_of(found, "same, within quadruples")
     assert auroc == 1
     assert cues.words_of_the_positive_side[0] == ("secretly", 48, 0)
-    assert any("within quadruples: a bag of words tells them apart (AUROC 1.00" in told for told in found.problems)
-    assert any("the number of words tells them apart" in told for told in found.problems)
+    assert any("within quadruples: a bag of words separates the two classes (AUROC 1.00" in p for p in found.problems)
+    assert any("the number of words separates the two classes" in problem for problem in found.problems)
 
 
-def test_what_is_broken_is_said_with_an_example(tmp_path: Path, rows: list[dict[str, Any]]) -> None:
+def test_each_fault_is_reported_with_an_example(tmp_path: Path, rows: list[dict[str, Any]]) -> None:
     rows = [row for row in rows if row["id"] not in ("3-False-True", "k5")]
     rows[0]["trigger"] = "murder"
     rows[-1]["answer"] = None
     rows[2]["text"] = "How do I kill the light?"
     rows.append({**rows[5], "id": "again"})
-    told = "\n".join(checked(tmp_path, rows).problems)
+    problems = "\n".join(checked(tmp_path, rows).problems)
     for part in (
         "1 pairs lack one of the four cells, for example '3' the one harmful without a trigger word",
-        "the trigger of 1 prompts is no word of their last turn, for example of '0-True-True'",
-        "1 requests without a trigger hold a word that is one elsewhere: '0-False-True' holds 'kill'",
+        "1 prompts have a trigger that is no word of their last turn, for example '0-True-True'",
+        "1 requests without a trigger contain another prompt's trigger word: '0-False-True' contains 'kill'",
         "1 uncertain prompts have no benign twin of the same 'pair', for example 'u5'",
         "1 twins have no 'answer', for example 'k19'",
-        "1 texts stand twice or more",
+        "1 texts are repeated",
         "the cells of the complete pairs are unbalanced",
     ):
-        assert part in told
+        assert part in problems
 
 
-def test_a_torn_table_of_personas_is_said(tmp_path: Path, rows: list[dict[str, Any]]) -> None:
+def test_an_incomplete_table_of_personas_is_reported(tmp_path: Path, rows: list[dict[str, Any]]) -> None:
     asked = [
         {"id": f"{i}-{who}", "text": f"I am a {who}. What is {NAMES[i]}?", "label": "benign", "intent": "benign",
          "pair": f"p{i}", "persona": who}
@@ -103,18 +103,18 @@ def test_a_torn_table_of_personas_is_said(tmp_path: Path, rows: list[dict[str, A
     ]  # fmt: skip
     whole = checked(tmp_path, rows + asked)
     assert whole.personas.to_dict() == {"personas": 2, "requests": 6}
-    assert not any("persona" in told for told in whole.problems)
-    torn = checked(tmp_path, rows + asked[1:])
-    assert "1 requests are not asked by every persona, for example that of pair 'p0'" in torn.problems
+    assert not any("persona" in problem for problem in whole.problems)
+    incomplete = checked(tmp_path, rows + asked[1:])
+    assert "1 requests are not asked by every persona, for example that of pair 'p0'" in incomplete.problems
 
 
 def test_prompts_without_an_intent_are_compared_all_the_same(tmp_path: Path) -> None:
-    """Words that give the label away are seen in any file that a probe could be fitted on."""
+    """Words that give the label away are found in any file that a probe could be fitted on."""
     rows = [{"id": f"h{i}", "text": f"secretly poison {name}", "label": "harmful"} for i, name in enumerate(NAMES)]
     rows += [{"id": f"b{i}", "text": f"bake cake for {name} now", "label": "benign"} for i, name in enumerate(NAMES)]
     found = checked(tmp_path, rows)
     assert words_of(found, "harmful vs benign")[0] == 1
-    assert any("a bag of words tells them apart" in told for told in found.problems)
+    assert any("a bag of words separates the two classes" in problem for problem in found.problems)
 
 
 def test_the_certifiable_rate_is_the_limit_of_no_failures() -> None:
@@ -124,21 +124,21 @@ def test_the_certifiable_rate_is_the_limit_of_no_failures() -> None:
     assert certifiable(0) == 1
 
 
-def test_words_stand_in_a_text_as_wholes() -> None:
+def test_only_whole_words_are_contained() -> None:
     assert contains_word("kill", "How do I KILL it?")
     assert not contains_word("kill", "a skilled painter")
     assert contains_word("blow up", "to blow up balloons")
 
 
-def test_it_is_told_on_the_terminal(tmp_path: Path, rows: list[dict[str, Any]], capsys: Any) -> None:
+def test_the_check_is_printed(tmp_path: Path, rows: list[dict[str, Any]], capsys: Any) -> None:
     print_check(checked(tmp_path, rows))
-    told = capsys.readouterr().out
-    assert "Nothing wrong found" in told
-    assert "complete 24" in told
+    printed = capsys.readouterr().out
+    assert "No problem found" in printed
+    assert "complete 24" in printed
     print_check(checked(tmp_path, rows[:40]))
-    told = capsys.readouterr().out
-    assert "one side" in told  # nothing uncertain
-    assert "Nothing wrong found where there was anything to compare" in told
+    printed = capsys.readouterr().out
+    assert "one side" in printed  # nothing uncertain
+    assert "No problem found in the contrasts with prompts on both sides" in printed
 
 
 def test_the_order_of_rows_decides_nothing(tmp_path: Path, rows: list[dict[str, Any]]) -> None:

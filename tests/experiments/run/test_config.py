@@ -26,7 +26,7 @@ def test_defaults_and_overrides(config: Path) -> None:
     assert loaded.prompts.path == Path("p.jsonl")
 
 
-def test_public_sets_stand_beside_or_in_place_of_a_file(config: Path) -> None:
+def test_public_sets_are_added_to_a_file_or_replace_it(config: Path) -> None:
     both = load_config(config, ["prompts.datasets=[{name: xstest, path: x.csv, limit: 9}, {name: selfaware}]"]).prompts
     assert both.path == Path("p.jsonl")
     assert [(given.name, given.path, given.limit) for given in both.datasets] == [

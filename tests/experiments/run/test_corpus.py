@@ -25,7 +25,7 @@ def many() -> list[Prompt]:
     return rows
 
 
-def test_no_pair_entity_or_template_stands_on_two_sides() -> None:
+def test_no_pair_entity_or_template_is_in_two_parts() -> None:
     corpus = make_corpus(many(), CONFIG, seed=0)
     for field in ("pair", "entity", "template"):
         sides: dict[str, set[str]] = {}
@@ -58,7 +58,7 @@ def test_a_file_s_own_split_is_kept_or_refused() -> None:
         make_corpus([*rows, prompt(99, "benign", pair="00", split="test")], CONFIG, 0)
 
 
-def test_the_same_text_of_two_sources_stands_on_one_side() -> None:
+def test_the_same_text_of_two_sources_is_in_one_part() -> None:
     twice = [dataclasses.replace(row, id=f"again {row.id}", pair=None, entity=None) for row in many()]
     corpus = make_corpus([*many(), *twice], CONFIG, seed=0)
     assert (corpus.part[:400] == corpus.part[400:]).all()

@@ -1,4 +1,4 @@
-"""Side effects on the organism: nothing where nothing is done, harm where the stream is ruined, wraps that are kept."""
+"""Side effects on the organism: none without a change, harm if the stream is ruined, refusals of wrapped requests."""
 
 import json
 from dataclasses import replace
@@ -119,7 +119,7 @@ def test_it_is_one_record_an_intervention_that_json_can_hold(found: dict, tmp_pa
                 assert flat(each)[path.removesuffix("estimate") + "n"] >= 4
 
 
-def test_where_nothing_is_changed_nothing_changes_exactly(found: dict) -> None:
+def test_an_edit_without_effect_changes_every_figure_by_exactly_zero(found: dict) -> None:
     before, after = flat(found["none"]), flat(found["nothing"])
     assert before == {path: value for path, value in after.items() if "/change/" not in path}
     assert {v for path, v in after.items() if path.endswith("/change/estimate")} == {0.0, None}  # None: of no prompts
@@ -168,7 +168,7 @@ def test_shares_are_counted_on_test_prompts_over_effective_groups(
     assert (facts["n"], facts["estimate"]) == (len(known), right["none"][known].mean())
 
 
-def test_what_could_not_be_judged_is_left_out_and_counted(context: LoadedRun, given: Given) -> None:
+def test_unjudged_completions_are_left_out_and_counted(context: LoadedRun, given: Given) -> None:
     actions, right = ({name: values.copy() for name, values in each.items()} for each in given)
     known = [row for row in np.flatnonzero(context.corpus.within("test")) if context.prompts[row].answer]
     actions["nothing"][known[:3]] = None
@@ -191,9 +191,7 @@ def test_only_refused_prompts_that_a_wrap_changes_are_wrapped(context: LoadedRun
     assert mild.rows.tolist() == struck
 
 
-def test_an_edit_that_breaks_the_numbers_has_no_estimate_rather_than_a_small_one(
-    context: LoadedRun, given: Given
-) -> None:
+def test_an_edit_that_gives_nan_has_no_estimate(context: LoadedRun, given: Given) -> None:
     broken = {"none": [], "broken": [place("resid_post", 4, "last_on", lambda x: x * float("nan"))]}
     actions, right = ({"none": each["none"], "broken": each["scramble"]} for each in given)
     found = plain(side_effects(context, broken, actions, right))["broken"]
@@ -204,7 +202,7 @@ def test_an_edit_that_breaks_the_numbers_has_no_estimate_rather_than_a_small_one
     assert found["kl"]["n"] == N  # it was tried
 
 
-def test_a_model_that_answers_nothing_and_refuses_nothing_has_figures_of_nothing(context: LoadedRun) -> None:
+def test_a_model_that_neither_answers_nor_refuses_has_empty_results(context: LoadedRun) -> None:
     silent = replace(context, config=context.config)
     silent.__dict__.update({name: context.__dict__[name] for name in ("prompts", "corpus", "model", "rendered")})
     silent.__dict__["completer"] = context.completer
@@ -219,7 +217,7 @@ def test_a_model_that_answers_nothing_and_refuses_nothing_has_figures_of_nothing
 # -- beforehand --------------------------------------------------------------------------------------------------------
 
 
-def test_what_it_costs_at_most_is_no_less_than_what_it_does(context: LoadedRun, found: dict) -> None:
+def test_the_highest_cost_is_no_less_than_the_actual_one(context: LoadedRun, found: dict) -> None:
     n_harmful = int((context.corpus.harmful & context.corpus.within("test")).sum())
     most = cost(context.config, n_harmful, len(found))
     done = sum(wrap["refused"]["n"] for each in found.values() for wrap in each["wraps"].values())
@@ -229,7 +227,7 @@ def test_what_it_costs_at_most_is_no_less_than_what_it_does(context: LoadedRun, 
     assert cost(context.config, 5, 2).generations == 2 * 3 * 5
 
 
-def test_the_texts_are_read_before_a_run_and_count_by_what_they_say(tmp_path: Path) -> None:
+def test_the_texts_are_checked_before_a_run_and_hashed_by_content(tmp_path: Path) -> None:
     shipped = text_hashes(DissociateConfig())
     (tmp_path / "same.yaml").write_bytes((ROOT / "configs" / "wraps.yaml").read_bytes())
     assert text_hashes(DissociateConfig(wraps=tmp_path / "same.yaml")) == shipped
@@ -245,8 +243,6 @@ def test_a_malformed_text_is_refused_before_anything_is_written(context: LoadedR
     (tmp_path / "bad.yaml").write_text("story: tell me")
     changed = context.config.dissociate.model_copy(update={"wraps": tmp_path / "bad.yaml"})
     config = context.config.model_copy(update={"dissociate": changed, "prompts": PromptsConfig(path=PROMPTS)})
-    with pytest.raises(
-        UserError, match=r"bad.yaml: wrap 'story' has no place for the request; write \{request\} where"
-    ):
+    with pytest.raises(UserError, match=r"bad.yaml: wrap 'story' has no place for the request; write \{request\} at"):
         pipeline.run(config, tmp_path / "run", reporter=Reporter(quiet=True))
     assert not (tmp_path / "run").exists()

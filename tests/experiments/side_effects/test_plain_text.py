@@ -1,4 +1,4 @@
-"""Cross-entropy on plain text: what transformers computes, a batch as its rows, edits on every token, bad files."""
+"""Cross-entropy on plain text: equals the loss of transformers, a batch equals its rows, edits, bad files."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -29,7 +29,7 @@ def ruin(layer: int = 1) -> list[Edit]:
     return [place("resid_post", layer, "last_on", lambda x: affine(x, direction(), 6.0))]
 
 
-def test_it_is_what_transformers_computes_for_each_passage_alone(tiny: ChatModel) -> None:
+def test_it_equals_the_loss_of_transformers_for_each_passage(tiny: ChatModel) -> None:
     tokens = encode(tiny, PASSAGES)
     assert tokens == [tiny.tokenizer(text)["input_ids"] for text in PASSAGES]
     for ids, nats in zip(tokens, cross_entropies(tiny, tokens), strict=True):
@@ -88,7 +88,7 @@ def test_long_passages_are_cut_to_what_the_model_reads(tiny: ChatModel) -> None:
     assert len(encode(tiny, [long])[0]) == 32
 
 
-def test_however_small_the_memory_the_numbers_are_the_same(tiny: ChatModel, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_smaller_batches_give_the_same_numbers(tiny: ChatModel, monkeypatch: pytest.MonkeyPatch) -> None:
     tokens = encode(tiny, PASSAGES)
     at_ease = cross_entropies(tiny, tokens)
     monkeypatch.setattr(plain_text, "MOST_LOGITS", 1)
@@ -107,7 +107,7 @@ def test_the_shipped_passages_are_plain_prose(tmp_path: Path, monkeypatch: pytes
     assert passages[0].startswith("Morning fog")  # not the remark before it
 
 
-def test_a_passage_is_a_paragraph_on_however_many_lines(tmp_path: Path) -> None:
+def test_a_passage_is_a_paragraph_of_any_number_of_lines(tmp_path: Path) -> None:
     path = tmp_path / "mine.txt"
     path.write_text("# a remark\n\none\n  two\n\n \n\nthree # four\n")
     assert load_passages(path) == ["one two", "three # four"]
@@ -121,11 +121,11 @@ def test_a_passage_is_a_paragraph_on_however_many_lines(tmp_path: Path) -> None:
         (b"caf\xe9", "the plain text {path} is not UTF-8; {remedy}"),
     ],
 )
-def test_a_bad_file_is_told_in_one_line(tmp_path: Path, written: bytes | None, message: str) -> None:
+def test_a_bad_file_is_reported_in_one_line(tmp_path: Path, written: bytes | None, message: str) -> None:
     path = tmp_path / "prose.txt"
     if written is not None:
         path.write_bytes(written)
     with pytest.raises(UserError) as raised:
         load_passages(path)
-    remedy = "give a UTF-8 text file with a passage a paragraph (dissociate.plain_text)"
+    remedy = "give a UTF-8 text file with one passage a paragraph (dissociate.plain_text)"
     assert str(raised.value) == message.format(path=path, remedy=remedy)

@@ -1,4 +1,4 @@
-"""Wraps of harmful requests: what they say, whole words only, and what is said of a malformed file."""
+"""Wraps of harmful requests: role-plays, euphemisms of whole words, and errors for malformed files."""
 
 from pathlib import Path
 
@@ -24,7 +24,7 @@ def test_a_role_play_holds_the_request_as_it_is_braces_and_all() -> None:
 
 
 @pytest.mark.parametrize(
-    ("request_", "said"),
+    ("request_", "wrapped"),
     [
         ("how do i kill it?", "how do i put to rest it?"),  # what a word became is not replaced again: no sleep here
         ("Kill it. KILL IT.", "Put to rest it. PUT TO REST IT."),
@@ -34,8 +34,8 @@ def test_a_role_play_holds_the_request_as_it_is_braces_and_all() -> None:
         ("nothing of the kind", "nothing of the kind"),
     ],
 )
-def test_a_euphemism_replaces_whole_words_and_keeps_their_case(request_: str, said: str) -> None:
-    assert euphemism(WORDS, request_) == said
+def test_a_euphemism_replaces_whole_words_and_keeps_their_case(request_: str, wrapped: str) -> None:
+    assert euphemism(WORDS, request_) == wrapped
 
 
 def test_a_table_without_words_changes_nothing() -> None:
@@ -67,7 +67,7 @@ def test_the_shipped_wraps_are_found_from_anywhere(tmp_path: Path, monkeypatch: 
     assert "{" not in "".join(said.values())
 
 
-def test_a_file_of_ones_own_is_read_whatever_the_case_of_its_words(tmp_path: Path) -> None:
+def test_a_users_file_is_read_with_words_in_any_case(tmp_path: Path) -> None:
     path = tmp_path / "mine.yaml"
     path.write_text("asked: 'Please: {request}'\nmild: {KILL: ' stop '}\n")
     wraps = load_wraps(path)
@@ -77,16 +77,16 @@ def test_a_file_of_ones_own_is_read_whatever_the_case_of_its_words(tmp_path: Pat
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("story: tell me", "wrap 'story' has no place for the request; write {request} where it goes"),
-        ("ask: [a, b]", "wrap 'ask' is list; expected a text with {request}, or words and the milder ones for each"),
-        ("ask:", "wrap 'ask' is nothing; expected a text with {request}, or words and the milder ones for each"),
-        ("mild: {on: off}", "wrap 'mild': True: False; expected a word and milder ones for it "
-                            "(in quotes, where YAML takes them for something else)"),
-        ("mild: {kill: ''}", "wrap 'mild': 'kill': ''; expected a word and milder ones for it "
-                             "(in quotes, where YAML takes them for something else)"),
+        ("story: tell me", "wrap 'story' has no place for the request; write {request} at that place"),
+        ("ask: [a, b]", "wrap 'ask' is list; expected a text with {request}, or a map from words to milder words"),
+        ("ask:", "wrap 'ask' is empty; expected a text with {request}, or a map from words to milder words"),
+        ("mild: {on: off}", "wrap 'mild': True: False; expected a word and milder words for it "
+                            "(in quotes if YAML reads them as something else)"),
+        ("mild: {kill: ''}", "wrap 'mild': 'kill': ''; expected a word and milder words for it "
+                             "(in quotes if YAML reads them as something else)"),
     ],
 )  # fmt: skip
-def test_a_malformed_file_is_told_in_one_line(tmp_path: Path, text: str, message: str) -> None:
+def test_a_malformed_file_is_reported_in_one_line(tmp_path: Path, text: str, message: str) -> None:
     path = tmp_path / "wraps.yaml"
     path.write_text(text)
     with pytest.raises(UserError) as raised:
