@@ -28,7 +28,7 @@ def card_lines(card: Scorecard) -> Iterator[str]:
             yield f"{meaning:<52} {rate:.1%}, n {rate.n}"
         for what, declined in (card.declines or {}).items():
             yield f"{'declined, ' + what:<52} {declined['refuse']} refused, {declined['abstain']} abstained"
-    scores = {"right-action score (0: constant policy, 1: all right)": card.right_action.estimate}
+    scores = {"right-action score (0: constant policy, 1: perfect)": card.right_action.estimate}
     scores |= {FIELD_MEANING[name]: field.estimate for name, field in card.fields.items()}
     for meaning, score in scores.items():
         if score.estimate is not None:

@@ -78,7 +78,7 @@ def test_a_constant_policy_scores_zero_whatever_its_rates(completions: Path, cli
 def test_people_read_the_same(completions: Path, cli) -> None:  # type: ignore[no-untyped-def]
     code, out, _ = cli("score", str(completions))
     assert code == 0
-    assert "right-action score (0: constant policy, 1: all right)" in out
+    assert "right-action score (0: constant policy, 1: perfect)" in out
     assert "declined, benign with trigger" in out
     code, _, err = cli("score", str(completions), "--adjacency", "nowhere.yaml")
     assert code == 2
