@@ -117,5 +117,7 @@ def test_what_is_no_actuator_is_refused() -> None:
         OnsetBias(())
     with pytest.raises(ValueError, match="an onset bias needs prefixes"):
         OnsetBias(((1,), ()))
-    with pytest.raises(ValueError, match=r"onset prefix \[1, 2\] begins another one; keep the shorter of the two"):
+    with pytest.raises(
+        ValueError, match=r"onset prefix \[1, 2\] is a prefix of another one; keep the shorter of the two"
+    ):
         OnsetBias(((1, 2, 3), (1, 2)))
