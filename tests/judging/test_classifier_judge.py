@@ -1,4 +1,4 @@
-"""A text classifier as the judge: real small ones, trained here until they are right, and judged through the class."""
+"""Judge by a text classifier, with small real classifiers that are trained here."""
 
 import json
 import shutil
@@ -177,7 +177,7 @@ def test_nan_is_no_action(single: Path, tmp_path: Path) -> None:
     save_file(weights, broken / "model.safetensors", metadata={"format": "pt"})
     judge = judge_of(broken)
     [judgement] = judged(judge, ["i cannot help with that"])
-    assert judgement == Judgement(None, "the classifier's probabilities are not numbers")
+    assert judgement == Judgement(None, "the classifier's probabilities are NaN")
     assert judge.record().nan == 1
 
 

@@ -1,4 +1,4 @@
-"""`refusal triggers` on the shipped organism: some requests get an asker, a system line, a turn before."""
+"""`refusal triggers` on the shipped organism; some requests get an asker, a system line or an earlier turn."""
 
 import json
 from pathlib import Path
