@@ -3,7 +3,7 @@
 The forms are `affine` (affine concept editing), `zero` (directional ablation) and `additive` (activation addition with
 a negative sign). The default (affine, the direction's own layer, from the last prompt token on) is the same edit in
 selection, in its null, in the dissociation matrix and in the dials. It edits one layer, where Arditi et al. edit all,
-because a verdict on two mechanisms needs to know which layer carries which. If later layers compute the decision again,
+because a verdict on two mechanisms depends on which layer carries which. If later layers compute the decision again,
 editing one layer has little effect and `later` shows it; the run can then use that variant (dissociate.layers).
 
 An additive ablation edits its own layer only: the subtracted vector is gone from all later layers too, so subtracting
