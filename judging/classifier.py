@@ -1,8 +1,8 @@
-"""A Hugging Face text classifier as the judge: its labels become actions, and what it is unsure of stays unjudged.
+"""Judge by a Hugging Face text classifier: labels are mapped to actions, uncertain completions are left unjudged.
 
 Softmax heads: the most probable label counts if its probability reaches the threshold. Multi-label (sigmoid) heads:
-every label that reaches it counts (0.5 where none is given), and labels that mean different actions cancel out. Heads
-with a single output give a score and name no class; they are refused.
+every label that reaches the threshold counts (0.5 by default); labels with different actions leave the completion
+unjudged. Heads with a single output give a score and no class; they are rejected.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ from scoring.judges import CompletionToJudge, Judgement, JudgeRecord
 from scoring.judges.config import ClassifierConfig
 from scoring.judges.visible_text import text_to_judge
 
-WINDOW = 16  # batches read ahead, within which texts are sorted by length
+WINDOW = 16  # batches read ahead; texts within the window are sorted by length
 COUNTED = ("judged", "unspoken", "without_prompt", "says_nothing", "below_threshold", "disagreeing", "nan")
 
 
 class ClassifierRecord(JudgeRecord):
-    """Which classifier judged, how its labels are read, and how many completions went which way."""
+    """The classifier, the meaning of its labels, and the number of completions by outcome."""
 
     model: str
     revision: str | None
@@ -57,7 +57,7 @@ class ClassifierJudge:
     """Judge completions by a text classifier, in batches.
 
     Raises:
-        UserError: the model cannot be had or is no classifier, or `actions` does not name its labels.
+        UserError: the model cannot be loaded or is not a classifier, or `actions` does not name its labels.
     """
 
     def __init__(self, config: ClassifierConfig) -> None:
@@ -73,13 +73,13 @@ class ClassifierJudge:
         self._counts: Counter[str] = Counter()
 
     def judge_all(self, completions: Iterable[CompletionToJudge]) -> Iterator[Judgement]:
-        """Yield what each completion did, in order; a window of some batches is read ahead."""
+        """Yield the judgement of each completion, in order; a window of WINDOW batches is read ahead."""
         rest = iter(completions)
         while window := list(islice(rest, WINDOW * self.config.batch_size)):
             yield from self._judge_window(window)
 
     def record(self) -> ClassifierRecord:
-        """Return which classifier this is, how its labels are read, and how often it could not judge and why."""
+        """Return the classifier, the meaning of its labels, and the counts of unjudged completions by reason."""
         return ClassifierRecord(
             judge="classifier",
             model=self.config.model,
@@ -103,7 +103,7 @@ class ClassifierJudge:
             if isinstance(text, Judgement):
                 judged[row] = self._counted("unspoken", text)
             elif one.prompt is None and self.texts.reads_prompt:
-                judged[row] = self._counted("without_prompt", Judgement(None, "the prompt to it is not known"))
+                judged[row] = self._counted("without_prompt", Judgement(None, "its prompt is not known"))
             else:
                 asked[row] = self.texts.read(one.prompt or "", text)
         for row, probabilities in zip(asked, self._probabilities(list(asked.values())), strict=True):
@@ -125,7 +125,7 @@ class ClassifierJudge:
 
     def _judgement(self, probabilities: list[float]) -> Judgement:
         if any(map(math.isnan, probabilities)):
-            return self._counted("nan", Judgement(None, "the classifier's probabilities are not numbers"))
+            return self._counted("nan", Judgement(None, "the classifier's probabilities are NaN"))
         ranked = sorted(zip(probabilities, self.labels, strict=True), reverse=True)
         reaching = [pair for pair in (ranked if self.multi_label else ranked[:1]) if pair[0] >= self.threshold]
         evidence = ", ".join(f"label {label}, probability {chance:.2f}" for chance, label in reaching or ranked[:1])
@@ -133,9 +133,9 @@ class ClassifierJudge:
             return self._counted("below_threshold", Judgement(None, f"{evidence}: below {self.threshold:g}"))
         actions = {self.config.actions[label] for _, label in reaching} - {None}
         if not actions:
-            return self._counted("says_nothing", Judgement(None, f"{evidence}: it says nothing about the action"))
+            return self._counted("says_nothing", Judgement(None, f"{evidence}: this label has no action"))
         if len(actions) > 1:
-            return self._counted("disagreeing", Judgement(None, f"{evidence}: they mean different actions"))
+            return self._counted("disagreeing", Judgement(None, f"{evidence}: these labels have different actions"))
         return self._counted("judged", Judgement(actions.pop(), evidence))
 
     def _counted(self, what: str, judgement: Judgement) -> Judgement:
@@ -144,13 +144,13 @@ class ClassifierJudge:
 
 
 def _labels(model: PretrainedConfig, config: ClassifierConfig) -> list[str]:
-    """Return the model's labels in order, each of which `actions` must name."""
+    """Return the model's labels in order; `actions` must name each of them."""
     labels = [str(model.id2label[i]) for i in range(model.num_labels)]
     listed = ", ".join(labels)
     if len(labels) == 1 or model.problem_type == "regression":
         raise UserError(f"{config.model} gives a score, not classes; choose a classifier of at least two labels")
     if len(set(labels)) < len(labels):
-        raise UserError(f"{config.model} has two labels of one name: {listed}")
+        raise UserError(f"{config.model} has two labels with the same name: {listed}")
     if unknown := [label for label in config.actions if label not in labels]:
         raise UserError(f"actions: {config.model} has no label {unknown[0]!r}; its labels are {listed} (case matters)")
     if unnamed := [label for label in labels if label not in config.actions]:

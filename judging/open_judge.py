@@ -1,4 +1,4 @@
-"""Open the judge that a name or a YAML file describes. What it needs (torch, openai) is loaded only then."""
+"""Open a judge by name or YAML file; its dependencies (torch, openai) are imported only then."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from scoring.judges.rules import RuleJudge
 
 
 def open_judge(given: str, cache: Path | None = None) -> Judge:
-    """Open the judge that is called `rules`, or that a YAML file describes.
+    """Open the judge `rules`, or the one that a YAML file describes.
 
     Args:
         given: `rules`, the path of a YAML file, or the name of one in configs/judges.
-        cache: a file that keeps the replies of an endpoint, so that none is asked for twice; other judges need none.
+        cache: a file that stores the replies of an endpoint, so that no request is repeated; unused by other judges.
 
     Raises:
-        UserError: there is no such judge, its file does not fit, or its model cannot be had.
+        UserError: there is no such judge, its file is not valid, or its model cannot be loaded.
     """
     if given == "rules":
         return RuleJudge()

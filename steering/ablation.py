@@ -1,4 +1,4 @@
-"""The edits that ablate a write direction, or add it."""
+"""Edits that ablate a write direction or add it as a steering vector."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from steering.interventions import Intervention, add, affine, place, zero
 
 
 def write_site(direction: Direction) -> Site:
-    """Return where a direction is written: after its block unless it was fitted before one."""
+    """Return the site of a write direction: `resid_post` unless it was fitted at `resid_pre`."""
     return "resid_pre" if direction.locus.site == "resid_pre" else "resid_post"
 
 
 def ablation(direction: Direction, variant: Variant = DEFAULT) -> list[Edit]:
-    """Take away what makes a decliner decline.
+    """Ablate a write direction, in the form of the variant.
 
-    - `affine` sets the projection to the answering class mean, of each layer its own (arXiv 2411.09003);
-    - `zero` sets it to zero (arXiv 2406.11717);
-    - `additive` subtracts the difference between the class means.
+    - `affine`: affine concept editing; sets the projection to each layer's answering class mean (arXiv 2411.09003);
+    - `zero`: directional ablation; sets the projection to zero (arXiv 2406.11717);
+    - `additive`: contrastive activation addition with a negative sign; subtracts the class-mean difference.
 
-    Layers without class means are left alone: ask `covers_layers` first.
+    Layers without class means are not edited: check `covers_layers` first.
     """
     own, r = direction.locus.layer, DeviceCopies(direction.vector)
     match variant.form:
@@ -40,19 +40,19 @@ def ablation(direction: Direction, variant: Variant = DEFAULT) -> list[Edit]:
 
 
 def addition(direction: Direction, variant: Variant = DEFAULT) -> list[Edit]:
-    """Add the difference between the class means along the direction, once, at its own layer (arXiv 2406.11717)."""
+    """Contrastive activation addition (arXiv 2312.06681): add the class-mean difference at the direction's layer."""
     r, gap = DeviceCopies(direction.vector), direction.mean_positive - direction.mean_negative
     return [_edit(direction, direction.locus.layer, variant.tokens, _adding(r, gap), f"add {gap!r}")]
 
 
 def ablation_at_every_layer(direction: Direction, n_layers: int) -> list[Edit]:
-    """Set the projection to zero at every layer and every token of the prompt and the response (arXiv 2406.11717)."""
+    """Directional ablation at every layer and every token of prompt and response (arXiv 2406.11717)."""
     r, key = DeviceCopies(direction.vector), f"zero along {vector_digest(direction.vector)}"
     return [place(write_site(direction), layer, "all", _zeroing(r), key) for layer in range(n_layers)]
 
 
 def covers_layers(direction: Direction, variant: Variant, n_layers: int) -> bool:
-    """Say whether the direction has class means at every layer that the variant edits."""
+    """Return whether the direction has class means at every layer that the variant edits."""
     wanted = set(range(direction.locus.layer + 1, n_layers)) if variant.layers == "later" else set()
     return wanted <= set(direction.later_means)
 

@@ -1,12 +1,13 @@
-"""Ways of ablating a direction: in which form, at which layers, at which tokens.
+"""Variants of ablating a direction: form, layers and tokens.
 
-The default (affine, at the direction's own layer, from the last prompt token on) makes one and the same edit in
-selection, in its null, in the dissociation matrix and in the dials. It is one layer, where Arditi et al. ablate at all:
-a verdict on two mechanisms needs to know which layer carries what. Where later layers compute the decision again, one
-layer does little and `later` shows it; the run's own variant is then set to it (dissociate.layers).
+The forms are `affine` (affine concept editing), `zero` (directional ablation) and `additive` (activation addition with
+a negative sign). The default (affine, the direction's own layer, from the last prompt token on) is the same edit in
+selection, in its null, in the dissociation matrix and in the dials. It edits one layer, where Arditi et al. edit all,
+because a verdict on two mechanisms depends on which layer carries which. If later layers compute the decision again,
+editing one layer has little effect and `later` shows it; the run can then use that variant (dissociate.layers).
 
-An additive ablation acts at its own layer only: what it takes away stays away, so taking it away at every later layer
-as well would take it many times over.
+An additive ablation edits its own layer only: the subtracted vector is gone from all later layers too, so subtracting
+it at each of them would remove it several times.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ TokenScope = Literal["last_prompt", "last_on"]
 
 @dataclass(frozen=True)
 class Variant:
-    """How an ablation is made; `last_prompt` edits the last prompt token alone, `last_on` what is generated too."""
+    """Form, layers and tokens of an ablation; `last_prompt`: last prompt token, `last_on`: generated tokens too."""
 
     form: Form = "affine"
     layers: LayerScope = "selected"

@@ -1,9 +1,9 @@
-"""The four ways a dial writes, as values, and what those that write into the residual stream do to it.
+"""Actuators: the four ways in which a dial writes, as values, and their effect on the residual stream.
 
-For how long a dial writes is no value of its own: it is a number of steps (`Dial.steps`), the first being the prefill,
-so that `1` is the prefill only, a few are until the onset is past, and None is every step.
+How long a dial writes is set by its number of steps (`Dial.steps`), the first of which is the prefill: 1 is the prefill
+only, a few steps cover the onset of the response, and None is every step.
 
-A `strength` of 0 writes nothing, bitwise.
+A `strength` of 0 writes nothing: the output is bitwise unchanged.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from steering.interventions import add, affine, clamp
 
 @dataclass(frozen=True)
 class Affine:
-    """Set the projection to the mean of the class the gate chose (arXiv 2411.09003); `strength` is the share of it."""
+    """Affine concept editing (arXiv 2411.09003) towards the class mean of the gate, by the share `strength`."""
 
     strength: float = 1.0
 
@@ -32,7 +32,7 @@ class Affine:
 
 @dataclass(frozen=True)
 class Addition:
-    """Add (decline) or take away (permit) `strength` times the gap between the class means."""
+    """Activation addition (CAA, arXiv 2312.06681): add (decline) or subtract (permit) `strength` class-mean gaps."""
 
     strength: float = 1.0
 
@@ -42,7 +42,7 @@ class Addition:
 
 @dataclass(frozen=True)
 class Clamp:
-    """As affine, but only where the projection falls short: what lies beyond the class mean already is left there."""
+    """As affine, but a projection that is beyond the class mean already is left unchanged."""
 
     strength: float = 1.0
 
@@ -52,14 +52,14 @@ class Clamp:
 
 @dataclass(frozen=True)
 class OnsetBias:
-    """Make declining openings likelier or less likely, by `strength` nats; needs no direction (arXiv 2412.06748).
+    """Raise or lower the score of declining openings by `strength` nats; needs no direction (arXiv 2412.06748).
 
     Args:
-        prefixes: token sequences that open this kind of declining and nothing else, none of which begins another.
+        prefixes: token sequences that open this kind of declining and nothing else; none is a prefix of another.
     """
 
     prefixes: tuple[tuple[int, ...], ...]
-    strength: float = 20.0  # all but forces, and all but forbids
+    strength: float = 20.0  # almost forces or almost forbids an opening
 
     def __post_init__(self) -> None:
         _check(self.strength)
@@ -67,7 +67,7 @@ class OnsetBias:
             raise ValueError("an onset bias needs prefixes of at least one token each")
         for prefix in self.prefixes:
             if any(other != prefix and other[: len(prefix)] == prefix for other in self.prefixes):
-                raise ValueError(f"onset prefix {list(prefix)} begins another one; keep the shorter of the two")
+                raise ValueError(f"onset prefix {list(prefix)} is a prefix of another one; keep the shorter of the two")
 
 
 StreamActuator = Affine | Addition | Clamp
@@ -82,10 +82,10 @@ def apply_actuator(
     direction: Direction,
     gate: Int[Tensor, "batch time"],
 ) -> Float[Tensor, "batch time d_model"]:
-    """Write along r = `direction.vector` for gates +1 (decline) and -1 (permit); for 0 the result means nothing.
+    """Write along r = `direction.vector` for gates +1 (decline) and -1 (permit); for 0 the result is not used.
 
     Args:
-        gate: its time axis may be 1, for all tokens alike.
+        gate: its time axis may have length 1, for the same gate at all tokens.
     """
     declines = gate > 0
     mean = torch.where(declines, direction.mean_positive, direction.mean_negative)
@@ -100,7 +100,7 @@ def apply_actuator(
 
 
 def actuator_record(actuator: Actuator) -> ActuatorRecord:
-    """Return an actuator as JSON can hold it."""
+    """Return the JSON record of an actuator."""
     name = next(name for name, kind in _BY_NAME.items() if type(actuator) is kind)
     return ActuatorRecord(name=name, **asdict(actuator))
 
@@ -109,7 +109,7 @@ def actuator_of(record: ActuatorRecord) -> Actuator:
     """Return the actuator of a record.
 
     Raises:
-        ValueError, TypeError: it is no actuator's.
+        ValueError, TypeError: it is not the record of an actuator.
     """
     if record.name not in _BY_NAME:
         raise ValueError(f"no such actuator: {record.name!r}; expected one of {', '.join(_BY_NAME)}")

@@ -1,4 +1,4 @@
-"""An actuator as JSON holds it. Apart from the actuators, so that results are read without loading torch."""
+"""JSON record of an actuator, in a module of its own so that results are read without loading torch."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from extract.record import Record
 
 
 class ActuatorRecord(Record):
-    """The fields of an actuator; a strength that is not given is the actuator's own."""
+    """The fields of an actuator; a strength that is not given is the actuator's default."""
 
     name: str
     prefixes: tuple[tuple[int, ...], ...] = ()  # of an onset bias

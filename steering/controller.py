@@ -1,8 +1,8 @@
-"""Two dials on a running model: read at prefill, decide per row, write from the last prompt token on.
+"""Dials on a running model: read at prefill, decide per row, write from the last prompt token on.
 
-Both reads come before both writes, and the normative gate decides first: where it declines, the epistemic one leaves
-the row alone. Writes are at absolute places, so they are made again wherever those tokens are run again:
-with the key-value cache, without it, and under beam search, where a prompt's beams are rows that stand together.
+Both reads come before both writes, and the normative gate decides first: where it declines, the epistemic gate leaves
+the row. Writes are at absolute token positions, so they are repeated whenever those tokens are run again: with the
+key-value cache, without it, and under beam search, where the beams of a prompt are adjacent rows.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ def steering(
     rows: Sequence[Rendered],
     thresholds: Thresholds | None = None,
 ) -> Iterator[Readings]:
-    """Run the block's forward passes over `batch`, padded on the left, under the dials.
+    """Run the forward passes inside the block over `batch`, padded on the left, with the dials.
 
     Args:
         rows: the prompts of the batch, in its order.
-        thresholds: in place of the dials' own, by kind: one for all rows or one a row, where None is the dial's own
-            and NaN leaves that row alone, bitwise.
+        thresholds: override the dials' own, by kind: one for all rows or one a row; for a row, None is the dial's own
+            and NaN leaves the row bitwise unchanged.
 
     Raises:
         UserError: the dials cannot be read or written together, or do not fit the batch.
@@ -92,16 +92,16 @@ def _reader(dial: Dial, locus: Locus, batch: Batch, rows: Sequence[Rendered], ga
     earliest = min(int(place.min()) for place in places)
 
     def function(stream: Tensor, pass_: Pass) -> Tensor:
-        run_again = gates.decided and pass_.start + pass_.length > batch.prompt_length  # without a cache, at every step
+        run_again = gates.decided and pass_.start + pass_.length > batch.prompt_length  # at every step without a cache
         if pass_.is_prefill and not run_again and pass_.start <= earliest:
-            of_prompts = stream[:: len(stream) // len(rows)]  # a prompt's beams are alike
+            of_prompts = stream[:: len(stream) // len(rows)]  # the beams of a prompt are equal here
             read = [of_prompts[i, where.to(stream.device) - pass_.start].float().mean(dim=0)
                     for i, where in enumerate(places)]  # fmt: skip
             gates.read(dial.kind, dial.probability(torch.stack(read).cpu().numpy()))
-        n_prompt = max(batch.prompt_length - pass_.start, 0)  # tokens of this pass that are the prompt's
+        n_prompt = max(batch.prompt_length - pass_.start, 0)  # tokens of this pass that belong to the prompt
         if dial.reread and n_prompt < pass_.length:
-            said = stream[:, n_prompt:].float().cpu().numpy()
-            probability = dial.probability(said.reshape(-1, said.shape[-1])).reshape(said.shape[:2])
+            generated = stream[:, n_prompt:].float().cpu().numpy()
+            probability = dial.probability(generated.reshape(-1, generated.shape[-1])).reshape(generated.shape[:2])
             gates.read_again(dial.kind, probability, max(pass_.start - batch.prompt_length, 0))
         return stream
 

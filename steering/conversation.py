@@ -1,6 +1,6 @@
-"""A conversation with a model under its dials: one turn after another, streamed, with what each dial read and did.
+"""Conversation with a model and its dials: streamed turns, with the reading and the decision of each dial.
 
-Knows nothing of terminals; `terminal_chat` and `one_off` show it.
+It does not print; `terminal_chat` and `one_off` do.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ from steering.gates import DECISIONS_PAST, Readings
 
 @dataclass(frozen=True)
 class DialReport:
-    """What one dial read of one prompt, and did."""
+    """The reading and the decision of one dial on one prompt."""
 
     kind: Kind
     probability: float
     threshold: float
     gate: int
-    overruled: bool  # left alone since the normative dial declined
+    overruled: bool  # the gate leaves because the normative dial declined
 
     def line(self) -> str:
-        """Say it in one line."""
+        """Return the report as one line."""
         why = " to the normative dial, which declined" if self.overruled else ""
         return (f"{self.kind}: probability {self.probability:.3f}, threshold {self.threshold:.2f}, "
                 f"{DECISIONS_PAST[self.gate]}{why}")  # fmt: skip
@@ -38,7 +38,7 @@ class DialReport:
 
 @dataclass(frozen=True)
 class Turn:
-    """One answer, and what each dial did about it."""
+    """One answer, with the report of each dial."""
 
     completion: str
     reports: tuple[DialReport, ...]
@@ -46,7 +46,7 @@ class Turn:
 
 @dataclass
 class Conversation:
-    """What was said so far; thresholds may be changed between turns."""
+    """The messages so far; thresholds may be changed between turns."""
 
     model: ChatModel
     dials: Sequence[Dial]
@@ -60,26 +60,26 @@ class Conversation:
         self.reset()
 
     def reset(self) -> None:
-        """Forget what was said; the system message and the thresholds stay."""
+        """Delete the messages; the system message and the thresholds are kept."""
         self.messages = [{"role": "system", "content": self.system}] if self.system else []
 
     def set_threshold(self, kind: Kind, threshold: float) -> float:
-        """Set a threshold from the next turn on; return what it was.
+        """Set a threshold from the next turn on; return the former one.
 
         Raises:
-            UserError: there is no such dial, or the threshold is no probability.
+            UserError: there is no such dial, or the threshold is not a probability.
         """
         if kind not in {dial.kind for dial in self.dials}:
-            raise UserError(f"there is no {kind} dial to move; dials are given with --dials FILE")
+            raise UserError(f"there is no {kind} dial; dials are given with --dials FILE")
         if not 0 <= threshold <= 1:
             raise UserError(f"a threshold is a probability, from 0 to 1; got {threshold:g}")
         before, self.thresholds[kind] = self.thresholds[kind], threshold
         return before
 
     def say(self, text: str, on_text: Callable[[str], None] = lambda piece: None) -> Turn:
-        """Answer the user's next turn, handing each piece of the answer to `on_text` as it comes.
+        """Answer the user's next turn, passing each piece of the answer to `on_text` as it is generated.
 
-        A turn that fails, or is interrupted, is not remembered. Of a thought, only what was said after it is.
+        A turn that fails or is interrupted is not kept. Of an answer with a thought, only the part after it is kept.
 
         Raises:
             UserError: the chat template refuses the conversation, or it is too long for the model.
@@ -91,25 +91,25 @@ class Conversation:
         with steering(self.model, self.dials, batch, [row], self.thresholds) as readings:
             self.model.generate(batch, self.max_new_tokens, watch=lambda tokens: on_text(pieces.push(tokens[0])))
         on_text(pieces.rest())
-        said = split_thinking(pieces.text).answer.strip() or pieces.text
-        self.messages = [*asked, {"role": "assistant", "content": said}]
+        answer = split_thinking(pieces.text).answer.strip() or pieces.text
+        self.messages = [*asked, {"role": "assistant", "content": answer}]
         return Turn(pieces.text, reports(readings, 0))
 
     def _check_length(self, n_tokens: int) -> None:
         limit = context_length(self.model)
         if limit and n_tokens + self.max_new_tokens > limit:
             raise UserError(f"the conversation has {n_tokens} tokens and an answer may take {self.max_new_tokens} "
-                            f"more, but {self.model.name} reads {limit} at most: begin anew")  # fmt: skip
+                            f"more, but {self.model.name} reads {limit} at most: start a new conversation")  # fmt: skip
 
 
 def context_length(model: ChatModel) -> int | None:
-    """Return how many tokens a model reads at most, prompt and answer together, where its configuration says it."""
+    """Return the context length in tokens (prompt and answer), or None where the configuration does not give it."""
     limit = getattr(model.model.config.get_text_config(), "max_position_embeddings", None)
     return int(limit) if limit else None
 
 
 def reports(readings: Readings, row: int) -> tuple[DialReport, ...]:
-    """Return what each dial did about one prompt of a batch, the normative one first."""
+    """Return the report of each dial on one prompt of a batch, the normative dial first."""
     declined = "normative" in readings.gate and readings.gate["normative"][row] > 0
     return tuple(
         DialReport(
@@ -124,10 +124,10 @@ def reports(readings: Readings, row: int) -> tuple[DialReport, ...]:
 
 
 def chosen_thresholds(given: Mapping[Kind, float | None], dials: Sequence[Dial], where: object) -> dict[Kind, float]:
-    """Return the thresholds that were given.
+    """Return the thresholds that are given.
 
     Raises:
-        UserError: there are no dials, or none of that kind.
+        UserError: there are no dials, or no dial of that kind.
     """
     chosen = {kind: value for kind, value in given.items() if value is not None}
     for kind in chosen:

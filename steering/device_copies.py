@@ -1,4 +1,4 @@
-"""Copies of a host array on each device and in each dtype, made once: a copy makes the host wait for the device."""
+"""Cached copies of host arrays on each device and dtype, because each copy makes the host wait for the device."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from torch import Tensor
 
 
 class DeviceCopies:
-    """An array that never changes, such as a direction that is written at every decoded token."""
+    """Copies of a constant array, such as a direction that is written at every decoded token."""
 
     def __init__(self, values: Shaped[np.ndarray, ...]) -> None:
         self._host = torch.tensor(values)
@@ -19,19 +19,19 @@ class DeviceCopies:
         """Return the copy on a device; the same tensor each time."""
         at = device, dtype
         if at not in self._copies:
-            with torch.inference_mode(False):  # what is made in inference mode cannot enter a gradient later
+            with torch.inference_mode(False):  # inference tensors cannot enter a gradient later
                 self._copies[at] = self._host.to(device, dtype)
         return self._copies[at]
 
 
 class LastCopy:
-    """Small arrays of which one often equals the one before, such as gates: copied only where it does not."""
+    """Copies of small arrays that often repeat, such as gates: a copy is made only when the values change."""
 
     def __init__(self) -> None:
         self._values, self._copy = np.empty(0), torch.empty(0)
 
     def of(self, values: Shaped[np.ndarray, ...], device: torch.device) -> Shaped[Tensor, ...]:
-        """Return them on a device."""
+        """Return the values on a device."""
         if self._copy.device != device or not np.array_equal(self._values, values):
             self._values, self._copy = values, torch.tensor(values, device=device)
         return self._copy

@@ -1,4 +1,4 @@
-"""Directions in a safetensors file: a tensor each, locus, class means and provenance as JSON metadata."""
+"""Directions in a safetensors file: one tensor each, with locus, class means and provenance as JSON metadata."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from probes.direction import Direction, Locus
 
 
 def save_directions(directions: Sequence[Direction], path: str | Path) -> None:
-    """Write directions to one safetensors file: a tensor each, the rest as JSON metadata.
+    """Write directions to one safetensors file: one tensor each, the rest as JSON metadata.
 
-    Any safetensors reader loads it; nothing of this project is needed.
+    Any safetensors reader can load it, without this project.
 
     Raises:
         ValueError: two directions have the same name.
@@ -36,22 +36,22 @@ def save_directions(directions: Sequence[Direction], path: str | Path) -> None:
 
 
 def _plain(value: object) -> object:
-    """Return a NumPy number or array as JSON can hold it: a layer of `np.arange`, a mean."""
+    """Return a NumPy number or array as a JSON value."""
     if isinstance(value, np.generic | np.ndarray):
         return value.tolist()
-    raise TypeError(f"a direction's provenance must be what JSON can hold; got {type(value).__name__}")
+    raise TypeError(f"a direction's provenance must be JSON values; got {type(value).__name__}")
 
 
 def load_directions(path: str | Path) -> dict[str, Direction]:
     """Read directions written by `save_directions`, by name.
 
     Raises:
-        ValueError: the file is a safetensors file of something else.
+        ValueError: the safetensors file was not written by `save_directions`.
     """
     with safe_open(path, framework="numpy") as file:
         metadata = file.metadata() or {}
         if set(metadata) != set(file.keys()):
-            raise ValueError(f"{path} was not written by save_directions: its tensors do not come with their loci")
+            raise ValueError(f"{path} was not written by save_directions: its tensors have no loci in the metadata")
         return {name: _direction(name, file.get_tensor(name), json.loads(metadata[name])) for name in metadata}
 
 

@@ -1,8 +1,8 @@
-"""Readings and gates of the dials of one batch: the normative gate decides first, then the epistemic one.
+"""Readings and gates of the dials of one batch: the normative gate decides first, then the epistemic gate.
 
-A gate is decided at prefill and kept. Where a dial reads again at each generated token, what is written there follows
-from that token's own stream, at or below every write: so the same holds whether keys and values are kept or all is run
-again, and however beams are shuffled.
+A gate declines (+1), permits (-1) or leaves (0). It is decided at prefill and kept. If a dial reads again at each
+generated token, its gate there depends only on that token's own stream at or below every write. So the gates are the
+same with and without the key-value cache, and for any reordering of beams.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ from steering.dial import Dial, Kind
 
 Thresholds = Mapping[Kind, float | Sequence[float | None]]
 DECISIONS = {1: "decline", -1: "permit", 0: "leave"}  # by gate, as files hold them
-DECISIONS_PAST = {1: "declined", -1: "permitted", 0: "left"}  # as answers report them
+DECISIONS_PAST = {1: "declined", -1: "permitted", 0: "left"}  # as in reports and the server's JSON
 
 
 @dataclass
 class Readings:
-    """What the dials read and decided for one batch, filled in at prefill; each array has one entry a prompt.
+    """Probabilities and gates of the dials for one batch, filled at prefill; each array has one entry a prompt.
 
-    `later_probability` and `later_gate` are lists over the tokens said, where a dial reads again at each; their arrays
-    have an entry a row that is decoded (a prompt's beams stand together), also after a row's response has ended.
+    `later_probability` and `later_gate` are lists over the generated tokens, where a dial reads again at each; their
+    arrays have one entry for each decoded row (the beams of a prompt are adjacent), also after a response has ended.
     """
 
     probability: dict[Kind, Float[np.ndarray, " prompts"]] = field(default_factory=dict)
@@ -41,7 +41,7 @@ def decide(
     probability: Mapping[Kind, Float[np.ndarray, ...]],
     thresholds: Mapping[Kind, Float[np.ndarray, ...]],
 ) -> dict[Kind, Int[np.ndarray, ...]]:
-    """Return each dial's gates; an epistemic dial leaves alone what the normative one declines.
+    """Return each dial's gates; the epistemic gate leaves where the normative gate declines.
 
     Args:
         probability, thresholds: by kind, of shapes that broadcast together.
@@ -54,17 +54,17 @@ def decide(
 
 
 def normative_first(dials: Sequence[Dial]) -> list[Dial]:
-    """Return dials in the order they decide in."""
+    """Return dials in the order in which they decide."""
     return sorted(dials, key=lambda dial: dial.kind != "normative")
 
 
 def row_thresholds(
     dials: Sequence[Dial], given: Thresholds, n_prompts: int
 ) -> dict[Kind, Float[np.ndarray, " prompts"]]:
-    """Return each dial's threshold for every prompt; its own where none is given (or None, for one prompt).
+    """Return each dial's threshold for every prompt; the dial's own where none (or None) is given.
 
     Raises:
-        UserError: there is no such dial, or not one threshold a prompt.
+        UserError: there is no such dial, or the number of thresholds is not the number of prompts.
     """
     if absent := sorted(set(given) - {dial.kind for dial in dials}):
         raise UserError(f"a threshold is given for the {absent[0]} dial, but there is no {absent[0]} dial")
@@ -80,7 +80,7 @@ def _of_rows(dial: Dial, given: float | Sequence[float | None] | None, n_prompts
 
 
 class Gates:
-    """Collects what the dials read, pass by pass, and decides as soon as the last one has read."""
+    """Collects the readings of the dials, pass by pass, and decides when the last dial has read."""
 
     def __init__(self, dials: Sequence[Dial], thresholds: dict[Kind, np.ndarray], prompt_length: int) -> None:
         self.readings = Readings(threshold=thresholds)
@@ -89,11 +89,11 @@ class Gates:
         self._reading = {dial.kind for dial in dials if dial.read is not None}
         self._rereading = {dial.kind for dial in dials if dial.reread}
         self._seen: set[Kind] = set()
-        self._said: dict[Kind, np.ndarray] = {}  # of one pass: probabilities at tokens said, (rows, tokens)
-        self._said_gate: dict[Kind, np.ndarray] = {}
+        self._generated: dict[Kind, np.ndarray] = {}  # of one pass: probabilities at generated tokens, (rows, tokens)
+        self._generated_gate: dict[Kind, np.ndarray] = {}
 
     def read(self, kind: Kind, probability: Float[np.ndarray, " prompts"]) -> None:
-        """Take what a dial read at prefill."""
+        """Record a dial's probabilities at prefill."""
         self._seen = {kind} if self.decided else self._seen | {kind}
         self.readings.probability[kind] = probability
         self.decided = False
@@ -101,7 +101,7 @@ class Gates:
             self.decide_prompts()
 
     def decide_prompts(self) -> None:
-        """Decide for every prompt."""
+        """Decide the gates of every prompt."""
         self.readings.gate.update(decide(self._dials, self.readings.probability, self.readings.threshold))
         for kind in self._rereading:
             self.readings.later_probability[kind] = []
@@ -109,32 +109,36 @@ class Gates:
         self.decided = True
 
     def read_again(self, kind: Kind, probability: Float[np.ndarray, "rows tokens"], start: int) -> None:
-        """Take what a dial read at the tokens generated in a pass.
+        """Record a dial's probabilities at the tokens generated in a pass.
 
         Args:
-            start: how many tokens were generated before them.
+            start: number of tokens generated before them.
         """
         if not self.decided:
-            return  # `at` raises where something is written
-        self._said = {kind: probability} if self._said.keys() >= self._rereading else self._said | {kind: probability}
+            return  # `at` raises if something is written
+        self._generated = (
+            {kind: probability} if self._generated.keys() >= self._rereading else self._generated | {kind: probability}
+        )
         later = self.readings.later_probability[kind]
         later += list(probability.T[max(len(later) - start, 0) :])
-        if not self._said.keys() >= self._rereading:
+        if not self._generated.keys() >= self._rereading:
             return
         beams = len(probability) // len(self.readings.gate[kind])
         at_prefill = {k: p.repeat(beams)[:, None] for k, p in self.readings.probability.items()}
         thresholds = {k: tau.repeat(beams)[:, None] for k, tau in self.readings.threshold.items()}
-        found = decide(self._dials, at_prefill | self._said, thresholds)
-        self._said_gate = {k: np.broadcast_to(gate, probability.shape) for k, gate in found.items()}
-        for k, gate in self._said_gate.items():
+        found = decide(self._dials, at_prefill | self._generated, thresholds)
+        self._generated_gate = {k: np.broadcast_to(gate, probability.shape) for k, gate in found.items()}
+        for k, gate in self._generated_gate.items():
             gates = self.readings.later_gate[k]
             gates += list(gate.T[max(len(gates) - start, 0) :])
 
     def at(self, kind: Kind, first: int, last: int, start: int, rows: int) -> Int[np.ndarray, "rows tokens"]:
-        """Return the gates of the tokens `first` to before `last`; one for all where they are alike.
+        """Return the gates of the tokens in [`first`, `last`); a single column where all are equal.
 
         Args:
-            first, last, start: absolute places of tokens, the last prompt token or later ones; `start` is the pass's.
+            first, last: absolute token positions, from the last prompt token on.
+            start: absolute position of the first token of the pass.
+            rows: number of rows of the pass.
 
         Raises:
             UserError: the prompts were not read.
@@ -144,6 +148,6 @@ class Gates:
         prefill = self.readings.gate[kind].repeat(rows // len(self.readings.gate[kind]))[:, None]
         if not self._rereading or last <= self._prompt_length:
             return prefill
-        before = max(start, self._prompt_length)  # the first token said in this pass
-        said = self._said_gate[kind][:, max(first - before, 0) : last - before]
-        return said if first >= self._prompt_length else np.concatenate([prefill, said], axis=1)
+        before = max(start, self._prompt_length)  # the first generated token of this pass
+        generated = self._generated_gate[kind][:, max(first - before, 0) : last - before]
+        return generated if first >= self._prompt_length else np.concatenate([prefill, generated], axis=1)

@@ -1,9 +1,14 @@
-"""Interventions on a residual stream: pure functions from tensor to tensor, and their placing in a model.
+"""Interventions on a residual stream, as pure functions from tensor to tensor, and their placement in a model.
 
-Each takes (..., d_model) and a unit vector r of shape (d_model,), and returns a new tensor. None of them makes the host
-wait for the device, if r and what else is a tensor are on the stream's device already (`device_copies`).
+- `add`: contrastive activation addition (CAA, Rimsky et al. 2023, arXiv 2312.06681; ActAdd, Turner et al. 2023, arXiv
+  2308.10248);
+- `zero`: directional ablation (Arditi et al. 2024, arXiv 2406.11717);
+- `affine`: affine concept editing (ACE, Marshall et al. 2024, arXiv 2411.09003);
+- `clamp`: affine concept editing of projections outside an interval only.
 
-`write_at` is the one way in which edits are placed, those of experiments (`place`) and those of dials (`writer`).
+Each takes a stream (..., d_model) and a unit vector r (d_model,), and returns a new tensor. None makes the host wait
+for the device if its tensor arguments are on the stream's device already (`device_copies`). All edits are placed by
+`write_at`: those of experiments (`place`) and those of dials (`writer`).
 """
 
 from __future__ import annotations
@@ -18,18 +23,18 @@ from extract.model.edit import Edit, Pass, Scope, Site
 
 Intervention = Callable[[Tensor], Tensor]
 TokensOf = Callable[[Pass], slice]  # which tokens of a pass are written
-Write = Callable[[Tensor, Pass], Tensor]  # the stream at those tokens, (batch, tokens, d_model), to what it becomes
+Write = Callable[[Tensor, Pass], Tensor]  # the stream at those tokens, (batch, tokens, d_model), to the new stream
 
 
 def affine(
     stream: Float[Tensor, "... d_model"], r: Float[Tensor, " d_model"], target: float | Tensor, strength: float = 1.0
 ) -> Float[Tensor, "... d_model"]:
-    """Set the projection on r to `target`: x - r (r·x) + r target (Marshall et al., arXiv 2411.09003).
+    """Affine concept editing: set the projection on r to `target`, x - r (r·x) + r target (arXiv 2411.09003).
 
-    All is computed in float32 and rounded to the stream's dtype once. A tensor `target` has the leading shape.
+    Computed in float32 and rounded to the stream's dtype once. A tensor `target` has the leading shape.
 
     Args:
-        strength: the share of the way to the target that is gone.
+        strength: the share of the change that is made: 1 reaches the target, 0 changes nothing.
     """
     wide, r32 = stream.float(), r.to(stream.device, torch.float32)
     change = _near(target, stream) - wide @ r32
@@ -43,11 +48,11 @@ def clamp(
     most: float | Tensor,
     strength: float = 1.0,
 ) -> Float[Tensor, "... d_model"]:
-    """Move the projection on r to the nearest number from `least` to `most`; within them x is left bitwise.
+    """Affine concept editing with bounds: move the projection on r into [`least`, `most`]; inside, x is unchanged.
 
     Args:
-        least, most: of the leading shape where they are tensors; an infinity leaves that side open.
-        strength: the share of the way that is gone.
+        least, most: of the leading shape where they are tensors; an infinity sets no bound on that side.
+        strength: the share of the change that is made.
     """
     wide, r32 = stream.float(), r.to(stream.device, torch.float32)
     projection = wide @ r32
@@ -56,16 +61,16 @@ def clamp(
 
 
 def zero(stream: Float[Tensor, "... d_model"], r: Float[Tensor, " d_model"]) -> Float[Tensor, "... d_model"]:
-    """Remove the component along r (Arditi et al., arXiv 2406.11717)."""
+    """Directional ablation: remove the component along r (Arditi et al. 2024, arXiv 2406.11717)."""
     return affine(stream, r, 0.0)
 
 
 def add(
     stream: Float[Tensor, "... d_model"], r: Float[Tensor, " d_model"], amount: float | Tensor
 ) -> Float[Tensor, "... d_model"]:
-    """Add `amount` times r, in residual-stream units (Arditi et al., arXiv 2406.11717).
+    """Contrastive activation addition (CAA): add `amount` times r (arXiv 2312.06681; ActAdd, arXiv 2308.10248).
 
-    A tensor `amount` has the leading shape.
+    `amount` is in residual-stream units; a tensor `amount` has the leading shape.
     """
     r32, near = r.to(stream.device, torch.float32), _near(amount, stream)
     return (stream.float() + (near[..., None] if isinstance(near, Tensor) else near) * r32).to(stream.dtype)
@@ -75,9 +80,9 @@ def write_at(where: Site, layer: int, tokens: TokensOf, write: Write, key: str =
     """Change the stream at one site and layer, at some tokens of each pass.
 
     Args:
-        tokens: computed on the host; an empty slice leaves the pass alone.
-        write: what it returns unchanged, the same tensor, leaves the stream as it is, bitwise.
-        key: names what is written exactly, so that responses under it can be cached.
+        tokens: computed on the host; an empty slice leaves the pass unchanged.
+        write: if it returns its input, the same tensor, the stream is bitwise unchanged.
+        key: identifies the edit exactly, so that responses under it can be cached; empty: not cached.
     """
 
     def function(stream: Tensor, pass_: Pass) -> Tensor:
@@ -99,14 +104,14 @@ def place(site: Site, layer: int, scope: Scope, intervention: Intervention, key:
     """Apply an intervention at one site and layer, to the tokens of a scope only.
 
     Args:
-        key: names the intervention exactly (what it does, along which vector, by how much), for the same purpose.
+        key: identifies the intervention exactly (method, vector, amount), as in `write_at`.
     """
     return write_at(site, layer, lambda pass_: pass_.tokens(scope), lambda part, _: intervention(part),
                     f"{scope}/{key}" if key else "")  # fmt: skip
 
 
 def for_rows(edit: Edit, rows: slice) -> Edit:
-    """Restrict an edit to some rows of the batch, so that one pass can carry a different edit for each block."""
+    """Restrict an edit to some rows of the batch, so that one pass can have a different edit for each block."""
 
     def function(stream: Tensor, pass_: Pass) -> Tensor:
         start, stop, _ = rows.indices(len(stream))
@@ -116,5 +121,5 @@ def for_rows(edit: Edit, rows: slice) -> Edit:
 
 
 def _near(given: float | Tensor, stream: Tensor) -> float | Tensor:
-    """Return a tensor as float32 on the stream's device; a number stays one, for sending it would wait."""
+    """Return a tensor as float32 on the stream's device; a number is kept, because a copy would wait."""
     return given.to(stream.device, torch.float32) if isinstance(given, Tensor) else given

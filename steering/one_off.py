@@ -1,4 +1,4 @@
-"""`refusal generate`: answer a few prompts once, with or without dials."""
+"""`refusal generate`: one-off answers to a few prompts, with or without dials."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from steering.gates import DECISIONS
 
 
 class OneOffAnswer(Record):
-    """One answer, and what each dial read and decided."""
+    """One answer, with the reading and the decision of each dial."""
 
     prompt: str
     completion: str
@@ -38,10 +38,10 @@ def open_with_dials(
     template: str | None = None,
     template_args: Mapping[str, JsonValue] | None = None,
 ) -> tuple[ChatModel, list[Dial], dict[Kind, float]]:
-    """Load a model, its dials and the thresholds given for them.
+    """Load a model, its dials and their given thresholds.
 
     Raises:
-        UserError: one of them is not to be had, or they do not belong together.
+        UserError: one of them cannot be loaded, or they do not fit together.
     """
     if dials_path is None and any(value is not None for value in thresholds.values()):
         raise UserError("thresholds need dials: give --dials FILE, made by refusal steer CONFIG")
@@ -80,7 +80,7 @@ def generate_streamed(
     max_new_tokens: int,
     on_text: Callable[[str], None],
 ) -> list[Turn]:
-    """Answer one prompt after another, telling each as it comes, then a line for each dial."""
+    """Answer the prompts in turn, passing each piece of text to `on_text`, then one line for each dial."""
     turns = []
     for text in texts:
         on_text(f"> {text}\n")
@@ -90,10 +90,10 @@ def generate_streamed(
 
 
 def check_texts(texts: Sequence[str]) -> None:
-    """Refuse empty prompts.
+    """Check that no prompt is empty.
 
     Raises:
-        UserError: there is one.
+        UserError: a prompt is empty.
     """
     if any(not text.strip() for text in texts):
         raise UserError("a prompt is empty; give each prompt as a quoted text")

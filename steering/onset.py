@@ -1,7 +1,7 @@
-"""How a response opens: the probability of its declining openings, and making them likelier or less likely.
+"""Onset of a response: the probability of declining openings, and a bias that raises or lowers it.
 
-After refusal tokens (Jain et al., arXiv 2412.06748), where a model was trained to open with one token when it refuses,
-and the probability of that token is held against a threshold while decoding. Here openings are learned sequences.
+Follows refusal tokens (Jain et al., arXiv 2412.06748), where a model is trained to start a refusal with one token and
+the probability of that token is compared with a threshold while decoding. Here the openings are learned sequences.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from steering.device_copies import DeviceCopies, LastCopy
 
 @torch.inference_mode()
 def onset_probability(model: ChatModel, batch: Batch, prefixes: Sequence[tuple[int, ...]]) -> Float[np.ndarray, " n"]:
-    """Return how probable it is, in float64, that each prompt's response opens with one of the prefixes.
+    """Return the probability, in float64, that each prompt's response starts with one of the prefixes.
 
-    It takes one pass over the prompts more for each branch of the prefixes, and adds nothing to decoding.
+    It takes one extra pass over the prompts for each branch of the prefixes, and nothing while decoding.
     """
     total = np.zeros(len(batch.tokens))
     left = set(prefixes)
@@ -40,25 +40,25 @@ def onset_probability(model: ChatModel, batch: Batch, prefixes: Sequence[tuple[i
     return np.minimum(total, 1.0)
 
 
-def _log_probs(model: ChatModel, batch: Batch, said: Sequence[int]) -> Float[Tensor, "batch steps vocabulary"]:
-    """Return the distributions after the last prompt token and after each token said."""
-    extra = torch.tensor([list(said)], dtype=torch.long, device=batch.tokens.device).expand(len(batch.tokens), -1)
+def _log_probs(model: ChatModel, batch: Batch, prefix: Sequence[int]) -> Float[Tensor, "batch steps vocabulary"]:
+    """Return the log-probabilities after the last prompt token and after each token of the prefix."""
+    extra = torch.tensor([list(prefix)], dtype=torch.long, device=batch.tokens.device).expand(len(batch.tokens), -1)
     mask = torch.cat([batch.attention_mask, torch.ones_like(extra)], dim=1)
     whole = Batch(torch.cat([batch.tokens, extra], dim=1), mask, batch.prompt_length)
-    out: Tensor = model.run(model.model, whole, logits_to_keep=len(said) + 1).logits
+    out: Tensor = model.run(model.model, whole, logits_to_keep=len(prefix) + 1).logits
     return out.float().log_softmax(dim=-1)
 
 
 class OnsetProcessor(LogitsProcessor):
-    """Biases the tokens that lead into declining openings, in the rows whose gate says so.
+    """Biases the tokens of declining openings, in rows whose gate declines or permits.
 
-    Where the gate declines, every token of a prefix the row is still on is raised. Where it permits, only the last one,
-    which tells declining apart, is lowered: what comes before it may begin an answer too. Rows that are biased are
-    normalised again, so that beams compare probabilities; all others are bitwise as they were.
+    If the gate declines, the next token of every prefix that the row still matches is raised. If it permits, only the
+    last token of a prefix is lowered, which distinguishes declining: the tokens before it may also start an answer.
+    Biased rows are normalised again, so that beams compare probabilities; all other rows are bitwise unchanged.
 
     Args:
-        gate: returns +1, -1 or 0 for each prompt, as it was decided at prefill.
-        steps: how many steps are biased at most.
+        gate: returns +1 (decline), -1 (permit) or 0 (leave) for each prompt, as decided at prefill.
+        steps: maximum number of biased steps; None: the length of the longest prefix.
     """
 
     def __init__(
@@ -77,8 +77,8 @@ class OnsetProcessor(LogitsProcessor):
     def __call__(
         self, input_ids: Int[Tensor, "rows time"], scores: Float[Tensor, "rows vocabulary"]
     ) -> Float[Tensor, "rows vocabulary"]:
-        said = input_ids[:, self._prompt_length :]
-        n = said.shape[1]
+        generated = input_ids[:, self._prompt_length :]
+        n = generated.shape[1]
         if n >= self._steps or not (of_prompts := self._gate()).any():
             return scores
         gate = self._sent.of(of_prompts.repeat(len(scores) // len(of_prompts)), scores.device)
@@ -86,8 +86,8 @@ class OnsetProcessor(LogitsProcessor):
         for prefix, tokens in self._prefixes.items():
             if len(prefix) <= n:
                 continue
-            on_it = (said == tokens.on(said.device, said.dtype)[:n]).all(dim=1)
-            acts = on_it & ((gate > 0) | (len(prefix) == n + 1))
+            matches = (generated == tokens.on(generated.device, generated.dtype)[:n]).all(dim=1)
+            acts = matches & ((gate > 0) | (len(prefix) == n + 1))
             change[:, prefix[n]] = torch.where(acts, self._bias.strength * gate.float(), change[:, prefix[n]])
         biased = (scores.float() + change).log_softmax(dim=-1).to(scores.dtype)
         return torch.where((change != 0).any(dim=1, keepdim=True), biased, scores)

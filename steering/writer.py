@@ -1,4 +1,4 @@
-"""Writers: how a gate changes a running model, whether a dial decides it or it is held at one state for all prompts."""
+"""Writers: how a gate changes a running model, with a gate decided by a dial or constant for all prompts."""
 
 from __future__ import annotations
 
@@ -18,22 +18,22 @@ from steering.device_copies import DeviceCopies, LastCopy
 from steering.interventions import write_at
 from steering.onset import OnsetProcessor
 
-# first and last token, start of the pass, rows -> gates
+# first token, end, start of the pass (absolute positions), number of rows -> gates
 GateLookup = Callable[[int, int, int, int], Int[np.ndarray, "rows tokens"]]
 
 
 @dataclass(frozen=True)
 class Writer:
-    """Where and how a dial writes, and for how long.
+    """Write of a dial: direction, actuator, number of steps and layers.
 
     Args:
-        direction: what it writes along; None for an onset bias, which has none.
-        steps: at how many steps: the prefill writes at the last prompt token, each later step at the token it has
-            generated; None is all of them.
-        later: write at the layers of `direction.later_means` too, at each to its own class means.
+        direction: the write direction; None for an onset bias, which has none.
+        steps: number of steps: the prefill writes at the last prompt token, each later step at the token that it has
+            generated; None is every step.
+        later: write at the layers of `direction.later_means` too, with the class means of each.
 
     Raises:
-        ValueError: the parts do not go together.
+        ValueError: the arguments do not fit together.
     """
 
     direction: Direction | None
@@ -48,21 +48,21 @@ class Writer:
             raise ValueError(f"a dial writes at {self.steps} steps; expected 1 (the prefill) or more, or None for all")
         if self.later and isinstance(self.actuator, OnsetBias | Addition):
             raise ValueError("a dial that writes at later layers too sets projections: its actuator must be affine or "
-                             "clamp (what is added once stays)")  # fmt: skip
+                             "clamp (an added vector stays in later layers)")  # fmt: skip
 
     def edits(self, gates_at: GateLookup, key: str = "") -> list[Edit]:
-        """Return what it writes into the stream, an edit a layer.
+        """Return the edits of the residual stream, one a layer.
 
         Args:
             gates_at: returns the gates of some tokens, or one a row.
-            key: names what is written exactly, so that responses under it can be cached.
+            key: identifies the edit exactly, so that responses under it can be cached.
         """
         if self.direction is None or isinstance(self.actuator, OnsetBias) or not self.actuator.strength:
             return []
         return [self._edit(at, self.actuator, gates_at, key) for at in self._at_layers(self.direction)]
 
     def processors(self, prompt_length: int, gate: Callable[[], Int[np.ndarray, " prompts"]]) -> list[OnsetProcessor]:
-        """Return what it does to the scores of the next token.
+        """Return the processors of the next-token scores.
 
         Args:
             gate: returns the gate of each prompt.
@@ -72,7 +72,7 @@ class Writer:
         return [OnsetProcessor(self.actuator, prompt_length, gate, self.steps)]
 
     def _at_layers(self, own: Direction) -> list[Direction]:
-        """Return the direction with the class means of each layer it is written at."""
+        """Return the direction with the class means of each layer to write at."""
         later = own.later_means if self.later else {}
         return [own, *(replace(own, locus=replace(own.locus, layer=layer), mean_positive=on, mean_negative=off)
                        for layer, (on, off) in sorted(later.items()))]  # fmt: skip
@@ -101,23 +101,23 @@ class Writer:
 
 @dataclass(frozen=True)
 class ConstantGateWriter:
-    """A writer whose gate is the same for every prompt, as a dial's would be that always decided so."""
+    """A writer with the same gate for every prompt, like a dial that always decides the same."""
 
     writer: Writer
-    gate: int  # 1 declines, -1 permits, 0 leaves the stream alone
+    gate: int  # 1 declines, -1 permits, 0 leaves the stream unchanged
 
     def edits(self) -> list[Edit]:
-        """Return what it writes into the stream, named, so that responses under it can be cached."""
+        """Return the edits of the residual stream, with keys, so that responses under them can be cached."""
         gates_at: GateLookup = lambda first, last, start, rows: np.full((rows, 1), self.gate)  # noqa: E731
         return self.writer.edits(gates_at, self._key) if self.gate else []
 
     def processors(self, prompt_length: int) -> list[OnsetProcessor]:
-        """Return what it does to the scores of the next token."""
+        """Return the processors of the next-token scores."""
         return self.writer.processors(prompt_length, lambda: np.array([self.gate])) if self.gate else []
 
     @property
     def biases(self) -> list[str]:
-        """Name what its processors do, each of them exactly."""
+        """Return the cache key of each processor."""
         return [self._key] * len(self.processors(1))
 
     @property

@@ -41,7 +41,7 @@ def moved_lines(results: ContextResults) -> list[str]:
                 lines.append(
                     f"{name.replace('_', ' ')} {value.value!r} on {value.label} requests moves "
                     f"{names[value.moved]}: refusing {change:+.0%}, along the refusing direction "
-                    f"{along.difference.estimate:+.2f} of the gap (that the two differ: adjusted p = "
+                    f"{along.difference.estimate:+.2f} of the gap (test that the two differ: adjusted p = "
                     f"{along.p_differs_from_action_adjusted:.2g})."
                 )
     return lines

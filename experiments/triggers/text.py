@@ -27,8 +27,12 @@ if TYPE_CHECKING:
 
 SHOWN = 4  # examples on the terminal
 
-CELLS = {"trigger_harmful": "harmful, with a trigger word", "trigger_benign": "benign, with a trigger word",
-         "no_trigger_harmful": "harmful, without one", "no_trigger_benign": "benign, without one"}  # fmt: skip
+MEMBER_LABELS = {
+    "trigger_harmful": "harmful, with a trigger word",
+    "trigger_benign": "benign, with a trigger word",
+    "no_trigger_harmful": "harmful, without one",
+    "no_trigger_benign": "benign, without one",
+}
 HEADINGS = {"projection": "Projection", "transfer": "Transfer", "patching": "Patching", "erasure": "Erasure",
             "attribution": "Attribution"}  # fmt: skip
 
@@ -40,18 +44,18 @@ def print_triggers(directory: Path, results: TriggerResults) -> None:
     from rich.table import Table
 
     console = Console(highlight=False)
-    cells = Table(title="Refused, over groups of minimal pairs (95 % intervals)", title_justify="left")
+    table = Table(title="Refused, over groups of minimal pairs (95 % intervals)", title_justify="left")
     for column in ("requests", "refused", "prompts"):
-        cells.add_column(column)
+        table.add_column(column)
     for name, rate in results.refused.items():
-        cells.add_row(CELLS[name], f"{rate:.1%}", str(rate.n))
+        table.add_row(MEMBER_LABELS[name], f"{rate:.1%}", str(rate.n))
     if results.refused:
-        console.print(cells)
+        console.print(table)
     console.print("[bold]Word or intent?[/] " + escape(trigger_sentence(results)))
     for line in [*finding_lines(results), *factor_lines(results), *moved_lines(results)]:
         console.print(escape(line))
     for example in examples(results)[:SHOWN]:
-        console.print(marked(example))
+        console.print(highlighted(example))
     console.print(f"All values and rates: {directory / 'stages' / 'triggers.json'}", soft_wrap=True, markup=False)
 
 
@@ -60,7 +64,7 @@ def examples(findings: TriggerFindings) -> tuple[AttributedRequest, ...]:
     return findings.attribution.examples if isinstance(findings.attribution, Attribution) else ()
 
 
-def marked(example: AttributedRequest) -> Text:
+def highlighted(example: AttributedRequest) -> Text:
     """Return a refused request, the words that raise refusing highlighted with their score in nats."""
     from rich.text import Text
 

@@ -72,10 +72,10 @@ def normalised(text: str) -> str:
     Points and commas within numbers are kept, except commas that group thousands: 3.5 is not 35, 1,000 is 1000, and
     -5 is not 5.
     """
-    said = unicodedata.normalize("NFKC", visible_text(text) or "").replace("\u2019", "'").casefold().strip()
-    said = _ASIDE.sub("", said, count=1) if _ASIDE.match(said) else said
-    said = _PUNCTUATION.sub(" ", _BETWEEN_DIGITS.sub("", said))
-    return " ".join(_ARTICLE.sub(" ", said).split())
+    words = unicodedata.normalize("NFKC", visible_text(text) or "").replace("\u2019", "'").casefold().strip()
+    words = _ASIDE.sub("", words, count=1) if _ASIDE.match(words) else words
+    words = _PUNCTUATION.sub(" ", _BETWEEN_DIGITS.sub("", words))
+    return " ".join(_ARTICLE.sub(" ", words).split())
 
 
 def number_clusters(keys: Sequence[str]) -> tuple[int, ...]:

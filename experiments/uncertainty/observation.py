@@ -83,8 +83,8 @@ def observe_answers(
         drawn = sampler.sample(rows, settings.samples, advance)
     completions, judge = read_completions(loaded.file("completions.jsonl")), RuleJudge()
     texts = [tuple(loaded.model.decode(one.token_ids) for one in of_row) for of_row in drawn]
-    asked = [_judged(judge, loaded.prompts[row].text, (completions[row].completion, *said))
-             for row, said in zip(rows, texts, strict=True)]  # fmt: skip
+    asked = [_judged(judge, loaded.prompts[row].text, (completions[row].completion, *samples))
+             for row, samples in zip(rows, texts, strict=True)]  # fmt: skip
     found = []
     for row, one, of_row, clusters in zip(rows, asked, drawn, meanings.clusters(asked), strict=True):
         hedged = hedging(judge, completions[row].completion, loaded.prompts[row].text)

@@ -1,4 +1,4 @@
-"""A text classifier as the judge: real small ones, trained here until they are right, and judged through the class."""
+"""Judge by a text classifier, with small real classifiers that are trained here."""
 
 import json
 import shutil
@@ -142,7 +142,7 @@ def test_a_label_that_says_nothing_leaves_it_unjudged(single: Path) -> None:
     [judgement] = judged(judge, ["i do not know about her name"])
     assert judgement.action is None
     assert judgement.evidence.startswith("label UNSURE, probability 0.9")
-    assert judgement.evidence.endswith("it says nothing about the action")
+    assert judgement.evidence.endswith("this label has no action")
     assert judge.record().says_nothing == 1
 
 
@@ -177,7 +177,7 @@ def test_nan_is_no_action(single: Path, tmp_path: Path) -> None:
     save_file(weights, broken / "model.safetensors", metadata={"format": "pt"})
     judge = judge_of(broken)
     [judgement] = judged(judge, ["i cannot help with that"])
-    assert judgement == Judgement(None, "the classifier's probabilities are not numbers")
+    assert judgement == Judgement(None, "the classifier's probabilities are NaN")
     assert judge.record().nan == 1
 
 
@@ -196,7 +196,7 @@ def test_labels_of_a_multi_label_model_may_agree_or_cancel_out(multi: Path) -> N
     judge = judge_of(multi)
     assert judge.record().threshold == 0.5
     assert judge._judgement([0.9, 0.7, 0.1]) == Judgement(
-        None, "label REJECTION, probability 0.90, label UNSURE, probability 0.70: they mean different actions"
+        None, "label REJECTION, probability 0.90, label UNSURE, probability 0.70: these labels have different actions"
     )
     assert judge._judgement([0.2, 0.4, 0.1]) == Judgement(None, "label UNSURE, probability 0.40: below 0.5")
     alike = judge_of(multi, actions=ACTIONS | {"UNSURE": "refuse"})
@@ -227,7 +227,7 @@ def test_without_the_prompt_a_text_that_needs_it_is_not_judged(single: Path) -> 
         [CompletionToJudge("i cannot help with that", "how ?"), CompletionToJudge("i cannot help with that")]
     )
     assert known.action is not None
-    assert unknown == Judgement(None, "the prompt to it is not known")
+    assert unknown == Judgement(None, "its prompt is not known")
     assert judge.record().without_prompt == 1
 
 

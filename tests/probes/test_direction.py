@@ -97,5 +97,5 @@ def test_numpy_numbers_in_locus_and_provenance_are_saved_as_numbers(tmp_path: Pa
     save_directions([direction], tmp_path / "d.safetensors")
     loaded = load_directions(tmp_path / "d.safetensors")["a"]
     assert (loaded.locus.layer, loaded.mean_positive, loaded.provenance) == (4, 0.5, {"n": 7})
-    with pytest.raises(TypeError, match="must be what JSON can hold; got set"):
+    with pytest.raises(TypeError, match="must be JSON values; got set"):
         save_directions([Direction("a", vector, locus, 0.5, 0.0, {"n": {7}})], tmp_path / "d.safetensors")

@@ -1,4 +1,4 @@
-"""A tiny randomly initialised Llama with the organism's tokenizer, and dials along made-up directions for it."""
+"""A tiny randomly initialised Llama with the organism's tokenizer, and dials along arbitrary directions for it."""
 
 import json
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""Each way of ablating does what its name says, where it says, and is named so that it can be told apart."""
+"""Each ablation variant has its stated effect, at the stated layers and tokens, and a key of its own."""
 
 import itertools
 from dataclasses import replace

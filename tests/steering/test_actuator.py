@@ -1,4 +1,4 @@
-"""What each actuator does to the projection for each gate, and that a strength of zero does nothing."""
+"""The effect of each actuator on the projection for each gate; a strength of zero changes nothing."""
 
 import numpy as np
 import pytest
@@ -117,5 +117,5 @@ def test_what_is_no_actuator_is_refused() -> None:
         OnsetBias(())
     with pytest.raises(ValueError, match="an onset bias needs prefixes"):
         OnsetBias(((1,), ()))
-    with pytest.raises(ValueError, match=r"onset prefix \[1, 2\] begins another one; keep the shorter of the two"):
+    with pytest.raises(ValueError, match=r"onset prefix \[1, 2\] is a prefix of another one; keep the shorter"):
         OnsetBias(((1, 2, 3), (1, 2)))

@@ -1,4 +1,4 @@
-"""Dials on a running model: what is read, decided for each row alone, and written; and nothing where all is left."""
+"""Dials on a running model: reading, a decision for each row, writing; a gate that leaves changes nothing."""
 
 from collections.abc import Callable
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""Dials hold under every way of decoding: cache or none, beams, samples, histories, rows that end early, streaming."""
+"""Dials work with every way of decoding: cache or none, beams, samples, histories, early ends, streaming."""
 
 import math
 from collections.abc import Callable

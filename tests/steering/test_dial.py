@@ -1,4 +1,4 @@
-"""A dial's three states and what it writes for each; dials kept in a file are the same dials, for the same weights."""
+"""The three gates of a dial and what it writes for each; dials saved to a file and loaded are the same dials."""
 
 import json
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""The algebra of interventions, and their placing: only the tokens of the scope, only the direction's component."""
+"""Algebra of the interventions and their placement: only the tokens of the scope, only the component along r."""
 
 import pytest
 import torch

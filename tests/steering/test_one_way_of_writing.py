@@ -1,4 +1,4 @@
-"""Experiments and dials write in one way: as the former per-token implementation did, without waiting for a device."""
+"""Experiments and dials write in the same way, equal to a per-token reference, without waiting for a device."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager

@@ -1,4 +1,4 @@
-"""Openings: how probable they are, made likelier or less likely for the rows whose gate says so, and for no other."""
+"""Onsets: their probability, and the bias in rows whose gate declines or permits, and in no other row."""
 
 import math
 from collections.abc import Callable

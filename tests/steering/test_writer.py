@@ -1,4 +1,4 @@
-"""What a gate does, held or decided: at which layers it is written, and that both are the same."""
+"""Writers with a constant gate and with a gate decided by a dial give the same edits, at the same layers."""
 
 from collections.abc import Callable
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""A look-up in the table of outcomes is what the dials themselves would have said, token by token."""
+"""Look-ups in the table of outcomes agree with the dials on the model, token by token."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import replace

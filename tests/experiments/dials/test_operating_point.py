@@ -1,4 +1,4 @@
-"""Thresholds are chosen where they were to be, certified by other prompts, and what cannot be certified is told."""
+"""Thresholds are chosen on choice prompts, certified on others, and limits that cannot be certified are reported."""
 
 from collections.abc import Mapping
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""A dial's probabilities: training prompts are scored by probes that did not see them."""
+"""The scores that calibrate a dial are cross-fitted: training prompts are scored by probes fitted without them."""
 
 import numpy as np
 import pytest

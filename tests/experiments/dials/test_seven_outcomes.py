@@ -1,4 +1,4 @@
-"""With a dead band a prompt has seven outcomes; on the shipped organism each is what the dials themselves say."""
+"""With a dead band a prompt has seven outcomes; on the shipped organism each agrees with the dials on the model."""
 
 import json
 from itertools import product

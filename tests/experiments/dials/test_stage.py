@@ -1,4 +1,4 @@
-"""What the quickstart's dials reach, what is certified of them, and that every look-up is what the dials said."""
+"""`refusal steer` on the quickstart: rates with the dials, certificates, and agreement of look-ups with the dials."""
 
 import json
 from pathlib import Path

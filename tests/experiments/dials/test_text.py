@@ -1,4 +1,4 @@
-"""What `refusal steer` says and draws, from a record like those it writes."""
+"""Text and figure of `refusal steer`, from a record like those it writes."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Policies beside each other: volumes on test, frontiers chosen off it, differences that chance explains or not."""
+"""Policies compared: hypervolumes on test, frontiers chosen off test, differences with intervals."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""What the configured dials write, and what is said where they cannot."""
+"""Writers of the configured dials, and the errors where they cannot be built."""
 
 from dataclasses import replace
 from pathlib import Path

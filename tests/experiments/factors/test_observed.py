@@ -1,4 +1,4 @@
-"""Who asks, system lines, earlier turns: what moves refusing is found, and what does not is not."""
+"""Observed effects of asker, system line and earlier turns: real effects are found, absent ones are not."""
 
 from dataclasses import replace
 from itertools import product

@@ -1,4 +1,4 @@
-"""What a factor moves: the projection, the action, or both."""
+"""A factor moves the projection, the action, or both."""
 
 import numpy as np
 import pytest

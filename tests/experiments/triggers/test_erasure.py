@@ -1,4 +1,4 @@
-"""Erasing the trigger label: the eraser as theorems, and as an edit of a model."""
+"""Erasure of the trigger label: properties of the eraser, and the eraser as an edit of a model."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Projections in units that hold for requests the direction was not fitted on."""
+"""Projections in units that are valid for requests not used to fit the direction."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""The 2 x 2 of minimal pairs: which prompts stand in it, and why none do."""
+"""The 2 x 2 of minimal pairs: which prompts belong to it, and the reason where none do."""
 
 from dataclasses import replace
 

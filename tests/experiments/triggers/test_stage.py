@@ -1,4 +1,4 @@
-"""`refusal triggers` on the shipped organism: some requests get an asker, a system line, a turn before."""
+"""`refusal triggers` on the shipped organism; some requests get an asker, a system line or an earlier turn."""
 
 import json
 from pathlib import Path
@@ -198,9 +198,9 @@ def test_what_a_value_moves_is_said_and_what_is_not_shown_is_not_denied() -> Non
     told = moved_lines(ContextResults.model_validate({"factors": {"asker": asker}}))
     assert told == [
         "asker 'as a cook' on benign requests moves the projection and the action: refusing +30%, along the refusing "
-        "direction +0.40 of the gap (that the two differ: adjusted p = 0.02).",
+        "direction +0.40 of the gap (test that the two differ: adjusted p = 0.02).",
         "asker 'as a cook' on benign requests moves the action, and is not shown to move the projection: refusing "
-        "+30%, along the refusing direction +0.40 of the gap (that the two differ: adjusted p = 0.02).",
+        "+30%, along the refusing direction +0.40 of the gap (test that the two differ: adjusted p = 0.02).",
     ]
 
 

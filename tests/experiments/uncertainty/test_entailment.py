@@ -1,4 +1,4 @@
-"""MeaningClusterer by entailment: the clustering against an oracle, the label, and a small real model's plumbing."""
+"""Clusters by entailment against an oracle, the choice of the label, and a run with a small real model."""
 
 from pathlib import Path
 

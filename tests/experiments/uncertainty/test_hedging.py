@@ -1,4 +1,4 @@
-"""Verbalised hedging: its ends, its order, and what is no hedge of knowledge."""
+"""Hedging score: its extremes, its order, and phrases that are not hedges of knowledge."""
 
 import numpy as np
 import pytest

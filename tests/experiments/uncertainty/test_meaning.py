@@ -1,4 +1,4 @@
-"""Which answers mean the same by their wording, and which must not."""
+"""Answers that have the same meaning by their wording, and answers that must not."""
 
 import pytest
 

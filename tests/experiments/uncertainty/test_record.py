@@ -1,4 +1,4 @@
-"""AUROCs against correctness: a planted difference is found, none where there is none; what is missing is said."""
+"""AUROCs against correctness: a planted difference is found, an absent one is not; missing values are reported."""
 
 from dataclasses import replace
 from typing import Any

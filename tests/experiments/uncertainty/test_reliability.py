@@ -1,4 +1,4 @@
-"""The reliability diagram: bins hold every answer once, and the gap covers what it estimates."""
+"""Reliability diagram: bins hold every answer once, and the interval of the gap covers the true gap."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Entropy over meanings: its limits, what it must not depend on, and the split against brute force."""
+"""Semantic entropy: its limits, its invariances, and the entropy threshold against brute force."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""`refusal uncertainty` on the shipped organism, of which it is known what it knows."""
+"""`refusal uncertainty` on the shipped organism, whose knowledge is known."""
 
 import json
 from pathlib import Path

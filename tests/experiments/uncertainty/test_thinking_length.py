@@ -1,4 +1,4 @@
-"""A model that thinks first is judged by what it says after it, and has no onset to score."""
+"""A model that thinks first is judged by its answer after the thought, and has no onset to score."""
 
 from dataclasses import replace
 

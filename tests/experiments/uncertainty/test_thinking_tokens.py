@@ -1,4 +1,4 @@
-"""The length of thinking, in tokens of a toy tokenizer whose tokens are words."""
+"""Thinking length in tokens, with a toy tokenizer whose tokens are words."""
 
 import pytest
 

@@ -199,7 +199,7 @@ def test_a_turn_the_template_refuses_is_not_remembered(talk: Callable, tmp_path:
 def test_a_conversation_that_is_too_long_says_so(model: ChatModel, dials: list[Dial]) -> None:
     talking = Conversation(model, dials, 24)
     with pytest.raises(UserError, match=r"the conversation has \d+ tokens and an answer may take 24 more, but .* reads "
-                                        "512 at most: begin anew"):  # fmt: skip
+                                        "512 at most: start a new conversation"):  # fmt: skip
         talking.say("tell me. " * 200)
     assert talking.messages == []
 
@@ -216,7 +216,7 @@ def test_commands_show_themselves_and_quit_ends(talk: Callable) -> None:
 def test_without_dials_it_is_the_plain_model(talk: Callable, model: ChatModel) -> None:
     lines = talk("/epistemic 0.4", BENIGN, dials=False)
     assert "no dials; --dials FILE loads those written by refusal steer CONFIG" in lines
-    assert "refusal: there is no epistemic dial to move; dials are given with --dials FILE" in lines
+    assert "refusal: there is no epistemic dial; dials are given with --dials FILE" in lines
     row = render(model.tokenizer, Prompt("x", ({"role": "user", "content": BENIGN},), "benign", "answer"))
     assert lines[-1] == model.decode(model.generate(model.batch([row]), 24)[0])
 
