@@ -19,7 +19,7 @@ def triggers_section(findings: TriggerFindings) -> str:
     if not requests:
         return lines
     head = (f"Attribution of single requests: the fall of the onset log-odds of refusing, in nats, when a word is left "
-            f"out (shown from {NOTABLE:g} on). Where no word is marked, no single word causes the refusal.")  # fmt: skip
+            f"out (shown from {NOTABLE:g} on). Where none is marked, no single word causes the refusal.")  # fmt: skip
     shown = "".join(f"<li>{request_html(request)}</li>" for request in requests)
     return f"{lines}<p>{escape(head)}</p><ul>{shown}</ul>"
 
