@@ -28,7 +28,7 @@ def calibration_diagram(reads: Mapping[str, DialReadings]) -> Figure:
                   [high - v for v, (_, high) in zip(y, limits, strict=True)]]  # fmt: skip
         axes.errorbar(x, y, spread, color=colour, marker=marker, ms=5, lw=1, ls="", capsize=3,
                       label=f"{kind} dial: {LABEL[kind]} (n = {len(read.probability)} test prompts)")  # fmt: skip
-    axes.set(xlabel="probability that the dial reads", ylabel="share of prompts with its label",
+    axes.set(xlabel="probability that the dial reads", ylabel="share of prompts with the dial's label",
              xlim=(-0.03, 1.03), ylim=(-0.03, 1.03))  # fmt: skip
     axes.legend(frameon=False, fontsize=8, loc="upper center", bbox_to_anchor=(0.5, -0.14))
     return figure

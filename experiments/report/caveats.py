@@ -1,4 +1,4 @@
-"""Caveats: what limits how far the results of a run can be trusted."""
+"""Caveats: limits of the results of a run, in sentences for the report and the terminal."""
 
 from __future__ import annotations
 

@@ -32,14 +32,14 @@ def rates(found: Rates) -> Figure:
     """Draw the joint rates before and after the dials, with 95 % intervals."""
     figure = Figure(figsize=(7.5, 3.4))
     axes = figure.subplots()
-    bars = ((-0.19, "before", found.before, "#999999"), (0.19, "after", found.after, "#0072B2"))
+    bars = ((-0.19, "without dials", found.before, "#999999"), (0.19, "with the dials", found.after, "#0072B2"))
     for offset, when, record, colour in bars:
         for x, name in enumerate(RATE_NAMES):
             rate = record.of(name)
             if rate.estimate is None:
                 continue
             value, low, high = rate.interval.estimate, rate.interval.low, rate.interval.high
-            label = f"{when} the dials" if x == 0 else None
+            label = when if x == 0 else None
             axes.bar(x + offset, 100 * value, 0.36, color=colour, label=label)
             axes.errorbar(x + offset, 100 * value, [[100 * (value - low)], [100 * (high - value)]],
                           color="black", capsize=3, lw=1)  # fmt: skip
@@ -65,7 +65,7 @@ def matrix(table: dict[str, dict[str, Estimate]]) -> Figure:
     shown = [f"{COLUMN_NAMES[c]}\nn = {table['none'][c].n}" for c in columns]
     axes.set_xticks(range(len(columns)), shown, fontsize=8)
     axes.set_yticks(range(len(names)), [name.replace("_", " ") for name in names], fontsize=8)
-    axes.set_title("share of test prompts under each intervention, with 95 % intervals", fontsize=9)
+    axes.set_title("share of test prompts with each behaviour, by intervention; 95 % intervals", fontsize=9)
     return figure
 
 

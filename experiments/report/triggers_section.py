@@ -18,8 +18,8 @@ def triggers_section(findings: TriggerFindings) -> str:
     requests = examples(findings)
     if not requests:
         return lines
-    head = (f"Which word fired: the numbers are the fall of the onset log-odds of refusing, in nats, when that word is "
-            f"left out (shown from {NOTABLE:g} on). Where no word is marked, no single word fired it.")  # fmt: skip
+    head = (f"Attribution of single requests: the fall of the onset log-odds of refusing, in nats, when a word is left "
+            f"out (shown from {NOTABLE:g} on). Where none is marked, no single word causes the refusal.")  # fmt: skip
     shown = "".join(f"<li>{request_html(request)}</li>" for request in requests)
     return f"{lines}<p>{escape(head)}</p><ul>{shown}</ul>"
 

@@ -32,4 +32,4 @@ def uncertainty_section(
     rows = [[measure_name(measure), *(auroc_cell(of[name].measures[measure]) for name in HEADINGS)]
             for measure in of["all"].measures]  # fmt: skip
     text = "".join(f"<p>{escape(line)}</p>" for line in uncertainty_lines(result))
-    return opened + head + table(["AUROC: wrong or unknowable against correct", *columns], rows) + text + figure
+    return opened + head + table(["AUROC: wrong or unknowable against right", *columns], rows) + text + figure

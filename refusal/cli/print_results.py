@@ -92,7 +92,7 @@ STAGE_PRINTERS: Mapping[str, StagePrinter[Any]] = {
 
 
 def print_summary(directory: Path, as_json: bool) -> None:
-    """Print the joint rates, the verdicts and the caveats of a finished run, and what to run next."""
+    """Print the joint rates, the verdicts and the caveats of a finished run, then the next steps."""
     if as_json:
         print((directory / "results.json").read_text(encoding="utf-8"), end="")
         return

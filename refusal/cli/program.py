@@ -10,7 +10,7 @@ from typing import Any
 
 
 def program() -> str:
-    """Return the command, quoted for a shell; a path is relative where it lies under the working directory."""
+    """Return the command, quoted for a shell; a path under the working directory is relative."""
     script = _script()
     if script is None:
         return f"{_quoted(Path(sys.executable))} -m refusal"
@@ -21,16 +21,16 @@ def program() -> str:
 
 
 def _script() -> Path | None:
-    """Return the console script that runs, or the one that lies in the directory of this Python."""
+    """Return the console script that runs, or the one in the directory of this Python."""
     running = Path(sys.argv[0])
     if running.stem == "refusal" and running.is_file():
         return running
-    beside = shutil.which("refusal", path=str(Path(sys.executable).parent))
-    return None if beside is None else Path(beside)
+    installed = shutil.which("refusal", path=str(Path(sys.executable).parent))
+    return None if installed is None else Path(installed)
 
 
 def short_path(path: Path) -> Path:
-    """Return a path relative to the working directory where it lies under it, else the absolute path."""
+    """Return a path relative to the working directory if it is under it, else the absolute path."""
     path, here = path.absolute(), Path.cwd()
     return path.relative_to(here) if path.is_relative_to(here) else path
 

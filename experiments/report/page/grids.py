@@ -87,7 +87,7 @@ def matrix_map(matrix: Mapping[str, Mapping[str, Estimate]]) -> str:
 
 
 def _column(name: str, matrix: Mapping[str, Mapping[str, Estimate]]) -> str:
-    return f"{name.replace('_', ' ')}, n = {next(iter(matrix.values()))[name].n}"
+    return f"{name.replace('_', ' ')}, n\u00a0=\u00a0{next(iter(matrix.values()))[name].n}"
 
 
 def null_table(null: Mapping[str, NullRecord], effects: Mapping[str, EffectRecord]) -> str:

@@ -56,7 +56,7 @@ def payload(inputs: RunInputs, results: RunResults) -> dict[str, Any]:
 def _prompts(inputs: RunInputs) -> dict[str, Any]:
     """Return the prompts by columns; x and y are the projections on the two write directions."""
     prompts, plain = inputs.prompts, inputs.behaviour
-    said = read_completions(inputs.file("completions.jsonl"))
+    completions = read_completions(inputs.file("completions.jsonl"))
     steered = inputs.file("completions_steered.jsonl")
     under = {c.id: c for c in read_completions(steered)} if steered.is_file() else {}
     columns = {
@@ -70,7 +70,7 @@ def _prompts(inputs: RunInputs) -> dict[str, Any]:
         "known": _bits([p.answer is not None for p in prompts]),
         "stated": _bits(plain.correct),
         "before": _indices(plain.actions),
-        "said": [shortened(c.completion, MOST_CHARACTERS) for c in said],
+        "said": [shortened(c.completion, MOST_CHARACTERS) for c in completions],
         "after": _indices(np.array([under[p.id].action if p.id in under else None for p in prompts], dtype=object)),
         "steered": [shortened(under[p.id].completion, MOST_CHARACTERS) if p.id in under else "" for p in prompts],
     }
