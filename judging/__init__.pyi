@@ -1,1 +1,2 @@
 from .classifier import ClassifierJudge as ClassifierJudge
+from .judge_by_name import open_judge as open_judge

@@ -13,7 +13,7 @@ import pandas as pd
 
 from extract.errors import UserError
 from extract.prompts.prompt import Prompt
-from judging.open_judge import open_judge
+from judging.judge_by_name import open_judge
 from refusal.prompts import Asked, as_prompts
 from scoring.case import Case
 from scoring.compare.scored_source import cases_of

@@ -11,7 +11,7 @@ from experiments.run.inputs import RunInputs
 from extract.chat.render import Rendered, remarks, render
 from extract.model.chat_model import ChatModel
 from extract.model.loading import load_model
-from judging.open_judge import open_judge
+from judging.judge_by_name import open_judge
 
 
 @dataclass

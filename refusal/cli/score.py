@@ -64,7 +64,7 @@ def score(
     Your own file: refusal score FILE --prompts PROMPTS --map completion=COLUMN --map label=COLUMN
     """
     from extract.progress import Reporter
-    from judging.open_judge import open_judge
+    from judging.judge_by_name import open_judge
     from scoring.score_file import score_file
 
     folder = out or completions.parent

@@ -25,7 +25,7 @@ import judging.classifier as classifier_module
 from extract.errors import UserError
 from extract.shipped import ROOT
 from judging.classifier import ClassifierJudge
-from judging.open_judge import open_judge
+from judging.judge_by_name import open_judge
 from scoring.judges import CompletionToJudge, Judgement
 from scoring.judges.config import ClassifierConfig
 

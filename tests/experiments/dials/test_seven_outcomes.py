@@ -12,7 +12,7 @@ from extract.chat.render import render
 from extract.model.loading import load_model
 from extract.prompts.prompt import load_prompts
 from extract.shipped import ROOT
-from judging.open_judge import open_judge
+from judging.judge_by_name import open_judge
 from probes.direction import Direction, Locus
 from probes.grid.logistic import LinearProbe, Platt
 from scoring.judges import CompletionToJudge

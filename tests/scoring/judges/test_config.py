@@ -8,7 +8,7 @@ import pytest
 
 from extract.errors import UserError
 from extract.shipped import ROOT
-from judging.open_judge import open_judge
+from judging.judge_by_name import open_judge
 from scoring.actions import ACTIONS
 from scoring.judges.config import KNOWN, ClassifierConfig, EndpointConfig, load_judge
 from scoring.judges.replies import FIELDS
@@ -103,7 +103,7 @@ def test_no_such_judge_names_those_there_are() -> None:
 def test_a_judge_loads_no_more_than_it_needs(given: str, absent: list[str]) -> None:
     script = f"""
 import sys
-from judging.open_judge import open_judge
+from judging.judge_by_name import open_judge
 open_judge({given!r})
 print([name for name in {absent} if name in sys.modules])
 """
@@ -115,7 +115,7 @@ def test_without_the_openai_package_an_endpoint_says_what_to_install() -> None:
     script = """
 import sys
 sys.modules["openai"] = None  # as if it were not installed
-from judging.open_judge import open_judge
+from judging.judge_by_name import open_judge
 try:
     open_judge("endpoint")
 except ValueError as error:
