@@ -152,7 +152,7 @@ def test_the_report_and_the_table_hold_the_verdict(quickstart: Path) -> None:
         path.name for path in (quickstart / "figures").iterdir()
     }
     table = (quickstart / "stdout.txt").read_text()
-    for word in ("over-refusal", "missed harm", "overconfidence", "--set model.name=OWNER/MODEL"):
+    for word in ("over_refusal", "missed_harm", "overconfidence", "chat-model.yaml --set model.name=OWNER/MODEL"):
         assert word in table
 
 
