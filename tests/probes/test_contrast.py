@@ -1,4 +1,4 @@
-"""A contrast takes what a person has at hand, and says what is wrong with it before anything is fitted."""
+"""A contrast accepts lists and arrays, and reports invalid input before anything is fitted."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_lists_make_the_folds_that_arrays_do() -> None:
 
 
 @pytest.mark.parametrize(
-    ("changed", "said"),
+    ("changed", "message"),
     [
         ({"y": GIVEN["y"][:9]}, r"columns of one length; got rows \(12,\), y \(9,\)"),
         ({"part": GIVEN["part"][:9]}, r"part \(9,\)"),
@@ -55,6 +55,6 @@ def test_lists_make_the_folds_that_arrays_do() -> None:
         ({"groups": np.array([1] * 6 + ["pair"] * 6, dtype=object)}, "all text or all numbers; got 1 among others"),
     ],
 )
-def test_what_is_wrong_is_said(changed: dict[str, Any], said: str) -> None:
-    with pytest.raises(ValueError, match=f"contrast 'normative'.*{said}"):
+def test_invalid_input_is_named(changed: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=f"contrast 'normative'.*{message}"):
         _contrast(**changed)

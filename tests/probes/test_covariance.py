@@ -1,4 +1,4 @@
-"""The shrunk covariance is the concept-erasure package's, inverted the same way through n or d_model."""
+"""The shrunk covariance equals that of the concept-erasure package, and is inverted equally through n or d_model."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""INLP: orthonormal directions, the probe blind to what is projected, mirrored decisions on what is flipped."""
+"""INLP: orthonormal directions, chance-level probes after projection, mirrored decisions after the flip."""
 
 from __future__ import annotations
 

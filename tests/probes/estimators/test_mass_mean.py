@@ -1,4 +1,4 @@
-"""The mass-mean probe is linear discriminant analysis with pooled shrinkage, without a d × d matrix where n < d."""
+"""The mass-mean probe equals linear discriminant analysis with pooled shrinkage, without a d × d matrix if n < d."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ def test_no_shrinkage_needs_samples_enough(plant: Any) -> None:
     np.testing.assert_allclose(MassMean(0).fit(X, y).coef_, lda.coef_, rtol=1e-8)
 
 
-def test_no_variation_within_classes_is_told() -> None:
+def test_no_variation_within_classes_is_an_error() -> None:
     y = np.array([False, False, True, True])
     with pytest.raises(ValueError, match=r"needs variation within classes.*DifferenceInMeans does without"):
         MassMean().fit(np.outer(y, [0.1, 0.7]) + 1 / 3, y)

@@ -1,4 +1,4 @@
-"""Cosines of planted directions are recovered; p-values of labels without information are honest."""
+"""Cosines of planted directions are recovered; p-values are uniform for labels without information."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ NOTHING = Planted(n=60, d=10, strength_a=0, strength_b=0)
     ],
     ids=["pairs", "rows", "pairs, dominant", "rows, dominant", "one contrast is real"],
 )
-def test_p_is_honest_where_a_label_means_nothing(planted: Planted, n_draws: int) -> None:
+def test_p_is_uniform_for_a_label_without_information(planted: Planted, n_draws: int) -> None:
     p = np.array([_compare(planted, seed).permuted.p for seed in range(n_draws)])
     assert not rejects_too_often(p)
     assert not rejects_too_often(p, 0.2)

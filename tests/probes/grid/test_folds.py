@@ -1,4 +1,4 @@
-"""Folds are made of whole groups, on both levels, and every sample is tested once."""
+"""Folds have whole groups at both levels, and every sample is tested once."""
 
 from __future__ import annotations
 

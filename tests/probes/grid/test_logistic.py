@@ -1,4 +1,4 @@
-"""The logistic probe is scikit-learn's on standardised inputs; Platt scaling is calibrated, finite and monotone."""
+"""The logistic probe equals scikit-learn's on standardised inputs; Platt scaling is calibrated, finite and monotone."""
 
 from __future__ import annotations
 

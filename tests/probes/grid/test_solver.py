@@ -1,4 +1,4 @@
-"""The batched solver against scikit-learn's, one fit at a time, on activations chosen to break it."""
+"""The batched solver compared with scikit-learn, one fit at a time, on difficult activations."""
 
 from __future__ import annotations
 
@@ -327,7 +327,7 @@ def test_stopping_short_of_the_tolerance_warns(shape: tuple[int, int], monkeypat
 
 
 @pytest.mark.parametrize("shape", [WIDE, TALL])
-def test_where_nothing_tells_the_classes_apart_it_stops_at_rounding(shape: tuple[int, int]) -> None:
+def test_without_a_class_difference_it_stops_at_rounding(shape: tuple[int, int]) -> None:
     """Each sample is in both classes; a bound relative to weights of zero can never be met."""
     X, _ = _plain(*shape)
     X, y = np.repeat(X, 2, axis=0) / 3, np.arange(2 * len(X)) % 2 == 0

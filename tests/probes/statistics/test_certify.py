@@ -1,4 +1,4 @@
-"""What is certified holds at its nominal rate; data used twice do not certify."""
+"""Certification holds at its nominal rate; data used twice do not certify."""
 
 import numpy as np
 import pytest
@@ -27,7 +27,7 @@ def test_the_sizes_of_methods() -> None:
     assert best_reachable(0, 0.95) == 1.0
 
 
-def test_what_is_allowed_is_the_last_that_stands() -> None:
+def test_allowed_failures_are_the_most_that_certify() -> None:
     for n, limit in ((59, 0.05), (58, 0.05), (93, 0.05), (30, 0.15), (0, 0.5)):
         most = allowed_failures(n, limit, 0.95)
         assert most == -1 or upper_limit(most, n, 0.95) <= limit
