@@ -71,5 +71,5 @@ def test_three_contrasts_give_every_pair() -> None:
 def test_mistakes_name_the_locus() -> None:
     with pytest.raises(ValueError, match="layer 0, inst_last: contrasts need different names"):
         _grid([A, A])
-    with pytest.raises(ValueError, match="layer 1, post_last: the rows of contrast 'normative' hold NaN"):
+    with pytest.raises(ValueError, match="layer 1, post_last: the rows of contrast 'normative' have NaN"):
         geometry_at(X * np.nan, 1, "post_last", [A, B], n=19)

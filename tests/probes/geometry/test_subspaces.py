@@ -73,5 +73,5 @@ def test_p_is_uniform_for_labels_without_information(dominant: float, paired: bo
 def test_mistakes_are_named() -> None:
     X, a, _ = Planted(n=40).draw(0)
     found = fit_with_null(X, a)
-    with pytest.raises(ValueError, match="1 to d_model = 16 dimensions; got 17"):
+    with pytest.raises(ValueError, match="k must be between 1 and d_model = 16; got 17"):
         reading_subspace(found, 17)

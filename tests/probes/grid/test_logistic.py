@@ -71,7 +71,7 @@ def test_the_simplest_of_equally_good_candidates_is_taken(scores: list[float], t
 
 
 def test_candidates_without_a_score_are_an_error() -> None:
-    with pytest.raises(ValueError, match=r"cannot be compared where scores are NaN; got \[0\.5, nan\]"):
+    with pytest.raises(ValueError, match=r"expected scores without NaN to choose a candidate; got \[0\.5, nan\]"):
         simplest_of_the_best(np.array([0.5, np.nan]))
 
 

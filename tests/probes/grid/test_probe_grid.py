@@ -432,15 +432,15 @@ def test_tensors_read_as_arrays_do(dtype: torch.dtype) -> None:
 
 
 @pytest.mark.parametrize(
-    ("layers", "positions", "said"),
+    ("layers", "positions", "pattern"),
     [
         ((2,), POSITIONS, r"1 layers and 2 positions were named; .*, got shape \(4, 2, 240, 8\)"),
         (LAYERS, ("post_last",), "4 layers and 1 positions were named"),
     ],
 )
-def test_names_for_a_part_of_the_axes_are_refused(layers: Any, positions: Any, said: str) -> None:
+def test_names_for_a_part_of_the_axes_are_refused(layers: Any, positions: Any, pattern: str) -> None:
     """Else layer 0 would be read and called layer 2."""
-    with pytest.raises(ValueError, match=said):
+    with pytest.raises(ValueError, match=pattern):
         next(ProbeGrid.held_out([_contrast()]).scores_by_locus(_stream({}), layers, positions))
 
 

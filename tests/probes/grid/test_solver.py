@@ -356,7 +356,7 @@ def test_errors_name_what_is_wrong() -> None:
             fit_logistic_batch(X, train[:1], Y[:1], [1.0, bad])
     with pytest.raises(ValueError, match=r"every C must be positive and finite, got \[\]"):
         fit_logistic_batch(X, train[:1], Y[:1], [])
-    with pytest.raises(ValueError, match=r"weight must be positive and finite; the least is 0\.0"):
+    with pytest.raises(ValueError, match=r"weights must be positive and finite; the smallest is 0\.0"):
         fit_logistic_batch(X, train[:1], Y[:1], [1.0], sample_weight=np.arange(40.0))
 
 
@@ -366,5 +366,5 @@ def test_a_sample_that_is_not_finite_is_an_error_even_if_no_set_is_fitted_on_it(
     X[[7, 9], 2] = value
     train = np.ones((1, 40), dtype=bool)
     train[0, [7, 9]] = False
-    with pytest.raises(ValueError, match=r"no set is fitted on too; 2 of 40 have NaN or inf, the first at index 7"):
+    with pytest.raises(ValueError, match=r"outside the training sets; 2 of 40 have NaN or inf, the first at index 7"):
         fit_logistic_batch(X, train, y[None], [1.0])

@@ -45,7 +45,7 @@ def test_more_failures_take_more_draws() -> None:
 
 
 def test_a_limit_that_is_none_is_refused() -> None:
-    with pytest.raises(ValueError, match=r"lie between 0 and 1; got 0 and 0\.95"):
+    with pytest.raises(ValueError, match=r"must be between 0 and 1; got 0 and 0\.95"):
         n_needed(0, 0.95)
     with pytest.raises(ValueError, match=r"got \(4,\) with 1 sample sizes"):
         certified_prefix(np.zeros(4), [3], [0.1], 0.95)

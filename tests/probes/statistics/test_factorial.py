@@ -72,5 +72,5 @@ def test_the_interval_holds_what_is_planted() -> None:
 
 
 def test_two_groups_are_too_few() -> None:
-    with pytest.raises(ValueError, match="needs three groups that hold all four cells; got 2"):
+    with pytest.raises(ValueError, match="needs at least three groups with all four cells; got 2"):
         partial_eta(np.zeros((2, 4, 1)), CONTRASTS["first"], seed=0)
