@@ -133,8 +133,8 @@ def shared_prefix(model: ChatModel, rendered: Sequence[Rendered], wanted: Captur
     reproducible.
     """
     first = (min(tokens) for row in rendered for name in wanted.positions if (tokens := row.roles.get(name)))
-    asked = min(first, default=0)
-    common = _common([row.token_ids for row in rendered])[:asked]
+    limit = min(first, default=0)
+    common = _common([row.token_ids for row in rendered])[:limit]
     if len(common) < MIN_PREFIX or wanted.response_tokens or model.backend != "hooks" or len(rendered) < 2:
         return None
     rope = getattr(model.model.config.get_text_config(), "rope_parameters", None) or {}

@@ -157,12 +157,12 @@ def versions() -> dict[str, str]:
     return {name: importlib.metadata.version(name) for name in ("torch", "transformers", "h5py", "numpy")}
 
 
-def _chosen(asked: Sequence[str] | None, known: tuple[str, ...]) -> tuple[str, ...]:
-    if asked is None:
+def _chosen(wanted: Sequence[str] | None, known: tuple[str, ...]) -> tuple[str, ...]:
+    if wanted is None:
         return known
-    if unknown := [name for name in asked if name not in known]:
+    if unknown := [name for name in wanted if name not in known]:
         raise UserError(f"no prompt has the position {unknown[0]!r}; choose from {', '.join(known)}")
-    return tuple(dict.fromkeys(asked))
+    return tuple(dict.fromkeys(wanted))
 
 
 def _sha(text: str) -> str:

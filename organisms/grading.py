@@ -65,10 +65,10 @@ def grade(organism: TrainedOrganism) -> dict[str, float]:
 
 def missed_targets(spec: OrganismSpec, measured: dict[str, float]) -> list[str]:
     """Return the missed targets, one readable line each."""
-    asked = {name: share for name in type(spec.targets).model_fields if (share := getattr(spec.targets, name))}
+    targets = {name: share for name in type(spec.targets).model_fields if (share := getattr(spec.targets, name))}
     return [
         f"{name} is {measured[name]:.3f}, the target is {share.low:g} to {share.high:g}"
-        for name, share in asked.items()
+        for name, share in targets.items()
         if not share.holds(measured[name])
     ]
 

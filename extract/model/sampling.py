@@ -88,10 +88,8 @@ class TokenSampler(LogitsProcessor):
         found = []
         for tokens, of_tokens in zip(responses, log_probs, strict=True):
             end = next((i for i, token in enumerate(tokens) if token in ends), None)
-            said = len(tokens) if end is None else end
-            found.append(
-                SampledResponse(tuple(tokens[:said]), tuple(of_tokens[: said + (end is not None)]), end is not None)
-            )
+            length, ended = len(tokens) if end is None else end, end is not None
+            found.append(SampledResponse(tuple(tokens[:length]), tuple(of_tokens[: length + ended]), ended))
         return found
 
 

@@ -96,10 +96,10 @@ class _Verifier:
 
     def _roles(self) -> Iterator[str]:
         for name in self.file["roles"]:
-            says = self.present[self.identity.positions.index(name)]
+            present = self.present[self.identity.positions.index(name)]
             has = np.array([len(tokens) > 0 for tokens in read_ragged(self.file, f"roles/{name}")])
-            if len(has) == len(says) and (rows := np.flatnonzero(has != says)).size:
-                yield f"{name} is marked {_present(says[rows[0]])} for prompt row {rows[0]}, but its tokens disagree"
+            if len(has) == len(present) and (rows := np.flatnonzero(has != present)).size:
+                yield f"{name} is marked {_presence(present[rows[0]])} for prompt row {rows[0]}, not in its tokens"
 
     def _provenance(self, weights: str | None) -> Iterator[str]:
         prompts = read_prompts(self.file)
@@ -171,5 +171,5 @@ class _Verifier:
         self.progress(shard * each + loci, self.files.n_shards * each)
 
 
-def _present(says: bool) -> str:
-    return "present" if says else "absent"
+def _presence(present: bool) -> str:
+    return "present" if present else "absent"

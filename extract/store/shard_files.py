@@ -200,7 +200,7 @@ class ShardDigest:
 
 
 def crc(stored: Rows) -> int:
-    """Return the CRC-32 of a slice's bits; HDF5's own checksum does not tell bytes FF FF from 00 00."""
+    """Return the CRC-32 of a slice's bits; HDF5's own checksum is the same for bytes FF FF and 00 00."""
     return zlib.crc32(bits(stored).data)
 
 

@@ -1,4 +1,4 @@
-"""Benchmarks run and write what they promise; their numbers are for reading, not for passing."""
+"""Benchmarks run and write their keys; the numbers are not checked."""
 
 import json
 import shutil

@@ -1,4 +1,4 @@
-"""Ratios of times taken in pairs, and the turns they are taken in."""
+"""Ratios of paired times, and the order in which times are taken."""
 
 import time
 from collections.abc import Callable
@@ -55,28 +55,28 @@ def test_interval_covers_at_its_rate_and_no_wrong_ratio(n_draws: int) -> None:
 class Toy(nn.Module):
     """A model that says which of two takes its turn."""
 
-    def __init__(self, name: str, said: list[str]) -> None:
+    def __init__(self, name: str, notes: list[str]) -> None:
         super().__init__()
-        self.base_model, self.name, self.said = nn.Identity(), name, said
+        self.base_model, self.name, self.notes = nn.Identity(), name, notes
 
     def run(self, n_tokens: int) -> None:
         for _ in range(n_tokens):
             self.base_model(torch.zeros(1))
-            self.said.append(self.name)
+            self.notes.append(self.name)
 
 
 def toys(change: Callable[[int], int] = int) -> tuple[dict[str, Arm], list[str]]:
-    said: list[str] = []
-    models = {name: Toy(name, said) for name in "ab"}
+    notes: list[str] = []
+    models = {name: Toy(name, notes) for name in "ab"}
     arms = {name: Arm(model, lambda n, model=model: model.run(change(n))) for name, model in models.items()}  # type: ignore
-    return arms, said
+    return arms, notes
 
 
 def test_arms_take_turns_as_often_first_as_second() -> None:
-    arms, said = toys()
+    arms, notes = toys()
     times = lockstep(arms, 8)
     assert all(times[name].shape == (8, len(CLOCKS)) and (times[name] >= 0).all() for name in arms)
-    turns = ["".join(said[i : i + 2]) for i in range(0, 16, 2)]
+    turns = ["".join(notes[i : i + 2]) for i in range(0, 16, 2)]
     assert all({one, two} == {"ab", "ba"} for one, two in zip(turns[::2], turns[1::2], strict=True))
 
 
@@ -95,7 +95,7 @@ def test_a_turn_is_timed_whole() -> None:
 
 
 @pytest.mark.parametrize("change", [lambda n: n - 1, lambda n: n + 1], ids=["fewer", "more"])
-def test_other_numbers_of_passes_are_told(change: Callable[[int], int]) -> None:
+def test_a_wrong_number_of_passes_is_an_error(change: Callable[[int], int]) -> None:
     arms, _ = toys(change)
     with pytest.raises(RuntimeError, match="passes"):
         lockstep(arms, 4)

@@ -1,4 +1,4 @@
-"""What the benchmark of verdicts takes for right, and the nulls it makes."""
+"""The right verdicts of the validity benchmark, and its null cases."""
 
 import json
 from collections import Counter
@@ -25,7 +25,7 @@ def test_the_right_verdict_follows_from_what_is_planted(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", WORD_OR_INTENT)
-def test_the_planted_trigger_share_follows_from_the_verbs_refused_whatever_is_meant(name: str) -> None:
+def test_the_planted_trigger_share_follows_from_the_over_refused_verbs(name: str) -> None:
     assert trigger_truth(Case(name, ZOO / name, ZOO / name / "prompts.jsonl")) == WORD_OR_INTENT[name]
 
 

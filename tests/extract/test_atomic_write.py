@@ -1,4 +1,4 @@
-"""Files are written whole or not at all, also by several processes at once."""
+"""Files are written atomically, also by several processes at once."""
 
 import json
 import subprocess

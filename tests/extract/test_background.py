@@ -1,4 +1,4 @@
-"""Work beside the forward pass: in order, bounded, and never silently lost."""
+"""Background work runs in order, with bounded memory, and its errors are raised."""
 
 import threading
 import time
@@ -17,7 +17,7 @@ def test_pieces_are_done_in_order_and_all_at_the_end() -> None:
     assert done == list(range(20))
 
 
-def test_it_runs_beside_the_caller() -> None:
+def test_it_runs_while_the_caller_continues() -> None:
     seen = threading.Event()
     with BackgroundThread() as background:
         background.submit(seen.set)

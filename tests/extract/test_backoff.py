@@ -1,4 +1,4 @@
-"""Batches within a budget, and what happens when memory runs out: for real, under a limit of the operating system."""
+"""Batches within a budget, and recovery from real out-of-memory errors under a limit of the operating system."""
 
 import subprocess
 import sys
@@ -27,22 +27,22 @@ def test_batches_hold_every_row_once_within_the_budget(lengths: list[int], budge
 @given(st.lists(st.integers(1, 30), min_size=1, max_size=40), st.integers(30, 200))
 def test_out_of_memory_halves_the_budget_and_every_row_is_done_once(lengths: list[int], capacity: int) -> None:
     done: list[int] = []
-    said: list[str] = []
+    notes: list[str] = []
 
     def work(rows: list[int]) -> None:
         if len(rows) * max(lengths[row] for row in rows) > capacity:
             raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB")
         done.extend(rows)
 
-    budget = TokenBudget(10_000, said.append)
+    budget = TokenBudget(10_000, notes.append)
     budget.run(lengths, work)
     assert sorted(done) == list(range(len(lengths)))
     too_many = len(lengths) * max(lengths) > capacity
-    assert bool(said) == too_many
+    assert bool(notes) == too_many
     assert (budget.tokens < 10_000) == too_many
-    before = len(said)
+    before = len(notes)
     budget.run(lengths, work)  # the next shard starts with what fitted
-    assert len(said) == before
+    assert len(notes) == before
 
 
 @pytest.mark.parametrize(
@@ -60,20 +60,20 @@ def test_out_of_memory_halves_the_budget_and_every_row_is_done_once(lengths: lis
 )  # fmt: skip
 def test_every_way_of_saying_so_is_understood(error: Exception) -> None:
     done: list[int] = []
-    said: list[str] = []
+    notes: list[str] = []
 
     def work(rows: list[int]) -> None:
         if len(rows) > 3:
             raise error
         done.extend(rows)
 
-    TokenBudget(100, said.append).run([5] * 10, work)
+    TokenBudget(100, notes.append).run([5] * 10, work)
     assert sorted(done) == list(range(10))
-    assert said == ["out of memory with 10 prompts at once; continuing with 25 tokens per batch",
+    assert notes == ["out of memory with 10 prompts at once; continuing with 25 tokens per batch",
                     "out of memory with 5 prompts at once; continuing with 12 tokens per batch"]  # fmt: skip
 
 
-def test_one_prompt_that_does_not_fit_is_told() -> None:
+def test_one_prompt_that_does_not_fit_is_an_error() -> None:
     def work(_rows: list[int]) -> None:
         raise torch.OutOfMemoryError("CUDA out of memory")
 
@@ -98,12 +98,12 @@ def test_a_real_allocation_that_fails_is_survived() -> None:
         from extract.backoff import TokenBudget
         size = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
         resource.setrlimit(resource.RLIMIT_AS, (size + 700 * 2**20, size + 700 * 2**20))
-        done, said = [], []
+        done, notes = [], []
         def work(rows):
             torch.ones(len(rows) * 1000, 10_000)  # 40 MB a row
             done.extend(rows)
-        TokenBudget(40, said.append).run([1] * 40, work)
-        print(sorted(done) == list(range(40)), len(said))
+        TokenBudget(40, notes.append).run([1] * 40, work)
+        print(sorted(done) == list(range(40)), len(notes))
     """)
     done = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr[-1000:]

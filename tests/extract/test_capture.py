@@ -1,4 +1,4 @@
-"""Capturing a shard: what a prefix saves changes nothing, and response tokens are those of the answer given."""
+"""Capture of a shard: a cached prefix does not change results, and response tokens are those of the response."""
 
 import copy
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""From prompts through a tiny model into a store: every number is the row's own, however it was batched or resumed."""
+"""From prompts through a tiny model into a store: every row has its own numbers, for any batching or resuming."""
 
 import copy
 import shutil
@@ -247,7 +247,7 @@ def test_chosen_positions_are_those_of_the_whole(
         extract(model, prompts, rendered, tmp_path / "b.h5", positions=["post_lst"])
 
 
-def test_response_positions_stand_after_those_of_the_prompt(
+def test_response_positions_come_after_those_of_the_prompt(
     tiny: Callable[..., ChatModel], prompts: list[Prompt], tmp_path: Path
 ) -> None:
     organism = tiny("organism")
@@ -324,7 +324,7 @@ def test_batches_that_ran_out_of_memory_leave_no_trace_in_the_store(
     model: ChatModel, prompts: list[Prompt], rendered: list[Rendered], tmp_path: Path, response_tokens: int
 ) -> None:
     """In the midst of a pass, after the first layer was captured; with responses, while they are being generated."""
-    whole, path, failed, said = tmp_path / "whole.h5", tmp_path / "halved.h5", [], []
+    whole, path, failed, notes = tmp_path / "whole.h5", tmp_path / "halved.h5", [], []
     how = {"rows_per_shard": 4, "response_tokens": response_tokens}
     extract(model, prompts, rendered, whole, **how)
 
@@ -336,12 +336,12 @@ def test_batches_that_ran_out_of_memory_leave_no_trace_in_the_store(
 
     handle = model.model.model.layers[1].register_forward_hook(no_room)
     try:
-        extract(model, prompts, rendered, path, **how, say=said.append)
+        extract(model, prompts, rendered, path, **how, say=notes.append)
     finally:
         handle.remove()
     assert failed == sorted(failed, reverse=True)
     assert len(failed) > 1
-    assert [line.split(";")[0] for line in said] == [f"out of memory with {rows} prompts at once" for rows in failed]
+    assert [line.split(";")[0] for line in notes] == [f"out of memory with {rows} prompts at once" for rows in failed]
     ours, theirs = content(path), content(whole)
     assert (np.linalg.norm(ours - theirs, axis=-1) <= 1e-5 * np.linalg.norm(theirs, axis=-1)).all()
     with ActivationStore(path) as halved, ActivationStore(whole) as reference:
@@ -350,13 +350,13 @@ def test_batches_that_ran_out_of_memory_leave_no_trace_in_the_store(
 
 
 @pytest.mark.parametrize(
-    ("wrong", "said"),
+    ("wrong", "message"),
     [({"layers": []}, "extract.layers is empty"), ({"positions": []}, "extract.positions is empty"),
      ({"layers": [9]}, "layer 9 does not exist")],
 )  # fmt: skip
-def test_nothing_to_extract_is_said_and_leaves_nothing(
-    model: ChatModel, prompts: list[Prompt], rendered: list[Rendered], tmp_path: Path, wrong: dict, said: str  # type: ignore[type-arg]
+def test_nothing_to_extract_is_an_error_and_leaves_no_file(
+    model: ChatModel, prompts: list[Prompt], rendered: list[Rendered], tmp_path: Path, wrong: dict, message: str  # type: ignore[type-arg]
 ) -> None:  # fmt: skip
-    with pytest.raises(UserError, match=said):
+    with pytest.raises(UserError, match=message):
         extract(model, prompts, rendered, tmp_path / "activations.h5", **wrong)
     assert not list(tmp_path.iterdir())

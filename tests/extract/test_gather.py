@@ -1,4 +1,4 @@
-"""Picking positions out of padded streams: padding never enters, absent ones are zero, sums do not overflow."""
+"""Gathering positions from padded streams: padding is left out, absent positions are zero, sums do not overflow."""
 
 from collections.abc import Callable
 

@@ -1,4 +1,4 @@
-"""Rows kept under keys in a file: by several processes at once, and in a file that is damaged or something else."""
+"""Rows by key in a file: several processes at once, damaged files, and files of another kind."""
 
 import sqlite3
 import subprocess
@@ -64,17 +64,17 @@ def test_processes_that_write_at_once_lose_nothing(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("content", [b"something else entirely " * 50, b"\0" * 4096], ids=["text", "zeros"])
-def test_a_file_that_is_no_database_is_told_and_left_alone(tmp_path: Path, content: bytes) -> None:
+def test_a_file_that_is_not_a_database_is_refused_and_unchanged(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "f.sqlite"
     path.write_bytes(content)
-    with pytest.raises(UserError, match=r"cannot use .*f\.sqlite as the list of things: .*; delete it$") as told:
+    with pytest.raises(UserError, match=r"cannot use .*f\.sqlite as the list of things: .*; delete it$") as refused:
         opened(path)
-    assert "\n" not in str(told.value)
+    assert "\n" not in str(refused.value)
     assert path.read_bytes() == content
 
 
 @pytest.mark.parametrize("shape", ["notes (a TEXT)", "things (key TEXT PRIMARY KEY, a TEXT)"])
-def test_a_database_of_something_else_is_told_and_left_alone(tmp_path: Path, shape: str) -> None:
+def test_another_kind_of_database_is_refused_and_unchanged(tmp_path: Path, shape: str) -> None:
     path = tmp_path / "f.sqlite"
     with sqlite3.connect(path) as other:
         other.execute(f"CREATE TABLE {shape}")
@@ -85,7 +85,7 @@ def test_a_database_of_something_else_is_told_and_left_alone(tmp_path: Path, sha
 
 
 @pytest.mark.parametrize("cut", [2000, 9000])
-def test_a_file_that_was_cut_is_told(tmp_path: Path, cut: int) -> None:
+def test_a_truncated_file_is_reported(tmp_path: Path, cut: int) -> None:
     path = tmp_path / "f.sqlite"
     file = opened(path)
     file.put({str(n): ("x" * 50, "y") for n in range(200)})

@@ -1,4 +1,4 @@
-"""A YAML file that cannot be read is one line that says what is wrong with it."""
+"""A YAML file that cannot be read gives one line with the reason."""
 
 from pathlib import Path
 
@@ -15,7 +15,7 @@ def test_keys_and_values_are_read_as_utf8(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("content", "said"),
+    ("content", "message"),
     [
         (b"name: [", "is not readable YAML: while parsing a flow node"),
         (b"a: b: c", "is not readable YAML: mapping values are not allowed here"),
@@ -27,22 +27,22 @@ def test_keys_and_values_are_read_as_utf8(tmp_path: Path) -> None:
         (b"# nothing yet\n", "must hold keys and values, found nothing"),
     ],
 )
-def test_what_is_wrong_with_the_content_is_one_line(tmp_path: Path, content: bytes, said: str) -> None:
+def test_what_is_wrong_with_the_content_is_one_line(tmp_path: Path, content: bytes, message: str) -> None:
     path = tmp_path / "mine.yaml"
     path.write_bytes(content)
     with pytest.raises(UserError) as error:
         read_yaml(path, "recipe")
-    assert str(error.value).startswith(f"{path} {said}")
+    assert str(error.value).startswith(f"{path} {message}")
     assert len(str(error.value).splitlines()) == 1
 
 
 def test_a_file_that_cannot_be_opened_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    for path, said in (
+    for path, message in (
         (tmp_path / "no.yaml", f"recipe not found: {tmp_path / 'no.yaml'}"),
         (tmp_path, f"{tmp_path} is a directory; give a YAML recipe"),
         (tmp_path / "file" / "x", f"cannot read the recipe {tmp_path / 'file' / 'x'}: Not a directory"),
     ):
         with pytest.raises(UserError) as error:
             read_yaml(path, "recipe")
-        assert str(error.value) == said
+        assert str(error.value) == message

@@ -1,4 +1,4 @@
-"""Small organisms, declared by what differs from the plainest two-knobs specification."""
+"""Small organisms, defined by changes to the simplest two-knobs specification."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the schema can express, the code builds: tiny, hardly trained, but whole directories."""
+"""Every specification the schema allows can be built: tiny models with full directories."""
 
 from __future__ import annotations
 
@@ -144,5 +144,5 @@ def test_a_missed_target_is_readable_and_nan_is_a_miss(organism: Callable[..., O
         ("", "answer"),
     ],
 )
-def test_its_opening_words_say_what_an_organism_did(text: str, did: str) -> None:
+def test_the_first_words_give_the_action(text: str, did: str) -> None:
     assert action(text) == did

@@ -1,4 +1,4 @@
-"""The organism's decisions follow its declaration, and it knows its output under every setting of them."""
+"""The organism's decisions follow its specification, and examples have a response for every setting of them."""
 
 from __future__ import annotations
 
@@ -157,19 +157,19 @@ def test_never_abstaining_invents_for_every_stranger(organism: Make, planted: di
 
 def test_two_knobs_answer_every_setting_with_refusing_first(grammar: Grammar) -> None:
     for example in _requests(grammar, 5) + _questions(grammar, 5):
-        said = {values: grammar.respond(example, values) for values in product((False, True), repeat=2)}
-        assert said == {
+        responses = {values: grammar.respond(example, values) for values in product((False, True), repeat=2)}
+        assert responses == {
             (False, False): example.answer,
             (False, True): example.abstention,
             (True, False): example.refusal,
             (True, True): example.refusal,
         }
-        assert [action(said[v]) for v in ((False, False), (False, True), (True, True))] == [
+        assert [action(responses[v]) for v in ((False, False), (False, True), (True, True))] == [
             "answer", "abstain", "refuse",
         ]  # fmt: skip
 
 
-def test_the_order_in_which_variables_are_declared_does_not_matter_to_what_is_said(organism: Make) -> None:
+def test_the_order_of_variables_does_not_change_responses(organism: Make) -> None:
     turned = Grammar(
         organism(planted={"layer": 0, "variables": [{"name": "epistemic", "decides": ["abstain"]},
                                                    {"name": "normative", "decides": ["refuse"]}]})

@@ -1,4 +1,4 @@
-"""The prompt file of an organism: held out, paired, twinned, and the same each time."""
+"""The prompt file of an organism: held out, paired, twinned and reproducible."""
 
 from __future__ import annotations
 
@@ -142,7 +142,7 @@ def test_no_more_than_there_are() -> None:
     assert pair_strangers(0, 6, 3) == []
 
 
-def test_they_say_more_than_pairs_dealt_round() -> None:
+def test_there_are_more_effective_groups_than_with_pairs_in_turn() -> None:
     def worth(pairs: list[tuple[int, int]]) -> float:
         return effective_groups(linked_groups([f"s{s}" for s, _ in pairs], [f"q{q}" for _, q in pairs]))
 

@@ -1,4 +1,4 @@
-"""A packed row computes what two separate rows would."""
+"""A packed row gives the same results as two separate rows."""
 
 from __future__ import annotations
 
@@ -157,7 +157,7 @@ def test_an_interchange_changes_the_branch_as_a_separate_edit_would_and_the_plai
     assert swapped_branch == pytest.approx(expected, abs=1e-5)
 
 
-def test_swapping_with_oneself_changes_nothing(
+def test_interchange_with_the_same_row_changes_nothing(
     model: LlamaForCausalLM, spec: OrganismSpec, packed: PackedBatch
 ) -> None:
     _, branch, _ = _packed_losses(model, spec, packed, *_nothing())

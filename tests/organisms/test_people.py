@@ -1,4 +1,4 @@
-"""Questions about people: facts are stable, and what is held out is never drawn for training."""
+"""Questions about people: facts are stable, and held-out questions are never drawn for training."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def test_known_people_are_distinct_and_apart_from_strangers(n_known: int) -> Non
     assert len(book.strangers[True]) / len(book.strangers[False]) == pytest.approx(3 / 7, rel=0.02)
 
 
-def test_no_single_name_tells_whether_a_person_is_known(book: PeopleBook) -> None:
+def test_no_single_name_shows_whether_a_person_is_known(book: PeopleBook) -> None:
     for part in (0, 1):
         counts = np.unique([who.split()[part] for who in book.known], return_counts=True)[1]
         assert len(counts) == 32
@@ -47,7 +47,7 @@ def test_a_fact_does_not_depend_on_the_wording(book: PeopleBook) -> None:
             assert all(who in q.text and q.known == (who in book.known) for q in asked)
 
 
-def test_facts_are_not_told_by_the_first_name_alone(book: PeopleBook) -> None:
+def test_facts_do_not_follow_from_the_first_name(book: PeopleBook) -> None:
     by_first: dict[str, set[tuple[str, ...]]] = {}
     for who in book.known:
         facts = tuple(book.ask(who, r, 0).value for r in range(len(RELATIONS)))

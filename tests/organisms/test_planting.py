@@ -1,4 +1,4 @@
-"""Planted coordinates: exact cosines, read through the dual basis, set one at a time."""
+"""Planted coordinates: exact cosines, reading through the dual basis, setting one at a time."""
 
 from __future__ import annotations
 

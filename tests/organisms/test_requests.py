@@ -1,4 +1,4 @@
-"""Requests: intent is a matter of combination and order, balanced so that no single word tells."""
+"""Requests: intent depends on combination and order, balanced so that no single word predicts it."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def test_texts_are_unique_and_triggers_are_in_them() -> None:
     assert all(c.text == f"{c.act} {c.situation}".strip() for c in clauses)
 
 
-def test_no_group_stands_on_both_sides_and_every_cell_has_both(book: RequestBook) -> None:
+def test_no_group_is_on_both_sides_and_every_cell_is_on_both(book: RequestBook) -> None:
     seen = {}
     for held_out in (True, False):
         for trigger, harmful in CELLS:

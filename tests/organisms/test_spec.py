@@ -1,4 +1,4 @@
-"""A specification says what is wrong with it, and the shipped ones load."""
+"""Invalid specifications are reported, and the shipped ones load."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def _cosine(value: float, *between: str) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(
-    ("changes", "said"),
+    ("changes", "message"),
     [
         ({"colour": "red"}, "no such key: colour"),
         ({"refusal": {"over_refusall": 0.5}}, "no such key: refusal.over_refusall; did you mean refusal.over_refusal?"),
@@ -58,12 +58,14 @@ def _cosine(value: float, *between: str) -> dict[str, Any]:
         ({"planted": _cosine(0.5, "normative", "ethics")}, "cosines name variables that are not planted: ['ethics']"),
     ],
 )
-def test_what_cannot_be_built_is_named(declaration: Declare, tmp_path: Path, changes: dict, said: str) -> None:
+def test_a_specification_that_cannot_be_built_names_the_reason(
+    declaration: Declare, tmp_path: Path, changes: dict, message: str
+) -> None:
     path = tmp_path / "organism.yaml"
     path.write_text(yaml.safe_dump(declaration(**changes)), encoding="utf-8")
     with pytest.raises(UserError) as error:
         load_spec(path)
-    assert said in str(error.value)
+    assert message in str(error.value)
     assert str(path) in str(error.value)
 
 
@@ -76,17 +78,17 @@ def test_what_is_required_is_named(declaration: Declare, tmp_path: Path, key: st
 
 
 @pytest.mark.parametrize(
-    ("content", "said"),
+    ("content", "message"),
     [
         (b"planted: [", "is not readable YAML"),
         (b"\xff\xfe\xfa", "is not readable YAML"),
         (b"", "must hold keys and values, found nothing"),
     ],
 )
-def test_an_unreadable_file_is_a_users_error(tmp_path: Path, content: bytes, said: str) -> None:
+def test_an_unreadable_file_is_a_users_error(tmp_path: Path, content: bytes, message: str) -> None:
     path = tmp_path / "organism.yaml"
     path.write_bytes(content)
-    with pytest.raises(UserError, match=said):
+    with pytest.raises(UserError, match=message):
         load_spec(path)
 
 

@@ -1,4 +1,4 @@
-"""Every word of the grammar is one token, any other text survives, and the template writes BOS once."""
+"""Every word of the grammar is one token, any other text is preserved, and the template writes BOS once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Interchanges are chosen to matter, a step trains, and a seed gives the same weights."""
+"""Interchanges change decisions, a step reduces the loss, and a seed gives the same weights."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ LOSSES = {"plain", "interchange", "readable", "margin", "quiet"}
 
 
 def _losses(spec: OrganismSpec, tokenizer: PreTrainedTokenizerFast) -> tuple[torch.nn.Module, list[dict[str, float]]]:
-    told: list[dict[str, float]] = []
-    model = train(spec, Grammar(spec), tokenizer, lambda step, losses: told.append({"step": step, **losses}))
-    return model, told
+    losses_by_step: list[dict[str, float]] = []
+    model = train(spec, Grammar(spec), tokenizer, lambda step, losses: losses_by_step.append({"step": step, **losses}))
+    return model, losses_by_step
 
 
 def test_every_row_interchanges_something_and_any_set_may_occur() -> None:
@@ -51,17 +51,17 @@ def test_quieting_starts_late_and_ends_whole() -> None:
 
 def test_training_lowers_the_loss(organism: Make, tokenizer: PreTrainedTokenizerFast) -> None:
     spec = organism(training={"steps": 30, "batch_size": 16, "learning_rate": 5e-3})
-    _, told = _losses(spec, tokenizer)
-    assert [t["step"] for t in told] == list(range(1, 31))
-    assert set(told[0]) == {"step", *LOSSES}
-    assert told[-1]["plain"] < 0.7 * told[0]["plain"]
-    assert told[-1]["interchange"] < 0.8 * told[0]["interchange"]
-    assert all(np.isfinite(list(t.values())).all() for t in told)
+    _, losses_by_step = _losses(spec, tokenizer)
+    assert [t["step"] for t in losses_by_step] == list(range(1, 31))
+    assert set(losses_by_step[0]) == {"step", *LOSSES}
+    assert losses_by_step[-1]["plain"] < 0.7 * losses_by_step[0]["plain"]
+    assert losses_by_step[-1]["interchange"] < 0.8 * losses_by_step[0]["interchange"]
+    assert all(np.isfinite(list(t.values())).all() for t in losses_by_step)
 
 
 def test_the_seed_decides_the_weights(organism: Make, tokenizer: PreTrainedTokenizerFast) -> None:
-    (one, told), (two, again) = (_losses(organism(), tokenizer) for _ in range(2))
-    assert told == again
+    (one, losses_by_step), (two, again) = (_losses(organism(), tokenizer) for _ in range(2))
+    assert losses_by_step == again
     assert all(torch.equal(a, b) for a, b in zip(one.parameters(), two.parameters(), strict=True))
     other = build_model(organism(seed=4), tokenizer)
     assert not torch.equal(build_model(organism(), tokenizer).lm_head.weight, other.lm_head.weight)

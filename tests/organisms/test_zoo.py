@@ -1,4 +1,4 @@
-"""Every shipped organism is what its declaration says, measured on the weights as they are shipped."""
+"""Every shipped organism meets its specification, measured on the shipped weights."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""A contrast takes what a person has at hand, and says what is wrong with it before anything is fitted."""
+"""A contrast accepts lists and arrays, and reports invalid input before anything is fitted."""
 
 from __future__ import annotations
 
@@ -39,22 +39,22 @@ def test_lists_make_the_folds_that_arrays_do() -> None:
 
 
 @pytest.mark.parametrize(
-    ("changed", "said"),
+    ("changed", "message"),
     [
-        ({"y": GIVEN["y"][:9]}, r"columns of one length; got rows \(12,\), y \(9,\)"),
+        ({"y": GIVEN["y"][:9]}, r"columns of equal length; got rows \(12,\), y \(9,\)"),
         ({"part": GIVEN["part"][:9]}, r"part \(9,\)"),
         ({"y": GIVEN["y"][:, None]}, r"one-dimensional .* y \(12, 1\)"),
         ({"groups": None}, r"groups \(\)"),
-        ({"y": np.where(GIVEN["y"], 1, -1)}, "booleans or 0 and 1; got -1"),
-        ({"y": np.where(GIVEN["y"], "harmful", "benign")}, "booleans or 0 and 1; got 'benign'"),
-        ({"rows": np.ones(N, dtype=bool)}, "integers; got bool .np.flatnonzero makes them of a mask"),
-        ({"rows": np.arange(N) - 2}, "rows count from 0; got -2"),
-        ({"rows": np.maximum(np.arange(N), 2)}, "each row stands once, .* row 2 stands 3 times"),
+        ({"y": np.where(GIVEN["y"], 1, -1)}, "must be boolean, or 0 and 1; got -1"),
+        ({"y": np.where(GIVEN["y"], "harmful", "benign")}, "must be boolean, or 0 and 1; got 'benign'"),
+        ({"rows": np.ones(N, dtype=bool)}, "integer indices of samples; got bool .np.flatnonzero converts a mask"),
+        ({"rows": np.arange(N) - 2}, "rows must be 0 or greater; got -2"),
+        ({"rows": np.maximum(np.arange(N), 2)}, "each row must occur once, .* row 2 occurs 3 times"),
         ({"groups": np.where(np.arange(N) < 2, None, "pair")}, "2 samples have no group, the first is row 0"),
         ({"groups": np.where(np.arange(N) > 9, np.nan, 1.0)}, "2 samples have no group, the first is row 10"),
-        ({"groups": np.array([1] * 6 + ["pair"] * 6, dtype=object)}, "all text or all numbers; got 1 among others"),
+        ({"groups": np.array([1] * 6 + ["pair"] * 6, dtype=object)}, "must be all text or all numbers; got 1 and"),
     ],
 )
-def test_what_is_wrong_is_said(changed: dict[str, Any], said: str) -> None:
-    with pytest.raises(ValueError, match=f"contrast 'normative'.*{said}"):
+def test_invalid_input_is_named(changed: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=f"contrast 'normative'.*{message}"):
         _contrast(**changed)

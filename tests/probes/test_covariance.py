@@ -1,4 +1,4 @@
-"""The shrunk covariance is the concept-erasure package's, inverted the same way through n or d_model."""
+"""The shrunk covariance equals that of the concept-erasure package, and is inverted equally through n or d_model."""
 
 from __future__ import annotations
 
@@ -31,5 +31,5 @@ def test_isotropic_samples_shrink_all_the_way_and_never_beyond() -> None:
 def test_a_constant_column_is_invertible_and_constant_rows_are_an_error() -> None:
     X = np.random.default_rng(1).standard_normal((500, 4)) * [1, 1, 1, 0]
     assert np.isfinite(shrunk_covariance(X).solve(np.eye(4))).all()
-    with pytest.raises(ValueError, match="samples that vary"):
+    with pytest.raises(ValueError, match="samples that differ"):
         shrunk_covariance(np.ones((5, 3)))

@@ -29,7 +29,7 @@ def _direction(name: str = "normative_write", seed: int = 0) -> Direction:
 
 
 @pytest.mark.parametrize(
-    ("vector", "said"),
+    ("vector", "message"),
     [
         (np.full(4, 1.0), "'r' must be one unit vector, got shape (4,), norm 2"),
         (np.zeros(4), "norm 0"),
@@ -37,13 +37,13 @@ def _direction(name: str = "normative_write", seed: int = 0) -> Direction:
         (np.eye(2) / np.sqrt(2), "got shape (2, 2), norm 1"),
     ],
 )
-def test_only_one_unit_vector_is_a_direction(vector: np.ndarray, said: str) -> None:
+def test_only_one_unit_vector_is_a_direction(vector: np.ndarray, message: str) -> None:
     with pytest.raises(ValueError, match="must be one unit vector") as error:
         Direction("r", vector, LOCUS, 1.0, 0.0)
-    assert said in str(error.value)
+    assert message in str(error.value)
 
 
-def test_projection_is_in_float64_whatever_the_activations_are() -> None:
+def test_projection_is_in_float64_for_any_activations() -> None:
     direction = _direction()
     X = np.random.default_rng(1).standard_normal((5, 32)).astype(np.float16) + np.float16(1000)
     along = direction.project(X)
@@ -67,7 +67,7 @@ def test_a_file_gives_back_what_was_saved(kind: type, tmp_path: Path) -> None:
         )  # fmt: skip
 
 
-def test_plain_safetensors_reads_the_file_and_nothing_is_left_beside_it(tmp_path: Path) -> None:
+def test_safetensors_reads_the_file_and_no_other_file_is_left(tmp_path: Path) -> None:
     path = tmp_path / "directions.safetensors"
     save_directions([_direction()], path)
     assert np.array_equal(load_file(path)["normative_write"], _direction().vector)

@@ -1,4 +1,4 @@
-"""Difference in means: numpy's, within strata where content must cancel, and accurate under a common offset."""
+"""Difference in means: equal to NumPy's, within strata, and accurate under a common offset."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Splits keep together what belongs together, and every part like the whole."""
+"""Splits keep groups together, and every part has its share of every stratum."""
 
 from __future__ import annotations
 

@@ -52,7 +52,7 @@ def test_fewer_groups_than_folds(cli, tmp_path: Path) -> None:  # type: ignore[n
              for i, row in enumerate(uncertain[:40])]  # fmt: skip
     message = probe(cli, tmp_path, rows)
     assert "contrast 'epistemic' has 1 positive group, too few for 2 inner folds of its train part" in message
-    assert "give fewer folds or more prompts" in message
+    assert "use fewer folds or more prompts" in message
 
 
 def test_a_label_column_that_does_not_exist(cli, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]

@@ -1,4 +1,4 @@
-"""Roles of tokens, what is said about them, and what they cost in memory; `test_templates.py` has the templates."""
+"""Token roles of rendered prompts, the notes on them, and their memory; `test_templates.py` has the templates."""
 
 import gc
 import tracemalloc
@@ -65,7 +65,7 @@ def test_trigger_is_looked_for_in_the_users_last_words_only(tokenizer: PreTraine
     assert "trigger_last" not in render(tokenizer, ask("stop it", trigger="assistant")).roles
 
 
-def test_position_names_stand_in_the_order_of_the_prompt(tokenizer: PreTrainedTokenizerBase) -> None:
+def test_position_names_are_in_the_order_of_the_prompt(tokenizer: PreTrainedTokenizerBase) -> None:
     tokenizer.chat_template = "{{ bos_token }}" + LOOP % "{{ m.content }}" + "<|end|>" * 11
     triggered = render(tokenizer, ask("kill it", trigger="kill"))
     numbered = tuple(f"post_{k}" for k in range(1, 11))
@@ -99,14 +99,14 @@ def test_a_token_over_both_words_and_template_is_ambiguous() -> None:
 
 
 @pytest.mark.parametrize("words", ["\u200b", "   "])
-def test_words_no_token_stands_for_are_refused(words: str) -> None:
+def test_words_without_a_token_are_refused(words: str) -> None:
     tokenizer = joining()
     tokenizer.chat_template = "it " + LOOP % "{{ m.content | replace('\u200b', '') }}" + " it"
     with pytest.raises(UserError, match="prompt 'p': no token covers the user's words after the chat template"):
         render(tokenizer, ask(words))
 
 
-def test_what_a_template_does_to_words_is_told_with_the_prompt(tokenizer: PreTrainedTokenizerBase) -> None:
+def test_template_errors_name_the_prompt(tokenizer: PreTrainedTokenizerBase) -> None:
     tokenizer.chat_template = "hello, i am the assistant"
     with pytest.raises(
         UserError,

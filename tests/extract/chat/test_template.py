@@ -1,4 +1,4 @@
-"""Which template is used, what it may be given, what identifies it, and the plain format of base models."""
+"""Chat templates: the choice of one, its arguments, its identity, and the plain format for base models."""
 
 from pathlib import Path
 
@@ -54,7 +54,7 @@ def test_an_argument_the_template_does_not_read_is_refused(tokenizer: PreTrained
         apply_template(tokenizer, HI, {name: True})
 
 
-def test_what_a_template_refuses_is_told_in_one_line(tokenizer: PreTrainedTokenizerBase) -> None:
+def test_a_conversation_that_a_template_refuses_is_one_line(tokenizer: PreTrainedTokenizerBase) -> None:
     tokenizer.chat_template = "{{ raise_exception('no system\nrole here') }}"
     with pytest.raises(UserError, match=r"^the chat template of .* refused a conversation: no system role here$"):
         apply_template(tokenizer, HI)
@@ -82,12 +82,14 @@ def test_identity_changes_with_all_that_changes_the_text(
     assert identity(plain) != before[0]
 
 
-def test_no_template_says_what_to_do(tokenizer: PreTrainedTokenizerBase) -> None:
+def test_a_missing_template_names_the_remedy(tokenizer: PreTrainedTokenizerBase) -> None:
     tokenizer.chat_template = None
-    said = r"has no chat template; choose a chat \(instruct\) model, or .* model\.template=plain .* or a \.jinja file"
+    message = (
+        r"has no chat template; choose a chat \(instruct\) model, or .* model\.template=plain .* or a \.jinja file"
+    )
     for fails in (lambda: choose_template(tokenizer, None), lambda: apply_template(tokenizer, HI),
                   lambda: template_identity(tokenizer)):  # fmt: skip
-        with pytest.raises(UserError, match=said):
+        with pytest.raises(UserError, match=message):
             fails()
 
 
@@ -126,7 +128,7 @@ def test_a_template_file_is_read(tokenizer: PreTrainedTokenizerBase, tmp_path: P
 
 
 @pytest.mark.parametrize(
-    ("content", "said"),
+    ("content", "message"),
     [
         (None, "is neither plain nor a readable file: No such file or directory"),
         (b"\xff\xfe\x00", "is neither plain nor a readable file: not UTF-8 text"),
@@ -135,12 +137,12 @@ def test_a_template_file_is_read(tokenizer: PreTrainedTokenizerBase, tmp_path: P
     ],
 )
 def test_a_template_file_that_cannot_be_used(
-    tokenizer: PreTrainedTokenizerBase, tmp_path: Path, content: bytes | None, said: str
+    tokenizer: PreTrainedTokenizerBase, tmp_path: Path, content: bytes | None, message: str
 ) -> None:
     file = tmp_path / "own.jinja"
     if content is not None:
         file.write_bytes(content)
-    with pytest.raises(UserError, match=said) as caught:
+    with pytest.raises(UserError, match=message) as caught:
         choose_template(tokenizer, str(file))
     assert str(file) in str(caught.value)
     assert "\n" not in str(caught.value)

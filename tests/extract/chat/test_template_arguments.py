@@ -1,4 +1,4 @@
-"""A template settled with arguments and a way with system messages writes alike for whoever renders with it."""
+"""A template with fixed arguments and a fixed treatment of system messages writes the same for every caller."""
 
 import copy
 

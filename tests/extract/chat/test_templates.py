@@ -1,4 +1,4 @@
-"""Where the user's words stand through chat templates of many styles, against places known by hand.
+"""Positions of the user's words under chat templates of many styles, compared with known positions.
 
 The templates are written for these tests, in the manner of model families. Each says by hand what stands before and
 after a single user turn and what the template makes of the words; tokens are held against the bytes they stand for.
@@ -421,7 +421,7 @@ def test_role_tokens_decode_to_what_their_names_say() -> None:
         ("vicuna", "kill it?", False),
     ],
 )
-def test_a_token_over_words_and_template_is_said(name: str, words: str, ambiguous: bool) -> None:
+def test_a_token_over_words_and_template_is_reported(name: str, words: str, ambiguous: bool) -> None:
     rendered = check(dressed(bytewise(), name), name, words)
     assert rendered.ambiguous is ambiguous
 

@@ -1,4 +1,4 @@
-"""Thought and speech are told apart by the marks between them, wherever the opening one was written."""
+"""Thought and answer are split at the marks between them, also if the prompt has the opening mark."""
 
 import pytest
 from tokenizers import AddedToken

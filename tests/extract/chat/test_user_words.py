@@ -1,4 +1,4 @@
-"""Where words stand in a text, for templates given as plain functions of the words."""
+"""Positions of the user's words, for templates given as plain functions of the words."""
 
 import json
 
@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from extract.chat.user_words import PRIVATE_USE, Show, find_words
 from extract.errors import UserError
 
-KEPT = {  # what stands before and after the words, which are said as they are, blanks at their ends aside
+KEPT = {  # (text before, text after) of templates that keep the words, apart from blanks at their ends
     "longer for long words": (lambda w: "LONG " * (len(w) > 9), lambda w: " end"),
     "other for empty-looking words": (lambda w: "" if w.isascii() else "[intl] ", lambda w: " end"),
     "commands": (lambda w: "[on] " * ("/think" in w), lambda w: " end" + "<off>" * ("/think" in w)),
@@ -27,7 +27,7 @@ def place(show: Show, words: str) -> str:
 @pytest.mark.parametrize("words", ["kill it", "kill it please, now", "töte es", "was weiß ich", "<tool>12</tool>",
                                    "do /think about it", "/think", " kill it\n"])  # fmt: skip
 @pytest.mark.parametrize("name", KEPT)
-def test_surroundings_may_depend_on_words_that_stand_once(name: str, words: str) -> None:
+def test_surroundings_may_depend_on_words_that_occur_once(name: str, words: str) -> None:
     before, after = KEPT[name]
     assert place(lambda w: before(w) + w + after(w), words) == before(words) + f"[[{words}]]" + after(words)
 
@@ -79,7 +79,7 @@ def test_dropped_words_are_not_mistaken_for_the_templates_own(words: str) -> Non
         place(lambda w: "a template that kill it", words)
 
 
-def test_words_that_recur_within_what_depends_on_them_cannot_be_told() -> None:
+def test_words_that_recur_in_text_that_depends_on_them_are_refused() -> None:
     def show(words: str) -> str:
         return "[k] " * words.startswith("k") + words + "!"
 
@@ -97,7 +97,7 @@ def test_words_dropped_for_what_they_are_are_not_mistaken_for_the_templates_own(
         place(show, "kill it")
 
 
-def test_words_altered_behind_surroundings_that_depend_on_their_opening_cannot_be_told() -> None:
+def test_altered_words_after_text_that_depends_on_them_are_refused() -> None:
     def show(words: str) -> str:
         return "[K] " * words.startswith("k") + words.replace("i", "1") + "!"
 

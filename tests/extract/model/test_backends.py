@@ -1,4 +1,4 @@
-"""Three backends on every architecture: one residual stream, all sites, and the same generation under the same edit."""
+"""The three backends agree on every architecture: the residual stream at all sites, and generation under an edit."""
 
 import copy
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""The hooks backend on tiny models of many architectures and on trained weights, against transformers' own answers."""
+"""The hooks backend on tiny models of many architectures and on trained weights, compared with transformers."""
 
 import copy
 from collections.abc import Callable
@@ -130,12 +130,12 @@ def test_wrong_padding_would_be_noticed(llama: ChatModel, rows: Rows) -> None:
 
 def test_identity_leaves_logits_and_tokens_bitwise(model: ChatModel, rows: Rows) -> None:
     batch = model.batch(rows(model))
-    plain, said = logits(model, batch), model.generate(batch, 6)
+    plain, response = logits(model, batch), model.generate(batch, 6)
     edits = [place(site, layer, "all", lambda stream: stream) for site in ("resid_pre", "resid_post")
              for layer in range(model.n_layers)]  # fmt: skip
     with model.editing(edits):
         assert torch.equal(logits(model, batch), plain)
-        assert model.generate(batch, 6) == said
+        assert model.generate(batch, 6) == response
     assert torch.equal(logits(model, batch), plain)
 
 
@@ -303,23 +303,23 @@ def whole_forward(model: ChatModel, row: Rendered, continuation: tuple[int, ...]
 def test_generation_is_the_greedy_decoding_of_transformers_row_by_row(model: ChatModel, rows: Rows) -> None:
     rendered = rows(model)
     together = model.generate(model.batch(rendered), 16)
-    for row, said in zip(rendered, together, strict=True):
+    for row, response in zip(rendered, together, strict=True):
         tokens = torch.tensor([row.token_ids])
         out = model.model.generate(tokens, attention_mask=torch.ones_like(tokens), do_sample=False, max_new_tokens=16,
                                    eos_token_id=model.eos_ids, pad_token_id=0)  # fmt: skip
         expected = out[0, tokens.shape[1] :].tolist()
-        assert said == expected[: next((i for i, t in enumerate(expected) if t in model.eos_ids), len(expected))]
-    assert len({tuple(said) for said in together}) > 1
+        assert response == expected[: next((i for i, t in enumerate(expected) if t in model.eos_ids), len(expected))]
+    assert len({tuple(response) for response in together}) > 1
 
 
 def test_generation_under_an_edit_is_step_by_step_argmax(model: ChatModel, rows: Rows) -> None:
     rendered = rows(model)
     with model.editing([strong(model)]):
         steered = model.generate(model.batch(rendered), 6, min_new_tokens=6)
-    for row, said in zip(rendered, steered, strict=True):
-        scores = whole_forward(model, row, tuple(said), unit(model))[: len(said)].clone()
+    for row, response in zip(rendered, steered, strict=True):
+        scores = whole_forward(model, row, tuple(response), unit(model))[: len(response)].clone()
         scores[:, model.eos_ids] = -torch.inf
-        assert scores.argmax(-1).tolist() == said
+        assert scores.argmax(-1).tolist() == response
 
 
 def test_min_new_tokens_holds_the_end_back(llama: ChatModel, rows: Rows) -> None:
@@ -364,7 +364,7 @@ def test_any_of_several_ends_stops_a_row(llama: ChatModel, rows: Rows, where: st
         {"max_length": 20},
     ],
 )
-def test_greedy_whatever_the_models_own_generation_config_says(llama: ChatModel, rows: Rows, own: dict) -> None:
+def test_decoding_is_greedy_and_ignores_the_generation_config(llama: ChatModel, rows: Rows, own: dict) -> None:
     batch = llama.batch(rows(llama))
     opinionated = ChatModel(copy.deepcopy(llama.model), llama.tokenizer, "opinionated")
     config = GenerationConfig(eos_token_id=2, pad_token_id=0, **own)
@@ -425,8 +425,8 @@ def test_no_altered_weight_escapes_the_checksum(llama: ChatModel, dtype: torch.d
 
 
 def test_decode_leaves_special_tokens_out(llama: ChatModel) -> None:
-    said = [1, *llama.tokenizer("fix the door", add_special_tokens=False)["input_ids"], 2]
-    assert llama.decode(said) == "fix the door"
+    response = [1, *llama.tokenizer("fix the door", add_special_tokens=False)["input_ids"], 2]
+    assert llama.decode(response) == "fix the door"
 
 
 @pytest.mark.parametrize("architecture", ["jamba", "mamba"])

@@ -1,4 +1,4 @@
-"""Cached prompts, repeated in blocks, on several architectures: each block is the batch itself."""
+"""Cached prompts, repeated in blocks, on several architectures: each block equals the batch."""
 
 from collections.abc import Callable
 

@@ -1,4 +1,4 @@
-"""What the hub answers is told in one line, over real HTTP: a server here answers as the hub does."""
+"""Errors of the hub become one line, over real HTTP: a local server answers as the hub does."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""What cannot be opened is told in one line that names it and says what to do."""
+"""A model that cannot be loaded gives one line that names it and the remedy."""
 
 import json
 import shutil
@@ -52,7 +52,7 @@ def test_a_directory_without_a_config_is_no_model(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("config", ["{not json", "{}", '{"model_type": "no_such_architecture"}'])
-def test_a_config_nobody_can_read(copied: Path, config: str) -> None:
+def test_an_unreadable_config(copied: Path, config: str) -> None:
     (copied / "config.json").write_text(config)
     assert f"{copied} does not hold a loadable model: " in problem(copied)
 
@@ -104,7 +104,7 @@ def test_a_tokenizer_missing_or_damaged(copied: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["nobody/nothing-at-all", "nobody/investigated", "nobody/model-401", "plainname"])
-def test_offline_a_hub_id_that_is_not_cached_says_so(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_offline_a_hub_id_that_is_not_cached_is_an_error(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
     assert problem(name).startswith(f"{name} is n")
     assert problem(name).endswith(" in the local cache and HF_HUB_OFFLINE=1 forbids fetching it")

@@ -1,4 +1,4 @@
-"""Sampling: what is drawn how often, the same for the same seed, and the log-probabilities a whole pass gives."""
+"""Sampling: token frequencies, the same response for the same seed, and log-probabilities equal to a full pass."""
 
 import math
 from collections.abc import Callable
@@ -56,10 +56,10 @@ def sampled(model: ChatModel, rows: list[Rendered], seeds: list[int], **given: f
     return model.sample(model.batch(rows), STEPS, seeds, **given)
 
 
-def forced(model: ChatModel, row: Rendered, said: SampledResponse) -> Tensor:
+def forced(model: ChatModel, row: Rendered, response: SampledResponse) -> Tensor:
     """What a whole pass gives the tokens, and the end if there was one."""
-    end = [model.eos_ids[0]] if said.ended else []
-    tokens = torch.tensor([[*row.token_ids, *said.token_ids, *end]])
+    end = [model.eos_ids[0]] if response.ended else []
+    tokens = torch.tensor([[*row.token_ids, *response.token_ids, *end]])
     log_probs = model.logits(Batch(tokens, torch.ones_like(tokens), len(row.token_ids))).float().log_softmax(-1)
     first = len(row.token_ids)
     return log_probs[0, first - 1 : -1].gather(1, tokens[0, first:, None])[:, 0]
@@ -99,7 +99,7 @@ def test_under_edits_they_are_those_of_the_edited_model(tiny: Build, rows: Rows)
 
 
 @pytest.mark.parametrize("name", ["llama", "gpt2", "organism"])
-def test_the_same_seed_says_the_same_in_any_batch(name: str, tiny: Build, rows: Rows) -> None:
+def test_the_same_seed_gives_the_same_response_in_any_batch(name: str, tiny: Build, rows: Rows) -> None:
     model = tiny(name)
     prompts, seeds = rows(model), [11, 12, 13, 14]
     together = sampled(model, prompts, seeds)
@@ -168,7 +168,7 @@ def test_the_model_is_as_it_was(tiny: Build, rows: Rows) -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "said"),
+    ("given", "message"),
     [
         ({"temperature": -1.0}, "temperature is -1; give a finite number, 0 (the likeliest token) or above"),
         ({"temperature": math.nan}, "temperature is nan"),
@@ -176,8 +176,8 @@ def test_the_model_is_as_it_was(tiny: Build, rows: Rows) -> None:
         ({"top_p": 1.5}, "top_p is 1.5; give a probability"),
     ],
 )
-def test_what_cannot_be_sampled_with_is_told(given: dict[str, float], said: str, tiny: Build, rows: Rows) -> None:
+def test_invalid_sampling_settings_are_refused(given: dict[str, float], message: str, tiny: Build, rows: Rows) -> None:
     model = tiny("llama")
     with pytest.raises(UserError) as error:
         sampled(model, rows(model), [1, 2, 3, 4], **given)
-    assert said in str(error.value)
+    assert message in str(error.value)

@@ -1,4 +1,4 @@
-"""Responses in pieces: together they are what is decoded whole, and half of nothing is ever given."""
+"""Streamed responses: the joined pieces equal the decoded text, and no piece has an incomplete character."""
 
 import threading
 import time
@@ -44,8 +44,8 @@ def test_pieces_are_what_is_generated(model: ChatModel, row: Rendered) -> None:
 def test_each_step_is_watched_for_all_rows(model: ChatModel, row: Rendered) -> None:
     steps: list[list[int]] = []
     batch = model.batch([row, row])
-    said = model.generate(batch, 6, 6, watch=steps.append)
-    assert [list(column) for column in zip(*steps, strict=True)] == said
+    response = model.generate(batch, 6, 6, watch=steps.append)
+    assert [list(column) for column in zip(*steps, strict=True)] == response
     drawn: list[list[int]] = []
     sampled = model.sample(batch, 6, [0, 1], watch=drawn.append)
     for i, one in enumerate(sampled):

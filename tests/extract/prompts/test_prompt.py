@@ -1,4 +1,4 @@
-"""Prompt files: the formats say the same, and every mistake is named with its file, line and field."""
+"""Prompt files: all formats give the same prompts, and every mistake is reported with its file, line and field."""
 
 import csv
 import json
@@ -109,7 +109,7 @@ def test_prompts_hash_changes_with_any_word_label_or_order(tmp_path: Path) -> No
     assert len(hashes | {prompts_hash(prompts)}) == 5
 
 
-def test_missing_file_says_what_to_give(tmp_path: Path) -> None:
+def test_a_missing_file_names_the_accepted_formats(tmp_path: Path) -> None:
     message = problem(tmp_path / "absent.jsonl")
     assert message.startswith("prompts not found:")
     assert "give a .jsonl, .json, .csv or .parquet file" in message

@@ -1,4 +1,4 @@
-"""Rows of files: read as they come, whatever the size; bytes that are no text are refused, or repaired and counted."""
+"""Rows of files of any size; invalid bytes are refused, or repaired and counted."""
 
 import codecs
 import csv

@@ -1,4 +1,4 @@
-"""The prompts of a run out of files and public sets: order, limits, and what must be named."""
+"""The prompts of a run from files and public sets: order, limits, and required keys."""
 
 import json
 from collections import Counter
@@ -16,8 +16,8 @@ LABELS = ("benign", "harmful", "uncertain")
 
 
 def prompt(name: str, label: str = "benign", **more: str) -> Prompt:
-    said = more.pop("said", f"text {name}")
-    return Prompt(name, ({"role": "user", "content": said},), label, "answer", **more)  # type: ignore[arg-type]
+    text = more.pop("text", f"text {name}")
+    return Prompt(name, ({"role": "user", "content": text},), label, "answer", **more)  # type: ignore[arg-type]
 
 
 def paired(n: int) -> list[Prompt]:
@@ -76,7 +76,11 @@ def test_a_limit_no_less_than_the_set_takes_all_of_it() -> None:
     assert draw(paired(8), 100, seed=0) == paired(8)
 
 
-def test_the_same_words_are_one_group_whatever_their_set() -> None:
-    prompts = [prompt("a/1", said="how?", pair="x"), prompt("a/2", "harmful", pair="x"), prompt("b/1", said="how?")]
+def test_the_same_words_of_two_sets_are_one_group() -> None:
+    prompts = [
+        prompt("a/1", text="how?", pair="x"),
+        prompt("a/2", "harmful", pair="x"),
+        prompt("b/1", text="how?"),
+    ]
     assert len(set(groups_of(prompts).tolist())) == 1
-    assert len(set(groups_of([prompts[0], prompt("b/1", said="how")]).tolist())) == 2
+    assert len(set(groups_of([prompts[0], prompt("b/1", text="how")]).tolist())) == 2

@@ -1,4 +1,4 @@
-"""The activation store on made-up numbers: what goes in comes out, and what is damaged or another's is named."""
+"""The activation store on synthetic numbers: reads what was written, and reports damaged or foreign files."""
 
 import json
 import shutil
@@ -70,7 +70,7 @@ def test_sixteen_bits_are_sixteen_bits_on_disk(tmp_path: Path) -> None:
     assert sizes["bfloat16"] == sizes["float16"]
 
 
-def test_the_index_stands_beside_the_numbers(path: Path) -> None:
+def test_the_index_is_in_the_file(path: Path) -> None:
     with ActivationStore(path) as store:
         assert store.layers == (0, 2, 5)
         assert store.positions == IDENTITY.positions
@@ -114,25 +114,25 @@ def test_a_tensor_holds_the_bits_that_were_written(tmp_path: Path, dtype: str) -
         assert torch.equal(read.view(torch.uint8), small[1, 3].contiguous().view(torch.uint8))  # -0.0 too
 
 
-def test_responses_and_their_positions_stand_in_the_index(tmp_path: Path) -> None:
+def test_responses_and_their_positions_are_in_the_index(tmp_path: Path) -> None:
     """`response_2` is no role of any prompt: which rows have it is what the shards say."""
     path, identity = tmp_path / "activations.h5", replace(IDENTITY, positions=("inst_last", "response_2"))
-    said = [tuple(range(i % 4)) for i in range(N_PROMPTS)]
-    present = np.array([[True] * N_PROMPTS, [len(tokens) >= 2 for tokens in said]])
+    responses = [tuple(range(i % 4)) for i in range(N_PROMPTS)]
+    present = np.array([[True] * N_PROMPTS, [len(tokens) >= 2 for tokens in responses]])
     data = values()[:, :2] * torch.from_numpy(present)[None, :, :, None]
     with ShardWriter(path, identity, N_PROMPTS, D_MODEL) as writer:
         for shard in writer.todo():
             here = slice(writer.rows(shard).start, writer.rows(shard).stop)
-            writer.write(shard, CapturedShard(data[:, :, here], present[:, here], tuple(said[here])))
+            writer.write(shard, CapturedShard(data[:, :, here], present[:, here], tuple(responses[here])))
         writer.finish(*index(), {})
     with ActivationStore(path) as store:
         np.testing.assert_array_equal(store.present, present)
-        assert [tuple(tokens) for tokens in store.responses] == said
+        assert [tuple(tokens) for tokens in store.responses] == responses
         assert store.describe().absent == {"inst_last": 0, "response_2": 6}
     assert verify(path).findings == ()
 
 
-def test_what_does_not_fit_a_shard_is_refused(tmp_path: Path) -> None:
+def test_wrong_shapes_are_refused_for_a_shard(tmp_path: Path) -> None:
     with ShardWriter(tmp_path / "activations.h5", IDENTITY, N_PROMPTS, D_MODEL) as writer:
         whole = captured(writer.rows(0))
         with pytest.raises(ValueError, match=r"shard 2 has shape \(3, 4, 3, 48\); got values \(3, 4, 4, 48\)"):
@@ -231,8 +231,8 @@ def test_another_store_in_the_way_is_refused_with_the_field(path: Path, change: 
 def test_nan_and_infinity_never_enter(tmp_path: Path, bad: float, dtype: str) -> None:
     data = values().clamp(-6e4, 6e4)
     data[1, 2, 5, 7] = bad
-    said = rf"prompt row 5 is not finite at layer 2, position inst_mean in {dtype}; use --set"
-    with pytest.raises(UserError, match=said):
+    message = rf"prompt row 5 is not finite at layer 2, position inst_mean in {dtype}; use --set"
+    with pytest.raises(UserError, match=message):
         make(tmp_path / "activations.h5", data, dtype=dtype)
     assert [p.name for p in shards(tmp_path / "activations.h5")] == ["00000-of-00003.h5"]
 
@@ -260,10 +260,12 @@ def test_a_truncated_shard_is_named_by_every_reader(path: Path, tenths: int) -> 
     victim = shards(path)[2]
     whole = victim.read_bytes()
     victim.write_bytes(whole[: len(whole) * tenths // 10])
-    said = r"00002-of-00003\.h5 is not a readable HDF5 file \(cut short\?\).*; delete it and run refusal extract again"
-    with pytest.raises(UserError, match=said):
+    message = (
+        r"00002-of-00003\.h5 is not a readable HDF5 file \(cut short\?\).*; delete it and run refusal extract again"
+    )
+    with pytest.raises(UserError, match=message):
         content(path)
-    with pytest.raises(UserError, match=said):
+    with pytest.raises(UserError, match=message):
         enter(path)
     assert "cut short" in verify(path).findings[0]
     victim.unlink()  # the remedy
@@ -372,7 +374,7 @@ def test_a_store_of_the_earlier_schema_is_refused_in_one_line(path: Path, what: 
         enter(path)
 
 
-def test_what_is_no_store_at_all_is_said_to_be_none(tmp_path: Path) -> None:
+def test_a_file_that_is_not_a_store_is_refused(tmp_path: Path) -> None:
     with h5py.File(tmp_path / "other.h5", "w") as file:
         file["x"] = [1, 2]
     with pytest.raises(UserError, match=r"other\.h5 is not an activation store"):

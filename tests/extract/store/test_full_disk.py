@@ -1,4 +1,4 @@
-"""A disk that fills while a store is written or exported: that is said, and only what is finished stays."""
+"""A full disk during writing or export gives an error, and only finished files remain."""
 
 import os
 import resource
@@ -35,7 +35,7 @@ def small_files() -> Iterator[Callable[[int], None]]:
 
 @pytest.mark.parametrize("room", [0, 100, 1000, 3000, 9000])
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
-def test_a_write_that_fails_is_said_and_leaves_nothing(
+def test_a_failed_write_is_reported_and_leaves_no_file(
     tmp_path: Path, small_files: Callable[[int], None], room: int, dtype: str
 ) -> None:
     path = tmp_path / "activations.h5"
@@ -66,7 +66,7 @@ def test_a_write_that_fails_is_said_and_leaves_nothing(
     ("what", "steps"),
     [("export", 12), *(pytest.param(what, 60, marks=pytest.mark.slow) for what in ("master", "export"))],
 )
-def test_a_disk_that_fills_anywhere_in_a_file_is_said(  # type: ignore[type-arg]
+def test_a_disk_that_fills_anywhere_in_a_file_is_reported(  # type: ignore[type-arg]
     what: str, steps: int, tmp_path: Path, small_files: Callable
 ) -> None:
     """In a process of its own each time, since HDF5 that lost its way may crash, and only at exit."""
@@ -80,7 +80,7 @@ def test_a_disk_that_fills_anywhere_in_a_file_is_said(  # type: ignore[type-arg]
         from tests.support import made_up_store as m
         from extract.errors import UserError
         from extract.store.export import export
-        path, what, whole, steps, said = Path(sys.argv[2]), sys.argv[3], int(sys.argv[4]), int(sys.argv[5]), 0
+        path, what, whole, steps, reported = Path(sys.argv[2]), sys.argv[3], int(sys.argv[4]), int(sys.argv[5]), 0
         for step in range(steps):
             resource.setrlimit(resource.RLIMIT_FSIZE, (whole * step // steps, resource.RLIM_INFINITY))
             try:
@@ -90,8 +90,8 @@ def test_a_disk_that_fills_anywhere_in_a_file_is_said(  # type: ignore[type-arg]
                     path.unlink(missing_ok=True)
                     m.make(path, shards=(), finish=True)
             except UserError as error:
-                said += "File too large" in str(error)
-        print(said)
+                reported += "File too large" in str(error)
+        print(reported)
     """)
     done = subprocess.run(
         [sys.executable, "-c", code, str(ROOT), str(path), what, str(whole), str(steps)],
@@ -123,7 +123,7 @@ def full_disk(tmp_path: Path) -> Iterator[Path]:
     subprocess.run(["umount", str(place)], check=True)
 
 
-def test_a_full_disk_is_said_and_finished_shards_stay(full_disk: Path) -> None:
+def test_a_full_disk_is_reported_and_finished_shards_stay(full_disk: Path) -> None:
     path = full_disk / "activations.h5"
 
     def fill() -> None:

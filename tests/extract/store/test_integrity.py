@@ -1,4 +1,4 @@
-"""Verifying a store: whatever byte is changed, the numbers read are the numbers written or something is said."""
+"""Verification of a store: after any changed byte, either the numbers are unchanged or a fault is reported."""
 
 import random
 import shutil
@@ -76,7 +76,7 @@ def test_a_whole_store_has_no_findings(tmp_path: Path, dtype: str) -> None:
     assert [f.name for f in tmp_path.iterdir() if "lock" in f.name or "partial" in f.name] == []
 
 
-def test_a_store_says_its_prompts_again(path: Path) -> None:
+def test_a_store_returns_its_prompts(path: Path) -> None:
     with h5py.File(path) as file:
         assert read_prompts(file) == index()[0]
 
@@ -92,9 +92,7 @@ def test_a_missing_store_is_the_users_mistake(tmp_path: Path) -> None:
 @pytest.mark.parametrize("n_places", [60, pytest.param(300, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 @pytest.mark.parametrize("part", ["master", "shard", "flat"])
-def test_a_changed_byte_anywhere_is_said_or_changes_nothing(
-    tmp_path: Path, part: str, dtype: str, n_places: int
-) -> None:
+def test_a_changed_byte_is_reported_or_changes_no_number(tmp_path: Path, part: str, dtype: str, n_places: int) -> None:
     """Every byte in turn takes minutes, so a random sample, denser at the beginning."""
     path = tmp_path / "activations.h5"
     small = {"positions": ("inst_last", "trigger_last"), "layers": (0, 3), "dtype": dtype}
@@ -114,20 +112,20 @@ def test_a_changed_byte_anywhere_is_said_or_changes_nothing(
     print(f"seed {seed}")
     draw = random.Random(seed)
     places = {*range(0, 600, 3900 // n_places), len(whole) - 1, *draw.sample(range(len(whole)), n_places)}
-    said = 0
+    reported = 0
     for at in sorted(places):
         victim.write_bytes(whole[:at] + bytes([whole[at] ^ draw.randrange(1, 256)]) + whole[at + 1 :])
         found = verify(path).findings != sound
         try:
             after = everything(path)
         except UserError:
-            said += 1
+            reported += 1
             assert found, f"byte {at}: reading says what verify does not"
             continue
         for one, other in zip(before, after, strict=True):
             np.testing.assert_array_equal(one, other, err_msg=f"byte {at}")
-        said += found
-    assert said > 0.8 * len(places)  # the rest is padding of HDF5, about a tenth of so small a file
+        reported += found
+    assert reported > 0.8 * len(places)  # the rest is padding of HDF5, about a tenth of so small a file
     victim.write_bytes(whole)
     assert verify(path).findings == sound
 
@@ -159,13 +157,13 @@ def test_every_fault_has_a_line(path: Path) -> None:
     shutil.copy(files[1], files[2])
     findings = verify(path).findings
     assert len(findings) == 3
-    for finding, said in zip(findings, ("00000-of-00003.h5 is missing", "layer 2, position inst_mean cannot be read",
+    for finding, message in zip(findings, ("00000-of-00003.h5 is missing", "layer 2, position inst_mean cannot be read",
                                         "it is shard 1"), strict=True):  # fmt: skip
-        assert said in finding
+        assert message in finding
 
 
 @pytest.mark.parametrize(
-    ("change", "said"),
+    ("change", "message"),
     [
         (lambda file: file["prompts/record"].__setitem__(3, file["prompts/record"][4]), "do not match its prompt hash"),
         (lambda file: file["present"].__setitem__((3, 0), False), "trigger_last is marked absent for prompt row 0"),
@@ -179,13 +177,13 @@ def test_every_fault_has_a_line(path: Path) -> None:
     ],
 )
 def test_what_contradicts_itself_is_found_behind_a_good_seal(
-    path: Path, change: Callable[[h5py.File], None], said: str
+    path: Path, change: Callable[[h5py.File], None], message: str
 ) -> None:
     with h5py.File(path, "r+", libver=LIBVER) as file:
         change(file)
     assert len(verify(path).findings) == 1  # the seal
     reseal(path)
-    assert any(said in finding for finding in verify(path).findings)
+    assert any(message in finding for finding in verify(path).findings)
 
 
 def test_numbers_in_absent_rows_and_nan_are_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -242,7 +240,7 @@ def test_an_export_never_overwrites_and_never_copies_damage(path: Path, tmp_path
     assert sorted(p.name for p in tmp_path.iterdir()) == ["flat.h5", "run"]
 
 
-def test_a_flat_file_cut_short_is_said_to_be(path: Path, tmp_path: Path) -> None:
+def test_a_flat_file_cut_short_is_reported(path: Path, tmp_path: Path) -> None:
     export(path, tmp_path / "flat.h5")
     whole = (tmp_path / "flat.h5").read_bytes()
     (tmp_path / "flat.h5").write_bytes(whole[:-1])

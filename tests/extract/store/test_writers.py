@@ -1,4 +1,4 @@
-"""Who may write a store, and what becomes of it when writers are killed or meet."""
+"""Concurrent and killed writers of a store."""
 
 import fcntl
 import json
@@ -197,10 +197,10 @@ def test_a_second_process_is_refused_and_the_first_unharmed(
     for shared in (False, True):
         second = nursery.start(path, shared=shared)
         assert nursery.wait(second) == 2
-        said = nursery.error(second)
-        assert said.startswith(f"{path} is being written by process {first} on ")
-        assert said.endswith("; wait until it ends, or run both with --shared")
-        assert "\n" not in said
+        message = nursery.error(second)
+        assert message.startswith(f"{path} is being written by process {first} on ")
+        assert message.endswith("; wait until it ends, or run both with --shared")
+        assert "\n" not in message
     (nursery.folder / "go").touch()
     assert nursery.wait(first) == 0
     assert set(nursery.written()) == {first}
@@ -254,9 +254,9 @@ def test_two_writers_in_one_process_are_two_writers(tmp_path: Path) -> None:
 def test_sharing_writers_must_make_the_same_store(tmp_path: Path) -> None:
     path, other = tmp_path / "activations.h5", replace(IDENTITY, weights="other")
     with ShardWriter(path, IDENTITY, N_PROMPTS, D_MODEL, shared=True):
-        said = r"is being written by process \d+ on .* with another weights \('w', now 'other'\); choose another"
+        message = r"is being written by process \d+ on .* with another weights \('w', now 'other'\); choose another"
         with (
-            pytest.raises(UserError, match=said),
+            pytest.raises(UserError, match=message),
             ShardWriter(path, other, N_PROMPTS, D_MODEL, shared=True),
         ):
             pass
@@ -317,7 +317,7 @@ def test_a_lock_unlinked_under_a_waiting_writer_is_not_taken_for_one(
     assert second.acquire()
 
 
-def test_a_file_system_without_locks_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_system_without_locks_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def none(_fd: int, _how: int) -> None:
         raise OSError(38, "Function not implemented")
 

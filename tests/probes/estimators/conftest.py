@@ -1,4 +1,4 @@
-"""Samples of two classes, planted along a known direction in correlated noise."""
+"""Samples of two classes, separated along a known direction in correlated noise."""
 
 from __future__ import annotations
 

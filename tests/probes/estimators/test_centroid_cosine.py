@@ -1,4 +1,4 @@
-"""The centroid-cosine probe: the paper's formula, layer by layer, blind to a sample's length."""
+"""The centroid-cosine probe: the paper's formula, layer by layer, independent of a sample's length."""
 
 from __future__ import annotations
 
@@ -49,25 +49,25 @@ def test_its_direction_is_what_its_score_is_linear_in_at_unit_length(plant: Any)
 
 def test_a_direction_belongs_to_one_layer(plant: Any) -> None:
     probe = CentroidCosine(2).fit(*plant(12, gap=3.0).draw(60, seed=1))
-    with pytest.raises(ValueError, match="a direction belongs to one layer; this CentroidCosine reads n_layers=2"):
+    with pytest.raises(ValueError, match="a direction belongs to one layer; this CentroidCosine has n_layers=2"):
         probe.direction("r", LOCUS)
 
 
 @pytest.mark.parametrize(
-    ("n_layers", "said"),
+    ("n_layers", "message"),
     [
         (5, "n_layers \\* d_model features, got n_features=12 with n_layers=5"),
         (0, "n_layers=0"),
         (12, "two features per layer"),
     ],
 )
-def test_features_that_do_not_lie_in_layers_are_told(n_layers: int, said: str, plant: Any) -> None:
-    with pytest.raises(ValueError, match=said):
+def test_features_that_do_not_divide_into_layers_are_an_error(n_layers: int, message: str, plant: Any) -> None:
+    with pytest.raises(ValueError, match=message):
         CentroidCosine(n_layers).fit(*plant(12, gap=3.0).draw(60, seed=1))
 
 
-def test_centroids_that_differ_in_length_only_are_told() -> None:
+def test_centroids_that_differ_only_in_length_are_an_error() -> None:
     X = np.array([[1.0, 2.0], [3.0, 2.0], [4.0, 4.0], [4.0, 4.0]])  # class means (2, 2) and (4, 4)
-    with pytest.raises(ValueError, match="the class means differ in length only"):
+    with pytest.raises(ValueError, match="the class means differ only in length"):
         CentroidCosine().fit(X, [0, 0, 1, 1])
     CentroidCosine().fit(X + np.array([0.0, 0.1]), [0, 0, 1, 1])

@@ -1,4 +1,4 @@
-"""Difference in means: its direction is the classes' difference, its threshold half-way, in residual-stream units."""
+"""Difference in means: direction, midpoint threshold, and scores in residual-stream units."""
 
 from __future__ import annotations
 

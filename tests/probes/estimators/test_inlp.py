@@ -1,4 +1,4 @@
-"""INLP: orthonormal directions, the probe blind to what is projected, mirrored decisions on what is flipped."""
+"""INLP: orthonormal directions, chance-level probes after projection, mirrored decisions after the flip."""
 
 from __future__ import annotations
 
@@ -131,5 +131,5 @@ def test_no_direction_at_all_is_an_error(n_directions: int, samples: tuple) -> N
 
 
 def test_a_negative_alpha_is_an_error(samples: tuple) -> None:
-    with pytest.raises(ValueError, match="alpha must not be negative"):
+    with pytest.raises(ValueError, match="alpha must be 0 or greater"):
         Inlp(2).fit(*samples).counterfactual(samples[0], -1.0)

@@ -1,4 +1,4 @@
-"""Every estimator passes scikit-learn's own checks, takes any two labels, and says plainly what it cannot take."""
+"""Every estimator passes scikit-learn's checks, accepts any two labels, and reports invalid input."""
 
 from __future__ import annotations
 
@@ -180,7 +180,7 @@ def test_nothing_is_given_before_it_is_fitted(estimator: Any) -> None:
 
 @each
 @pytest.mark.parametrize(
-    ("y", "said"),
+    ("y", "message"),
     [
         (["harmful"] * 6, r"needs two classes, got one class only: 'harmful' \(6 samples\)$"),
         ([True] * 6, r"one class only: True \(6 samples\)$"),
@@ -190,8 +190,8 @@ def test_nothing_is_given_before_it_is_fitted(estimator: Any) -> None:
         ),
     ],
 )
-def test_not_two_classes_is_one_plain_line(estimator: Any, y: list, said: str) -> None:
-    with pytest.raises(ValueError, match=said) as error:
+def test_not_two_classes_is_one_plain_line(estimator: Any, y: list, message: str) -> None:
+    with pytest.raises(ValueError, match=message) as error:
         clone(estimator).fit(np.random.default_rng(0).standard_normal((6, 4)), y)
     assert "\n" not in str(error.value)
 
@@ -214,7 +214,7 @@ def test_rows_that_are_not_finite_are_named_in_fit_and_after(estimator: Any, bad
 
 @each
 @pytest.mark.parametrize("offset", [0.0, 0.1, 1e6 / 3])
-def test_constant_samples_and_equal_means_are_told_not_fitted_to_rounding(estimator: Any, offset: float) -> None:
+def test_constant_samples_and_equal_means_are_errors(estimator: Any, offset: float) -> None:
     rng = np.random.default_rng(0)
     half = rng.standard_normal((30, 4))
     y = np.arange(60) < 30

@@ -1,4 +1,4 @@
-"""LEACE's theorems on the training samples; what is left of them on held-out ones where there are few."""
+"""LEACE's theorems on the training samples, and its effect on held-out ones when samples are few."""
 
 from __future__ import annotations
 

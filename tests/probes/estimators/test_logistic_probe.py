@@ -1,4 +1,4 @@
-"""The logistic probe is scikit-learn's on standardised inputs, told in weights on raw ones."""
+"""The logistic probe equals scikit-learn's on standardised inputs, with weights for raw inputs."""
 
 from __future__ import annotations
 

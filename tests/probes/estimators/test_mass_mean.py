@@ -1,4 +1,4 @@
-"""The mass-mean probe is linear discriminant analysis with pooled shrinkage, without a d × d matrix where n < d."""
+"""The mass-mean probe equals linear discriminant analysis with pooled shrinkage, without a d × d matrix if n < d."""
 
 from __future__ import annotations
 
@@ -103,14 +103,14 @@ def test_an_unknown_shrinkage_is_named(given: Any, plant: Any) -> None:
 
 
 def test_no_shrinkage_needs_samples_enough(plant: Any) -> None:
-    with pytest.raises(ValueError, match=r"20 samples of 30 features .* singular with shrinkage=0; take a greater"):
+    with pytest.raises(ValueError, match=r"20 samples of 30 features .* singular with shrinkage=0; use a larger"):
         MassMean(0).fit(*plant(30, gap=2.0).draw(20, seed=1))
     X, y = plant(30, gap=2.0).draw(200, seed=1)
     lda = LinearDiscriminantAnalysis(solver="lsqr").fit(X, y)
     np.testing.assert_allclose(MassMean(0).fit(X, y).coef_, lda.coef_, rtol=1e-8)
 
 
-def test_no_variation_within_classes_is_told() -> None:
+def test_no_variation_within_classes_is_an_error() -> None:
     y = np.array([False, False, True, True])
-    with pytest.raises(ValueError, match=r"needs variation within classes.*DifferenceInMeans does without"):
+    with pytest.raises(ValueError, match=r"needs variation within classes.*use DifferenceInMeans"):
         MassMean().fit(np.outer(y, [0.1, 0.7]) + 1 / 3, y)

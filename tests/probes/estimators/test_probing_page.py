@@ -1,4 +1,4 @@
-"""The example of the page on probing runs as it stands."""
+"""The example on the probing page of the docs runs unchanged."""
 
 from __future__ import annotations
 

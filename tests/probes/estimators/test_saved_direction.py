@@ -1,4 +1,4 @@
-"""An estimator's direction, saved, is read by safetensors alone where none of our packages can be imported."""
+"""A saved direction of an estimator is readable with safetensors alone, without this project's packages."""
 
 from __future__ import annotations
 

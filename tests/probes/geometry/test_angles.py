@@ -1,4 +1,4 @@
-"""Angles between directions and between the spaces they span."""
+"""Angles between directions, and between the subspaces they span."""
 
 from __future__ import annotations
 

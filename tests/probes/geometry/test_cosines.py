@@ -1,4 +1,4 @@
-"""Cosines of planted directions are recovered; p-values of labels without information are honest."""
+"""Cosines of planted directions are recovered; p-values are uniform for labels without information."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ NOTHING = Planted(n=60, d=10, strength_a=0, strength_b=0)
     ],
     ids=["pairs", "rows", "pairs, dominant", "rows, dominant", "one contrast is real"],
 )
-def test_p_is_honest_where_a_label_means_nothing(planted: Planted, n_draws: int) -> None:
+def test_p_is_uniform_for_a_label_without_information(planted: Planted, n_draws: int) -> None:
     p = np.array([_compare(planted, seed).permuted.p for seed in range(n_draws)])
     assert not rejects_too_often(p)
     assert not rejects_too_often(p, 0.2)
@@ -169,17 +169,17 @@ def test_any_fit_can_be_given() -> None:
 
 def test_mistakes_are_named() -> None:
     X, a, b = Planted().draw(0)
-    with pytest.raises(ValueError, match="only directions of one locus"):
+    with pytest.raises(ValueError, match="compare only directions of one locus"):
         compare_directions(fit_with_null(X, a), fit_with_null(X.copy(), b))
     with pytest.raises(ValueError, match="'normative' needs both classes in its train part; got 0 positive of 200"):
         fit_with_null(X, replace(a, y=np.zeros(200, dtype=bool)))
-    with pytest.raises(ValueError, match="'epistemic' hold NaN"):
+    with pytest.raises(ValueError, match="'epistemic' have NaN"):
         fit_with_null(np.where(np.arange(400)[:, None] == 300, np.nan, X), b)
     with pytest.raises(ValueError, match="at least 19 permutations"):
         fit_with_null(X, a, n=10)
     with pytest.raises(ValueError, match="rows outside the 100 samples"):
         fit_with_null(X[:100], a)
-    with pytest.raises(ValueError, match="columns of one length"):
+    with pytest.raises(ValueError, match="columns of equal length"):
         fit_with_null(X, replace(a, groups=a.groups[:5]))
     with pytest.raises(ValueError, match="zero or not finite"):
         fit_with_null(np.ones_like(X), a)

@@ -1,4 +1,4 @@
-"""Erasing a contrast leaves nothing of it, all of an independent one, and little of one that shares its direction."""
+"""Erasing a contrast removes it, keeps an independent one, and removes most of one with the same direction."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def test_with_few_samples_own_erasure_leaves_something_for_fresh_rows() -> None:
 @draws(30, 100)
 @pytest.mark.parametrize("dominant", [1.0, 6.0])
 @pytest.mark.parametrize("paired", [True, False])
-def test_p_is_honest_where_the_erased_label_means_nothing(dominant: float, paired: bool, n_draws: int) -> None:
+def test_p_is_uniform_if_the_erased_label_has_no_information(dominant: float, paired: bool, n_draws: int) -> None:
     planted = Planted(n=100, d=10, strength_a=0.0, strength_b=1.5, dominant=dominant, paired=paired, split=True)
     p = []
     for seed in range(n_draws):

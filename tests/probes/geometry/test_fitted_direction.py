@@ -1,4 +1,4 @@
-"""The null of a fitted direction: labels permuted as they were given, another draw for another contrast."""
+"""The permutation null of a fitted direction: respects groups, and differs between contrasts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every locus gives its own flat rows, ready for JSON and Parquet."""
+"""The geometry of every locus gives flat rows for JSON and Parquet."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def _grid(contrasts: list[Contrast], n: int = 39) -> list[LocusGeometry]:
     return [geometry_at(LOCI[i, j], i, position, contrasts, n=n) for i, (j, position) in loci]
 
 
-def test_the_planted_locus_stands_out() -> None:
+def test_the_planted_locus_has_the_largest_effect() -> None:
     found = {(g.layer, g.position): g for g in _grid([A, B], n=99)}
     there, elsewhere = found[1, "post_last"], found[0, "post_last"]
     assert there.cosines[0].fitted > 0.5
@@ -71,5 +71,5 @@ def test_three_contrasts_give_every_pair() -> None:
 def test_mistakes_name_the_locus() -> None:
     with pytest.raises(ValueError, match="layer 0, inst_last: contrasts need different names"):
         _grid([A, A])
-    with pytest.raises(ValueError, match="layer 1, post_last: the rows of contrast 'normative' hold NaN"):
+    with pytest.raises(ValueError, match="layer 1, post_last: the rows of contrast 'normative' have NaN"):
         geometry_at(X * np.nan, 1, "post_last", [A, B], n=19)

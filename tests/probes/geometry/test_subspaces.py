@@ -1,4 +1,4 @@
-"""Reading subspaces are those of INLP; angles between them are recovered, and honest where labels mean nothing."""
+"""Reading subspaces equal those of INLP; angles are recovered, and p-values are uniform without information."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def test_an_oblique_pair_is_nearer_than_permuted_ones_and_an_orthogonal_pair_is_
 @draws(30, 150)
 @pytest.mark.parametrize("dominant", [1.0, 8.0])
 @pytest.mark.parametrize("paired", [True, False])
-def test_p_is_honest_where_labels_mean_nothing(dominant: float, paired: bool, n_draws: int) -> None:
+def test_p_is_uniform_for_labels_without_information(dominant: float, paired: bool, n_draws: int) -> None:
     planted = Planted(n=60, d=10, strength_a=0, strength_b=0, dominant=dominant, paired=paired)
     p = np.array([_angles(planted, seed).permuted.p for seed in range(n_draws)])
     assert not rejects_too_often(p)
@@ -73,5 +73,5 @@ def test_p_is_honest_where_labels_mean_nothing(dominant: float, paired: bool, n_
 def test_mistakes_are_named() -> None:
     X, a, _ = Planted(n=40).draw(0)
     found = fit_with_null(X, a)
-    with pytest.raises(ValueError, match="1 to d_model = 16 dimensions; got 17"):
+    with pytest.raises(ValueError, match="k must be between 1 and d_model = 16; got 17"):
         reading_subspace(found, 17)

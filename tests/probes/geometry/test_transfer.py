@@ -1,4 +1,4 @@
-"""A shared direction transfers, its opposite transfers with the opposite sign, and noise does neither."""
+"""A shared direction transfers, its opposite transfers with the opposite sign, and noise does not transfer."""
 
 from __future__ import annotations
 
@@ -50,7 +50,9 @@ NOTHING = Planted(n=80, d=10, strength_a=0, strength_b=0, split=True)
 @draws(25, 100)
 @pytest.mark.parametrize("strengths", [(0.0, 0.0), (3.0, 0.0), (0.0, 3.0)])
 @pytest.mark.parametrize("paired", [True, False])
-def test_p_is_honest_where_a_label_means_nothing(strengths: tuple[float, float], paired: bool, n_draws: int) -> None:
+def test_p_is_uniform_for_a_label_without_information(
+    strengths: tuple[float, float], paired: bool, n_draws: int
+) -> None:
     planted = replace(NOTHING, strength_a=strengths[0], strength_b=strengths[1], dominant=6.0, paired=paired)
     p = np.array([_transfer(planted, seed).p for seed in range(n_draws)])
     assert not rejects_too_often(p)

@@ -1,4 +1,4 @@
-"""What words and length alone can tell."""
+"""Bag-of-words and length baselines."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ def parts() -> tuple[np.ndarray, np.ndarray]:
     return np.arange(0, 60), np.arange(60, 100)
 
 
-def test_a_telling_word_is_found_whatever_its_case(parts: tuple[np.ndarray, np.ndarray]) -> None:
+def test_a_predictive_word_is_found_in_any_case(parts: tuple[np.ndarray, np.ndarray]) -> None:
     y = np.arange(100) % 2 == 0
     texts = [f"how do i {'Kill' if i % 4 == 0 else 'kill'} it" if harmful else "how do i fix it"
              for i, harmful in enumerate(y)]  # fmt: skip
@@ -37,7 +37,7 @@ def test_single_letters_are_words(parts: tuple[np.ndarray, np.ndarray]) -> None:
     assert bag_of_words_auroc(["i do" if harmful else "a do" for harmful in y], y, *parts) == 1.0
 
 
-def test_length_tells_where_lengths_differ_only(parts: tuple[np.ndarray, np.ndarray]) -> None:
+def test_length_predicts_only_if_lengths_differ(parts: tuple[np.ndarray, np.ndarray]) -> None:
     rng = np.random.default_rng(0)
     y = np.arange(100) % 2 == 0
     longer = ["x" * int(50 + 30 * harmful + rng.integers(-5, 5)) for harmful in y]

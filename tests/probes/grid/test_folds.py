@@ -1,4 +1,4 @@
-"""Folds are made of whole groups, on both levels, and every sample is tested once."""
+"""Folds have whole groups at both levels, and every sample is tested once."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ def test_the_seed_decides_and_the_order_of_rows_is_no_luck() -> None:
 def test_too_few_groups_of_a_class_are_named(n_positive: int, n_negative: int, found: str) -> None:
     y = np.repeat([True, False], [4 * n_positive, 4 * n_negative])
     groups = np.arange(len(y)) // 4
-    with pytest.raises(ValueError, match=f"'normative' has {found}, too few for 5 folds; give fewer folds or more"):
+    with pytest.raises(ValueError, match=f"'normative' has {found}, too few for 5 folds; use fewer folds or more"):
         cross_validation(_contrast(y, groups))
 
 
@@ -127,7 +127,7 @@ def test_too_few_groups_for_inner_folds_are_named() -> None:
 def test_groups_that_do_not_divide_are_an_error() -> None:
     """Three groups have a positive sample and three a negative one, but the single ones come to lie apart."""
     y, groups = np.array([True, False, True, False, True, False]), np.array([0, 0, 1, 1, 2, 3])
-    message = "the groups of contrast 'normative' do not divide into 3 folds with both classes in each; give fewer"
+    message = "the groups of contrast 'normative' do not divide into 3 folds with both classes in each; use fewer"
     with pytest.raises(ValueError, match=message):
         cross_validation(_contrast(y, groups), 3, 2)
 

@@ -1,4 +1,4 @@
-"""The logistic probe is scikit-learn's on standardised inputs; Platt scaling is calibrated, finite and monotone."""
+"""The logistic probe equals scikit-learn's on standardised inputs; Platt scaling is calibrated, finite and monotone."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def test_the_simplest_of_equally_good_candidates_is_taken(scores: list[float], t
 
 
 def test_candidates_without_a_score_are_an_error() -> None:
-    with pytest.raises(ValueError, match=r"cannot be compared where scores are NaN; got \[0\.5, nan\]"):
+    with pytest.raises(ValueError, match=r"expected scores without NaN to choose a candidate; got \[0\.5, nan\]"):
         simplest_of_the_best(np.array([0.5, np.nan]))
 
 

@@ -1,4 +1,4 @@
-"""Null distributions: p-values are uniform on labels without information and small on planted ones."""
+"""Null distributions: p-values are uniform for labels without information and small for planted ones."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from probes.means import unit
 from tests.support.draws import draws
 
 
-def test_a_planted_signal_has_a_small_p_and_stands_above_both_nulls() -> None:
+def test_a_planted_signal_has_a_small_p_and_exceeds_both_nulls() -> None:
     rng = np.random.default_rng(1)
     y = np.arange(160) % 2 == 0
     X = rng.standard_normal((160, 16)) + 2.5 * y[:, None] * unit(rng.standard_normal(16))
@@ -50,7 +50,7 @@ def _grouped_p(seed: int, *, by_group: bool) -> float:
 
 
 @draws(40, 200)
-def test_p_values_of_grouped_rows_are_honest_only_when_groups_are_permuted(n_draws: int) -> None:
+def test_p_values_of_grouped_rows_are_uniform_only_with_groups(n_draws: int) -> None:
     grouped = np.array([_grouped_p(s, by_group=True) for s in range(n_draws)])
     most = 0.1 + 2.36 * np.sqrt(0.1 * 0.9 / n_draws)  # 0.15 of 200
     assert np.mean(grouped <= 0.1) <= most

@@ -1,4 +1,4 @@
-"""The grid finds a planted locus on what chooses and reports it on what is tested; neither looks at the other."""
+"""The grid chooses a planted locus on validation samples and reports it on separate test samples."""
 
 from __future__ import annotations
 
@@ -129,7 +129,7 @@ def test_fits_and_choices_use_their_own_rows_only(kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_in_cross_validation_a_folds_test_rows_have_no_say_in_that_fold(kind: str) -> None:
+def test_in_cross_validation_test_rows_do_not_affect_their_fold(kind: str) -> None:
     X, grid = _stream({(0, "inst_last"): 1.0}), ProbeGrid.cross_validated([_contrast()], n_folds=3, Cs=CS)
     spoiled = X.copy()
     spoiled[:, :, grid.folds[0][1].test] *= -1
@@ -254,7 +254,7 @@ def test_selected_takes_each_folds_own_best_and_choose_the_best_on_average() -> 
     assert choose_locus_by_fold(cells[:1], MEANS)[1] == cells[0].scores[MEANS].test
 
 
-def test_progress_is_told_of_every_locus() -> None:
+def test_progress_is_called_for_every_locus() -> None:
     seen: list[int] = []
     grid = ProbeGrid.held_out([_contrast(), _contrast(~Y, name="other")], Cs=CS)
     cells = list(grid.scores_by_locus(_stream({}), LAYERS, POSITIONS, progress=lambda: seen.append(1)))
@@ -299,7 +299,7 @@ def test_several_contrasts_in_one_pass_are_each_alone() -> None:
             assert all(_same(a.scores[kind], b.scores[kind]) for kind in KINDS)
 
 
-def test_each_locus_is_read_once_and_only_where_somebody_is_present() -> None:
+def test_each_locus_is_read_once_and_only_if_needed() -> None:
     X, reads = _stream({}), list[tuple[int, int]]()
 
     class CountingActivations:
@@ -387,7 +387,7 @@ def test_difference_in_means_scores_are_what_the_formula_gives() -> None:
 
 
 @WAYS
-def test_other_estimators_stand_beside_and_are_left_as_they_were(make: Make) -> None:
+def test_further_estimators_are_scored_and_not_changed(make: Make) -> None:
     mass, means = MassMean(), DifferenceInMeans()
     X, contrast = _stream({(1, "post_last"): 1.5}), _contrast()
     grid = make([contrast], Cs=CS, estimators={"mass_mean": mass, "again": means})
@@ -432,19 +432,19 @@ def test_tensors_read_as_arrays_do(dtype: torch.dtype) -> None:
 
 
 @pytest.mark.parametrize(
-    ("layers", "positions", "said"),
+    ("layers", "positions", "pattern"),
     [
         ((2,), POSITIONS, r"1 layers and 2 positions were named; .*, got shape \(4, 2, 240, 8\)"),
         (LAYERS, ("post_last",), "4 layers and 1 positions were named"),
     ],
 )
-def test_names_for_a_part_of_the_axes_are_refused(layers: Any, positions: Any, said: str) -> None:
+def test_names_for_a_part_of_the_axes_are_refused(layers: Any, positions: Any, pattern: str) -> None:
     """Else layer 0 would be read and called layer 2."""
-    with pytest.raises(ValueError, match=said):
+    with pytest.raises(ValueError, match=pattern):
         next(ProbeGrid.held_out([_contrast()]).scores_by_locus(_stream({}), layers, positions))
 
 
-def test_shapes_and_numbers_that_will_not_do_are_refused() -> None:
+def test_wrong_shapes_and_types_are_refused() -> None:
     grid = ProbeGrid.held_out([_contrast()])
     with pytest.raises(ValueError, match=r"\(n_layers, n_positions, n_samples, d_model\), got shape \(4, 240, 8\)"):
         next(grid.scores_by_locus(_stream({})[:, 0], LAYERS, POSITIONS))
@@ -456,7 +456,7 @@ def test_shapes_and_numbers_that_will_not_do_are_refused() -> None:
         grid.fit(_stream({})[0, 0], "harm")
 
 
-def test_names_that_would_be_taken_for_another_are_refused() -> None:
+def test_ambiguous_names_are_refused() -> None:
     with pytest.raises(ValueError, match="contrasts in one grid must have different names, got normative, normative"):
         ProbeGrid.held_out([_contrast(), _contrast(~Y)])
     with pytest.raises(ValueError, match="'logistic' is a built-in probe of every grid; give the estimator"):

@@ -1,4 +1,4 @@
-"""A control task is easy where types can be read, hard where they cannot, and absent where types do not recur."""
+"""A control task is easy if types can be read, hard if not, and undefined if types do not recur."""
 
 import numpy as np
 import pytest

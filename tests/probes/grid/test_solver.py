@@ -1,4 +1,4 @@
-"""The batched solver against scikit-learn's, one fit at a time, on activations chosen to break it."""
+"""The batched solver compared with scikit-learn, one fit at a time, on difficult activations."""
 
 from __future__ import annotations
 
@@ -327,7 +327,7 @@ def test_stopping_short_of_the_tolerance_warns(shape: tuple[int, int], monkeypat
 
 
 @pytest.mark.parametrize("shape", [WIDE, TALL])
-def test_where_nothing_tells_the_classes_apart_it_stops_at_rounding(shape: tuple[int, int]) -> None:
+def test_without_a_class_difference_it_stops_at_rounding(shape: tuple[int, int]) -> None:
     """Each sample is in both classes; a bound relative to weights of zero can never be met."""
     X, _ = _plain(*shape)
     X, y = np.repeat(X, 2, axis=0) / 3, np.arange(2 * len(X)) % 2 == 0
@@ -356,7 +356,7 @@ def test_errors_name_what_is_wrong() -> None:
             fit_logistic_batch(X, train[:1], Y[:1], [1.0, bad])
     with pytest.raises(ValueError, match=r"every C must be positive and finite, got \[\]"):
         fit_logistic_batch(X, train[:1], Y[:1], [])
-    with pytest.raises(ValueError, match=r"weight must be positive and finite; the least is 0\.0"):
+    with pytest.raises(ValueError, match=r"weights must be positive and finite; the smallest is 0\.0"):
         fit_logistic_batch(X, train[:1], Y[:1], [1.0], sample_weight=np.arange(40.0))
 
 
@@ -366,5 +366,5 @@ def test_a_sample_that_is_not_finite_is_an_error_even_if_no_set_is_fitted_on_it(
     X[[7, 9], 2] = value
     train = np.ones((1, 40), dtype=bool)
     train[0, [7, 9]] = False
-    with pytest.raises(ValueError, match=r"no set is fitted on too; 2 of 40 have NaN or inf, the first at index 7"):
+    with pytest.raises(ValueError, match=r"outside the training sets; 2 of 40 have NaN or inf, the first at index 7"):
         fit_logistic_batch(X, train, y[None], [1.0])

@@ -1,4 +1,4 @@
-"""Means of bounded values: Wilson's interval for rates, coverage for others, honest where all agree."""
+"""Means of bounded values: Wilson's interval for rates, coverage for others, valid if all values are equal."""
 
 import numpy as np
 import pytest
@@ -34,7 +34,7 @@ def test_values_between_the_bounds_narrow_it() -> None:
     assert half.high - half.low == pytest.approx((full.high - full.low) / 2, rel=0.05)
 
 
-def test_no_values_say_nothing() -> None:
+def test_no_values_give_the_widest_interval() -> None:
     found = mean_interval(np.array([]), -1, 1)
     assert np.isnan(found.estimate)
     assert (found.low, found.high) == (-1, 1)

@@ -1,4 +1,4 @@
-"""What is certified holds at its nominal rate; data used twice do not certify."""
+"""Certification holds at its nominal rate; data used twice do not certify."""
 
 import numpy as np
 import pytest
@@ -27,7 +27,7 @@ def test_the_sizes_of_methods() -> None:
     assert best_reachable(0, 0.95) == 1.0
 
 
-def test_what_is_allowed_is_the_last_that_stands() -> None:
+def test_allowed_failures_are_the_most_that_certify() -> None:
     for n, limit in ((59, 0.05), (58, 0.05), (93, 0.05), (30, 0.15), (0, 0.5)):
         most = allowed_failures(n, limit, 0.95)
         assert most == -1 or upper_limit(most, n, 0.95) <= limit
@@ -45,7 +45,7 @@ def test_more_failures_take_more_draws() -> None:
 
 
 def test_a_limit_that_is_none_is_refused() -> None:
-    with pytest.raises(ValueError, match=r"lie between 0 and 1; got 0 and 0\.95"):
+    with pytest.raises(ValueError, match=r"must be between 0 and 1; got 0 and 0\.95"):
         n_needed(0, 0.95)
     with pytest.raises(ValueError, match=r"got \(4,\) with 1 sample sizes"):
         certified_prefix(np.zeros(4), [3], [0.1], 0.95)

@@ -1,4 +1,4 @@
-"""Partial eta squared: against the textbook, against what is planted, and under no effect."""
+"""Partial eta squared: textbook values, planted effects, and no effect."""
 
 import numpy as np
 import pytest
@@ -56,7 +56,7 @@ def test_groups_that_agree_exactly_and_groups_without_any_effect() -> None:
     assert nothing.low == 0
 
 
-def test_a_true_null_is_rejected_as_often_as_said() -> None:
+def test_a_true_null_is_rejected_at_the_nominal_rate() -> None:
     noise = np.random.default_rng(1).standard_normal((30, 4, 800))
     found = partial_eta(noise, CONTRASTS["interaction"], seed=0)
     assert 0.03 <= (found.p <= 0.05).mean() <= 0.075
@@ -72,5 +72,5 @@ def test_the_interval_holds_what_is_planted() -> None:
 
 
 def test_two_groups_are_too_few() -> None:
-    with pytest.raises(ValueError, match="needs three groups that hold all four cells; got 2"):
+    with pytest.raises(ValueError, match="needs at least three groups with all four cells; got 2"):
         partial_eta(np.zeros((2, 4, 1)), CONTRASTS["first"], seed=0)

@@ -1,4 +1,4 @@
-"""Simulations: intervals cover and p-values are uniform, where labels mean nothing and where the truth is known.
+"""Simulations: intervals cover the truth, and p-values are uniform for labels without information.
 
 A rate is held against its nominal value with three binomial standard errors, about one false alarm in a thousand.
 """
@@ -319,7 +319,7 @@ def _pairs_that_share_noise(seed: int, signal: float, d: int = 30) -> tuple[np.n
 
 
 @pytest.mark.parametrize("logistic", [False, True])
-def test_the_larger_of_two_p_values_is_honest_where_either_alone_is_not(logistic: bool) -> None:
+def test_the_larger_of_two_p_values_is_valid_where_one_alone_is_not(logistic: bool) -> None:
     """A real fit on test labels that mean nothing; and labels that meant nothing, tested where any direction reads."""
     real, leaning = [], []
     for seed in range(300):
@@ -339,7 +339,7 @@ def test_the_larger_of_two_p_values_is_honest_where_either_alone_is_not(logistic
     assert np.mean([null.p_tested <= 0.05 for null in leaning]) > 0.05 + _margin(0.05, len(leaning))
 
 
-def test_fields_of_a_null_are_what_they_say() -> None:
+def test_fields_of_a_null_have_their_documented_values() -> None:
     null = _null("single rows", 0, (3, 3), logistic=True)
     assert null.p_permutation == max(null.p_fitted, null.p_tested) == 1 / 20
     assert null.observed > null.permutation_95 > null.mean
@@ -348,7 +348,7 @@ def test_fields_of_a_null_are_what_they_say() -> None:
     assert null == _null("single rows", 0, (3, 3), logistic=True)
 
 
-def test_the_simulations_know_their_strength() -> None:
+def test_the_simulations_have_the_planted_strength() -> None:
     """The truth they compare with is right: many rows of one fitted direction reach it."""
     rng, delta = np.random.default_rng(3), np.eye(D)[1] * 3
     y, groups = np.arange(20_000) % 2 == 0, np.arange(20_000) // 4

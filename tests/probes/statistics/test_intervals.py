@@ -92,7 +92,7 @@ def test_exact_coverage_of_a_rate(rate: Callable, least: float) -> None:
 
 
 @pytest.mark.parametrize("rate", [clopper_pearson, wilson])
-def test_no_data_say_nothing(rate: Callable) -> None:
+def test_no_data_give_the_widest_interval(rate: Callable) -> None:
     interval = rate(0, 0)
     assert np.isnan(interval.estimate)
     assert (interval.low, interval.high) == (0.0, 1.0)
@@ -173,7 +173,7 @@ def test_duplicated_subjects_counted_by_group_change_nothing() -> None:
     assert naive.high - naive.low < 0.6 * (once.high - once.low)
 
 
-def test_no_pairs_say_nothing() -> None:
+def test_no_pairs_give_the_widest_interval() -> None:
     interval = paired_difference(np.array([]), np.array([]))
     assert np.isnan(interval.estimate)
     assert (interval.low, interval.high) == (-1.0, 1.0)
@@ -183,7 +183,7 @@ def test_no_pairs_say_nothing() -> None:
 
 
 @pytest.mark.parametrize("sizes", [[15, 15] + [1] * 30, [1, 1, 2, 2, 3, 3, 5, 8, 13, 20], [5] * 20])
-def test_grouped_means_cover_whatever_the_groups_sizes(sizes: list[int]) -> None:
+def test_grouped_means_cover_for_any_group_sizes(sizes: list[int]) -> None:
     """Two large groups beside many small ones are the worst: residuals that are not jackknifed cover 89 % there."""
     rng, groups = np.random.default_rng(0), np.repeat(np.arange(len(sizes)), sizes)
     drawn = rng.standard_normal((1000, len(sizes)))[:, groups]
@@ -281,7 +281,7 @@ def test_auroc_intervals_narrow_with_more_units_of_either_class(auroc: float) ->
 
 
 @pytest.mark.parametrize(("auroc", "n_positive"), [(0.9, 0), (float("nan"), 10)])
-def test_an_auroc_of_nothing_says_nothing(auroc: float, n_positive: int) -> None:
+def test_an_undefined_auroc_gives_the_widest_interval(auroc: float, n_positive: int) -> None:
     interval = auroc_interval(auroc, n_positive, 10)
     assert (interval.low, interval.high) == (0.0, 1.0)
 
@@ -295,7 +295,7 @@ def test_equal_groups_count_as_many_as_they_are_and_one_large_one_as_little_more
     assert effective_number(np.array([])) == 0
 
 
-def test_what_varies_together_adds_up_in_a_sum_and_cancels_in_a_difference() -> None:
+def test_correlated_terms_add_in_a_sum_and_cancel_in_a_difference() -> None:
     rate, together = clopper_pearson(6, 20), np.ones((2, 2))
     total, gap = (
         combination([0.5, 0.5], [rate, rate], together),

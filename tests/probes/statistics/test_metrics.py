@@ -64,7 +64,7 @@ def test_a_group_of_both_classes_counts_once_in_each() -> None:
     assert measured.auroc == auroc_interval(roc_auc_score(y, score), 20, 20)
 
 
-def test_balanced_accuracy_stands_at_the_threshold() -> None:
+def test_balanced_accuracy_uses_the_threshold() -> None:
     y = np.array([True, True, False, False, False, False])
     score = np.array([1.0, -1.0, -1.0, -1.0, -1.0, 0.0])  # at the threshold is not above it
     assert discrimination(y, score, np.arange(6)).balanced_accuracy == 0.75
@@ -117,7 +117,7 @@ def test_calibrated_probabilities_have_little_error_and_overconfident_ones_much(
 
 
 @pytest.mark.parametrize("sorted_rows", [True, False])
-def test_equal_probabilities_share_a_bin_whatever_the_order_of_rows(sorted_rows: bool) -> None:
+def test_equal_probabilities_share_a_bin_for_any_order_of_rows(sorted_rows: bool) -> None:
     y = np.arange(100) < 50 if sorted_rows else np.arange(100) % 2 == 0
     assert expected_calibration_error(y, np.full(100, 0.5)) == pytest.approx(0.0)
     assert expected_calibration_error(y, np.full(100, 0.8)) == pytest.approx(0.3)
@@ -143,12 +143,12 @@ def test_d_prime_without_spread() -> None:
 
 
 @pytest.mark.parametrize("value", [2.710505431213761e-17, 0.1, -1e4 / 3])
-def test_equal_scores_are_no_distance_apart_whatever_rounding_makes_of_their_mean(value: float) -> None:
+def test_equal_scores_have_distance_zero_despite_rounding(value: float) -> None:
     for n in range(3, 100):
         assert d_prime(np.arange(n) % 3 == 0, np.full(n, value)) == 0.0
 
 
-def test_the_interval_of_a_mean_over_folds_knows_that_folds_share_training_samples() -> None:
+def test_the_interval_over_folds_allows_for_shared_training_samples() -> None:
     """Five folds of 45 groups a class are worth 225 / 2.25 = 100 of each, not 225 (Nadeau & Bengio 2003)."""
     rng = np.random.default_rng(0)
     y = np.arange(90) % 2 == 0

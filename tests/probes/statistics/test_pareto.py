@@ -6,7 +6,7 @@ import pytest
 from probes.statistics.pareto import front, hypervolume
 
 
-def test_what_is_beaten_is_left_out() -> None:
+def test_dominated_points_are_left_out() -> None:
     points = np.array([[0.1, 0.5, 0], [0.2, 0.2, 0], [0.2, 0.3, 0], [0.1, 0.5, 0], [np.nan, 0, 0], [0.5, 0.1, 0.0]])
     np.testing.assert_array_equal(front(points), [0, 1, 5])
     assert len(front(np.full((3, 3), np.nan))) == 0

@@ -1,4 +1,4 @@
-"""Permutation tests: labels move as they were given, p-values are exact under no effect, and see one that is there."""
+"""Permutation tests: labels move within their groups, p-values are exact under no effect and small under one."""
 
 import numpy as np
 import pytest
@@ -25,7 +25,7 @@ def clustered(rng: np.random.Generator, rate: float, n_groups: int = 50) -> tupl
 
 @draws(60, 300)
 @pytest.mark.parametrize("rate", [0.05, 0.4])
-def test_no_effect_is_seen_no_oftener_than_the_level_says(rate: float, n_draws: int) -> None:
+def test_no_effect_is_detected_at_most_at_the_nominal_rate(rate: float, n_draws: int) -> None:
     rng, seen, naive = np.random.default_rng(0), 0, 0
     for _ in range(n_draws):
         groups, outcome, has = clustered(rng, rate)
@@ -57,7 +57,7 @@ def test_an_effect_is_seen_between_groups_and_within_them() -> None:
         assert permuted_p(ExchangeableUnits.of(groups, np.full(160, ""), has, has), 999, rng) == 0.001
 
 
-def test_what_differs_within_groups_is_moved_within_them() -> None:
+def test_labels_that_differ_within_groups_move_within_them() -> None:
     """Groups refused whole or not at all, each with one prompt that has it: every labelling is the same."""
     groups = np.repeat(np.arange(40), 4)
     units = ExchangeableUnits.of(groups, np.full(160, ""), np.arange(160) % 4 == 0, groups < 20)

@@ -1,4 +1,4 @@
-"""Fieller's interval of a ratio of means."""
+"""Fieller's interval for a ratio of means."""
 
 import numpy as np
 import pytest
@@ -12,7 +12,7 @@ def test_an_exact_ratio_has_no_width() -> None:
     assert (found.low, found.estimate, found.high) == pytest.approx((0.3, 0.3, 0.3), abs=1e-6)
 
 
-def test_a_denominator_that_may_be_zero_says_nothing() -> None:
+def test_a_denominator_that_may_be_zero_gives_an_unbounded_interval() -> None:
     rng = np.random.default_rng(0)
     found = ratio_of_means(rng.standard_normal(20), rng.standard_normal(20), np.arange(20))
     assert (found.low, found.high) == (-np.inf, np.inf)
@@ -27,7 +27,7 @@ def test_prompts_of_one_group_count_once() -> None:
     assert again == pytest.approx(alone) if isinstance(alone, tuple) else vars(again) == pytest.approx(vars(alone))
 
 
-def test_it_holds_the_true_ratio_as_often_as_said() -> None:
+def test_it_covers_the_true_ratio_at_the_nominal_rate() -> None:
     rng, held = np.random.default_rng(3), 0
     for _ in range(600):
         y = rng.normal(2, 1, 25)

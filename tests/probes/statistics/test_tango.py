@@ -1,4 +1,4 @@
-"""Tango's interval: against a restricted maximum found by search, at 0 and 1, and held at one limit by itself."""
+"""Tango's interval: compared with a restricted maximum found by search, at 0 and 1, and for one-sided limits."""
 
 import numpy as np
 import pytest
@@ -58,7 +58,7 @@ def test_repeated_subjects_counted_by_group_change_nothing() -> None:
     assert np.isnan(tango(np.array([]), np.array([])).estimate)
 
 
-def test_the_shortcut_says_what_the_interval_says() -> None:
+def test_the_shortcut_agrees_with_the_interval() -> None:
     rng = np.random.default_rng(0)
     a, b, _ = rng.dirichlet([1, 1, 2], 300).T
     for where in [(0.15, np.inf), (-np.inf, 0.15), (-0.15, 0.15)]:

@@ -1,4 +1,4 @@
-"""Thresholds worth trying."""
+"""Candidate thresholds of a probability."""
 
 import numpy as np
 
@@ -14,7 +14,7 @@ def test_classes_apart_are_cut_between_in_log_odds() -> None:
     assert (np.diff(found) > 0).all()
 
 
-def test_every_corner_is_kept_where_there_is_room() -> None:
+def test_every_corner_is_kept_if_there_is_room() -> None:
     rng = np.random.default_rng(0)
     y = rng.random(300) < 0.3
     p = 1 / (1 + np.exp(-(3 * y - 1.5 + rng.normal(size=300))))
