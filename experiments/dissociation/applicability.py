@@ -74,7 +74,7 @@ def _too_few_groups(kind: Kind, corpus: Corpus, rows: np.ndarray) -> str:
     n = corpus.effective_groups(rows)
     if n >= MIN_GROUPS:
         return ""
-    return (f"{BEHAVIOUR[kind]}: the {len(rows)} decliners among test prompts are worth {n:.1f} independent ones (a "
+    return (f"{BEHAVIOUR[kind]}: the {len(rows)} decliners among test prompts count as {n:.1f} independent ones (a "
             f"pair, entity or template counts once), {MIN_GROUPS} are needed; give prompts of more pairs")  # fmt: skip
 
 

@@ -75,6 +75,7 @@ class _GroupedFit:
         self._members = {group: np.flatnonzero(groups == group) for group in np.unique(groups)}
 
     def vector(self, groups: np.ndarray) -> np.ndarray | None:
+        """Return the difference in means (d_model,) of the samples of some groups; None if a class is missing."""
         index = np.concatenate([self._members.get(group, np.empty(0, dtype=int)) for group in groups])
         y = self._declined[index]
         return difference_in_means(self._X[index], y, self._strata[index]) if y.any() and not y.all() else None

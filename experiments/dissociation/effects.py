@@ -26,7 +26,7 @@ class Effect:
     """The effect of ablating one direction on the baseline decliners of one behaviour."""
 
     stopped: Bool[np.ndarray, " decliners"]
-    p_null: float | None  # p of the onset effect against permuted-label directions; None where not tested
+    p_null: float | None  # p of the onset effect against permuted-label directions; None if not tested
     n_null: int | None = None  # number of permuted-label directions behind that p
 
 

@@ -51,8 +51,8 @@ def judge_dissociation(
         reasons = tuple(reason for reason, _ in found) or ("the effects fit none of the rules: see the matrix",)
         return Verdict("inconclusive", reasons, contrasts, tuple(need for _, need in found))
     if unsound and rule.verdict != "no_effect":
-        broken = f"no locus met the selection rules for the {' and the '.join(unsound)} write direction, so what its "
-        return Verdict("inconclusive", (broken + "ablation stops may be the model itself",), contrasts)
+        broken = f"no locus met the selection rules for the {' and the '.join(unsound)} write direction, so its "
+        return Verdict("inconclusive", (broken + "ablation may break the model itself",), contrasts)
     return Verdict(rule.verdict, (rule.reason,), contrasts)
 
 

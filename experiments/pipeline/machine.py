@@ -48,7 +48,7 @@ def measure_device(device: str) -> Machine:
         kind = torch.bfloat16 if on_gpu else torch.float32
         size, n_bytes = (8192, 2**30) if on_gpu else (1024, 2**27)
         a, b = torch.ones(size, size, device=at, dtype=kind), torch.empty(n_bytes, device=at, dtype=torch.uint8)
-    except (RuntimeError, AssertionError) as error:  # the latter where torch was built without CUDA
+    except (RuntimeError, AssertionError) as error:  # the latter if torch was built without CUDA
         raise UserError(f"model.device {device!r} cannot be used here: {str(error).splitlines()[0]}") from None
     finish: Callable[[], None] = torch.cuda.synchronize if on_gpu else lambda: None
     flops = 2 * size**3 / _seconds(lambda: a @ a, finish)

@@ -209,7 +209,7 @@ def _independence(loaded: LoadedRun, writes: dict[Kind, WriteSelection]) -> dict
     held_out = [np.flatnonzero(corpus.labelled(label) & corpus.within("test")) for label in corpus.counts()]
     rows = np.concatenate([_some(rng, of_label, N_PER_LABEL) for of_label in held_out])
     prompts, record = RepeatedPrompts(loaded.model, [loaded.rendered[i] for i in rows]), {}
-    with loaded.reporter.task("ablating one, watching the other", len(KINDS)) as advance:
+    with loaded.reporter.task("independence under ablation", len(KINDS)) as advance:
         for one, other in (KINDS, KINDS[::-1]):
             null = _permuted_at(loaded, one, chosen[one].locus, rng)
             record[f"ablate_{one}_watch_{other}"] = independence(

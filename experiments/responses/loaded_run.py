@@ -22,6 +22,7 @@ class LoadedRun(RunInputs):
 
     @cached_property
     def model(self) -> ChatModel:
+        """The configured model; loading may raise UserError."""
         wanted = self.config.model
         return load_model(
             wanted.name,
@@ -47,6 +48,7 @@ class LoadedRun(RunInputs):
 
     @cached_property
     def rendered(self) -> list[Rendered]:
+        """All prompts through the model's chat template, in file order; reports remarks on the template."""
         rendered = [render(self.model.tokenizer, prompt) for prompt in self.prompts]
         for line in remarks(self.prompts, rendered, merged=self.config.model.system == "merge"):
             self.reporter.say(line)
@@ -54,6 +56,7 @@ class LoadedRun(RunInputs):
 
     @cached_property
     def completer(self) -> Completer:
+        """The completer of all prompts, with the configured judge and the run's response cache."""
         settings = self.config.generate
         return Completer(
             self.model,

@@ -21,7 +21,7 @@ class Behaviour:
     """The action of the model on each prompt of a corpus."""
 
     corpus: Corpus
-    actions: np.ndarray  # (n,) object: action names, None where unjudged
+    actions: np.ndarray  # (n,) object: action names, None if unjudged
     correct: np.ndarray  # (n,) bool: the completion states the prompt's known answer
 
     def did(self, action: str) -> np.ndarray:

@@ -21,6 +21,6 @@ VERDICTS = {
 
 
 def verdict_sentence(verdict: str, reasons: Sequence[str], trigger_share: Interval | None = None) -> str:
-    """Return a verdict with its reasons, and the trigger share where there is one."""
+    """Return a verdict with its reasons, and the trigger share if there is one."""
     text = f"{VERDICTS[verdict]}: {'; '.join(reason for reason in reasons if reason)}."
     return text if trigger_share is None else f"{text} Trigger share {trigger_share:.2f}."

@@ -85,7 +85,7 @@ def test_too_few_pairs_are_reported(context: SimpleNamespace) -> None:
     paired = (replace(p, pair=str(i % 9)) if p.label == "harmful" else p for i, p in enumerate(corpus.prompts))
     context.corpus = replace(corpus, prompts=tuple(paired))
     assert (
-        "worth 8.7 independent ones (a pair, entity or template counts once), 10 are needed; give prompts of more"
+        "count as 8.7 independent ones (a pair, entity or template counts once), 10 are needed; give prompts of more"
         in (find_setup(context).absent["normative"])
     )
 
