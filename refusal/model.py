@@ -242,7 +242,7 @@ def load_model(
     dtype: DType = "auto",
     device: str = "auto",
     backend: BackendName = "hooks",
-    template: str | None = None,
+    template: str | os.PathLike[str] | None = None,
     template_args: Arguments | None = None,
     system: System = "keep",
 ) -> Model:
@@ -267,7 +267,8 @@ def load_model(
     number = str(dtype).removeprefix("torch.")  # torch.bfloat16 is as good as its name
     if number not in get_args(DType):
         raise UserError(f"no such dtype: {number!r}; expected one of {', '.join(get_args(DType))}")
-    return open_model(Model, os.fspath(name), revision, cast(DType, number), device, backend, template, template_args,
+    form = None if template is None else os.fspath(template)
+    return open_model(Model, os.fspath(name), revision, cast(DType, number), device, backend, form, template_args,
                       system)  # fmt: skip
 
 

@@ -1,0 +1,86 @@
+"""`import refusal` is light, every name is there and explained, every example runs, and no repr dumps an array."""
+
+from __future__ import annotations
+
+import doctest
+import importlib
+import inspect
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import refusal
+
+ROOT = Path(__file__).resolve().parents[2]
+HEAVY = ("torch", "transformers", "pandas", "numpy", "altair", "sklearn", "matplotlib")
+MODULES = ("model", "prompts", "store", "probing", "dials", "judged", "finished_run", "attribution", "certificates")
+VALUES = {"Activations", "ActivationStore", "Certificate", "Dials", "Direction", "LayerProbes", "Prompt", "Run",
+          "ScoredCompletions", "WordScores", "load_directions", "save_directions"}  # fmt: skip
+
+
+def _examples() -> list[doctest.DocTest]:
+    finder = doctest.DocTestFinder(exclude_empty=True)
+    modules = [importlib.import_module(f"refusal.{name}") for name in MODULES]
+    return [found for module in modules for found in finder.find(module) if found.examples]
+
+
+@pytest.mark.parametrize("name", ["extract", "probes", "steering", "scoring", "judging", "refusal"])
+def test_importing_a_package_loads_nothing_heavy_and_every_name_resolves(name: str) -> None:
+    """One process a package: what it imports is all that it needs, in whatever order."""
+    code = (
+        f"import sys, {name}; loaded = [m for m in {HEAVY!r} if m in sys.modules]; assert not loaded, loaded\n"
+        f"assert {name}.__all__ and set({name}.__all__) <= set(dir({name}))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("name", ["extract", "probes", "steering", "scoring", "judging", "refusal"])
+def test_every_public_name_resolves(name: str) -> None:
+    package = importlib.import_module(name)
+    assert all(getattr(package, public) is not None for public in package.__all__)
+    with pytest.raises(AttributeError):
+        package.no_such_name  # noqa: B018
+
+
+def test_every_public_name_is_explained_with_an_example() -> None:
+    for name in refusal.__all__:
+        doc = inspect.getdoc(getattr(refusal, name))
+        assert doc, name
+        assert name in VALUES or ">>> " in doc or name in ("open_store",), name
+
+
+@pytest.mark.parametrize("example", _examples(), ids=lambda example: example.name.removeprefix("refusal."))
+def test_an_example_runs_as_it_is_printed(
+    example: doctest.DocTest, notebook: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(notebook)
+    runner = doctest.DocTestRunner(verbose=False)
+    runner.run(example, clear_globs=True)
+    assert runner.summarize(verbose=False).failed == 0, capsys.readouterr().out
+
+
+def test_examples_are_looked_at() -> None:
+    names = {example.name for example in _examples()}
+    assert {"refusal.model.Model.steer", "refusal.dials.load_dials", "refusal.finished_run.load_run"} <= names
+
+
+def test_a_repr_is_one_short_line(
+    model: refusal.Model, found: refusal.Activations, harm: refusal.Direction, notebook: Path
+) -> None:
+    run = notebook / "runs" / "quickstart"
+    labels = [label == "harmful" for label in found.labels]
+    long = refusal.WordScores("x", ("word" * 30,) * 40, tuple(map(float, range(40))), 0.5, None)
+    shown = [
+        model, found, harm, refusal.load_dials(run), refusal.load_run(run), refusal.Judge(), long,
+        refusal.WordScores("x", (), (), 0.5, None), refusal.certify(1, 60),
+        refusal.score([{"label": "benign", "completion": "Sure."}]),
+        refusal.probe_layers(found, labels, n_folds=2, progress=False),
+    ]  # fmt: skip
+    for one in shown:
+        assert "\n" not in repr(one)
+        assert len(repr(one)) < 300, repr(one)
+        assert "array" not in repr(one)
+        assert not any(word in repr(one) for word in ("object at 0x", "tensor("))
