@@ -52,9 +52,9 @@ def fit_read(loaded: LoadedRun, name: str, declining: Bool[np.ndarray, " prompts
     contrast = contrast_of(loaded.corpus, name, declining, ~declining)
     layers = [layer for layer in store.layers if layer <= first_write]
     positions = [p for p in store.positions if store.present[store.positions.index(p)].all()]
-    grid, cells = fit_grid(loaded, [contrast], layers, positions, f"fitting the {name} dial")
-    cell = choose_locus(cells)
-    X, C = store.read(cell.layer, cell.position), float(cell.scores[LOGISTIC].C[0])
+    grid, loci = fit_grid(loaded, [contrast], layers, positions, f"fitting the {name} dial")
+    best = choose_locus(loci)
+    X, C = store.read(best.layer, best.position), float(best.scores[LOGISTIC].C[0])
     probe = grid.fit(X, name, C=C)
     score = cross_fitted_scores(X[contrast.rows], contrast, probe, loaded.config.seed, loaded.probe_device)
     chosen, test = np.isin(contrast.part, CHOICE), contrast.within("test")
@@ -62,12 +62,12 @@ def fit_read(loaded: LoadedRun, name: str, declining: Bool[np.ndarray, " prompts
     probability = platt.probability(score)
     return DialRead(
         name=name,
-        locus=Locus(store.site, cell.layer, cell.position),
+        locus=Locus(store.site, best.layer, best.position),
         probe=probe,
         platt=platt,
         declining=declining,
         probability=probability,
-        test=cell.scores[LOGISTIC].test,
+        test=best.scores[LOGISTIC].test,
         test_ece=expected_calibration_error(contrast.y[test], probability[test]),
         test_brier=brier(contrast.y[test], probability[test]),
     )

@@ -53,13 +53,13 @@ def measure_transfer(loaded: LoadedRun) -> Transfer | NotApplicable:
     positions = [p for p in store.positions if p in POSITIONS]
     if not positions:
         return not_applicable(f"neither {' nor '.join(POSITIONS)} is stored; see extract.positions")
-    grid, cells = fit_grid(loaded, contrasts, store.layers, positions, "probing intent across trigger words")
-    probes = {c.name: _probe(loaded, grid, c, [cell for cell in cells if cell.contrast == c.name]) for c in contrasts}
+    grid, loci = fit_grid(loaded, contrasts, store.layers, positions, "probing intent across trigger words")
+    probes = {c.name: _probe(loaded, grid, c, [locus for locus in loci if locus.contrast == c.name]) for c in contrasts}
     return Transfer(applicable=True, probes=probes)
 
 
-def _probe(inputs: RunInputs, grid: ProbeGrid, contrast: Contrast, cells: Sequence[LocusScores]) -> TransferredProbe:
-    chosen, seed = choose_locus(cells), inputs.config.seed
+def _probe(inputs: RunInputs, grid: ProbeGrid, contrast: Contrast, loci: Sequence[LocusScores]) -> TransferredProbe:
+    chosen, seed = choose_locus(loci), inputs.config.seed
     test = chosen.scores[LOGISTIC].test
     train, tested = contrast.within("train"), contrast.within("test")
     X = inputs.store.read(chosen.layer, chosen.position)

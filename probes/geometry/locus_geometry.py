@@ -27,7 +27,7 @@ Row = dict[str, str | int | float | list[float] | None]
 
 @dataclass(frozen=True)
 class LocusGeometry:
-    """Measurements at one locus: cosines and angles per pair of contrasts, the others per ordered pair with itself."""
+    """Measurements at one locus: cosines and angles per pair of contrasts, the others per ordered pair."""
 
     layer: int
     position: str

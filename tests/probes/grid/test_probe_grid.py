@@ -55,7 +55,7 @@ def _contrast(y: np.ndarray = Y, part: np.ndarray = PART, name: str = "normative
     return Contrast(name, np.arange(N), y, np.arange(N), part)
 
 
-def _cells(grid: ProbeGrid, X: object) -> list[LocusScores]:
+def _score_loci(grid: ProbeGrid, X: object) -> list[LocusScores]:
     return list(grid.scores_by_locus(X, LAYERS, POSITIONS))
 
 
@@ -71,11 +71,11 @@ def _same(a: Score, b: Score) -> bool:
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_planted_locus_is_found_on_validation_and_reported_on_test(make: Make, kind: str) -> None:
     contrast = _contrast()
-    cells = _cells(make([contrast], Cs=CS), _stream({(2, "post_last"): 4.0, (3, "post_last"): 1.0}))
-    chosen = choose_locus(cells, kind)
+    loci = _score_loci(make([contrast], Cs=CS), _stream({(2, "post_last"): 4.0, (3, "post_last"): 1.0}))
+    chosen = choose_locus(loci, kind)
     assert (chosen.contrast, chosen.layer, chosen.position) == ("normative", 2, "post_last")
-    by_fold, test = choose_locus_by_fold(cells, kind)
-    assert {(cell.layer, cell.position) for cell in by_fold} == {(2, "post_last")}
+    by_fold, test = choose_locus_by_fold(loci, kind)
+    assert {(locus.layer, locus.position) for locus in by_fold} == {(2, "post_last")}
     assert test == chosen.scores[kind].test
     assert test.auroc.low > 0.85
     assert test.balanced_accuracy > 0.9  # the threshold lies between the classes, not at zero
@@ -89,7 +89,7 @@ def test_validation_chooses_and_test_rows_have_no_say(kind: str) -> None:
     X = _stream({})
     X[1] += 5 * ((PART == "test") & Y)[:, None] * DIRECTION
     X[3] += 5 * ((PART != "test") & Y)[:, None] * DIRECTION
-    chosen = choose_locus(_cells(ProbeGrid.held_out([_contrast()], Cs=CS), X), kind)
+    chosen = choose_locus(_score_loci(ProbeGrid.held_out([_contrast()], Cs=CS), X), kind)
     assert chosen.layer == 3
     assert chosen.scores[kind].validation[0] > 0.95
     assert chosen.scores[kind].test.auroc.estimate < 0.75
@@ -103,9 +103,9 @@ def test_the_figure_of_the_selected_locus_is_not_chosen_on(kind: str) -> None:
     for layer, fold in enumerate(grid.folds[0]):
         inside = np.isin(np.arange(N), fold.test) & Y
         X[layer] += 6 * inside[:, None] * DIRECTION
-    cells = _cells(grid, X)
-    by_fold, _ = choose_locus_by_fold(cells, kind)
-    assert all(cell.layer != fold for fold, cell in enumerate(by_fold))
+    loci = _score_loci(grid, X)
+    by_fold, _ = choose_locus_by_fold(loci, kind)
+    assert all(locus.layer != fold for fold, locus in enumerate(by_fold))
 
 
 @pytest.mark.parametrize("kind", [*KINDS, "mass_mean"])
@@ -116,8 +116,8 @@ def test_fits_and_choices_use_their_own_rows_only(kind: str) -> None:
     spoiled, blind = X.copy(), X.copy()
     spoiled[:, :, PART == "test"] = 30 * np.random.default_rng(1).standard_normal((N, D))[PART == "test"]
     blind[:, :, PART == "validation"] = -70
-    for a, b, c in zip(*(_cells(grid, x) for x in (X, spoiled, blind)), strict=True):
-        one, other, third = (cell.scores[kind] for cell in (a, b, c))
+    for a, b, c in zip(*(_score_loci(grid, x) for x in (X, spoiled, blind)), strict=True):
+        one, other, third = (locus.scores[kind] for locus in (a, b, c))
         assert one.validation == other.validation
         assert one.separation == pytest.approx(other.separation, rel=1e-3)  # fits end within their tolerance
         assert np.array_equal(one.C, other.C, equal_nan=True)
@@ -133,7 +133,7 @@ def test_in_cross_validation_test_rows_do_not_affect_their_fold(kind: str) -> No
     X, grid = _stream({(0, "inst_last"): 1.0}), ProbeGrid.cross_validated([_contrast()], n_folds=3, Cs=CS)
     spoiled = X.copy()
     spoiled[:, :, grid.folds[0][1].test] *= -1
-    for a, b in zip(_cells(grid, X), _cells(grid, spoiled), strict=True):
+    for a, b in zip(_score_loci(grid, X), _score_loci(grid, spoiled), strict=True):
         one, other = a.scores[kind], b.scores[kind]
         assert one.validation[1] == other.validation[1]
         assert np.array_equal(one.C[1:2], other.C[1:2], equal_nan=True)
@@ -146,7 +146,7 @@ def test_every_figure_is_a_plain_reckoning_with_sklearn(make: Make) -> None:
     """Fold by fold and C by C with a pipeline, standardised on the rows of each fit."""
     contrast, X = _contrast(), _stream({(1, "inst_last"): 1.0})
     grid = make([contrast], Cs=CS)
-    score = next(c for c in _cells(grid, X) if (c.layer, c.position) == (1, "inst_last")).scores[LOGISTIC]
+    score = next(c for c in _score_loci(grid, X) if (c.layer, c.position) == (1, "inst_last")).scores[LOGISTIC]
 
     def fit(rows: np.ndarray, C: float) -> np.ndarray:
         model = LogisticRegression(C=C, class_weight="balanced", tol=1e-8, max_iter=5000)
@@ -170,10 +170,10 @@ def test_rows_and_parts_left_out_have_no_say(make: Make) -> None:
     X = _stream({(0, "inst_last"): 3.0})
     spoiled = X.copy()
     spoiled[:, :, part == "calibration"] = np.nan  # outside the contrast's rows, so nobody minds
-    for a, b in zip(*(_cells(make([fewer], Cs=CS), x) for x in (X, spoiled)), strict=True):
+    for a, b in zip(*(_score_loci(make([fewer], Cs=CS), x) for x in (X, spoiled)), strict=True):
         assert all(_same(a.scores[kind], b.scores[kind]) for kind in KINDS)
     if make == ProbeGrid.held_out:
-        for a, b in zip(*(_cells(make([c], Cs=CS), X) for c in (fewer, _contrast(part=part))), strict=True):
+        for a, b in zip(*(_score_loci(make([c], Cs=CS), X) for c in (fewer, _contrast(part=part))), strict=True):
             assert a.scores[MEANS].by_fold == b.scores[MEANS].by_fold
             assert a.scores[LOGISTIC].test.auroc.estimate == pytest.approx(
                 b.scores[LOGISTIC].test.auroc.estimate, abs=2e-3
@@ -184,10 +184,10 @@ def test_the_simplest_c_within_a_thousandth_is_taken() -> None:
     y = np.arange(N) % 2 == 0
     X = _stream({}, y)
     X[0] += 20 * y[:, None]
-    apart, noise = (c.scores[LOGISTIC].C[0] for c in _cells(ProbeGrid.held_out([_contrast(y)]), X)[::2][:2])
+    apart, noise = (c.scores[LOGISTIC].C[0] for c in _score_loci(ProbeGrid.held_out([_contrast(y)]), X)[::2][:2])
     assert apart == 1e-4
     assert noise in (1e-4, 1e-3, 1e-2, 1e-1, 1.0, 10.0)
-    scores = _cells(ProbeGrid.cross_validated([_contrast(y)], n_folds=3), X)[0].scores
+    scores = _score_loci(ProbeGrid.cross_validated([_contrast(y)], n_folds=3), X)[0].scores
     assert scores[LOGISTIC].C.tolist() == [1e-4] * 3
     assert np.isnan(scores[MEANS].C).all()
 
@@ -216,11 +216,11 @@ def test_c_is_chosen_on_held_out_groups_not_on_copies_of_the_training_rows() -> 
 
 def test_ties_go_to_the_widest_gap_and_then_to_the_earliest_locus() -> None:
     strength = {(1, "inst_last"): 30.0, (2, "inst_last"): 60.0, (3, "post_last"): 30.0}
-    cells = _cells(ProbeGrid.held_out([_contrast()], Cs=CS), _stream(strength))
-    assert sum(cell.scores[LOGISTIC].validation[0] == 1.0 for cell in cells) == 3
-    for chosen in (choose_locus(cells), choose_locus_by_fold(cells)[0][0]):
+    loci = _score_loci(ProbeGrid.held_out([_contrast()], Cs=CS), _stream(strength))
+    assert sum(locus.scores[LOGISTIC].validation[0] == 1.0 for locus in loci) == 3
+    for chosen in (choose_locus(loci), choose_locus_by_fold(loci)[0][0]):
         assert (chosen.layer, chosen.position) == (2, "inst_last")
-    flat = [replace(c, scores={k: replace(s, separation=np.array([5.0])) for k, s in c.scores.items()}) for c in cells]
+    flat = [replace(c, scores={k: replace(s, separation=np.array([5.0])) for k, s in c.scores.items()}) for c in loci]
     for chosen in (choose_locus(flat), choose_locus_by_fold(flat)[0][0]):
         assert (chosen.layer, chosen.position) == (1, "inst_last")
 
@@ -233,7 +233,7 @@ def _measured(auroc: float, n: int = 20) -> Discrimination:
     )
 
 
-def _cell(layer: int, validation: list[float], separation: list[float], test: list[float]) -> LocusScores:
+def _made_up_scores(layer: int, validation: list[float], separation: list[float], test: list[float]) -> LocusScores:
     by_fold = tuple(_measured(a) for a in test)
     return LocusScores(
         "c", layer, "last", {MEANS: Score(*map(np.array, (validation, separation)), by_fold, np.full(2, np.nan))}
@@ -241,25 +241,25 @@ def _cell(layer: int, validation: list[float], separation: list[float], test: li
 
 
 def test_selected_takes_each_folds_own_best_and_choose_the_best_on_average() -> None:
-    cells = [
-        _cell(0, [0.9, 0.6], [1.0, 1.0], [0.6, 0.99]),
-        _cell(1, [0.8, 0.8], [2.0, 1.0], [0.9, 0.9]),
-        _cell(2, [0.9, 0.8], [3.0, -2.0], [0.7, 0.5]),
+    loci = [
+        _made_up_scores(0, [0.9, 0.6], [1.0, 1.0], [0.6, 0.99]),
+        _made_up_scores(1, [0.8, 0.8], [2.0, 1.0], [0.9, 0.9]),
+        _made_up_scores(2, [0.9, 0.8], [3.0, -2.0], [0.7, 0.5]),
     ]
-    by_fold, test = choose_locus_by_fold(cells, MEANS)
-    assert [cell.layer for cell in by_fold] == [2, 1]  # both by the gap
-    expected = [cells[2].scores[MEANS].by_fold[0], cells[1].scores[MEANS].by_fold[1]]
+    by_fold, test = choose_locus_by_fold(loci, MEANS)
+    assert [locus.layer for locus in by_fold] == [2, 1]  # both by the gap
+    expected = [loci[2].scores[MEANS].by_fold[0], loci[1].scores[MEANS].by_fold[1]]
     assert test.auroc.estimate == np.mean([d.auroc.estimate for d in expected])
-    assert choose_locus(cells, MEANS).layer == 2
-    assert choose_locus_by_fold(cells[:1], MEANS)[1] == cells[0].scores[MEANS].test
+    assert choose_locus(loci, MEANS).layer == 2
+    assert choose_locus_by_fold(loci[:1], MEANS)[1] == loci[0].scores[MEANS].test
 
 
 def test_progress_is_called_for_every_locus() -> None:
     seen: list[int] = []
     grid = ProbeGrid.held_out([_contrast(), _contrast(~Y, name="other")], Cs=CS)
-    cells = list(grid.scores_by_locus(_stream({}), LAYERS, POSITIONS, progress=lambda: seen.append(1)))
-    assert len(seen) == len(cells) / 2 == len(LAYERS) * len(POSITIONS)
-    at = [(c.layer, c.position, c.contrast) for c in cells[:4]]
+    loci = list(grid.scores_by_locus(_stream({}), LAYERS, POSITIONS, progress=lambda: seen.append(1)))
+    assert len(seen) == len(loci) / 2 == len(LAYERS) * len(POSITIONS)
+    at = [(c.layer, c.position, c.contrast) for c in loci[:4]]
     assert at == [(0, p, name) for p in POSITIONS for name in ("normative", "other")]
 
 
@@ -268,22 +268,22 @@ def test_progress_is_called_for_every_locus() -> None:
 
 def test_layers_are_named_as_given_and_read_by_their_place() -> None:
     grid, X = ProbeGrid.held_out([_contrast()], Cs=CS), _stream({(2, "post_last"): 4.0})
-    cells = list(grid.scores_by_locus(X, (5, 11, 17, 23), POSITIONS))
-    assert (choose_locus(cells).layer, choose_locus(cells).position) == (17, "post_last")
+    loci = list(grid.scores_by_locus(X, (5, 11, 17, 23), POSITIONS))
+    assert (choose_locus(loci).layer, choose_locus(loci).position) == (17, "post_last")
 
 
 def test_hdf5_and_float16_activations_read_as_arrays_do(tmp_path: Path) -> None:
     X, grid = _stream({(2, "post_last"): 2.0}).astype(np.float16), ProbeGrid.held_out([_contrast()], Cs=CS)
-    wide = _cells(grid, X.astype(np.float64))
+    wide = _score_loci(grid, X.astype(np.float64))
     with h5py.File(tmp_path / "activations.h5", "w") as file:
-        stored = _cells(grid, file.create_dataset("resid_post", data=X))
-    for a, b, c in zip(wide, stored, _cells(grid, X), strict=True):
+        stored = _score_loci(grid, file.create_dataset("resid_post", data=X))
+    for a, b, c in zip(wide, stored, _score_loci(grid, X), strict=True):
         assert all(_same(a.scores[kind], b.scores[kind]) and _same(a.scores[kind], c.scores[kind]) for kind in KINDS)
 
 
 def test_float16_does_not_overflow_where_its_squares_and_sums_would() -> None:
     X = (300 * _stream({(2, "post_last"): 2.0})).astype(np.float16)  # about 30 000, of at most 65 504
-    chosen = choose_locus(_cells(ProbeGrid.held_out([_contrast()], Cs=CS), X))
+    chosen = choose_locus(_score_loci(ProbeGrid.held_out([_contrast()], Cs=CS), X))
     assert (chosen.layer, chosen.position) == (2, "post_last")
     assert chosen.scores[MEANS].test.auroc.low > 0.75
 
@@ -292,9 +292,9 @@ def test_several_contrasts_in_one_pass_are_each_alone() -> None:
     rows = np.random.default_rng(4).permutation(N)[:150]
     other = Contrast("epistemic", rows, rows % 2 == 0, rows // 2, PART[rows // 2 * 2])
     X = _stream({(2, "post_last"): 2.0})
-    together = _cells(ProbeGrid.cross_validated([_contrast(), other], 3, Cs=CS), X)
+    together = _score_loci(ProbeGrid.cross_validated([_contrast(), other], 3, Cs=CS), X)
     for contrast in (_contrast(), other):
-        alone = _cells(ProbeGrid.cross_validated([contrast], 3, Cs=CS), X)
+        alone = _score_loci(ProbeGrid.cross_validated([contrast], 3, Cs=CS), X)
         for a, b in zip(alone, [c for c in together if c.contrast == contrast.name], strict=True):
             assert all(_same(a.scores[kind], b.scores[kind]) for kind in KINDS)
 
@@ -311,21 +311,21 @@ def test_each_locus_is_read_once_and_only_if_needed() -> None:
     early = Contrast("early", rows, Y[rows], rows, PART[rows])
     present = np.ones((2, N), dtype=bool)
     present[1, 150] = False
-    cells = list(
+    loci = list(
         ProbeGrid.held_out([_contrast(), early], Cs=CS).scores_by_locus(
             CountingActivations(), LAYERS, POSITIONS, present=present
         )
     )
-    assert [(c.position, c.contrast) for c in cells[:3]] == [
+    assert [(c.position, c.contrast) for c in loci[:3]] == [
         ("inst_last", "normative"), ("inst_last", "early"), ("post_last", "early")]  # fmt: skip
-    assert len(cells) == 3 * len(LAYERS)
+    assert len(loci) == 3 * len(LAYERS)
     assert reads == [(i, j) for i in range(4) for j in range(2)]
     present[1] = False
     reads.clear()
-    cells = list(
+    loci = list(
         ProbeGrid.held_out([early], Cs=CS).scores_by_locus(CountingActivations(), LAYERS, POSITIONS, present=present)
     )
-    assert {cell.position for cell in cells} == {"inst_last"}
+    assert {locus.position for locus in loci} == {"inst_last"}
     assert reads == [(i, 0) for i in range(4)]
 
 
@@ -338,17 +338,17 @@ def test_activations_that_are_no_numbers_are_named_by_their_prompts(value: float
     message = ("layer 2, post_last: activations of 1 of 230 prompts are NaN or infinite: prompt-30; "
                "extract them again, or leave these out")  # fmt: skip
     with pytest.raises(ValueError, match=message):
-        _cells(ProbeGrid.held_out([contrast], Cs=CS, names=ids), X)
+        _score_loci(ProbeGrid.held_out([contrast], Cs=CS, names=ids), X)
     X[0, 0] = value
     with pytest.raises(
         ValueError, match=r"layer 0, inst_last: activations of 230 of 230 prompts .*: 10, 11, 12, 13, 14, …;"
     ):
-        _cells(ProbeGrid.held_out([contrast], Cs=CS), X)
+        _score_loci(ProbeGrid.held_out([contrast], Cs=CS), X)
 
 
 def test_fewer_samples_than_rows_is_an_error() -> None:
     with pytest.raises(ValueError, match="layer 0, inst_last: got 239 samples, but contrast 'normative' uses row 239;"):
-        _cells(ProbeGrid.held_out([_contrast()], Cs=CS), _stream({})[:, :, :-1])
+        _score_loci(ProbeGrid.held_out([_contrast()], Cs=CS), _stream({})[:, :, :-1])
 
 
 @WAYS
@@ -357,18 +357,18 @@ def test_constant_activations_tell_nothing(make: Make, value: float) -> None:
     """Also where the mean of equal numbers is off by a rounding error, which must not become a direction."""
     for n in (240, 239, 173):
         contrast = Contrast("normative", np.arange(n), Y[:n], np.arange(n), PART[:n])
-        cell = next(make([contrast], Cs=CS).scores_by_locus(np.full((1, 1, n, 37), value), [0], ["last"]))
+        locus = next(make([contrast], Cs=CS).scores_by_locus(np.full((1, 1, n, 37), value), [0], ["last"]))
         for kind in KINDS:
-            assert cell.scores[kind].validation.tolist() == [0.5] * len(cell.scores[kind].validation)
-            assert not cell.scores[kind].separation.any()
-            assert cell.scores[kind].test.auroc.estimate == 0.5
-            assert cell.scores[kind].test.balanced_accuracy == 0.5
+            assert locus.scores[kind].validation.tolist() == [0.5] * len(locus.scores[kind].validation)
+            assert not locus.scores[kind].separation.any()
+            assert locus.scores[kind].test.auroc.estimate == 0.5
+            assert locus.scores[kind].test.balanced_accuracy == 0.5
 
 
 def test_a_constant_feature_changes_nothing() -> None:
     X = _stream({(2, "post_last"): 1.0})
     wider = np.concatenate([X, np.full((*X.shape[:3], 1), 0.3, dtype=np.float32)], axis=3)
-    for a, b in zip(*(_cells(ProbeGrid.held_out([_contrast()], Cs=CS), x) for x in (X, wider)), strict=True):
+    for a, b in zip(*(_score_loci(ProbeGrid.held_out([_contrast()], Cs=CS), x) for x in (X, wider)), strict=True):
         for kind in KINDS:
             assert a.scores[kind].test.auroc.estimate == pytest.approx(b.scores[kind].test.auroc.estimate, abs=2e-3)
 
@@ -391,12 +391,12 @@ def test_further_estimators_are_scored_and_not_changed(make: Make) -> None:
     mass, means = MassMean(), DifferenceInMeans()
     X, contrast = _stream({(1, "post_last"): 1.5}), _contrast()
     grid = make([contrast], Cs=CS, estimators={"mass_mean": mass, "again": means})
-    for cell in _cells(grid, X):
-        assert set(cell.scores) == {MEANS, LOGISTIC, "mass_mean", "again"}
-        for one, other in zip(cell.scores["again"].by_fold, cell.scores[MEANS].by_fold, strict=True):
+    for locus in _score_loci(grid, X):
+        assert set(locus.scores) == {MEANS, LOGISTIC, "mass_mean", "again"}
+        for one, other in zip(locus.scores["again"].by_fold, locus.scores[MEANS].by_fold, strict=True):
             assert one.auroc.estimate == pytest.approx(other.auroc.estimate, abs=1e-9)
-        at = X[LAYERS.index(cell.layer), POSITIONS.index(cell.position)]
-        for fold, measured in zip(grid.folds[0], cell.scores["mass_mean"].by_fold, strict=True):
+        at = X[LAYERS.index(locus.layer), POSITIONS.index(locus.position)]
+        for fold, measured in zip(grid.folds[0], locus.scores["mass_mean"].by_fold, strict=True):
             score = MassMean().fit(at[fold.train], Y[fold.train]).decision_function(at[fold.test])
             assert measured == discrimination(Y[fold.test], score, fold.test)
     assert not hasattr(mass, "coef_")
@@ -407,8 +407,8 @@ def test_fit_gives_the_probe_behind_the_scores(make: Make) -> None:
     rows = np.random.default_rng(6).permutation(N)[:200]
     contrast = Contrast("normative", rows, Y[rows], rows, PART[rows])
     X, grid = _stream({(2, "post_last"): 1.5}), make([_contrast(name="first"), contrast], Cs=CS)
-    cell = next(c for c in _cells(grid, X) if (c.contrast, c.layer, c.position) == ("normative", 2, "post_last"))
-    score = cell.scores[LOGISTIC]
+    locus = next(c for c in _score_loci(grid, X) if (c.contrast, c.layer, c.position) == ("normative", 2, "post_last"))
+    score = locus.scores[LOGISTIC]
     for k, (fold, C) in enumerate(zip(grid.folds[1], score.C, strict=True)):
         probe = grid.fit(X[2, 1], "normative", fold=k, C=float(C))
         assert (probe.weight.dtype, probe.C) == (np.float64, C)
@@ -427,7 +427,9 @@ def test_fit_gives_the_probe_behind_the_scores(make: Make) -> None:
 def test_tensors_read_as_arrays_do(dtype: torch.dtype) -> None:
     tensor = torch.from_numpy(_stream({(2, "post_last"): 2})).to(dtype)
     grid = ProbeGrid.held_out([_contrast()], Cs=CS)
-    pairs = zip(_cells(grid, tensor.requires_grad_()), _cells(grid, tensor.detach().float().numpy()), strict=True)
+    pairs = zip(
+        _score_loci(grid, tensor.requires_grad_()), _score_loci(grid, tensor.detach().float().numpy()), strict=True
+    )
     assert all(_same(a.scores[kind], b.scores[kind]) for a, b in pairs for kind in KINDS)
 
 
@@ -469,13 +471,13 @@ def test_candidates_in_any_order_are_chosen_alike() -> None:
     X = _stream({(2, "post_last"): 2})
     sorted_, shuffled = (ProbeGrid.held_out([_contrast()], Cs=cs) for cs in (CS, (CS[2], CS[0], CS[1])))
     assert all(_same(a.scores[LOGISTIC], b.scores[LOGISTIC])
-               for a, b in zip(_cells(sorted_, X), _cells(shuffled, X), strict=True))  # fmt: skip
+               for a, b in zip(_score_loci(sorted_, X), _score_loci(shuffled, X), strict=True))  # fmt: skip
 
 
 @pytest.mark.parametrize("way", [choose_locus, choose_locus_by_fold])
 def test_a_locus_is_chosen_for_one_contrast(way: Callable[[list[LocusScores]], object]) -> None:
     grid = ProbeGrid.held_out([_contrast(), _contrast(~Y, name="epistemic")], Cs=CS)
     with pytest.raises(ValueError, match=r"expected scores of one contrast .*; got epistemic, normative"):
-        way(_cells(grid, _stream({})))
+        way(_score_loci(grid, _stream({})))
     with pytest.raises(ValueError, match="choose a locus; got none"):
         way([])

@@ -84,11 +84,13 @@ def _by_chance(setting: str, n: int = 50) -> list[dict[str, tuple[list[Discrimin
         X = _stream(setting, contrast.groups, np.random.default_rng([seed, SETTINGS.index(setting)]), loci=2)
         found = {}
         for way, grid in grids.items():
-            cells = list(grid.scores_by_locus(X, range(2), ["last"]))
+            scored = list(grid.scores_by_locus(X, range(2), ["last"]))
             for kind in KINDS:
-                by_fold = [cell.scores[kind].by_fold[k] for k, cell in enumerate(choose_locus_by_fold(cells, kind)[0])]
-                assert choose_locus_by_fold(cells, kind)[1] == average(by_fold)
-                found[f"{kind}, {way}"] = by_fold, choose_locus(cells, kind).scores[kind].test
+                by_fold = [
+                    locus.scores[kind].by_fold[k] for k, locus in enumerate(choose_locus_by_fold(scored, kind)[0])
+                ]
+                assert choose_locus_by_fold(scored, kind)[1] == average(by_fold)
+                found[f"{kind}, {way}"] = by_fold, choose_locus(scored, kind).scores[kind].test
         drawn.append(found)
     return drawn
 
