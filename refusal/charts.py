@@ -20,11 +20,15 @@ def auroc_by_layer(frame: pd.DataFrame, reference: float | None, title: str) -> 
     x = alt.X("layer:O", title="layer", axis=alt.Axis(labelAngle=0))
     scale = alt.Scale(domain=[min(0.4, float(frame["auroc_low"].min())), 1.0])
     colour = alt.Color("position:N", title="position", sort=list(dict.fromkeys(frame["position"])))
-    base = alt.Chart(frame).encode(x=x, color=colour)
+    base = alt.Chart(_inline(frame)).encode(x=x, color=colour)
     band = base.mark_area(opacity=INTERVAL_OPACITY).encode(alt.Y("auroc_low:Q", scale=scale), alt.Y2("auroc_high:Q"))
     line = base.mark_line(point=True).encode(
         alt.Y("auroc:Q", scale=scale, title="AUROC (95 % interval)"),
-        tooltip=["layer", "position", *(alt.Tooltip(f"auroc{end}:Q", format=".3f") for end in ("", "_low", "_high"))],
+        tooltip=[
+            "layer:O",
+            "position:N",
+            *(alt.Tooltip(f"auroc{end}:Q", format=".3f") for end in ("", "_low", "_high")),
+        ],
     )
     rules = [(0.5, "chance"), *([(reference, "bag of words")] if reference is not None else [])]
     levels = alt.Chart(pd.DataFrame(rules, columns=["auroc", "reference"]))
@@ -90,6 +94,12 @@ def word_scores(frame: pd.DataFrame, title: str) -> Chart:
         )
         .properties(width=GRID_WIDTH, title=title)
     )
+
+
+def _inline(frame: pd.DataFrame) -> alt.InlineData:
+    """Return a table of any length: altair refuses a DataFrame of more than 5,000 rows."""
+    known = frame.astype(object)
+    return alt.InlineData(values=known.where(known.notna(), None).to_dict("records"))
 
 
 def _labels(words: pd.Series) -> str:

@@ -133,7 +133,7 @@ def score(
             card = score_completions(rows, out, chosen, load_adjacency(DEFAULT), cases=cases, notes=notes)
         lines = (out / "scored.jsonl").read_text(encoding="utf-8").rstrip("\n").split("\n")
     index = completions.index if isinstance(completions, pd.DataFrame) else None
-    return ScoredCompletions(card, pd.DataFrame([json.loads(line) for line in lines], index))
+    return ScoredCompletions(card, pd.DataFrame([json.loads(line) for line in lines], index, dtype=object))
 
 
 def rates_frame(rates: RatesRecord) -> pd.DataFrame:

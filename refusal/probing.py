@@ -210,8 +210,8 @@ def _grids(
     for position, has in zip(activations.positions, np.asarray(activations.present), strict=True):
         kept = has[rows]
         part = np.full(int(kept.sum()), "train")
-        contrast = Contrast("y", rows[kept], classes[kept], groups[rows[kept]], part)
         try:
+            contrast = Contrast("y", rows[kept], classes[kept], groups[rows[kept]], part)
             grids[position] = ProbeGrid.cross_validated([contrast], n_folds, seed=seed)
         except ValueError as error:
             faults[position] = str(error)
@@ -234,8 +234,6 @@ def _classes(
 ) -> tuple[Int[np.ndarray, " kept"], Bool[np.ndarray, " kept"]]:
     """Return the prompts of either class, and which of them are of the positive one."""
     labels = _column(y, n, "label")
-    if len(missing := np.flatnonzero(pd.isna(labels))):
-        raise UserError(f"the label of prompt {missing[0]} is missing; leave such prompts out")
     there = sorted({str(label) for label in labels})
     if positive is None:
         if negative is not None or not all(
@@ -264,8 +262,10 @@ def _column(given: Iterable[object], n: int, what: str) -> Shaped[np.ndarray, " 
     values = list(given)
     if len(values) != n:
         raise UserError(f"give one {what} a prompt; got {len(values)} for {n} prompts")
-    found = np.empty(n, dtype=object)
-    found[:] = [value.item() if isinstance(value, np.generic) else value for value in values]
     if nested := [value for value in values if isinstance(value, list | tuple | np.ndarray)]:
         raise UserError(f"a {what} is one value a prompt; got {type(nested[0]).__name__}")
+    found = np.empty(n, dtype=object)
+    found[:] = [value.item() if isinstance(value, np.generic) else value for value in values]
+    if len(missing := np.flatnonzero(pd.isna(found))):
+        raise UserError(f"the {what} of prompt {missing[0]} is missing; leave such prompts out")
     return found

@@ -38,7 +38,7 @@ def read_completions(path: Path) -> list[Completion]:
         UserError: the file is missing or damaged.
     """
     try:
-        rows = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+        rows = [json.loads(line) for line in path.read_text(encoding="utf-8").split("\n") if line]
         return [Completion(**row | {"token_ids": tuple(row["token_ids"])}) for row in rows]
     except (OSError, ValueError, TypeError, KeyError) as error:
         raise UserError(f"{path} cannot be read ({error}); delete it and run again") from None

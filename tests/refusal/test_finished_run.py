@@ -1,0 +1,110 @@
+"""A finished run as tables: what results.json holds, and charts of it that render."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import refusal
+from experiments.run.wording import VERDICTS
+from extract.errors import UserError
+from scoring.rates import RATES
+
+
+@pytest.fixture(scope="module")
+def run(notebook: Path) -> refusal.Run:
+    return refusal.load_run(str(notebook / "runs" / "quickstart"))
+
+
+@pytest.fixture(scope="module")
+def written(run: refusal.Run) -> dict:
+    return json.loads((run.path / "results.json").read_text(encoding="utf-8"))
+
+
+def test_rates_are_those_of_the_file(run: refusal.Run, written: dict) -> None:
+    for state, key in (("before", "before"), ("with dials", "after")):
+        rates = written["rates"][key]
+        for name in RATES:
+            row = run.rates[state].loc[name]
+            assert row["value"] == pytest.approx(rates[name])
+            assert [row["low"], row["high"]] == pytest.approx(rates[f"{name}_ci"])
+            assert row["n"] == rates[f"{name}_n"]
+
+
+def test_verdicts_are_those_of_the_file(run: refusal.Run, written: dict) -> None:
+    two, word = run.verdicts.loc["one refusal or two"], run.verdicts.loc["trigger word or intent"]
+    assert two["verdict"] == written["dissociation"]["verdict"]
+    assert word["verdict"] == written["triggers"]["verdict"]
+    assert word["meaning"] == VERDICTS[word["verdict"]]
+    assert word["trigger_share"] == written["triggers"]["trigger_share"]
+    assert [word["low"], word["high"]] == written["triggers"]["trigger_share_ci"]
+    assert np.isnan(two["trigger_share"])
+
+
+def test_completions_are_those_of_the_files(run: refusal.Run) -> None:
+    frame = run.completions.set_index("id")
+    prompts = pd.read_json(run.path / "completions.jsonl", lines=True, dtype={"id": str}).set_index("id")
+    assert len(frame) == len(prompts) == sum(run.results.prompts.values())
+    assert frame.loc[prompts.index, "completion"].tolist() == prompts["completion"].tolist()
+    assert frame.loc[prompts.index, "action"].tolist() == prompts["action"].tolist()
+    steered = pd.read_json(run.path / "completions_steered.jsonl", lines=True, dtype={"id": str}).set_index("id")
+    assert frame.loc[steered.index, "completion_with_dials"].tolist() == steered["completion"].tolist()
+    assert frame["completion_with_dials"].notna().sum() == len(steered) < len(frame)
+    assert set(frame["part"][frame["completion_with_dials"].notna()]) == {"test"}
+    assert frame.groupby("label").size().to_dict() == run.results.prompts
+
+
+def test_the_grid_is_that_of_the_file(run: refusal.Run) -> None:
+    pd.testing.assert_frame_equal(run.grid, pd.read_parquet(run.path / "probes.parquet"))
+
+
+@pytest.mark.parametrize("what", ["rates", "grid", "matrix"])
+def test_a_chart_is_a_valid_specification(run: refusal.Run, what: str) -> None:
+    spec = run.plot(what).to_dict()  # validates against Vega-Lite's schema
+    assert spec["$schema"].startswith("https://vega.github.io/schema/vega-lite/")
+
+
+def test_charts_are_saved_as_pictures(run: refusal.Run, tmp_path: Path) -> None:
+    words = refusal.WordScores("a", ("it's", "a\\b", "burn", "burn"), (0.1, -0.2, 3.0, 2.0), 1.5, "burn")
+    run.plot().save(tmp_path / "rates.png")
+    words.plot().save(tmp_path / "words.svg")
+    assert (tmp_path / "rates.png").read_bytes().startswith(b"\x89PNG")
+    drawn = (tmp_path / "words.svg").read_text()
+    assert "<svg" in drawn[:200]
+    assert "it's" in drawn.replace("&#39;", "'")
+    assert "a\\b" in drawn
+
+
+@pytest.mark.slow
+def test_every_chart_renders(run: refusal.Run, found: refusal.Activations, tmp_path: Path) -> None:
+    labels = [label == "harmful" for label in found.labels]
+    probes = refusal.probe_layers(found, labels, n_folds=2, progress=False)
+    charts = [run.plot("grid"), run.plot("grid", "epistemic"), run.plot("matrix"), probes.plot(),
+              probes.plot("difference_in_means")]  # fmt: skip
+    for chart in charts:
+        for end in ("png", "svg", "html"):
+            chart.save(tmp_path / f"chart.{end}")
+            assert (tmp_path / f"chart.{end}").stat().st_size > 1000
+
+
+def test_a_chart_of_many_positions_is_drawn(found: refusal.Activations) -> None:
+    """More rows than altair takes by itself (5000)."""
+    from refusal.charts import auroc_by_layer
+
+    n = 6000
+    frame = pd.DataFrame({"layer": np.arange(n) % 60, "position": [f"token_{i // 60}" for i in range(n)],
+                          "auroc": 0.6, "auroc_low": 0.5, "auroc_high": 0.7})  # fmt: skip
+    assert auroc_by_layer(frame, None, "many").to_dict()
+
+
+def test_mistakes_are_named(run: refusal.Run, tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"holds no results\.json; a finished run is written by: refusal run CONFIG"):
+        refusal.load_run(tmp_path)
+    with pytest.raises(UserError, match="no such picture: 'pareto'; expected rates, grid or matrix"):
+        run.plot("pareto")
+    with pytest.raises(UserError, match="there is no contrast 'harm'; there are normative"):
+        run.plot("grid", "harm")

@@ -1,0 +1,179 @@
+"""Steering: zero is the baseline, a step is the class means' distance, blocks nest, and nothing is left behind."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+import refusal
+from extract.chat.render import render
+from extract.errors import UserError
+from extract.prompts.prompt import Prompt
+from tests.refusal.conftest import TEXTS
+
+
+@pytest.fixture(scope="module", params=["organism", "tiny"])
+def pair(
+    request: pytest.FixtureRequest, model: refusal.Model, harm: refusal.Direction, tiny: Path
+) -> tuple[refusal.Model, refusal.Direction]:
+    if request.param == "organism":
+        return model, harm
+    other = refusal.load_model(tiny)
+    vector = np.random.default_rng(0).normal(size=other.d_model)
+    locus = replace(harm.locus, layer=1)
+    return other, replace(harm, vector=(vector / np.linalg.norm(vector)).astype(np.float32), locus=locus,
+                          mean_positive=2.0, mean_negative=-1.0)  # fmt: skip
+
+
+def logits(model: refusal.Model) -> torch.Tensor:
+    rows = [render(model.tokenizer, Prompt(str(i), ({"role": "user", "content": t},), "", "")) for i, t in
+            enumerate(TEXTS)]  # fmt: skip
+    return model.logits(model.batch(rows))
+
+
+def projections(model: refusal.Model, direction: refusal.Direction, layer: int) -> np.ndarray:
+    """Return the projection of every token of prompt and response, as (tokens, prompts)."""
+    found = model.activations(TEXTS, positions="all", layers=layer, responses=["sure. start."] * len(TEXTS),
+                              progress=False)  # fmt: skip
+    return np.stack([direction.project(found.read(layer, position)) for position in found.positions])
+
+
+def last_prompt(model: refusal.Model) -> list[int]:
+    return [len(render(model.tokenizer, prompt).token_ids) - 1
+            for prompt in refusal.make_prompts(TEXTS, ["benign"] * len(TEXTS))]  # fmt: skip
+
+
+def test_a_scale_of_zero_is_the_baseline_bitwise(pair: tuple[refusal.Model, refusal.Direction]) -> None:
+    model, direction = pair
+    plain = logits(model)
+    with model.steer(direction, scale=0, layers="all") as same:
+        assert same is model
+        assert torch.equal(logits(model), plain)
+    with model.steer(direction, scale=1):
+        assert not torch.equal(logits(model), plain)
+    assert torch.equal(logits(model), plain)
+
+
+@pytest.mark.parametrize("scale", [None, -0.5])
+def test_adding_moves_the_projection_by_the_distance_from_the_last_prompt_token_on(
+    pair: tuple[refusal.Model, refusal.Direction], scale: float | None
+) -> None:
+    model, direction = pair
+    layer, step = direction.locus.layer, (1.0 if scale is None else scale)
+    plain, ends = projections(model, direction, layer), last_prompt(model)
+    with model.steer(direction, scale):
+        moved = projections(model, direction, layer) - plain
+    distance = direction.mean_positive - direction.mean_negative
+    for i, end in enumerate(ends):
+        np.testing.assert_allclose(moved[:end, i], 0, atol=1e-4)
+        tail = moved[end:, i]
+        np.testing.assert_allclose(tail[~np.isnan(tail)], step * distance, rtol=1e-4)
+
+
+def test_affine_sets_the_projection_and_zero_removes_it(pair: tuple[refusal.Model, refusal.Direction]) -> None:
+    model, direction = pair
+    layer, ends = direction.locus.layer, last_prompt(model)
+    plain = projections(model, direction, layer)
+    low, high = direction.mean_negative, direction.mean_positive
+    cases = [("affine", None, low), ("affine", 1, high), ("affine", 0.5, (low + high) / 2), ("zero", None, 0.0)]
+    for form, scale, expected in cases:
+        with model.steer(direction, scale, form=form):
+            there = projections(model, direction, layer)
+        for i, end in enumerate(ends):
+            np.testing.assert_allclose(there[:end, i], plain[:end, i], atol=1e-4)
+            tail = there[end:, i]
+            np.testing.assert_allclose(tail[~np.isnan(tail)], expected, atol=1e-3)
+    with model.steer(direction, form="zero", tokens="all", layers="all"):
+        everywhere = projections(model, direction, layer)
+    np.testing.assert_allclose(everywhere[~np.isnan(everywhere)], 0, atol=1e-3)
+
+
+def test_only_the_last_prompt_token_where_that_is_asked(pair: tuple[refusal.Model, refusal.Direction]) -> None:
+    model, direction = pair
+    layer, ends = direction.locus.layer, last_prompt(model)
+    with model.steer(direction, form="zero", tokens="last_prompt"):
+        there = projections(model, direction, layer)
+    assert np.allclose([there[end, i] for i, end in enumerate(ends)], 0, atol=1e-3)
+    assert np.abs([there[end + 1, i] for i, end in enumerate(ends)]).min() > 1e-3
+
+
+def test_blocks_nest_and_end_in_any_order(model: refusal.Model, harm: refusal.Direction) -> None:
+    layer = harm.locus.layer
+    plain = projections(model, harm, layer)
+    distance = harm.mean_positive - harm.mean_negative
+    with model.steer(harm, 1), model.steer(harm, 0.5):
+        both = projections(model, harm, layer)
+    end = last_prompt(model)[0]
+    np.testing.assert_allclose((both - plain)[end, 0], 1.5 * distance, rtol=1e-4)
+    first, second = model.steer(harm, 1), model.steer(harm, 0.5)
+    first.__enter__()
+    second.__enter__()
+    first.__exit__(None, None, None)
+    np.testing.assert_allclose((projections(model, harm, layer) - plain)[end, 0], 0.5 * distance, rtol=1e-4)
+    second.__exit__(None, None, None)
+    assert model.edits == ()
+
+
+def test_layers_given_twice_are_steered_once(model: refusal.Model, harm: refusal.Direction) -> None:
+    with model.steer(harm, layers=[4, np.int64(4)]):
+        twice = logits(model)
+    with model.steer(harm, layers=4):
+        assert torch.equal(logits(model), twice)
+    with model.steer(harm, layers=0):  # a layer, not "none given"
+        assert not torch.equal(logits(model), twice)
+
+
+def test_an_exception_leaves_the_model_as_it_was(model: refusal.Model, harm: refusal.Direction) -> None:
+    plain = logits(model)
+    with pytest.raises(KeyError), model.steer(harm):
+        raise KeyError
+    assert torch.equal(logits(model), plain)
+    with pytest.raises(UserError), model.steer(harm), model.steer(harm, layers=99):
+        pass
+    assert model.edits == ()
+
+
+def test_a_direction_that_may_not_be_written_gives_no_warning(
+    model: refusal.Model, harm: refusal.Direction, recwarn: pytest.WarningsRecorder
+) -> None:
+    vector = harm.vector.astype(np.float64)
+    vector.flags.writeable = False
+    with model.steer(replace(harm, vector=vector)):
+        logits(model)
+    assert not [str(one.message) for one in recwarn if "writable" in str(one.message)]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ({"layers": 8}, "layer 8 does not exist: organisms/zoo/two-knobs has layers 0 to 7"),
+        ({"layers": []}, "layers is empty"),
+        ({"layers": "every"}, "layers are whole numbers"),
+        ({"form": "zero", "scale": 0.5}, "takes no scale"),
+        ({"form": "ablate"}, "no such form: 'ablate'; expected add, zero or affine"),
+        ({"tokens": "last"}, "no such scope of tokens: 'last'; expected one of last_prompt, last_on, all"),
+        ({"scale": float("nan")}, "a scale is a finite number"),
+        ({"direction": np.zeros(128)}, "give one Direction, as of fit_direction; got ndarray"),
+    ],
+)
+def test_a_mistake_is_named(model: refusal.Model, harm: refusal.Direction, arguments: dict, said: str) -> None:
+    with pytest.raises(UserError) as caught, model.steer(**{"direction": harm} | arguments):
+        pass
+    assert said in str(caught.value)
+    assert model.edits == ()
+
+
+def test_a_direction_of_another_width_is_refused(harm: refusal.Direction, tiny: Path) -> None:
+    other = refusal.load_model(tiny)
+    with pytest.raises(UserError, match=r"the direction 'harmful' has 128 numbers; .* has d_model"), other.steer(harm):
+        pass
+
+
+def test_a_store_is_not_written_inside_a_block(model: refusal.Model, harm: refusal.Direction, tmp_path: Path) -> None:
+    with model.steer(harm), pytest.raises(UserError, match="leave the block that steers"):
+        refusal.extract(model, TEXTS, tmp_path / "a.h5")
+    assert not (tmp_path / "a.h5").exists()
