@@ -33,7 +33,8 @@ from tests.support.shown_output import absent
 
 PAGES = (*sorted((ROOT / "docs" / "guides").glob("*.md")), ROOT / "docs" / "api.md", ROOT / "docs" / "limits.md")
 BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-NAME = re.compile(r"`((?:extract|probes|steering|experiments|organisms)(?:\.\w+)+)`")
+NAME = re.compile(r"`((?:extract|probes|steering|scoring|judging|experiments|organisms|serving)(?:\.\w+)+)`")
+EXPORTED = ("refusal", "extract", "probes", "steering", "scoring", "judging")
 
 
 @dataclass
@@ -143,6 +144,17 @@ def exists(name: str) -> bool:
             found = getattr(found, part)
         return True
     return False
+
+
+@pytest.mark.parametrize("package", EXPORTED)
+def test_the_api_page_names_all_that_a_package_exports(package: str) -> None:
+    page = (ROOT / "docs" / "api.md").read_text(encoding="utf-8")
+    assert [name for name in importlib.import_module(package).__all__ if not re.search(rf"`{name}\b", page)] == []
+
+
+def test_the_whole_flow_takes_at_most_forty_lines() -> None:
+    [(_, flow), _] = BLOCK.findall((ROOT / "docs" / "api.md").read_text(encoding="utf-8"))
+    assert len(flow.splitlines()) <= 40
 
 
 @pytest.mark.parametrize(
