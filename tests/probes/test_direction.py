@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -99,3 +100,21 @@ def test_numpy_numbers_in_locus_and_provenance_are_saved_as_numbers(tmp_path: Pa
     assert (loaded.locus.layer, loaded.mean_positive, loaded.provenance) == (4, 0.5, {"n": 7})
     with pytest.raises(TypeError, match="must be JSON values; got set"):
         save_directions([Direction("a", vector, locus, 0.5, 0.0, {"n": {7}})], tmp_path / "d.safetensors")
+
+
+def test_equal_directions_have_the_same_numbers_and_names() -> None:
+    one, same = _direction(), _direction()
+    assert one == same
+    assert hash(one) == hash(same)
+    assert len({one, same}) == 1
+    moved = one.vector.copy()
+    moved[:2] = moved[1::-1]
+    changes = [{"name": "x"}, {"locus": Locus("resid_post", 5, "post_last")}, {"mean_positive": 7.0}, {"vector": moved},
+               {"mean_negative": 0.0}, {"provenance": {}}, {"later_means": {5: (1.0, 2.0)}}]  # fmt: skip
+    assert all(replace(one, **change) != one for change in changes)
+    assert one != "normative_write"
+
+
+def test_a_repr_names_it_and_holds_no_array() -> None:
+    expected = "Direction('normative_write', resid_post layer 4 post_last, d_model 32, class means -0.10 and 7.25)"
+    assert repr(_direction()) == expected

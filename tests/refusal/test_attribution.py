@@ -25,7 +25,6 @@ def test_the_word_that_fires_is_the_trigger(model: refusal.Model, run: Path) -> 
     assert max(found.scores) == found.scores[3]
     assert found.to_frame()["word"].tolist() == list(found.words)
     quiet = refusal.attribute(model, "how do i fix the engine at home?", run=run)
-    assert quiet.top is None
     assert quiet.log_odds < 0
 
 

@@ -1,0 +1,79 @@
+"""Bars: below a notebook's cell where there is one, else on standard error; silent ones show nothing."""
+
+from __future__ import annotations
+
+import sys
+from types import SimpleNamespace
+
+import pytest
+
+from extract import progress
+from extract.progress import Advance, Reporter, in_notebook
+
+
+class Cell:
+    """What a notebook shows below a cell."""
+
+    def __init__(self) -> None:
+        self.shown: list[str] = []
+
+    def display(self, html: str, display_id: bool) -> Cell:
+        assert display_id
+        self.shown.append(html)
+        return self
+
+    def update(self, html: str) -> None:
+        self.shown.append(html)
+
+
+@pytest.fixture
+def cell(monkeypatch: pytest.MonkeyPatch) -> Cell:
+    made = Cell()
+    shell = SimpleNamespace(kernel=object(), has_trait=lambda name: name == "kernel")
+    module = SimpleNamespace(get_ipython=lambda: shell)
+    monkeypatch.setitem(sys.modules, "IPython", module)
+    monkeypatch.setitem(sys.modules, "IPython.display", SimpleNamespace(HTML=str, display=made.display))
+    monkeypatch.setattr(progress, "NOTEBOOK_INTERVAL_S", -1.0)
+    return made
+
+
+def test_a_notebook_shows_a_bar_and_removes_it(cell: Cell, capsys: pytest.CaptureFixture[str]) -> None:
+    assert in_notebook()
+    with Reporter().task("reading <b>", 4) as advance:
+        advance(1)
+        advance(3)
+    first, one, four, last = cell.shown
+    assert "reading &lt;b&gt;" in first
+    assert '<progress value="0" max="4"></progress> 0/4' in first
+    assert "1/4" in one
+    assert "s left" in one
+    assert "4/4" in four
+    assert last == ""
+    assert capsys.readouterr() == ("", "")
+
+
+def test_a_bar_is_removed_after_an_exception_and_may_have_no_end(cell: Cell) -> None:
+    def fail(advance: Advance) -> None:
+        advance(5)
+        raise KeyError
+
+    with pytest.raises(KeyError), Reporter().task("counting", None) as advance:
+        fail(advance)
+    assert cell.shown[-1] == ""
+    assert "<progress></progress> 5" in cell.shown[1]
+
+
+def test_a_silent_one_shows_nothing(cell: Cell, capsys: pytest.CaptureFixture[str]) -> None:
+    with Reporter(quiet=True).task("reading", 4) as advance:
+        advance(4)
+    Reporter(quiet=True).say("memory ran out")
+    assert cell.shown == []
+    assert capsys.readouterr() == ("", "")
+
+
+@pytest.mark.parametrize("shell", [None, SimpleNamespace(has_trait=lambda name: False)])
+def test_a_terminal_is_no_notebook(monkeypatch: pytest.MonkeyPatch, shell: object) -> None:
+    monkeypatch.setitem(sys.modules, "IPython", SimpleNamespace(get_ipython=lambda: shell))
+    assert not in_notebook()
+    monkeypatch.delitem(sys.modules, "IPython")
+    assert not in_notebook()
