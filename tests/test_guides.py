@@ -34,7 +34,7 @@ from tests.support.shown_output import absent
 PAGES = (*sorted((ROOT / "docs" / "guides").glob("*.md")), ROOT / "docs" / "api.md", ROOT / "docs" / "limits.md")
 BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 NAME = re.compile(r"`((?:extract|probes|steering|scoring|judging|experiments|organisms|serving)(?:\.\w+)+)`")
-EXPORTED = ("refusal", "extract", "probes", "steering", "scoring", "judging")
+EXPORTED = ("refusal", "extract", "probes", "steering", "scoring", "judging", "experiments", "organisms", "serving")
 
 
 @dataclass
