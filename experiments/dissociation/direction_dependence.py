@@ -49,6 +49,7 @@ def dependence(inputs: RunInputs, setup: DissociationSetup) -> Dependence | None
         locus=locus,
         oblique=oblique,
         moved_under_ablation=moved,
+        ablation_measured=bool(under_ablation),
     )
 
 

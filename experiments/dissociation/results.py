@@ -52,6 +52,7 @@ class Dependence(Record):
     locus: Locus
     oblique: bool
     moved_under_ablation: tuple[str, ...]
+    ablation_measured: bool = True  # False: the directions came from a file, and only their angle is known
 
 
 class Dissociation(Record):

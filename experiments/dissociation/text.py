@@ -79,7 +79,9 @@ def dependence_lines(found: Dissociation) -> list[str]:
                  "directions do")  # fmt: skip
     if of.dependent:
         return [line + "; so they are not independent."]
-    return [line + ", and ablating one does not change the stream along the other."]
+    if not of.ablation_measured:
+        return [line + "; whether ablating one changes the stream along the other was not measured."]
+    return [line + "; no change of the stream along one by ablating the other is shown."]
 
 
 def gate_sentence(gates: OpenedGates) -> str:

@@ -8,7 +8,8 @@ import pytest
 
 from experiments.dissociation.applicability import DissociationSetup
 from experiments.dissociation.direction_dependence import dependence
-from experiments.dissociation.results import Dependence
+from experiments.dissociation.results import Dependence, Dissociation
+from experiments.dissociation.text import dependence_lines
 from experiments.probing.geometry_results import Geometry, Independence, StreamChange
 from experiments.probing.results import ProbeResults
 from experiments.run.behaviour import Behaviour
@@ -67,3 +68,12 @@ def test_the_runs_own_ablations_are_not_used_for_directions_from_a_file(tmp_path
     found = run(tmp_path, 0.0, p_null=0.02, directions="theirs.safetensors")
     assert found is not None
     assert not found.dependent
+    assert not found.ablation_measured
+    (line,) = dependence_lines(Dissociation.model_construct(dependence=found))
+    assert line.endswith("whether ablating one changes the stream along the other was not measured.")
+
+
+def test_independence_is_not_claimed_from_a_test_that_found_nothing(tmp_path: Path) -> None:
+    found = run(tmp_path, 0.0, p_null=0.5)
+    (line,) = dependence_lines(Dissociation.model_construct(dependence=found))
+    assert line.endswith("no change of the stream along one by ablating the other is shown.")
