@@ -7,6 +7,7 @@ import pandas as pd
 
 Chart = alt.LayerChart | alt.FacetChart | alt.Chart
 INTERVAL_OPACITY = 0.18
+MOST_ROWS = 5000  # of a DataFrame that altair takes
 GRID_WIDTH, GRID_HEIGHT = 420, 240
 
 
@@ -20,7 +21,7 @@ def auroc_by_layer(frame: pd.DataFrame, reference: float | None, title: str) -> 
     x = alt.X("layer:O", title="layer", axis=alt.Axis(labelAngle=0))
     scale = alt.Scale(domain=[min(0.4, float(frame["auroc_low"].min())), 1.0])
     colour = alt.Color("position:N", title="position", sort=list(dict.fromkeys(frame["position"])))
-    base = alt.Chart(_inline(frame)).encode(x=x, color=colour)
+    base = alt.Chart(_of_any_length(frame)).encode(x=x, color=colour)
     band = base.mark_area(opacity=INTERVAL_OPACITY).encode(alt.Y("auroc_low:Q", scale=scale), alt.Y2("auroc_high:Q"))
     line = base.mark_line(point=True).encode(
         alt.Y("auroc:Q", scale=scale, title="AUROC (95 % interval)"),
@@ -96,8 +97,10 @@ def word_scores(frame: pd.DataFrame, title: str) -> Chart:
     )
 
 
-def _inline(frame: pd.DataFrame) -> alt.InlineData:
-    """Return a table of any length: altair refuses a DataFrame of more than 5,000 rows."""
+def _of_any_length(frame: pd.DataFrame) -> pd.DataFrame | alt.InlineData:
+    """Return a table that altair takes: of a DataFrame it refuses more than 5,000 rows."""
+    if len(frame) <= MOST_ROWS:
+        return frame
     known = frame.astype(object)
     return alt.InlineData(values=known.where(known.notna(), None).to_dict("records"))
 

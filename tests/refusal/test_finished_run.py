@@ -91,6 +91,7 @@ def test_every_chart_renders(run: refusal.Run, found: refusal.Activations, tmp_p
             assert (tmp_path / f"chart.{end}").stat().st_size > 1000
 
 
+@pytest.mark.slow
 def test_a_chart_of_many_positions_is_drawn(found: refusal.Activations) -> None:
     """More rows than altair takes by itself (5000)."""
     from refusal.charts import auroc_by_layer
