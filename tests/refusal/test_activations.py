@@ -93,6 +93,11 @@ def test_responses_are_the_models_own_or_those_given(model: refusal.Model) -> No
         parts = [own.read(2, name)[i] for name in names[1:-1]]
         there = [part for part in parts if not np.isnan(part).any()]
         np.testing.assert_allclose(own.read(2, "response_mean")[i], np.mean(there, axis=0), rtol=1e-4, atol=1e-5)
+    every = model.activations(TEXTS[:3], positions="all", layers=[2], responses=answers, progress=False)
+    for i, prompt in enumerate(own.prompts):  # response_1 is the first token after the prompt
+        first = len(render(model.tokenizer, prompt).token_ids)
+        found = every.read(2, f"token_{first}")[i]
+        np.testing.assert_allclose(own.read(2, "response_1")[i], found, rtol=1e-4, atol=1e-5)
     plain = model.activations(TEXTS[:3], positions="post_last", layers=2, progress=False)
     np.testing.assert_allclose(own.read(2, "post_last"), plain.read(2, "post_last"), rtol=1e-4, atol=1e-5)
     others = model.activations(TEXTS[:3], positions="response_mean", layers=2, responses=["no."] * 3, progress=False)

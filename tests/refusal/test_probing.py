@@ -59,23 +59,24 @@ def test_shuffled_labels_are_at_chance(found: refusal.Activations) -> None:
 
 def test_copies_of_a_prompt_are_kept_in_one_fold() -> None:
     """Under random labels a copy in the training folds would give its label away: the groups must not allow that."""
-    once = np.random.default_rng(0).normal(size=(1, 1, 40, 60)).astype(np.float32)
-    copied = replace(made_up(n=40, copies=3), values=np.concatenate([once] * 3, axis=2), layers=(2,))
+    once = np.random.default_rng(3).normal(size=(1, 1, 60, 60)).astype(np.float32)
+    copied = replace(made_up(seed=3, copies=4), values=np.concatenate([once] * 4, axis=2), layers=(2,))
     kept = probe(copied, n_folds=2).auroc.auroc
     assert kept.low < 0.5 < kept.high
-    assert kept.estimate < 0.85
-    assert probe(copied, groups=range(120), n_folds=2).auroc.auroc.estimate > 0.95  # what happens without
+    assert kept.estimate < 0.7
+    assert probe(copied, groups=range(240), n_folds=2).auroc.auroc.estimate > 0.9  # what happens without
 
 
 def test_it_is_the_grid_made_by_hand(found: refusal.Activations, prompts: list[Prompt]) -> None:
-    rows = np.array([i for i, label in enumerate(found.labels) if label in ("harmful", "benign")])
-    y = np.array([found.labels[i] == "harmful" for i in rows])
+    labels = ["left out" if i % 5 == 0 else label for i, label in enumerate(found.labels)]
+    rows = np.array([i for i, label in enumerate(labels) if label in ("harmful", "benign")])
+    y = np.array([labels[i] == "harmful" for i in rows])
     contrast = Contrast("by hand", rows, y, groups_of(prompts)[rows], np.full(len(rows), "any"))
     grid = ProbeGrid.cross_validated([contrast], 3, seed=0)
     positions = ["inst_last", "post_last"]
     loci = list(grid.scores_by_locus(found.values[1:, :2], (3, 4), positions))
     later = replace(found, values=found.values[1:], layers=(3, 4))
-    by_door = probe(later, found.labels, positive="harmful", negative="benign", n_folds=3)
+    by_door = probe(later, labels, positive="harmful", negative="benign", n_folds=3)
     frame = by_door.to_frame().set_index(["layer", "position", "probe"])
     for locus in loci:
         for kind, score in locus.scores.items():
@@ -85,11 +86,11 @@ def test_it_is_the_grid_made_by_hand(found: refusal.Activations, prompts: list[P
     best = choose_locus(loci)
     assert (by_door.best.layer, by_door.best.position) == (best.layer, best.position)
     assert by_door.auroc.auroc == choose_locus_by_fold(loci)[1].auroc
-    assert not found.present.all()  # trigger_last is scored on the prompts that have it, and is not the best
-    if "trigger_last" in by_door.left_out:
-        assert "trigger_last" not in frame.index.get_level_values("position")
-    else:
-        assert frame.loc[(3, "trigger_last", "logistic")]["n_negative"] < frame["n_negative"].max()
+    has = found.present[2][rows]  # trigger_last is scored on the prompts that have it, and is not the best
+    assert not has.all()
+    counts = frame.loc[(3, "trigger_last", "logistic")][["n_positive", "n_negative"]]
+    assert counts.tolist() == [(y & has).sum(), (~y & has).sum()]
+    assert by_door.best.position != "trigger_last"
 
 
 def test_positions_that_some_prompts_lack_are_scored_on_the_others() -> None:
@@ -211,7 +212,7 @@ def test_other_mistakes_are_named(found: refusal.Activations) -> None:
         ([1, 2], "give one group a prompt; got 2 for 60 prompts"),
         ([1] * 60, "too few for 5 folds"),
         ([1, None] * 30, "the group of prompt 1 is missing"),
-        ([1, "a"] * 30, "groups are all text or all numbers"),
+        ([1, "a"] * 30, "groups must be all text or all numbers"),
         ([(1, 2)] * 60, "a group is one value a prompt"),
     ):
         with pytest.raises(UserError, match=said):
