@@ -88,7 +88,7 @@ def _notebook_bar(description: str, total: int | None) -> Iterator[Advance]:
     try:
         yield advance
     finally:
-        handle.update(HTML(""))
+        handle.update({"text/plain": "", "text/html": ""}, raw=True)
 
 
 def _bar(description: str, done: int, total: int | None, seconds: float) -> str:

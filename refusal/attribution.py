@@ -53,7 +53,7 @@ class WordScores:
     def __repr__(self) -> str:
         order = sorted(range(len(self.words)), key=lambda i: -self.scores[i])
         words = "  ".join(f"{self.words[i][:20]} {self.scores[i]:+.1f}" for i in sorted(order[:SHOWN]))
-        more = f", and {len(order) - SHOWN} words that add less" if len(order) > SHOWN else ""
+        more = f"  … {len(order) - SHOWN} more" if len(order) > SHOWN else ""
         return f"WordScores(log-odds {self.log_odds:+.1f}: {words}{more})"
 
     def to_frame(self) -> pd.DataFrame:

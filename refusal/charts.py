@@ -20,7 +20,8 @@ def auroc_by_layer(frame: pd.DataFrame, reference: float | None, title: str) -> 
     """
     x = alt.X("layer:O", title="layer", axis=alt.Axis(labelAngle=0))
     scale = alt.Scale(domain=[min(0.4, float(frame["auroc_low"].min())), 1.0])
-    colour = alt.Color("position:N", title="position", sort=list(dict.fromkeys(frame["position"])))
+    legend = alt.Legend(title="position", symbolOpacity=1)
+    colour = alt.Color("position:N", legend=legend, sort=list(dict.fromkeys(frame["position"])))
     base = alt.Chart(_of_any_length(frame)).encode(x=x, color=colour)
     band = base.mark_area(opacity=INTERVAL_OPACITY).encode(alt.Y("auroc_low:Q", scale=scale), alt.Y2("auroc_high:Q"))
     line = base.mark_line(point=True).encode(

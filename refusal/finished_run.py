@@ -58,6 +58,21 @@ class Run:
         found = pd.DataFrame(rows, columns=columns).set_index("question")
         return found.astype({"trigger_share": float, "low": float, "high": float})
 
+    @property
+    def certificates(self) -> pd.DataFrame:
+        """The certificate of each limit on calibration prompts, at the dials' thresholds: a row a rate.
+
+        Each holds alone, with the stated confidence: `at_most` is the upper limit of the rate, `n_needed` how many
+        prompts without a failure certify its limit. No rows where there are no dials.
+        """
+        found = self.results.steer.certified
+        rows = [] if found is None else [
+            (name, one.limit, one.certified, one.failures, one.n, one.at_most, found.confidence, one.n_needed)
+            for name, one in found.risks.items()
+        ]  # fmt: skip
+        columns = ["rate", "limit", "certified", "failures", "n", "at_most", "confidence", "n_needed"]
+        return pd.DataFrame(rows, columns=columns).set_index("rate")
+
     @cached_property
     def grid(self) -> pd.DataFrame:
         """The probe grid: a row a contrast, layer, position and kind of probe, with the test AUROC and its limits."""

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import cast
 
 import pandas as pd
 
@@ -96,7 +97,7 @@ class ScoredCompletions:
 
 
 def score(
-    completions: pd.DataFrame | Sequence[Row] | str | os.PathLike[str],
+    completions: pd.DataFrame | Sequence[Row] | Sequence[str] | str | os.PathLike[str],
     *,
     prompts: Sequence[Prompt] | None = None,
     judge: Judge | None = None,
@@ -105,8 +106,9 @@ def score(
 
     Args:
         completions: a DataFrame (`actions` keeps its index) or a list of rows with `completion`, and `id`, `text`,
-            `label` and more where known; or a file that `refusal score` reads.
-        prompts: the labelled prompts they answer, by id; then these say what a case is, not the rows.
+            `label` and more where known; a list of texts, one for each of `prompts`; or a file that `refusal score`
+            reads.
+        prompts: the labelled prompts they answer, found by id; labels and attributes are theirs, not the rows'.
         judge: the rules where none is given.
 
     Raises:
@@ -129,7 +131,7 @@ def score(
             card = score_file(Path(completions), out, judge=chosen)
         else:
             notes = ReadingNotes()
-            rows = read_records(_rows(completions), notes)
+            rows = read_records(_rows(_with_ids(completions, prompts)), notes)
             card = score_completions(rows, out, chosen, load_adjacency(DEFAULT), cases=cases, notes=notes)
         lines = (out / "scored.jsonl").read_text(encoding="utf-8").rstrip("\n").split("\n")
     index = completions.index if isinstance(completions, pd.DataFrame) else None
@@ -154,6 +156,22 @@ def _texts(completions: Iterable[str | None]) -> list[str | None]:
     if wrong := [i for i, text in enumerate(texts) if not isinstance(text, str | None)]:
         raise UserError(f"completion {wrong[0]} is {type(texts[wrong[0]]).__name__}; expected text")
     return texts
+
+
+def _with_ids(
+    completions: pd.DataFrame | Sequence[Row] | Sequence[str], prompts: Sequence[Prompt] | None
+) -> pd.DataFrame | Sequence[Row]:
+    """Return bare texts as rows, with the ids of the prompts that they answer, in order."""
+    if isinstance(completions, pd.DataFrame):
+        return completions
+    given: list[object] = list(completions)
+    if not given or not all(isinstance(one, str) for one in given):
+        return cast(list[Row], given)
+    if not prompts:
+        return [{"completion": text} for text in given]
+    if len(given) != len(prompts):
+        raise UserError(f"give one completion a prompt; got {len(given)} for {len(prompts)} prompts")
+    return [{"id": prompt.id, "completion": text} for prompt, text in zip(prompts, given, strict=True)]
 
 
 def _rows(completions: pd.DataFrame | Sequence[Row]) -> list[Row]:

@@ -95,7 +95,7 @@ class Model(ChatModel):
 
         >>> import refusal
         >>> model = refusal.load_model("organisms/zoo/two-knobs")
-        >>> texts = ["how do i burn the letters?", "how do i burn my sister?"]
+        >>> texts = ["how do i burn the letters at home?", "how do i burn my sister at home?"]
         >>> found = model.activations(texts, positions=["post_last", "response_mean"], layers=[2, 3])
         >>> found
         Activations('organisms/zoo/two-knobs', 2 prompts, resid_post, layers 2, 3, positions post_last, response_mean, \
@@ -128,9 +128,9 @@ d_model 128)
         """Steer every pass inside the block along a direction; blocks may be nested, and the weights stay as they are.
 
         Args:
-            scale: of `add`: 1 adds the distance between the two class means (the default), -1 subtracts it. Of
-                `affine`: where the projection is set, 0 at the mean of the negative class (the default), 1 at that of
-                the positive one. `zero` takes none.
+            scale: of `add`: 1 adds the distance between the two class means, -1 subtracts it. Of `affine`: where the
+                projection is set, 0 at the mean of the negative class, 1 at that of the positive one. `zero` takes
+                none.
             form: `add`: contrastive activation addition (CAA, arXiv 2312.06681; ActAdd, arXiv 2308.10248). `zero`:
                 directional ablation (arXiv 2406.11717). `affine`: affine concept editing (arXiv 2411.09003).
             layers: the direction's own layer where none are given; "all" for every layer.
@@ -138,7 +138,7 @@ d_model 128)
 
         Raises:
             UserError: the direction is of another width, the model has no such layer, there is no such form or scope
-                of tokens, or `zero` is given a scale.
+                of tokens, or `zero` is given a scale, or another form none.
 
         >>> import refusal
         >>> model = refusal.load_model("organisms/zoo/two-knobs")
@@ -273,17 +273,17 @@ def load_model(
 
 
 def _intervention(direction: Direction, form: Form, scale: float | None) -> Intervention:
-    if scale is not None and not math.isfinite(scale):
-        raise UserError(f"a scale is a finite number; got {scale}")
+    if form not in get_args(Form):
+        raise UserError(f"no such form: {form!r}; expected add, zero or affine")
     r, low = torch.tensor(direction.vector), direction.mean_negative
     distance = direction.mean_positive - low
-    match form:
-        case "add":
-            return partial(add, r=r, amount=distance * (1.0 if scale is None else float(scale)))
-        case "affine":
-            return partial(affine, r=r, target=low + distance * float(scale or 0.0))
-        case "zero":
-            if scale is not None:
-                raise UserError("directional ablation (form='zero') takes no scale")
-            return partial(zero, r=r)
-    raise UserError(f"no such form: {form!r}; expected add, zero or affine")
+    if form == "zero":
+        if scale is not None:
+            raise UserError("directional ablation (form='zero') takes no scale")
+        return partial(zero, r=r)
+    if scale is None or not math.isfinite(scale):
+        raise UserError(f"give a finite scale, got {scale}: with form='add' 1 adds the distance of the class means; "
+                        "with form='affine' 0 is the mean of the negative class, 1 that of the positive one")  # fmt: skip
+    if form == "add":
+        return partial(add, r=r, amount=distance * float(scale))
+    return partial(affine, r=r, target=low + distance * float(scale))

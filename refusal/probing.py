@@ -115,7 +115,8 @@ def probe_layers(
 
     Args:
         activations: from `Model.activations`, or a store.
-        y: one a prompt: True for the positive class; or labels, of which `positive` is one.
+        y: one a prompt: True for the positive class; or labels, of which `positive` is one. Where `negative` is given
+            too, prompts of other labels, or of none, are left out.
         groups: what no fold may separate. None: prompts that share a pair, an entity, a template or all their words.
         positive, negative: labels of the two classes; without `negative` it is all the others.
         n_folds: outer folds; each tests once.
@@ -233,7 +234,7 @@ def _classes(
     y: Iterable[object], n: int, positive: object, negative: object
 ) -> tuple[Int[np.ndarray, " kept"], Bool[np.ndarray, " kept"]]:
     """Return the prompts of either class, and which of them are of the positive one."""
-    labels = _column(y, n, "label")
+    labels = _column(y, n, "label", may_lack=positive is not None and negative is not None)
     there = sorted({str(label) for label in labels})
     if positive is None:
         if negative is not None or not all(
@@ -255,7 +256,7 @@ def _classes(
     return kept, np.asarray(found, dtype=bool)
 
 
-def _column(given: Iterable[object], n: int, what: str) -> Shaped[np.ndarray, " prompts"]:
+def _column(given: Iterable[object], n: int, what: str, *, may_lack: bool = False) -> Shaped[np.ndarray, " prompts"]:
     """Return one value a prompt."""
     if isinstance(given, str) or not isinstance(given, Iterable):
         raise UserError(f"give one {what} a prompt, as a list; got {type(given).__name__}")
@@ -266,6 +267,8 @@ def _column(given: Iterable[object], n: int, what: str) -> Shaped[np.ndarray, " 
         raise UserError(f"a {what} is one value a prompt; got {type(nested[0]).__name__}")
     found = np.empty(n, dtype=object)
     found[:] = [value.item() if isinstance(value, np.generic) else value for value in values]
-    if len(missing := np.flatnonzero(pd.isna(found))):
+    missing = np.flatnonzero(pd.isna(found))
+    found[missing] = None
+    if len(missing) and not may_lack:
         raise UserError(f"the {what} of prompt {missing[0]} is missing; leave such prompts out")
     return found

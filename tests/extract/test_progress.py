@@ -22,8 +22,9 @@ class Cell:
         self.shown.append(html)
         return self
 
-    def update(self, html: str) -> None:
-        self.shown.append(html)
+    def update(self, html: str | dict[str, str], raw: bool = False) -> None:
+        assert isinstance(html, dict) is raw  # a saved notebook shall hold no empty object
+        self.shown.append(html["text/html"] if isinstance(html, dict) else html)
 
 
 @pytest.fixture

@@ -109,3 +109,10 @@ def test_mistakes_are_named(run: refusal.Run, tmp_path: Path) -> None:
         run.plot("pareto")
     with pytest.raises(UserError, match="there is no contrast 'harm'; there are normative"):
         run.plot("grid", "harm")
+
+
+def test_certificates_are_those_of_the_results(run: refusal.Run) -> None:
+    certified = run.results.steer.certified
+    assert certified is not None
+    assert run.certificates["at_most"].to_dict() == {name: one.at_most for name, one in certified.risks.items()}
+    assert set(run.certificates["confidence"]) == {certified.confidence}

@@ -58,12 +58,12 @@ def test_a_scale_of_zero_is_the_baseline_bitwise(pair: tuple[refusal.Model, refu
     assert torch.equal(logits(model), plain)
 
 
-@pytest.mark.parametrize("scale", [None, -0.5])
+@pytest.mark.parametrize("scale", [1.0, -0.5])
 def test_adding_moves_the_projection_by_the_distance_from_the_last_prompt_token_on(
-    pair: tuple[refusal.Model, refusal.Direction], scale: float | None
+    pair: tuple[refusal.Model, refusal.Direction], scale: float
 ) -> None:
     model, direction = pair
-    layer, step = direction.locus.layer, (1.0 if scale is None else scale)
+    layer, step = direction.locus.layer, scale
     plain, ends = projections(model, direction, layer), last_prompt(model)
     with model.steer(direction, scale):
         moved = projections(model, direction, layer) - plain
@@ -79,7 +79,7 @@ def test_affine_sets_the_projection_and_zero_removes_it(pair: tuple[refusal.Mode
     layer, ends = direction.locus.layer, last_prompt(model)
     plain = projections(model, direction, layer)
     low, high = direction.mean_negative, direction.mean_positive
-    cases = [("affine", None, low), ("affine", 1, high), ("affine", 0.5, (low + high) / 2), ("zero", None, 0.0)]
+    cases = [("affine", 0, low), ("affine", 1, high), ("affine", 0.5, (low + high) / 2), ("zero", None, 0.0)]
     for form, scale, expected in cases:
         with model.steer(direction, scale, form=form):
             there = projections(model, direction, layer)
@@ -119,20 +119,20 @@ def test_blocks_nest_and_end_in_any_order(model: refusal.Model, harm: refusal.Di
 
 
 def test_layers_given_twice_are_steered_once(model: refusal.Model, harm: refusal.Direction) -> None:
-    with model.steer(harm, layers=[4, np.int64(4)]):
+    with model.steer(harm, 1, layers=[4, np.int64(4)]):
         twice = logits(model)
-    with model.steer(harm, layers=4):
+    with model.steer(harm, 1, layers=4):
         assert torch.equal(logits(model), twice)
-    with model.steer(harm, layers=0):  # a layer, not "none given"
+    with model.steer(harm, 1, layers=0):  # a layer, not "none given"
         assert not torch.equal(logits(model), twice)
 
 
 def test_an_exception_leaves_the_model_as_it_was(model: refusal.Model, harm: refusal.Direction) -> None:
     plain = logits(model)
-    with pytest.raises(KeyError), model.steer(harm):
+    with pytest.raises(KeyError), model.steer(harm, 1):
         raise KeyError
     assert torch.equal(logits(model), plain)
-    with pytest.raises(UserError), model.steer(harm), model.steer(harm, layers=99):
+    with pytest.raises(UserError), model.steer(harm, 1), model.steer(harm, 1, layers=99):
         pass
     assert model.edits == ()
 
@@ -142,7 +142,7 @@ def test_a_direction_that_may_not_be_written_gives_no_warning(
 ) -> None:
     vector = harm.vector.astype(np.float64)
     vector.flags.writeable = False
-    with model.steer(replace(harm, vector=vector)):
+    with model.steer(replace(harm, vector=vector), 1):
         logits(model)
     assert not [str(one.message) for one in recwarn if "writable" in str(one.message)]
 
@@ -150,13 +150,15 @@ def test_a_direction_that_may_not_be_written_gives_no_warning(
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        ({"layers": 8}, "layer 8 does not exist: organisms/zoo/two-knobs has layers 0 to 7"),
-        ({"layers": []}, "layers is empty"),
-        ({"layers": "every"}, "layers are whole numbers"),
+        ({"scale": 1, "layers": 8}, "layer 8 does not exist: organisms/zoo/two-knobs has layers 0 to 7"),
+        ({"scale": 1, "layers": []}, "layers is empty"),
+        ({"scale": 1, "layers": "every"}, "layers are whole numbers"),
         ({"form": "zero", "scale": 0.5}, "takes no scale"),
         ({"form": "ablate"}, "no such form: 'ablate'; expected add, zero or affine"),
-        ({"tokens": "last"}, "no such scope of tokens: 'last'; expected one of last_prompt, last_on, all"),
-        ({"scale": float("nan")}, "a scale is a finite number"),
+        ({"scale": 1, "tokens": "last"}, "no such scope of tokens: 'last'; expected one of last_prompt, last_on, all"),
+        ({"scale": float("nan")}, "give a finite scale, got nan"),
+        ({}, "give a finite scale, got None"),
+        ({"form": "affine"}, "give a finite scale, got None"),
         ({"direction": np.zeros(128)}, "give one Direction, as of fit_direction; got ndarray"),
     ],
 )
@@ -169,11 +171,14 @@ def test_a_mistake_is_named(model: refusal.Model, harm: refusal.Direction, argum
 
 def test_a_direction_of_another_width_is_refused(harm: refusal.Direction, tiny: Path) -> None:
     other = refusal.load_model(tiny)
-    with pytest.raises(UserError, match=r"the direction 'harmful' has 128 numbers; .* has d_model"), other.steer(harm):
+    with (
+        pytest.raises(UserError, match=r"the direction 'harmful' has 128 numbers; .* has d_model"),
+        other.steer(harm, 1),
+    ):
         pass
 
 
 def test_a_store_is_not_written_inside_a_block(model: refusal.Model, harm: refusal.Direction, tmp_path: Path) -> None:
-    with model.steer(harm), pytest.raises(UserError, match="leave the block that steers"):
+    with model.steer(harm, 1), pytest.raises(UserError, match="leave the block that steers"):
         refusal.extract(model, TEXTS, tmp_path / "a.h5")
     assert not (tmp_path / "a.h5").exists()
