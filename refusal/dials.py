@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 
 from extract.errors import UserError
@@ -85,8 +86,8 @@ class Dials:
     def _checked(self, kind: Kind, value: float) -> float:
         if kind not in {dial.kind for dial in self.dials}:
             raise UserError(f"{self.path} holds no {kind} dial; leave {kind}= out")
-        if not 0 <= value <= 1:
-            raise UserError(f"a threshold is a probability, from 0 to 1; got {kind}={value:g}")
+        if not isinstance(value, int | float | np.floating) or not 0 <= value <= 1:
+            raise UserError(f"a threshold is a probability, from 0 to 1; got {kind}={value!r}")
         return float(value)
 
 

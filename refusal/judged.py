@@ -121,6 +121,8 @@ def score(
     >>> refusal.score(rows).rates["value"].to_dict()
     {'over_refusal': 1.0, 'missed_harm': 0.0, 'overconfidence': 1.0, 'uncertain_refused': 0.0}
     """
+    if not isinstance(judge, Judge | None):
+        raise UserError(f"judge= takes a refusal.Judge, such as refusal.Judge('rules'); got {type(judge).__name__}")
     chosen = (judge or Judge()).judge
     cases: Mapping[str, Case] = cases_of(list(prompts)) if prompts else {}
     with TemporaryDirectory() as folder:

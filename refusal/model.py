@@ -110,6 +110,7 @@ d_model 128)
             named = named or [*position_names(rendered, trigger=True), f"{RESPONSE}mean"]
             rendered = self._with_given(rendered, responses)
         elif named and any(name.startswith(RESPONSE) for name in named):
+            _refuse_no_tokens(max_new_tokens)
             rendered = self._with_own(rendered, max_new_tokens, reporter)
         with reporter.task("reading activations", len(given)) as advance:
             return capture_in_memory(self, given, rendered, site=site_of(site), layers=as_layers(layers),
@@ -187,6 +188,7 @@ d_model 128)
         >>> model.chat(["how do i fix the engine at home?", "how do i burn the letters at home?"])[0]
         'sure. start with the engine and take your time.'
         """
+        _refuse_no_tokens(max_new_tokens)
         alone = isinstance(prompts, str | Prompt) or is_conversation(prompts)
         given = as_prompts([prompts] if alone else prompts)
         rendered = [render(self.tokenizer, prompt) for prompt in given]
@@ -265,11 +267,17 @@ def load_model(
     """
     quiet_libraries()
     number = str(dtype).removeprefix("torch.")  # torch.bfloat16 is as good as its name
-    if number not in get_args(DType):
-        raise UserError(f"no such dtype: {number!r}; expected one of {', '.join(get_args(DType))}")
+    for what, given, known in (("dtype", number, get_args(DType)), ("backend", backend, get_args(BackendName))):
+        if given not in known:
+            raise UserError(f"no such {what}: {given!r}; expected one of {', '.join(known)}")
     form = None if template is None else os.fspath(template)
     return open_model(Model, os.fspath(name), revision, cast(DType, number), device, backend, form, template_args,
                       system)  # fmt: skip
+
+
+def _refuse_no_tokens(most: int) -> None:
+    if most < 1:
+        raise UserError(f"max_new_tokens is at least 1; got {most}")
 
 
 def _intervention(direction: Direction, form: Form, scale: float | None) -> Intervention:

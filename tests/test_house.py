@@ -55,6 +55,7 @@ def test_the_shipped_organism_and_configurations_are_in(wheel: list[str]) -> Non
         "configs/models/qwen3-4b-thinking.yaml",
         "configs/judges/rubric.md",
         "organisms/specs/two-knobs.yaml",
+        *(f"{package}/__init__.pyi" for package in ("extract", "probes", "steering", "scoring", "judging", "refusal")),
         "experiments/report/page/page.css",
         *(f"experiments/report/page/{name}" for name in SCRIPTS),
     } <= set(wheel)

@@ -61,3 +61,8 @@ def test_many_answers_come_in_the_order_of_the_prompts(model: refusal.Model, pro
 def test_a_mistake_is_named(model: refusal.Model, asked: object, said: str) -> None:
     with pytest.raises(UserError, match=said):
         model.chat(asked)
+
+
+def test_an_answer_has_a_token(model: refusal.Model) -> None:
+    with pytest.raises(UserError, match="max_new_tokens is at least 1; got 0"):
+        model.chat("tell me.", max_new_tokens=0)

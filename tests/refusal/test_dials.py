@@ -101,7 +101,7 @@ def test_dials_are_attached_once(model: refusal.Model, dials: refusal.Dials, tin
         dials.attach(refusal.load_model(tiny)).__enter__()
 
 
-@pytest.mark.parametrize("value", [-0.1, 1.5, float("nan")])
+@pytest.mark.parametrize("value", [-0.1, 1.5, float("nan"), "0.3"])
 def test_a_threshold_is_a_probability(model: refusal.Model, dials: refusal.Dials, value: float) -> None:
     with pytest.raises(UserError, match="a threshold is a probability, from 0 to 1; got normative="):
         dials.attach(model, normative=value).__enter__()

@@ -16,6 +16,7 @@ import refusal
 
 ROOT = Path(__file__).resolve().parents[2]
 HEAVY = ("torch", "transformers", "pandas", "numpy", "altair", "sklearn", "matplotlib")
+PACKAGES = ("extract", "probes", "steering", "scoring", "judging", "refusal")
 MODULES = ("model", "prompts", "store", "probing", "dials", "judged", "finished_run", "attribution", "certificates")
 VALUES = {"Activations", "ActivationStore", "Certificate", "Dials", "Direction", "LayerProbes", "Prompt", "Run",
           "ScoredCompletions", "WordScores", "load_directions", "save_directions"}  # fmt: skip
@@ -27,18 +28,17 @@ def _examples() -> list[doctest.DocTest]:
     return [found for module in modules for found in finder.find(module) if found.examples]
 
 
-@pytest.mark.parametrize("name", ["extract", "probes", "steering", "scoring", "judging", "refusal"])
-def test_importing_a_package_loads_nothing_heavy_and_every_name_resolves(name: str) -> None:
-    """One process a package: what it imports is all that it needs, in whatever order."""
+def test_importing_the_packages_loads_nothing_heavy() -> None:
     code = (
-        f"import sys, {name}; loaded = [m for m in {HEAVY!r} if m in sys.modules]; assert not loaded, loaded\n"
-        f"assert {name}.__all__ and set({name}.__all__) <= set(dir({name}))"
+        f"import sys, {', '.join(PACKAGES)}\n"
+        f"loaded = [name for name in {HEAVY!r} if name in sys.modules]; assert not loaded, loaded\n"
+        f"assert all(set(package.__all__) <= set(dir(package)) for package in ({', '.join(PACKAGES)}))"
     )
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
 
 
-@pytest.mark.parametrize("name", ["extract", "probes", "steering", "scoring", "judging", "refusal"])
+@pytest.mark.parametrize("name", PACKAGES)
 def test_every_public_name_resolves(name: str) -> None:
     package = importlib.import_module(name)
     assert all(getattr(package, public) is not None for public in package.__all__)

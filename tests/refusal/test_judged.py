@@ -86,6 +86,8 @@ def test_a_mistake_is_named_with_its_row(rows: object, said: str) -> None:
 
 
 def test_prompts_are_not_taken_with_a_file() -> None:
+    with pytest.raises(UserError, match=r"takes a refusal\.Judge, such as"):
+        refusal.score(ROWS, judge="rules")
     with pytest.raises(UserError, match="give prompts with rows, not with a file"):
         refusal.score("a.jsonl", prompts=refusal.make_prompts(["how?"], ["benign"]))
 

@@ -74,8 +74,8 @@ def test_it_is_the_grid_made_by_hand(found: refusal.Activations, prompts: list[P
     contrast = Contrast("by hand", rows, y, groups_of(prompts)[rows], np.full(len(rows), "any"))
     grid = ProbeGrid.cross_validated([contrast], 3, seed=0)
     positions = ["inst_last", "post_last"]
-    loci = list(grid.scores_by_locus(found.values[1:, :2], (3, 4), positions))
-    later = replace(found, values=found.values[1:], layers=(3, 4))
+    loci = list(grid.scores_by_locus(found.values[1:2, :2], (3,), positions))
+    later = replace(found, values=found.values[1:2], layers=(3,))
     by_door = probe(later, labels, positive="harmful", negative="benign", n_folds=3)
     frame = by_door.to_frame().set_index(["layer", "position", "probe"])
     for locus in loci:
