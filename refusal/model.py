@@ -290,8 +290,8 @@ def _intervention(direction: Direction, form: Form, scale: float | None) -> Inte
             raise UserError("directional ablation (form='zero') takes no scale")
         return partial(zero, r=r)
     if scale is None or not math.isfinite(scale):
-        raise UserError(f"give a finite scale, got {scale}: with form='add' 1 adds the distance of the class means; "
-                        "with form='affine' 0 is the mean of the negative class, 1 that of the positive one")  # fmt: skip
+        raise UserError(f"give a finite scale, got {scale}: with form='add' 1 adds the distance of the class means, "
+                        "with form='affine' 0 is the mean of the negative class and 1 of the positive")  # fmt: skip
     if form == "add":
         return partial(add, r=r, amount=distance * float(scale))
     return partial(affine, r=r, target=low + distance * float(scale))

@@ -129,7 +129,7 @@ def write_table(table: Counterfactuals, ids: Sequence[str], parts: Sequence[str]
 
 def read_table(path: Path) -> Counterfactuals:
     """Read a table written by `write_table`."""
-    rows = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+    rows = [json.loads(line) for line in path.open(encoding="utf-8")]
     dials = tuple(rows[0]["probability"])
     outcomes = reachable_outcomes(
         len(dials), dead_band="leave" in rows[0]["outcomes"] or "leave+leave" in rows[0]["outcomes"]
