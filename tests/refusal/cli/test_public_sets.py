@@ -8,6 +8,7 @@ import pytest
 
 from experiments.run.config import load_config
 from extract.shipped import ROOT
+from refusal.cli.program import program
 from refusal.cli.stages import run_name
 
 ORGANISM = ROOT / "organisms" / "zoo" / "two-knobs"
@@ -71,7 +72,7 @@ def test_what_to_check_must_be_given_and_known(cli) -> None:
 def test_both_explain_themselves_with_an_example(cli, command: str) -> None:
     code, text, _ = cli("prompts", command, "--help")
     assert code == 0
-    assert f"Example: refusal prompts {command}" in " ".join(text.split())
+    assert f"Example: {program()} prompts {command}" in " ".join(text.split())
 
 
 def test_the_dry_run_of_the_configuration_on_public_sets_counts_them(cli, sets: list[str], tmp_path: Path) -> None:
