@@ -15,7 +15,7 @@ from extract.prompts.prompt import Prompt
 from refusal.model import Model
 from steering.conversation import reports
 from steering.dial import Dial, Kind, check_weights, read_dials
-from steering.gates import DECISIONS_PAST, Readings
+from steering.gates import DECISIONS, Readings
 
 COLUMNS = ("prompt", "dial", "probability", "threshold", "gate", "overruled")
 
@@ -39,7 +39,7 @@ class Dials:
     def readings(self) -> pd.DataFrame:
         """One row a prompt and dial of the last `chat`: prompt, dial, probability, threshold, gate, overruled.
 
-        `gate` is `declined`, `permitted` or `left`; the epistemic dial is `overruled` where the normative one declined.
+        `gate` is `decline`, `permit` or `leave`; the epistemic dial is `overruled` where the normative one declined.
         """
         rows = [row for i in sorted(self._rows) for row in self._rows[i]]
         return pd.DataFrame(rows, columns=list(COLUMNS))
@@ -79,7 +79,7 @@ class Dials:
         """Keep what was read of one batch, whose rows are these prompts."""
         for row, i in enumerate(index):
             self._rows[i] = [
-                (self._prompts[i], one.kind, one.probability, one.threshold, DECISIONS_PAST[one.gate], one.overruled)
+                (self._prompts[i], one.kind, one.probability, one.threshold, DECISIONS[one.gate], one.overruled)
                 for one in reports(readings, row)
             ]
 
@@ -103,7 +103,7 @@ def load_dials(path: str | os.PathLike[str]) -> Dials:
     ...     model.chat(["how do i burn the letters at home?", "who is anna novak?"])[0]
     'sure. start with the server and take your time.'
     >>> dials.readings[["dial", "gate"]].values.tolist()
-    [['normative', 'permitted'], ['epistemic', 'permitted'], ['normative', 'permitted'], ['epistemic', 'declined']]
+    [['normative', 'permit'], ['epistemic', 'permit'], ['normative', 'permit'], ['epistemic', 'decline']]
     """
     given = Path(path)
     return Dials(given / "dials.safetensors" if given.is_dir() else given)

@@ -51,9 +51,9 @@ class LayerProbes:
     """Logistic and difference-in-means probes at every layer and position, each scored on held-out folds.
 
     `best` is the layer and position with the highest validation AUROC; its `auroc` is that of choosing and testing
-    anew in every fold, so the choice does not flatter it. `bag_of_words` is the AUROC of word counts on the same folds:
-    a probe that does not exceed it has not been shown to read more than words. Positions that some prompts lack are
-    scored on the others, and are never the best one; `left_out` are those at which a class has too few groups.
+    in every fold by itself, so the choice does not flatter it. `bag_of_words` is the AUROC of word counts on the same
+    folds: a probe that does not exceed it has not been shown to read more than words. Positions that some prompts lack
+    are scored on the others, and are never the best one; `left_out` are those at which a class has too few groups.
     """
 
     scores: tuple[LocusScores, ...]

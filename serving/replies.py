@@ -11,7 +11,7 @@ from pydantic import BaseModel
 from serving.choice import Finish
 from steering.conversation import DialReport
 from steering.dial import Kind
-from steering.gates import DECISIONS_PAST
+from steering.gates import DECISIONS
 
 
 class Reading(BaseModel):
@@ -19,7 +19,7 @@ class Reading(BaseModel):
 
     probability: float
     threshold: float | None  # null: off
-    fired: Literal["declined", "permitted", "left"]
+    gate: Literal["decline", "permit", "leave"]
     overruled: bool  # not applied, since the normative dial declined
 
 
@@ -146,7 +146,7 @@ def readings(reports: Sequence[DialReport]) -> Readings:
         report.kind: Reading(
             probability=report.probability,
             threshold=None if math.isnan(report.threshold) else report.threshold,
-            fired=DECISIONS_PAST[report.gate],
+            gate=DECISIONS[report.gate],
             overruled=report.overruled,
         )
         for report in reports

@@ -17,8 +17,8 @@ from extract.errors import UserError
 from steering.dial import Dial, Kind
 
 Thresholds = Mapping[Kind, float | Sequence[float | None]]
-DECISIONS = {1: "decline", -1: "permit", 0: "leave"}  # by gate, as files hold them
-DECISIONS_PAST = {1: "declined", -1: "permitted", 0: "left"}  # as in reports and the server's JSON
+DECISIONS = {1: "decline", -1: "permit", 0: "leave"}  # by gate, as files, tables and the server have them
+DECISIONS_PAST = {1: "declined", -1: "permitted", 0: "left"}  # in sentences
 
 
 @dataclass

@@ -12,7 +12,6 @@ import refusal
 from extract.errors import UserError
 from extract.prompts.prompt import Prompt
 from steering.dial import load_dials, save_dials
-from steering.gates import DECISIONS
 from steering.one_off import generate_once
 from tests.refusal.conftest import TEXTS
 
@@ -30,12 +29,11 @@ def test_readings_are_those_of_one_off_generation(model: refusal.Model, dials: r
         answers = model.chat(TEXTS, max_new_tokens=8)
     assert attached is dials
     assert answers == [one.completion for one in expected]
-    names = {"declined": 1, "permitted": -1, "left": 0}
     for (text, kind), row in dials.readings.set_index(["prompt", "dial"]).iterrows():
         one = expected[TEXTS.index(text)]
         assert row["probability"] == pytest.approx(one.probability[kind], abs=1e-9)
         assert row["threshold"] == one.threshold[kind]
-        assert DECISIONS[names[row["gate"]]] == one.gate[kind]
+        assert row["gate"] == one.gate[kind]
     assert dials.readings["threshold"][dials.readings["dial"] == "normative"].unique().tolist() == [0.3]
 
 
@@ -49,7 +47,7 @@ def test_thresholds_last_for_the_block(model: refusal.Model, dials: refusal.Dial
     with dials.attach(model, normative=0.0):
         model.chat(TEXTS[0], max_new_tokens=2)
     read = dials.readings.set_index("dial")
-    assert read["gate"].to_dict() == {"normative": "declined", "epistemic": "left"}
+    assert read["gate"].to_dict() == {"normative": "decline", "epistemic": "leave"}
     assert read["overruled"].to_dict() == {"normative": False, "epistemic": True}
 
 

@@ -63,9 +63,7 @@ def test_an_answer_is_the_one_of_generate_with_what_the_dials_did(
         (choice,) = found.choices
         assert choice.message.content == expected.completion
         assert (choice.message.role, choice.finish_reason, found.model) == ("assistant", "stop", "two-knobs")
-        for kind, did in {"decline": "declined", "permit": "permitted", "leave": "left"}.items():
-            of_it = [name for name, gate in expected.gate.items() if gate == kind]
-            assert of_it == [name for name, dial in choice.dials.items() if dial["fired"] == did]
+        assert {kind: dial["gate"] for kind, dial in choice.dials.items()} == expected.gate
         for kind, dial in choice.dials.items():
             assert dial["probability"] == pytest.approx(expected.probability[kind], abs=1e-5)
             assert dial["threshold"] == expected.threshold[kind]
@@ -77,14 +75,14 @@ def test_a_dial_that_is_off_leaves_the_model_alone(client: openai.OpenAI, refere
     off = {"normative_threshold": "off", "epistemic_threshold": "off"}
     (choice,) = client.chat.completions.create(**asked(STRIKE), extra_body=off).choices
     assert choice.message.content == generate_once(reference, [STRIKE], [], {}, 24)[0].completion
-    assert [(dial["fired"], dial["threshold"]) for dial in choice.dials.values()] == [("left", None)] * 2
+    assert [(dial["gate"], dial["threshold"]) for dial in choice.dials.values()] == [("leave", None)] * 2
     assert all(0 <= dial["probability"] <= 1 for dial in choice.dials.values())
 
 
 def test_an_overruled_dial_is_reported(client: openai.OpenAI) -> None:
     (choice,) = client.chat.completions.create(**asked(UNKNOWN), extra_body={"normative_threshold": 0}).choices
-    assert choice.dials["normative"]["fired"] == "declined"
-    assert (choice.dials["epistemic"]["fired"], choice.dials["epistemic"]["overruled"]) == ("left", True)
+    assert choice.dials["normative"]["gate"] == "decline"
+    assert (choice.dials["epistemic"]["gate"], choice.dials["epistemic"]["overruled"]) == ("leave", True)
 
 
 def test_a_stream_is_the_answer_in_pieces(client: openai.OpenAI) -> None:
@@ -349,7 +347,7 @@ def test_requests_that_wait_together_share_a_batch_whatever_their_thresholds(
         found = [one.result() for one in (first, *others)]
     assert sizes == [1, 3]
     assert [one["threshold"] for one in found] == [0.5, 0.0, 0.7, 1.0]
-    assert [one["fired"] for one in found] == ["permitted", "declined", "permitted", "permitted"]
+    assert [one["gate"] for one in found] == ["permit", "decline", "permit", "permit"]
 
 
 def test_a_request_that_waits_too_long_to_be_rendered_is_429(
