@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import importlib.metadata
+import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import replace
@@ -32,7 +33,7 @@ def extract(
     model: ChatModel,
     prompts: Sequence[Prompt],
     rendered: Sequence[Rendered],
-    path: Path,
+    path: str | os.PathLike[str],
     *,
     site: Site = "resid_post",
     layers: Sequence[int] | None = None,
@@ -73,7 +74,7 @@ def extract(
     _check_request(model, prompts, wanted)
     identity = identify(model, prompts, rendered, wanted, rows_per_shard)
     budget = TokenBudget(token_budget or (TOKENS_ON_GPU if model.device.type == "cuda" else TOKENS_ON_CPU), say)
-    with ShardWriter(path, identity, len(prompts), model.d_model, shared=shared) as writer:
+    with ShardWriter(Path(path), identity, len(prompts), model.d_model, shared=shared) as writer:
         finished = [shard for shard in range(writer.n_shards) if writer.done(shard)]
         if len(finished) < writer.n_shards:
             done = sum(len(writer.rows(shard)) for shard in finished)

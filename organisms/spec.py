@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Literal
 
@@ -169,13 +170,13 @@ class OrganismSpec(Strict):
         return None
 
 
-def load_spec(path: Path) -> OrganismSpec:
+def load_spec(path: str | os.PathLike[str]) -> OrganismSpec:
     """Read a specification.
 
     Raises:
         UserError: the file is missing, is not YAML, or describes an organism that cannot be built.
     """
-    raw = read_yaml(path, "organism specification")
+    raw = read_yaml(Path(path), "organism specification")
     try:
         return OrganismSpec.model_validate(raw)
     except ValidationError as error:

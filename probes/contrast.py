@@ -8,7 +8,7 @@ import numpy as np
 from jaxtyping import Bool, Integer, Shaped
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Contrast:
     """The samples that a probe separates: `rows` are indices of samples, `y` marks the declining class.
 
@@ -35,6 +35,10 @@ class Contrast:
         object.__setattr__(self, "rows", self._checked_rows())
         object.__setattr__(self, "y", self._checked_y())
         self._check_groups()
+
+    def __repr__(self) -> str:
+        n_groups = len(set(self.groups.tolist()))
+        return f"Contrast({self.name!r}, {int(self.y.sum())} positive of {len(self.y)} samples, {n_groups} groups)"
 
     def within(self, part: str) -> Integer[np.ndarray, " part"]:
         """Return the indices, into `rows`, of one part."""

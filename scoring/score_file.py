@@ -6,6 +6,7 @@ Completions are streamed: each is read, judged, measured, written, and added to 
 from __future__ import annotations
 
 import json
+import os
 from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -62,8 +63,8 @@ class InputNotes:
 
 
 def score_file(
-    path: Path,
-    out: Path,
+    path: str | os.PathLike[str],
+    out: str | os.PathLike[str],
     *,
     judge: Judge | None = None,
     prompts: Path | None = None,
@@ -85,6 +86,7 @@ def score_file(
     Raises:
         UserError: an input cannot be read; names the line and the remedy.
     """
+    path, out = Path(path), Path(out)
     for name in WRITTEN:
         if path.resolve() == (out / name).resolve():
             raise UserError(f"{path} would be overwritten by its own scores; choose another directory with --out")

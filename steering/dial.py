@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -113,7 +114,7 @@ def _depth(locus: Locus) -> tuple[int, bool]:
     return locus.layer, locus.site != "resid_pre"
 
 
-def save_dials(dials: Sequence[Dial], path: Path, fingerprint: str) -> None:
+def save_dials(dials: Sequence[Dial], path: str | os.PathLike[str], fingerprint: str) -> None:
     """Write dials to one safetensors file with JSON metadata, tied to the model's weight fingerprint."""
     tensors, metadata = {}, {"fingerprint": fingerprint}
     for dial in dials:
@@ -122,11 +123,11 @@ def save_dials(dials: Sequence[Dial], path: Path, fingerprint: str) -> None:
         if dial.write is not None:
             tensors[f"{dial.kind}.write"] = dial.write.vector
         metadata[dial.kind] = json.dumps(_metadata(dial).to_dict())
-    with atomic_path(path) as partial:
+    with atomic_path(Path(path)) as partial:
         save_file(tensors, partial, metadata=metadata)
 
 
-def load_dials(path: Path, fingerprint: str) -> list[Dial]:
+def load_dials(path: str | os.PathLike[str], fingerprint: str) -> list[Dial]:
     """Read dials for a model.
 
     Raises:
@@ -137,7 +138,7 @@ def load_dials(path: Path, fingerprint: str) -> list[Dial]:
     return dials
 
 
-def check_weights(path: Path, found: str, fingerprint: str) -> None:
+def check_weights(path: str | os.PathLike[str], found: str, fingerprint: str) -> None:
     """Refuse dials of another model.
 
     Raises:
@@ -149,13 +150,13 @@ def check_weights(path: Path, found: str, fingerprint: str) -> None:
         )
 
 
-def read_dials(path: Path) -> tuple[list[Dial], str]:
+def read_dials(path: str | os.PathLike[str]) -> tuple[list[Dial], str]:
     """Read dials, and the fingerprint of the weights they were made for.
 
     Raises:
         UserError: the file is missing or unreadable.
     """
-    if not path.is_file():
+    if not Path(path).is_file():
         raise UserError(f"dials file not found: {path}; make it with: refusal steer CONFIG")
     try:
         with safe_open(path, framework="numpy") as file:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -17,7 +18,7 @@ from extract.atomic_write import atomic_path
 from probes.direction import Direction, Locus
 
 
-def save_directions(directions: Sequence[Direction], path: str | Path) -> None:
+def save_directions(directions: Sequence[Direction], path: str | os.PathLike[str]) -> None:
     """Write directions to one safetensors file: one tensor each, the rest as JSON metadata.
 
     Any safetensors reader can load it, without this project.
@@ -42,7 +43,7 @@ def _plain(value: object) -> object:
     raise TypeError(f"a direction's provenance must be JSON values; got {type(value).__name__}")
 
 
-def load_directions(path: str | Path) -> dict[str, Direction]:
+def load_directions(path: str | os.PathLike[str]) -> dict[str, Direction]:
     """Read directions written by `save_directions`, by name.
 
     Raises:

@@ -21,7 +21,7 @@ DECISIONS = {1: "decline", -1: "permit", 0: "leave"}  # by gate, as files, table
 DECISIONS_PAST = {1: "declined", -1: "permitted", 0: "left"}  # in sentences
 
 
-@dataclass
+@dataclass(repr=False)
 class Readings:
     """Probabilities and gates of the dials for one batch, filled at prefill; each array has one entry a prompt.
 
@@ -34,6 +34,10 @@ class Readings:
     threshold: dict[Kind, Float[np.ndarray, " prompts"]] = field(default_factory=dict)
     later_probability: dict[Kind, list[Float[np.ndarray, " rows"]]] = field(default_factory=dict)
     later_gate: dict[Kind, list[Int[np.ndarray, " rows"]]] = field(default_factory=dict)
+
+    def __repr__(self) -> str:
+        said = (f"{kind} declines {int((gate > 0).sum())} of {len(gate)} prompts" for kind, gate in self.gate.items())
+        return f"Readings({', '.join(said) or 'nothing read yet'})"
 
 
 def decide(

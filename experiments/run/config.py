@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -191,13 +192,13 @@ class RunConfig(Strict):
         return self
 
 
-def load_config(path: Path, overrides: Sequence[str] = ()) -> RunConfig:
+def load_config(path: str | os.PathLike[str], overrides: Sequence[str] = ()) -> RunConfig:
     """Read a configuration and apply `key=value` overrides.
 
     Raises:
         UserError: the file is missing or malformed, or a key or value does not fit; names it and the remedy.
     """
-    raw = read_yaml(resolve_shipped(path), "configuration")
+    raw = read_yaml(resolve_shipped(Path(path)), "configuration")
     for override in overrides:
         _assign(raw, *key_and_value("--set", override, "model.name=owner/name"))
     try:

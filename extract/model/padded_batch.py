@@ -13,7 +13,7 @@ from torch import Tensor
 Side = Literal["left", "right"]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Batch:
     """Padded prompts.
 
@@ -25,6 +25,10 @@ class Batch:
     attention_mask: Int[Tensor, "batch seen"]  # of the cached tokens, if any, and then of these tokens
     prompt_length: int  # tokens up to and including the last prompt token, with padding
     side: Side = "left"
+
+    def __repr__(self) -> str:
+        n, length = self.tokens.shape
+        return f"Batch({n} prompts of {length} tokens, padded on the {self.side})"
 
     @property
     def position_ids(self) -> Int[Tensor, "batch seen"]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Literal, get_args
@@ -48,13 +49,13 @@ class Prompt:
 OPTIONAL = tuple(f.name for f in fields(Prompt) if f.name not in ("id", "messages", "label", "right_action"))
 
 
-def load_prompts(path: Path) -> list[Prompt]:
+def load_prompts(path: str | os.PathLike[str]) -> list[Prompt]:
     """Read a prompt file.
 
     Raises:
         UserError: the file is missing or unreadable, or a row is not a valid prompt; names the line and the field.
     """
-    prompts: list[Prompt] = []
+    path, prompts = Path(path), list[Prompt]()
     first: dict[str, int] = {}
     for line, row in read_rows(path, "prompts"):
         if "label" not in row:

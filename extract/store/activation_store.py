@@ -21,6 +21,7 @@ shards. The first 512 bytes of either are its checksum block (`checksum_block`).
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import h5py
@@ -71,8 +72,8 @@ class ActivationStore:
         UserError: the store is missing, incomplete, damaged or of another schema, or a shard belongs to another store.
     """
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self.path = path = Path(path)
         self._file = open_verified(path)
         try:
             self._open(path)

@@ -12,13 +12,16 @@ from sklearn.linear_model import LogisticRegression
 CS = (1e-4, 1e-3, 1e-2, 1e-1, 1.0, 10.0)  # inverse strengths of the penalty, simplest first
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class LinearProbe:
     """An affine score on raw activations: `X @ weight + bias`, positive for the declining class."""
 
     weight: Float[np.ndarray, " features"]
     bias: float
     C: float
+
+    def __repr__(self) -> str:
+        return f"LinearProbe(d_model {len(self.weight)}, bias {self.bias:.3g}, C {self.C:g})"
 
     def decision_function(self, X: Real[np.ndarray, "*batch features"]) -> Float[np.ndarray, "*batch"]:
         """Return the score of samples: log-odds before calibration."""

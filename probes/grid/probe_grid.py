@@ -38,7 +38,7 @@ class Estimator(Protocol):
     def decision_function(self, X: Shaped[np.ndarray, "samples features"]) -> Float[np.ndarray, " samples"]: ...
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Score:
     """AUROC and separation of one kind of probe for one contrast at one locus, per outer fold."""
 
@@ -46,6 +46,9 @@ class Score:
     separation: Float[np.ndarray, " folds"]  # d' on them: distance of the class means in pooled standard deviations
     by_fold: tuple[Discrimination, ...]  # on each fold's test samples
     C: Float[np.ndarray, " folds"]  # chosen on inner folds; NaN for a probe without C
+
+    def __repr__(self) -> str:
+        return f"Score(test AUROC {self.test.auroc:.3f}, {len(self.by_fold)} folds)"
 
     @property
     def test(self) -> Discrimination:

@@ -13,10 +13,16 @@ from pathlib import Path
 import pytest
 
 import refusal
+from experiments import load_config
+from extract import load_prompts, render
+from organisms import load_spec
+from probes import Contrast
+from scoring import score_file
+from steering import load_dials, load_directions, steering
 
 ROOT = Path(__file__).resolve().parents[2]
 HEAVY = ("torch", "transformers", "pandas", "numpy", "altair", "sklearn", "matplotlib")
-PACKAGES = ("extract", "probes", "steering", "scoring", "judging", "refusal")
+PACKAGES = ("extract", "probes", "steering", "scoring", "judging", "organisms", "experiments", "serving", "refusal")
 MODULES = ("model", "prompts", "store", "probing", "dials", "judged", "finished_run", "attribution", "certificates")
 VALUES = {"Activations", "ActivationStore", "Certificate", "Dials", "Direction", "LayerProbes", "Prompt", "Run",
           "ScoredCompletions", "WordScores", "load_directions", "save_directions"}  # fmt: skip
@@ -74,14 +80,34 @@ def test_a_repr_is_one_short_line(
     run = notebook / "runs" / "quickstart"
     labels = [label == "harmful" for label in found.labels]
     long = refusal.WordScores("x", ("word" * 30,) * 40, tuple(map(float, range(40))), 0.5, None)
+    batch = model.batch([render(model.tokenizer, prompt) for prompt in found.prompts[:2]])
+    probes = refusal.probe_layers(
+        replace(found, values=found.values[:1], layers=(0,)), labels, n_folds=2, progress=False
+    )
+    dials = refusal.load_dials(run)
+    with steering(model, dials.dials, batch, [render(model.tokenizer, p) for p in found.prompts[:2]]) as readings:
+        model.generate(batch, 1)
+    contrast = Contrast("y", range(4), [1, 0, 1, 0], range(4), ["train"] * 4)  # type: ignore[arg-type]
     shown = [
-        model, found, harm, refusal.load_dials(run), refusal.load_run(run), refusal.Judge(), long,
+        batch, readings, contrast, dials.dials[0].probe, probes.scores[0], probes, model, found, harm, dials,
+        refusal.load_run(run), refusal.Judge(), long,
         refusal.WordScores("x", (), (), 0.5, None), refusal.certify(1, 60),
         refusal.score([{"label": "benign", "completion": "Sure."}]),
-        refusal.probe_layers(replace(found, values=found.values[:1], layers=(0,)), labels, n_folds=2, progress=False),
     ]  # fmt: skip
     for one in shown:
         assert "\n" not in repr(one)
         assert len(repr(one)) < 300, repr(one)
         assert "array" not in repr(one)
         assert not any(word in repr(one) for word in ("object at 0x", "tensor("))
+
+
+def test_paths_are_texts_too_below_the_door(model: refusal.Model, notebook: Path, tmp_path: Path) -> None:
+    run = notebook / "runs" / "quickstart"
+    assert load_prompts(str(ROOT / "organisms/zoo/two-knobs/prompts.jsonl"))
+    assert load_config(str(ROOT / "configs/quickstart.yaml")).name == "quickstart"
+    assert load_spec(str(ROOT / "organisms/specs/two-knobs.yaml")).name == "two-knobs"
+    assert len(load_dials(str(run / "dials.safetensors"), model.fingerprint())) == 2
+    assert load_directions(str(run / "directions.safetensors"))
+    rows = tmp_path / "rows.jsonl"
+    rows.write_text('{"id": "1", "label": "benign", "completion": "Sure."}\n')
+    assert score_file(str(rows), str(tmp_path / "out")).n == 1
