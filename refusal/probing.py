@@ -198,7 +198,9 @@ def fit_direction(
         raise UserError(f"both classes are needed at {position}; got {classes.sum()} positive of {len(classes)}")
     probe = DifferenceInMeans().fit(activations.read(layer, position)[rows], classes)
     called = name or (str(positive) if positive is not None else "direction")
-    fitted = {"fitted_on": len(rows), "positive": int(classes.sum()), "method": "difference_in_means"}
+    fitted: dict[str, object] = {"fitted_on": len(rows)}
+    named = {"positive_class": positive, "negative_class": negative}
+    fitted |= {key: label for key, label in named.items() if label is not None}
     return probe.direction(called, Locus(activations.site, int(layer), position), fitted)
 
 

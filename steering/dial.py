@@ -25,6 +25,7 @@ from steering.actuator_record import ActuatorRecord
 from steering.writer import Writer
 
 Kind = Literal["normative", "epistemic"]
+ANSWERING = ("answer", "answer_with_caveat", "answered", "benign", "known")  # labels of the class that does not decline
 
 
 @dataclass(frozen=True)
@@ -58,6 +59,10 @@ class Dial:
 
     def __post_init__(self) -> None:
         biased = isinstance(self.actuator, OnsetBias)
+        if self.write is not None and str(self.write.provenance.get("positive_class")) in ANSWERING:
+            points_to = self.write.provenance["positive_class"]
+            raise ValueError(f"the direction {self.write.name!r} points to {points_to!r}; a dial needs one that points "
+                             "to declining: name that class with positive= in the fit")  # fmt: skip
         reads = {part is not None for part in (self.read, self.probe, self.calibration)}
         if len(reads) > 1:
             raise ValueError("a dial that reads the stream has a locus, a probe and a calibration: give all or none")

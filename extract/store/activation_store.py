@@ -147,15 +147,17 @@ class ActivationStore:
         return read_ragged(self._file, f"roles/{position}")
 
     def read(self, layer: int, position: str) -> Float[np.ndarray, "prompts d_model"]:
-        """Return one locus in float32; rows of absent positions are zero (see `present`).
+        """Return one locus in float32; rows of prompts without the position are NaN, so that no score takes them as data.
 
         Raises:
             UserError: the store has no such layer or position, or its bytes on disk have changed.
         """
-        return self.read_tensor(layer, position).float().numpy()
+        found: np.ndarray = self.read_tensor(layer, position).float().numpy()
+        found[~self.present[self.positions.index(position)]] = np.nan
+        return found
 
     def read_tensor(self, layer: int, position: str) -> Float[Tensor, "prompts d_model"]:
-        """Return one locus in the store's own dtype, without conversion.
+        """Return one locus in the store's own dtype, without conversion; rows without the position are zero, as on disk.
 
         Raises:
             UserError: the store has no such layer or position, or its bytes on disk have changed.

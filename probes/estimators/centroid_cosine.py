@@ -55,15 +55,17 @@ class CentroidCosine(BinaryProbe):
         cosines = np.einsum("nld,ld->nl", _units(self._layers(read_samples(self, X))), self._toward())
         return cosines.mean(axis=1)
 
-    def direction(self, name: str, locus: Locus, provenance: Provenance | None = None) -> Direction:
+    def direction(
+        self, name: str, locus: Locus, provenance: Provenance | None = None, *, positive: object = None
+    ) -> Direction:
         """Return the normalised difference of the centroids' unit vectors; only for one layer.
 
         Raises:
-            ValueError: the probe reads several layers.
+            ValueError: the probe reads several layers, or the positive class is not named (see `DirectionMixin`).
         """
         if self.n_layers != 1:
             raise ValueError(f"a direction belongs to one layer; this CentroidCosine has n_layers={self.n_layers}")
-        return super().direction(name, locus, provenance)
+        return super().direction(name, locus, provenance, positive=positive)
 
     def _toward(self) -> Float[np.ndarray, "layers layer_features"]:
         """Return the positive centroids' unit vectors minus the negative ones; differences below rounding are 0."""

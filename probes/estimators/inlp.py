@@ -98,10 +98,18 @@ class Inlp(DirectionMixin, OneToOneFeatureMixin, TransformerMixin, BaseEstimator
         wanted = -alpha * distance if towards is None else alpha * np.abs(distance) * self._side(towards)
         return (X + (wanted - distance) @ self.directions_).astype(X.dtype)
 
-    def direction(self, name: str, locus: Locus, provenance: Provenance | None = None, *, index: int = 0) -> Direction:
-        """Return one of `directions_`, by default the first."""
+    def direction(
+        self,
+        name: str,
+        locus: Locus,
+        provenance: Provenance | None = None,
+        *,
+        positive: object = None,
+        index: int = 0,
+    ) -> Direction:
+        """Return one of `directions_`, by default the first; `positive` as in `DirectionMixin.direction`."""
         check_is_fitted(self)
-        return self._direction_along(self.directions_[index], name, locus, provenance, index=index)
+        return self._direction_along(self.directions_[index], name, locus, provenance, positive, index=index)
 
     def _side(self, label: object) -> int:
         sides = dict(zip(self.classes_.tolist(), (-1, 1), strict=True))

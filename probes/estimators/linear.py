@@ -20,11 +20,13 @@ from probes.means import unit
 class DirectionMixin:
     """Adds `direction` to a fitted binary estimator, and scikit-learn tags for two classes."""
 
-    classes_: Shaped[np.ndarray, " 2"]  # sorted as by np.unique; classes_[1] is the positive = declining one
+    classes_: Shaped[np.ndarray, " 2"]  # sorted as by np.unique; scores are positive for classes_[1]
     class_count_: Integer[np.ndarray, " 2"]  # training samples of each class
     class_means_: Float[np.ndarray, "2 features"]
 
-    def direction(self, name: str, locus: Locus, provenance: Provenance | None = None) -> Direction:
+    def direction(
+        self, name: str, locus: Locus, provenance: Provenance | None = None, *, positive: object = None
+    ) -> Direction:
         """Return the unit vector towards the positive class, with the mean training projection of both classes.
 
         Args:
@@ -32,17 +34,41 @@ class DirectionMixin:
             locus: the locus of the samples.
             provenance: further information (model, prompts, …), added to the estimator's class, parameters, labels,
                 counts and learned values.
+            positive: the label of the positive class. Only booleans, and 0 and 1, need none: the order of other labels
+                (the alphabet) does not say which class declines.
+
+        Raises:
+            ValueError: `positive` is missing, or not a label of the fit.
         """
         check_is_fitted(self)
-        return self._direction_along(self._axis(), name, locus, provenance)
+        return self._direction_along(self._axis(), name, locus, provenance, positive)
 
     def _direction_along(
-        self, axis: np.ndarray, name: str, locus: Locus, provenance: Provenance | None, **more: object
+        self,
+        axis: np.ndarray,
+        name: str,
+        locus: Locus,
+        provenance: Provenance | None,
+        positive: object,
+        **more: object,
     ) -> Direction:
-        vector = unit(axis)
-        mean_negative, mean_positive = (self.class_means_ @ vector.astype(np.float64)).tolist()
-        record = self._provenance() | more | dict(provenance or {})
+        last = self._positive_is_last(positive)
+        vector = unit(axis if last else -axis)
+        means = (self.class_means_ @ vector.astype(np.float64)).tolist()
+        mean_negative, mean_positive = means if last else means[::-1]
+        record = self._provenance(last) | more | dict(provenance or {})
         return Direction(name, vector, locus, mean_positive, mean_negative, record)
+
+    def _positive_is_last(self, positive: object) -> bool:
+        """Return whether the positive class is `classes_[1]`."""
+        labels = self.classes_.tolist()
+        if positive is None and set(labels) == {0, 1}:
+            return True
+        if positive not in labels:
+            given = "none was given" if positive is None else f"got {positive!r}"
+            either = " or ".join(f"positive={label!r}" for label in labels)
+            raise ValueError(f"name the direction's positive class, {either}; {given}")
+        return bool(labels[1] == positive)
 
     @abstractmethod
     def _axis(self) -> Float[np.ndarray, " features"]:
@@ -52,9 +78,10 @@ class DirectionMixin:
         """Return learned values, besides the direction, for the provenance."""
         return {}
 
-    def _provenance(self) -> dict[str, object]:
-        negative, positive = self.classes_.tolist()
-        n_negative, n_positive = self.class_count_.tolist()
+    def _provenance(self, last: bool) -> dict[str, object]:
+        order = slice(None) if last else slice(None, None, -1)
+        negative, positive = self.classes_.tolist()[order]
+        n_negative, n_positive = self.class_count_.tolist()[order]
         return {
             "estimator": type(self).__name__,
             "parameters": {key: _plain(value) for key, value in self.get_params().items()},  # type: ignore[attr-defined]

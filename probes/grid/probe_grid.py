@@ -179,7 +179,8 @@ class ProbeGrid:
         if len(bad := contrast.rows[~np.isfinite(X).all(axis=1)]):
             named = ", ".join(str(row if self.names is None else self.names[row]) for row in bad[:5])
             raise ValueError(f"{where}: activations of {len(bad)} of {len(X)} prompts are NaN or infinite: {named}"
-                             f"{', …' if len(bad) > 5 else ''}; extract them again, or leave these out")  # fmt: skip
+                             f"{', …' if len(bad) > 5 else ''}; where these lack the position pass present=, "
+                             "else extract them again or leave them out")  # fmt: skip
         return X
 
     def _locus_scores(

@@ -58,6 +58,18 @@ def test_the_gate_never_falls_as_the_probability_rises(dial: Make) -> None:
 # -- order -------------------------------------------------------------------------------------------------------------
 
 
+def test_a_direction_that_points_to_answering_makes_no_dial(dial: Make) -> None:
+    write = dial().write
+    assert write is not None
+    for label in ("answer", "benign", "refuse", "harmful", True):
+        given = replace(write, provenance={"positive_class": label})
+        if label in ("answer", "benign"):
+            with pytest.raises(ValueError, match=f"points to '{label}'; a dial needs one that points to declining"):
+                dial(write=given)
+        else:
+            assert dial(write=given).write is given
+
+
 @pytest.mark.parametrize(
     ("read", "write", "circular"),
     [

@@ -28,12 +28,13 @@ def test_a_store_of_version_0_1_holds_what_0_1_read_from_it(name: str) -> None:
         assert store.data.shape == (2, 5, 6, 128)
         assert store.prompt_ids == tuple(prompt.id for prompt in load_prompts(FIXTURE / "prompts.jsonl"))
         assert [row.tolist() for row in store.responses] == EXPECTED["responses"]
-        read = {f"{layer}/{position}": store.read(layer, position)[:, :3].tolist()
+        read = {f"{layer}/{position}": store.read_tensor(layer, position).float()[:, :3].tolist()
                 for layer in store.layers for position in store.positions}  # fmt: skip
         assert read == EXPECTED["first_three_values"]
         absent = ~store.present[store.positions.index("trigger_last")]
         assert absent.sum() == 4
-        assert not store.read(4, "trigger_last")[absent].any()
+        assert np.isnan(store.read(4, "trigger_last")[absent]).all()
+        assert not store.read_tensor(4, "trigger_last")[absent].any()
 
 
 @BOTH

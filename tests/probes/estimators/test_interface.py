@@ -72,17 +72,38 @@ def test_the_checks_find_an_estimator_that_does_not_check_its_input() -> None:
 
 @each
 @pytest.mark.parametrize("labels", [("benign", "harmful"), (0, 1), (-1, 1), (0.0, 1.0), (np.str_("a"), np.str_("b"))])
-def test_any_two_labels_mean_the_same_and_the_greater_is_positive(estimator: Any, labels: tuple, plant: Any) -> None:
+def test_any_two_labels_mean_the_same_and_scores_are_positive_for_the_greater(
+    estimator: Any, labels: tuple, plant: Any
+) -> None:
     X, y = plant(12, gap=4.0).draw(80, seed=1)
     plain, named = clone(estimator).fit(X, y), clone(estimator).fit(X, np.array(labels)[y.astype(int)])
     assert named.classes_.tolist() == list(labels)
     assert plain.classes_.tolist() == [False, True]
-    before, after = plain.direction("r", LOCUS), named.direction("r", LOCUS)
+    before, after = plain.direction("r", LOCUS), named.direction("r", LOCUS, positive=labels[1])
     assert np.array_equal(before.vector, after.vector)
     assert after.provenance["positive_class"] == labels[1]
     if isinstance(estimator, BinaryProbe):
         assert np.array_equal(plain.decision_function(X), named.decision_function(X))
         assert set(named.predict(X)) == set(labels)
+
+
+@each
+def test_a_direction_points_to_the_class_that_is_named_not_to_the_last_of_the_alphabet(
+    estimator: Any, plant: Any
+) -> None:
+    X, declined = plant(12, gap=4.0).draw(80, seed=1)
+    fitted = clone(estimator).fit(X, np.where(declined, "abstain", "answer"))
+    with pytest.raises(ValueError, match=r"name the direction's positive class, positive='abstain' or .*; none was"):
+        fitted.direction("r", LOCUS)
+    with pytest.raises(ValueError, match="got 'refuse'"):
+        fitted.direction("r", LOCUS, positive="refuse")
+    right, wrong = (fitted.direction("r", LOCUS, positive=label) for label in ("abstain", "answer"))
+    assert np.array_equal(right.vector, -wrong.vector)
+    assert (right.mean_positive, right.mean_negative) == pytest.approx((-wrong.mean_negative, -wrong.mean_positive))
+    assert right.project(X)[declined].mean() == pytest.approx(right.mean_positive, abs=1e-5)
+    assert right.mean_positive > right.mean_negative
+    assert (right.provenance["positive_class"], wrong.provenance["positive_class"]) == ("abstain", "answer")
+    assert right.provenance["n_positive"] == declined.sum()
 
 
 @each_probe

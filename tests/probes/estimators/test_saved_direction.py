@@ -37,7 +37,9 @@ def test_a_saved_direction_needs_nothing_of_ours(tmp_path: Path, plant: Any) -> 
     estimators = [DifferenceInMeans(), MassMean("oas"), LogisticProbe(class_weight={"benign": 1.0, "harmful": 2.0}),
                   CentroidCosine(), LeaceEraser(), Inlp(2)]  # fmt: skip
     locus = Locus("resid_post", 7, "inst_last")
-    saved = [e.fit(X, labels).direction(type(e).__name__, locus, {"model": "m"}) for e in estimators]
+    saved = [
+        e.fit(X, labels).direction(type(e).__name__, locus, {"model": "m"}, positive="harmful") for e in estimators
+    ]
     path = tmp_path / "directions.safetensors"
     save_directions(saved, path)
     done = subprocess.run(
