@@ -147,7 +147,7 @@ class ActivationStore:
         return read_ragged(self._file, f"roles/{position}")
 
     def read(self, layer: int, position: str) -> Float[np.ndarray, "prompts d_model"]:
-        """Return one locus in float32; rows of prompts without the position are NaN, so that no score takes them as data.
+        """Return one locus in float32; NaN in the rows of prompts without the position, which nothing can score.
 
         Raises:
             UserError: the store has no such layer or position, or its bytes on disk have changed.
@@ -157,7 +157,7 @@ class ActivationStore:
         return found
 
     def read_tensor(self, layer: int, position: str) -> Float[Tensor, "prompts d_model"]:
-        """Return one locus in the store's own dtype, without conversion; rows without the position are zero, as on disk.
+        """Return one locus in the store's own dtype, as on disk: rows of prompts without the position are zero.
 
         Raises:
             UserError: the store has no such layer or position, or its bytes on disk have changed.

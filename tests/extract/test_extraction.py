@@ -58,7 +58,9 @@ def reference(model: ChatModel, prompts: list[Prompt], rendered: list[Rendered],
 
 def content(path: Path) -> np.ndarray:
     with ActivationStore(path) as store:
-        return np.stack([[store.read(layer, p) for p in store.positions] for layer in store.layers])
+        return np.stack(
+            [[store.read_tensor(layer, p).float().numpy() for p in store.positions] for layer in store.layers]
+        )
 
 
 def shards(path: Path) -> list[Path]:
@@ -88,19 +90,20 @@ def test_every_stored_row_is_its_prompt_alone(
                     found = store.read(layer, position)[i]
                     assert store.present[p, i] == (position in row.roles)
                     if position not in row.roles:
-                        assert not found.any()
+                        assert np.isnan(found).all()
                         continue
                     expected = states[layer][list(row.roles[position])].mean(0).numpy()
                     assert np.linalg.norm(found - expected) <= 1e-5 * np.linalg.norm(expected)
 
 
-def test_the_absent_trigger_is_marked_and_zero(reference: Path, prompts: list[Prompt]) -> None:
+def test_the_absent_trigger_is_marked_zero_on_disk_and_nan_when_read(reference: Path, prompts: list[Prompt]) -> None:
     with ActivationStore(reference) as store:
         has = np.array(["kill" in prompt.text for prompt in prompts])
         assert store.present[store.positions.index("trigger_last")].tolist() == has.tolist()
         stored = store.read(1, "trigger_last")
-        assert not stored[~has].any()
-        assert stored[has].any(axis=1).all()
+        assert np.isnan(stored[~has]).all()
+        assert not store.read_tensor(1, "trigger_last")[~has].any()
+        assert np.abs(stored[has]).max(axis=1).all()
         assert store.present[:-1].all()
 
 
@@ -262,7 +265,7 @@ def test_response_positions_come_after_those_of_the_prompt(
             position = f"response_{k}"
             assert store.present[store.positions.index(position)].tolist() == has.tolist()
             read = store.read(1, position)
-            assert not read[~has].any()
+            assert np.isnan(read[~has]).all()
             assert read[has].any(axis=1).all()
         assert not store.present[-1].all()
 

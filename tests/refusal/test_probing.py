@@ -147,7 +147,9 @@ def test_labels_and_groups_may_be_of_any_kind(as_given: Callable) -> None:
         again = probe(found, as_given(labels), groups=as_given(groups), n_folds=2)
         pd.testing.assert_frame_equal(again.to_frame(), expected)
     by_name = refusal.fit_direction(found, as_given(found.labels), layer=np.int64(5), positive="harmful", name="x")
-    assert by_name == refusal.fit_direction(found, as_given(y), layer=5, name="x")
+    unnamed = refusal.fit_direction(found, as_given(y), layer=5, name="x")
+    assert by_name.provenance["positive_class"] == "harmful"
+    assert replace(by_name, provenance={}) == replace(unnamed, provenance={})
     assert type(by_name.locus.layer) is int
 
 

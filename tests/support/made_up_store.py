@@ -78,7 +78,9 @@ def shards(path: Path) -> list[Path]:
 
 def content(path: Path) -> np.ndarray:
     with ActivationStore(path) as store:
-        return np.stack([[store.read(layer, p) for p in store.positions] for layer in store.layers])
+        return np.stack(
+            [[store.read_tensor(layer, p).float().numpy() for p in store.positions] for layer in store.layers]
+        )
 
 
 def nothing_left_over(path: Path) -> None:

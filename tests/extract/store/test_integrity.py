@@ -48,7 +48,9 @@ def path(tmp_path: Path) -> Path:
 def everything(path: Path) -> list[np.ndarray]:
     """Read all a store has to say."""
     with ActivationStore(path) as store:
-        numbers = [store.read(layer, position) for layer in store.layers for position in store.positions]
+        numbers = [
+            store.read_tensor(layer, position).float().numpy() for layer in store.layers for position in store.positions
+        ]
         ragged = [np.concatenate(rows) for rows in (store.token_ids, *(store.role(name) for name in store.positions))]
         return [*numbers, *ragged, store.present, np.array(store.prompt_ids)]
 
