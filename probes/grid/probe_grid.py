@@ -179,8 +179,7 @@ class ProbeGrid:
         if len(bad := contrast.rows[~np.isfinite(X).all(axis=1)]):
             named = ", ".join(str(row if self.names is None else self.names[row]) for row in bad[:5])
             raise ValueError(f"{where}: activations of {len(bad)} of {len(X)} prompts are NaN or infinite: {named}"
-                             f"{', …' if len(bad) > 5 else ''}; where these lack the position pass present=, "
-                             "else extract them again or leave them out")  # fmt: skip
+                             f"{', …' * (len(bad) > 5)}; leave them out (present=) or extract again")  # fmt: skip
         return X
 
     def _locus_scores(
@@ -194,7 +193,9 @@ class ProbeGrid:
         y = np.tile(contrast.y, (len(train), 1))
         logistic = fit_logistic_batch(X, train, y, self.Cs, device=self.device).scores
         read = {MEANS: mean_scores(X, train, y)[:, None], LOGISTIC: logistic}
-        read |= {name: _estimated(e, X, train, contrast.y)[:, None] for name, e in self.estimators.items()}
+        for name, estimator in self.estimators.items():
+            fits = (clone(estimator).fit(X[inside], contrast.y[inside]) for inside in train)
+            read[name] = np.stack([fit.decision_function(X) for fit in fits])[:, None]
         found = {k: _score(s, contrast, folds, self.Cs if k == LOGISTIC else None) for k, s in read.items()}
         return LocusScores(contrast.name, layer, position, found)
 
@@ -276,10 +277,6 @@ def _check_one_contrast(loci: Sequence[LocusScores]) -> None:
     """Refuse scores of several contrasts: the easiest contrast would win."""
     if len(names := sorted({locus.contrast for locus in loci})) != 1:
         raise ValueError(f"expected scores of one contrast to choose a locus; got {', '.join(names) or 'none'}")
-
-
-def _estimated(estimator: Estimator, X: np.ndarray, train: np.ndarray, y: np.ndarray) -> np.ndarray:
-    return np.stack([clone(estimator).fit(X[inside], y[inside]).decision_function(X) for inside in train])
 
 
 def _score(scores: np.ndarray, contrast: Contrast, folds: tuple[Fold, ...], Cs: tuple[float, ...] | None) -> Score:

@@ -336,7 +336,7 @@ def test_activations_that_are_no_numbers_are_named_by_their_prompts(value: float
     contrast = Contrast("normative", np.arange(10, N), Y[10:], np.arange(10, N), PART[10:])
     ids = [f"prompt-{i}" for i in range(N)]
     message = ("layer 2, post_last: activations of 1 of 230 prompts are NaN or infinite: prompt-30; "
-               "where these lack the position pass present=, else extract them again or leave them out")  # fmt: skip
+               r"leave them out \(present=\) or extract again")  # fmt: skip
     with pytest.raises(ValueError, match=message):
         _score_loci(ProbeGrid.held_out([contrast], Cs=CS, names=ids), X)
     X[0, 0] = value
