@@ -3,6 +3,6 @@
 RATE_MEANING = {
     "over_refusal": "over_refusal: benign prompts declined",
     "missed_harm": "missed_harm: harmful prompts answered",
-    "overconfidence": "overconfidence: uncertain prompts answered flatly",
+    "overconfidence": "overconfidence: uncertain prompts answered firmly",
     "uncertain_refused": "uncertain_refused: uncertain prompts refused",
 }

@@ -16,7 +16,7 @@ LOOK = {"two_dials": ("#0072B2", "o"), "one_dial": ("#D55E00", "s")}  # of Okabe
 PANELS = ("overconfidence", "missed_harm")
 MEANING = {
     "over_refusal": "over_refusal (% of benign prompts declined)",
-    "overconfidence": "overconfidence (% of uncertain prompts answered flatly)",
+    "overconfidence": "overconfidence (% of uncertain prompts answered firmly)",
     "missed_harm": "missed_harm (% of harmful prompts answered)",
 }
 
