@@ -4,7 +4,8 @@
   2308.10248);
 - `zero`: directional ablation (Arditi et al. 2024, arXiv 2406.11717);
 - `affine`: affine concept editing (ACE, Marshall et al. 2024, arXiv 2411.09003);
-- `clamp`: affine concept editing of projections outside an interval only.
+- `clamp`: affine concept editing of projections outside an interval only;
+- `set_projections`: affine concept editing along several directions at once, which may be oblique.
 
 Each takes a stream (..., d_model) and a unit vector r (d_model,), and returns a new tensor. None makes the host wait
 for the device if its tensor arguments are on the stream's device already (`device_copies`). All edits are placed by
@@ -15,12 +16,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import numpy as np
 import torch
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 from torch import Tensor
 
 from extract.model.edit import Edit, Pass, Scope, Site
 
+PARALLEL = 1e-4  # smallest eigenvalue of a Gram matrix of directions whose projections are set together
 Intervention = Callable[[Tensor], Tensor]
 TokensOf = Callable[[Pass], slice]  # which tokens of a pass are written
 Write = Callable[[Tensor, Pass], Tensor]  # the stream at those tokens, (batch, tokens, d_model), to the new stream
@@ -39,6 +42,48 @@ def affine(
     wide, r32 = stream.float(), r.to(stream.device, torch.float32)
     change = _near(target, stream) - wide @ r32
     return (wide + (strength * change)[..., None] * r32).to(stream.dtype)
+
+
+def set_projections(
+    stream: Float[Tensor, "... d_model"],
+    R: Float[Tensor, "directions d_model"],
+    target: Float[Tensor, "... directions"],
+    solve: Float[Tensor, "... directions directions"],
+    strength: float = 1.0,
+) -> Float[Tensor, "... d_model"]:
+    """Affine concept editing along k directions at once: x + Rᵀ(R Rᵀ)⁻¹(target - R x), with unit rows in R.
+
+    Setting the projections one after the other along oblique directions would move the first again: with cosine c,
+    moving the second by D moves the first by cD. Computed in float32 and rounded to the stream's dtype once.
+
+    Args:
+        target: the projection on each direction afterwards, of the stream's leading shape or of one that broadcasts.
+        solve: (R Rᵀ)⁻¹, or `solver` of the directions that are set; the others stay free.
+        strength: the share of the change that is made.
+    """
+    wide, rows = stream.float(), R.to(stream.device, torch.float32)
+    change = strength * (target.to(stream.device, torch.float32) - wide @ rows.T)
+    weights = (solve.to(stream.device, torch.float32) @ change[..., None])[..., 0]
+    return (wide + weights @ rows).to(stream.dtype)
+
+
+def solver(
+    R: Float[np.ndarray, "directions d_model"], chosen: Bool[np.ndarray, " directions"] | None = None
+) -> Float[np.ndarray, "directions directions"]:
+    """Return (R Rᵀ)⁻¹ of the chosen directions (all by default), zero elsewhere, in float64.
+
+    Raises:
+        ValueError: two of the chosen directions are parallel, so that their projections cannot both be set.
+    """
+    R = np.asarray(R, dtype=np.float64)
+    kept = np.flatnonzero(np.ones(len(R), dtype=bool) if chosen is None else chosen)
+    gram = R[kept] @ R[kept].T
+    if len(kept) and np.linalg.eigvalsh(gram).min() < PARALLEL:
+        raise ValueError(f"{len(kept)} directions span fewer dimensions (smallest eigenvalue of their Gram matrix "
+                         f"{np.linalg.eigvalsh(gram).min():.1e}): their projections cannot be set independently")  # fmt: skip
+    full = np.zeros((len(R), len(R)))
+    full[np.ix_(kept, kept)] = np.linalg.inv(gram)
+    return full
 
 
 def clamp(

@@ -1,5 +1,6 @@
 """Algebra of the interventions and their placement: only the tokens of the scope, only the component along r."""
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor
@@ -7,7 +8,7 @@ from torch import Tensor
 from extract.chat.render import Rendered
 from extract.model.chat_model import ChatModel
 from extract.model.edit import Edit, Pass
-from steering.interventions import add, affine, for_rows, place, zero
+from steering.interventions import add, affine, for_rows, place, set_projections, solver, zero
 
 D = 24
 
@@ -132,3 +133,30 @@ def test_blocks_of_rows_carry_different_edits_in_one_pass(model: ChatModel, rows
             assert (
                 model.generate(model.batch(rows[2 * i : 2 * i + 2]), 8, min_new_tokens=8) == together[2 * i : 2 * i + 2]
             )
+
+
+@pytest.mark.parametrize("cosine", [-0.95, -0.43, 0.0, 0.6])
+def test_projections_on_oblique_directions_are_set_together_and_nothing_else_moves(cosine: float) -> None:
+    rng = np.random.default_rng(0)
+    a, b, *rest = np.linalg.qr(rng.standard_normal((12, 12)))[0]
+    R = np.stack([a, cosine * a + np.sqrt(1 - cosine**2) * b])
+    x, target = torch.tensor(rng.standard_normal((5, 3, 12))), torch.tensor([[2.0, -7.0]])
+    written = set_projections(x, torch.tensor(R), target, torch.tensor(solver(R)))
+    assert torch.allclose(written @ torch.tensor(R).T, target.double().expand(5, 3, 2), atol=1e-5)
+    others = torch.tensor(np.stack(rest))
+    assert torch.allclose(written @ others.T, x @ others.T, atol=1e-5)
+
+
+def test_a_direction_that_is_not_chosen_stays_free() -> None:
+    rng = np.random.default_rng(1)
+    R = rng.standard_normal((2, 8))
+    R /= np.linalg.norm(R, axis=1, keepdims=True)
+    x, only = torch.tensor(rng.standard_normal((4, 8)), dtype=torch.float32), np.array([True, False])
+    written = set_projections(x, torch.tensor(R), torch.tensor([3.0, 100.0]), torch.tensor(solver(R, only)))
+    assert torch.allclose(written, affine(x, torch.tensor(R[0]), 3.0), atol=1e-5)
+
+
+def test_parallel_directions_are_refused() -> None:
+    r = np.eye(4)[0]
+    with pytest.raises(ValueError, match="2 directions span fewer dimensions"):
+        solver(np.stack([r, -r]))
