@@ -78,9 +78,10 @@ def solver(
     R = np.asarray(R, dtype=np.float64)
     kept = np.flatnonzero(np.ones(len(R), dtype=bool) if chosen is None else chosen)
     gram = R[kept] @ R[kept].T
-    if len(kept) and np.linalg.eigvalsh(gram).min() < PARALLEL:
+    least = float(np.linalg.eigvalsh(gram).min()) if len(kept) else 1.0
+    if least < PARALLEL:
         raise ValueError(f"{len(kept)} directions span fewer dimensions (smallest eigenvalue of their Gram matrix "
-                         f"{np.linalg.eigvalsh(gram).min():.1e}): their projections cannot be set independently")  # fmt: skip
+                         f"{least:.1e}): their projections cannot be set independently")  # fmt: skip
     full = np.zeros((len(R), len(R)))
     full[np.ix_(kept, kept)] = np.linalg.inv(gram)
     return full
