@@ -17,9 +17,7 @@ from experiments.dissociation.measure import onset_effects
 from experiments.dissociation.measured_effects import MeasuredEffects, NullEffects, null_name
 from experiments.dissociation.onset_null import OnsetEffects
 from experiments.dissociation.verdict import judge_dissociation
-from experiments.probing.selection import candidates, select
-from experiments.probing.stage import context_onsets, validation_of, write_fitter
-from experiments.probing.write_directions import permuted
+from experiments.probing.stage import context_onsets, locus_selection, validation_of, write_fitter
 from experiments.responses.loaded_run import LoadedRun
 from experiments.run.behaviour import KINDS, Behaviour, Kind, write_samples
 from experiments.run.config import load_config
@@ -66,10 +64,8 @@ class LabelShuffler:
         validation = validation_of(loaded, kind)
         if samples is None or validation is None:
             return None
-        config = loaded.config.dissociate
-        fitted = write_fitter(loaded, kind, samples).fit(permuted(samples, rng))
-        tried = candidates(loaded.model, context_onsets(loaded), fitted, kind, validation, config.kl_tokens)
-        best, usable = select(tried, config.max_kl)
+        fitted = write_fitter(loaded, kind, samples).fit(samples.permuted(rng))
+        best, usable = locus_selection(loaded, kind, context_onsets(loaded), validation).choose(fitted)
         return replace(best.direction, provenance={"meets_selection_rules": usable})
 
     def _stopped(self, direction: Direction, rows: np.ndarray) -> np.ndarray:

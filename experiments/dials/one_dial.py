@@ -30,10 +30,12 @@ def either_samples(behaviour: Behaviour) -> WriteSamples | None:
     if not found:
         return None
     strata = [f"{kind}/{name}" for kind, samples in found for name in samples.strata]
+    rows = np.concatenate([samples.rows for _, samples in found])
     return WriteSamples(
-        np.concatenate([samples.rows for _, samples in found]),
+        rows,
         np.concatenate([samples.declined for _, samples in found]),
         np.array(strata, dtype=object),
+        behaviour.corpus.groups_among(rows),
         all(samples.within_label for _, samples in found),
     )
 

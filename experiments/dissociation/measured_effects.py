@@ -40,15 +40,18 @@ class NullEffects(Record):
     observed: float | None
     drawn: Numbers
     generated: tuple[float, ...]  # for some drawn directions: share of decliners that the ablation stops
+    n_labellings: float | None = None  # distinct labellings behind the drawn directions; None: more than can be counted
 
     @property
     def p(self) -> float:
-        """One-sided p value: (1 + #{drawn >= observed}) / (1 + n).
+        """One-sided p value: (1 + #{drawn >= observed}) / (1 + n); NaN with too few distinct labellings.
 
         An observed effect that is not finite counts as -inf, a drawn one as +inf.
         """
         drawn = np.nan_to_num(array(self.drawn), nan=np.inf)
-        return float(permutation_p(drawn, -np.inf if self.observed is None else self.observed))
+        observed = -np.inf if self.observed is None else self.observed
+        labellings = np.inf if self.n_labellings is None else self.n_labellings
+        return float(permutation_p(drawn, observed, labellings=labellings))
 
 
 class VariantOutcomes(Record):

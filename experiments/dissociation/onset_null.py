@@ -1,4 +1,7 @@
-"""Onset effects and their permutation null: directions fitted on permuted labels and selected by the same rule.
+"""Onset effects and their permutation null: directions fitted on permuted labels.
+
+Labels are permuted with whole groups of prompts. Each draw has the same candidates as the real direction, and its locus
+is chosen by the same rule on the same validation prompts, so under no effect all are exchangeable and p is exact.
 
 An isotropic random vector would be a weak null: it misses the top principal components, so any fitted direction would
 look special (METHODS).
@@ -13,19 +16,16 @@ from jaxtyping import Float, Int
 
 from experiments.dissociation.effects import EffectKey
 from experiments.dissociation.measured_effects import NullEffects, numbers
-from experiments.probing.selection import FLOOR, TIE
-from experiments.probing.stage import write_fitter
-from experiments.probing.write_directions import permuted
+from experiments.probing.stage import locus_selection, validation_of, write_fitter
 from experiments.responses.batched_edits import Trial
-from experiments.responses.divergence import ForcedResponses, summary
 from experiments.responses.loaded_run import LoadedRun
-from experiments.responses.onset import EITHER, Onsets, OnsetScorer
+from experiments.responses.onset import Onsets, OnsetScorer
 from experiments.run.behaviour import ACTION_OF, Kind, write_samples
 from extract.chat.render import Rendered
 from extract.model.chat_model import ChatModel
 from probes.direction import Direction
 from probes.statistics.seeds import named_rng
-from steering.ablation import ablation, addition
+from steering.ablation import ablation
 
 
 class OnsetEffects:
@@ -60,9 +60,6 @@ def permuted_null(
 ) -> dict[EffectKey, NullEffects]:
     """Fit directions on permuted behaviour labels, choose their locus by the same rule, and measure the same effect.
 
-    The null uses the same candidates, bypass, induce and KL limit. It has no lower limit on induce, which can only
-    make the null stronger.
-
     Args:
         stopped: returns the share of a behaviour's decliners that ablating a direction stops, by generation.
     """
@@ -74,9 +71,11 @@ def permuted_null(
     }
     drawn: dict[EffectKey, list[float]] = {key: [] for key in observed}
     generated: dict[EffectKey, list[float]] = {key: [] for key in observed}
+    labellings: dict[Kind, float] = {}
     with loaded.reporter.task("permuted-label null", config.n_null_onset * len(directions)) as advance:
         for kind in directions:
             sampler = NullDirectionSampler(loaded, kind, onsets, rng)
+            labellings[kind] = sampler.n_labellings
             for i in range(config.n_null_onset):
                 direction = sampler.draw()
                 for b, fall in effects.falls([ablation(direction, config.variant)]).items():
@@ -85,58 +84,29 @@ def permuted_null(
                         generated[kind, b].append(stopped(b, direction))
                 advance(1)
     return {
-        key: NullEffects(observed=numbers([fall])[0], drawn=numbers(drawn[key]), generated=tuple(generated[key]))
+        key: NullEffects(
+            observed=numbers([fall])[0],
+            drawn=numbers(drawn[key]),
+            generated=tuple(generated[key]),
+            n_labellings=numbers([labellings[key[0]]])[0],
+        )
         for key, fall in observed.items()
     }
 
 
 class NullDirectionSampler:
-    """Draws null directions of one kind: permuted labels, then a locus chosen nearly as `selection.select` does."""
-
-    N_SELECTION = 8  # validation prompts of each class on which a null direction's locus is chosen
+    """Draws null directions of one kind: labels permuted with whole groups, then the run's choice of the locus."""
 
     def __init__(self, loaded: LoadedRun, kind: Kind, onsets: Onsets, rng: np.random.Generator) -> None:
-        samples = write_samples(loaded.behaviour, kind)
-        if samples is None:
+        samples, validation = write_samples(loaded.behaviour, kind), validation_of(loaded, kind)
+        if samples is None or validation is None:
             raise ValueError(f"there is no {kind} write direction, so it has no null")
-        self._config = loaded.config.dissociate
-        self._onset, self._rng = ACTION_OF[kind], rng
-        self._fitter = write_fitter(loaded, kind, samples, later=self._config.layers == "later")
-        rows = loaded.behaviour.decliners(kind, "validation"), loaded.behaviour.answered_benign("validation")
-        decliners, benign = (rng.permutation(of_kind)[: self.N_SELECTION] for of_kind in rows)
-        prompts = [loaded.rendered[i] for i in benign]
-        responses = [loaded.completions[i].token_ids for i in benign]
-        self._answers = ForcedResponses(loaded.model, prompts, responses, self._config.kl_tokens)
-        self._benign = OnsetScorer(loaded.model, prompts, onsets)
-        self._decliners = OnsetScorer(loaded.model, [loaded.rendered[i] for i in decliners], onsets)
+        self.n_labellings = samples.n_labellings
+        self._rng, later = rng, loaded.config.dissociate.layers == "later"
+        self._fitter = write_fitter(loaded, kind, samples, later=later)
+        self._selection = locus_selection(loaded, kind, onsets, validation)
 
     def draw(self) -> Direction:
-        """Return the best-ranked direction whose ablation keeps KL within the limit, else the one with the least KL.
-
-        An ablation that breaks the model opens with none of the onset prefixes, and so would stop every decline.
-        """
-        harm: list[tuple[float, int]] = []
-        ranked = self._ranked(self._fitter.fit(permuted(self._fitter.samples, self._rng)))
-        for place, direction in enumerate(ranked):
-            harm.append((self._harm(direction), place))
-            if harm[-1][0] <= self._config.max_kl:
-                return direction
-        return ranked[min(harm)[1]]
-
-    def _ranked(self, fitted: Sequence[Direction]) -> list[Direction]:
-        """Order directions by bypass; ties (within `TIE`) by what they induce."""
-        scores = self._decliners.log_odds_each([ablation(direction, self._config.variant) for direction in fitted])
-        bypass = np.nan_to_num(np.maximum(scores[self._onset], FLOOR).mean(axis=1), nan=np.inf)
-        order = np.argsort(bypass, kind="stable")
-        n_alike = int((bypass <= bypass.min() + TIE).sum())
-        if n_alike > 1:
-            added = [addition(fitted[i], self._config.variant) for i in order[:n_alike]]
-            induced = np.nan_to_num(self._benign.log_odds_each(added)[EITHER].mean(axis=1), nan=-np.inf)
-            order[:n_alike] = order[:n_alike][np.argsort(-induced, kind="stable")]
-        return [fitted[i] for i in order]
-
-    def _harm(self, direction: Direction) -> float:
-        """Return the KL of benign answers under ablation at the worst step, in nats; infinite if it is not finite."""
-        (nats,), there = self._answers.divergences([ablation(direction, self._config.variant)])
-        found = summary(nats, there)
-        return found.worst_step if np.isfinite(found.worst_step) else float("inf")
+        """Return one null direction."""
+        fitted = self._fitter.fit(self._fitter.samples.permuted(self._rng))
+        return self._selection.choose(fitted)[0].direction

@@ -1,7 +1,8 @@
 """Observed effects of asker, system line and earlier turns: refusal rates with and without each value.
 
-Requests with a value are compared with requests without it within categories, by permuting values over whole groups of
-minimal pairs (within a group that holds several). `experiments.factors.removal` measures the effect of removing one.
+Requests with a value are compared with requests without it within categories. The null permutes the values of whole
+groups of minimal pairs among groups of equal composition, and within a group and category (`permutation`).
+`experiments.factors.removal` measures the effect of removing one.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from jaxtyping import Bool, Int, Shaped
 from experiments.factors.prompt_context import FACTORS, NO_VALUE, values_of
 from experiments.run.corpus import Corpus
 from probes.statistics.intervals import Interval, combination, wilson
-from probes.statistics.permutation import ExchangeableUnits, holm, permuted_p
+from probes.statistics.permutation import holm, permuted_p
 from probes.statistics.seeds import named_rng
 
 MIN_GROUPS = 5  # independent groups with a value, and as many without, before it is tested
@@ -56,7 +57,7 @@ def observe(
         refused: over the corpus.
         rows: the prompts to count.
     """
-    found: list[tuple[Effect, ExchangeableUnits]] = []
+    found: list[tuple[Effect, MatchedRequests]] = []
     untested: dict[str, dict[str, int]] = {name: {} for name in FACTORS}
     requests = {"benign": rows[corpus.requests[rows]], "harmful": rows[corpus.harmful[rows]]}
     for name, read in FACTORS.items():
@@ -67,7 +68,7 @@ def observe(
             found += [effect for effect in tested if effect is not None]
             if not any(tested):
                 untested[name][value] = n_groups
-    return ObservedEffects(_tested(found, seed), untested)
+    return ObservedEffects(_tested(found, corpus, refused, seed), untested)
 
 
 def _groups_by_value(corpus: Corpus, values: np.ndarray, rows: np.ndarray) -> dict[str, int]:
@@ -77,11 +78,17 @@ def _groups_by_value(corpus: Corpus, values: np.ndarray, rows: np.ndarray) -> di
     return {value: len(groups[value]) for value in sorted(groups) if value != NO_VALUE}
 
 
-def _tested(found: list[tuple[Effect, ExchangeableUnits]], seed: int) -> tuple[Effect, ...]:
+def _tested(
+    found: list[tuple[Effect, MatchedRequests]], corpus: Corpus, refused: np.ndarray, seed: int
+) -> tuple[Effect, ...]:
     """Return the effects with p-values, corrected over those whose outcome varies: the others cannot be significant."""
-    varied = [i for i, (_, units) in enumerate(found) if 0 < units.hits.sum() < units.n.sum()]
+    varied = [i for i, (_, of) in enumerate(found) if 0 < refused[of.rows].sum() < len(of.rows)]
     times = max(PERMUTATIONS, 100 * len(varied))
-    ps = [permuted_p(found[i][1], times, named_rng(seed, "factor", i)) for i in varied]
+    ps = [
+        permuted_p(of.has, refused[of.rows], corpus.groups[of.rows], of.category, times, named_rng(seed, "factor", i))
+        for i, (_, of) in enumerate(found)
+        if i in varied
+    ]
     effects = [replace(effect, p=1.0, p_adjusted=1.0) for effect, _ in found]
     for i, p, adjusted in zip(varied, ps, holm(ps), strict=True):
         effects[i] = replace(effects[i], p=p, p_adjusted=adjusted)
@@ -120,7 +127,7 @@ def matched_requests(
 
 def _compare(
     corpus: Corpus, refused: np.ndarray, rows: np.ndarray, values: np.ndarray, name: tuple[str, str, str]
-) -> tuple[Effect, ExchangeableUnits] | None:
+) -> tuple[Effect, MatchedRequests] | None:
     matched = matched_requests(corpus, rows, values, name[1])
     if matched is None:
         return None
@@ -129,7 +136,7 @@ def _compare(
     n = int(has.sum()), int((~has).sum())
     n_groups = corpus.n_groups(kept[has]), corpus.n_groups(kept[~has])
     effect = Effect(*name, matched.compared_with, *rates, n, n_groups)
-    return effect, ExchangeableUnits.of(corpus.groups[kept], matched.category, has, refused[kept])
+    return effect, matched
 
 
 def _standardised(

@@ -20,7 +20,7 @@ from experiments.factors.observed import PERMUTATIONS, Effect, MatchedRequests, 
 from experiments.factors.prompt_context import FACTORS, values_of
 from experiments.run.corpus import Corpus
 from probes.statistics.intervals import Interval
-from probes.statistics.permutation import ExchangeableUnits, holm, permuted_p
+from probes.statistics.permutation import holm, permuted_p
 from probes.statistics.seeds import named_rng
 
 ALPHA = 0.05
@@ -86,10 +86,6 @@ def _shift(
 ) -> Shift:
     direction, projected = along
     groups, values = corpus.groups[matched.rows], projected[matched.rows]
-    units, apart = (
-        ExchangeableUnits.of(groups, matched.category, matched.has, outcome)
-        for outcome in (values, refused[matched.rows] - values)
-    )
     return Shift(
         effect.factor,
         effect.value,
@@ -97,8 +93,8 @@ def _shift(
         direction,
         difference(values, groups, matched),
         len(matched.rows),
-        permuted_p(units, times, rng),
-        permuted_p(apart, times, rng),
+        permuted_p(matched.has, values, groups, matched.category, times, rng),
+        permuted_p(matched.has, refused[matched.rows] - values, groups, matched.category, times, rng),
     )
 
 

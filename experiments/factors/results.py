@@ -7,6 +7,7 @@ from typing import Literal
 from pydantic import Field
 
 from extract.record import Record
+from probes.statistics.permutation import PValue
 from scoring.estimate import Estimate
 
 Moved = Literal["both", "action", "projection", "neither"]
@@ -65,11 +66,11 @@ class DirectionShift(Record):
     """Difference of the projection on one direction between requests with a value and without it."""
 
     difference: Estimate  # in units of the distance between the class means
-    p: float
-    p_adjusted: float
+    p: PValue
+    p_adjusted: PValue
     moves: bool
-    p_differs_from_action: float
-    p_differs_from_action_adjusted: float
+    p_differs_from_action: PValue
+    p_differs_from_action_adjusted: PValue
 
 
 class ValueEffect(Record):
@@ -81,8 +82,8 @@ class ValueEffect(Record):
     with_value: RefusalRate = Field(alias="with")
     without: RefusalRate
     difference: Estimate
-    p: float
-    p_adjusted: float
+    p: PValue
+    p_adjusted: PValue
     moves: bool
     projection: dict[str, DirectionShift] = {}  # by direction
     moved: Moved | None = None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from experiments.factors.results import ContextResults
+from experiments.run.wording import p_text
 from scoring.estimate import Estimate
 
 FACTORS = {"asker": "Who asks", "system": "The system line", "earlier_turns": "The conversation before the last turn"}
@@ -42,7 +43,7 @@ def moved_lines(results: ContextResults) -> list[str]:
                     f"{name.replace('_', ' ')} {value.value!r} on {value.label} requests moves "
                     f"{names[value.moved]}: refusing {change:+.0%}, along the refusing direction "
                     f"{along.difference.estimate:+.2f} of the gap (test that the two differ: adjusted p = "
-                    f"{along.p_differs_from_action_adjusted:.2g})."
+                    f"{p_text(along.p_differs_from_action_adjusted, '.2g')})."
                 )
     return lines
 
@@ -53,7 +54,7 @@ def factor_rows(results: ContextResults) -> list[list[str]]:
     for name, factor in results.factors.items():
         shown_name = name.replace("_", " ")
         for effect in factor.values:
-            tested = f"p = {effect.p_adjusted:.2g}" + (" *" if effect.moves else "")
+            tested = f"p = {p_text(effect.p_adjusted, '.2g')}" + (" *" if effect.moves else "")
             rows.append(
                 [f"{shown_name}: {effect.value}", effect.label, *_rates(effect.with_value, effect.without), tested]
             )

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 from experiments.dials.counterfactuals import reachable_outcomes
-from experiments.dissociation.onset_null import NullDirectionSampler
 from experiments.factors import removal
 from experiments.factors.decision_change import LABELS
 from experiments.factors.prompt_context import REMOVALS
@@ -106,7 +105,7 @@ def _effects(config: RunConfig, size: RunSize) -> list[Step]:
     given = config.dissociate
     draws, onset = len(KINDS) * given.n_null_onset, len(KINDS) * given.n_onset
     generated = len(KINDS) * min(given.n_null_generation, given.n_null_onset) * onset
-    tried = draws * _candidates(config, size) * NullDirectionSampler.N_SELECTION
+    tried = draws * _candidates(config, size) * given.n_selection
     ways = len(KINDS) * (len(VARIANTS) + 1) if given.variants else 0
     besides = side_effects.cost(config, size.harmful_test, 1 + len(KINDS))
     return [

@@ -8,7 +8,7 @@ import numpy as np
 
 from experiments.probing.geometry_results import GeometryTables, ReadWriteRow
 from experiments.probing.read_probes import ReadProbe, StoredLoci
-from experiments.probing.write_directions import WriteFitter, permuted
+from experiments.probing.write_directions import WriteFitter
 from experiments.run.behaviour import Kind, write_samples
 from experiments.run.inputs import RunInputs
 from probes.contrast import Contrast
@@ -63,8 +63,8 @@ def read_against_write(
 ) -> list[ReadWriteRow]:
     """Return the cosine of read and write directions at the loci of fitted write directions, with its null.
 
-    The null keeps the read direction and permutes the behaviour within strata: it gives the cosines expected if, given
-    the label, only chance decided which prompts are declined (two-sided p).
+    The null keeps the read direction and permutes the behaviour of whole groups within strata: it gives the cosines
+    expected if, given the label, only chance decided which prompts are declined (two-sided p).
     """
     table = []
     for kind, directions in fitted.items():
@@ -74,7 +74,7 @@ def read_against_write(
         rng = named_rng(inputs.config.seed, "contrast geometry", kind)
         loci = [(d.locus.layer, d.locus.position) for d in directions]
         fitter = WriteFitter(inputs.store.read, inputs.store.site, loci, kind, samples)
-        drawn = [d for _ in range(N_PERMUTED) for d in fitter.fit(permuted(samples, rng))]
+        drawn = [d for _ in range(N_PERMUTED) for d in fitter.fit(samples.permuted(rng))]
         for direction in directions:
             X = inputs.store.read(direction.locus.layer, direction.locus.position)
             if _alike(X, contrast):
@@ -82,7 +82,7 @@ def read_against_write(
             read = _read(X, contrast)
             observed = cosine(read, direction.vector)
             null = np.array([abs(cosine(read, d.vector)) for d in drawn if d.locus == direction.locus])
-            p, n = float(permutation_p(null, abs(observed))), len(null)
+            p, n = float(permutation_p(null, abs(observed), labellings=samples.n_labellings)), len(null)
             layer, position = direction.locus.layer, direction.locus.position
             table.append(ReadWriteRow(kind=kind, layer=layer, position=position, cosine=observed, p=p, n_permuted=n))
     return table

@@ -7,6 +7,7 @@ from pydantic import Field
 from experiments.run.behaviour import Kind
 from extract.record import Record
 from probes.direction import Locus
+from probes.statistics.permutation import PValue
 
 
 class LocusRow(Record):
@@ -96,7 +97,7 @@ class ReadWriteRow(Record):
     layer: int
     position: str
     cosine: float
-    p: float
+    p: PValue
     n_permuted: int
 
 

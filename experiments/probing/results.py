@@ -11,6 +11,7 @@ from experiments.run.behaviour import Kind
 from extract.record import Record
 from probes.direction import Locus
 from probes.grid.nulls import NullAUROC
+from probes.statistics.permutation import PValue
 
 Discarded = Literal["not_finite", "kl", "induce"]
 
@@ -56,7 +57,7 @@ class SiteRecord(Record):
     bag_of_words_auroc: float
     length_auroc: float
     beats_bag_of_words: bool
-    p_permutation: float
+    p_permutation: PValue
     control_auroc: float | None
     selectivity: float | None
     refitted_on_permuted_labels: NullAUROC

@@ -4,21 +4,26 @@ Candidates are the write directions fitted at each layer and prompt position, tr
 of `steering.ablation`. Declining is measured by the log-odds of onset prefixes learned from the model's own
 completions. Induce counts either way of declining: with one shared knob, adding a direction refuses requests and
 abstains from questions, and requiring one of the two would decide beforehand what the dissociation tests.
+
+Directions fitted on permuted labels (the null) are chosen by the same rule on the same prompts: a rule that fits the
+real direction better would make it look special.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
+from jaxtyping import Float
 
 from experiments.probing.results import CandidateRecord, Discarded
-from experiments.responses.divergence import Divergence, divergences
+from experiments.responses.divergence import Divergence, ForcedResponses, summary
 from experiments.responses.onset import EITHER, Onsets, OnsetScorer
 from experiments.run.behaviour import ACTION_OF, Kind
 from extract.chat.render import Rendered
 from extract.model.chat_model import ChatModel
+from extract.model.edit import Edit
 from probes.direction import Direction
 from steering.ablation import ablation, addition
 from steering.ablation_variant import DEFAULT, Variant
@@ -26,6 +31,7 @@ from steering.ablation_variant import DEFAULT, Variant
 RARE = 0.01  # probability of declining below which bypass values count as equal
 FLOOR = float(np.log(RARE / (1 - RARE)))
 TIE = 0.15  # differences of bypass or induce within this are ties, in log-odds
+UNMEASURED = Divergence(float("nan"), float("nan"), float("nan"), float("nan"))
 
 
 @dataclass(frozen=True)
@@ -71,26 +77,81 @@ class Validation:
         return len(self.decliners) + 2 * len(self.benign)
 
 
-def candidates(
-    model: ChatModel,
-    onsets: Onsets,
-    directions: Sequence[Direction],
-    kind: Kind,
-    validation: Validation,
-    kl_tokens: int,
-    advance: Callable[[int], None] = lambda steps: None,
-    variant: Variant = DEFAULT,
-) -> list[Candidate]:
-    """Measure bypass, induce and KL of each direction, with the run's variant of ablation."""
-    ablations, additions = ([edit(d, variant) for d in directions] for edit in (ablation, addition))
-    onset = ACTION_OF[kind]
-    bypass = OnsetScorer(model, validation.decliners, onsets).log_odds_each(ablations, advance)[onset]
-    induce = OnsetScorer(model, validation.benign, onsets).log_odds_each(additions, advance)[EITHER].mean(axis=1)
-    kls = divergences(model, validation.benign, validation.benign_responses, ablations, kl_tokens, advance)
-    return [
-        Candidate(direction, float(b.mean()), float(np.maximum(b, FLOOR).mean()), float(i), nats)
-        for direction, b, i, nats in zip(directions, bypass, induce, kls, strict=True)
-    ]
+class LocusSelection:
+    """Tries one kind's write directions on its validation prompts, with the run's variant of ablation.
+
+    Scorers are made once, because the permutation null chooses hundreds of directions.
+    """
+
+    def __init__(
+        self,
+        model: ChatModel,
+        onsets: Onsets,
+        kind: Kind,
+        validation: Validation,
+        kl_tokens: int,
+        max_kl: float,
+        variant: Variant = DEFAULT,
+    ) -> None:
+        self._onset, self._max_kl, self._variant = ACTION_OF[kind], max_kl, variant
+        self._decliners = OnsetScorer(model, validation.decliners, onsets)
+        self._benign = OnsetScorer(model, validation.benign, onsets)
+        self._answers = ForcedResponses(model, validation.benign, validation.benign_responses, kl_tokens)
+
+    def candidates(
+        self, directions: Sequence[Direction], advance: Callable[[int], None] = lambda steps: None
+    ) -> list[Candidate]:
+        """Measure bypass, induce and KL of each direction."""
+        bypass, induce = self._bypass(directions, advance), self._induce(directions, advance)
+        nats, steps = self._answers.divergences([self._ablation(d) for d in directions], advance)
+        kls = [summary(each, steps) for each in nats]
+        return [_candidate(*measured) for measured in zip(directions, bypass, induce, kls, strict=True)]
+
+    def choose(self, directions: Sequence[Direction]) -> tuple[Candidate, bool]:
+        """Return `select` of these directions' candidates; KL is measured only where the choice depends on it.
+
+        A candidate that induces too little is discarded whatever its KL, and one with a higher bypass than the best
+        usable one is not chosen.
+        """
+        measured = list(zip(directions, self._bypass(directions), self._induce(directions), strict=True))
+        found, least = [], np.inf
+        for direction, bypass, induce in sorted(measured, key=lambda each: _order(each[1])):
+            tried = _candidate(direction, bypass, induce, UNMEASURED)
+            if tried.bypass_floored > least + TIE:
+                break
+            if tried.induce >= 0:
+                nats, steps = self._answers.divergences([self._ablation(direction)])
+                tried = replace(tried, kl=summary(nats[0], steps))
+            if tried.discarded(self._max_kl) is None:
+                least = min(least, tried.bypass_floored)
+            found.append(tried)
+        return select(found, self._max_kl)
+
+    def _ablation(self, direction: Direction) -> list[Edit]:
+        return ablation(direction, self._variant)
+
+    def _bypass(
+        self, directions: Sequence[Direction], advance: Callable[[int], None] = lambda steps: None
+    ) -> Float[np.ndarray, "directions decliners"]:
+        return self._decliners.log_odds_each([self._ablation(d) for d in directions], advance)[self._onset]
+
+    def _induce(
+        self, directions: Sequence[Direction], advance: Callable[[int], None] = lambda steps: None
+    ) -> Float[np.ndarray, " directions"]:
+        added = [addition(direction, self._variant) for direction in directions]
+        return self._benign.log_odds_each(added, advance)[EITHER].mean(axis=1)
+
+
+def _candidate(direction: Direction, bypass: np.ndarray, induce: float, kl: Divergence) -> Candidate:
+    return Candidate(direction, float(bypass.mean()), _floored(bypass), float(induce), kl)
+
+
+def _floored(bypass: np.ndarray) -> float:
+    return float(np.maximum(bypass, FLOOR).mean())
+
+
+def _order(bypass: np.ndarray) -> float:
+    return float(np.nan_to_num(_floored(bypass), nan=np.inf))
 
 
 def select(found: Sequence[Candidate], max_kl: float) -> tuple[Candidate, bool]:

@@ -14,8 +14,8 @@ from experiments.probing.grid_rows import best_loci, grid_rows, site_record
 from experiments.probing.independence import N_NULL, N_PER_LABEL, independence
 from experiments.probing.read_probes import read_direction, read_grid, write_parquet
 from experiments.probing.results import OnsetRecord, ProbeResults, WriteRecord
-from experiments.probing.selection import Candidate, Validation, candidates, select
-from experiments.probing.write_directions import WriteFitter, permuted, write_layers, write_positions
+from experiments.probing.selection import Candidate, LocusSelection, Validation, select
+from experiments.probing.write_directions import WriteFitter, write_layers, write_positions
 from experiments.responses.batched_edits import RepeatedPrompts
 from experiments.responses.loaded_run import LoadedRun
 from experiments.responses.onset import Onsets, learn_onsets
@@ -26,6 +26,7 @@ from extract.chat.thinking import thinks
 from extract.errors import UserError
 from probes.direction import Direction, Locus
 from probes.geometry.angles import cosine
+from probes.statistics.permutation import MIN_LABELLINGS
 from probes.statistics.seeds import named_rng
 from steering.direction_file import save_directions
 
@@ -103,7 +104,7 @@ def _write(loaded: LoadedRun, kind: Kind, onsets: Onsets) -> WriteSelection:
     if not fitted:
         return _unavailable("at every layer and position its two classes have the same mean")
     with loaded.reporter.task(f"choosing the write locus ({kind})", len(fitted) * validation.steps) as advance:
-        found = candidates(loaded.model, onsets, fitted, kind, validation, config.kl_tokens, advance, config.variant)
+        found = locus_selection(loaded, kind, onsets, validation).candidates(fitted, advance)
     best, usable = select(found, config.max_kl)
     provenance = {**best.direction.provenance, "meets_selection_rules": usable}
     chosen = replace(best.direction, provenance=provenance)
@@ -122,6 +123,12 @@ def validation_of(loaded: LoadedRun, kind: Kind) -> Validation | None:
         [loaded.rendered[i] for i in benign],
         [loaded.completions[i].token_ids for i in benign],
     )
+
+
+def locus_selection(loaded: LoadedRun, kind: Kind, onsets: Onsets, validation: Validation) -> LocusSelection:
+    """Return the selection of the run: for the direction of the given labels and for those of permuted ones."""
+    config = loaded.config.dissociate
+    return LocusSelection(loaded.model, onsets, kind, validation, config.kl_tokens, config.max_kl, config.variant)
 
 
 def _unavailable(reason: str) -> WriteSelection:
@@ -222,10 +229,10 @@ def _independence(loaded: LoadedRun, writes: dict[Kind, WriteSelection]) -> dict
 def _permuted_at(inputs: RunInputs, kind: Kind, locus: Locus, rng: np.random.Generator) -> list[Direction]:
     """Fit directions on permuted behaviour labels at one locus, as the null of ablating there."""
     samples = write_samples(inputs.behaviour, kind)
-    if samples is None:
+    if samples is None or samples.n_labellings < MIN_LABELLINGS:
         return []
     fitter = WriteFitter(inputs.store.read, locus.site, [(locus.layer, locus.position)], kind, samples)
-    return [direction for _ in range(N_NULL) for direction in fitter.fit(permuted(samples, rng))]
+    return [direction for _ in range(N_NULL) for direction in fitter.fit(samples.permuted(rng))]
 
 
 def _onset_records(loaded: LoadedRun, onsets: Onsets) -> dict[str, OnsetRecord]:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from experiments.probing.geometry_results import Independence
 from experiments.probing.results import ProbeResults, WriteRecord
+from experiments.run.wording import p_text
 
 
 def print_probe(directory: Path, found: ProbeResults) -> None:
@@ -34,7 +35,7 @@ def print_probe(directory: Path, found: ProbeResults) -> None:
         low, high = site.auroc_ci
         console.print(f"[bold]{name}[/]: layer {site.layer}, {site.position}, test AUROC {site.auroc:.3f} "
                       f"\\[{low:.3f}, {high:.3f}]; a bag of words reaches {site.bag_of_words_auroc:.3f}, "
-                      f"length {site.length_auroc:.3f}; p {site.p_permutation:.3f}", soft_wrap=True)  # fmt: skip
+                      f"length {site.length_auroc:.3f}; p {p_text(site.p_permutation)}", soft_wrap=True)  # fmt: skip
     if "intent" not in found.sites:
         console.print("[bold]intent[/]: left out; it needs 3 benign requests with a trigger word in every part except "
                       "calibration", soft_wrap=True)  # fmt: skip
@@ -59,7 +60,7 @@ def independence_lines(independence: Mapping[str, Independence]) -> list[str]:
             f"Ablating the {ablated} direction moves the stream along the {watched} one by {moved.change:.2f} of "
             f"the gap between declining and answering ({of_own}cosine by {cosine.change:.2f}): {beyond} than "
             "permuted-label directions do "
-            f"(95th percentile {moved.null_95th_percentile:.2f}, p = {moved.p_null:.2f})."
+            f"(95th percentile {moved.null_95th_percentile:.2f}, p = {p_text(moved.p_null, '.2f')})."
         )
     return lines
 

@@ -26,7 +26,6 @@ from experiments.run.config import WRITE_POSITION
 from extract.store.activation_store import ActivationStore
 from probes.direction import Direction, Locus
 from probes.means import SAME_MEAN, difference_in_means, unit
-from probes.statistics.permutation import permuted_labels
 
 Read = Callable[[int, str], Float[np.ndarray, "prompts d_model"]]  # of a layer and a position
 
@@ -115,8 +114,3 @@ def write_positions(store: ActivationStore, rows: Int[np.ndarray, " prompts"]) -
     """
     single = [p for p in store.positions if p == "inst_last" or p.startswith("post_")]
     return [p for p in single if store.present[store.positions.index(p)][rows].all()]
-
-
-def permuted(samples: WriteSamples, rng: np.random.Generator) -> Bool[np.ndarray, " samples"]:
-    """Return behaviour labels permuted within strata, for the null."""
-    return permuted_labels(samples.declined, 1, rng, strata=samples.strata)[0]

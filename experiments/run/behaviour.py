@@ -8,6 +8,7 @@ from typing import Literal
 import numpy as np
 
 from experiments.run.corpus import Corpus
+from probes.statistics.permutation import n_labellings, permuted_labels
 
 Kind = Literal["normative", "epistemic"]
 KINDS: tuple[Kind, Kind] = ("normative", "epistemic")
@@ -50,7 +51,17 @@ class WriteSamples:
     rows: np.ndarray  # (n,) int, of the corpus
     declined: np.ndarray  # (n,) bool
     strata: np.ndarray  # (n,) object: names
+    groups: np.ndarray  # (n,) int: samples that may depend on each other, so that a null permutes them together
     within_label: bool  # False if no stratum holds both, so that labels and behaviour coincide
+
+    def permuted(self, rng: np.random.Generator) -> np.ndarray:
+        """Return behaviour labels permuted within strata and with whole groups, for the null, (n,) bool."""
+        return permuted_labels(self.declined, 1, rng, groups=self.groups, strata=self.strata)[0]
+
+    @property
+    def n_labellings(self) -> float:
+        """The number of distinct labellings that `permuted` draws from."""
+        return n_labellings(self.declined, groups=self.groups, strata=self.strata)
 
 
 def write_samples(behaviour: Behaviour, kind: Kind) -> WriteSamples | None:
@@ -75,4 +86,4 @@ def write_samples(behaviour: Behaviour, kind: Kind) -> WriteSamples | None:
             return None
     rows = np.flatnonzero(inside)
     strata = corpus.strata[rows] if within_label else np.full(len(rows), "all", dtype=object)
-    return WriteSamples(rows, declined[rows], strata, within_label)
+    return WriteSamples(rows, declined[rows], strata, corpus.groups_among(rows), within_label)

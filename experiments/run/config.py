@@ -60,7 +60,7 @@ class DissociateConfig(Strict):
     alpha: float = Field(0.05, gt=0, lt=1)
     n_null_onset: int = Field(199, ge=19)
     n_null_generation: int = Field(20, ge=0)
-    n_selection: int = Field(48, ge=4)  # validation prompts of each class for choosing the write locus
+    n_selection: int = Field(16, ge=4)  # validation prompts of each class for choosing a write locus, real or null
     n_onset: int = Field(40, ge=4)  # decliners of each behaviour for measuring onset effects and their null
     max_kl: float = Field(0.1, gt=0)  # nats under ablation, at the worst of kl_tokens steps (Arditi et al.: the first)
     kl_tokens: int = Field(8, ge=1)  # first tokens of the model's own answers to benign prompts over which KL is taken

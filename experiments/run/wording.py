@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from probes.statistics.intervals import Interval
+from probes.statistics.permutation import MIN_LABELLINGS
 
 VERDICTS = {
     "double_dissociation": "Two mechanisms (double dissociation)",
@@ -18,6 +19,11 @@ VERDICTS = {
     "not_applicable": "Not applicable",
     "inconclusive": "Inconclusive",
 }
+
+
+def p_text(p: float | None, spec: str = ".3f") -> str:
+    """Return a p-value, or why a permutation test has none."""
+    return f"none (fewer than {MIN_LABELLINGS:,} distinct permutations)" if p is None or p != p else f"{p:{spec}}"
 
 
 def verdict_sentence(verdict: str, reasons: Sequence[str], trigger_share: Interval | None = None) -> str:

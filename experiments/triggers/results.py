@@ -7,6 +7,7 @@ from typing import Literal
 from experiments.factors.results import ActionsAfterRemoval, ContextResults, LastTurnScores
 from experiments.run.not_applicable import NotApplicable
 from extract.record import Record
+from probes.statistics.permutation import PValue
 from scoring.estimate import Estimate
 
 NOTABLE = 1.0  # nats: a word with a smaller score is not reported as the cause of a refusal
@@ -25,7 +26,7 @@ class FactorialEffect(Record):
     partial_eta_squared: float
     low: float
     high: float
-    p: float
+    p: PValue
     shift: float  # in units of the distance between the class means
 
 
@@ -75,7 +76,7 @@ class TransferredProbe(Record):
     auroc: float
     auroc_ci: tuple[float, float]
     n: int
-    p: float
+    p: PValue
     bag_of_words: float
     beats_bag_of_words: bool
 

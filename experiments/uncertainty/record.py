@@ -24,7 +24,7 @@ from extract.prompts.groups import groups_apart
 from extract.prompts.prompt import Prompt
 from probes.statistics.intervals import difference
 from probes.statistics.metrics import discrimination
-from probes.statistics.permutation import ExchangeableUnits, holm, permuted_p
+from probes.statistics.permutation import holm, permuted_p
 from probes.statistics.seeds import named_rng
 from scoring.actions import ANSWERED
 from scoring.estimate import estimate_of
@@ -141,12 +141,11 @@ def auroc_p(y: Wrong, score: Float[np.ndarray, " questions"], groups: Groups, rn
     """Return the two-sided permutation p-value of an AUROC of 1/2, valid for scores correlated within groups.
 
     The AUROC is a linear function of the difference of the classes' mean ranks (Mann & Whitney 1947), so labels are
-    permuted as elsewhere (permutation.py): within groups that have both, between whole groups that have one. Where
+    permuted as elsewhere (permutation.py): within groups, and whole between groups of equal size. Where
     scores depend on the group and not on the label, 5 % of p-values are at or below 0.05
     (tests/experiments/uncertainty/test_record.py).
     """
-    units = ExchangeableUnits.of(groups, np.zeros(len(y), dtype=int), y, rankdata(score))
-    return permuted_p(units, PERMUTATIONS, rng)
+    return permuted_p(y, rankdata(score), groups, None, PERMUTATIONS, rng)
 
 
 # -- verbalised against statistical uncertainty ------------------------------------------------------------------------
@@ -179,6 +178,5 @@ def _hedging_gap(
     if high.all() or not high.any():
         return None
     at_high, at_low = (grouped_rate(hedged[rows], groups[rows]) for rows in (high, ~high))
-    units = ExchangeableUnits.of(groups, np.zeros(len(high), dtype=int), high, hedged.astype(float))
-    p = permuted_p(units, PERMUTATIONS, named_rng(seed, "hedging permutation"))
+    p = permuted_p(high, hedged, groups, None, PERMUTATIONS, named_rng(seed, "hedging permutation"))
     return HedgingGap(**estimate_of(difference(at_high, at_low), len(high), groups).to_dict(), p=p)

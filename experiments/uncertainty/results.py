@@ -5,6 +5,7 @@ from __future__ import annotations
 from pydantic import Field
 
 from extract.record import Record
+from probes.statistics.permutation import PValue
 from scoring.estimate import Estimate
 
 
@@ -40,13 +41,13 @@ class MeasureAuroc(Record):
     auroc: float | None
     reason: str = ""
     auroc_ci: tuple[float, float] | None = None
-    p: float | None = None
+    p: PValue | None = None
     groups_positive: float | None = None  # effective numbers
     groups_negative: float | None = None
     n_positive: int
     n_negative: int
     unmeasured: int
-    p_adjusted: float | None = None  # over the measures (Holm)
+    p_adjusted: PValue | None = None  # over the measures (Holm)
 
 
 class Population(Record):
@@ -86,7 +87,7 @@ class StratumAccuracy(Record):
 class HedgingGap(Estimate):
     """Difference of the share hedged between high and low entropy, with its permutation p."""
 
-    p: float
+    p: PValue
 
 
 class HedgingByEntropy(Record):

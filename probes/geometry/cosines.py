@@ -52,7 +52,11 @@ def compare_directions(a: FittedDirection, b: FittedDirection, *, alpha: float =
         reliability_a=reliability[0],
         reliability_b=reliability[1],
         permuted=against_permuted(
-            lambda u, v: np.abs(_cosines(u, v)), (a.vector, a.permuted), (b.vector, b.permuted), jointly_permuted(a, b)
+            lambda u, v: np.abs(_cosines(u, v)),
+            (a.vector, a.permuted),
+            (b.vector, b.permuted),
+            jointly_permuted(a, b),
+            (a.n_labellings, b.n_labellings),
         ),
         n_shared=len(shared_rows(a, b)),
     )

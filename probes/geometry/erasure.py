@@ -12,7 +12,7 @@ from probes.geometry.fitted_direction import FittedDirection, check_no_leakage, 
 from probes.means import difference_in_means
 from probes.statistics.intervals import NO_ESTIMATE, Interval
 from probes.statistics.metrics import aurocs, discrimination
-from probes.statistics.permutation import permutation_p
+from probes.statistics.permutation import PValue, permutation_p
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ class Erasure:
     after: Interval
     fresh_before: Interval
     fresh_after: Interval
-    p: float
+    p: PValue
     null_after: float  # median AUROC after erasing permuted labels
     null_after_low: float  # 5 % quantile of the same
     n: int
@@ -111,7 +111,7 @@ def cross_erasure(
         after=measured,
         fresh_before=fresh[0],
         fresh_after=fresh[1],
-        p=float(permutation_p(-null, -measured.estimate)),
+        p=float(permutation_p(-null, -measured.estimate, labellings=a.n_labellings)),
         null_after=float(np.median(null)),
         null_after_low=float(np.quantile(null, 0.05)),
         n=len(null),

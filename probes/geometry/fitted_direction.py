@@ -10,7 +10,7 @@ from jaxtyping import Bool, Float, Real, Shaped
 
 from probes.contrast import Contrast
 from probes.means import difference_in_means, differences_in_means
-from probes.statistics.permutation import permuted_labels
+from probes.statistics.permutation import n_labellings, permuted_labels
 from probes.statistics.seeds import named_rng
 
 Samples = tuple[Float[np.ndarray, "samples features"], Bool[np.ndarray, " samples"], Shaped[np.ndarray, " samples"]]
@@ -28,6 +28,7 @@ class FittedDirection:
     permuted: Float[np.ndarray, "permutations features"]  # directions fitted on permuted labels
     fit: Fit
     seed: int
+    n_labellings: float = float("inf")  # distinct labellings behind `permuted`
 
     def samples(self, part: str) -> Samples:
         """Return X (float64), y and groups of one part."""
@@ -69,7 +70,7 @@ def fit_with_null(
     if not np.isfinite(fitted).all() or not fitted[0].any():
         raise ValueError(f"the direction of contrast {contrast.name!r} is zero or not finite; check that its class "
                          "means differ")  # fmt: skip
-    return FittedDirection(X, contrast, fitted[0], labels, fitted[1:], fit, seed)
+    return FittedDirection(X, contrast, fitted[0], labels, fitted[1:], fit, seed, n_labellings(y, groups=groups))
 
 
 def vectors(

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Float, Integer
 
 from probes.geometry.fitted_direction import Fit, FittedDirection, vectors
 from probes.means import difference_in_means, mean_weights, weighted_sums
-from probes.statistics.permutation import permutation_p, permuted_labels
+from probes.statistics.permutation import PValue, n_labellings, permutation_p, permuted_labels
 from probes.statistics.seeds import named_rng
 
 
@@ -26,17 +27,24 @@ class PermutedP:
     and the others are NaN.
     """
 
-    p: float
-    p_a: float  # labels of a permuted, b fixed
-    p_b: float
-    p_both: float
+    p: PValue
+    p_a: PValue  # labels of a permuted, b fixed
+    p_b: PValue
+    p_both: PValue
     null_95: float  # 95 % quantile over pairs of permuted directions
     n: int
 
 
 Fits = Float[np.ndarray, "..."]  # (permutations or 1, ...) fitted vectors or subspaces
 Statistic = Callable[[Fits, Fits], Float[np.ndarray, " permutations"]]
-JointNull = tuple[Float[np.ndarray, "permutations ..."], Float[np.ndarray, "permutations ..."]]
+
+
+class JointNull(NamedTuple):
+    """Fits of two contrasts on jointly permuted labels, and the number of distinct joint labellings."""
+
+    a: Float[np.ndarray, "permutations ..."]
+    b: Float[np.ndarray, "permutations ..."]
+    n_labellings: float
 
 
 def against_permuted(
@@ -44,24 +52,26 @@ def against_permuted(
     of_a: tuple[Float[np.ndarray, ...], Float[np.ndarray, "permutations ..."]],
     of_b: tuple[Float[np.ndarray, ...], Float[np.ndarray, "permutations ..."]],
     of_both: JointNull | None = None,
+    labellings: tuple[float, float] = (float("inf"), float("inf")),
 ) -> PermutedP:
     """Compare a statistic of two fits, larger for closer fits, with its values for permuted labels.
 
     Args:
         of_a, of_b: the fit of each contrast, and its fits on permuted labels.
         of_both: fits of both on jointly permuted labels, if the contrasts share rows.
+        labellings: number of distinct labellings of a and of b; a p-value is NaN where they are too few.
     """
     (a, null_a), (b, null_b) = of_a, of_b
     observed = float(statistic(a[None], b[None])[0])
-    both = statistic(*(of_both or (null_a, null_b)))
-    p_both = float(permutation_p(both, observed))
+    both = statistic(null_a, null_b) if of_both is None else statistic(of_both.a, of_both.b)
+    of_pairs = labellings[0] * labellings[1] if of_both is None else of_both.n_labellings
+    p_both = float(permutation_p(both, observed, labellings=of_pairs))
     alone = [np.nan, np.nan]
     if of_both is None:
-        alone = [
-            float(permutation_p(null, observed)) for null in (statistic(null_a, b[None]), statistic(a[None], null_b))
-        ]
+        nulls = statistic(null_a, b[None]), statistic(a[None], null_b)
+        alone = [float(permutation_p(null, observed, labellings=n)) for null, n in zip(nulls, labellings, strict=True)]
     return PermutedP(
-        p=p_both if of_both else max(alone),
+        p=float(np.max(alone)) if of_both is None else p_both,  # NaN if either is
         p_a=alone[0],
         p_b=alone[1],
         p_both=p_both,
@@ -95,10 +105,12 @@ def jointly_permuted(a: FittedDirection, b: FittedDirection, *, of_means: bool =
         at = np.searchsorted(rows, f.contrast.rows[i])
         role[k, at], groups[at] = np.where(f.contrast.y[i], 2, 1), f.contrast.groups[i]
     rng = named_rng(a.seed, "jointly permuted labels", *sorted((a.contrast.name, b.contrast.name)))
-    drawn = permuted_labels(role[0] * 3 + role[1], len(a.permuted), rng, groups=groups)
+    roles = role[0] * 3 + role[1]
+    drawn = permuted_labels(roles, len(a.permuted), rng, groups=groups)
     X = a.X[rows].astype(np.float64)
     fits = [difference_in_means if of_means else f.fit for f in (a, b)]
-    return _fit_roles(X, drawn // 3, fits[0]), _fit_roles(X, drawn % 3, fits[1])
+    of_a, of_b = _fit_roles(X, drawn // 3, fits[0]), _fit_roles(X, drawn % 3, fits[1])
+    return JointNull(of_a, of_b, n_labellings(roles, groups=groups))
 
 
 def _fit_roles(X: np.ndarray, roles: np.ndarray, fit: Fit) -> np.ndarray:

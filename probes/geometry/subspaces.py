@@ -75,9 +75,11 @@ def compare_reading_subspaces(a: Subspace, b: Subspace) -> Angles:
     check_same_locus(a.fitted, b.fitted)
     joint: JointNull | None = jointly_permuted(a.fitted, b.fitted, of_means=True)
     if joint is not None:
-        joint = (_iterated(joint[0], a.covariance, len(a.rows)), _iterated(joint[1], b.covariance, len(b.rows)))
+        fits = _iterated(joint.a, a.covariance, len(a.rows)), _iterated(joint.b, b.covariance, len(b.rows))
+        joint = JointNull(*fits, joint.n_labellings)
     names = a.fitted.contrast.name, b.fitted.contrast.name
-    permuted = against_permuted(_largest_cosine, (a.rows, a.permuted), (b.rows, b.permuted), joint)
+    labellings = a.fitted.n_labellings, b.fitted.n_labellings
+    permuted = against_permuted(_largest_cosine, (a.rows, a.permuted), (b.rows, b.permuted), joint, labellings)
     return Angles(*names, principal_angles(a.rows, b.rows), permuted)
 
 

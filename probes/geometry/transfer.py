@@ -9,7 +9,7 @@ import numpy as np
 from probes.geometry.fitted_direction import FittedDirection, check_no_leakage, check_same_locus, held_out
 from probes.statistics.intervals import Interval
 from probes.statistics.metrics import aurocs, aurocs_of_labels, discrimination
-from probes.statistics.permutation import permutation_p, permuted_labels
+from probes.statistics.permutation import PValue, n_labellings, permutation_p, permuted_labels
 from probes.statistics.seeds import named_rng
 
 
@@ -26,9 +26,9 @@ class Transfer:
     fitted_on: str
     tested_on: str
     auroc: Interval  # with an interval over the groups of the test rows
-    p: float
-    p_fitted: float
-    p_tested: float
+    p: PValue
+    p_fitted: PValue
+    p_tested: PValue
     null_low: float  # 2.5 % and 97.5 % quantiles over permuted directions
     null_high: float
     n: int
@@ -48,13 +48,16 @@ def transfer(a: FittedDirection, b: FittedDirection, alpha: float = 0.05) -> Tra
     observed, null = abs(measured.auroc.estimate - 0.5), aurocs(scores[:, 1:], y)
     rng = named_rng(a.seed, "transfer", a.contrast.name, b.contrast.name)
     relabelled = aurocs_of_labels(scores[:, 0], permuted_labels(y, len(null), rng, groups=groups))
-    p_fitted, p_tested = (float(permutation_p(np.abs(values - 0.5), observed)) for values in (null, relabelled))
+    p_fitted, p_tested = (
+        float(permutation_p(np.abs(values - 0.5), observed, labellings=labellings))
+        for values, labellings in ((null, a.n_labellings), (relabelled, n_labellings(y, groups=groups)))
+    )
     low, high = np.quantile(null, [0.025, 0.975])
     return Transfer(
         fitted_on=a.contrast.name,
         tested_on=b.contrast.name,
         auroc=measured.auroc,
-        p=max(p_fitted, p_tested),
+        p=float(np.max([p_fitted, p_tested])),  # NaN if either is
         p_fitted=p_fitted,
         p_tested=p_tested,
         null_low=float(low),

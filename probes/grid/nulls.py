@@ -10,7 +10,7 @@ from jaxtyping import Bool, Float, Shaped
 from probes.grid.solver import fit_logistic_batch
 from probes.means import difference_in_means, differences_in_means
 from probes.statistics.metrics import auroc, aurocs
-from probes.statistics.permutation import label_permutation_p, permutation_p, permuted_labels
+from probes.statistics.permutation import PValue, label_permutation_p, n_labellings, permutation_p, permuted_labels
 from probes.statistics.seeds import named_rng
 
 
@@ -31,9 +31,9 @@ class NullAUROC:
 
     observed: float
     mean: float  # mean of the permuted fits
-    p_permutation: float
-    p_fitted: float  # (1 + #{null >= observed}) / (1 + n)
-    p_tested: float
+    p_permutation: PValue
+    p_fitted: PValue  # (1 + #{null >= observed}) / (1 + n)
+    p_tested: PValue
     permutation_95: float  # 95 % quantile of the permuted fits
     n: int
     random_direction_95: float | None = None  # 95 % quantile of random directions, if they are a null of this probe
@@ -61,7 +61,8 @@ def null_auroc(
     X = X_test.astype(np.float64)
     score = X @ difference_in_means(X_train, y_train)
     null, random = (aurocs(X @ vectors.T, y_test) for vectors in (permuted, isotropic))
-    return _null(score, null, y_test, test_groups, seed, float(np.quantile(random, 0.95)))
+    labellings = n_labellings(y_train, groups=groups)
+    return _null(score, null, labellings, y_test, test_groups, seed, float(np.quantile(random, 0.95)))
 
 
 def logistic_null(
@@ -90,7 +91,8 @@ def logistic_null(
     train[:, :n_train] = True
     y = np.concatenate([labels, np.zeros((n + 1, len(X_test)), dtype=bool)], axis=1)
     scores = fit_logistic_batch(X, train, y, [C], tol=1e-3).scores[:, 0, n_train:]
-    return _null(scores[0], aurocs(scores[1:].T, y_test), y_test, test_groups, seed)
+    labellings = n_labellings(y_train, groups=groups)
+    return _null(scores[0], aurocs(scores[1:].T, y_test), labellings, y_test, test_groups, seed)
 
 
 def _permuted(y: np.ndarray, groups: np.ndarray | None, n: int, seed: int) -> np.ndarray:
@@ -100,18 +102,19 @@ def _permuted(y: np.ndarray, groups: np.ndarray | None, n: int, seed: int) -> np
 def _null(
     score: np.ndarray,
     null: np.ndarray,
+    labellings: float,
     y: np.ndarray,
     groups: np.ndarray | None,
     seed: int,
     random_95: float | None = None,
 ) -> NullAUROC:
     observed = auroc(y, score)
-    fitted = float(permutation_p(null, observed))
+    fitted = float(permutation_p(null, observed, labellings=labellings))
     tested = label_permutation_p(y, score, np.arange(len(y)) if groups is None else groups, n=len(null), seed=seed)
     return NullAUROC(
         observed=observed,
         mean=float(null.mean()),
-        p_permutation=max(fitted, tested),
+        p_permutation=float(np.max([fitted, tested])),  # NaN if either is
         p_fitted=fitted,
         p_tested=tested,
         permutation_95=float(np.quantile(null, 0.95)),

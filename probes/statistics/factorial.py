@@ -48,7 +48,8 @@ def partial_eta(
     """Return partial eta squared of a contrast of the four cells.
 
     The interval is Student's for d with the jackknife standard error, without assuming normal measurements. The p-value
-    is from sign flips, valid if c and -c are equally likely for a group under no effect. Without an effect the estimate
+    is from sign flips, valid if c and -c are equally likely for a group under no effect; below ten groups there are
+    too few of them for a p-value (NaN). Without an effect the estimate
     is 1 / n on average, not 0, so read it with its p-value. If all groups agree exactly, estimate and interval are 1.
     In simulations of 12 to 150 groups with d from 0 to 3, 95 % intervals contained d in 95 to 98 % of cases for normal
     contrasts; for exponential ones in 93 % or more up to d = 1 and 88 % at d = 3 (partial eta squared 0.9), where they
@@ -74,7 +75,7 @@ def partial_eta(
     )
     near = np.where(np.abs(d) > half, np.abs(d) - half, 0.0)
     signs = named_rng(seed, "sign flips").choice([-1.0, 1.0], size=(N_FLIPS, n))
-    p = permutation_p(np.abs(signs @ c), np.abs(total), rounding=ROUNDING * np.abs(total))
+    p = permutation_p(np.abs(signs @ c), np.abs(total), rounding=ROUNDING * np.abs(total), labellings=2.0**n)
     flipped = np.where(squares > 0, p, 1.0)
     return PartialEta(estimate, _eta(near, n), _eta(np.abs(d) + half, n), flipped, total / n)
 

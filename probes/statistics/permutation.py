@@ -1,22 +1,46 @@
 """Permutation tests: label permutation that respects groups, p-values, and Holm's correction.
 
-The tests are exact for all rates, also 0 and 1, and for any correlation within groups: a label shared by all samples of
-a group moves between groups as a whole, and labels that differ within a group move inside it.
+The null hypothesis of every test is that labels are independent of the measurements, while labels of one group (a pair,
+entity or template) may depend on each other in any way. Under it two kinds of exchange leave the distribution
+unchanged: groups of equal composition (as many samples in each stratum) exchange their label vectors whole, and samples
+of one group and stratum exchange their labels. So the tests are exact for all rates, also 0 and 1, and any correlation
+within groups. Exchanging labels sample by sample rejects too often if labels depend on the group. Labels are never
+flipped, because that would change how many samples have each label, in every stratum.
+
+A group of unique composition keeps its number of labels of each kind. With few exchanges the smallest possible p-value
+is large, so there is no p-value below `MIN_LABELLINGS` distinct labellings.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Annotated
 
 import numpy as np
 from jaxtyping import Bool, Float, Integer, Real, Shaped
+from pydantic import BeforeValidator, PlainSerializer
+from scipy.special import gammaln
 
 from probes.statistics.metrics import auroc, aurocs_of_labels
 from probes.statistics.seeds import named_rng
 
 CHUNK = 250  # permutations at a time
 ROUNDING = 1e-9  # statistics that differ by less count as equal
+MIN_LABELLINGS = 1000  # with fewer distinct labellings a permutation test has no p-value
+PValue = Annotated[  # NaN (null in JSON): too few distinct labellings
+    float,
+    BeforeValidator(lambda p: float("nan") if p is None else p),
+    PlainSerializer(lambda p: None if p != p else p, when_used="json"),
+]
+
+
+@dataclass(frozen=True)
+class _EqualGroups:
+    """Groups of equal composition: their samples in one order of strata."""
+
+    samples: Integer[np.ndarray, "groups size"]
+    cell: Integer[np.ndarray, " size"]  # the stratum of each place; labels move freely within a cell of a group
 
 
 def permuted_labels(
@@ -27,11 +51,9 @@ def permuted_labels(
     groups: Shaped[np.ndarray, " samples"] | None = None,
     strata: Shaped[np.ndarray, " samples"] | None = None,
 ) -> Shaped[np.ndarray, "labellings samples"]:
-    """Draw n permuted labellings; all label permutations of this project use this function.
+    """Draw n permuted labellings, all equally likely; all label permutations of this project use this function.
 
-    A group with several labels (such as a minimal pair) permutes them among its samples; a group with one label
-    exchanges it with other such groups as a whole. Labels stay within their stratum; a group in two strata is treated
-    as two groups.
+    Each stratum keeps its number of labels of each kind, and so does each pair of one positive and one negative sample.
 
     Args:
         labels: of any type, two classes or more.
@@ -40,38 +62,69 @@ def permuted_labels(
         groups: the group of each sample; None makes every sample its own group.
         strata: the stratum of each sample; None is a single stratum.
     """
-    each, every = np.arange(len(labels)), np.zeros(len(labels), dtype=int)
-    stratum = every if strata is None else _codes(strata)
-    cluster = _codes(np.stack([stratum, each if groups is None else _codes(groups)]), axis=1)
-    first, unit, block = _exchangeable(labels, cluster, stratum)
-    keys = block + rng.random((n, len(block)))  # sorts units by block, and at random within a block
-    drawn = np.empty(keys.shape, dtype=labels.dtype)
-    drawn[:, np.argsort(block, kind="stable")] = labels[first][np.argsort(keys, axis=1)]
-    return drawn[:, unit]
+    drawn = np.empty((n, len(labels)), dtype=labels.dtype)
+    for equal in _equal_groups(len(labels), groups, strata):
+        n_groups, size = equal.samples.shape
+        order = np.argsort(rng.random((n, n_groups)), axis=1)
+        vectors = labels[equal.samples][order]  # (labellings, groups, size)
+        if size > 1:  # the cells are sorted, so sorting by cell and chance shuffles within each
+            keys = equal.cell + rng.random(vectors.shape)
+            vectors = np.take_along_axis(vectors, np.argsort(keys, axis=2), axis=2)
+        drawn[:, equal.samples] = vectors
+    return drawn
 
 
-def _exchangeable(
-    labels: np.ndarray, cluster: np.ndarray, stratum: np.ndarray
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return each unit's first sample, each sample's unit, and each unit's block; units of a block are exchangeable."""
-    _, first = np.unique(cluster, return_index=True)
-    mixed = (np.bincount(cluster, weights=labels != labels[first][cluster]) > 0)[cluster]
-    unit = np.where(mixed, len(first) + np.arange(len(labels)), cluster)
-    _, first, unit = np.unique(unit, return_index=True, return_inverse=True)
-    return first, unit, np.where(mixed, len(labels) + cluster, stratum)[first]
+def n_labellings(
+    labels: Shaped[np.ndarray, " samples"],
+    *,
+    groups: Shaped[np.ndarray, " samples"] | None = None,
+    strata: Shaped[np.ndarray, " samples"] | None = None,
+) -> float:
+    """Return the number of distinct labellings that `permuted_labels` draws from; infinity above 1e300."""
+    code, log = _codes(labels), 0.0
+    one_hot = np.eye(int(code.max()) + 1 if len(code) else 0)
+    for equal in _equal_groups(len(labels), groups, strata):
+        of_cell = [one_hot[code[equal.samples[:, equal.cell == c]]].sum(axis=1) for c in np.unique(equal.cell)]
+        counts = np.stack(of_cell, axis=1)  # (groups, cells, kinds of label)
+        log += float((gammaln(counts.sum(axis=2) + 1) - gammaln(counts + 1).sum(axis=2)).sum())  # within cells
+        _, alike = np.unique(counts.reshape(len(counts), -1), axis=0, return_counts=True)
+        log += float(gammaln(len(counts) + 1) - gammaln(alike + 1).sum())  # among groups
+    if log > 690:
+        return float("inf")
+    return float(np.round(np.exp(log))) if log < 34 else float(np.exp(log))
 
 
-def _codes(values: np.ndarray, axis: int | None = None) -> np.ndarray:
-    return np.unique(values, return_inverse=True, axis=axis)[1].reshape(-1)
+def _equal_groups(n: int, groups: np.ndarray | None, strata: np.ndarray | None) -> Iterator[_EqualGroups]:
+    group = np.arange(n) if groups is None else _codes(groups)
+    stratum = np.zeros(n, dtype=int) if strata is None else _codes(strata)
+    order = np.lexsort((stratum, group))
+    starts = np.flatnonzero(np.diff(group[order], prepend=-1))
+    members = np.split(order, starts[1:]) if n else []
+    by_composition: dict[tuple[int, ...], list[np.ndarray]] = {}
+    for rows in members:
+        by_composition.setdefault(tuple(stratum[rows].tolist()), []).append(rows)
+    for cell, samples in by_composition.items():
+        yield _EqualGroups(np.stack(samples), np.array(cell))
+
+
+def _codes(values: np.ndarray) -> np.ndarray:
+    return np.unique(values, return_inverse=True)[1].reshape(-1)
 
 
 def permutation_p(
     null: Real[np.ndarray, "permutations ..."],
     observed: float | Float[np.ndarray, "*statistics"],
     rounding: float | Float[np.ndarray, "*statistics"] = ROUNDING,
+    *,
+    labellings: float = float("inf"),
 ) -> Float[np.ndarray, "*statistics"]:
-    """Return (1 + #{null >= observed}) / (1 + n) of each statistic; differences up to rounding count as equal."""
-    return np.asarray((1 + (null >= observed - rounding).sum(axis=0)) / (1 + len(null)))
+    """Return (1 + #{null >= observed}) / (1 + n) of each statistic; differences up to rounding count as equal.
+
+    Args:
+        labellings: the number of distinct labellings behind the null; NaN is returned below `MIN_LABELLINGS`.
+    """
+    p = np.asarray((1 + (null >= observed - rounding).sum(axis=0)) / (1 + len(null)))
+    return p if labellings >= MIN_LABELLINGS else np.full_like(p, np.nan)
 
 
 def label_permutation_p(
@@ -84,64 +137,56 @@ def label_permutation_p(
 ) -> float:
     """Return the one-sided p-value of a held-out AUROC: the score is fixed and the labels are permuted.
 
-    Labels are permuted within minimal pairs, which keeps what pairs share, and between groups that have one label, so
-    that the rows of such a group count once.
+    Labels are permuted within minimal pairs, which keeps what pairs share, and between groups of equal size, so that
+    the rows of a group with one label count once. NaN with too few distinct labellings.
     """
     drawn = permuted_labels(y, n, named_rng(seed, "permuted test labels"), groups=groups)
-    return float(permutation_p(aurocs_of_labels(score, drawn), auroc(y, score)))
+    null, labellings = aurocs_of_labels(score, drawn), n_labellings(y, groups=groups)
+    return float(permutation_p(null, auroc(y, score), labellings=labellings))
 
 
-@dataclass(frozen=True)
-class ExchangeableUnits:
-    """Units of a permutation test: the prompts of one group and category with a property, or without it."""
+def permuted_p(
+    has: Bool[np.ndarray, " samples"],
+    outcome: Real[np.ndarray, " samples"] | Bool[np.ndarray, " samples"],
+    groups: Shaped[np.ndarray, " samples"],
+    category: Shaped[np.ndarray, " samples"] | None,
+    times: int,
+    rng: np.random.Generator,
+) -> float:
+    """Return the two-sided p-value of a difference of mean outcomes between samples with a property and without it.
 
-    has: Bool[np.ndarray, " units"]
-    hits: Float[np.ndarray, " units"]
-    n: Float[np.ndarray, " units"]
-    category: Integer[np.ndarray, " units"]  # differences are taken within categories
-    block: Integer[np.ndarray, " units"]  # units are exchanged only within a block
+    Differences are taken within categories and weighted by the samples with the property. NaN with too few distinct
+    labellings.
 
-    @staticmethod
-    def of(
-        groups: Integer[np.ndarray, " samples"],
-        category: Shaped[np.ndarray, " samples"],
-        has: Bool[np.ndarray, " samples"],
-        outcome: Real[np.ndarray, " samples"] | Bool[np.ndarray, " samples"],
-    ) -> ExchangeableUnits:
-        """Combine prompts into units."""
-        described = np.stack([groups, np.unique(category, return_inverse=True)[1], has])
-        (_, of, had), unit = np.unique(described, axis=1, return_inverse=True)
-        unit, group = unit.reshape(-1), _codes(described[:2], axis=1)
-        cluster = np.zeros(len(of), dtype=int)
-        cluster[unit] = group
-        mixed = np.bincount(cluster)[cluster] == 2  # the group has prompts of this category of both kinds
-        block = np.where(mixed, of.max() + 1 + cluster, of)
-        return ExchangeableUnits(
-            had.astype(bool), np.bincount(unit, outcome), np.bincount(unit).astype(float), of, block
-        )
-
-
-def permuted_p(units: ExchangeableUnits, times: int, rng: np.random.Generator) -> float:
-    """Return the two-sided p-value of a difference of rates, weighted by the categories of units with the property."""
-    null = [
-        _difference(units, permuted_labels(units.has, min(CHUNK, times - start), rng, strata=units.block))
+    Args:
+        has: the property; every category has samples with it and without it.
+        category: None is a single category.
+        times: the number of permutations.
+    """
+    category = np.zeros(len(has), dtype=int) if category is None else _codes(category)
+    to_category = np.eye(int(category.max()) + 1)[category]  # (samples, categories)
+    drawn = (
+        permuted_labels(has, min(CHUNK, times - start), rng, groups=groups, strata=category)
         for start in range(0, times, CHUNK)
-    ]
-    return float(permutation_p(np.abs(np.concatenate(null)), abs(float(_difference(units, units.has[None])[0]))))
+    )
+    null = np.concatenate([_difference(labels, outcome, to_category) for labels in drawn])
+    observed = float(_difference(has[None], outcome, to_category)[0])
+    labellings = n_labellings(has, groups=groups, strata=category)
+    return float(permutation_p(np.abs(null), abs(observed), labellings=labellings))
 
 
-def _difference(units: ExchangeableUnits, has: np.ndarray) -> np.ndarray:
-    """Return the difference of rates under each labelling; `has` is (labellings, units)."""
-    to_category = np.eye(units.category.max() + 1)[units.category]  # (units, categories)
-    hits, n = ((has * of) @ to_category for of in (units.hits, units.n))
-    hits_without, n_without = units.hits @ to_category - hits, units.n @ to_category - n
-    return np.asarray((hits - n * hits_without / n_without).sum(1) / n.sum(1))
+def _difference(has: np.ndarray, outcome: np.ndarray, to_category: np.ndarray) -> np.ndarray:
+    """Return the difference under each labelling; `has` is (labellings, samples)."""
+    hits, n = (has * outcome) @ to_category, has @ to_category
+    hits_without, n_without = outcome @ to_category - hits, to_category.sum(axis=0) - n
+    return np.asarray((hits - n * hits_without / n_without).sum(axis=1) / n.sum(axis=1))
 
 
 def holm(ps: Sequence[float]) -> list[float]:
-    """Return p-values corrected for multiple tests (Holm 1979)."""
-    order = np.argsort(ps, kind="stable")
-    stepped = np.array([ps[i] * (len(ps) - rank) for rank, i in enumerate(order)])
-    adjusted = np.empty(len(ps))
+    """Return p-values corrected for multiple tests (Holm 1979); a NaN is no test and remains."""
+    adjusted = np.array(ps, dtype=float)
+    tested = np.flatnonzero(~np.isnan(adjusted))
+    order = tested[np.argsort(adjusted[tested], kind="stable")]
+    stepped = adjusted[order] * np.arange(len(order), 0, -1)
     adjusted[order] = np.minimum(np.maximum.accumulate(stepped), 1)
     return [float(p) for p in adjusted]

@@ -23,7 +23,7 @@ from experiments.report.results import RunResults
 from experiments.report.steer_section import steer_section
 from experiments.report.triggers_section import triggers_section
 from experiments.report.uncertainty_section import uncertainty_section
-from experiments.run.wording import VERDICTS, verdict_sentence
+from experiments.run.wording import VERDICTS, p_text, verdict_sentence
 from experiments.triggers.results import LocusEffect
 from experiments.triggers.text import trigger_sentence
 from probes.statistics.intervals import Interval
@@ -164,7 +164,7 @@ def _sites_table(results: RunResults) -> str:
     rows = [
         [
             kind, f"{s.site}, layer {s.layer}, {s.position}", f"{Interval(s.auroc, *s.auroc_ci):.3f}",
-            f"{s.bag_of_words_auroc:.3f}", f"{s.p_permutation:.3f}", str(s.n_test),
+            f"{s.bag_of_words_auroc:.3f}", p_text(s.p_permutation), str(s.n_test),
         ]
         for kind, s in results.sites.items()
     ]  # fmt: skip

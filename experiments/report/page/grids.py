@@ -9,6 +9,7 @@ from experiments.dissociation.text import BEHAVIOUR
 from experiments.probing.results import GridRow
 from experiments.report.markup import table
 from experiments.report.page.heat import HeatCell, heat_map
+from experiments.run.wording import p_text
 from experiments.triggers.results import LocusEffect
 from scoring.estimate import Estimate
 
@@ -53,7 +54,7 @@ def _eta_map(direction: str, effect: str, rows: Sequence[LocusEffect]) -> str:
             shade=row.partial_eta_squared,
             text=f"{row.partial_eta_squared:.2f}",
             tip=f"{effect} on the {direction} direction, layer {row.layer}, {row.position}: partial eta squared "
-            f"{row.partial_eta_squared:.3f} [{row.low:.3f}, {row.high:.3f}] (95 %), p {row.p:.3f}, "
+            f"{row.partial_eta_squared:.3f} [{row.low:.3f}, {row.high:.3f}] (95 %), p {p_text(row.p)}, "
             f"{row.n_groups} groups",
         )
         for row in rows
@@ -99,7 +100,7 @@ def null_table(null: Mapping[str, NullRecord], effects: Mapping[str, EffectRecor
         onset = None if effect is None else effect.onset
         fall = _nats(of.onset_effect) + ("" if onset is None else f" [{_nats(onset.low)}, {_nats(onset.high)}]")
         n = "" if onset is None else str(onset.n)
-        rows.append([f"{ablated}, on {BEHAVIOUR[behaviour]}", fall, _nats(of.null_95th_percentile), f"{of.p:.3f}", n,
+        rows.append([f"{ablated}, on {BEHAVIOUR[behaviour]}", fall, _nats(of.null_95th_percentile), p_text(of.p), n,
                      str(of.n)])  # fmt: skip
     if not rows:
         return ""

@@ -5,8 +5,10 @@ import pytest
 from scipy.stats import fisher_exact, mannwhitneyu
 
 from probes.statistics.permutation import (
-    ExchangeableUnits,
+    MIN_LABELLINGS,
+    holm,
     label_permutation_p,
+    n_labellings,
     permutation_p,
     permuted_labels,
     permuted_p,
@@ -29,8 +31,7 @@ def test_no_effect_is_detected_at_most_at_the_nominal_rate(rate: float, n_draws:
     rng, seen, naive = np.random.default_rng(0), 0, 0
     for _ in range(n_draws):
         groups, outcome, has = clustered(rng, rate)
-        units = ExchangeableUnits.of(groups, np.array(["order", "aim"])[groups % 2], has, outcome)
-        seen += permuted_p(units, 199, rng) <= 0.05
+        seen += permuted_p(has, outcome, groups, np.array(["order", "aim"])[groups % 2], 199, rng) <= 0.05
         table = [[int((outcome & has).sum()), int((~outcome & has).sum())],
                  [int((outcome & ~has).sum()), int((~outcome & ~has).sum())]]  # fmt: skip
         naive += fisher_exact(table)[1] <= 0.05
@@ -44,8 +45,8 @@ def test_an_effect_within_a_category_only_is_no_effect() -> None:
     rng, groups = np.random.default_rng(1), np.arange(120)
     risky = groups < 60
     outcome, has = rng.random(120) < np.where(risky, 0.8, 0.1), risky & (groups % 2 == 0)
-    apart = permuted_p(ExchangeableUnits.of(groups, risky.astype(str), has, outcome), 999, rng)
-    together = permuted_p(ExchangeableUnits.of(groups, np.full(120, ""), has, outcome), 999, rng)
+    apart = permuted_p(has, outcome, groups, risky.astype(str), 999, rng)
+    together = permuted_p(has, outcome, groups, None, 999, rng)
     assert apart > 0.1
     assert together < 0.01
 
@@ -54,41 +55,85 @@ def test_an_effect_is_seen_between_groups_and_within_them() -> None:
     rng, groups = np.random.default_rng(2), np.repeat(np.arange(40), 4)
     between, within = groups < 10, np.arange(160) % 4 == 0
     for has in (between, within):
-        assert permuted_p(ExchangeableUnits.of(groups, np.full(160, ""), has, has), 999, rng) == 0.001
+        assert permuted_p(has, has, groups, None, 999, rng) == 0.001
 
 
 def test_labels_that_differ_within_groups_move_within_them() -> None:
     """Groups refused whole or not at all, each with one prompt that has it: every labelling is the same."""
     groups = np.repeat(np.arange(40), 4)
-    units = ExchangeableUnits.of(groups, np.full(160, ""), np.arange(160) % 4 == 0, groups < 20)
-    assert permuted_p(units, 99, np.random.default_rng(3)) == 1
+    assert permuted_p(np.arange(160) % 4 == 0, groups < 20, groups, None, 99, np.random.default_rng(3)) == 1
 
 
-def test_permuting_keeps_the_labels_of_a_mixed_group_inside_it() -> None:
-    rng = np.random.default_rng(4)
-    groups = rng.permutation(np.repeat(np.arange(30), 4))
-    y = np.zeros(120, dtype=bool)
-    for g in range(30):
-        y[rng.choice(np.flatnonzero(groups == g), 1 + g % 3, replace=False)] = True
-    drawn = permuted_labels(y, 200, rng, groups=groups)
-    for g in range(30):
-        assert {int(shuffled[groups == g].sum()) for shuffled in drawn} == {int(y[groups == g].sum())}
-    assert np.mean(drawn, axis=0) == pytest.approx(
-        np.array([y[groups == g].mean() for g in groups]), abs=0.15
-    )  # every row of a group is as likely as any other
+@draws(120, 1000)
+@pytest.mark.parametrize("n_categories", [2, 4, 6])
+def test_a_group_that_spans_categories_is_permuted_whole(n_categories: int, n_draws: int) -> None:
+    """Value and refusal are both set per group, over all categories: prompts of a group are one observation."""
+    rng, seen = np.random.default_rng(n_categories), 0
+    groups, category = np.repeat(np.arange(40), n_categories), np.tile(np.arange(n_categories), 40)
+    for _ in range(n_draws):
+        has, refused = rng.permutation(np.arange(40) < 20)[groups], (rng.random(40) < 0.4)[groups]
+        seen += permuted_p(has, refused, groups, category, 99, rng) <= 0.05
+    assert seen <= 0.05 * n_draws + 3 * np.sqrt(0.05 * 0.95 * n_draws)
 
 
-def test_permuting_moves_labels_of_pure_groups_whole() -> None:
-    rng = np.random.default_rng(5)
-    groups = np.repeat(["anna", "boris", "clara", "david"], [3, 1, 5, 2])
+def test_groups_of_equal_composition_exchange_their_label_vectors() -> None:
+    """Every group holds one sample of each stratum, and both have one label: the vector moves whole."""
+    rng, groups, strata = np.random.default_rng(4), np.repeat(np.arange(12), 2), np.tile(["code", "people"], 12)
+    y = np.repeat(np.arange(12) < 5, 2)
+    drawn = permuted_labels(y, 300, rng, groups=groups, strata=strata).reshape(300, 12, 2)
+    assert (drawn[..., 0] == drawn[..., 1]).all()
+    assert (drawn[..., 0].sum(axis=1) == 5).all()
+    assert drawn[..., 0].mean(axis=0) == pytest.approx(np.full(12, 5 / 12), abs=0.12)
+
+
+def test_a_group_of_unique_composition_keeps_its_labels() -> None:
+    rng, groups = np.random.default_rng(5), np.repeat(["anna", "boris", "clara", "david"], [3, 1, 5, 1])
     y = np.isin(groups, ["anna", "david"])
-    seen = set()
-    for shuffled in permuted_labels(y, 100, rng, groups=groups):
-        per_group = {g: set(shuffled[groups == g]) for g in set(groups)}
-        assert all(len(labels) == 1 for labels in per_group.values())
-        seen.add(frozenset(g for g, labels in per_group.items() if labels == {True}))
-    assert len(seen) == 6  # every choice of two of four groups
-    assert {len(chosen) for chosen in seen} == {2}
+    drawn = permuted_labels(y, 100, rng, groups=groups)
+    assert (drawn[:, np.isin(groups, ["anna", "clara"])] == y[np.isin(groups, ["anna", "clara"])]).all()
+    assert {tuple(row) for row in drawn[:, np.isin(groups, ["boris", "david"])]} == {(True, False), (False, True)}
+
+
+def test_labels_move_freely_within_a_group_and_stratum() -> None:
+    rng, groups = np.random.default_rng(6), np.repeat(np.arange(30), 4)
+    y = np.tile([True, False, False, False], 30)
+    drawn = permuted_labels(y, 200, rng, groups=groups)
+    assert (drawn.reshape(200, 30, 4).sum(axis=2) == 1).all()
+    assert np.mean(drawn, axis=0) == pytest.approx(np.full(120, 0.25), abs=0.12)
+
+
+@pytest.mark.parametrize(
+    ("labels", "groups", "strata"),
+    [("aabb", "1234", "xxxx"), ("abab", "1122", "xxxx"), ("aabb", "1122", "xxxx"), ("aabbab", "112233", "xyxyxy"),
+     ("aabbabc", "1122334", "xxxxxxx"), ("abcabc", "111222", "xxyxxy"), ("aabb", "1122", "xyyy")],
+)  # fmt: skip
+def test_distinct_labellings_are_counted(labels: str, groups: str, strata: str) -> None:
+    y, group, stratum = (np.array(list(text)) for text in (labels, groups, strata))
+    drawn = permuted_labels(y, 4000, np.random.default_rng(7), groups=group, strata=stratum)
+    found, counts = np.unique(drawn, axis=0, return_counts=True)
+    assert n_labellings(y, groups=group, strata=stratum) == len(found)
+    assert counts.min() > 0.6 * 4000 / len(found)  # all equally likely
+
+
+def test_a_large_number_of_labellings_is_infinite_not_an_overflow() -> None:
+    assert n_labellings(np.arange(4000) % 2 == 0) == np.inf
+    assert n_labellings(np.arange(12) < 6) == 924
+
+
+def test_fewer_than_a_thousand_labellings_give_no_p() -> None:
+    rng = np.random.default_rng(8)
+    for n, sure in ((12, False), (14, True)):
+        y, score, groups = np.arange(n) < n // 2, np.arange(n)[::-1].astype(float), np.arange(n)
+        assert (n_labellings(y) >= MIN_LABELLINGS) == sure
+        assert np.isnan(label_permutation_p(y, score, groups)) != sure
+        assert np.isnan(permuted_p(y, score, groups, None, 99, rng)) != sure
+    assert np.isnan(permutation_p(np.zeros((9, 2)), np.ones(2), labellings=999)).all()
+
+
+def test_holm_leaves_out_what_has_no_p() -> None:
+    adjusted = holm([0.01, float("nan"), 0.03])
+    assert adjusted[::2] == [0.02, 0.03]
+    assert np.isnan(adjusted[1])
 
 
 def test_without_groups_any_row_may_change_and_the_count_is_kept() -> None:
@@ -132,17 +177,13 @@ def test_label_permutation_counts_a_pure_group_once() -> None:
     assert np.mean(np.array(by_row) <= 0.1) > 0.25  # the control
 
 
-def test_roles_move_within_mixed_groups_and_among_pure_ones() -> None:
+def test_roles_move_with_their_group() -> None:
     groups = np.array([0, 0, 0, 1, 1, 2, 3, 3, 4])
-    roles = np.array([6, 4, 1, 6, 6, 1, 4, 4, 1])
-    drawn = permuted_labels(roles, 300, np.random.default_rng(1), groups=groups)
-    assert {tuple(sorted(row[:3])) for row in drawn} == {(1, 4, 6)}
-    assert {tuple(row[:3]) for row in drawn} == {(6, 4, 1), (6, 1, 4), (4, 6, 1), (4, 1, 6), (1, 4, 6), (1, 6, 4)}
-    assert all(row[3] == row[4] and row[6] == row[7] for row in drawn)
-    assert {tuple(row[[3, 5, 6, 8]]) for row in drawn} == {
-        (x, y, z, w) for x in (6, 1, 4) for y in (6, 1, 4) for z in (6, 1, 4) for w in (6, 1, 4)
-        if sorted((x, y, z, w)) == [1, 1, 4, 6]
-    }  # fmt: skip
+    roles = np.array([6, 4, 1, 6, 6, 1, 4, 1, 6])
+    drawn = permuted_labels(roles, 400, np.random.default_rng(1), groups=groups)
+    assert {tuple(sorted(row[:3])) for row in drawn} == {(1, 4, 6)}  # the only group of three
+    assert {tuple(row[[3, 4, 6, 7]]) for row in drawn} == {(6, 6, 4, 1), (6, 6, 1, 4), (4, 1, 6, 6), (1, 4, 6, 6)}
+    assert {tuple(row[[5, 8]]) for row in drawn} == {(1, 6), (6, 1)}
 
 
 def test_every_labelling_is_as_likely_as_any_other() -> None:
