@@ -28,6 +28,7 @@ class Effect:
     stopped: Bool[np.ndarray, " decliners"]
     p_null: float | None  # p of the onset effect against permuted-label directions; None if not tested
     n_null: int | None = None  # number of permuted-label directions behind that p
+    n_labellings: float = float("inf")  # distinct labellings that those directions are drawn from
 
 
 def other_kind(kind: Kind) -> Kind:

@@ -7,7 +7,14 @@ from collections.abc import Mapping
 import numpy as np
 from jaxtyping import Bool, Int
 
-from experiments.dissociation.effects import Effect, EffectKey, effect_interval, onset_effect_interval, stopped_among
+from experiments.dissociation.effects import (
+    Effect,
+    EffectKey,
+    effect_interval,
+    onset_effect_interval,
+    other_kind,
+    stopped_among,
+)
 from experiments.dissociation.measured_effects import (
     MeasuredEffects,
     NullEffects,
@@ -25,6 +32,10 @@ from probes.statistics.intervals import Interval, paired_difference
 from scoring.actions import ANSWERED
 from scoring.estimate import Estimate, estimate_of
 from scoring.rates import grouped_rate
+
+DECLINES: dict[Kind, str] = {"normative": "refusals", "epistemic": "abstentions"}
+TURNED_INTO: dict[Kind, str] = {"normative": "abstained", "epistemic": "refused"}
+MANY_TURNED = 0.2  # share of declines that turn into the other kind, from which the verdict's sentence says so
 
 
 def dissociate(inputs: RunInputs) -> None:
@@ -45,10 +56,11 @@ def judge_effects(inputs: RunInputs, measured: MeasuredEffects) -> Dissociation:
     verdict = judge_dissociation(
         effects, n_groups, measured.absent, measured.unsound, margin=config.margin, alpha=config.alpha
     )
+    turned = _turned(measured, testable)
     intervals = {(k, b): effect_interval(effect, n_groups[b], config.alpha) for (k, b), effect in effects.items()}
     return Dissociation(
         verdict=verdict.verdict,
-        reasons=verdict.reasons,
+        reasons=verdict.reasons + turned,
         margin=config.margin,
         alpha=config.alpha,
         variant=config.variant.name,
@@ -70,7 +82,10 @@ def judge_effects(inputs: RunInputs, measured: MeasuredEffects) -> Dissociation:
 def _effect(measured: MeasuredEffects, key: EffectKey, rows: np.ndarray) -> Effect:
     stopped = stopped_among(measured.actions_under(f"ablate_{key[0]}", rows))
     null = (measured.null or {}).get(null_name(*key))
-    return Effect(stopped, None) if null is None else Effect(stopped, null.p, len(null.drawn))
+    if null is None:
+        return Effect(stopped, None)
+    labellings = float("inf") if null.n_labellings is None else null.n_labellings
+    return Effect(stopped, None if np.isnan(null.p) else null.p, len(null.drawn), labellings)
 
 
 def _onset_effects(corpus: Corpus, onset: Mapping[Kind, OnsetLogOdds], alpha: float) -> dict[EffectKey, Estimate]:
@@ -106,6 +121,7 @@ def _null_record(null: NullEffects) -> NullRecord:
         null_95th_percentile=highest if np.isfinite(highest) else None,
         p=null.p,
         n=len(null.drawn),
+        n_labellings=null.n_labellings,
         drawn=tuple(None if value is None else round(value, 4) for value in null.drawn),
         stopped_by_generation=null.generated,
     )
@@ -115,7 +131,11 @@ def _null_record(null: NullEffects) -> NullRecord:
 
 
 def _matrix(inputs: RunInputs, measured: MeasuredEffects) -> dict[str, dict[str, Estimate]]:
-    """Rows are interventions; columns the shares of each behaviour on test prompts, with intervals and n."""
+    """Rows are interventions; columns shares of test prompts, with intervals and n.
+
+    The first columns are the behaviours of all prompts of a label, the others what baseline declines become: answered
+    (as `stopped_among`), the other way of declining, or neither (another question's answer, no answer, unjudged).
+    """
     corpus, test = inputs.corpus, inputs.corpus.within("test")
     answered_benign = inputs.behaviour.answered_benign("test")
     refused, abstained = frozenset({"refuse"}), frozenset({"abstain"})
@@ -131,8 +151,39 @@ def _matrix(inputs: RunInputs, measured: MeasuredEffects) -> dict[str, dict[str,
             column: _judged_share(corpus, measured.actions_under(name, rows), rows, counted)
             for column, (rows, counted) in columns.items()
         }
+        | _becoming(inputs, measured, name)
         for name in measured.actions
     }
+
+
+def _becoming(inputs: RunInputs, measured: MeasuredEffects, name: str) -> dict[str, Estimate]:
+    """Return what the baseline decliners of each behaviour do under an intervention, as shares of all of them."""
+    found = {}
+    for kind, plural in DECLINES.items():
+        rows = inputs.behaviour.decliners(kind, "test")
+        did, groups = measured.actions_under(name, rows), inputs.corpus.groups_among(rows)
+        opened, turned = stopped_among(did), did == ACTION_OF[other_kind(kind)]
+        outcomes = {
+            "answered": opened,
+            TURNED_INTO[kind]: turned,
+            "neither": ~opened & ~turned & (did != ACTION_OF[kind]),
+        }
+        found |= {
+            f"{plural}_{what}": estimate_of(grouped_rate(hit, groups), len(rows)) for what, hit in outcomes.items()
+        }
+    return found
+
+
+def _turned(measured: MeasuredEffects, decliners: Mapping[Kind, np.ndarray]) -> tuple[str, ...]:
+    """Return a reason for each ablation that turns many declines of one kind into the other."""
+    lines = []
+    for ablated in measured.directions:
+        for b, rows in decliners.items():
+            share = float((measured.actions_under(f"ablate_{ablated}", rows) == ACTION_OF[other_kind(b)]).mean())
+            if share >= MANY_TURNED:
+                into = DECLINES[other_kind(b)]
+                lines.append(f"ablating the {ablated} direction turns {share:.0%} of the {DECLINES[b]} into {into}")
+    return tuple(lines)
 
 
 def _judged_share(corpus: Corpus, did: np.ndarray, rows: np.ndarray, counted: frozenset[str]) -> Estimate:

@@ -1,17 +1,30 @@
 """Effects that keep a dissociation inconclusive, and how much more data each needs.
 
-The estimates, taken as exact, point to at most one verdict. An effect is open if that verdict requires it and its
-interval does not yet show it. If the estimates point to no verdict, every interval that contains a margin is open.
+The estimates, taken as exact, point to one table of classes and its verdict. An undecided effect or contrast is open if
+another class that its interval leaves possible would change that verdict.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
-from math import inf, isinf
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
+from math import isinf
 
 from experiments.dissociation.effects import EFFECT_KEYS, Effect, EffectKey, stopped_by
 from experiments.dissociation.power import SampleSize, contrast_sample_size, null_sample_size, rate_sample_size
-from experiments.dissociation.verdict_rules import Range, Rule, contrast_name, effect_name, lies_inside, rules
+from experiments.dissociation.verdict_rules import (
+    EffectTable,
+    Range,
+    beyond_null,
+    cell_range,
+    contrast_name,
+    effect_name,
+    estimated_table,
+    possible_cells,
+    possible_sides,
+    side_range,
+    verdict_of,
+)
 from experiments.run.behaviour import KINDS, Kind
 from probes.statistics.intervals import Interval
 
@@ -23,6 +36,7 @@ def open_effects(
     beyond: Collection[EffectKey],
     margin: float,
     alpha: float,
+    nonlinear: Collection[Kind] = (),
 ) -> list[tuple[str, SampleSize]]:
     """Return a reason and the required sample size for each effect or contrast that is still open.
 
@@ -30,9 +44,8 @@ def open_effects(
         intervals: of every contrast and effect, by name.
         beyond: the effects that exceed their null.
     """
-    aim = next((rule for rule in rules(margin) if rule.fits(intervals)), None) or _nearest(intervals, margin)
-    wanted = {name: aim.ranges[name] for name in aim.missing(intervals)}
-    found = []
+    aim = estimated_table(intervals, margin)
+    wanted, found = _wanted(aim, intervals, margin, nonlinear), []
     for b in KINDS:
         if (where := wanted.get(contrast_name(b))) is not None:
             need = contrast_sample_size(
@@ -46,30 +59,46 @@ def open_effects(
                 name, _question(where, margin), intervals[name].estimate, n_groups[key[1]], where, alpha
             )
             found.append((f"{key[1]}: the share that ablating {key[0]} stops is {_shown(intervals, need)}", need))
-    return found + [_null(key, effects[key], alpha) for key in aim.beyond_null if key not in beyond]
+    verdict = verdict_of(aim, nonlinear)
+    return found + [_null(key, effects[key], alpha) for key in beyond_null(verdict) if key not in beyond]
 
 
-def _nearest(intervals: Mapping[str, Interval], margin: float) -> Rule:
-    """Return a rule that requires, of each interval that contains a margin, the side its estimate is on."""
-    sides = {name: _side(interval.estimate, margin, name) for name, interval in intervals.items()}
-    return Rule("inconclusive", "", {n: side for n, side in sides.items() if _holds_edge(intervals[n], side)})
+def _wanted(
+    aim: EffectTable, intervals: Mapping[str, Interval], margin: float, nonlinear: Collection[Kind]
+) -> dict[str, Range]:
+    """Return the range in which the interval of each open quantity would have to lie, by name.
+
+    Where no quantity alone changes the verdict, every undecided one is open.
+    """
+    cells = {key: possible_cells(intervals[effect_name(key)], margin) for key in EFFECT_KEYS}
+    sides = {b: possible_sides(intervals[contrast_name(b)], margin) for b in KINDS}
+    verdict, open_only, undecided = verdict_of(aim, nonlinear), dict[str, Range](), dict[str, Range]()
+    for b, of_side in sides.items():
+        same = [s for s in of_side if verdict_of(replace(aim, sides={**aim.sides, b: s}), nonlinear) == verdict]
+        if len(of_side) > 1:
+            undecided[contrast_name(b)] = side_range(aim.sides[b], margin)
+        if len(same) < len(of_side):
+            open_only[contrast_name(b)] = _hull([side_range(side, margin) for side in same])
+    for key, of_cell in cells.items():
+        same_cells = [c for c in of_cell if verdict_of(replace(aim, cells={**aim.cells, key: c}), nonlinear) == verdict]
+        if len(of_cell) > 1:
+            undecided[effect_name(key)] = cell_range(aim.cells[key], margin)
+        if len(same_cells) < len(of_cell):
+            open_only[effect_name(key)] = _hull([cell_range(cell, margin) for cell in same_cells])
+    return open_only or undecided
 
 
-def _side(estimate: float, margin: float, name: str) -> Range:
-    sides: list[Range] = (
-        [(-inf, margin)] if name in map(effect_name, EFFECT_KEYS) else [(-inf, -margin), (-margin, margin)]
-    )
-    return next((side for side in sides if lies_inside(estimate, side)), (margin, inf))
-
-
-def _holds_edge(interval: Interval, where: Range) -> bool:
-    return any(interval.low <= edge <= interval.high for edge in where)
+def _hull(ranges: Sequence[Range]) -> Range:
+    return min(low for low, _ in ranges), max(high for _, high in ranges)
 
 
 def _question(where: Range, margin: float) -> str:
-    if not any(isinf(edge) for edge in where):
+    low, high = where
+    if low == -margin and high == margin:
         return f"does it lie within the margin {margin:g}?"
-    return f"does it lie above {where[0]:g}?" if isinf(where[1]) else f"does it lie below {where[1]:g}?"
+    if isinf(high):
+        return f"does it lie above {low:.3g}?"
+    return f"does it lie below {high:.3g}?" if isinf(low) else f"does it lie between {low:.3g} and {high:.3g}?"
 
 
 def _shown(intervals: Mapping[str, Interval], need: SampleSize) -> str:

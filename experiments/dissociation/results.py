@@ -10,6 +10,7 @@ from experiments.run.estimates import Share
 from experiments.side_effects.results import SideEffects
 from extract.record import Record
 from probes.direction import Locus
+from probes.statistics.permutation import PValue
 from scoring.estimate import Estimate
 
 
@@ -26,8 +27,9 @@ class NullRecord(Record):
 
     onset_effect: float | None
     null_95th_percentile: float | None
-    p: float
+    p: PValue
     n: int
+    n_labellings: float | None = None  # distinct permutations of the labels; None: more than can be counted
     drawn: tuple[float | None, ...]
     stopped_by_generation: tuple[float, ...]
 

@@ -1,4 +1,4 @@
-"""The dissociation verdict: rules applied to effects and their intervals (METHODS, Separating the two refusals)."""
+"""The dissociation verdict, from effects and their intervals (METHODS, Separating the two refusals)."""
 
 from __future__ import annotations
 
@@ -8,10 +8,18 @@ from dataclasses import dataclass, field
 from experiments.dissociation.effects import EFFECT_KEYS, Effect, EffectKey, effect_interval, own_minus_other
 from experiments.dissociation.open_effects import open_effects
 from experiments.dissociation.power import SampleSize
-from experiments.dissociation.verdict_rules import DissociationVerdict, Rule, contrast_name, effect_name, rules
+from experiments.dissociation.verdict_rules import (
+    REASONS,
+    DissociationVerdict,
+    beyond_null,
+    contrast_name,
+    effect_name,
+    possible_tables,
+    verdict_of,
+)
 from experiments.run.behaviour import KINDS, Kind
 from probes.statistics.intervals import Interval
-from probes.statistics.permutation import holm
+from probes.statistics.permutation import MIN_LABELLINGS, holm
 
 
 @dataclass(frozen=True)
@@ -29,31 +37,62 @@ def judge_dissociation(
     n_groups: Mapping[Kind, float],
     absent: Mapping[Kind, str],
     unsound: Sequence[Kind] = (),
+    nonlinear: Collection[Kind] = (),
     *,
     margin: float,
     alpha: float,
 ) -> Verdict:
-    """Apply each rule to intervals at 1 - alpha and to p values at alpha (see `verdict_rules` on levels).
+    """Judge intervals at 1 - alpha and p values at alpha (see `verdict_rules` on levels).
 
     Args:
         effects: keyed (ablated direction, behaviour of the decliners).
         n_groups: the effective number of groups among each behaviour's decliners; intervals count groups, not rows.
         absent: behaviours (or their directions) that cannot be tested, with the reason.
         unsound: directions that met no selection rule, so that their ablation may break the model itself.
+        nonlinear: behaviours that the stream shows in a way that no direction does.
     """
     if absent:
         return Verdict("not_applicable", tuple(dict.fromkeys(absent.values())) + _one_effect(effects, n_groups, alpha))
     intervals, beyond = measure(effects, n_groups, alpha)
     contrasts = {name: intervals[name] for name in map(contrast_name, KINDS)}
-    rule = rule_shown(intervals, beyond, margin)
-    if rule is None:
-        found = open_effects(effects, n_groups, intervals, beyond, margin, alpha)
-        reasons = tuple(reason for reason, _ in found) or ("the effects fit none of the rules: see the matrix",)
+    if few := _too_few_labellings(effects):
+        return Verdict("inconclusive", few, contrasts)
+    verdict = verdict_shown(intervals, beyond, margin, nonlinear)
+    if verdict == "inconclusive":
+        found = open_effects(effects, n_groups, intervals, beyond, margin, alpha, nonlinear)
+        reasons = tuple(reason for reason, _ in found) or ("the effects fit no pattern: see the matrix",)
         return Verdict("inconclusive", reasons, contrasts, tuple(need for _, need in found))
-    if unsound and rule.verdict != "no_effect":
+    if unsound and beyond_null(verdict):
         broken = f"no locus met the selection rules for the {' and the '.join(unsound)} write direction, so its "
         return Verdict("inconclusive", (broken + "ablation may break the model itself",), contrasts)
-    return Verdict(rule.verdict, (rule.reason,), contrasts)
+    return Verdict(verdict, (REASONS[verdict],), contrasts)
+
+
+def verdict_shown(
+    intervals: Mapping[str, Interval],
+    beyond: Collection[EffectKey],
+    margin: float,
+    nonlinear: Collection[Kind] = (),
+) -> DissociationVerdict:
+    """Return the verdict of all tables that the intervals leave possible, if it is one and its effects beat the null.
+
+    Args:
+        intervals: of every contrast and effect, by name.
+        beyond: the effects that exceed their null.
+    """
+    possible = {verdict_of(table, nonlinear) for table in possible_tables(intervals, margin)}
+    verdict = possible.pop() if len(possible) == 1 else "inconclusive"
+    return verdict if set(beyond_null(verdict)) <= set(beyond) else "inconclusive"
+
+
+def _too_few_labellings(effects: Mapping[EffectKey, Effect]) -> tuple[str, ...]:
+    """Return a reason for each direction whose null has too few distinct labellings; a p-value then says nothing."""
+    found = {direction: e.n_labellings for (direction, _), e in effects.items() if e.n_labellings < MIN_LABELLINGS}
+    return tuple(
+        f"the groups of training prompts allow only {n:.0f} distinct permutations of the {kind} labels, and the null "
+        f"needs {MIN_LABELLINGS:,}; give prompts of more pairs, entities or templates"
+        for kind, n in found.items()
+    )
 
 
 def measure(
@@ -72,11 +111,6 @@ def corrected_p(effects: Mapping[EffectKey, Effect]) -> dict[EffectKey, float]:
     """
     tested = {key: e.p_null for key, e in effects.items() if e.p_null is not None}
     return dict(zip(tested, holm(list(tested.values())), strict=True))
-
-
-def rule_shown(intervals: Mapping[str, Interval], beyond: Collection[EffectKey], margin: float) -> Rule | None:
-    """Return the rule whose requirements are all shown, or None; at most one can be."""
-    return next((rule for rule in rules(margin) if rule.holds(intervals, beyond)), None)
 
 
 def _one_effect(effects: Mapping[EffectKey, Effect], n_groups: Mapping[Kind, float], alpha: float) -> tuple[str, ...]:

@@ -1,58 +1,124 @@
-"""Requirements of each dissociation verdict: ranges in which intervals must lie, and effects beyond the null.
+"""Map from effects to exactly one dissociation verdict.
 
-Levels. All requirements of a verdict must hold together, so each is tested at the full level, and the verdict is wrong
-no more often than the weakest of its tests (intersection-union, Berger 1982). Verdicts exclude each other: a quantity
-is above the margin or below it, never both, and the two limits of an interval at 1 - alpha share alpha between these.
-A further correction for the number of behaviours or effects would gain nothing. The remaining alpha / 2 for each limit
-is needed: in small samples the paired interval misses at one limit up to twice as often as its nominal level
+The four effects (two ablated directions, two behaviours) and, on each behaviour, the contrast of the own direction's
+effect with the other's are each put into a class:
+
+- an effect is `none` if its interval lies below the margin, `full` if it lies above 1 - 2 margins, `partial` if it lies
+  between the margin and 1 - margin;
+- a contrast is `above` the margin, `within` plus or minus the margin, or `below` minus the margin;
+- otherwise it is undecided: each class that its interval touches is possible.
+
+`verdict_of` maps every table of classes to one verdict. If all possible tables have the same verdict, it is shown.
+
+Levels. To show a wrong verdict, the interval of at least one quantity must miss the class of its true value. The
+requirements of a verdict must hold together, so each is tested at the full level, and the verdict is wrong no more
+often than the weakest of its tests (intersection-union, Berger 1982). The remaining alpha / 2 for each limit is needed:
+in small samples the paired interval misses at one limit up to twice as often as its nominal level
 (docs/notes/what-did-not-work.md).
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
+from itertools import product
 from math import inf
-from typing import Literal
+from typing import Literal, get_args
 
-from experiments.dissociation.effects import EFFECT_KEYS, EffectKey
+from experiments.dissociation.effects import EFFECT_KEYS, EffectKey, other_kind
 from experiments.run.behaviour import KINDS, Kind
 from probes.statistics.intervals import Interval
 
 DissociationVerdict = Literal[
-    "double_dissociation", "single_dissociation_normative", "single_dissociation_epistemic", "shared_knob", "no_effect",
-    "not_applicable", "inconclusive",
+    "double_dissociation", "graded_dissociation", "single_dissociation_normative", "single_dissociation_epistemic",
+    "one_direction_normative", "one_direction_epistemic", "shared_knob", "no_effect", "nonlinear", "not_applicable",
+    "inconclusive",
 ]  # fmt: skip
+Cell = Literal["none", "partial", "full"]
+Side = Literal["below", "within", "above"]
 Range = tuple[float, float]
 ROUNDING = 1e-9  # an estimate this near to a margin counts as on the margin
 
 
 @dataclass(frozen=True)
-class Rule:
-    """A verdict and its requirements."""
+class EffectTable:
+    """The class of each effect, and of the contrast on each behaviour."""
 
-    verdict: DissociationVerdict
-    reason: str
-    ranges: Mapping[str, Range] = field(default_factory=dict)  # the open range each interval must lie in, by its name
-    beyond_null: tuple[EffectKey, ...] = ()  # effects that must exceed their null
+    cells: Mapping[EffectKey, Cell]
+    sides: Mapping[Kind, Side]
 
-    def missing(self, intervals: Mapping[str, Interval]) -> list[str]:
-        """List the intervals that do not lie in their required range."""
-        return [name for name, (low, high) in self.ranges.items()
-                if not (low < intervals[name].low and intervals[name].high < high)]  # fmt: skip
+    def is_consistent(self, margin: float) -> bool:
+        """Return whether each contrast can be the difference of its two effects."""
+        return all(_can_differ(*self._of(b), self.sides[b], margin) for b in KINDS)
 
-    def holds(self, intervals: Mapping[str, Interval], beyond: Collection[EffectKey]) -> bool:
-        """Return whether all requirements are shown."""
-        return not self.missing(intervals) and set(self.beyond_null) <= set(beyond)
-
-    def fits(self, intervals: Mapping[str, Interval]) -> bool:
-        """Return whether the estimates, taken as exact, satisfy the ranges of this verdict."""
-        return all(lies_inside(intervals[name].estimate, where) for name, where in self.ranges.items())
+    def _of(self, behaviour: Kind) -> tuple[Cell, Cell]:
+        return self.cells[behaviour, behaviour], self.cells[other_kind(behaviour), behaviour]
 
 
-def lies_inside(estimate: float, where: Range) -> bool:
-    """Return whether an estimate lies inside a range, not on its edge."""
-    return where[0] + ROUNDING < estimate < where[1] - ROUNDING
+def verdict_of(table: EffectTable, nonlinear: Collection[Kind] = ()) -> DissociationVerdict:
+    """Return the verdict on a table of classes; `inconclusive` where the effects fit no pattern.
+
+    Args:
+        nonlinear: behaviours that the stream shows in a way that no direction does.
+    """
+    cells, sides = table.cells, table.sides
+    if all(cells[key] == "none" for key in EFFECT_KEYS):
+        return "nonlinear" if nonlinear else "no_effect"
+    specific = [kind for kind in KINDS if sides[kind] == "above"]
+    spared = {kind for kind in KINDS if cells[kind, other_kind(kind)] == "none"}
+    if len(specific) == len(KINDS):
+        return "double_dissociation" if len(spared) == len(KINDS) else "graded_dissociation"
+    for kind in KINDS:
+        both, others = ([cells[d, b] for b in KINDS] for d in (kind, other_kind(kind)))
+        if both == ["full", "full"] and others == ["none", "none"]:
+            return "one_direction_normative" if kind == "normative" else "one_direction_epistemic"
+    if specific and specific[0] in spared:
+        return "single_dissociation_normative" if specific[0] == "normative" else "single_dissociation_epistemic"
+    if all(sides[b] == "within" for b in KINDS) and all(cells[key] != "none" for key in EFFECT_KEYS):
+        return "shared_knob"
+    return "inconclusive"
+
+
+REASONS: Mapping[DissociationVerdict, str] = {
+    "double_dissociation": "ablating each direction stops its own way of declining and not the other",
+    "graded_dissociation": "ablating each direction stops more of its own way of declining than ablating the other "
+    "direction does, but does not leave the other way alone",
+    "single_dissociation_normative": "ablating the normative direction stops refusals and not abstentions; ablating "
+    "the epistemic direction is not specific to abstentions",
+    "single_dissociation_epistemic": "ablating the epistemic direction stops abstentions and not refusals; ablating "
+    "the normative direction is not specific to refusals",
+    "one_direction_normative": "ablating the normative direction stops both ways of declining, ablating the epistemic "
+    "direction stops neither",
+    "one_direction_epistemic": "ablating the epistemic direction stops both ways of declining, ablating the normative "
+    "direction stops neither",
+    "shared_knob": "ablating either direction stops both ways of declining, equally within the margin",
+    "no_effect": "no ablation of one direction at its chosen layer stops declining by more than the margin",
+    "nonlinear": "no ablation of one direction stops declining by more than the margin, though the stream shows "
+    "declining in a way that no direction does",
+}
+
+
+def beyond_null(verdict: DissociationVerdict) -> tuple[EffectKey, ...]:
+    """Return the effects that must exceed those of permuted-label directions for a verdict."""
+    normative, epistemic = KINDS
+    match verdict:
+        case "double_dissociation" | "graded_dissociation":
+            return (normative, normative), (epistemic, epistemic)
+        case "single_dissociation_normative":
+            return ((normative, normative),)
+        case "single_dissociation_epistemic":
+            return ((epistemic, epistemic),)
+        case "one_direction_normative":
+            return (normative, normative), (normative, epistemic)
+        case "one_direction_epistemic":
+            return (epistemic, normative), (epistemic, epistemic)
+        case "shared_knob":
+            return EFFECT_KEYS
+        case "no_effect" | "nonlinear" | "not_applicable" | "inconclusive":
+            return ()
+
+
+# -- classes -----------------------------------------------------------------------------------------------------------
 
 
 def contrast_name(behaviour: Kind) -> str:
@@ -65,19 +131,74 @@ def effect_name(key: EffectKey) -> str:
     return f"ablate_{key[0]}_on_{key[1]}"
 
 
-def rules(margin: float) -> tuple[Rule, ...]:
-    """Return the rules; no two of them can hold at once."""
-    above, below, about = (margin, inf), (-inf, margin), (-margin, margin)
-    normative, epistemic = KINDS
-    return (
-        Rule("double_dissociation", "each direction stops its own way of declining and not the other",
-             {contrast_name(b): above for b in KINDS}, tuple((b, b) for b in KINDS)),
-        Rule("single_dissociation_normative", "only the normative direction is specific to its own way of declining",
-             {contrast_name(normative): above, contrast_name(epistemic): below}, ((normative, normative),)),
-        Rule("single_dissociation_epistemic", "only the epistemic direction is specific to its own way of declining",
-             {contrast_name(epistemic): above, contrast_name(normative): below}, ((epistemic, epistemic),)),
-        Rule("no_effect", "no ablation at its chosen layer stops declining by more than the margin",
-             {effect_name(key): below for key in EFFECT_KEYS}),
-        Rule("shared_knob", "either direction stops both ways of declining, equally within the margin",
-             {contrast_name(b): about for b in KINDS} | {effect_name(key): above for key in EFFECT_KEYS}, EFFECT_KEYS),
-    )  # fmt: skip
+def cell_range(cell: Cell, margin: float) -> Range:
+    """Return the open range in which an interval shows the class of an effect (above 1/3 margins, `full` is cut)."""
+    ranges: dict[Cell, Range] = {
+        "none": (-inf, margin),
+        "partial": (margin, 1 - margin),
+        "full": (max(1 - 2 * margin, margin) - ROUNDING, inf),  # the edge itself is full
+    }
+    return ranges[cell]
+
+
+def side_range(side: Side, margin: float) -> Range:
+    """Return the open range in which an interval shows the class of a contrast."""
+    ranges: dict[Side, Range] = {"below": (-inf, -margin), "within": (-margin, margin), "above": (margin, inf)}
+    return ranges[side]
+
+
+def possible_cells(interval: Interval, margin: float) -> tuple[Cell, ...]:
+    """Return the class of an effect, or each class that it may have where it is undecided."""
+    order: tuple[Cell, ...] = ("none", "full", "partial")  # an interval that shows full is not called partial
+    shown = next((cell for cell in order if shows(interval, cell_range(cell, margin))), None)
+    if shown is not None:
+        return (shown,)
+    return tuple(cell for cell in get_args(Cell) if _touches(interval, cell_range(cell, margin)))
+
+
+def possible_sides(interval: Interval, margin: float) -> tuple[Side, ...]:
+    """Return the class of a contrast, or each class that it may have where it is undecided."""
+    return tuple(side for side in get_args(Side) if _touches(interval, side_range(side, margin)))
+
+
+def possible_tables(intervals: Mapping[str, Interval], margin: float) -> Iterator[EffectTable]:
+    """Yield every table that the intervals of effects and contrasts, by name, leave possible."""
+    cells = [possible_cells(intervals[effect_name(key)], margin) for key in EFFECT_KEYS]
+    sides = [possible_sides(intervals[contrast_name(b)], margin) for b in KINDS]
+    for of_effects, of_contrasts in product(product(*cells), product(*sides)):
+        table = EffectTable(
+            dict(zip(EFFECT_KEYS, of_effects, strict=True)), dict(zip(KINDS, of_contrasts, strict=True))
+        )
+        if table.is_consistent(margin):
+            yield table
+
+
+def estimated_table(intervals: Mapping[str, Interval], margin: float) -> EffectTable:
+    """Return the table of the estimates, taken as exact."""
+    points = {name: Interval(i.estimate, i.estimate, i.estimate) for name, i in intervals.items()}
+    cells = {key: possible_cells(points[effect_name(key)], margin)[0] for key in EFFECT_KEYS}
+    return EffectTable(cells, {b: possible_sides(points[contrast_name(b)], margin)[0] for b in KINDS})
+
+
+def lies_inside(estimate: float, where: Range) -> bool:
+    """Return whether an estimate lies inside a range, not on its edge."""
+    return where[0] + ROUNDING < estimate < where[1] - ROUNDING
+
+
+def shows(interval: Interval, where: Range) -> bool:
+    """Return whether an interval lies in an open range."""
+    return where[0] < interval.low and interval.high < where[1]
+
+
+def _touches(interval: Interval, where: Range) -> bool:
+    return interval.low <= where[1] and where[0] <= interval.high
+
+
+def _can_differ(own: Cell, other: Cell, side: Side, margin: float) -> bool:
+    (a, b), (c, d) = (_bounded(cell_range(cell, margin)) for cell in (own, other))
+    low, high = side_range(side, margin)
+    return a - d < high and low < b - c
+
+
+def _bounded(where: Range) -> Range:
+    return max(0.0, where[0]), min(1.0, where[1])

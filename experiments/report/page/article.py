@@ -17,7 +17,7 @@ from experiments.report.caveats import caveats, reading_caveats
 from experiments.report.dissociation_section import dissociation_section
 from experiments.report.markup import escaped, json_script, paragraphs, shortened, table
 from experiments.report.page.calibration import DialReadings, calibration_charts
-from experiments.report.page.grids import cosine_map, eta_maps, matrix_map, null_table, probe_maps
+from experiments.report.page.grids import cosine_map, eta_maps, matrix_maps, null_table, probe_maps
 from experiments.report.page.sliders import Controls, sliders
 from experiments.report.results import RunResults
 from experiments.report.steer_section import steer_section
@@ -139,7 +139,7 @@ def _both(n: int, then: int) -> str:
 
 def _matrix(results: RunResults) -> str:
     found = results.dissociation
-    return matrix_map(found.matrix) + null_table(found.null or {}, found.effects) + dissociation_section(found, table)
+    return matrix_maps(found.matrix) + null_table(found.null or {}, found.effects) + dissociation_section(found, table)
 
 
 def _triggers(results: RunResults, run: ReportedRun) -> str:

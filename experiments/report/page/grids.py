@@ -67,9 +67,16 @@ def _eta_map(direction: str, effect: str, rows: Sequence[LocusEffect]) -> str:
     return heat_map(caption, "layer", _layers(rows), _positions(rows), cells)
 
 
-def matrix_map(matrix: Mapping[str, Mapping[str, Estimate]]) -> str:
-    """Return a heat map of the share of each behaviour under each intervention."""
+def matrix_maps(matrix: Mapping[str, Mapping[str, Estimate]]) -> str:
+    """Return heat maps of the share of each behaviour, and of what baseline declines become, by intervention."""
     columns = list(next(iter(matrix.values()), {}))
+    become = [name for name in columns if name.startswith(("refusals_", "abstentions_"))]
+    caption = "Share of test prompts with each behaviour under each intervention (95 %); random directions are controls"
+    shares = _matrix_map(matrix, [name for name in columns if name not in become], caption)
+    return shares + _matrix_map(matrix, become, "What the plain model's refusals and abstentions become (95 %)")
+
+
+def _matrix_map(matrix: Mapping[str, Mapping[str, Estimate]], columns: Sequence[str], caption: str) -> str:
     cells = {
         (row.replace("_", " "), _column(name, matrix)): HeatCell(
             shade=of.interval.estimate,
@@ -78,12 +85,11 @@ def matrix_map(matrix: Mapping[str, Mapping[str, Estimate]]) -> str:
         )
         for row, shares in matrix.items()
         for name, of in shares.items()
-        if of.n
+        if of.n and name in columns
     }
     if not cells:
         return ""
     rows = [row.replace("_", " ") for row in matrix]
-    caption = "Share of test prompts with each behaviour under each intervention (95 %); random directions are controls"
     return heat_map(caption, "intervention", rows, [_column(name, matrix) for name in columns], cells)
 
 

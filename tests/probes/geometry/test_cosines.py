@@ -33,7 +33,7 @@ def test_an_oblique_pair_is_recovered_and_beyond_the_null() -> None:
 def test_an_opposite_pair_has_its_sign_and_the_same_p() -> None:
     found = _compare(Planted(cosine=-0.6, n=400, d=64), 0, n=199)
     assert found.fitted == pytest.approx(-0.57, abs=0.06)
-    assert found.permuted.p == 1 / 200
+    assert found.permuted.p <= 2 / 200  # as rare as 0.6: few permuted directions are closer
 
 
 @draws(25, 100)

@@ -43,7 +43,7 @@ def _labels(setting: str, n: int, rng: np.random.Generator) -> tuple[np.ndarray,
         case "pairs":
             return np.tile([True, False], n // 2), np.repeat(np.arange(n // 2), 2)
         case "one-label groups" | "unequal groups":
-            sizes = np.full(n // 4, 4) if setting == "one-label groups" else np.resize([1, 1, 1, 2, 5], n // 2)
+            sizes = np.full(n // 3, 4) if setting == "one-label groups" else np.resize([1, 1, 1, 2, 5], n // 2)
             return np.repeat(rng.permutation(np.arange(len(sizes)) % 2 == 0), sizes), np.repeat(
                 np.arange(len(sizes)), sizes
             )
