@@ -158,19 +158,14 @@ def _matrix(inputs: RunInputs, measured: MeasuredEffects) -> dict[str, dict[str,
 
 def _becoming(inputs: RunInputs, measured: MeasuredEffects, name: str) -> dict[str, Estimate]:
     """Return what the baseline decliners of each behaviour do under an intervention, as shares of all of them."""
-    found = {}
+    found: dict[str, Estimate] = {}
     for kind, plural in DECLINES.items():
         rows = inputs.behaviour.decliners(kind, "test")
         did, groups = measured.actions_under(name, rows), inputs.corpus.groups_among(rows)
-        opened, turned = stopped_among(did), did == ACTION_OF[other_kind(kind)]
-        outcomes = {
-            "answered": opened,
-            TURNED_INTO[kind]: turned,
-            "neither": ~opened & ~turned & (did != ACTION_OF[kind]),
-        }
-        found |= {
-            f"{plural}_{what}": estimate_of(grouped_rate(hit, groups), len(rows)) for what, hit in outcomes.items()
-        }
+        opened, turned, still = stopped_among(did), did == ACTION_OF[other_kind(kind)], did == ACTION_OF[kind]
+        outcomes = {"answered": opened, TURNED_INTO[kind]: turned, "neither": ~(opened | turned | still)}
+        for what, hit in outcomes.items():
+            found[f"{plural}_{what}"] = estimate_of(grouped_rate(hit, groups), len(rows))
     return found
 
 

@@ -113,7 +113,8 @@ def test_only_missing_requirements_of_the_nearest_verdict_are_open() -> None:
     verdict = judged({(N, N): 0.9, (E, N): 0.0, (E, E): 0.3, (N, E): 0.05})
     assert verdict.verdict == "inconclusive"
     assert [(need.quantity, need.question) for need in verdict.power] == [
-        ("own_minus_other_on_epistemic", "does it lie above 0.15?")
+        ("own_minus_other_on_epistemic", "does it lie above 0.15?"),
+        ("ablate_normative_on_epistemic", "does it lie below 0.15?"),
     ]
     assert str(verdict.power[0]) in verdict.reasons[0]
 

@@ -1,12 +1,30 @@
 """Each verdict follows from effects built for it, and from no others."""
 
+from collections import Counter
+from itertools import product
+from typing import get_args
+
 import numpy as np
 import pytest
 
 from experiments.dissociation.effects import EFFECT_KEYS, Effect
-from experiments.dissociation.verdict import Verdict, judge_dissociation, measure, rule_shown
-from experiments.dissociation.verdict_rules import contrast_name, effect_name, rules
+from experiments.dissociation.verdict import Verdict, judge_dissociation, measure, verdict_shown
+from experiments.dissociation.verdict_rules import (
+    REASONS,
+    Cell,
+    DissociationVerdict,
+    EffectTable,
+    Side,
+    beyond_null,
+    contrast_name,
+    effect_name,
+    estimated_table,
+    possible_cells,
+    verdict_of,
+)
 from experiments.run.behaviour import KINDS
+from experiments.run.wording import VERDICTS
+from extract.shipped import ROOT
 from probes.statistics.intervals import Interval
 
 N, E = KINDS
@@ -58,9 +76,44 @@ def test_equal_effects_that_do_not_beat_the_null_are_no_shared_knob() -> None:
     assert judged(full, weak, weak, full).verdict == "inconclusive"
 
 
-def test_one_specific_other_shown_not_specific_is_single() -> None:
-    assert judged(effect(0.9), effect(0.9), none, effect(0.9)).verdict == "single_dissociation_normative"
-    assert judged(effect(0.9), none, effect(0.9), effect(0.9)).verdict == "single_dissociation_epistemic"
+def test_a_lone_specific_direction_is_single_only_if_it_spares_the_other_behaviour() -> None:
+    assert judged(effect(0.9), none, none, none).verdict == "single_dissociation_normative"
+    assert judged(none, none, none, effect(0.9)).verdict == "single_dissociation_epistemic"
+    assert judged(effect(0.9), none, effect(0.3), none).verdict == "single_dissociation_normative"
+    assert judged(effect(0.9), none, effect(0.9), effect(0.9)).verdict == "inconclusive"
+    assert judged(effect(0.9), effect(0.5), none, effect(0.5)).verdict == "inconclusive"
+
+
+def test_one_direction_that_stops_both_ways_is_no_single_dissociation() -> None:
+    """The issue's example: N stops 97 % of refusals and of abstentions, E 2 % of each."""
+    all_of, little = effect(0.97), effect(0.02)
+    assert judged(all_of, all_of, little, little).verdict == "one_direction_normative"
+    assert judged(little, little, all_of, all_of).verdict == "one_direction_epistemic"
+
+
+def test_directions_that_overlap_are_graded() -> None:
+    """The issue's examples: 97 % of the own and 70 % of the other's; and the figures from a taught SmolLM2."""
+    assert judged(effect(0.97), effect(0.7), effect(0.7), effect(0.97)).verdict == "graded_dissociation"
+    taught = [effect(share, 400) for share in (0.60, 0.27, 0.05, 0.57)]
+    assert judged(*taught, n_groups=400).verdict == "graded_dissociation"
+
+
+def test_a_stream_that_shows_declining_in_no_direction_is_nonlinear() -> None:
+    effects = {(N, N): none, (N, E): none, (E, N): none, (E, E): none}
+    verdict = judge_dissociation(effects, {N: 100, E: 100}, {}, (), [N], margin=0.15, alpha=0.05)
+    assert verdict.verdict == "nonlinear"
+    full = dict.fromkeys(EFFECT_KEYS, effect(1.0))
+    assert judge_dissociation(full, {N: 100, E: 100}, {}, (), [N], margin=0.15, alpha=0.05).verdict == "shared_knob"
+
+
+def test_too_few_distinct_permutations_are_inconclusive() -> None:
+    few = Effect(effect(0.9).stopped, None, 199, n_labellings=462.0)
+    verdict = judged(few, Effect(none.stopped, None, 199, 462.0), none, effect(0.8))
+    assert verdict.verdict == "inconclusive"
+    assert verdict.reasons == (
+        "the groups of training prompts allow only 462 distinct permutations of the normative labels, and the null "
+        "needs 1,000; give prompts of more pairs, entities or templates",
+    )
 
 
 def test_nothing_moves_is_no_effect() -> None:
@@ -77,25 +130,80 @@ def test_a_knob_that_turns_one_behaviour_only_is_not_shared() -> None:
     full, silent = effect(1.0), effect(0.0, p=0.005)
     verdict = judged(full, silent, full, silent)
     assert verdict.verdict == "inconclusive"
-    assert verdict.reasons == ("the effects fit none of the rules: see the matrix",)
+    assert verdict.reasons == ("the effects fit no pattern: see the matrix",)
     assert verdict.power == ()
 
 
-def test_no_two_rules_can_hold_at_once() -> None:
-    """Whatever the intervals: rules require disjoint things of one quantity at least."""
-    rng, names = np.random.default_rng(0), [*map(contrast_name, KINDS), *map(effect_name, EFFECT_KEYS)]
-    seen = set()
-    for _ in range(2000):
-        ends = np.sort(rng.choice([0.0, 0.05, 0.2, 0.25], (6, 2)), axis=1)
-        intervals = {name: Interval((a + b) / 2, a, b) for name, (a, b) in zip(names, ends, strict=True)}
-        # effects that contradict the contrasts cannot be measured
+def tables() -> list[EffectTable]:
+    """Every table of classes whose contrasts can be differences of its effects."""
+    every = [EffectTable(dict(zip(EFFECT_KEYS, cells, strict=True)), dict(zip(KINDS, sides, strict=True)))
+             for cells in product(get_args(Cell), repeat=4) for sides in product(get_args(Side), repeat=2)]  # fmt: skip
+    return [table for table in every if table.is_consistent(0.15)]
+
+
+def test_the_map_is_total_and_as_documented() -> None:
+    """Each table has exactly one verdict, all verdicts occur, and docs/dissociation.md lists each with its tables."""
+    found = Counter(verdict_of(table) for table in tables()) + Counter({verdict_of(tables()[0], [N]): 1})
+    assert set(found) == set(get_args(DissociationVerdict)) - {"not_applicable"}
+    page = (ROOT / "docs" / "dissociation.md").read_text(encoding="utf-8")
+    for table in tables():
+        words = " | ".join(table.cells[key] for key in EFFECT_KEYS) + f" | {table.sides[N]}, {table.sides[E]}"
+        assert verdict_of(table) == documented(page, table), words
+
+
+def documented(page: str, table: EffectTable) -> str:
+    """Return the verdict of the first row of the page's map that fits a table."""
+    lines = page.split("<!-- map -->")[1].strip().splitlines()[2:]
+    for line in lines:
+        *wanted, verdict = (cell.strip() for cell in line.strip("|").split("|"))
+        of = [*(table.cells[key] for key in EFFECT_KEYS), *(table.sides[b] for b in KINDS)]
+        if all(want == "any" or value in want.split(" or ") for want, value in zip(wanted, of, strict=True)):
+            return verdict.split("`")[1]
+    raise AssertionError(f"no row fits {table}")
+
+
+def test_every_verdict_has_its_sentence() -> None:
+    said = set(get_args(DissociationVerdict))
+    assert said <= set(VERDICTS)
+    assert set(REASONS) == said - {"not_applicable", "inconclusive"}
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_verdict_is_that_of_every_table_that_is_still_possible(seed: int) -> None:
+    """Random intervals: whatever the true effects inside them are, they have the verdict shown, or none is shown."""
+    rng, shown = np.random.default_rng(seed), Counter[str]()
+    for _ in range(1500):
+        centre = {key: rng.choice([0.02, 0.1, 0.4, 0.5, 0.9, 0.97]) for key in EFFECT_KEYS}
+        half = rng.choice([0.02, 0.08, 0.2])
+        intervals = {effect_name(k): Interval(c, max(0.0, c - half), min(1.0, c + half)) for k, c in centre.items()}
         for b, other in (KINDS, KINDS[::-1]):
-            own, off = intervals[effect_name((b, b))], intervals[effect_name((other, b))]
-            intervals[contrast_name(b)] = Interval(own.estimate - off.estimate, own.low - off.high, own.high - off.low)
-        holding = [rule.verdict for rule in rules(0.15) if rule.holds(intervals, EFFECT_KEYS)]
-        assert len(holding) <= 1
-        seen.update(holding)
-    assert seen == {rule.verdict for rule in rules(0.15)}
+            gap = centre[b, b] - centre[other, b]
+            intervals[contrast_name(b)] = Interval(gap, gap - 2 * half, gap + 2 * half)
+        verdict = verdict_shown(intervals, EFFECT_KEYS, 0.15)
+        shown[verdict] += 1
+        for _ in range(5):
+            true = {key: rng.uniform(intervals[effect_name(key)].low, intervals[effect_name(key)].high)
+                    for key in EFFECT_KEYS}  # fmt: skip
+            points = {effect_name(key): Interval(p, p, p) for key, p in true.items()}
+            for b, other in (KINDS, KINDS[::-1]):
+                gap = true[b, b] - true[other, b]
+                points[contrast_name(b)] = Interval(gap, gap, gap)
+            if verdict != "inconclusive":
+                assert verdict_of(estimated_table(points, 0.15)) == verdict
+    assert len(shown) >= 6
+
+
+def test_classes_of_an_effect() -> None:
+    cases = {(0.0, 0.14): ("none",), (0.7, 0.9): ("full",), (0.72, 0.84): ("full",), (0.2, 0.8): ("partial",),
+             (0.1, 0.2): ("none", "partial"), (0.6, 0.9): ("partial", "full"),
+             (0.1, 0.9): ("none", "partial", "full")}  # fmt: skip
+    for (low, high), classes in cases.items():
+        assert possible_cells(Interval((low + high) / 2, low, high), 0.15) == classes
+
+
+def test_a_positive_verdict_needs_effects_beyond_the_null() -> None:
+    for verdict in REASONS:
+        assert bool(beyond_null(verdict)) == (verdict not in ("no_effect", "nonlinear"))
 
 
 def test_few_groups_are_inconclusive_and_say_how_many_would_do() -> None:
@@ -142,6 +250,5 @@ def test_independent_noise_is_rarely_called_a_dissociation() -> None:
     for _ in range(300):
         rate = rng.uniform(0, 1)
         effects = {key: Effect(rng.random(60) < rate, 0.005) for key in EFFECT_KEYS}
-        rule = rule_shown(*measure(effects, {N: 60, E: 60}, 0.05), 0.15)
-        wrong += rule is not None and "dissociation" in rule.verdict
+        wrong += "dissociation" in verdict_shown(*measure(effects, {N: 60, E: 60}, 0.05), 0.15)
     assert wrong / 300 <= 0.05

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from experiments.dissociation.effects import EFFECT_KEYS, Effect
-from experiments.dissociation.verdict import measure, rule_shown
+from experiments.dissociation.verdict import measure, verdict_shown
 from experiments.run.behaviour import KINDS
 from probes.statistics.intervals import effective_number
 
@@ -37,14 +37,15 @@ def verdicts(
         p = {key: rng.integers(1, 201) / 200 if key in chance else 0.005 for key in EFFECT_KEYS}
         stopped = {(N, N): nn, (E, N): en, (E, E): ee, (N, E): ne}
         effects = {key: Effect(stopped[key], p[key]) for key in EFFECT_KEYS}
-        rule = rule_shown(*measure(effects, {N: n, E: n}, ALPHA), MARGIN)
-        found.append(rule.verdict if rule else "inconclusive")
+        found.append(verdict_shown(*measure(effects, {N: n, E: n}, ALPHA), MARGIN))
     return found
 
 
 BORDERS = {
-    "double_dissociation": [(SPECIFIC, (0.425, 0.15, 0.0, 0.425)), (SPECIFIC, (0.24, 0.33, 0.18, 0.25))],
-    "single_dissociation_normative": [(SPECIFIC, (0.425, 0.15, 0.0, 0.425)), ((0.24, 0.33, 0.18, 0.25), ALL)],
+    "double_dissociation": [(SPECIFIC, (0.0, 0.15, 0.0, 0.85)), (SPECIFIC, (0.15, 0.8, 0.0, 0.05))],
+    "single_dissociation_normative": [(SPECIFIC, (0.0, 0.0, 0.15, 0.85)), ((0.0, 0.15, 0.0, 0.85), NONE)],
+    "graded_dissociation": [((0.7, 0.29, 0.0, 0.01), (0.425, 0.15, 0.0, 0.425)), (SPECIFIC, (0.15, 0.83, 0.0, 0.02))],
+    "one_direction_normative": [((0.0, 1.0, 0.0, 0.0), (0.0, 0.0, 0.7, 0.3)), ((0.15, 0.85, 0.0, 0.0), (0, 0, 1, 0))],
     "shared_knob": [(ALL, (0.425, 0.0, 0.15, 0.425)), (ALL, (0.425, 0.15, 0.0, 0.425)), (ALL, (0.15, 0, 0, 0.85))],
     "no_effect": [(NONE, (0.15, 0.0, 0.0, 0.85)), (NONE, (0.0, 0.15, 0.0, 0.85))],
 }
@@ -65,15 +66,17 @@ def test_one_effect_no_better_than_the_null_is_enough_to_be_wrong_at_most_in_alp
 
 def test_rows_of_a_group_taken_for_independent_would_be_wrong_far_more_often() -> None:
     """The control: the same simulation finds the fault it looks for."""
-    border = (SPECIFIC, (0.24, 0.33, 0.18, 0.25))
-    assert verdicts(*border, UNEQUAL, by_row=True).count("double_dissociation") / TRIALS > 2 * MOST
+    border = ((0.7, 0.29, 0.0, 0.01), (0.425, 0.15, 0.0, 0.425))
+    assert verdicts(*border, UNEQUAL, by_row=True).count("graded_dissociation") / TRIALS > 2 * MOST
 
 
 @pytest.mark.parametrize(
     ("verdict", "truth", "least"),
     [
-        ("double_dissociation", ((0.1, 0.7, 0.0, 0.2), (0.1, 0.7, 0.0, 0.2)), 0.95),
-        ("single_dissociation_normative", (SPECIFIC, (0.95, 0.0, 0.0, 0.05)), 0.95),
+        ("double_dissociation", ((0.01, 0.79, 0.0, 0.2), (0.01, 0.79, 0.0, 0.2)), 0.95),
+        ("single_dissociation_normative", (SPECIFIC, (0.0, 0.01, 0.01, 0.98)), 0.95),
+        ("graded_dissociation", ((0.5, 0.48, 0.0, 0.02), (0.5, 0.48, 0.0, 0.02)), 0.95),
+        ("one_direction_normative", ((0.0, 0.97, 0.0, 0.03), (0.0, 0.0, 0.97, 0.03)), 0.95),
         ("shared_knob", ((0.96, 0.01, 0.01, 0.02), (0.96, 0.01, 0.01, 0.02)), 0.8),
         ("no_effect", ((0.02, 0.0, 0.0, 0.98), (0.02, 0.0, 0.0, 0.98)), 0.8),
     ],
