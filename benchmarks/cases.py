@@ -5,17 +5,17 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import get_args
 
 import numpy as np
 
+from experiments.dissociation.verdict_rules import DissociationVerdict
 from organisms import words
 from organisms.build import ZOO
 from organisms.spec import load_spec
 
 VARIANTS = Path(__file__).resolve().parent / "variants"
-POSITIVE = frozenset(
-    {"double_dissociation", "single_dissociation_normative", "single_dissociation_epistemic", "shared_knob"}
-)
+POSITIVE = frozenset(get_args(DissociationVerdict)) - {"no_effect", "not_applicable", "inconclusive"}
 NONE_FOUND = frozenset({"not_applicable", "no_effect", "inconclusive"})
 INTENT_DRIVEN = 0.1  # the largest trigger share of an intent-driven model (METHODS)
 

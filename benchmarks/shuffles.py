@@ -1,7 +1,9 @@
 """False positive rate of the dissociation verdict: behaviour labels are shuffled before fitting.
 
-The model and its mechanisms are unchanged; only the labels of which completions are declined are shuffled, within
-strata, before write directions are fitted. Selection, ablation, generation, the null and the rules are as usual.
+The model and its mechanisms are unchanged; only the labels of which completions are declined are shuffled before write
+directions are fitted. Selection, ablation, generation, the null and the rules are as usual. Labels are shuffled prompt
+by prompt within strata, or drawn anew for whole groups (`clustered`): all prompts of a group are then declined or none,
+for no reason that the stream holds. The null permutes labels by the run's own function, which the shuffles do not use.
 """
 
 from __future__ import annotations
@@ -10,16 +12,17 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
+from jaxtyping import Bool
 
 from experiments.dissociation.applicability import DissociationSetup, find_setup
 from experiments.dissociation.effects import Effect, EffectKey, stopped_among
 from experiments.dissociation.measure import onset_effects
-from experiments.dissociation.measured_effects import MeasuredEffects, NullEffects, null_name
-from experiments.dissociation.onset_null import OnsetEffects
+from experiments.dissociation.measured_effects import NullEffects, numbers
+from experiments.dissociation.onset_null import NullDirectionSampler, OnsetEffects
 from experiments.dissociation.verdict import judge_dissociation
 from experiments.probing.stage import context_onsets, locus_selection, validation_of, write_fitter
 from experiments.responses.loaded_run import LoadedRun
-from experiments.run.behaviour import KINDS, Behaviour, Kind, write_samples
+from experiments.run.behaviour import KINDS, Behaviour, Kind, WriteSamples, write_samples
 from experiments.run.config import load_config
 from experiments.run.corpus import Corpus
 from extract.progress import Reporter
@@ -29,6 +32,7 @@ from probes.statistics.seeds import named_rng
 from steering.ablation import ablation
 
 LIGHTER = ("dissociate.n_selection=12", "dissociate.positions=[post_last]")
+N_NULL = 99  # directions of the null
 MAX_DECLINERS = 60  # decliners of each behaviour for which responses are generated
 
 
@@ -39,11 +43,12 @@ class LabelShuffler:
     loaded: LoadedRun
     setup: DissociationSetup
     effects: OnsetEffects
-    null: dict[EffectKey, NullEffects]  # the run's own null, which also applies to shuffled labels
+    clustered: bool
+    null: dict[EffectKey, NullEffects]  # of one shuffle: it depends on how labels are clustered, not on which they are
 
     def verdict(self, seed: int) -> str:
         """Return the verdict after shuffling, fitting, selecting and ablating."""
-        rng, loaded = named_rng(seed, "shuffled behaviour"), self.loaded
+        rng, loaded = named_rng(seed, "shuffled behaviour", self.clustered), self.loaded
         config = loaded.config.dissociate
         found = {kind: self._direction(kind, rng) for kind in KINDS}
         directions = {kind: direction for kind, direction in found.items() if direction is not None}
@@ -64,7 +69,7 @@ class LabelShuffler:
         validation = validation_of(loaded, kind)
         if samples is None or validation is None:
             return None
-        fitted = write_fitter(loaded, kind, samples).fit(samples.permuted(rng))
+        fitted = write_fitter(loaded, kind, samples).fit(shuffled(samples, rng, clustered=self.clustered))
         best, usable = locus_selection(loaded, kind, context_onsets(loaded), validation).choose(fitted)
         return replace(best.direction, provenance={"meets_selection_rules": usable})
 
@@ -73,7 +78,27 @@ class LabelShuffler:
         return stopped_among(self.loaded.completer.actions(rows.tolist(), edits=edits))
 
 
-def open_run(directory: Path) -> LabelShuffler:
+def shuffled(samples: WriteSamples, rng: np.random.Generator, *, clustered: bool) -> Bool[np.ndarray, " samples"]:
+    """Return labels that the stream does not hold, about as many declined as before.
+
+    Args:
+        clustered: one label for all samples of a group.
+    """
+    if not clustered:
+        keys = rng.random(len(samples.rows))
+        labels = np.zeros(len(keys), dtype=bool)
+        for name in np.unique(samples.strata):
+            inside = np.flatnonzero(samples.strata == name)
+            labels[inside[np.argsort(keys[inside])]] = samples.declined[inside]
+        return labels
+    _, code, sizes = np.unique(samples.groups, return_inverse=True, return_counts=True)
+    order = rng.permutation(len(sizes))
+    declined = np.zeros(len(sizes), dtype=bool)
+    declined[order[np.cumsum(sizes[order]) <= samples.declined.sum()]] = True
+    return np.asarray(declined[code.reshape(-1)])
+
+
+def open_run(directory: Path, *, clustered: bool) -> LabelShuffler:
     """Open a finished run with faster settings, to shuffle its labels."""
     config = load_config(directory / "config.yaml", LIGHTER)
     loaded = LoadedRun(config, directory, Reporter(quiet=True))
@@ -81,10 +106,24 @@ def open_run(directory: Path) -> LabelShuffler:
     effects = onset_effects(loaded, setup)
     if effects is None or setup.absent:
         raise ValueError(f"{directory} has nothing to shuffle: {dict(setup.absent)}")
-    measured = MeasuredEffects.read(directory / "stages" / "effects.json").null or {}
-    null: dict[EffectKey, NullEffects] = {(k, b): measured[null_name(k, b)] for k in KINDS for b in KINDS}
     few = {kind: rows[:MAX_DECLINERS] for kind, rows in setup.decliners.items()}
-    return LabelShuffler(loaded, replace(setup, decliners=few), effects, null)
+    null = _null(loaded, effects, clustered=clustered)
+    return LabelShuffler(loaded, replace(setup, decliners=few), effects, clustered, null)
+
+
+def _null(loaded: LoadedRun, effects: OnsetEffects, *, clustered: bool) -> dict[EffectKey, NullEffects]:
+    """Return the onset effects of directions of permuted labels, the labels of one shuffle being permuted."""
+    rng, null = named_rng(loaded.config.seed, "null of shuffles", clustered), dict[EffectKey, NullEffects]()
+    for kind in KINDS:
+        samples = write_samples(loaded.behaviour, kind)
+        if samples is None:
+            continue
+        labelled = replace(samples, declined=shuffled(samples, rng, clustered=clustered))
+        sampler = NullDirectionSampler(loaded, kind, context_onsets(loaded), rng, labelled)
+        trials = [ablation(sampler.draw(), loaded.config.dissociate.variant) for _ in range(N_NULL)]
+        for b, fall in effects.falls(trials).items():
+            null[kind, b] = NullEffects(observed=None, drawn=numbers(fall), generated=())
+    return null
 
 
 def passes_with_shuffled_prompt_labels(directory: Path, seeds: range) -> int:

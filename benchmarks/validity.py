@@ -21,7 +21,7 @@ from probes.statistics.intervals import clopper_pearson
 
 RUNS = Path("runs/validity")  # finished cases are run again only if their inputs have changed
 SHUFFLED = ("two-knobs", "shared-knob")  # the models whose behaviour labels are shuffled
-N_SHUFFLES = 100  # per model
+N_SHUFFLES = 125  # per model, of single prompts, and as many of whole groups
 SETTINGS = ("dissociate.variants=false", "dissociate.n_side_effects=8", "dissociate.n_null_generation=0")
 QUICK = ("dissociate.n_null_onset=79", "dissociate.n_onset=8", "dissociate.n_selection=8",
          "dissociate.positions=[post_last]")  # fmt: skip
@@ -62,12 +62,13 @@ def _measured(folder: Path, quick: bool) -> dict[str, float]:
         print_cases(graded)
         names = [case.name for case in listed[:1]] if quick else list(SHUFFLED)
         n = 2 if quick else N_SHUFFLES
-        halves = [(folder / name, range(half, n, 2)) for name in names for half in range(2)]
+        halves = [(folder / name, clustered, range(n)) for name in names for clustered in (False, True)]
         verdicts = [v for found in pool.map(run_shuffles, *zip(*halves, strict=True)) for v in found]
         passed = sum(pool.map(run_prompt_shuffles, [folder / name for name in names], [range(n)] * len(names)))
     positive = sum(verdict in POSITIVE for verdict in verdicts)
     rate = clopper_pearson(positive, len(verdicts))
-    print(f"shuffled behaviour: {positive} of {len(verdicts)} positive, 95 % [{rate.low:.3f}, {rate.high:.3f}]; "
+    print(f"shuffled behaviour, half of them with one label a group: {positive} of {len(verdicts)} positive, "
+          f"95 % [{rate.low:.3f}, {rate.high:.3f}]; "
           f"shuffled prompt labels: {passed} of {n * len(names)} tested at all")  # fmt: skip
     least = [cosine for case in graded for cosine in case.cosines.values() if cosine is not None]
     return {
@@ -137,11 +138,11 @@ def run_case(case: Case, folder: Path, quick: bool) -> GradedCase:
                   triggers["verdict"], *trigger_truth(case), (low, high))  # fmt: skip
 
 
-def run_shuffles(directory: Path, seeds: range) -> list[str]:
+def run_shuffles(directory: Path, clustered: bool, seeds: range) -> list[str]:
     """Return the verdict under each shuffle of the behaviour labels."""
     from benchmarks.shuffles import open_run
 
-    shuffler = open_run(directory)
+    shuffler = open_run(directory, clustered=clustered)
     return [shuffler.verdict(seed) for seed in seeds]
 
 

@@ -20,7 +20,7 @@ from experiments.probing.stage import locus_selection, validation_of, write_fitt
 from experiments.responses.batched_edits import Trial
 from experiments.responses.loaded_run import LoadedRun
 from experiments.responses.onset import Onsets, OnsetScorer
-from experiments.run.behaviour import ACTION_OF, Kind, write_samples
+from experiments.run.behaviour import ACTION_OF, Kind, WriteSamples, write_samples
 from extract.chat.render import Rendered
 from extract.model.chat_model import ChatModel
 from probes.direction import Direction
@@ -97,8 +97,20 @@ def permuted_null(
 class NullDirectionSampler:
     """Draws null directions of one kind: labels permuted with whole groups, then the run's choice of the locus."""
 
-    def __init__(self, loaded: LoadedRun, kind: Kind, onsets: Onsets, rng: np.random.Generator) -> None:
-        samples, validation = write_samples(loaded.behaviour, kind), validation_of(loaded, kind)
+    def __init__(
+        self,
+        loaded: LoadedRun,
+        kind: Kind,
+        onsets: Onsets,
+        rng: np.random.Generator,
+        samples: WriteSamples | None = None,
+    ) -> None:
+        """Prepare the draws.
+
+        Args:
+            samples: whose labels are permuted; None: the run's own.
+        """
+        samples, validation = samples or write_samples(loaded.behaviour, kind), validation_of(loaded, kind)
         if samples is None or validation is None:
             raise ValueError(f"there is no {kind} write direction, so it has no null")
         self.n_labellings = samples.n_labellings
