@@ -53,8 +53,9 @@ def judge_effects(inputs: RunInputs, measured: MeasuredEffects) -> Dissociation:
         (kind, b): _effect(measured, (kind, b), rows) for kind in measured.directions for b, rows in testable.items()
     }
     n_groups = {b: corpus.effective_groups(rows) for b, rows in testable.items()}
+    nonlinear = [kind for kind, read in measured.reads.items() if read.only_products]
     verdict = judge_dissociation(
-        effects, n_groups, measured.absent, measured.unsound, margin=config.margin, alpha=config.alpha
+        effects, n_groups, measured.absent, measured.unsound, nonlinear, margin=config.margin, alpha=config.alpha
     )
     turned = _turned(measured, testable)
     intervals = {(k, b): effect_interval(effect, n_groups[b], config.alpha) for (k, b), effect in effects.items()}
@@ -72,6 +73,7 @@ def judge_effects(inputs: RunInputs, measured: MeasuredEffects) -> Dissociation:
         null=None if measured.null is None else {name: _null_record(null) for name, null in measured.null.items()},
         variants=tuple(_variant_record(corpus, measured, tried, config.alpha) for tried in measured.variants),
         dependence=measured.dependence,
+        reads=dict(measured.reads),
         side_effects=measured.side_effects,
     )
 

@@ -13,8 +13,9 @@ from experiments.dissociation.measured_effects import MeasuredEffects, NullEffec
 from experiments.dissociation.onset_null import OnsetEffects, permuted_null
 from experiments.dissociation.variant_outcomes import sample_benign, variant_outcomes
 from experiments.probing.stage import context_onsets
+from experiments.probing.write_directions import write_layers
 from experiments.responses.loaded_run import LoadedRun
-from experiments.run.behaviour import KINDS, Kind
+from experiments.run.behaviour import KINDS, Kind, write_samples
 from experiments.run.completion_file import Completion, is_right
 from experiments.run.inputs import RunInputs
 from experiments.side_effects.measure import side_effects
@@ -22,6 +23,7 @@ from experiments.side_effects.results import SideEffects
 from extract.model.edit import Edit
 from probes.direction import Direction, Locus
 from probes.means import unit
+from probes.nonlinear_read import NonlinearRead, nonlinear_read
 from probes.statistics.seeds import named_rng
 from scoring.actions import OPENED
 from steering.ablation import ablation, addition
@@ -43,6 +45,7 @@ def measure_effects(loaded: LoadedRun) -> None:
         actions={name: tuple(one.action for one in each) for name, each in completions.items()},
         right={name: _right(loaded, rows, each) for name, each in completions.items()},
         onset=_onset_log_odds(loaded, setup, onset),
+        reads=_reads(loaded),
         null=_null(loaded, setup, onset),
         benign=tuple(sample_benign(loaded, onset).tolist()),
         variants=tuple(variant_outcomes(loaded, setup, onset)),
@@ -100,6 +103,21 @@ def _side_effects(
         actions[name][rows] = [one.action for one in completions[name]]
         right[name][rows] = _right(loaded, rows, completions[name])
     return side_effects(loaded, {name: edits[name] for name in names}, actions, right)
+
+
+def _reads(loaded: LoadedRun) -> dict[Kind, NonlinearRead]:
+    """Read each behaviour, declined against answered, from the streams at which a direction may be written."""
+    layers = [
+        k for k in write_layers(loaded.model.n_layers, loaded.config.dissociate.deepest) if k in loaded.store.layers
+    ]
+    found: dict[Kind, NonlinearRead] = {}
+    for kind in KINDS:
+        samples = write_samples(loaded.behaviour, kind)
+        if samples is not None:
+            streams = [loaded.write_activations(layer)[samples.rows] for layer in layers]
+            given = (streams, samples.declined, samples.groups, samples.strata)
+            found[kind] = nonlinear_read(*given, seed=loaded.config.seed)
+    return found
 
 
 # -- onset log-odds and their null -------------------------------------------------------------------------------------

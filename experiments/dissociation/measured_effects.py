@@ -11,6 +11,7 @@ from experiments.dissociation.results import Dependence
 from experiments.run.behaviour import Kind
 from experiments.side_effects.results import SideEffects
 from extract.record import Record
+from probes.nonlinear_read import NonlinearRead
 from probes.statistics.permutation import permutation_p
 
 Numbers = tuple[float | None, ...]  # None: not finite, for example because an intervention breaks the model
@@ -74,6 +75,7 @@ class MeasuredEffects(Record):
     actions: dict[str, tuple[str | None, ...]]  # by intervention, one for each of `rows`; None: unjudged
     right: dict[str, tuple[bool, ...]]  # by intervention: whether the completion states the prompt's known answer
     onset: dict[Kind, OnsetLogOdds]  # by behaviour
+    reads: dict[Kind, NonlinearRead] = {}  # of each behaviour's training samples
     null: dict[str, NullEffects] | None  # by `null_name`
     benign: tuple[int, ...]  # the answered benign prompts on which variants are tried
     variants: tuple[VariantOutcomes, ...]

@@ -10,6 +10,7 @@ from experiments.run.estimates import Share
 from experiments.side_effects.results import SideEffects
 from extract.record import Record
 from probes.direction import Locus
+from probes.nonlinear_read import NonlinearRead
 from probes.statistics.permutation import PValue
 from scoring.estimate import Estimate
 
@@ -73,6 +74,7 @@ class Dissociation(Record):
     null: dict[str, NullRecord] | None
     variants: tuple[VariantRecord, ...]
     dependence: Dependence | None
+    reads: dict[str, NonlinearRead] = Field(default_factory=dict)  # by behaviour: declined against answered
     side_effects: dict[str, SideEffects]
 
 

@@ -1,0 +1,115 @@
+"""Whether labels can be read from a stream by a direction, or only by products of directions.
+
+Kernel ridge regression on the leading principal components, cross-validated over groups: a linear kernel reads what a
+direction reads, a quadratic kernel also reads products of two. Each AUROC is the largest over layers, and its p-value
+is from permuted labels with the same choice, so it is exact for any number of layers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Bool, Float, Shaped
+from scipy.stats import rankdata
+
+from probes.statistics.permutation import PValue, n_labellings, permutation_p, permuted_labels
+from probes.statistics.seeds import named_rng
+
+N_COMPONENTS = 10  # products of many directions could not be fitted from some hundred samples
+PENALTY = 0.1  # of the ridge, relative to the mean of the kernel's diagonal
+N_FOLDS = 5
+LEVEL = 0.01  # at which the quadratic read must be shown
+LINEAR = 0.05  # at or below which a direction reads the labels
+
+
+@dataclass(frozen=True)
+class NonlinearRead:
+    """The largest cross-validated AUROC over layers of each kernel, and its p-value under permuted labels."""
+
+    linear: float
+    quadratic: float
+    p_linear: PValue
+    p_quadratic: PValue
+
+    @property
+    def only_products(self) -> bool:
+        """Whether products of directions read the labels, and no direction is shown to."""
+        return self.p_quadratic <= LEVEL and self.p_linear > LINEAR
+
+
+def nonlinear_read(
+    layers: Sequence[Float[np.ndarray, "samples features"]],
+    y: Bool[np.ndarray, " samples"],
+    groups: Shaped[np.ndarray, " samples"],
+    strata: Shaped[np.ndarray, " samples"],
+    *,
+    n: int = 199,
+    seed: int = 0,
+) -> NonlinearRead:
+    """Read labels within strata from each layer, linearly and quadratically.
+
+    Args:
+        layers: activations of the same samples.
+        n: the number of permuted labellings.
+    """
+    drawn = permuted_labels(y, n, named_rng(seed, "nonlinear read"), groups=groups, strata=strata)
+    labels, folds = np.vstack([y, drawn]), _folds(groups, seed)
+    centred = [_within(X, strata) for X in layers]
+    found = [
+        np.max([_aurocs(kernel(X), labels, folds, strata) for X in centred], axis=0) for kernel in (_linear, _quadratic)
+    ]
+    labellings = n_labellings(y, groups=groups, strata=strata)
+    p_linear, p_quadratic = (float(permutation_p(of[1:], of[0], labellings=labellings)) for of in found)
+    return NonlinearRead(float(found[0][0]), float(found[1][0]), p_linear, p_quadratic)
+
+
+def _folds(groups: np.ndarray, seed: int) -> np.ndarray:
+    names, code = np.unique(groups, return_inverse=True)
+    return named_rng(seed, "folds of the nonlinear read").permutation(np.arange(len(names)) % N_FOLDS)[code.reshape(-1)]
+
+
+def _within(X: np.ndarray, strata: np.ndarray) -> np.ndarray:
+    """Return the leading principal components of activations without their strata's means, with unit total variance."""
+    X = X.astype(np.float64)
+    for name in np.unique(strata):
+        X[strata == name] -= X[strata == name].mean(axis=0)
+    U, scale, _ = np.linalg.svd(X, full_matrices=False)
+    kept = (U * scale)[:, :N_COMPONENTS]
+    return kept / max(float(np.sqrt((kept**2).sum(axis=1).mean())), np.finfo(float).tiny)
+
+
+def _linear(X: np.ndarray) -> np.ndarray:
+    return X @ X.T
+
+
+def _quadratic(X: np.ndarray) -> np.ndarray:
+    return (X @ X.T) + (X @ X.T) ** 2
+
+
+def _aurocs(kernel: np.ndarray, labels: np.ndarray, folds: np.ndarray, strata: np.ndarray) -> np.ndarray:
+    """Return the mean AUROC over folds of every labelling, (labellings,)."""
+    target = _within_labels(labels.astype(float), strata)
+    found = []
+    for fold in range(N_FOLDS):
+        train, held = np.flatnonzero(folds != fold), np.flatnonzero(folds == fold)
+        ridge = kernel[np.ix_(train, train)] + PENALTY * np.trace(kernel) / len(kernel) * np.eye(len(train))
+        weights = np.linalg.solve(ridge, target[:, train].T)
+        scores = (kernel[np.ix_(held, train)] @ weights).T
+        found.append(_each_auroc(scores, labels[:, held]))
+    return np.nanmean(np.array(found), axis=0)
+
+
+def _each_auroc(scores: np.ndarray, labels: np.ndarray) -> np.ndarray:
+    """Return the AUROC of each row of scores for its own labels, from ranks (Mann & Whitney 1947); NaN without both."""
+    positive = labels.sum(axis=1)
+    pairs = positive * (labels.shape[1] - positive)
+    above = (rankdata(scores, axis=1) * labels).sum(axis=1) - positive * (positive + 1) / 2
+    return np.where(pairs > 0, above / np.maximum(pairs, 1), np.nan)
+
+
+def _within_labels(labels: np.ndarray, strata: np.ndarray) -> np.ndarray:
+    for name in np.unique(strata):
+        labels[:, strata == name] -= labels[:, strata == name].mean(axis=1, keepdims=True)
+    return labels
