@@ -67,7 +67,7 @@ def test_one_effect_no_better_than_the_null_is_enough_to_be_wrong_at_most_in_alp
 def test_rows_of_a_group_taken_for_independent_would_be_wrong_far_more_often() -> None:
     """The control: the same simulation finds the fault it looks for."""
     border = ((0.7, 0.29, 0.0, 0.01), (0.24, 0.33, 0.18, 0.25))
-    assert verdicts(*border, UNEQUAL, by_row=True).count("graded_dissociation") / TRIALS > 2 * MOST
+    assert verdicts(*border, UNEQUAL, by_row=True).count("graded_dissociation") / TRIALS > 1.5 * MOST
 
 
 @pytest.mark.parametrize(
