@@ -21,7 +21,7 @@ from tests.conftest import ROOT
 CORE = ROOT / "configs" / "prompts" / "core.jsonl"
 CONFIG = PromptsConfig(path=CORE)
 PARTIAL = ("answer_with_caveat", "clarify", "answer_safe_part")
-MOST_AUROC = 0.65  # of a bag of words for one action against the other two; measured: 0.51, 0.60, 0.55
+MOST_AUROC = 0.7  # of a bag of words for one action against the other two; measured: 0.52, 0.63, 0.56
 
 
 @pytest.fixture(scope="module")
