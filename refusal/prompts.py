@@ -36,7 +36,7 @@ def make_prompts(texts: Iterable[str], labels: Iterable[str], **fields: Iterable
     """Make labelled prompts of texts.
 
     Args:
-        labels: `benign`, `harmful` or `uncertain`, one a text.
+        labels: `benign`, `harmful`, `uncertain` or `dual_use`, one a text.
         fields: further columns of the same length, such as `pair=`, `trigger=`, `intent=`, `answer=`, `id=`.
 
     Raises:

@@ -12,7 +12,7 @@ import numpy as np
 from jaxtyping import Int
 
 from extract.errors import UserError
-from extract.prompts.prompt import LABELS, RIGHT_ACTIONS, USUAL_ACTION, Prompt
+from extract.prompts.prompt import ALL_LABELS, RIGHT_ACTIONS, USUAL_ACTION, Prompt
 from scoring.row import Row, identifier_of, is_missing, place_of, to_text
 
 BREAKDOWN_COLUMNS = ("category", "epistemic_kind", "persona", "trigger", "source")  # scores are broken down by these
@@ -60,7 +60,7 @@ def case_of_row(row: Row) -> Case:
     given = {key: value for key, value in row.items() if not is_missing(value)}
     where = place_of(row)
     identifier = identifier_of(row)
-    label = _one_of(given.get("label"), "label", LABELS, where)
+    label = _one_of(given.get("label"), "label", ALL_LABELS, where)
     right = _one_of(given.get("right_action"), "right_action", RIGHT_ACTIONS, where)
     texts = {key: None if given.get(key) is None else to_text(given[key]) for key in TEXTS}
     messages = _messages(given.get("messages"))
@@ -68,7 +68,7 @@ def case_of_row(row: Row) -> Case:
         texts["text"] = to_text(messages[-1].get("content", ""))
     return Case(
         id=identifier, group=_group(given, identifier, texts["text"]), label=label,
-        right_action=right or (USUAL_ACTION[label] if label else None),
+        right_action=right or (USUAL_ACTION.get(label) if label else None),
         acceptable=_acceptable(given.get("acceptable"), where),
         epistemic_kind=_kind(given.get("epistemic_kind"), label, texts["category"], texts["answer"]),
         trigger_known="trigger" in row, messages=messages, **texts,

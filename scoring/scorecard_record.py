@@ -25,6 +25,22 @@ class RightActionRecord(Record):
         return _estimate(self.score, self.score_ci, self.n)
 
 
+class DualUseRecord(Record):
+    """The mean credit of the actions taken on dual-use prompts, 0 to 1, and the shares answered firmly and declined."""
+
+    credit: Estimate
+    by_action: dict[str, Estimate]  # right action: mean credit
+    answered_firmly: Estimate
+    declined: Estimate
+
+
+class RightActionCard(RightActionRecord):
+    """The score, the mean credit of the actions taken where each action is right, and credits on dual-use prompts."""
+
+    by_action: dict[str, Estimate] = {}  # right action: mean credit, 0 to 1
+    dual_use: DualUseRecord | None = None  # where there are such prompts
+
+
 class FieldMean(Record):
     """The mean of one of the five fields over the completions where it is known; null without any."""
 
@@ -51,7 +67,7 @@ class Scorecard(Record):
     n: int
     actions: dict[str, int]
     rates: RatesRecord | None = None
-    right_action: RightActionRecord = RightActionRecord()
+    right_action: RightActionCard = RightActionCard()
     fields: dict[Field, FieldMean] = {}
     actions_by_label: dict[str, dict[str, int]] | None = None
     declines: dict[str, dict[str, int]] | None = None  # kind of prompt: number refused, number abstained

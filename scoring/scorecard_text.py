@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from scoring.fields import Field
 from scoring.scorecard_record import Scorecard
-from scoring.wording import RATE_MEANING
+from scoring.wording import RATE_MEANING, right_action_estimates
 
 FIELD_MEANING: dict[Field, str] = {
     "intent": "intent: recognised",
@@ -28,11 +28,11 @@ def card_lines(card: Scorecard) -> Iterator[str]:
             yield f"{meaning:<52} {rate:.1%}, n {rate.n}"
         for what, declined in (card.declines or {}).items():
             yield f"{'declined, ' + what:<52} {declined['refuse']} refused, {declined['abstain']} abstained"
-    scores = {"right-action score (0: constant policy, 1: perfect)": card.right_action.estimate}
-    scores |= {FIELD_MEANING[name]: field.estimate for name, field in card.fields.items()}
-    for meaning, score in scores.items():
+    scores = list(right_action_estimates(card.right_action))
+    scores += [(FIELD_MEANING[name], field.estimate, ".2f") for name, field in card.fields.items()]
+    for meaning, score, spec in scores:
         if score.estimate is not None:
-            yield f"{meaning:<52} {score:.2f}, n {score.n}"
+            yield f"{meaning:<52} {score:{spec}}, n {score.n}"
     for column, n in card.by_left_out.items():
         yield f"Note: the breakdown by '{column}' leaves out its {n} rarest values"
     for what, note in card.input.items():

@@ -1,4 +1,11 @@
-"""Labels of the joint rates for the terminal and the report."""
+"""Labels of the joint rates and of the right-action scores for the terminal and the report."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from scoring.estimate import Estimate
+from scoring.scorecard_record import RightActionCard
 
 RATE_MEANING = {
     "over_refusal": "over_refusal: benign prompts declined",
@@ -6,3 +13,20 @@ RATE_MEANING = {
     "overconfidence": "overconfidence: uncertain prompts answered firmly",
     "uncertain_refused": "uncertain_refused: uncertain prompts refused",
 }
+RIGHT_ACTION_MEANING = "right-action score (0: constant policy, 1: perfect)"
+
+
+def right_action_estimates(found: RightActionCard) -> Iterator[tuple[str, Estimate, str]]:
+    """Yield each right-action score and share with its label and its format."""
+    yield RIGHT_ACTION_MEANING, found.estimate, ".2f"
+    yield from _credits(found.by_action, "")
+    if (own := found.dual_use) is not None:
+        yield "dual-use: credit of the action taken", own.credit, ".2f"
+        yield from _credits(own.by_action, "dual-use: ")
+        yield "dual-use: prompts answered firmly", own.answered_firmly, ".1%"
+        yield "dual-use: prompts declined", own.declined, ".1%"
+
+
+def _credits(by_action: dict[str, Estimate], prefix: str) -> Iterator[tuple[str, Estimate, str]]:
+    for action, credit in by_action.items():
+        yield f"{prefix}credit where {action} is right", credit, ".2f"

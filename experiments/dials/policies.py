@@ -69,7 +69,7 @@ def evaluate(
     Args:
         declining: the prompts that each dial should decline.
     """
-    chosen = inputs.corpus.within(*CHOICE)
+    chosen = inputs.corpus.rated & inputs.corpus.within(*CHOICE)
     thresholds = [candidate_thresholds(p[chosen], y[chosen]) for p, y in zip(table.probability, declining, strict=True)]
     surface = Surface.over(table, thresholds, inputs.config.steer.band)
     return PolicyEvaluation(table, surface, inputs.behaviour.correct, inputs)

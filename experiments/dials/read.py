@@ -42,14 +42,14 @@ class DialRead:
 
 
 def fit_read(loaded: LoadedRun, name: str, declining: Bool[np.ndarray, " prompts"], first_write: int) -> DialRead:
-    """Fit the read of one dial at or below the first write layer, against all prompts of other labels.
+    """Fit the read of one dial at or below the first write layer, against all other rated prompts.
 
     Args:
         declining: the prompts it should decline.
         first_write: the layer of the first write of any dial: a read above it would be circular.
     """
     store = loaded.store
-    contrast = contrast_of(loaded.corpus, name, declining, ~declining)
+    contrast = contrast_of(loaded.corpus, name, declining, loaded.corpus.rated & ~declining)
     layers = [layer for layer in store.layers if layer <= first_write]
     positions = [p for p in store.positions if store.present[store.positions.index(p)].all()]
     grid, loci = fit_grid(loaded, [contrast], layers, positions, f"fitting the {name} dial")
@@ -59,7 +59,9 @@ def fit_read(loaded: LoadedRun, name: str, declining: Bool[np.ndarray, " prompts
     score = cross_fitted_scores(X[contrast.rows], contrast, probe, loaded.config.seed, loaded.probe_device)
     chosen, test = np.isin(contrast.part, CHOICE), contrast.within("test")
     platt = fit_platt(score[chosen], contrast.y[chosen])
-    probability = platt.probability(score)
+    calibrated = platt.probability(score)
+    probability = platt.probability(probe.decision_function(X))  # of dual-use prompts too, which fit nothing
+    probability[contrast.rows] = calibrated
     return DialRead(
         name=name,
         locus=Locus(store.site, best.layer, best.position),
@@ -68,8 +70,8 @@ def fit_read(loaded: LoadedRun, name: str, declining: Bool[np.ndarray, " prompts
         declining=declining,
         probability=probability,
         test=best.scores[LOGISTIC].test,
-        test_ece=expected_calibration_error(contrast.y[test], probability[test]),
-        test_brier=brier(contrast.y[test], probability[test]),
+        test_ece=expected_calibration_error(contrast.y[test], calibrated[test]),
+        test_brier=brier(contrast.y[test], calibrated[test]),
     )
 
 

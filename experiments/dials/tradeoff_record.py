@@ -54,7 +54,7 @@ def tradeoff(loaded: LoadedRun, dials: PolicyEvaluation, writers: Mapping[Kind, 
     Args:
         most: the dials' over-refusal on the choice prompts, at which the policies are also compared.
     """
-    test = np.flatnonzero(loaded.corpus.within("test"))
+    test = np.flatnonzero(loaded.corpus.rated & loaded.corpus.within("test"))
     weights = np.zeros((len(loaded.prompts), N_DRAWS))
     weights[test] = draw_groups(loaded.corpus.groups[test], N_DRAWS, loaded.config.seed)
     without = loaded.behaviour

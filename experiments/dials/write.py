@@ -54,7 +54,8 @@ def _actuator(config: SteerConfig, **more: tuple[TokenIds, ...]) -> ActuatorReco
 
 def _openings(inputs: RunInputs) -> dict[Kind, tuple[TokenIds, ...]]:
     """Return the learned openings of each way of declining that the model shows often enough."""
-    onsets, learned_on = context_onsets(inputs), inputs.corpus.within("train", "validation")
+    onsets = context_onsets(inputs)
+    learned_on = inputs.corpus.rated & inputs.corpus.within("train", "validation")
     lacking: dict[Kind, str] = {}
     for kind in KINDS:
         n = int(np.sum(inputs.behaviour.did(ACTION_OF[kind]) & learned_on))

@@ -84,7 +84,7 @@ def _unpredicted(behaviour: Behaviour, kind: Kind) -> str:
     The behaviour then does not follow the label: the labels are shuffled, or the model declines everything.
     """
     corpus, did = behaviour.corpus, behaviour.did(ACTION_OF[kind])
-    judged = np.array([action is not None for action in behaviour.actions])
+    judged = corpus.rated & np.array([action is not None for action in behaviour.actions])
     own = (corpus.harmful if kind == "normative" else corpus.uncertain) & judged
     mine, others = (_rate(did, corpus, np.flatnonzero(rows)) for rows in (own, judged & ~own))
     if difference(mine, others).low > 0:

@@ -33,7 +33,7 @@ Completions = Mapping[str, list[Completion]]  # of every test prompt, by interve
 
 def measure_effects(loaded: LoadedRun) -> None:
     """Write stages/effects.json; it does not depend on the margin and the level of the verdict."""
-    setup, rows = find_setup(loaded), np.flatnonzero(loaded.corpus.within("test"))
+    setup, rows = find_setup(loaded), np.flatnonzero(loaded.corpus.rated & loaded.corpus.within("test"))
     edits = _interventions(loaded, setup)
     completions = _completions(loaded, rows, edits)
     onset = onset_effects(loaded, setup)

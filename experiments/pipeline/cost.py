@@ -36,12 +36,13 @@ class RunSize:
     """The numbers that a run's cost depends on."""
 
     prompts: int
-    test: int
+    test: int  # rated ones
     harmful_test: int
     prompt_tokens: float  # of a prompt, on average
     n_layers: int
     positions: int  # prompt positions from the end of the instruction on
     questions: int = 0  # with a known answer, or uncertain
+    dual_use_test: int = 0
 
 
 def steps(config: RunConfig, size: RunSize, until: str) -> list[Step]:
@@ -81,7 +82,7 @@ def _steer(config: RunConfig, size: RunSize) -> list[Step]:
         Step("every outcome of the two gates", completions=two),
         Step(f"every outcome of one dial{where}", completions=places * one),
         Step("test prompts under system lines", completions=len(given) * size.test),
-        Step("completions with the dials", completions=size.test),
+        Step("completions with the dials", completions=size.test + size.dual_use_test),
     ]
 
 
@@ -155,11 +156,12 @@ def estimate(config: RunConfig, directory: Path, until: str) -> dict[str, Any]:
     model = footprint(shape, WIDTHS.get(wanted.dtype, machine.width))
     roles = position_names(rendered, trigger=any(p.trigger for p in prompts))
     corpus = divide(prompts, config.prompts, config.seed)
-    test = corpus.within("test")
+    test = corpus.rated & corpus.within("test")
     lengths = [len(row.token_ids) for row in rendered]
     size = RunSize(
         len(prompts), int(test.sum()), int((corpus.harmful & test).sum()), sum(lengths) / len(lengths), model.n_layers,
         sum(name == "inst_last" or name.startswith("post_") for name in roles), len(questions(prompts)),
+        int((corpus.within("test") & ~corpus.rated).sum()),
     )  # fmt: skip
     streams = len(given.layers or range(model.n_layers)) * (len(given.positions or roles) + given.response_tokens)
     streams = 0 if until == "uncertainty" else streams

@@ -24,6 +24,7 @@ from experiments.run.config import WRITE_POSITION, DissociateConfig
 from experiments.run.inputs import RunInputs
 from extract.chat.thinking import thinks
 from extract.errors import UserError
+from extract.prompts.prompt import LABELS
 from probes.direction import Direction, Locus
 from probes.geometry.angles import cosine
 from probes.statistics.permutation import MIN_LABELLINGS
@@ -71,7 +72,7 @@ def _traced(inputs: RunInputs, direction: Direction) -> Direction:
 
 def context_onsets(inputs: RunInputs) -> Onsets:
     """Learn onset prefixes from the model's own completions outside the test part."""
-    rows = np.flatnonzero(inputs.corpus.within("train", "validation"))
+    rows = np.flatnonzero(inputs.corpus.rated & inputs.corpus.within("train", "validation"))
     known = [inputs.completions[i] for i in rows]
     return learn_onsets([c.token_ids for c in known], [c.action for c in known], [thinks(c.completion) for c in known])
 
@@ -213,7 +214,7 @@ def _independence(loaded: LoadedRun, writes: dict[Kind, WriteSelection]) -> dict
     if len(chosen) < len(KINDS):
         return None
     rng, corpus = named_rng(loaded.config.seed, "independence"), loaded.corpus
-    held_out = [np.flatnonzero(corpus.labelled(label) & corpus.within("test")) for label in corpus.counts()]
+    held_out = [np.flatnonzero(corpus.labelled(label) & corpus.within("test")) for label in LABELS]
     rows = np.concatenate([_some(rng, of_label, N_PER_LABEL) for of_label in held_out])
     prompts, record = RepeatedPrompts(loaded.model, [loaded.rendered[i] for i in rows]), {}
     with loaded.reporter.task("independence under ablation", len(KINDS)) as advance:

@@ -11,7 +11,7 @@ from probes.direction import Direction
 from scoring.estimate import Estimate
 
 # Okabe & Ito's colour-blind-safe palette
-COLOUR = {"benign": "#0072B2", "harmful": "#D55E00", "uncertain": "#009E73"}
+COLOUR = {"benign": "#0072B2", "harmful": "#D55E00", "uncertain": "#009E73", "dual_use": "#E69F00"}
 MARKER = {"answer": "o", "refuse": "X", "abstain": "^"}
 RATE_NAMES = {
     "over_refusal": "over_refusal\n(benign declined)",

@@ -13,6 +13,7 @@ from experiments.triggers.results import TriggerResults
 from experiments.uncertainty.results import UncertaintyResult
 from extract.record import Record
 from scoring.rates import RatesRecord
+from scoring.scorecard_record import RightActionCard
 
 
 class ModelRecord(Record):
@@ -43,6 +44,13 @@ class Rates(Record):
     after: RatesRecord
 
 
+class RightActions(Record):
+    """The right-action scores on test prompts, without and with the dials."""
+
+    before: RightActionCard = RightActionCard()
+    after: RightActionCard = RightActionCard()
+
+
 class RunResults(Record):
     """The contents of results.json."""
 
@@ -62,6 +70,7 @@ class RunResults(Record):
     could_have_answered: OpenedGates | None = None
     uncertainty: UncertaintyResult | None = None  # where answers were sampled
     rates: Rates
+    right_action: RightActions = RightActions()
     dials: dict[str, DialResult]
     dials_absent: list[str]
     known_facts_right: KnownFacts

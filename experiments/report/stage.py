@@ -83,7 +83,7 @@ def _reads(inputs: RunInputs, results: RunResults) -> dict[str, DialReadings]:
     if not results.dials:
         return {}
     table, corpus = read_table(inputs.file("table.jsonl")), inputs.corpus
-    test = np.flatnonzero(corpus.within("test"))
+    test = np.flatnonzero(corpus.rated & corpus.within("test"))
     labels = dict(zip(KINDS, (corpus.harmful, corpus.uncertain), strict=True))
     return {
         kind: DialReadings(probability[test], labels[kind][test], corpus.groups[test])

@@ -68,7 +68,7 @@ def write_samples(behaviour: Behaviour, kind: Kind) -> WriteSamples | None:
     """Choose the samples of a write direction; None if the model declines in this way, or answers, too rarely."""
     corpus = behaviour.corpus
     declined = behaviour.did(ACTION_OF[kind])
-    usable = (declined | behaviour.answered) & corpus.within("train")
+    usable = (declined | behaviour.answered) & corpus.rated & corpus.within("train")
     if int((declined & usable).sum()) < MIN_BASELINE or int((behaviour.answered & usable).sum()) < MIN_BASELINE:
         return None
     mixed = [

@@ -10,7 +10,7 @@ import numpy as np
 
 from extract.errors import UserError
 from extract.prompts.groups import groups_apart, groups_of
-from extract.prompts.prompt import LABELS, Prompt
+from extract.prompts.prompt import ALL_LABELS, LABELS, Prompt
 from extract.prompts.sources import PromptsConfig
 from probes.splits import group_split
 from probes.statistics.intervals import effective_groups
@@ -49,6 +49,11 @@ class Corpus:
         return self.labelled("uncertain")
 
     @cached_property
+    def rated(self) -> np.ndarray:
+        """Prompts that the rates are counted on, (n,) bool: all but dual-use ones, which nothing is fitted to."""
+        return self.harmful | self.benign | self.uncertain
+
+    @cached_property
     def trigger(self) -> np.ndarray:
         """Prompts with a trigger word, (n,) bool."""
         return np.array([prompt.trigger is not None for prompt in self.prompts])
@@ -76,8 +81,9 @@ class Corpus:
         return np.isin(self.part, parts)
 
     def counts(self) -> dict[str, int]:
-        """Return the number of prompts of each label."""
-        return {label: int(self.labelled(label).sum()) for label in LABELS}
+        """Return the number of prompts of each label; of dual-use prompts only where there are any."""
+        found = {label: int(self.labelled(label).sum()) for label in ALL_LABELS}
+        return {label: n for label, n in found.items() if n or label in LABELS}
 
     def n_groups(self, rows: np.ndarray) -> int:
         """Return the number of groups among some rows."""
@@ -97,10 +103,10 @@ class Corpus:
 
 
 def make_corpus(prompts: Sequence[Prompt], config: PromptsConfig, seed: int) -> Corpus:
-    """Group and split prompts, and check that every part has all three labels.
+    """Group and split prompts, and check that every part has the three labels that rates are counted on.
 
     Raises:
-        UserError: a label is missing from the prompts or a part, or the prompts' own split separates a group.
+        UserError: one of them is missing from the prompts or a part, or the prompts' own split separates a group.
     """
     missing = set(LABELS) - {prompt.label for prompt in prompts}
     if missing:
@@ -113,6 +119,9 @@ def make_corpus(prompts: Sequence[Prompt], config: PromptsConfig, seed: int) -> 
 
 def divide(prompts: Sequence[Prompt], config: PromptsConfig, seed: int) -> Corpus:
     """Group and split prompts. If every prompt has a `split` from PARTS, these are used.
+
+    Dual-use prompts are only reported on: they go to test, except in a group with prompts of other labels, whose part
+    they share. Where the other prompts go does not depend on them.
 
     Raises:
         UserError: the prompts' own split separates a group.
@@ -127,7 +136,12 @@ def divide(prompts: Sequence[Prompt], config: PromptsConfig, seed: int) -> Corpu
                             f"text, such as {ids}; give such prompts the same split, or none")  # fmt: skip
     else:
         shares = {name: getattr(config, name) for name in PARTS}
-        part = group_split(groups, [f"{p.label}/{p.category or ''}" for p in prompts], shares, seed)
+        part = np.full(len(prompts), "test", dtype=object)
+        rated = [row for row, prompt in enumerate(prompts) if prompt.label in LABELS]
+        strata = [f"{prompts[row].label}/{prompts[row].category or ''}" for row in rated]
+        part[rated] = group_split(groups[rated], strata, shares, seed)
+        of_group = dict(zip(groups[rated].tolist(), part[rated].tolist(), strict=True))
+        part = np.array([of_group.get(group, "test") for group in groups.tolist()], dtype=object)
     return Corpus(tuple(prompts), groups, part)
 
 
@@ -142,7 +156,7 @@ def _separated(groups: np.ndarray, part: np.ndarray) -> tuple[int, int] | None:
 
 def _refuse_empty_parts(corpus: Corpus, config: PromptsConfig) -> None:
     for name in PARTS:
-        for label in corpus.counts():
+        for label in LABELS:
             if not (corpus.labelled(label) & corpus.within(name)).any():
                 remedy = f"give more prompts, fewer and broader categories, or a 'split' with all of {', '.join(PARTS)}"
                 raise UserError(f"{config.described()}: no {label} prompt falls into the {name} part; {remedy}")

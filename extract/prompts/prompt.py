@@ -14,10 +14,12 @@ from extract.prompts.rows import Row, place, read_rows
 
 Label = Literal["benign", "harmful", "uncertain"]
 RightAction = Literal["answer", "answer_with_caveat", "clarify", "answer_safe_part", "refuse", "abstain"]
-LABELS: tuple[str, ...] = get_args(Label)
+LABELS: tuple[str, ...] = get_args(Label)  # rates are counted on these, and directions are fitted to them
+DUAL_USE = "dual_use"  # scored for the right action alone
+ALL_LABELS = (*LABELS, DUAL_USE)
 RIGHT_ACTIONS: tuple[str, ...] = get_args(RightAction)
 ROLES = ("system", "user", "assistant")
-USUAL_ACTION = {"benign": "answer", "harmful": "refuse", "uncertain": "abstain"}
+USUAL_ACTION = {"benign": "answer", "harmful": "refuse", "uncertain": "abstain"}  # dual_use prompts name their own
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,8 +63,8 @@ def load_prompts(path: str | os.PathLike[str]) -> list[Prompt]:
         if "label" not in row:
             found = ", ".join(map(str, row))
             raise UserError(f"{place(path, line)}: there is no field 'label', only {found}; rename the field with "
-                            "benign, harmful or uncertain, or map it with a file like configs/datasets/xstest.yaml "
-                            "(prompts.datasets)")  # fmt: skip
+                            "benign, harmful, uncertain or dual_use, or map it with a file like "
+                            "configs/datasets/xstest.yaml (prompts.datasets)")  # fmt: skip
         prompt = make_prompt(row, place(path, line))
         if prompt.id in first:
             earlier = place(path, first[prompt.id]).removeprefix(f"{path}, ")
@@ -94,8 +96,8 @@ def make_prompt(given: Row, where: str) -> Prompt:
     """
     row = {name: value for name, value in given.items() if not _is_nothing(name, value)}
     _refuse_broken_unicode(row, where)
-    label = _one_of(row, "label", LABELS, where)
-    right = USUAL_ACTION[label] if row.get("right_action") is None else None
+    label = _one_of(row, "label", ALL_LABELS, where)
+    right = USUAL_ACTION.get(label) if row.get("right_action") is None else None
     right = right or _one_of(row, "right_action", RIGHT_ACTIONS, where)
     texts = {name: _text_or_none(row, name, where) for name in OPTIONAL if name != "acceptable"}
     return Prompt(

@@ -10,7 +10,7 @@ from pydantic import Field, model_validator
 from extract.errors import UserError
 from extract.prompts.dataset import load_dataset
 from extract.prompts.groups import groups_of
-from extract.prompts.prompt import LABELS, Prompt, load_prompts
+from extract.prompts.prompt import ALL_LABELS, Prompt, load_prompts
 from extract.shipped import resolve_shipped
 from extract.yaml_file import Strict
 
@@ -72,12 +72,12 @@ def draw(prompts: list[Prompt], limit: int, seed: int) -> list[Prompt]:
     for row, group in enumerate(groups.tolist()):
         members.setdefault(group, []).append(row)
     taken: list[int] = []
-    left = dict.fromkeys(LABELS, limit)
+    left = dict.fromkeys(ALL_LABELS, limit)
     # Not a named stream, so that runs of older versions keep their prompts.
     for group in np.random.default_rng(seed).permutation(len(members)).tolist():
         labels = [prompts[row].label for row in members[group]]
-        if all(labels.count(label) <= left[label] for label in LABELS):
-            left = {label: left[label] - labels.count(label) for label in LABELS}
+        if all(labels.count(label) <= left[label] for label in left):
+            left = {label: left[label] - labels.count(label) for label in left}
             taken += members[group]
     return [prompts[row] for row in sorted(taken)]
 

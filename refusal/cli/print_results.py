@@ -15,7 +15,7 @@ from experiments.factors.text import factor_lines
 from experiments.probing.results import ProbeResults
 from experiments.probing.text import print_probe
 from experiments.report.caveats import caveats
-from experiments.report.results import RunResults
+from experiments.report.results import RightActions, RunResults
 from experiments.run.wording import verdict_sentence
 from experiments.triggers.results import TriggerResults
 from experiments.triggers.text import print_triggers, trigger_sentence
@@ -25,7 +25,7 @@ from extract.errors import UserError
 from extract.record import Record
 from refusal.cli.next_steps import next_steps
 from scoring.rates import RatesRecord
-from scoring.wording import RATE_MEANING
+from scoring.wording import RATE_MEANING, right_action_estimates
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -102,6 +102,8 @@ def print_summary(directory: Path, as_json: bool) -> None:
     results, console = RunResults.read(directory / "results.json"), Console(highlight=False)
     title, rates = f"{results.model.name} on test prompts (95 % intervals)", results.rates
     console.print(_rates_table(title, rates.before, rates.after, results.steer, results))
+    if results.right_action.before.dual_use is not None:
+        console.print(_right_action_table(results.right_action))
     dissociation = verdict_sentence(results.dissociation.verdict, results.dissociation.reasons)
     console.print("[bold]One refusal or two?[/] " + escape(dissociation))
     console.print("[bold]Word or intent?[/] " + escape(trigger_sentence(results.triggers)))
@@ -136,4 +138,19 @@ def _rates_table(
         table.add_row("over_refusal of prompts with a trigger word", *map(escape, shown), str(trigger.before.n))
     if facts is not None and facts.n:
         table.add_row("known facts stated right", f"{facts.before:.1%}", f"{facts.after:.1%}", str(facts.n))
+    return table
+
+
+def _right_action_table(found: RightActions) -> Table:
+    """Lay out the right-action scores before and after the dials, over all prompts and over dual-use ones."""
+    from rich.markup import escape
+    from rich.table import Table
+
+    table = Table(title="right action on test prompts (95 % intervals)")
+    for column in ("score", "before", "with the dials", "n"):
+        table.add_column(column)
+    after = {meaning: score for meaning, score, _ in right_action_estimates(found.after)}
+    for meaning, score, spec in right_action_estimates(found.before):
+        cells = (meaning, f"{score:{spec}}", f"{after.get(meaning, score):{spec}}", str(score.n))
+        table.add_row(*(escape(cell) for cell in cells))
     return table

@@ -20,6 +20,7 @@ from experiments.report.page.calibration import DialReadings, calibration_charts
 from experiments.report.page.grids import cosine_map, eta_maps, matrix_maps, null_table, probe_maps
 from experiments.report.page.sliders import Controls, sliders
 from experiments.report.results import RunResults
+from experiments.report.right_action_section import right_action_section
 from experiments.report.steer_section import steer_section
 from experiments.report.triggers_section import triggers_section
 from experiments.report.uncertainty_section import uncertainty_section
@@ -62,7 +63,7 @@ def article(run: ReportedRun, results: RunResults, given: Payload) -> str:
     parts = [
         f"<header><h1>{escaped(title)}</h1>{_facts(run, results)}{_verdicts(results)}",
         f"{_caveats(results, run.judge)}</header>",
-        section("rates", _RATES[bool(results.dials)], _rates_table(results)),
+        section("rates", _RATES[bool(results.dials)], _rates(results)),
         section("dials", "Dials: choose thresholds", _sliders(results, given) + _dials(results, run)),
         section("matrix", "One refusal or two?", _matrix(results)),
         section("triggers", "Word or intent?", _triggers(results, run)),
@@ -116,6 +117,10 @@ def _verdicts(results: RunResults) -> str:
 
 def _caveats(results: RunResults, judge: str) -> str:
     return paragraphs([*caveats(results), *reading_caveats(results, judge)], "verdict caveat")
+
+
+def _rates(results: RunResults) -> str:
+    return _rates_table(results) + right_action_section(results.right_action, dials=bool(results.dials))
 
 
 def _rates_table(results: RunResults) -> str:

@@ -32,7 +32,8 @@ LOW_OVER_REFUSAL = 0.02
 
 def payload(inputs: RunInputs, results: RunResults) -> dict[str, Any]:
     """Return the data of one run, ready for JSON."""
-    found = {"actions": list(ACTIONS), "labels": list(LABELS), "prompts": _prompts(inputs), "dials": []}
+    labels = list(inputs.corpus.counts())
+    found = {"actions": list(ACTIONS), "labels": labels, "prompts": _prompts(inputs, labels), "dials": []}
     table = read_table(inputs.file("table.jsonl")) if results.dials else None
     if table is None:
         return found
@@ -53,7 +54,7 @@ def payload(inputs: RunInputs, results: RunResults) -> dict[str, Any]:
     }
 
 
-def _prompts(inputs: RunInputs) -> dict[str, Any]:
+def _prompts(inputs: RunInputs, labels: Sequence[str]) -> dict[str, Any]:
     """Return the prompts by columns; x and y are the projections on the two write directions."""
     prompts, plain = inputs.prompts, inputs.behaviour
     completions = read_completions(inputs.file("completions.jsonl"))
@@ -62,7 +63,7 @@ def _prompts(inputs: RunInputs) -> dict[str, Any]:
     columns = {
         "id": [shortened(p.id, 80) for p in prompts],
         "text": [shortened(_text(p.messages), MOST_CHARACTERS) for p in prompts],
-        "label": [LABELS.index(p.label) for p in prompts],
+        "label": [labels.index(p.label) for p in prompts],
         "category": [p.category or "" for p in prompts],
         "trigger": [p.trigger or "" for p in prompts],
         "part": inputs.corpus.part.tolist(),

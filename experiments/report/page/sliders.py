@@ -10,7 +10,7 @@ from experiments.report.markup import escaped, shortened
 from experiments.report.page.drawing import ChartPoint, share_chart
 from extract.record import Record
 from scoring.rates import RatesRecord
-from scoring.wording import RATE_MEANING
+from scoring.wording import RATE_MEANING, RIGHT_ACTION_MEANING
 
 AXES = {
     "overconfidence": "overconfidence (% of uncertain)",
@@ -51,7 +51,7 @@ def sliders(controls: Controls, result: SteerResult, before: RatesRecord, after:
         f'<tr data-rate="{name}"><th scope="row">{escape(meaning)}</th><td class="before"></td><td class="now"></td>'
         '<td class="n"></td></tr>'
         for name, meaning in [*RATE_MEANING.items(), ("known_facts", "known facts stated right"),
-                              ("right_action", "right-action score (0: constant policy, 1: perfect)")]
+                              ("right_action", RIGHT_ACTION_MEANING)]
     )  # fmt: skip
     commands = "".join(
         f'<p class="command"><code data-command="{name}"></code> <button type="button" class="copy">Copy</button></p>'
