@@ -18,13 +18,13 @@ import numpy as np
 from jaxtyping import Bool, Float, Int, Shaped
 
 from experiments.rank.candidates import Candidate, Streams, candidates, first_candidate
+from experiments.run.config import MOST_DIRECTIONS
 from probes.nullspace import project_out
 from probes.statistics.intervals import effective_groups
 from probes.statistics.tango import tango
 
 Basis = Float[np.ndarray, "k d_model"]  # orthonormal, float64
 Part = Literal["train", "validation", "test"]
-K_MAX = 8  # directions tried
 MIN_LEFT = 5  # decliners that still decline; fewer cannot be fitted on
 PATIENCE = 2  # directions in a row that together add less than the margin end the search
 
@@ -110,8 +110,8 @@ def _finished(model: Ablatable, stopped: Sequence[np.ndarray], margin: float, al
     """
     if k is not None:
         return ""
-    if len(stopped) == K_MAX:
-        return f"{K_MAX} directions are the most that are tried"
+    if len(stopped) == MOST_DIRECTIONS:
+        return f"{MOST_DIRECTIONS} directions are the most that are tried"
     if len(stopped) <= PATIENCE:
         return ""
     gained = tango(stopped[-1], stopped[-1 - PATIENCE], effective_groups(model.groups("validation")), alpha)
