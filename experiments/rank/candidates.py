@@ -17,7 +17,7 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Bool, Float, Real, Shaped
 
-from probes.means import difference_in_means, unit
+from probes.means import difference_in_means
 from probes.nullspace import project_out
 
 VANISHED = 1e-4  # relative to the activations; a shorter fit is rounding
@@ -101,4 +101,5 @@ def _orthogonal(vector: Float[np.ndarray, " d_model"], basis: Float[np.ndarray, 
 
 def first_candidate(vector: Float[np.ndarray, " d_model"], layer: int) -> Candidate:
     """Return the write direction, the first of every basis."""
-    return Candidate(unit(vector).astype(np.float64), "write direction", layer)
+    wide = np.asarray(vector, dtype=np.float64)
+    return Candidate(wide / np.linalg.norm(wide), "write direction", layer)
