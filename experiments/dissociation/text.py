@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from experiments.dissociation.results import Dissociation, OpenedGate, OpenedGates, OpenedLabel
-from experiments.rank.text import HEAD, TITLE, rank_lines, rank_rows
+from experiments.rank.text import rank_lines, rank_tables
 from experiments.run.wording import verdict_sentence
 from scoring.estimate import Estimate
 
@@ -49,7 +49,7 @@ def tables(found: Dissociation) -> list[tuple[str, list[str], list[list[str]]]]:
          ["added", "refuse", "abstain", "n"], _added(found)),
         ("Other variants of ablation: decliners that stop, benign prompts still answered",
          ["ablated", "form", "layers", "tokens", "refusing", "abstaining", "benign"], _variants(found)),
-        (TITLE, HEAD, rank_rows(found.rank)),
+        *rank_tables(found.rank),
         ("Side effects",
          ["ablated", "benign answered", "known facts right", "KL, nats per token",
           "plain text, nats per token (uniform guess)"],

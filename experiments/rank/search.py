@@ -97,7 +97,7 @@ def search(model: Ablatable, first: Float[np.ndarray, " d_model"], margin: float
             why = f"{len(still)} training prompts still decline, {MIN_LEFT} are needed to fit another direction"
         following = None if why else _next(model, "train", basis, _mask(model, "train", still))
         if following is None:
-            why = why or "no further direction tells what still declines from what is answered"
+            why = why or "no further direction separates what still declines from what is answered"
             return Found(_refitted(model, basis), tuple(fits), why)
         found.append(following)
 

@@ -8,7 +8,7 @@ from scoring.estimate import Estimate
 
 DECLINES: dict[Kind, str] = {"normative": "refusals", "epistemic": "abstentions"}
 TITLE = "Decliners that stop when more directions are ablated (95 %; not part of the verdict)"
-HEAD = ["declines", "directions", "stop", "n", "more stop with further directions"]
+HEAD = ["declines", "directions", "stop", "n", "points more with the best number"]
 
 
 def rank_lines(ranks: Ranks | None) -> list[str]:
@@ -16,16 +16,15 @@ def rank_lines(ranks: Ranks | None) -> list[str]:
     return [] if ranks is None else [_line(kind, ranks.of(kind)) for kind in KINDS]
 
 
-def rank_rows(ranks: Ranks | None) -> list[list[str]]:
-    """Return the rows of the table, under `HEAD`: the effect of each number of directions where several were tried."""
-    if ranks is None:
-        return []
-    return [
+def rank_tables(ranks: Ranks | None) -> list[tuple[str, list[str], list[list[str]]]]:
+    """Return title, header and rows of the effect of each number of directions; none if no second one was tried."""
+    rows = [
         [DECLINES[kind], str(effect.k), f"{effect.stopped:.0%}", str(effect.stopped.n), _points(effect.more)]
         for kind in KINDS
-        for effect in ranks.of(kind).effects[1:]
-        if len(ranks.of(kind).effects) > 2
+        for effect in ([] if ranks is None else ranks.of(kind).effects[1:])
+        if ranks is not None and len(ranks.of(kind).effects) > 2
     ]
+    return [(TITLE, HEAD, rows)] if rows else []
 
 
 def _line(kind: Kind, of: RankEstimate) -> str:
