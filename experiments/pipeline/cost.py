@@ -123,14 +123,14 @@ def _effects(config: RunConfig, size: RunSize) -> list[Step]:
 
 
 def _rank(config: RunConfig, size: RunSize) -> list[Step]:
-    """Return the cost of fitting as many directions as may be fitted, each in two ways at every layer.
+    """Return the cost of fitting as many directions as may be fitted, each in three ways at every layer.
 
     They are ablated on training prompts once, on validation prompts three times and on test prompts once.
     """
     given = config.dissociate
     k = MOST_DIRECTIONS if given.rank == "auto" else given.rank
     layers = len(write_layers(size.n_layers, given.deepest)) if given.layers == "later" else 1
-    fitted, fits = len(KINDS) * k, 2 * layers + k  # and the directions found, when they are fitted again
+    fitted, fits = len(KINDS) * k, 3 * layers + k  # and the directions found, when they are fitted again
     return [
         Step("rank: completions", completions=k * (size.train + 3 * size.declinable)),
         _onsets("rank: choosing directions", 2 * fitted * fits * given.n_selection),

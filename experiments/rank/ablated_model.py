@@ -30,8 +30,9 @@ from steering.subspace_ablation import subspace_ablation
 class AblatedModel:
     """One way of declining of a model, for `search`.
 
-    Training samples are those of the write direction. Validation and test decliners are those of the verdict; on
-    validation prompts they are compared with the answered prompts of the same strata.
+    Decliners are those of the verdict; in the training part also those that the write direction was fitted on, which
+    may be of another label. They are compared with the answered samples of the write direction, and on validation
+    prompts with the answered prompts of the same strata.
     """
 
     def __init__(
@@ -45,8 +46,9 @@ class AblatedModel:
         self.layer, self._kind, self._advance = direction.locus.layer, kind, advance
         self._loaded, self._direction, self._samples = loaded, direction, samples
         self._variant, behaviour = loaded.config.dissociate.variant, loaded.behaviour
+        own = np.union1d(samples.rows[samples.declined], behaviour.decliners(kind, "train"))
         held_out = {part: behaviour.decliners(kind, part) for part in ("validation", "test")}
-        self._decliners = {"train": samples.rows[samples.declined], **held_out}
+        self._decliners = {"train": own, **held_out}
         self._answered = {"train": samples.rows[~samples.declined], "validation": _answered(loaded, samples)}
         rng = named_rng(loaded.config.seed, "rank", kind)
         scored = np.sort(rng.permutation(held_out["validation"])[: loaded.config.dissociate.n_selection])

@@ -1,8 +1,9 @@
 """Candidates for the next direction, from the streams of samples that still decline and of answered ones.
 
-Two fits, because either may miss what the other finds:
+Three fits, because each may miss what another finds:
 
-- *difference in means*, within strata, as the first direction was fitted;
+- *difference in means within strata*, as the first direction was fitted, so that content cancels;
+- *difference in means* of all samples: what still declines may lie in strata without any answered sample;
 - *spread*: the leading direction of the declining samples' second moment about the answering mean, less the answering
   covariance (contrastive PCA, Abid et al. 2018, arXiv 1709.06716). Where half of the declines carry one of two
   redundant copies and half the other, ablating their sum leaves both halves declining with opposite signs along the
@@ -17,7 +18,7 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Bool, Float, Real, Shaped
 
-from probes.means import difference_in_means
+from probes.means import difference_in_means, usable_strata
 from probes.nullspace import project_out
 
 VANISHED = 1e-4  # relative to the activations; a shorter fit is rounding
@@ -63,7 +64,9 @@ def candidates(
         X = project_out(at.X[used].astype(np.float64), basis)
         X = X if span is None else (X @ span.T) @ span
         y, strata = at.declined[used], at.strata[used]
-        fits = {"difference in means": difference_in_means(X, y, strata), "spread": spread(X, y, strata)}
+        fits = {"difference in means": difference_in_means(X, y), "spread": spread(X, y, strata)}
+        if usable_strata(y, strata) and len(set(strata.tolist())) > 1:
+            fits["difference in means within strata"] = difference_in_means(X, y, strata)
         least = VANISHED * float(np.abs(X).max())
         for name, vector in fits.items():
             vector = project_out(vector[None], basis)[0]

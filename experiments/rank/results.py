@@ -10,7 +10,7 @@ from scoring.estimate import Estimate
 class RankFit(Record):
     """One direction of the search: how it was fitted, and what still declines once it is ablated too."""
 
-    fitted_by: str  # the write direction itself, difference in means, or spread
+    fitted_by: str  # the write direction itself, difference in means (within strata), or spread
     layer: int
     fitted_on: int  # training decliners that still declined before it
     still_declining: int  # of these, after it

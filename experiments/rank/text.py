@@ -33,6 +33,8 @@ def _line(kind: Kind, of: RankEstimate) -> str:
         return f"{what}: not tested, {of.reason}."
     stopped = {effect.k: f"{effect.stopped.interval.estimate:.0%}" for effect in of.effects}
     effect = f"one direction stops {stopped[1]}"
+    if len(stopped) > 2 and of.write_direction is not None:
+        effect += f" (the verdict's {of.write_direction.interval.estimate:.0%})"
     if of.best is not None and of.best > 1:
         effect += f", {of.best} directions stop {stopped[of.best]}"
     return f"{what}: {_rank(of)}; {effect}. The search stopped because {of.reason}."

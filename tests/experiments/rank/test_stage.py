@@ -126,11 +126,15 @@ def rewired(wires: Callable[[ChatModel], list[Edit]]) -> Callable[..., ChatModel
 
 
 @pytest.mark.slow
-def test_a_redundant_refusal_has_rank_two(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("layers", ["selected", "later"])
+def test_a_redundant_refusal_has_rank_two(layers: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where it is redundant: in the layer before it is one variable, and one direction of the span stops it all."""
     monkeypatch.setattr(loaded_run, "load_model", rewired(redundant))
-    found = ranks(tmp_path, "two-knobs", "dissociate.deepest=0.6")  # above, the copies are joined again: rank one
+    found = ranks(tmp_path, "two-knobs", "dissociate.deepest=0.6", f"dissociate.layers={layers}")
     assert found.epistemic.rank == 1
     of = found.normative
-    assert of.rank == 2
-    assert of.effects[1].stopped.estimate < 0.8
+    assert of.fits[0].layer == (4 if layers == "selected" else 3)  # the layer of the copies, or the one before
+    assert of.rank == (2 if layers == "selected" else 1)
+    assert of.write_direction.estimate < 0.7
+    assert (of.effects[1].stopped.estimate > 0.9) == (layers == "later")
     assert of.effects[2].stopped.estimate > 0.9

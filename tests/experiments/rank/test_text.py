@@ -1,5 +1,6 @@
 """One line for each way of declining, and a table where several directions were tried."""
 
+from html import unescape
 from pathlib import Path
 
 import pytest
@@ -23,7 +24,8 @@ def ranked(rank: int | None, *stopped: float, settled: bool = True, reason: str 
         RankEffect(k=k, stopped=estimate(share), more=estimate(stopped[-1] - share)) for k, share in enumerate(stopped)
     )
     return RankEstimate(rank=rank, settled=settled, reason=reason, margin=0.15, alpha=0.05, variant="v",
-                        best=len(stopped) - 1 if stopped else None, effects=effects)  # fmt: skip
+                        best=len(stopped) - 1 if stopped else None, effects=effects,
+                        write_direction=estimate(0.3))  # fmt: skip
 
 
 TWO = Ranks(normative=ranked(2, 0.0, 0.36, 0.95), epistemic=ranked(1, 0.0, 0.99))
@@ -31,7 +33,8 @@ TWO = Ranks(normative=ranked(2, 0.0, 0.36, 0.95), epistemic=ranked(1, 0.0, 0.99)
 
 def test_a_line_says_what_one_and_what_more_directions_stop() -> None:
     assert rank_lines(TWO) == [
-        "Rank of the refusals: 2; one direction stops 36%, 2 directions stop 95%. The search stopped because of x.",
+        "Rank of the refusals: 2; one direction stops 36% (the verdict's 30%), 2 directions stop 95%. "
+        "The search stopped because of x.",
         "Rank of the abstentions: 1; one direction stops 99%. The search stopped because of x.",
     ]
     assert rank_lines(None) == []
@@ -59,7 +62,7 @@ def test_terminal_and_report_show_it(capsys: pytest.CaptureFixture[str], monkeyp
     found = Dissociation.model_validate(FOUND.to_dict() | {"rank": TWO.to_dict()})
     print_dissociation(Path("runs/x"), found)
     for shown in (capsys.readouterr().out, dissociation_section(found, table)):
-        assert "Rank of the refusals: 2; one direction stops 36%, 2 directions stop 95%." in shown
+        assert "2; one direction stops 36% (the verdict's 30%), 2 directions stop 95%." in unescape(shown)
         assert "59 [49, 69]" in shown
     print_dissociation(Path("runs/x"), FOUND)
     assert "Rank" not in capsys.readouterr().out
