@@ -19,21 +19,22 @@ def any_above(threshold: float) -> Rule:
     return lambda z: (z > threshold * GAP).any(axis=1)
 
 
-def sum_above(threshold: float) -> Rule:
-    return lambda z: z.sum(axis=1) > threshold * GAP * z.shape[1]
+def product_below(threshold: float) -> Rule:
+    return lambda z: z[:, 0] * z[:, 1] < threshold * GAP**2
 
 
 @dataclass
 class Planted:
-    """Samples of each part, and how they react to an ablation; half of a part's prompts carry nothing."""
+    """Samples of each part, and how they react to an ablation; half of a part's prompts carry other patterns."""
 
-    patterns: Sequence[Sequence[int]]  # which coordinates are on, equally often
+    patterns: Sequence[Sequence[float]]  # the coordinates, in gaps: 1 is on; each pattern equally often
     rule: Rule
     n: int  # decliners for testing, about
     rng: np.random.Generator
     d_model: int = 64
     a_group: int = 1  # prompts a group, which share a pattern
     nothing: bool = False  # behaviour is drawn at random and follows no coordinate
+    others: Sequence[Sequence[float]] = ()  # patterns of the other half; by default none is on
     layer: int = 3
 
     def __post_init__(self) -> None:
@@ -42,9 +43,8 @@ class Planted:
         self.X, self.declined, self.group = {}, {}, {}
         for part, share in PARTS.items():
             n_groups = -(-round(2 * share * self.n) // self.a_group)
-            on = np.array([self.patterns[i % len(self.patterns)] for i in range(n_groups)])
-            on[1::2] = 0
-            on[::2] = np.array([self.patterns[i % len(self.patterns)] for i in range(len(on[::2]))])
+            halves = self.patterns, self.others or [[0] * k]
+            on = np.array([halves[i % 2][i // 2 % len(halves[i % 2])] for i in range(n_groups)])
             group = np.repeat(np.arange(n_groups), self.a_group)
             noise = self.rng.standard_normal((len(group), self.d_model))
             self.X[part] = noise + 3.0 + GAP * on[group] @ self.planted

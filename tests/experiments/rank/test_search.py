@@ -11,7 +11,7 @@ from experiments.rank import search as search_module
 from experiments.rank.candidates import candidates
 from experiments.rank.growth import Growth, judge_growth, measure_growth
 from experiments.rank.search import Found, Outcomes, search
-from tests.experiments.rank.simulated import Planted, Rule, any_above
+from tests.experiments.rank.simulated import Planted, Rule, any_above, product_below
 
 MARGIN, ALPHA = 0.15, 0.05
 Patterns = Sequence[Sequence[int]]
@@ -77,6 +77,17 @@ def test_a_tilted_first_direction_is_not_two(monkeypatch: pytest.MonkeyPatch) ->
         assert found.fits[0].stopped < 0.8
     monkeypatch.setattr(search_module, "_refitted", lambda model, basis: basis)
     assert [ranked(tilted(seed))[1].rank for seed in range(3)] == [2, 2, 2]
+
+
+def test_a_product_of_two_coordinates_is_found_though_the_class_means_are_equal() -> None:
+    """Declines where the signs differ. The write direction is noise and stops few; one direction stops all."""
+    unlike, alike = [[0.5, -0.5], [-0.5, 0.5]], [[0.5, 0.5], [-0.5, -0.5]]
+    for seed in range(3):
+        found, growth = ranked(planted(unlike, 100, seed, product_below(-0.12), others=alike))
+        assert found.fits[0].stopped < 0.4
+        assert found.fits[1].fitted_by == "spread"
+        assert growth.rank == 1
+        assert growth.effects[1].estimate > 0.95
 
 
 def test_behaviour_that_follows_nothing_has_rank_zero() -> None:
