@@ -19,7 +19,8 @@ class Growth:
 
     The rank is the least number of directions beyond which no growth above the margin is shown. The best number is
     chosen on validation prompts. The numbers below it are tested in order and the first that is not rejected is the
-    rank, so a rank above the true one is reported with a probability of at most alpha / 2.
+    rank, so no correction for their number is needed. A rank above the true one is reported with a probability below
+    alpha: where the true growth equals the margin, in 1 to 4 % of simulations with 17 to 200 decliners at alpha 5 %.
     """
 
     effects: tuple[Interval, ...]  # share that stops, by number of directions

@@ -105,8 +105,7 @@ def search(model: Ablatable, first: Float[np.ndarray, " d_model"], margin: float
 def _finished(model: Ablatable, stopped: Sequence[np.ndarray], margin: float, alpha: float, k: int | None) -> str:
     """Return why no further direction is fitted, or "".
 
-    One useless direction does not end the search: of three redundant copies, the second direction may open no prompt
-    before the third is ablated too.
+    One useless direction does not end the search: a direction may have an effect only together with the next.
     """
     if k is not None:
         return ""
