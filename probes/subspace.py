@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from jaxtyping import Float
@@ -57,17 +57,30 @@ class Subspace:
         return vector_digest(self.basis)
 
     @classmethod
-    def of(cls, direction: Direction) -> Subspace:
-        """Return a direction as a subspace of rank 1."""
+    def of(cls, *directions: Direction) -> Subspace:
+        """Return orthogonal directions of one locus as a subspace; it has the later layers at which all have means.
+
+        Raises:
+            ValueError: their loci differ, or they are not orthogonal.
+        """
+        first = directions[0]
+        if elsewhere := [d.locus for d in directions if d.locus != first.locus]:
+            raise ValueError(f"directions of one subspace must have one locus, got {first.locus} and {elsewhere[0]}")
+        shared = set.intersection(*(set(d.later_means) for d in directions))
         return cls(
-            name=direction.name,
-            basis=np.asarray(direction.vector, dtype=np.float32)[None],
-            locus=direction.locus,
-            mean_positive=np.array([direction.mean_positive]),
-            mean_negative=np.array([direction.mean_negative]),
-            provenance=direction.provenance,
-            later_means={at: (np.array([on]), np.array([off])) for at, (on, off) in direction.later_means.items()},
+            name=first.name,
+            basis=np.stack([np.asarray(d.vector, dtype=np.float32) for d in directions]),
+            locus=first.locus,
+            mean_positive=np.array([d.mean_positive for d in directions]),
+            mean_negative=np.array([d.mean_negative for d in directions]),
+            provenance=first.provenance,
+            later_means={at: _means([d.later_means[at] for d in directions]) for at in sorted(shared)},
         )
+
+    @property
+    def directions(self) -> list[Direction]:
+        """The basis vectors as directions with their class means, named NAME_1, NAME_2, …"""
+        return [replace(self.direction(i), name=f"{self.name}_{i + 1}") for i in range(self.rank)]
 
     def direction(self, i: int) -> Direction:
         """Return one basis vector as a direction, with its class means."""
@@ -80,3 +93,7 @@ class Subspace:
             provenance=self.provenance,
             later_means={at: (float(on[i]), float(off[i])) for at, (on, off) in self.later_means.items()},
         )
+
+
+def _means(pairs: Sequence[tuple[float, float]]) -> tuple[Means, Means]:
+    return np.array([on for on, _ in pairs]), np.array([off for _, off in pairs])

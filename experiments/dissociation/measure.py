@@ -56,7 +56,7 @@ def measure_effects(loaded: LoadedRun) -> None:
 
 
 def measure_rank(loaded: LoadedRun) -> None:
-    """Write stages/rank.json: how many directions each way of declining needs."""
+    """Write stages/rank.json and rank_directions.safetensors: how many directions each way of declining needs."""
     setup = find_setup(loaded)
     measure_ranks(loaded, setup.directions, setup.absent)
 

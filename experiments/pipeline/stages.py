@@ -92,7 +92,7 @@ STAGES = (
     Stage("probe", probe, ("extract", "respond"), ("seed", "prompts", "selection"),
           ("probes.parquet", "directions.safetensors", "stages/geometry.json", "stages/probe.json")),
     Stage("effects", measure_effects, ("probe",), ("seed", "measuring"), ("stages/effects.json",)),
-    Stage("rank", measure_rank, ("probe",), ("seed", "ranking"), ("stages/rank.json",)),
+    Stage("rank", measure_rank, ("probe",), ("seed", "ranking"), ("stages/rank.json", "rank_directions.safetensors")),
     Stage("dissociate", dissociate, ("effects",), ("verdict",), ("stages/dissociate.json",)),
     Stage("gate_open", gate_open, ("probe",), ("measuring",), ("stages/gate_open.json",)),
     Stage("steer", steer, ("probe",), ("steer",), FILES),

@@ -1,8 +1,9 @@
-"""Measures the rank of each way of declining on a model, and writes stages/rank.json."""
+"""Measures the rank of each way of declining on a model, and writes stages/rank.json and the directions found."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 import numpy as np
 
@@ -15,7 +16,9 @@ from experiments.run.behaviour import KINDS, Kind, write_samples
 from probes.direction import Direction
 from probes.statistics.intervals import Interval, clopper_pearson, effective_groups
 from scoring.estimate import Estimate, estimate_of
+from steering.direction_file import save_directions
 
+DIRECTIONS = "rank_directions.safetensors"
 MIN_VALIDATION = 10  # validation decliners that choose between candidates
 
 
@@ -27,24 +30,27 @@ def measure_ranks(loaded: LoadedRun, directions: Mapping[Kind, Direction], absen
         absent: why a way of declining cannot be tested.
     """
     found = {kind: _measure(loaded, kind, directions.get(kind), absent.get(kind, "")) for kind in KINDS}
-    Ranks(**found).write(loaded.file("stages/rank.json"))
+    save_directions([one for _, several in found.values() for one in several], loaded.file(DIRECTIONS))
+    Ranks(**{kind: estimate for kind, (estimate, _) in found.items()}).write(loaded.file("stages/rank.json"))
 
 
-def _measure(loaded: LoadedRun, kind: Kind, direction: Direction | None, absent: str) -> RankEstimate:
+def _measure(
+    loaded: LoadedRun, kind: Kind, direction: Direction | None, absent: str
+) -> tuple[RankEstimate, list[Direction]]:
     samples = write_samples(loaded.behaviour, kind)
     n = len(loaded.behaviour.decliners(kind, "validation"))
     if absent or direction is None or samples is None:
-        return _untested(loaded, absent or f"there is no {kind} write direction")
+        return _untested(loaded, absent or f"there is no {kind} write direction"), []
     if n < MIN_VALIDATION:
         return _untested(loaded, f"{n} validation prompts are declined that way, {MIN_VALIDATION} are needed to choose "
-                         "directions; give more prompts")  # fmt: skip
+                         "directions; give more prompts"), []  # fmt: skip
     config, wanted = loaded.config.dissociate, loaded.config.dissociate.rank
     with loaded.reporter.task(f"directions of declining ({kind})", None) as advance:
         model = AblatedModel(loaded, kind, direction, samples, advance)
         found = search(model, direction.vector, config.margin, config.alpha, None if wanted == "auto" else wanted)
         growth = measure_growth(model, found, config.margin, config.alpha)
         alone = model.outcomes("test", direction.vector[None], np.arange(len(model.groups("test")))).stopped
-    return _record(loaded, model, found, growth, alone)
+    return _record(loaded, model, found, growth, alone), replace(model.subspace(found.basis), name=kind).directions
 
 
 def _record(loaded: LoadedRun, model: AblatedModel, found: Found, growth: Growth, alone: np.ndarray) -> RankEstimate:

@@ -1,6 +1,7 @@
 """The rank on running models whose mechanism is known: organisms, and one whose refusal is made redundant."""
 
 import json
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -9,16 +10,21 @@ import pytest
 import torch
 from torch import Tensor
 
+from experiments.dissociation.judge import dissociate
+from experiments.dissociation.results import Dissociation
 from experiments.pipeline import stages
-from experiments.rank.results import Ranks
+from experiments.rank.results import RankEstimate, Ranks
 from experiments.responses import loaded_run
 from experiments.run.config import RunConfig, load_config
+from experiments.run.inputs import RunInputs
 from extract.errors import UserError
 from extract.model.chat_model import ChatModel
 from extract.model.edit import Edit, Pass
 from extract.model.loading import load_model
 from extract.progress import Reporter
 from extract.shipped import ROOT
+from probes.subspace import Subspace
+from steering.direction_file import load_directions
 
 ZOO = ROOT / "organisms" / "zoo"
 LIGHT = ("extract.positions=[post_last]", "dissociate.n_selection=12", "dissociate.deepest=0.7",
@@ -56,6 +62,17 @@ def test_it_is_searched_where_it_is_asked_for_and_changes_no_other_measurement()
     assert changed == {"rank", "dissociate", "results", "report"}
     margin = hashed(configured("dissociate.rank=auto", "dissociate.margin=0.2"))
     assert {name for name, value in margin.items() if hashed(auto)[name] != value} == changed
+
+
+def test_the_judged_dissociation_holds_the_rank_of_a_run_that_asks_for_it(small_run: Path, tmp_path: Path) -> None:
+    shutil.copytree(small_run, tmp_path / "run")
+    searched = RankEstimate(rank=2, reason="of x", margin=0.15, alpha=0.05, variant="v")
+    Ranks(normative=searched, epistemic=searched).write(tmp_path / "run/stages/rank.json")
+    for wanted, rank in (("1", None), ("auto", 2)):
+        config = load_config(tmp_path / "run/config.yaml", [f"dissociate.rank={wanted}"])
+        dissociate(RunInputs(config, tmp_path / "run"))
+        found = Dissociation.read(tmp_path / "run/stages/dissociate.json")
+        assert (found.rank and found.rank.normative.rank) == rank
 
 
 # -- organisms ---------------------------------------------------------------------------------------------------------
@@ -138,3 +155,6 @@ def test_a_redundant_refusal_has_rank_two(layers: str, tmp_path: Path, monkeypat
     assert of.write_direction.estimate < 0.7
     assert (of.effects[1].stopped.estimate > 0.9) == (layers == "later")
     assert of.effects[2].stopped.estimate > 0.9
+    saved = load_directions(tmp_path / "run/rank_directions.safetensors")
+    assert list(saved) == ["epistemic_1", "normative_1", "normative_2"]
+    assert Subspace.of(saved["normative_1"], saved["normative_2"]).rank == 2
