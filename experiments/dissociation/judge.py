@@ -25,6 +25,7 @@ from experiments.dissociation.measured_effects import (
 )
 from experiments.dissociation.results import Dissociation, EffectRecord, NullRecord, VariantRecord
 from experiments.dissociation.verdict import corrected_p, judge_dissociation
+from experiments.rank.results import Ranks
 from experiments.run.behaviour import ACTION_OF, KINDS, Kind
 from experiments.run.corpus import Corpus
 from experiments.run.inputs import RunInputs
@@ -41,7 +42,9 @@ MANY_TURNED = 0.2  # share of declines that turn into the other kind, from which
 def dissociate(inputs: RunInputs) -> None:
     """Judge stages/effects.json and write stages/dissociate.json."""
     measured = MeasuredEffects.read(inputs.file("stages/effects.json"))
-    judge_effects(inputs, measured).write(inputs.file("stages/dissociate.json"))
+    rank = Ranks.read(inputs.file("stages/rank.json")) if inputs.config.dissociate.rank != 1 else None
+    found = judge_effects(inputs, measured).model_copy(update={"rank": rank})
+    found.write(inputs.file("stages/dissociate.json"))
 
 
 def judge_effects(inputs: RunInputs, measured: MeasuredEffects) -> Dissociation:

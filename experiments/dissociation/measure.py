@@ -14,6 +14,7 @@ from experiments.dissociation.onset_null import OnsetEffects, permuted_null
 from experiments.dissociation.variant_outcomes import sample_benign, variant_outcomes
 from experiments.probing.stage import context_onsets
 from experiments.probing.write_directions import write_layers
+from experiments.rank.measure import measure_ranks
 from experiments.responses.loaded_run import LoadedRun
 from experiments.run.behaviour import KINDS, Kind, write_samples
 from experiments.run.completion_file import Completion, is_right
@@ -52,6 +53,12 @@ def measure_effects(loaded: LoadedRun) -> None:
         dependence=dependence(loaded, setup),
         side_effects=_side_effects(loaded, rows, edits, completions),
     ).write(loaded.file("stages/effects.json"))
+
+
+def measure_rank(loaded: LoadedRun) -> None:
+    """Write stages/rank.json and rank_directions.safetensors: how many directions each way of declining needs."""
+    setup = find_setup(loaded)
+    measure_ranks(loaded, setup.directions, setup.absent)
 
 
 # -- interventions on test prompts -------------------------------------------------------------------------------------

@@ -6,6 +6,7 @@ from pydantic import Field
 
 from experiments.dissociation.power import SampleSize
 from experiments.dissociation.verdict_rules import DissociationVerdict
+from experiments.rank.results import Ranks
 from experiments.run.estimates import Share
 from experiments.side_effects.results import SideEffects
 from extract.record import Record
@@ -76,6 +77,7 @@ class Dissociation(Record):
     dependence: Dependence | None
     reads: dict[str, NonlinearRead] = Field(default_factory=dict)  # by behaviour: declined against answered
     side_effects: dict[str, SideEffects]
+    rank: Ranks | None = None  # None: not searched (dissociate.rank is 1)
 
 
 class OpenedLabel(Record):

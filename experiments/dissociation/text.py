@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from experiments.dissociation.results import Dissociation, OpenedGate, OpenedGates, OpenedLabel
+from experiments.rank.text import rank_lines, rank_tables
 from experiments.run.wording import verdict_sentence
 from scoring.estimate import Estimate
 
@@ -32,7 +33,7 @@ def print_dissociation(directory: Path, found: Dissociation) -> None:
     for title, head, rows in tables(found):
         if rows:
             console.print(_table(title, head, rows))
-    for line in dependence_lines(found):
+    for line in [*rank_lines(found.rank), *dependence_lines(found)]:
         console.print(escape(line), soft_wrap=True)
     console.print(f"Written: {directory / 'stages' / 'dissociate.json'}", soft_wrap=True)
 
@@ -48,6 +49,7 @@ def tables(found: Dissociation) -> list[tuple[str, list[str], list[list[str]]]]:
          ["added", "refuse", "abstain", "n"], _added(found)),
         ("Other variants of ablation: decliners that stop, benign prompts still answered",
          ["ablated", "form", "layers", "tokens", "refusing", "abstaining", "benign"], _variants(found)),
+        *rank_tables(found.rank),
         ("Side effects",
          ["ablated", "benign answered", "known facts right", "KL, nats per token",
           "plain text, nats per token (uniform guess)"],

@@ -18,7 +18,7 @@ from experiments.pipeline.machine import A100, Machine, measure_device
 from experiments.pipeline.stages import stages_of
 from experiments.probing.write_directions import write_layers
 from experiments.run.behaviour import KINDS
-from experiments.run.config import RunConfig
+from experiments.run.config import MOST_DIRECTIONS, RunConfig
 from experiments.side_effects import measure as side_effects
 from experiments.triggers import attributed_requests, patched_pairs
 from experiments.triggers import erasure as trigger_erasure
@@ -43,6 +43,8 @@ class RunSize:
     positions: int  # prompt positions from the end of the instruction on
     questions: int = 0  # with a known answer, or uncertain
     dual_use_test: int = 0
+    train: int = 0
+    declinable: int = 0  # harmful or uncertain validation and test prompts
 
 
 def steps(config: RunConfig, size: RunSize, until: str) -> list[Step]:
@@ -52,6 +54,7 @@ def steps(config: RunConfig, size: RunSize, until: str) -> list[Step]:
         "respond": lambda c, s: [Step("plain completions", completions=s.prompts)],
         "probe": _probe,
         "effects": _effects,
+        "rank": _rank,
         "trigger_measures": _trigger_measures,
         "gate_open": lambda c, s: [Step("declined prompts with the gate open (remembered)")],
         "uncertainty": lambda c, s: [
@@ -120,6 +123,22 @@ def _effects(config: RunConfig, size: RunSize) -> list[Step]:
     ]  # fmt: skip
 
 
+def _rank(config: RunConfig, size: RunSize) -> list[Step]:
+    """Return the cost of fitting as many directions as may be fitted, each in three ways at every layer.
+
+    They are ablated on training prompts once, on validation prompts three times and on test prompts once.
+    """
+    given = config.dissociate
+    k = MOST_DIRECTIONS if given.rank == "auto" else given.rank
+    layers = len(write_layers(size.n_layers, given.deepest)) if given.layers == "later" else 1
+    fitted, fits = len(KINDS) * k, 3 * layers + k  # and the directions found, when they are fitted again
+    return [
+        Step("rank: completions", completions=k * (size.train + 3 * size.declinable)),
+        _onsets("rank: choosing directions", 2 * fitted * fits * given.n_selection),
+        *([Step("rank: streams", 2 * k * size.prompts, size.prompt_tokens)] if layers > 1 else []),
+    ]
+
+
 def _onsets(name: str, passes: int, completions: int = 0) -> Step:
     return Step(name, passes, ONSET_TOKENS, completions, distributions=ONSET_TOKENS, repeats=BEGINNINGS)
 
@@ -162,6 +181,8 @@ def estimate(config: RunConfig, directory: Path, until: str) -> dict[str, Any]:
         len(prompts), int(test.sum()), int((corpus.harmful & test).sum()), sum(lengths) / len(lengths), model.n_layers,
         sum(name == "inst_last" or name.startswith("post_") for name in roles), len(questions(prompts)),
         int((corpus.within("test") & ~corpus.rated).sum()),
+        int(corpus.within("train").sum()),
+        int(((corpus.harmful | corpus.uncertain) & corpus.within("validation", "test")).sum()),
     )  # fmt: skip
     streams = len(given.layers or range(model.n_layers)) * (len(given.positions or roles) + given.response_tokens)
     streams = 0 if until == "uncertainty" else streams

@@ -15,7 +15,7 @@ import yaml
 from experiments.dials.stage import FILES, steer
 from experiments.dissociation.gate_open import gate_open
 from experiments.dissociation.judge import dissociate
-from experiments.dissociation.measure import measure_effects
+from experiments.dissociation.measure import measure_effects, measure_rank
 from experiments.pipeline.graph import Stage, dependents, in_order
 from experiments.pipeline.results import write_results
 from experiments.probing.read_probes import check_folds
@@ -92,6 +92,7 @@ STAGES = (
     Stage("probe", probe, ("extract", "respond"), ("seed", "prompts", "selection"),
           ("probes.parquet", "directions.safetensors", "stages/geometry.json", "stages/probe.json")),
     Stage("effects", measure_effects, ("probe",), ("seed", "measuring"), ("stages/effects.json",)),
+    Stage("rank", measure_rank, ("probe",), ("seed", "ranking"), ("stages/rank.json", "rank_directions.safetensors")),
     Stage("dissociate", dissociate, ("effects",), ("verdict",), ("stages/dissociate.json",)),
     Stage("gate_open", gate_open, ("probe",), ("measuring",), ("stages/gate_open.json",)),
     Stage("steer", steer, ("probe",), ("steer",), FILES),
@@ -102,10 +103,10 @@ STAGES = (
 
 
 def stages_of(config: RunConfig) -> tuple[Stage, ...]:
-    """Return the graph of a run; the results read sampled uncertainty only if the configuration samples it."""
-    if not config.uncertainty.samples:
-        return STAGES
-    return tuple(replace(s, reads=(*s.reads, "uncertainty")) if s.name == "results" else s for s in STAGES)
+    """Return the graph of a run; sampled uncertainty and the rank are read only if the configuration asks for them."""
+    more = {"results": "uncertainty"} if config.uncertainty.samples else {}
+    more |= {"dissociate": "rank"} if config.dissociate.rank != 1 else {}
+    return tuple(replace(s, reads=(*s.reads, more[s.name])) if s.name in more else s for s in STAGES)
 
 
 def run(
@@ -190,11 +191,15 @@ def _section(config: RunConfig, name: str) -> Any:
         return config.dissociate.model_dump(mode="json", include=set(VERDICT))
     if name == "selection":
         return config.dissociate.model_dump(mode="json", include=set(SELECTION))
+    if name == "ranking":
+        settings, given = config.dissociate, config.dissociate.directions
+        searched = settings.model_dump(mode="json", include={*VERDICT, *SELECTION, "rank"})
+        return searched | {"directions": file_hash(given) if given else None}
     if name == "sampling":
         return config.uncertainty.with_default_samples.model_dump(mode="json")
     if name == "measuring":
         settings, given = config.dissociate, config.dissociate.directions
-        measured = settings.model_dump(mode="json", exclude=set(VERDICT))
+        measured = settings.model_dump(mode="json", exclude={*VERDICT, "rank"})
         return measured | text_hashes(settings) | {"directions": file_hash(given) if given else None}
     value = getattr(config, name)
     if name == "judge" and value != "rules":  # the content of its file counts, not its path

@@ -15,6 +15,7 @@ from extract.shipped import resolve_shipped
 from extract.yaml_file import Strict, explain, key_and_value, read_yaml
 from steering.ablation_variant import Form, LayerScope, TokenScope, Variant
 
+MOST_DIRECTIONS = 8  # of a subspace that is searched for
 WRITE_POSITION = "post_last"  # the last prompt token: where every direction is written
 WritePosition = Annotated[str, Field(pattern=r"^(inst_last|post_last|post_[1-9][0-9]*)$")]
 
@@ -70,6 +71,9 @@ class DissociateConfig(Strict):
     layers: LayerScope = "selected"  # ablate at the chosen layer only, or at all layers from it on
     tokens: TokenScope = "last_on"  # the last prompt token alone, or generated tokens too
     variants: bool = True  # also try every other variant of ablation, on the n_onset decliners
+    rank: Annotated[int, Field(ge=1, le=MOST_DIRECTIONS)] | Literal["auto"] = (
+        1  # auto: search how many directions each way of declining needs; k: fit k of them; not part of the verdict
+    )
     directions: Path | None = None  # test these (a directions.safetensors of this model) instead of the run's own
     n_side_effects: int = Field(48, ge=2)  # most prompts (or passages) for each side effect
     plain_text: Path | None = None  # harmless prose, one passage a paragraph; null: the shipped configs/plain_text.txt

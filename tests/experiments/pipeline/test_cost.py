@@ -1,6 +1,7 @@
 """The cost printed by --dry-run is an upper limit of what a run does."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -61,6 +62,19 @@ def test_steering_announces_every_outcome_and_a_dead_band_more_of_them() -> None
     biased = announced("steer.actuator=onset_bias")  # openings have no place, so the one dial has one way to act
     assert biased["every outcome of one dial"] == 2 * 100
     assert biased["every outcome of the two gates"] == 3 * 100
+
+
+def test_a_search_for_the_rank_is_announced_where_it_is_asked_for() -> None:
+    size = replace(SIZE, train=35, declinable=30)
+
+    def announced(*overrides: str) -> dict[str, int]:
+        listed = steps(config(*overrides), size, "dissociate")
+        return {step.name: step.completions or step.passes for step in listed if step.name.startswith("rank")}
+
+    assert announced() == {}
+    assert announced("dissociate.rank=auto")["rank: completions"] == 8 * (35 + 3 * 30)
+    assert announced("dissociate.rank=2")["rank: completions"] == 2 * (35 + 3 * 30)
+    assert announced("dissociate.rank=2", "dissociate.layers=later")["rank: streams"] == 2 * 2 * 100
 
 
 @pytest.mark.slow

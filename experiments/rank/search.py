@@ -1,0 +1,175 @@
+"""Searches the directions that a way of declining needs: fit, ablate those so far, refit on what still declines.
+
+The training part finds the directions, the validation part decides when to stop. A direction that is fitted with error
+leaves some of its decliners declining, and the refit would count its remainder as another one; so the directions are
+fitted once more on the validation part, inside the span that was found, where few dimensions leave little error. The
+effects are counted on the test part (`growth.py`), of which the search knows nothing.
+
+It runs on anything that can be ablated: a model (`measure.py`), or in tests a function of the stream.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal, Protocol
+
+import numpy as np
+from jaxtyping import Bool, Float, Int, Shaped
+
+from experiments.rank.candidates import Candidate, Streams, candidates, first_candidate
+from experiments.run.config import MOST_DIRECTIONS
+from probes.nullspace import project_out
+from probes.statistics.intervals import effective_groups
+from probes.statistics.tango import tango
+
+Basis = Float[np.ndarray, "k d_model"]  # orthonormal, float64
+Part = Literal["train", "validation", "test"]
+MIN_LEFT = 5  # decliners that still decline; fewer cannot be fitted on
+PATIENCE = 2  # directions in a row that together add less than the margin end the search
+
+
+@dataclass(frozen=True)
+class Outcomes:
+    """What an ablation does to decliners."""
+
+    stopped: Bool[np.ndarray, " decliners"]  # act on the request
+    still: Bool[np.ndarray, " decliners"]  # decline in the same way; the rest does neither
+
+
+class Ablatable(Protocol):
+    """A model or function whose decliners are ablated."""
+
+    layer: int  # of the write direction
+
+    def groups(self, part: Part) -> Shaped[np.ndarray, " decliners"]:
+        """Return the group of each decliner of a part."""
+        ...
+
+    def outcomes(self, part: Part, basis: Basis, among: Int[np.ndarray, " n"]) -> Outcomes:
+        """Ablate a subspace and return the outcomes of some decliners of a part, in the order of `among`."""
+        ...
+
+    def streams(self, part: Part, basis: Basis) -> list[Streams]:
+        """Return the streams of a part's samples at each candidate layer under the ablation."""
+        ...
+
+    def scores(self, bases: Sequence[Basis]) -> Float[np.ndarray, " bases"]:
+        """Return how strongly validation decliners decline under each ablation: low is good."""
+        ...
+
+
+@dataclass(frozen=True)
+class FittedDirection:
+    """One direction of the search, and what declines with it and all before it ablated."""
+
+    fitted_by: str
+    layer: int
+    fitted_on: int  # training decliners
+    stopped: float  # share of the validation decliners
+    still: int  # training decliners that still decline
+
+
+@dataclass(frozen=True)
+class Found:
+    """The directions that were found, most effective first, and why the search stopped."""
+
+    basis: Basis
+    fits: tuple[FittedDirection, ...]
+    why_stopped: str
+
+
+def search(model: Ablatable, first: Float[np.ndarray, " d_model"], margin: float, alpha: float, k: int | None) -> Found:
+    """Find directions, starting with the write direction.
+
+    Args:
+        k: find so many, whatever they add; None stops by the rules of `_finished`.
+    """
+    found, fits, stopped = [first_candidate(first, model.layer)], list[FittedDirection](), list[np.ndarray]()
+    still = np.arange(len(model.groups("train")))
+    while True:
+        basis = np.stack([one.vector for one in found])
+        n, still = len(still), still[model.outcomes("train", basis, still).still]
+        stopped.append(model.outcomes("validation", basis, _all(model, "validation")).stopped)
+        fits.append(FittedDirection(found[-1].fitted_by, found[-1].layer, n, float(stopped[-1].mean()), len(still)))
+        why = f"{k} directions were asked for" if len(found) == k else _finished(model, stopped, margin, alpha, k)
+        if not why and len(still) < MIN_LEFT:
+            why = f"{len(still)} training prompts still decline, {MIN_LEFT} are needed to fit another direction"
+        following = None if why else _next(model, "train", basis, _mask(model, "train", still))
+        if following is None:
+            why = why or "no further direction separates what still declines from what is answered"
+            return Found(_refitted(model, basis), tuple(fits), why)
+        found.append(following)
+
+
+def _finished(model: Ablatable, stopped: Sequence[np.ndarray], margin: float, alpha: float, k: int | None) -> str:
+    """Return why no further direction is fitted, or "".
+
+    One useless direction does not end the search: a direction may have an effect only together with the next.
+    """
+    if k is not None:
+        return ""
+    if len(stopped) == MOST_DIRECTIONS:
+        return f"{MOST_DIRECTIONS} directions are the most that are tried"
+    if len(stopped) <= PATIENCE:
+        return ""
+    gained = tango(stopped[-1], stopped[-1 - PATIENCE], effective_groups(model.groups("validation")), alpha)
+    if gained.high >= margin:
+        return ""
+    return f"the last {PATIENCE} directions add less than {margin:.0%} on validation prompts ({gained:.0%})"
+
+
+def _next(
+    model: Ablatable,
+    part: Part,
+    basis: Basis,
+    still: Bool[np.ndarray, " decliners"],
+    span: Basis | None = None,
+    more: Sequence[Candidate] = (),
+) -> Candidate | None:
+    """Return the candidate after whose ablation validation prompts decline least; None if nothing can be fitted."""
+    tried = [*candidates(model.streams(part, basis), still, basis, span), *more]
+    if len(tried) < 2:
+        return tried[0] if tried else None
+    return tried[int(np.argmin(model.scores([np.vstack([basis, one.vector]) for one in tried])))]
+
+
+def _refitted(model: Ablatable, basis: Basis) -> Basis:
+    """Fit the directions again inside their span, on validation prompts; one direction alone stays as it is."""
+    turned, still = basis[:0], np.ones(len(model.groups("validation")), dtype=bool)
+    while len(basis) > 1 and len(turned) < len(basis) - 1 and still.any():
+        own = [first_candidate(one, model.layer) for one in _rest(basis, turned)]
+        best = _next(model, "validation", turned, still, basis, own)
+        if best is None:
+            break
+        turned = np.vstack([turned, best.vector])
+        still = still & _mask(model, "validation", np.flatnonzero(_still(model, turned)))
+    return np.vstack([turned, _completion(basis, turned)])
+
+
+def _rest(basis: Basis, turned: Basis) -> Basis:
+    """Return what the basis vectors hold beyond the turned ones, each of unit length; very short ones are left out."""
+    left = project_out(project_out(basis, turned), turned)
+    length = np.linalg.norm(left, axis=1)
+    return left[length > 0.1] / length[length > 0.1, None]
+
+
+def _completion(basis: Basis, turned: Basis) -> Basis:
+    """Return orthonormal vectors that span, with the turned ones, what the basis spans."""
+    left = project_out(basis, turned)
+    found: Basis = np.linalg.svd(left, full_matrices=False)[2][: len(basis) - len(turned)]
+    return found
+
+
+def _still(model: Ablatable, basis: Basis) -> Bool[np.ndarray, " decliners"]:
+    return model.outcomes("validation", basis, _all(model, "validation")).still
+
+
+def _mask(model: Ablatable, part: Part, chosen: Int[np.ndarray, " n"]) -> Bool[np.ndarray, " decliners"]:
+    mask = np.zeros(len(model.groups(part)), dtype=bool)
+    mask[chosen] = True
+    return mask
+
+
+def _all(model: Ablatable, part: Part) -> Int[np.ndarray, " decliners"]:
+    return np.arange(len(model.groups(part)))
