@@ -138,6 +138,7 @@ def test_both_sliders_move_rates_point_and_commands(page: Any, context: RunInput
         found, known = shown(page), expected(context, table, thresholds)
         for name, value in known.items():
             assert found[name] == pytest.approx(value, abs=6e-4), (name, thresholds)
+        known["uncertain_mistaken"] = known["overconfidence"] + known["uncertain_refused"]
         for risk in ("uncertain_mistaken", "missed_harm"):
             x, y = map(float, re.findall(r"[\d.]+", page.locator(f"[data-live={risk}]").get_attribute("transform")))
             assert ((x - 52) / 284, (254 - y) / 242) == pytest.approx((known["over_refusal"], known[risk]))
