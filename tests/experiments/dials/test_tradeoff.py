@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from benchmarks.two_dials import SAME, compare, draw
+from benchmarks.simulations.two_dials import SAME, compare, draw
 from experiments.dials.surface import AXES, axes_of, rates_of
 from experiments.dials.text import WORTH
 from experiments.dials.tradeoff import (

@@ -140,4 +140,4 @@ def measure(quick: bool) -> dict[str, float]:
 
 
 if __name__ == "__main__":
-    main("two_dials", measure)
+    main("simulations.two_dials", measure)
