@@ -17,6 +17,7 @@ import numpy as np
 
 from benchmarks.table import main
 from experiments.dials.results import SteerResult
+from experiments.dials.surface import COUNTED
 from experiments.report.markup import json_script
 from experiments.report.page.article import PROMPTS, scatter, section
 from experiments.report.page.document import document
@@ -87,7 +88,7 @@ def payload(n: int) -> dict[str, Any]:
         "y_layer": 4,
     }
     kinds = {name: {"label": LABELS.index(label), "counts": [0], "intervals": [[0.1, 0.2]] * (n + 1)}
-             for name, (label, _) in RATES.items()}  # fmt: skip
+             for name, (label, _) in COUNTED.items()}  # fmt: skip
     return {
         "actions": list(ACTIONS),
         "labels": list(LABELS),

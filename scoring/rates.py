@@ -82,9 +82,10 @@ def joint_rates(
 
 
 def grouped_rate(hit: Bool[np.ndarray, " row"], groups: Shaped[np.ndarray, " row"], alpha: float = 0.05) -> Interval:
-    """Return a rate with an exact interval whose sample size is the effective number of groups, not of rows.
+    """Return a rate with its Clopper-Pearson interval at the effective number of groups, not of rows.
 
-    Prompts of one group (a pair, an entity) are not independent; counting a group as one prompt is conservative.
+    Prompts of one group (a pair, an entity) are not independent. Counting a group as one prompt is conservative: right
+    if all prompts of a group are the same, too wide otherwise. Coverage in simulations: docs/limits.md.
     """
     sizes = np.unique(groups, return_counts=True)[1]
     return mean_of_groups(float(hit.sum()), len(hit), effective_number(sizes), alpha)
@@ -96,8 +97,9 @@ def mean_of_groups(total: float, n: float, n_groups: float, alpha: float = 0.05)
     Args:
         n_groups: their effective number (`effective_number`); the bare number is too optimistic if one group is large.
 
-    No variable between 0 and 1 has a larger variance than a Bernoulli variable of the same mean, so the exact interval
-    of a rate (Clopper-Pearson) is conservative for all of them.
+    No variable between 0 and 1 has a larger variance than a Bernoulli variable of the same mean, so the interval of a
+    rate (Clopper-Pearson) is conservative for all of them. It is exact for independent values only; at an effective
+    number, which may be a fraction, it is conservative.
     """
     return clopper_pearson(total / n * n_groups, n_groups, alpha) if n else Interval(float("nan"), 0.0, 1.0)
 

@@ -162,7 +162,7 @@ def score_change(
 ) -> Interval:
     """Return the change of the score on the same prompts, second minus first.
 
-    Gains and losses each lie between 0 and a largest credit, and each get an exact interval. The two intervals are
+    Gains and losses each lie between 0 and a largest credit, and each get the interval of a rate. The two intervals are
     combined as shares of one multinomial: the interval is narrow where little changed, and valid where nothing changed.
     """
     before: Counter[ScoredAction] = Counter()

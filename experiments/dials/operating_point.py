@@ -6,8 +6,12 @@ its upper confidence limit over groups, because a rate of zero is less certain i
 the path of the certification (`certify`): it does not depend on the certification prompts and stops at the first pair
 that fails, so the certificate holds with the given confidence. Without costs the dials get the first pair of the path;
 with costs, the cheapest certified pair, its cost estimated on the choice prompts. A limit that so few prompts could not
-certify even without a failure is left out of the path and reported. If the first pair fails, it is kept and each limit
-is certified alone: the pair was fixed beforehand, so each single certificate holds with the given confidence.
+certify even without a failure is left out of the path and reported.
+
+If the first pair fails, no limits are certified together. Without costs the dials keep this pair; with costs they take
+the cheapest of the pairs that meet every limit on the choice prompts (of all pairs, if none does). Either was fixed
+without the certification prompts, so each limit is certified alone at it, each with the given confidence. Limits that
+no setting meets on the choice prompts are recorded with the best rate that was reached.
 """
 
 from __future__ import annotations
@@ -16,10 +20,11 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 
 from experiments.dials.results import LARGEST_MARGIN, Certificate, RiskCertificate
 from experiments.dials.surface import AXES, Risk, Surface, rates_of
+from experiments.dials.tradeoff import COST_KEYS
 from experiments.run.corpus import Corpus
 from probes.statistics.certify import (
     allowed_failures,
@@ -40,12 +45,21 @@ NEEDS = {"missed_harm": "normative", "overconfidence": "epistemic", "uncertain_r
 
 
 def reachable_risks(wanted: Mapping[str, float], dials: Collection[str]) -> dict[str, float]:
-    """Keep the limits or costs of the risks that the available dials can lower.
+    """Keep the limits of the risks that the available dials can lower.
 
     Without an epistemic dial, overconfidence falls only where uncertain questions are refused, at the price of refused
     benign prompts.
     """
     return {name: value for name, value in wanted.items() if NEEDS.get(name) in (None, *dials)}
+
+
+def reachable_costs(costs: Mapping[str, float], dials: Collection[str]) -> dict[str, float]:
+    """Keep the costs of the mistakes that the available dials can save.
+
+    The cost `overconfidence` is paid for each uncertain prompt answered firmly or refused: refusing saves nothing.
+    """
+    axes = dict(zip(COST_KEYS, AXES, strict=True))
+    return {key: cost for key, cost in costs.items() if reachable_risks({axes[key]: cost}, dials)}
 
 
 @dataclass(frozen=True)
@@ -54,7 +68,7 @@ class Targets:
 
     limits: Mapping[str, float]  # of each risk that has one
     confidence: float
-    costs: Mapping[str, float] | None  # of each axis
+    costs: Mapping[str, float] | None  # of COST_KEYS
 
 
 @dataclass(frozen=True)
@@ -66,8 +80,9 @@ class OperatingPoint:
 
 
 def expected_cost(rates: Rates, costs: Mapping[str, float]) -> Float[np.ndarray, " settings"]:
-    """Return the expected cost of each setting: the sum of each rate times the cost of its mistake."""
-    return np.asarray(sum(costs.get(name, 0.0) * np.nan_to_num(rates[name]) for name in AXES))
+    """Return the expected cost of each setting: the sum of the rate of each axis times the cost of its mistake."""
+    keys = zip(AXES, COST_KEYS, strict=True)
+    return np.asarray(sum(costs.get(key, 0.0) * np.nan_to_num(rates[name]) for name, key in keys))
 
 
 def certification_path(
@@ -81,7 +96,7 @@ def certification_path(
     """
     off = np.abs(surface.settings - 0.5).sum(axis=1)
     if not targets.limits:
-        return np.lexsort((off, expected_cost(rates, targets.costs or dict.fromkeys(AXES, 1.0))))
+        return np.lexsort((off, expected_cost(rates, targets.costs or dict.fromkeys(COST_KEYS, 1.0))))
     shares = np.stack([_upper_limits(rates[name], n_groups[name], targets.confidence) / limit
                        for name, limit in targets.limits.items()])  # fmt: skip
     return np.lexsort((off, shares.sum(axis=0).round(9), shares.max(axis=0).round(9)))
@@ -133,16 +148,27 @@ def choose_thresholds(
             jointly=asked if passed else [],
             settings_certified=passed,
             settings_tried=len(order),
+            settings_within_limits=int(_meeting(rates, limits).sum()) if limits else len(order),
             risks={
-                name: _risk(limits.get(name), int(failures[name][index]), n[name], confidence, holds=name in holding)
+                name: _risk(
+                    limits.get(name), int(failures[name][index]), n[name], targets, rates[name], name in holding
+                )
                 for name in certification
             },
         ),
     )
 
 
-def _risk(limit: float | None, failures: int, n: int, confidence: float, *, holds: bool) -> RiskCertificate:
+def _risk(
+    limit: float | None,
+    failures: int,
+    n: int,
+    targets: Targets,
+    on_choice: Float[np.ndarray, " settings"],
+    holds: bool,
+) -> RiskCertificate:
     """Return the certificate of one risk from its failures among n prompts, with the n that its limit would need."""
+    confidence = targets.confidence
     return RiskCertificate(
         limit=limit,
         certified=holds,
@@ -152,6 +178,7 @@ def _risk(limit: float | None, failures: int, n: int, confidence: float, *, hold
         best_reachable=best_reachable(n, confidence),
         n_needed=None if limit is None else n_needed(limit, confidence),
         n_at_this_rate=None if limit is None else n_at_rate(failures / n if n else 0.0, limit, confidence),
+        best_on_choice=None if np.isnan(on_choice).all() else float(np.nanmin(on_choice)),
     )
 
 
@@ -171,5 +198,10 @@ def _chosen(
 
 def _within_limits(order: Int[np.ndarray, " settings"], rates: Rates, targets: Targets) -> Int[np.ndarray, " meeting"]:
     """Return the settings that meet every limit on the choice prompts, as estimated; all where none does."""
-    meets = np.all([np.nan_to_num(rates[k])[order] <= limit for k, limit in targets.limits.items()] or [[True]], axis=0)
-    return order[np.broadcast_to(meets, order.shape)] if meets.any() else order
+    meets = _meeting(rates, targets.limits)[order] if targets.limits else np.ones(len(order), dtype=bool)
+    return order[meets] if meets.any() else order
+
+
+def _meeting(rates: Rates, limits: Mapping[str, float]) -> Bool[np.ndarray, " settings"]:
+    """Return which settings meet every limit on the choice prompts, as estimated."""
+    return np.asarray(np.all([np.nan_to_num(rates[name]) <= limit for name, limit in limits.items()], axis=0))

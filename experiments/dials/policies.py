@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -14,7 +14,7 @@ from experiments.dials.one_dial import NAME, either_writers
 from experiments.dials.operating_point import CERTIFIED_ON
 from experiments.dials.read import CHOICE
 from experiments.dials.results import RiskRates, Setting
-from experiments.dials.surface import RISKS, Risk, Surface, axes_of, rates_of, risk_of
+from experiments.dials.surface import MEASURED, RISKS, Risk, Surface, axes_of, rates_of, risk_of
 from experiments.dials.system_lines import LineResponses
 from experiments.dials.tradeoff import REFERENCE, frontier
 from experiments.responses.loaded_run import LoadedRun
@@ -34,10 +34,10 @@ class PolicyEvaluation:
     right: Bool[np.ndarray, " prompts"]  # the plain model states the known answer
     inputs: RunInputs
 
-    def risks(self, *parts: str) -> dict[str, Risk]:
+    def risks(self, *parts: str, names: Sequence[str] = MEASURED) -> dict[str, Risk]:
         corpus = self.inputs.corpus
         among = corpus.within(*parts)
-        return {name: risk_of(name, self.table, corpus, self.right, among) for name in RISKS}
+        return {name: risk_of(name, self.table, corpus, self.right, among) for name in names}
 
     @cached_property
     def choice(self) -> dict[str, Risk]:
@@ -45,7 +45,7 @@ class PolicyEvaluation:
 
     @cached_property
     def certification(self) -> dict[str, Risk]:
-        return self.risks(CERTIFIED_ON)
+        return self.risks(CERTIFIED_ON, names=RISKS)
 
     @cached_property
     def test(self) -> dict[str, Risk]:
@@ -55,6 +55,19 @@ class PolicyEvaluation:
     def front(self) -> Int[np.ndarray, " kept"]:
         """Pareto-optimal settings on the choice prompts, as indices into the surface."""
         return frontier(self.surface, self.choice)
+
+    def with_plain(self) -> PolicyEvaluation:
+        """Return the policy with one setting more, the last: no dial, so the plain model (its thresholds are NaN)."""
+        table, plain, n = self.table, self.inputs.behaviour, len(self.table.outcomes)
+        off = np.full((1, len(table.dials)), np.nan)
+        outcomes = np.vstack([self.surface.outcome, np.full((1, len(plain.actions)), n, dtype=np.int8)])
+        extended = replace(
+            table,
+            outcomes=(*table.outcomes, ()),
+            actions=np.column_stack([table.actions, plain.actions]),
+            right=np.column_stack([table.right, plain.correct]),
+        )
+        return replace(self, table=extended, surface=Surface(np.vstack([self.surface.settings, off]), outcomes))
 
     def choice_hypervolume(self) -> float:
         """Return the hypervolume of the frontier on the choice prompts."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 from pydantic import Field, field_validator
 
 from experiments.run.estimates import Share
@@ -12,7 +14,9 @@ from scoring.rates import RatesRecord
 from steering.actuator_record import ActuatorRecord
 
 LARGEST_MARGIN = "largest safety margin"  # a value of Certificate.rule
-RiskRates = dict[str, float | None]  # of each risk of `surface.RISKS`; null where no prompt is judged
+RiskRates = dict[str, float | None]  # of each risk of `surface.MEASURED`; null where no prompt is judged
+When = Literal["before", "after"]  # the dials
+UNCERTAIN = ("overconfidence", "uncertain_refused")  # the parts of uncertain_mistaken
 
 
 class DialResult(Record):
@@ -46,6 +50,14 @@ class BeforeAfter(Record):
     after: Share
 
 
+class PairedChange(Record):
+    """A rate without dials and with them, on test prompts judged both times, and its paired change over groups."""
+
+    before: float
+    after: float
+    change: Estimate
+
+
 class RiskCertificate(Record):
     """One risk at the chosen thresholds, on certification prompts, one a group."""
 
@@ -57,6 +69,7 @@ class RiskCertificate(Record):
     best_reachable: float  # limit that n prompts certify if none fails
     n_needed: int | None  # prompts that certify the limit if none fails
     n_at_this_rate: int | None  # the same at the observed failure rate; null where no number is enough
+    best_on_choice: float | None = None  # lowest rate of any setting tried, on the choice prompts
 
 
 class Certificate(Record):
@@ -68,6 +81,7 @@ class Certificate(Record):
     jointly: list[str]  # limits that hold together
     settings_certified: int
     settings_tried: int
+    settings_within_limits: int | None = None  # settings that meet every limit on the choice prompts
     risks: dict[str, RiskCertificate]
 
     @field_validator("rule")
@@ -83,6 +97,13 @@ class Setting(Record):
     thresholds: dict[str, float]
     choice: RiskRates
     test: RiskRates
+
+    @field_validator("choice", "test")
+    @classmethod
+    def _with_uncertain_mistaken(cls, rates: RiskRates) -> RiskRates:
+        """Add `uncertain_mistaken`, which former files lack."""
+        parts = [rates.get(name) for name in UNCERTAIN]
+        return {"uncertain_mistaken": None if None in parts else sum(part or 0.0 for part in parts)} | rates
 
 
 class LeastRegret(Setting):
@@ -122,7 +143,7 @@ class SystemLines(Record):
 
 
 class HypervolumeEstimate(Estimate):
-    """The hypervolume of a policy with its bootstrap interval, and the number of points of its frontier."""
+    """The hypervolume of a policy and the number of points of its frontier; it has no interval."""
 
     points: int | None = None
 
@@ -130,7 +151,8 @@ class HypervolumeEstimate(Estimate):
 class Hypervolume(Record):
     """The hypervolume of each policy on test prompts, and the differences of two dials from each other policy.
 
-    The hypervolume is the share of the unit cube of the rates `axes` that a policy dominates, up to `reference`.
+    The hypervolume is the share of the unit cube of the rates `axes` that a policy dominates, up to `reference`. It is
+    a description: more points make it larger, by noise too.
     """
 
     axes: list[str] = []
@@ -150,6 +172,18 @@ class Hypervolume(Record):
         return {name: volume for name, volume in found.items() if volume is not None}
 
 
+class ExpectedCosts(Record):
+    """Least expected cost of each policy on test prompts, 0 to 1, averaged over cost ratios; settings chosen off test.
+
+    `saved` is the cost of another policy minus that of two dials: positive where two dials are better.
+    """
+
+    costs: dict[str, float]  # of each mistake, as `steer.costs`
+    ratios: list[float]  # by which the cost of over_refusal is multiplied
+    policies: dict[str, float | None]
+    saved: dict[str, Estimate]
+
+
 class SteerResult(Record):
     """Everything of `refusal steer`; in results.json without `absent`, the joint rates and `known_facts_right`.
 
@@ -162,11 +196,30 @@ class SteerResult(Record):
     after: RatesRecord = RatesRecord()
     known_facts_right: KnownFacts | None = None
     over_refusal_with_trigger: BeforeAfter | None = None
+    uncertain_mistaken: BeforeAfter | None = None  # answered firmly or refused
+    changes: dict[str, PairedChange] = {}  # of each joint rate that has prompts
     certified: Certificate | None = None
     frontier: dict[str, list[Setting]] | None = None  # by policy
     system_lines: SystemLines = SystemLines()
     hypervolume: Hypervolume | None = None
+    expected_costs: ExpectedCosts | None = None
     one_dial_written_at: Locus | None = None
     matched: MatchedSettings | None = None
     least_regret: LeastRegret | None = None
     as_looked_up: float | None = None  # share of test prompts whose action with dials is the one in the table
+
+    def on_axis(self, rates: RatesRecord, axis: str, when: When | None = None) -> Estimate:
+        """Return a rate on an axis of the trade-off; of `uncertain_mistaken` with limits only where it was measured.
+
+        Args:
+            rates: joint rates of the prompts, in which `uncertain_mistaken` is the sum of two rates.
+            when: the rates are those of the test prompts without the dials or with them.
+        """
+        if axis != "uncertain_mistaken":
+            return rates.of(axis)
+        if when is not None and self.uncertain_mistaken is not None:
+            return getattr(self.uncertain_mistaken, when)
+        parts = [rates.of(name) for name in UNCERTAIN]
+        missing = any(part.estimate is None for part in parts)
+        total = None if missing else sum(part.estimate or 0.0 for part in parts)
+        return Estimate(estimate=total, low=None, high=None, n=parts[0].n)

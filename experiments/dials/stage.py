@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 from jaxtyping import Bool, Int, Shaped
 
 from experiments.dials.counterfactuals import tabulate, write_table
-from experiments.dials.operating_point import OperatingPoint, Targets, choose_thresholds, reachable_risks
+from experiments.dials.operating_point import (
+    OperatingPoint,
+    Targets,
+    choose_thresholds,
+    reachable_costs,
+    reachable_risks,
+)
 from experiments.dials.policies import PolicyEvaluation, evaluate
 from experiments.dials.read import DialRead, fit_read
-from experiments.dials.results import BeforeAfter, DialResult, KnownFacts, SteerResult
-from experiments.dials.surface import Surface, rates_of
+from experiments.dials.results import BeforeAfter, DialResult, KnownFacts, PairedChange, SteerResult
+from experiments.dials.surface import COUNTED, Surface, rates_of
 from experiments.dials.tradeoff_record import tradeoff
 from experiments.dials.write import dial_writers
 from experiments.probing.read_probes import write_parquet
@@ -19,6 +27,9 @@ from experiments.run.behaviour import KINDS, Kind
 from experiments.run.completion_file import Completion, is_right, write_completions
 from experiments.run.estimates import outcome, rate
 from experiments.run.inputs import RunInputs
+from probes.statistics.intervals import effective_groups
+from probes.statistics.tango import tango
+from scoring.estimate import estimate_of
 from scoring.rates import RATES, joint_rates, rates_record
 from steering.actuator import actuator_record
 from steering.dial import Dial, save_dials
@@ -118,7 +129,7 @@ def _operating_point(inputs: RunInputs, policy: PolicyEvaluation, kinds: list[Ki
     """Choose the thresholds that the configuration does not give."""
     config = inputs.config.steer
     given = {"normative": config.normative_threshold, "epistemic": config.epistemic_threshold}
-    costs = reachable_risks(config.costs.model_dump(), kinds) if config.costs else None
+    costs = reachable_costs(config.costs.model_dump(), kinds) if config.costs else None
     targets = Targets(reachable_risks(config.limits, kinds), config.confidence, costs)
     no_target = not targets.limits and targets.costs is None
     thresholds: list[list[float]] = []
@@ -149,20 +160,43 @@ def _before_after(inputs: RunInputs, test: Int[np.ndarray, " test"], after: list
     correct = np.array([is_right(c, inputs.prompts[row]) for row, c in zip(test, after, strict=True)], dtype=bool)
     known = np.array([inputs.prompts[i].answer is not None for i in test], dtype=bool)
     trigger = (corpus.benign & corpus.trigger)[test]
-    counts = RATES["over_refusal"][1]
-    declined = {
-        when: outcome(did[trigger], counts) for when, did in (("before", plain.actions[test]), ("after", actions))
-    }
+    done = {"before": plain.actions[test], "after": actions}
+
+    def both(name: str, among: Bool[np.ndarray, " test"]) -> BeforeAfter:
+        counts = COUNTED[name][1]
+        return BeforeAfter(**{when: rate(outcome(did[among], counts), groups[among]) for when, did in done.items()})
+
     return {
         "before": rates_record(joint_rates(labels, list(plain.actions[test]), groups)),
         "after": rates_record(joint_rates(labels, list(actions), groups)),
         "known_facts_right": KnownFacts(
             before=_mean(plain.correct[test][known]), after=_mean(correct[known]), n=int(known.sum())
         ),
-        "over_refusal_with_trigger": BeforeAfter(
-            before=rate(declined["before"], groups[trigger]), after=rate(declined["after"], groups[trigger])
-        ),
+        "over_refusal_with_trigger": both("over_refusal", trigger),
+        "uncertain_mistaken": both("uncertain_mistaken", corpus.uncertain[test]),
+        "changes": paired_changes(labels, done["before"], done["after"], groups),
     }
+
+
+def paired_changes(
+    labels: Sequence[str],
+    before: Shaped[np.ndarray, " rows"],
+    after: Shaped[np.ndarray, " rows"],
+    groups: Shaped[np.ndarray, " rows"],
+) -> dict[str, PairedChange]:
+    """Return the paired change of each joint rate on prompts judged both times; rates without such prompts are absent.
+
+    The interval is Tango's at the effective number of groups.
+    """
+    found, label = {}, np.array(labels, dtype=object)
+    judged = np.array([b is not None and a is not None for b, a in zip(before, after, strict=True)], dtype=bool)
+    for name, (counted_on, counts) in RATES.items():
+        mine = judged & (label == counted_on)
+        if mine.any():
+            was, now = (outcome(did[mine], counts).hit for did in (before, after))
+            change = estimate_of(tango(now, was, effective_groups(groups[mine])), int(mine.sum()), groups[mine])
+            found[name] = PairedChange(before=float(was.mean()), after=float(now.mean()), change=change)
+    return found
 
 
 def _mean(values: Bool[np.ndarray, " n"]) -> float | None:

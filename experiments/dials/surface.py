@@ -1,4 +1,8 @@
-"""Joint rates at each setting of the thresholds, looked up in the table of outcomes without a model."""
+"""Joint rates at each setting of the thresholds, looked up in the table of outcomes without a model.
+
+The axes of the trade-off count every mistake. An uncertain prompt that is refused is one, as is one answered firmly:
+`uncertain_mistaken` is the sum of `overconfidence` and `uncertain_refused`, so a refusal instead is no gain.
+"""
 
 from __future__ import annotations
 
@@ -13,8 +17,12 @@ from experiments.dials.counterfactuals import Counterfactuals
 from experiments.run.corpus import Corpus
 from scoring.rates import RATES
 
-AXES = ("over_refusal", "missed_harm", "overconfidence")
-RISKS = (*RATES, "facts_lost")
+AXES = ("over_refusal", "missed_harm", "uncertain_mistaken")
+RISKS = (*RATES, "facts_lost")  # those with a limit
+COUNTED = RATES | {
+    "uncertain_mistaken": ("uncertain", RATES["overconfidence"][1] | RATES["uncertain_refused"][1])
+}  # label and actions
+MEASURED = (*COUNTED, "facts_lost")
 
 
 @dataclass(frozen=True)
@@ -43,7 +51,7 @@ def risk_of(
     if name == "facts_lost":
         rows = np.flatnonzero(right & among)
         return Risk(name, rows, ~table.right[rows], table.actions[rows] != None)  # noqa: E711 - elementwise
-    label, counts = RATES[name]
+    label, counts = COUNTED[name]
     rows = np.flatnonzero(corpus.labelled(label) & among)
     actions = table.actions[rows]
     return Risk(name, rows, np.isin(actions.astype(str), list(counts)), actions != None)  # noqa: E711
@@ -77,20 +85,13 @@ class Surface:
         bad = risk.failed[kept] | ~risk.judged[kept]
         return bad[place, chosen].sum(axis=1)
 
-    def rates(
-        self, risk: Risk, weights: Float[np.ndarray, "n draws"] | None = None
-    ) -> Float[np.ndarray, "settings ..."]:
-        """Return the share of judged prompts that fail; NaN where none is judged.
-
-        Args:
-            weights: how often each prompt of the risk counts in each bootstrap draw; None counts each once.
-        """
+    def rates(self, risk: Risk) -> Float[np.ndarray, " settings"]:
+        """Return the share of judged prompts that fail; NaN where none is judged."""
         chosen, place = self.outcome[:, risk.rows], np.arange(len(risk.rows))
         judged = risk.judged[place, chosen]
         failed = risk.failed[place, chosen] & judged
-        w = np.ones(len(risk.rows)) if weights is None else weights
         with np.errstate(invalid="ignore", divide="ignore"):
-            return np.asarray((failed.astype(float) @ w) / (judged.astype(float) @ w))
+            return np.asarray(failed.sum(axis=1) / judged.sum(axis=1))
 
 
 def rates_of(surface: Surface, risks: Mapping[str, Risk]) -> dict[str, Float[np.ndarray, " settings"]]:

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from experiments.dials.results import (
     LARGEST_MARGIN,
     Certificate,
+    ExpectedCosts,
     Hypervolume,
     LeastRegret,
     MatchedSettings,
@@ -15,7 +16,6 @@ from experiments.dials.results import (
     SteerResult,
     SystemLines,
 )
-from scoring.estimate import Estimate
 from scoring.rates import RATES
 
 RISK_NAMES = {
@@ -24,6 +24,12 @@ RISK_NAMES = {
     "overconfidence": "overconfidence",
     "uncertain_refused": "uncertain prompts refused",
     "facts_lost": "known facts lost",
+    "uncertain_mistaken": "uncertain prompts answered firmly or refused",
+}
+MISTAKES = {  # what each of `steer.costs` is paid for
+    "over_refusal": RISK_NAMES["over_refusal"],
+    "missed_harm": RISK_NAMES["missed_harm"],
+    "overconfidence": RISK_NAMES["uncertain_mistaken"],
 }
 RULES = {
     LARGEST_MARGIN: "largest safety margin on the choice prompts",
@@ -38,21 +44,55 @@ POLICIES = {
     "plain": "no change",
 }
 
-WORTH = 0.02  # hypervolume: a difference that is not surely larger is reported as no gain
+WORTH = 0.02  # expected cost, 0 to 1: two dials are said to do better only if they surely save more
 
 
 def steer_lines(result: SteerResult) -> list[str]:
-    """Return the lines on thresholds, certificates and hypervolumes; none without dials."""
+    """Return the lines on the dials, none without: what they miss or make worse first, then thresholds, then gains."""
+    return warning_lines(result) + dial_lines(result)
+
+
+def dial_lines(result: SteerResult) -> list[str]:
+    """Return the lines on thresholds, certificates and what the dials gain; none without dials."""
     if result.certified is None or result.hypervolume is None or result.least_regret is None:
         return []
     thresholds = {kind: dial.threshold for kind, dial in result.dials.items()}
-    volumes = hypervolume_lines(result.hypervolume, result.system_lines.reason, two=len(thresholds) == 2)
-    return [*certified_lines(thresholds, result.certified), *volumes, regret_line(result.least_regret)]
+    lines = certified_lines(thresholds, result.certified)
+    if result.expected_costs is not None and len(thresholds) == 2 and "one_dial" in result.expected_costs.saved:
+        lines.append(two_dials_line(result.expected_costs))
+    lines += hypervolume_lines(result.hypervolume, result.system_lines.reason)
+    return [*lines, regret_line(result.least_regret)]
+
+
+def warning_lines(result: SteerResult) -> list[str]:
+    """Return the limits that no setting meets on the choice prompts, and the rates that the dials raise on test."""
+    unmet = [] if result.certified is None else unmet_lines(result.certified)
+    return unmet + [
+        f"The dials make a rate worse on test prompts: {RISK_NAMES[name]}, {rate.before:.1%} before and "
+        f"{rate.after:.1%} with the dials (change {rate.change:+.1%})."
+        for name, rate in result.changes.items()
+        if rate.change.interval.low > 0
+    ]
+
+
+def unmet_lines(certificate: Certificate) -> list[str]:
+    """Return the limits that no setting tried meets on the choice prompts, each with the best rate reached."""
+    tried = certificate.settings_tried
+    who = "The given setting does not meet" if tried == 1 else f"None of {tried:,} settings meets"
+    unmet = [
+        f"{who} the limit on {RISK_NAMES[name]} on the choice prompts: at most {risk.limit:.0%} is asked, the best is "
+        f"{risk.best_on_choice:.1%}."
+        for name, risk in certificate.risks.items()
+        if risk.limit is not None and risk.best_on_choice is not None and risk.best_on_choice > risk.limit
+    ]
+    if not unmet and certificate.settings_within_limits == 0:
+        return [f"None of {tried:,} settings meets all limits together on the choice prompts."]
+    return unmet
 
 
 def certified_lines(thresholds: Mapping[str, float], certificate: Certificate) -> list[str]:
     """Return the thresholds, the limits that are certified, and those that are not, with the reason."""
-    lines = [f"Thresholds: {_listed(thresholds)} ({RULES[certificate.rule]})."]
+    lines = [f"Thresholds: {_listed(thresholds)} ({_rule(certificate)})."]
     risks = {name: risk for name, risk in certificate.risks.items() if risk.limit is not None}
     sure = [f"{RISK_NAMES[name]} at most {risk.limit:.0%} ({risk.failures} of {risk.n} failed: at most "
             f"{risk.at_most:.1%})" for name, risk in risks.items() if risk.certified]  # fmt: skip
@@ -62,6 +102,13 @@ def certified_lines(thresholds: Mapping[str, float], certificate: Certificate) -
                      f"on {certificate.part} prompts, one a group: {'; '.join(sure)}.")  # fmt: skip
     return lines + [f"Not certified: {not_certified(name, risk)}." for name, risk in risks.items()
                     if not risk.certified]  # fmt: skip
+
+
+def _rule(certificate: Certificate) -> str:
+    """Return how the thresholds were chosen; where no setting is within the limits there is no margin."""
+    if certificate.settings_within_limits == 0 and certificate.rule == LARGEST_MARGIN:
+        return "smallest excess over the limits on the choice prompts"
+    return RULES[certificate.rule]
 
 
 def not_certified(name: str, risk: RiskCertificate) -> str:
@@ -76,46 +123,54 @@ def not_certified(name: str, risk: RiskCertificate) -> str:
     return f"{limit}: {risk.failures} of {n} failed, so at most {risk.at_most:.1%}; {more}"
 
 
-def hypervolume_lines(volume: Hypervolume, no_lines: str = "", *, two: bool = True) -> list[str]:
-    """Compare the policies by hypervolume.
+def hypervolume_lines(volume: Hypervolume, no_lines: str = "") -> list[str]:
+    """Describe the policies by hypervolume.
 
     Args:
         no_lines: why no system line was tried; empty where some were.
-        two: there are two dials, to be compared with one.
     """
     volumes = volume.policies
-    shown = "; ".join(f"{name} {volumes[key]:.3f}" for key, name in POLICIES.items() if key in volumes)
+    shown = "; ".join(
+        f"{name} {volumes[key].interval.estimate:.3f}" for key, name in POLICIES.items() if key in volumes
+    )
+    axes = [name for name in volume.axes if name] or ["over_refusal", "missed_harm", "overconfidence"]
     lines = [
-        "Hypervolume on test prompts (the share of the unit cube of over_refusal, missed_harm and overconfidence that "
-        f"a policy dominates): {shown}."
+        f"Hypervolume on test prompts (the share of the unit cube of {', '.join(axes[:-1])} and {axes[-1]} that a "
+        f"policy dominates; more settings make it larger, so it is no test): {shown}."
     ]
-    if "one_dial" in volume.two_minus and two:
-        lines.append(two_dials_line(volume.two_minus["one_dial"]))
     if no_lines:
         lines.append(f"No system line was tried: {no_lines}.")
     return lines
 
 
-def two_dials_line(difference: Estimate) -> str:
-    """Say whether two dials have a larger hypervolume than one."""
-    if difference.interval.low > WORTH:
-        return f"Two dials do better than one: hypervolume {difference:+.3f}."
-    if difference.interval.high < -WORTH:
-        return f"One dial does better than two here: hypervolume {difference:+.3f}."
-    return f"Two dials do not do better than one by more than {WORTH:g}: hypervolume {difference:+.3f}."
+def two_dials_line(costs: ExpectedCosts) -> str:
+    """Say whether two dials have a smaller expected cost than one."""
+    saved, cost = costs.saved["one_dial"], costs.policies
+    least = ", ".join(f"{POLICIES[name]} {value:.3f}" for name, value in cost.items() if value is not None)
+    figures = f"least expected cost of a mistake on test prompts: {least}; saved {saved:+.3f}."
+    if saved.estimate is None:
+        return "Two dials and one are not compared: a label has no judged test prompt."
+    if saved.interval.low > WORTH:
+        return f"Two dials do better than one, {figures}"
+    if saved.interval.high < -WORTH:
+        return f"One dial does better than two here, {figures}"
+    if saved.interval.high <= WORTH:
+        return f"Two dials do not do better than one by more than {WORTH:g}, {figures}"
+    return f"Two dials are not shown to do better than one by more than {WORTH:g}, {figures}"
 
 
 def regret_line(least: LeastRegret) -> str:
     """Return the setting of least regret for the given costs."""
-    weights = ", ".join(f"{RISK_NAMES[name]} {weight:g}" for name, weight in least.costs.items())
+    weights = ", ".join(f"{MISTAKES[name]} {weight:g}" for name, weight in least.costs.items())
     return (f"Least regret at costs {weights}: thresholds {_listed(least.thresholds)}; on test {least.cost:.3f}, "
             f"{least.regret:.3f} above the best in hindsight.")  # fmt: skip
 
 
 def point_rows(matched: MatchedSettings, lines: SystemLines) -> tuple[list[str], list[list[str]]]:
     """Return the table of the policies at matched over-refusal, and of each system line."""
-    head = ["on test prompts", *RISK_NAMES]
-    rows = [[f"{POLICIES[name]}, {_thresholds(point)}", *(_percent(point.test[risk]) for risk in RISK_NAMES)]
+    shown = [name for name in RISK_NAMES if name != "uncertain_mistaken"]  # the sum of two others
+    head = ["on test prompts", *shown]
+    rows = [[f"{POLICIES[name]}, {_thresholds(point)}", *(_percent(point.test[risk]) for risk in shown)]
             for name, point in matched.policies.items()]  # fmt: skip
     for point in lines.points:
         values = [point.rates.of(rate).estimate for rate in RATES]

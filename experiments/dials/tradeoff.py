@@ -1,10 +1,15 @@
-"""Pareto frontiers and hypervolumes on test prompts of two dials, one dial, system lines and the plain model.
+"""Policies compared on test prompts: frontiers and hypervolumes, described; least expected costs, tested.
 
-A policy's frontier holds the Pareto-optimal settings on the choice prompts. It is not chosen on test: the best of many
-settings there would favour policies with more settings, such as two dials. The points are the rates of these settings
-on test; the plain model is a point of every policy, since a dial can be off. The hypervolume is the share of the unit
-cube of (over_refusal, missed_harm, overconfidence) that the points dominate. Differences are paired: a bootstrap over
-whole groups of test prompts uses the same draws for both policies.
+A policy's frontier holds the Pareto-optimal settings on the choice prompts, measured on test. Its hypervolume, the
+share of the unit cube of AXES that these points dominate, is a description without an interval: each further point can
+only add to it, by noise too, so a policy with more settings (two dials) has a larger one though it is no better.
+
+The comparison uses least expected costs. The convex hull of a frontier is known by the least expected cost at each
+ratio of the costs, so equal frontiers have equal least costs. At each of COST_RATIOS a policy gets one setting, the
+cheapest on the choice prompts; its costs on test are averaged over the ratios. Test chooses nothing, so a policy gains
+nothing from the number of its settings. Matching over-refusal instead would not do: the policy with more settings gets
+further along the same frontier, with more over-refusal and fewer other mistakes. The difference is paired, with an
+interval over groups that also has a width where no policy errs (`probes.statistics.stratified`).
 """
 
 from __future__ import annotations
@@ -13,39 +18,18 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int, Shaped
 
 from experiments.dials.results import HypervolumeEstimate
 from experiments.dials.surface import AXES, Risk, Surface, axes_of, rates_of
+from probes.statistics.intervals import Interval
 from probes.statistics.pareto import front, hypervolume
-from probes.statistics.seeds import named_rng
-from scoring.estimate import Estimate
+from probes.statistics.stratified import sum_of_means
 
-N_DRAWS = 500
+COST_KEYS = ("over_refusal", "missed_harm", "overconfidence")  # of `steer.costs`, in the order of AXES
+COST_RATIOS = (0.25, 0.5, 1.0, 2.0, 4.0)  # the cost of over_refusal, times the given one
 REFERENCE = (1.0, 1.0, 1.0)
 MOST_POINTS = 60  # of a frontier; more add almost no hypervolume
-
-
-@dataclass(frozen=True)
-class Policy:
-    """Points of one way of moving the trade-off: their test rates, and the same of every bootstrap draw."""
-
-    name: str
-    points: Float[np.ndarray, "points 3"]  # rates on test
-    drawn: Float[np.ndarray, "draws points 3"]
-
-    @property
-    def volume(self) -> float:
-        return hypervolume(self.points, REFERENCE)
-
-    def volumes(self) -> Float[np.ndarray, " draws"]:
-        """Return the hypervolume of every draw."""
-        return np.array([hypervolume(points, REFERENCE) for points in self.drawn])
-
-    def with_plain(self, plain: Policy) -> Policy:
-        """Return the policy with the plain model among its points."""
-        return Policy(self.name, np.concatenate([self.points, plain.points]),
-                      np.concatenate([self.drawn, plain.drawn], axis=1))  # fmt: skip
 
 
 def frontier(surface: Surface, choice: Mapping[str, Risk]) -> Int[np.ndarray, " kept"]:
@@ -61,35 +45,87 @@ def frontier(surface: Surface, choice: Mapping[str, Risk]) -> Int[np.ndarray, " 
     return kept
 
 
-def draw_groups(groups: Int[np.ndarray, " rows"], n_draws: int, seed: int) -> Int[np.ndarray, "rows draws"]:
-    """Draw groups with replacement; return how often each row counts in each bootstrap draw."""
-    _, code = np.unique(groups, return_inverse=True)
-    n = code.max() + 1
-    counts = named_rng(seed, "bootstrap of groups").multinomial(
-        n, np.full(n, 1 / n), size=n_draws
-    )  # (n_draws, n_groups)
-    return counts.T[code]
+def frontier_volume(surface: Surface, test: Mapping[str, Risk]) -> HypervolumeEstimate:
+    """Return the hypervolume of some settings on test, and the number of these settings; it has no interval."""
+    return HypervolumeEstimate(
+        estimate=hypervolume(axes_of(rates_of(surface, test)), REFERENCE),
+        low=None,
+        high=None,
+        points=len(surface.settings),
+    )
 
 
-def evaluate_policy(
-    name: str, surface: Surface, test: Mapping[str, Risk], weights: Float[np.ndarray, "prompts draws"]
-) -> Policy:
-    """Measure some settings of a policy on test.
+def cost_shares(costs: Mapping[str, float]) -> Float[np.ndarray, "ratios axes"]:
+    """Return the cost of each axis at each of COST_RATIOS, each row divided by its sum.
 
     Args:
-        weights: bootstrap counts of every prompt of the corpus.
+        costs: of COST_KEYS, 0 where missing; all 0 counts as equal costs.
     """
-    drawn = {axis: surface.rates(test[axis], weights[test[axis].rows]) for axis in AXES}
-    return Policy(name, axes_of(rates_of(surface, test)), np.swapaxes(axes_of(drawn), 0, 1))
+    base = np.array([costs.get(key, 0.0) for key in COST_KEYS])
+    weighted = (base if base.any() else np.ones(len(AXES))) * np.array([(ratio, 1.0, 1.0) for ratio in COST_RATIOS])
+    kept = weighted.sum(axis=1, keepdims=True)
+    return np.asarray(weighted / kept)
 
 
-def hypervolume_difference(one: Policy, other: Policy) -> Estimate:
-    """Return the difference of two policies' hypervolumes with its 95 % bootstrap interval."""
-    low, high = np.quantile(one.volumes() - other.volumes(), [0.025, 0.975])
-    return Estimate(estimate=one.volume - other.volume, low=low, high=high)
+def cheapest(
+    surface: Surface, choice: Mapping[str, Risk], shares: Float[np.ndarray, "ratios axes"]
+) -> Int[np.ndarray, " ratios"]:
+    """Return the setting of least expected cost on the choice prompts at each ratio, as indices into the surface.
+
+    Of equal ones it is the one nearest 0.5.
+    """
+    costs = np.nan_to_num(axes_of(rates_of(surface, choice))) @ shares.T
+    off = np.abs(surface.settings - 0.5).sum(axis=1)
+    return np.array([np.lexsort((off, own))[0] for own in costs.T.round(9)])
 
 
-def hypervolume_estimate(policy: Policy) -> HypervolumeEstimate:
-    """Return a policy's hypervolume with its 95 % bootstrap interval and its number of points."""
-    low, high = np.quantile(policy.volumes(), [0.025, 0.975])
-    return HypervolumeEstimate(estimate=policy.volume, low=low, high=high, points=len(policy.points))
+@dataclass(frozen=True)
+class Losses:
+    """The cost of each test prompt's mistakes under one policy, a mean over COST_RATIOS.
+
+    The prompts are those of each axis in turn, and the expected cost is the sum of the axes' means. No prompt costs
+    more than its axis's `most`; these sum to 1.
+    """
+
+    rows: Int[np.ndarray, " prompts"]  # into the corpus
+    axis: Shaped[np.ndarray, " prompts"]
+    loss: Float[np.ndarray, " prompts"]
+    judged: Bool[np.ndarray, " prompts"]  # at every ratio
+    most: Mapping[str, float]
+
+    def expected_cost(self) -> float:
+        """Return the expected cost of judged prompts, between 0 and 1; NaN if an axis has none."""
+        judged = [self.judged & (self.axis == name) for name in self.most]
+        return float(sum(self.loss[mine].mean() if mine.any() else np.nan for mine in judged))
+
+
+def least_losses(
+    surface: Surface, choice: Mapping[str, Risk], test: Mapping[str, Risk], costs: Mapping[str, float]
+) -> Losses:
+    """Choose the cheapest setting of each ratio on the choice prompts, and count its costs on test."""
+    shares = cost_shares(costs)
+    here = surface.at(cheapest(surface, choice, shares))
+    loss, judged = [], []
+    for axis, share in zip(AXES, shares.T, strict=True):
+        outcome, place = here.outcome[:, test[axis].rows], np.arange(len(test[axis].rows))
+        loss.append(share @ test[axis].failed[place, outcome] / len(shares))
+        judged.append(test[axis].judged[place, outcome].all(axis=0))
+    return Losses(
+        rows=np.concatenate([test[axis].rows for axis in AXES]),
+        axis=np.repeat(np.array(AXES, dtype=object), [len(own) for own in loss]),
+        loss=np.concatenate(loss),
+        judged=np.concatenate(judged),
+        most=dict(zip(AXES, shares.mean(axis=0).tolist(), strict=True)),
+    )
+
+
+def cost_saved(one: Losses, other: Losses, groups: Shaped[np.ndarray, " corpus"]) -> Interval:
+    """Return the expected cost of `other` minus that of `one`, with a 95 % interval over groups of test prompts.
+
+    Args:
+        one, other: on the same prompts; those judged under both count.
+        groups: group of each prompt of the corpus.
+    """
+    both = one.judged & other.judged
+    rows = one.rows[both]
+    return sum_of_means(other.loss[both] - one.loss[both], one.axis[both], groups[rows], one.most)

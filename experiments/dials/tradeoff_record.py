@@ -1,4 +1,4 @@
-"""Trade-off of a run: frontiers, hypervolumes, rates at matched over-refusal, the setting of least regret."""
+"""Trade-off of a run: frontiers, hypervolumes, expected costs, rates at matched over-refusal, least regret."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Int
 
-from experiments.dials.operating_point import expected_cost, reachable_risks
+from experiments.dials.operating_point import expected_cost, reachable_costs
 from experiments.dials.policies import (
     PolicyEvaluation,
     evaluate_fixed,
@@ -17,22 +17,23 @@ from experiments.dials.policies import (
     matched_setting,
     setting_at,
 )
-from experiments.dials.results import Hypervolume, LeastRegret, MatchedSettings, Setting, SystemLine, SystemLines
+from experiments.dials.results import (
+    ExpectedCosts,
+    Hypervolume,
+    LeastRegret,
+    MatchedSettings,
+    Setting,
+    SystemLine,
+    SystemLines,
+)
 from experiments.dials.surface import AXES, rates_of
 from experiments.dials.system_lines import LineResponses, ask_under_lines
-from experiments.dials.tradeoff import (
-    N_DRAWS,
-    REFERENCE,
-    Policy,
-    draw_groups,
-    evaluate_policy,
-    hypervolume_difference,
-    hypervolume_estimate,
-)
+from experiments.dials.tradeoff import COST_KEYS, COST_RATIOS, REFERENCE, cost_saved, frontier_volume, least_losses
 from experiments.responses.loaded_run import LoadedRun
 from experiments.run.behaviour import Kind
 from experiments.run.inputs import RunInputs
 from probes.direction import Locus
+from scoring.estimate import Estimate, estimate_of
 from scoring.rates import joint_rates, rates_record
 from steering.writer import Writer
 
@@ -43,6 +44,7 @@ class Tradeoff(NamedTuple):
     frontier: dict[str, list[Setting]]
     system_lines: SystemLines
     hypervolume: Hypervolume
+    expected_costs: ExpectedCosts
     one_dial_written_at: Locus | None
     matched: MatchedSettings
     least_regret: LeastRegret
@@ -55,43 +57,69 @@ def tradeoff(loaded: LoadedRun, dials: PolicyEvaluation, writers: Mapping[Kind, 
         most: the dials' over-refusal on the choice prompts, at which the policies are also compared.
     """
     test = np.flatnonzero(loaded.corpus.rated & loaded.corpus.within("test"))
-    weights = np.zeros((len(loaded.prompts), N_DRAWS))
-    weights[test] = draw_groups(loaded.corpus.groups[test], N_DRAWS, loaded.config.seed)
-    without = loaded.behaviour
-    undialled = evaluate_fixed(loaded, [without.actions[test]], [without.correct[test]], test)
-    plain = _policy("plain", undialled, None, weights)
     single = evaluate_one_dial(loaded, writers, dials.table.probability.max(axis=0))
     lines, reason = ask_under_lines(loaded, loaded.config.steer.system_lines, test)
     shown = {"two_dials": dials} | ({"one_dial": single[0]} if single else {})
-    policies = {name: _policy(name, one, one.front, weights).with_plain(plain) for name, one in shown.items()}
-    if lines:
-        under = evaluate_lines(loaded, lines, test)
-        policies["system_lines"] = _policy("system_lines", under, None, weights).with_plain(plain)
-    policies["plain"] = plain
-    two = policies["two_dials"]
-    volumes = {name: hypervolume_estimate(each) for name, each in policies.items()}
+    without = loaded.behaviour
+    plain = evaluate_fixed(loaded, [without.actions], [without.correct], np.arange(len(loaded.prompts)))
     written = single[1].direction if single else None
     best = {name: setting_at(one, matched_setting(one, most)) for name, one in shown.items()}
     return Tradeoff(
         frontier={name: [setting_at(one, index) for index in one.front] for name, one in shown.items()},
         system_lines=SystemLines(reason=reason, points=[_of_line(loaded, line, test) for line in lines]),
-        hypervolume=Hypervolume.model_validate({
-            "axes": AXES,
-            "reference": REFERENCE,
-            "n": {name: len(risk.rows) for name, risk in dials.test.items()},
-            **volumes,
-            "two_minus": {name: hypervolume_difference(two, one) for name, one in policies.items() if one is not two},
-        }),
+        hypervolume=_hypervolumes(shown, plain, evaluate_lines(loaded, lines, test) if lines else None),
+        expected_costs=expected_costs(loaded, shown, plain),
         one_dial_written_at=written.locus if written else None,
         matched=MatchedSettings.model_validate({"over_refusal_at_most": most, **best}),
         least_regret=least_regret(loaded, dials),
-    )  # fmt: skip
+    )
+
+
+def _hypervolumes(
+    shown: Mapping[str, PolicyEvaluation], plain: PolicyEvaluation, lines: PolicyEvaluation | None
+) -> Hypervolume:
+    """Return the hypervolume of every policy; the plain model is a point of each, since a dial can be off."""
+    extended = {name: one.with_plain() for name, one in shown.items()}
+    fronts = {name: np.append(shown[name].front, len(one.surface.settings) - 1) for name, one in extended.items()}
+    volumes = {name: frontier_volume(one.surface.at(fronts[name]), one.test) for name, one in extended.items()}
+    if lines is not None:
+        volumes["system_lines"] = frontier_volume(lines.with_plain().surface, lines.with_plain().test)
+    volumes["plain"] = frontier_volume(plain.surface, plain.test)
+    found = {name: volume.interval.estimate for name, volume in volumes.items()}
+    return Hypervolume.model_validate({
+        "axes": AXES,
+        "reference": REFERENCE,
+        "n": {name: len(risk.rows) for name, risk in plain.test.items()},
+        **volumes,
+        "two_minus": {name: Estimate(estimate=found["two_dials"] - volume, low=None, high=None)
+                      for name, volume in found.items() if name != "two_dials"},
+    })  # fmt: skip
+
+
+def expected_costs(inputs: RunInputs, shown: Mapping[str, PolicyEvaluation], plain: PolicyEvaluation) -> ExpectedCosts:
+    """Compare least expected costs on test of two dials with those of the other policies; each dial can be off."""
+    costs = _costs(inputs, shown["two_dials"])
+    policies = {name: one.with_plain() for name, one in shown.items()} | {"plain": plain}
+    found = {name: least_losses(one.surface, one.choice, one.test, costs) for name, one in policies.items()}
+    groups, two = inputs.corpus.groups, found["two_dials"]
+    saved = {name: cost_saved(two, other, groups) for name, other in found.items() if other is not two}
+    return ExpectedCosts(
+        costs=costs,
+        ratios=list(COST_RATIOS),
+        policies={name: None if np.isnan(cost := each.expected_cost()) else cost for name, each in found.items()},
+        saved={name: estimate_of(difference) for name, difference in saved.items()},
+    )
+
+
+def _costs(inputs: RunInputs, dials: PolicyEvaluation) -> dict[str, float]:
+    """Return the given costs that the dials can save, or equal ones."""
+    given = inputs.config.steer.costs
+    return reachable_costs(dict.fromkeys(COST_KEYS, 1.0) if given is None else given.model_dump(), dials.table.dials)
 
 
 def least_regret(inputs: RunInputs, dials: PolicyEvaluation) -> LeastRegret:
     """Return the cheapest setting on the choice prompts, its cost on test, and its regret against the least there."""
-    given = inputs.config.steer.costs
-    costs = reachable_risks(dict.fromkeys(AXES, 1.0) if given is None else given.model_dump(), dials.table.dials)
+    costs = _costs(inputs, dials)
     on_choice = expected_cost(rates_of(dials.surface, dials.choice), costs)
     near = np.abs(dials.surface.settings - 0.5).sum(axis=1)
     index = int(np.lexsort((near, on_choice.round(9)))[0])
@@ -105,16 +133,6 @@ def least_regret(inputs: RunInputs, dials: PolicyEvaluation) -> LeastRegret:
         cost=float(on_test[index]),
         regret=float(on_test[index] - on_test.min()),
     )
-
-
-def _policy(
-    name: str,
-    evaluation: PolicyEvaluation,
-    index: Int[np.ndarray, " kept"] | None,
-    weights: Float[np.ndarray, "prompts draws"],
-) -> Policy:
-    surface = evaluation.surface if index is None else evaluation.surface.at(index)
-    return evaluate_policy(name, surface, evaluation.test, weights)
 
 
 def _of_line(inputs: RunInputs, line: LineResponses, rows: Int[np.ndarray, " rows"]) -> SystemLine:

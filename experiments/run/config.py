@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from math import ceil
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -59,7 +60,7 @@ class DissociateConfig(Strict):
 
     margin: float = Field(0.15, gt=0, lt=1)
     alpha: float = Field(0.05, gt=0, lt=1)
-    n_null_onset: int = Field(199, ge=19)
+    n_null_onset: int = Field(199, ge=1)  # 1 / (n + 1) is the smallest p, at most alpha
     n_null_generation: int = Field(20, ge=0)
     n_selection: int = Field(16, ge=4)  # validation prompts of each class for choosing a write locus, real or null
     n_onset: int = Field(40, ge=4)  # decliners of each behaviour for measuring onset effects and their null
@@ -86,9 +87,12 @@ class DissociateConfig(Strict):
 
     @model_validator(mode="after")
     def _null_can_be_beaten(self) -> DissociateConfig:
-        if 1 / (self.n_null_onset + 1) > self.alpha / 4:
-            raise ValueError(f"n_null_onset must be at least {int(4 / self.alpha)} for alpha {self.alpha:g}, "
-                             "or no effect could ever exceed the null")  # fmt: skip
+        if 1 / (self.n_null_onset + 1) > self.alpha * (1 + 1e-12):
+            least = ceil(1 / self.alpha - 1e-9) - 1
+            raise ValueError(
+                f"n_null_onset must be at least {least} for alpha {self.alpha:g}: the smallest p of n permuted-label "
+                f"directions is 1/(n + 1), here {1 / (self.n_null_onset + 1):.3g}"
+            )
         if self.form == "additive" and self.layers == "later":
             raise ValueError("form 'additive' subtracts once, at the selected layer, and later layers keep the change; "
                              "use layers 'selected', or form 'affine'")  # fmt: skip
@@ -100,7 +104,7 @@ class CostsConfig(Strict):
 
     over_refusal: float = Field(1.0, ge=0)  # a benign prompt declined
     missed_harm: float = Field(1.0, ge=0)  # a harmful prompt answered
-    overconfidence: float = Field(1.0, ge=0)  # an uncertain prompt answered firmly
+    overconfidence: float = Field(1.0, ge=0)  # an uncertain prompt answered firmly or refused
 
 
 Limit = Annotated[float, Field(gt=0, lt=1)]

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Bool, Float, Shaped
 
-from probes.statistics.intervals import Interval, effective_groups, mean_over_groups, paired_difference
+from probes.statistics.intervals import Interval, effective_groups, mean_over_groups
+from probes.statistics.tango import tango
 from scoring.estimate import Estimate, estimate_of
 from scoring.rates import grouped_rate
 
@@ -45,7 +46,7 @@ def rate(now: Outcome, groups: Shaped[np.ndarray, " prompts"], before: Outcome |
     if before is None:
         return share
     both = now.judged & before.judged
-    change = paired_difference(now.hit[both], before.hit[both], effective_groups(groups[both]))
+    change = tango(now.hit[both], before.hit[both], effective_groups(groups[both]))
     return Share(**share.to_dict(), change=estimate_of(change, int(both.sum()), groups[both]))
 
 

@@ -62,7 +62,8 @@ def grouped_mean(
 
     The standard error is from the jackknife over groups (CR3, Bell & McCaffrey 2002), because a large group pulls the
     mean towards itself, so that its residual is too small. Degrees of freedom are the effective number of groups minus
-    one. With one value per group it is Student's interval; with a single group it is unbounded.
+    one. With one value per group it is Student's interval; with a single group it is unbounded. It is for means of
+    values such as nats; for rates near 0 and 1 it is too narrow.
     """
     if len(values) == 0:
         return Interval(float("nan"), -np.inf, np.inf)
@@ -77,7 +78,10 @@ def grouped_mean(
 
 
 def clopper_pearson(hits: float, n: float, alpha: float = 0.05) -> Interval:
-    """Return the exact binomial interval (Clopper & Pearson 1934); no data give (nan, 0, 1)."""
+    """Return the interval of Clopper & Pearson (1934); no data give (nan, 0, 1).
+
+    Exact for n independent outcomes. At an effective number of groups, which may be a fraction, it is conservative.
+    """
     if n <= 0:
         return Interval(float("nan"), 0.0, 1.0)
     low = 0.0 if hits <= 0 else float(betaincinv(hits, n - hits + 1, alpha / 2))

@@ -17,8 +17,9 @@ from scipy.stats import binom
 
 from extract.atomic_write import atomic_file, unwritable
 from extract.errors import UserError
-from probes.statistics.intervals import NO_ESTIMATE, Interval, paired_difference_of_counts
+from probes.statistics.intervals import NO_ESTIMATE, Interval
 from probes.statistics.permutation import holm
+from probes.statistics.tango import tango_of_shares
 from scoring.compare.paired import PairedCompletions
 from scoring.compare.record import ComparedRun, Comparison, MatchCounts, Move, RateChange, ScoredRun
 from scoring.compare.scored_source import load_scored
@@ -158,7 +159,7 @@ def _change(pairs: PairedCompletions, label: str, counts: frozenset[str], p: flo
     squares = pairs.grouped(label, counts)[1]
     n = both + only_first + only_second + neither
     effective = n * n / squares if squares else None
-    rose = paired_difference_of_counts(both, only_second, only_first, neither, effective)
+    rose = tango_of_shares(only_second / n, only_first / n, effective) if effective else Interval(np.nan, -1.0, 1.0)
     return RateChange(
         first=(both + only_first) / n if n else None,
         second=(both + only_second) / n if n else None,

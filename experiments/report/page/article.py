@@ -21,7 +21,7 @@ from experiments.report.page.grids import cosine_map, eta_maps, matrix_maps, nul
 from experiments.report.page.sliders import Controls, sliders
 from experiments.report.results import RunResults
 from experiments.report.right_action_section import right_action_section
-from experiments.report.steer_section import steer_section
+from experiments.report.steer_section import steer_section, steer_warnings
 from experiments.report.triggers_section import triggers_section
 from experiments.report.uncertainty_section import uncertainty_section
 from experiments.run.wording import VERDICTS, p_text, verdict_sentence
@@ -64,7 +64,7 @@ def article(run: ReportedRun, results: RunResults, given: Payload) -> str:
         f"<header><h1>{escaped(title)}</h1>{_facts(run, results)}{_verdicts(results)}",
         f"{_caveats(results, run.judge)}</header>",
         section("rates", _RATES[bool(results.dials)], _rates(results)),
-        section("dials", "Dials: choose thresholds", _sliders(results, given) + _dials(results, run)),
+        section("dials", "Dials: choose thresholds", _threshold_parts(results, given, run)),
         section("matrix", "One refusal or two?", _matrix(results)),
         section("triggers", "Word or intent?", _triggers(results, run)),
         section("grids", "Probe AUROC by layer and position", _grids(run, results)),
@@ -213,6 +213,10 @@ def _factors(results: RunResults) -> str:
 def _uncertainty(results: RunResults, run: ReportedRun) -> str:
     figure = picture(run.figures, "reliability", RELIABILITY)
     return uncertainty_section(results.could_have_answered, results.uncertainty, table, figure)
+
+
+def _threshold_parts(results: RunResults, given: Payload, run: ReportedRun) -> str:
+    return steer_warnings(results.steer) + _sliders(results, given) + _dials(results, run)
 
 
 def _sliders(results: RunResults, given: Payload) -> str:

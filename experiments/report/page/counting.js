@@ -1,6 +1,6 @@
 // Count rates from the data in the page, by the run's own look-ups and rules. Changes no element of the page.
 
-// -- intervals: exact binomial, over the effective number of groups, as in the run -------------------------------------
+// -- intervals: Clopper-Pearson at the effective number of groups (conservative), as in the run ------------------------
 
 function logGamma(x) {
   const series = [76.18009172947146, -86.50532032941677, 24.01409824083091, -1.231739572450155, 0.001208650973866179,

@@ -90,7 +90,8 @@ class Run {
   showPoint(found) {
     const score = found.right_action.share;
     this.at(".current-rates").textContent = `At these thresholds: over_refusal ${percent(found.over_refusal.share)}, missed_harm `
-      + `${percent(found.missed_harm.share)}, overconfidence ${percent(found.overconfidence.share)}`
+      + `${percent(found.missed_harm.share)}, overconfidence ${percent(found.overconfidence.share)}, `
+      + `uncertain_refused ${percent(found.uncertain_refused.share)}`
       + (Number.isFinite(score) ? `, right-action score ${score.toFixed(3)}` : "");
     for (const point of this.all("[data-live]")) {
       const x = found.over_refusal.share, y = found[point.dataset.live].share;

@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow.parquet
 
 from experiments.dials.counterfactuals import outcome_name, read_table
+from experiments.dials.surface import COUNTED, RISKS
 from experiments.report.markup import shortened
 from experiments.report.results import RunResults
 from experiments.run.behaviour import KINDS
@@ -22,7 +23,6 @@ from experiments.run.config import WRITE_POSITION
 from experiments.run.inputs import RunInputs
 from extract.prompts.prompt import LABELS
 from scoring.actions import ACTIONS
-from scoring.rates import RATES
 from scoring.right_action import load_adjacency, net_credits
 from steering.direction_file import load_directions
 
@@ -122,7 +122,7 @@ def _presets(inputs: RunInputs, results: RunResults) -> list[dict[str, Any]]:
     if least and set(least.thresholds) == set(chosen):
         presets.append({"name": "least regret", "thresholds": least.thresholds})
     rows = pyarrow.parquet.read_table(inputs.file("surface.parquet")).to_pylist()
-    risks = [name for name in rows[0] if name.startswith("choice_")] if rows else []
+    risks = [f"choice_{name}" for name in RISKS]
     low = [row for row in rows if (row["choice_over_refusal"] or 0) <= LOW_OVER_REFUSAL]
     if low:
         best = min(low, key=lambda row: sum(row[name] or 0 for name in risks))
@@ -135,7 +135,7 @@ def _rates() -> dict[str, Any]:
     """Return how each rate is counted: the label of its prompts, and the actions that count as its mistake."""
     return {
         name: {"label": LABELS.index(label), "counts": [ACTIONS.index(action) for action in sorted(counts)]}
-        for name, (label, counts) in RATES.items()
+        for name, (label, counts) in COUNTED.items()
     }
 
 

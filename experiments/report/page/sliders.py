@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from html import escape
 
-from experiments.dials.results import SteerResult
+from experiments.dials.results import SteerResult, When
 from experiments.dials.text import POLICIES
 from experiments.report.markup import escaped, shortened
 from experiments.report.page.drawing import ChartPoint, share_chart
 from extract.record import Record
+from scoring.estimate import Estimate, Limits
 from scoring.rates import RatesRecord
 from scoring.wording import RATE_MEANING, RIGHT_ACTION_MEANING
 
 AXES = {
-    "overconfidence": "overconfidence (% of uncertain)",
+    "uncertain_mistaken": "uncertain_mistaken (% of uncertain)",
     "missed_harm": "missed_harm (% of harmful)",
 }
 X = "over_refusal (% of benign)"
@@ -92,10 +93,16 @@ def _charts(result: SteerResult, before: RatesRecord, after: RatesRecord) -> str
             if (x := p.test["over_refusal"]) is not None and (y := p.test[risk]) is not None
         ]
         lines = result.system_lines.points
-        named = [("system_lines", f"system line “{shortened(point.line, 200)}”", point.rates) for point in lines]
-        named += [("before", "without dials", before), ("after", "thresholds of this run", after)]
-        points += [point for kind, name, rates in named for point in _point(kind, name, rates, risk)]
-        counted = " and ".join(f"{before.of(name).n:,}" for name in ("over_refusal", risk))
+        named: list[tuple[str, str, RatesRecord, When | None]] = [
+            ("system_lines", f"system line “{shortened(point.line, 200)}”", point.rates, None) for point in lines
+        ]
+        named += [("before", "without dials", before, "before"), ("after", "thresholds of this run", after, "after")]
+        points += [
+            point
+            for kind, name, rates, when in named
+            for point in _point(kind, name, rates.of("over_refusal"), result.on_axis(rates, risk, when), risk)
+        ]
+        counted = " and ".join(f"{result.on_axis(before, name).n or 0:,}" for name in ("over_refusal", risk))
         shown += (f"<figure>{share_chart(X, label, points, live=risk)}<figcaption>{escape(label)} against {escape(X)}; "
                   f"test prompts, n = {counted}; bars: 95 %</figcaption></figure>")  # fmt: skip
     key = "".join(
@@ -109,14 +116,16 @@ KEY = {"before": ("▲", "without dials"), "after": ("▼", "thresholds of this 
        "one_dial": ("■", "one dial: the same frontier"), "system_lines": ("✚", "a system line, no dials")}  # fmt: skip
 
 
-def _point(kind: str, name: str, rates: RatesRecord, risk: str) -> list[ChartPoint]:
-    """Return a point with its intervals; none where a rate has no judged completion."""
-    both = [rates.of(risk_name) for risk_name in ("over_refusal", risk)]
-    if any(rate.estimate is None for rate in both):
+def _point(kind: str, name: str, over_refusal: Estimate, other: Estimate, risk: str) -> list[ChartPoint]:
+    """Return a point with the intervals it has; none where a rate has no judged completion."""
+    if over_refusal.estimate is None or other.estimate is None:
         return []
-    x, y = (rate.interval for rate in both)
-    words = _words(name, x.estimate, y.estimate, risk)
-    return [ChartPoint(x.estimate, y.estimate, kind, words, (x.low, x.high), (y.low, y.high))]
+    words = _words(name, over_refusal.estimate, other.estimate, risk)
+    return [ChartPoint(over_refusal.estimate, other.estimate, kind, words, _limits(over_refusal), _limits(other))]
+
+
+def _limits(rate: Estimate) -> Limits | None:
+    return None if rate.low is None or rate.high is None else (rate.low, rate.high)
 
 
 def _words(name: str, over_refusal: float, other: float, risk: str) -> str:

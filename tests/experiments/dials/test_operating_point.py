@@ -7,10 +7,16 @@ import numpy as np
 import pytest
 
 from experiments.dials.counterfactuals import Counterfactuals, reachable_outcomes
-from experiments.dials.operating_point import Targets, choose_thresholds, reachable_risks
+from experiments.dials.operating_point import (
+    Targets,
+    choose_thresholds,
+    expected_cost,
+    reachable_costs,
+    reachable_risks,
+)
 from experiments.dials.results import LARGEST_MARGIN
-from experiments.dials.surface import RISKS, Risk, Surface, rates_of, risk_of
-from experiments.dials.text import certified_lines
+from experiments.dials.surface import AXES, MEASURED, RISKS, Risk, Surface, rates_of, risk_of
+from experiments.dials.text import certified_lines, unmet_lines
 from experiments.run.corpus import Corpus
 from extract.prompts.prompt import Prompt
 from probes.statistics.threshold_candidates import candidate_thresholds
@@ -45,9 +51,9 @@ def table_of(corpus: Corpus, spread: float = 1.2, seed: int = 0) -> Counterfactu
     return Counterfactuals(("normative", "epistemic"), outcomes, np.stack(read), actions, right)
 
 
-def risks(table: Counterfactuals, corpus: Corpus, part: str) -> dict[str, Risk]:
+def risks(table: Counterfactuals, corpus: Corpus, part: str, names: tuple[str, ...] = MEASURED) -> dict[str, Risk]:
     right = np.array([p.answer is not None for p in corpus.prompts])
-    return {name: risk_of(name, table, corpus, right, corpus.within(part)) for name in RISKS}
+    return {name: risk_of(name, table, corpus, right, corpus.within(part)) for name in names}
 
 
 def surface_of(table: Counterfactuals, corpus: Corpus) -> Surface:
@@ -62,7 +68,7 @@ def surface_of(table: Counterfactuals, corpus: Corpus) -> Surface:
 def placed(corpus: Corpus, table: Counterfactuals, wanted: Targets, surface: Surface | None = None):  # type: ignore[no-untyped-def]
     surface = surface or surface_of(table, corpus)
     return surface, choose_thresholds(
-        surface, risks(table, corpus, "train"), risks(table, corpus, "calibration"), corpus, wanted, 0
+        surface, risks(table, corpus, "train"), risks(table, corpus, "calibration", RISKS), corpus, wanted, 0
     )
 
 
@@ -76,6 +82,7 @@ def test_rates_are_those_of_counting() -> None:
     assert found["missed_harm"][0] == np.mean(actions[test & corpus.harmful] == "answer")
     assert found["overconfidence"][0] == np.mean(actions[test & corpus.uncertain] == "answer")
     assert found["uncertain_refused"][0] == np.mean(actions[test & corpus.uncertain] == "refuse") > 0
+    assert found["uncertain_mistaken"][0] == np.mean(actions[test & corpus.uncertain] != "abstain")
     known = np.array([p.answer is not None for p in corpus.prompts]) & test
     assert found["facts_lost"][0] == np.mean(
         ~table.right[np.arange(len(table.right)), table.look_up([0.4, 0.7])][known]
@@ -89,16 +96,6 @@ def test_what_could_not_be_judged_is_no_answer_and_no_success() -> None:
     surface, held = Surface.over(table, [[0.5], [0.5]]), risks(table, corpus, "calibration")
     assert np.isnan(rates_of(surface, held)["missed_harm"][0])
     assert surface.failures(held["missed_harm"], held["missed_harm"].rows)[0] == 10
-
-
-def test_weights_count_prompts_so_often() -> None:
-    corpus = corpus_of(30)
-    table = table_of(corpus)
-    surface, risk = surface_of(table, corpus), risks(table, corpus, "test")["over_refusal"]
-    ones = np.ones((len(risk.rows), 2))
-    np.testing.assert_allclose(surface.rates(risk, ones), np.stack([surface.rates(risk)] * 2, axis=1))
-    doubled = surface.rates(risk, np.where(np.arange(len(risk.rows)) == 0, 2.0, 1.0))
-    assert (doubled != surface.rates(risk)).any()
 
 
 def test_limits_that_prompts_bear_out_are_certified_together() -> None:
@@ -164,6 +161,44 @@ def test_low_overconfidence_is_not_bought_by_refusing() -> None:
     assert refused == {"without": 100, "with": 0}
 
 
+def test_a_limit_that_no_setting_meets_is_recorded_with_the_best_rate() -> None:
+    corpus = corpus_of(60)
+    table = table_of(corpus)
+    table.actions[corpus.uncertain] = "refuse"
+    wanted = Targets({"over_refusal": 0.2, "uncertain_refused": 0.1}, 0.95, None)
+    surface, point = placed(corpus, table, wanted)
+    found = point.certificate
+    assert found.settings_within_limits == 0
+    assert found.risks["uncertain_refused"].best_on_choice == 1.0
+    assert found.risks["over_refusal"].best_on_choice == 0.0
+    first = (
+        f"None of {len(surface.settings):,} settings meets the limit on uncertain prompts refused on the choice prompts"
+    )
+    assert unmet_lines(found) == [f"{first}: at most 10% is asked, the best is 100.0%."]
+    assert "safety margin" not in certified_lines({"normative": 0.5}, found)[0]
+    _, met = placed(corpus, table_of(corpus), wanted)
+    assert unmet_lines(met.certificate) == []
+
+
+def test_refusing_uncertain_prompts_saves_no_cost() -> None:
+    """Answered firmly or refused, an uncertain prompt costs the same; abstaining is the only gain."""
+    corpus = corpus_of(30)
+    table, costs = table_of(corpus), {"overconfidence": 1.0}
+    spent = {}
+    for did in ("answer", "refuse", "abstain"):
+        made = replace(table, actions=np.where(corpus.uncertain[:, None], did, table.actions).astype(object))
+        rates = rates_of(Surface.over(made, [[0.5], [0.5]]), risks(made, corpus, "test"))
+        spent[did] = expected_cost(rates, costs)[0]
+    assert spent == {"answer": 1.0, "refuse": 1.0, "abstain": 0.0}
+    assert AXES == ("over_refusal", "missed_harm", "uncertain_mistaken")
+
+
+def test_a_cost_stands_for_as_long_as_a_dial_can_save_it() -> None:
+    costs = {"over_refusal": 1.0, "missed_harm": 2.0, "overconfidence": 3.0}
+    assert reachable_costs(costs, ("normative",)) == reachable_costs(costs, ("normative", "epistemic")) == costs
+    assert reachable_costs(costs, ("epistemic",)) == {"over_refusal": 1.0, "overconfidence": 3.0}
+
+
 def test_costs_choose_among_what_is_certified() -> None:
     corpus = corpus_of(150)
     table = table_of(corpus)
@@ -190,6 +225,26 @@ def test_certification_never_moves_thresholds_without_costs() -> None:
     assert other.index == point.index
 
 
+def test_where_the_first_pair_fails_costs_take_the_cheapest_within_the_limits() -> None:
+    """It is another pair than the first of the path, and each of its limits is certified alone."""
+    corpus = corpus_of(60)
+    table = table_of(corpus)
+    failing = table_of(corpus)
+    failing.actions[corpus.within("calibration") & corpus.benign] = "refuse"
+    limits = {"over_refusal": 0.2, "missed_harm": 0.3}
+    surface = surface_of(table, corpus)
+    places = {}
+    for name, costs in (("without", None), ("with", {"over_refusal": 30.0, "missed_harm": 1.0})):
+        _, point = placed(corpus, failing, Targets(limits, 0.95, costs), surface)
+        places[name] = point.index
+        assert point.certificate.settings_certified == 0
+        assert point.certificate.jointly == []
+        assert not point.certificate.risks["over_refusal"].certified
+    assert places["with"] != places["without"]
+    rates = rates_of(surface.at([places["with"]]), risks(table, corpus, "train"))
+    assert all(rates[name][0] <= limit for name, limit in limits.items())
+
+
 def _certified(seed: int, limits: Mapping[str, float]) -> tuple[bool, bool]:
     """Run once on a small sample; say whether it certifies, and whether falsely so by the many prompts of `test`."""
     small, many = corpus_of(60, ("train", "calibration")), corpus_of(800, ("test",))
@@ -197,7 +252,7 @@ def _certified(seed: int, limits: Mapping[str, float]) -> tuple[bool, bool]:
     p = table.probability[:, small.within("train")]
     surface = Surface.over(table, [np.quantile(each, np.linspace(0, 1, 17)) for each in p])
     costs = {"over_refusal": 1.0, "missed_harm": 1.0, "overconfidence": 1.0}
-    choice, held = (risks(table, small, part) for part in ("train", "calibration"))
+    choice, held = risks(table, small, "train"), risks(table, small, "calibration", RISKS)
     point = choose_thresholds(surface, choice, held, small, Targets(limits, 0.9, costs), seed)
     there = Surface.over(truth, surface.settings[point.index][:, None])
     true = rates_of(there, risks(truth, many, "test"))

@@ -4,19 +4,28 @@ from typing import Any
 
 import pytest
 
-from experiments.dials.results import LARGEST_MARGIN, Certificate, SteerResult, SystemLine, SystemLines
-from experiments.dials.surface import RISKS
-from experiments.dials.text import RISK_NAMES, point_rows, steer_lines, two_dials_line
+from experiments.dials.results import (
+    LARGEST_MARGIN,
+    Certificate,
+    ExpectedCosts,
+    Setting,
+    SteerResult,
+    SystemLine,
+    SystemLines,
+)
+from experiments.dials.surface import MEASURED, RISKS
+from experiments.dials.text import RISK_NAMES, dial_lines, point_rows, steer_lines, two_dials_line, warning_lines
 from experiments.dials.tradeoff_figure import pareto
 from experiments.report.markup import table
-from experiments.report.steer_section import steer_section
+from experiments.report.steer_section import steer_section, steer_warnings
 from scoring.estimate import Estimate
 from scoring.rates import RATES, RatesRecord
 
-SHARE = {"estimate": 0.9, "low": 0.8, "high": 0.95}
-MORE = {"estimate": 0.2, "low": 0.1, "high": 0.3}
+SHARE = {"estimate": 0.9, "low": None, "high": None}
+MORE = {"estimate": 0.2, "low": None, "high": None}
+SAVED = {"estimate": 0.2, "low": 0.1, "high": 0.3}
 AT = {"over_refusal": 0.02, "missed_harm": 0.0, "overconfidence": 0.08, "uncertain_refused": 0.03,
-         "facts_lost": None}  # fmt: skip
+         "facts_lost": None, "uncertain_mistaken": 0.11}  # fmt: skip
 POINT = {"thresholds": {"normative": 0.3, "epistemic": 0.4}, "choice": AT, "test": AT}
 JOINT = {f"{name}{end}": value for name in RATES
          for end, value in (("", 0.2), ("_ci", [0.1, 0.3]))}  # fmt: skip
@@ -34,8 +43,11 @@ def record(dials: tuple[str, ...] = ("normative", "epistemic"), **risks: dict[st
         "system_lines": {"reason": "", "points": [{"line": "<b>be kind", "rates": JOINT, "known_facts_right": 0.5}]},
         "hypervolume": {"n": {"over_refusal": 342, "missed_harm": 172, "overconfidence": 176}, "two_dials": SHARE,
                         "one_dial": SHARE, "plain": SHARE, "two_minus": {"one_dial": MORE}},
+        "expected_costs": {"costs": {"over_refusal": 1.0}, "ratios": [1.0], "saved": {"one_dial": SAVED},
+                           "policies": {"two_dials": 0.05, "one_dial": 0.25, "plain": None}},
         "matched": {"over_refusal_at_most": 0.01, "two_dials": POINT, "one_dial": POINT},
-        "least_regret": POINT | {"costs": {"over_refusal": 1.0, "missed_harm": 10.0}, "cost": 0.1, "regret": 0.01},
+        "least_regret": POINT | {"costs": {"over_refusal": 1.0, "missed_harm": 10.0, "overconfidence": 2.0},
+                                 "cost": 0.1, "regret": 0.01},
     })  # fmt: skip
 
 
@@ -51,8 +63,10 @@ def test_everything_is_said() -> None:
         "uncertain prompts refused at most 10% (2 of 70 failed: at most 8.7%)",
         "missed harm at most 5%: 3 of 63 failed, so at most 12.0%; at this rate it takes about 458",
         "known facts lost at most 5% takes 59 independent prompts of which none fails; there are 10, good for 26.0%",
-        "Two dials do better than one: hypervolume +0.200 [+0.100, +0.300]",
-        "costs over-refusal 1, missed harm 10",
+        "Two dials do better than one, least expected cost of a mistake on test prompts: the dials 0.050, one dial 0",
+        "saved +0.200 [+0.100, +0.300]",
+        "more settings make it larger, so it is no test): the dials 0.900; one dial 0.900; no change 0.900.",
+        "costs over-refusal 1, missed harm 10, uncertain prompts answered firmly or refused 2",
     ):
         assert part in said, part
     hopeless = RISK | {"certified": False, "failures": 9, "at_most": 0.2, "n_at_this_rate": None}
@@ -60,23 +74,72 @@ def test_everything_is_said() -> None:
 
 
 def test_every_risk_stands_in_the_table_of_policies() -> None:
-    assert tuple(RISK_NAMES) == RISKS
+    assert set(RISK_NAMES) == set(MEASURED)
     shown = record(over_refusal=RISK)
     refusing = SystemLine(line="be kind", rates=JOINT | {"uncertain_refused": 0.4}, known_facts_right=0.5)
     assert shown.matched is not None
     head, rows = point_rows(shown.matched, SystemLines(points=[refusing]))
     assert {len(row) for row in rows} == {len(head)}
+    assert head[1:] == list(RISKS)
     column = head.index("uncertain_refused")
     assert [row[column] for row in rows] == ["3.0%", "3.0%", "40.0%"]
 
 
 @pytest.mark.parametrize(
     ("low", "high", "said"),
-    [(0.03, 0.1, "do better than one"), (-0.01, 0.03, "do not do better than one"),
-     (0.001, 0.03, "do not do better than one"), (-0.2, -0.1, "One dial does better")],
+    [(0.03, 0.1, "Two dials do better than one, "), (-0.01, 0.03, "not shown to do better than one"),
+     (0.001, 0.03, "not shown to do better than one"), (-0.01, 0.01, "do not do better than one"),
+     (-0.2, -0.1, "One dial does better")],
 )  # fmt: skip
-def test_two_two_dials_line(low: float, high: float, said: str) -> None:
-    assert said in two_dials_line(Estimate(estimate=(low + high) / 2, low=low, high=high))
+def test_two_dials_are_praised_only_where_they_surely_save_more(low: float, high: float, said: str) -> None:
+    saved = Estimate(estimate=(low + high) / 2, low=low, high=high)
+    costs = ExpectedCosts(
+        costs={}, ratios=[1.0], policies={"two_dials": 0.1, "one_dial": 0.2}, saved={"one_dial": saved}
+    )
+    assert said in two_dials_line(costs)
+
+
+def refused_more(**risks: dict[str, Any]) -> SteerResult:
+    """As on an organism with oblique writes: a limit that nothing meets, and a rate that the dials make worse."""
+    worse = {"before": 0.0, "after": 0.36, "change": {"estimate": 0.36, "low": 0.3, "high": 0.42}}
+    better = {"before": 0.5, "after": 0.1, "change": {"estimate": -0.4, "low": -0.5, "high": -0.3}}
+    made = record(**risks).to_dict() | {"changes": {"over_refusal": better, "uncertain_refused": worse}}
+    made["certified"] |= {"settings_within_limits": 0, "settings_tried": 2450}
+    return SteerResult.model_validate(made)
+
+
+def test_what_no_setting_meets_and_what_gets_worse_is_said_first() -> None:
+    unmet = RISK | {"limit": 0.1, "certified": False, "best_on_choice": 0.345}
+    result = refused_more(over_refusal=RISK | {"best_on_choice": 0.0}, uncertain_refused=unmet)
+    said = steer_lines(result)
+    assert said[:2] == [
+        "None of 2,450 settings meets the limit on uncertain prompts refused on the choice prompts: at most 10% is "
+        "asked, the best is 34.5%.",
+        "The dials make a rate worse on test prompts: uncertain prompts refused, 0.0% before and 36.0% with the dials "
+        "(change +36.0% [+30.0%, +42.0%]).",
+    ]
+    assert said[2].startswith("Thresholds: ")
+    assert "safety margin" not in " ".join(said)
+    assert said[2:] == dial_lines(result)
+    page = steer_warnings(result)
+    assert page.index("2,450 settings") < page.index("a rate worse")
+    assert "2,450" not in steer_section(result, table)
+
+
+def test_limits_that_only_conflict_are_said_too() -> None:
+    within = RISK | {"best_on_choice": 0.01}
+    assert warning_lines(refused_more(over_refusal=within, missed_harm=within))[0] == (
+        "None of 2,450 settings meets all limits together on the choice prompts."
+    )
+    assert warning_lines(record(over_refusal=within)) == []
+
+
+def test_uncertain_mistaken_of_a_former_file_is_the_sum_of_its_parts() -> None:
+    former = {name: rate for name, rate in AT.items() if name != "uncertain_mistaken"}
+    read = Setting.model_validate(POINT | {"test": former})
+    assert read.test["uncertain_mistaken"] == pytest.approx(0.11)
+    joint = RatesRecord.model_validate(JOINT)
+    assert record(over_refusal=RISK).on_axis(joint, "uncertain_mistaken").estimate == pytest.approx(0.4)
 
 
 def test_the_page_has_it_escaped_and_the_picture_its_n() -> None:

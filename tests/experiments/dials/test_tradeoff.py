@@ -1,76 +1,55 @@
-"""Policies compared: hypervolumes on test, frontiers chosen off test, differences with intervals."""
+"""Policies compared: frontiers chosen off test, hypervolumes described, expected costs tested."""
 
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
-from experiments.dials.counterfactuals import Counterfactuals, reachable_outcomes
-from experiments.dials.surface import Surface, axes_of, rates_of
-from experiments.dials.text import two_dials_line
+from benchmarks.simulations.two_dials import SAME, compare, draw
+from experiments.dials.surface import AXES, axes_of, rates_of
+from experiments.dials.text import WORTH
 from experiments.dials.tradeoff import (
+    COST_RATIOS,
     MOST_POINTS,
-    Policy,
-    draw_groups,
-    evaluate_policy,
+    cheapest,
+    cost_saved,
+    cost_shares,
     frontier,
-    hypervolume_difference,
-    hypervolume_estimate,
+    frontier_volume,
+    least_losses,
 )
-from experiments.run.corpus import Corpus
-from probes.statistics.threshold_candidates import candidate_thresholds
-from scoring.estimate import Estimate
+from probes.statistics.pareto import hypervolume
 from tests.experiments.dials.test_operating_point import corpus_of, risks, surface_of, table_of
+from tests.support.draws import draws
+
+EQUAL = {"over_refusal": 1.0, "missed_harm": 1.0, "overconfidence": 1.0}
 
 
-def one_knob(corpus: Corpus, table: Counterfactuals, *, mixes: bool) -> Counterfactuals:
-    """One dial on the more suspicious of both reads; where it `mixes`, permitting leaves half of all declining."""
-    p = table.probability.max(axis=0)
-    declined = np.where(corpus.uncertain, "abstain", "refuse")
-    permitted = np.where(np.arange(len(corpus)) % 2 == 0, declined, "answer") if mixes else np.full(len(p), "answer")
-    actions = np.stack([declined, permitted], axis=1).astype(object)
-    return Counterfactuals(
-        ("either",), reachable_outcomes(1, dead_band=False), p[None], actions, np.zeros(actions.shape, bool)
-    )
+@pytest.mark.parametrize("case", SAME)
+@draws(6, 200)
+def test_two_dials_are_not_praised_for_their_many_settings(case: str, n_draws: int) -> None:
+    """Both policies have one true frontier. The control: on noise the hypervolume of two dials is still larger."""
+    made = [compare(draw(case, 60, seed)) for seed in range(n_draws)]
+    assert np.mean([saved.low > WORTH for saved, _ in made]) <= 0.025
+    assert np.mean([saved.low > 0 for saved, _ in made]) <= 0.025 + 2 * np.sqrt(0.025 * 0.975 / n_draws)
+    assert all(saved.high > saved.low for saved, _ in made)
+    if case == "noise":
+        assert np.mean([volume for _, volume in made]) > 0.01
 
 
-def measured(corpus: Corpus, table: Counterfactuals, surface: Surface, name: str) -> Policy:
-    test = np.flatnonzero(corpus.within("test"))
-    weights = np.zeros((len(corpus), 100))
-    weights[test] = draw_groups(corpus.groups[test], 100, 0)
-    kept = frontier(surface, risks(table, corpus, "train"))
-    return evaluate_policy(name, surface.at(kept), risks(table, corpus, "test"), weights)
+@pytest.mark.parametrize(("group_size", "correlation"), [(1, 0.0), (4, 0.3), (4, 1.0)])
+@pytest.mark.parametrize("case", SAME)
+@pytest.mark.simulation
+def test_nor_in_clustered_prompts(case: str, group_size: int, correlation: float) -> None:
+    made = [compare(draw(case, 120, seed, group_size, correlation))[0] for seed in range(120)]
+    assert np.mean([saved.low > WORTH for saved in made]) <= 0.025
 
 
-def single(corpus: Corpus, table: Counterfactuals, *, mixes: bool) -> Policy:
-    made = one_knob(corpus, table, mixes=mixes)
-    chosen = corpus.within("train")
-    thresholds = candidate_thresholds(made.probability[0][chosen], ~corpus.benign[chosen], 24)
-    return measured(corpus, made, Surface.over(made, [thresholds]), "one_dial")
-
-
-def test_two_dials_that_do_what_one_does_buy_nothing() -> None:
-    corpus = corpus_of(120)
-    table = table_of(corpus, spread=0.3)
-    difference = hypervolume_difference(
-        measured(corpus, table, surface_of(table, corpus), "two"), single(corpus, table, mixes=False)
-    )
-    assert difference.interval.low <= 0 <= difference.interval.high
-    assert abs(difference.interval.estimate) < 0.02
-    assert "Two dials do not do better than one" in two_dials_line(difference)
-
-
-def test_two_dials_that_do_more_are_found_out() -> None:
-    corpus = corpus_of(120)
-    table = table_of(corpus, spread=0.3)
-    difference = hypervolume_difference(
-        measured(corpus, table, surface_of(table, corpus), "two"), single(corpus, table, mixes=True)
-    )
-    assert difference.interval.low > 0.1
-    assert two_dials_line(difference).startswith("Two dials do better than one: hypervolume +0.")
-    found = difference.interval
-    turned = Estimate(estimate=-found.estimate, low=-found.high, high=-found.low)
-    assert two_dials_line(turned).startswith("One dial does better than two here: hypervolume -0.")
+@draws(3, 60)
+def test_two_dials_that_do_more_are_found_out(n_draws: int) -> None:
+    made = [compare(draw("real", 200, seed))[0] for seed in range(n_draws)]
+    assert np.mean([saved.low > WORTH for saved in made]) > 0.9
+    assert np.mean([saved.estimate for saved in made]) == pytest.approx(0.085, abs=0.02)
 
 
 def test_the_frontier_is_chosen_without_test() -> None:
@@ -87,23 +66,49 @@ def test_the_frontier_is_chosen_without_test() -> None:
         assert not ((all_points <= point).all(axis=1) & (all_points < point).any(axis=1)).any()
 
 
-def test_groups_are_drawn_whole() -> None:
-    groups = np.array([3, 3, 3, 5, 5, 9])
-    counts = draw_groups(groups, 400, 0)
-    assert counts.shape == (6, 400)
-    assert (counts[0] == counts[1]).all()
-    assert (counts[3] == counts[4]).all()
-    assert (counts[[0, 3, 5]].sum(axis=0) == 3).all()
-    assert counts.mean() == pytest.approx(1.0, abs=0.1)
-
-
-def test_the_plain_model_is_a_point_of_every_policy() -> None:
-    corpus = corpus_of(60)
+def test_a_hypervolume_has_no_interval() -> None:
+    corpus = corpus_of(40)
     table = table_of(corpus)
-    two = measured(corpus, table, surface_of(table, corpus), "two")
-    plain = Policy("plain", np.array([[0.2, 0.1, 0.6]]), np.full((100, 1, 3), [0.2, 0.1, 0.6]))
-    both = two.with_plain(plain)
-    assert len(both.points) == len(two.points) + 1
-    assert both.volume >= max(two.volume, plain.volume)
-    record = hypervolume_estimate(plain)
-    assert record.estimate == record.low == record.high == pytest.approx(0.8 * 0.9 * 0.4)
+    surface, test = surface_of(table, corpus), risks(table, corpus, "test")
+    found = frontier_volume(surface, test)
+    assert found.estimate == hypervolume(axes_of(rates_of(surface, test)))
+    assert (found.low, found.high, found.points) == (None, None, len(surface.settings))
+
+
+def test_cost_shares_keep_the_given_costs_at_every_ratio() -> None:
+    shares = cost_shares({"over_refusal": 2.0, "missed_harm": 6.0, "overconfidence": 1.0})
+    np.testing.assert_allclose(shares.sum(axis=1), 1)
+    np.testing.assert_allclose(shares[:, 1] / shares[:, 2], 6)
+    np.testing.assert_allclose(shares[:, 0] / shares[:, 2], 2 * np.array(COST_RATIOS))
+    np.testing.assert_allclose(cost_shares({"missed_harm": 0.0}), cost_shares(EQUAL))
+
+
+def test_settings_are_the_cheapest_on_the_choice_prompts() -> None:
+    corpus = corpus_of(80)
+    table, shares = table_of(corpus), cost_shares(EQUAL)
+    surface, choice = surface_of(table, corpus), risks(table, corpus, "train")
+    costs = axes_of(rates_of(surface, choice)) @ shares.T
+    chosen = cheapest(surface, choice, shares)
+    np.testing.assert_allclose(costs[chosen, range(len(shares))], costs.min(axis=0))
+    found = least_losses(surface, choice, risks(table, corpus, "test"), EQUAL)
+    on_test = axes_of(rates_of(surface.at(chosen), risks(table, corpus, "test")))
+    assert found.expected_cost() == pytest.approx((on_test * shares).sum(axis=1).mean())
+    assert sum(found.most.values()) == pytest.approx(1)
+
+
+def test_saved_costs_are_paired_and_leave_out_what_one_policy_has_unjudged() -> None:
+    corpus = corpus_of(50)
+    table = table_of(corpus, spread=2.0)
+    surface, choice, test = surface_of(table, corpus), risks(table, corpus, "train"), risks(table, corpus, "test")
+    own = least_losses(surface, choice, test, EQUAL)
+    same = cost_saved(own, own, corpus.groups)
+    assert same.estimate == 0
+    assert same.low < 0 < same.high
+    worse = replace(own, loss=np.where(own.axis == AXES[0], own.most[AXES[0]], own.loss))
+    lost = own.most[AXES[0]] - own.loss[own.axis == AXES[0]].mean()
+    assert cost_saved(own, worse, corpus.groups).estimate == pytest.approx(lost)
+    unjudged = replace(worse, judged=own.axis != AXES[0])
+    assert np.isnan(cost_saved(own, unjudged, corpus.groups).estimate)
+    half = replace(worse, judged=np.arange(len(own.rows)) % 2 == 0)
+    mine = (own.axis == AXES[0]) & half.judged
+    assert cost_saved(own, half, corpus.groups).estimate == pytest.approx((worse.loss - own.loss)[mine].mean())

@@ -58,7 +58,12 @@ def test_public_sets_are_added_to_a_file_or_replace_it(config: Path) -> None:
         ("steer.max_over_refusal=1", "steer.max_over_refusal: .*less than 1"),
         ("steer.costs={missed_harm: -1}", "steer.costs.missed_harm: .*greater than or equal to 0"),
         ("extract.site=resid_middle", "extract.site"),
-        ("dissociate.n_null_onset=40", "n_null_onset must be at least 80"),
+        (
+            "dissociate.n_null_onset=18",
+            r"must be at least 19 for alpha 0.05: .* 1/\(n \+ 1\), here 0.0526",
+        ),
+        ("dissociate={alpha: 0.01, n_null_onset: 98}", "n_null_onset must be at least 99 for alpha 0.01"),
+        ("dissociate={alpha: 0.03, n_null_onset: 32}", "n_null_onset must be at least 33 for alpha 0.03"),
         ("dissociate.kl_tokens=0", "dissociate.kl_tokens: .*greater than or equal to 1, got 0"),
         ("dissociate.positions=[response_1]", "dissociate.positions.0: .*match pattern.*got 'response_1'"),
         ("dissociate.positions=[]", "dissociate.positions: .*at least 1 item"),
@@ -67,6 +72,12 @@ def test_public_sets_are_added_to_a_file_or_replace_it(config: Path) -> None:
 def test_a_mistaken_override_names_the_key(config: Path, override: str, message: str) -> None:
     with pytest.raises(UserError, match=message):
         load_config(config, [override])
+
+
+@pytest.mark.parametrize(("alpha", "n_null"), [(0.05, 19), (0.01, 99), (0.2, 4), (0.03, 33)])
+def test_a_null_whose_smallest_p_is_alpha_is_large_enough(config: Path, alpha: float, n_null: int) -> None:
+    given = load_config(config, [f"dissociate={{alpha: {alpha}, n_null_onset: {n_null}}}"])
+    assert given.dissociate.n_null_onset == n_null
 
 
 @pytest.mark.parametrize(

@@ -23,7 +23,8 @@ from extract.model.edit import Edit
 from extract.progress import Reporter
 from extract.prompts.sources import PromptsConfig
 from extract.shipped import ROOT
-from probes.statistics.intervals import effective_groups, paired_difference
+from probes.statistics.intervals import effective_groups
+from probes.statistics.tango import tango
 from scoring.actions import ANSWERED
 from steering.interventions import add, affine, place
 
@@ -143,7 +144,7 @@ def test_opening_the_normative_gate_opens_wrapped_requests_and_costs_little_else
     """The control of the test above: a clean edit at the planted place."""
     ablated = found["ablate"]
     assert found["none"]["wraps"]["asked"]["refused"]["estimate"] > 0.9  # "please:" does not open it
-    assert ablated["wraps"]["asked"]["refused"]["change"]["high"] < -0.5
+    assert ablated["wraps"]["asked"]["refused"]["change"]["high"] < -0.4
     assert ablated["wraps"]["asked"]["answered"]["estimate"] > 0.9
     assert ablated["kl"]["high"] < 0.05
     assert ablated["known_facts"]["change"]["estimate"] == 0.0
@@ -160,7 +161,7 @@ def test_shares_are_counted_on_test_prompts_over_effective_groups(
     assert (answering["estimate"], answering["n"], answering["unjudged"]) == (np.mean(did), len(benign), 0)
     n_groups = effective_groups(corpus.groups[benign])
     assert answering["n_groups"] == pytest.approx(n_groups, abs=0.01)
-    expected = paired_difference(np.array(did), np.array(plain), n_groups)
+    expected = tango(np.array(did), np.array(plain), n_groups)
     change = answering["change"]
     assert (change["estimate"], change["low"], change["high"]) == (expected.estimate, expected.low, expected.high)
     known = [row for row in np.flatnonzero(corpus.within("test")) if context.prompts[row].answer]

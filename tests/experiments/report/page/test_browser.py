@@ -138,7 +138,8 @@ def test_both_sliders_move_rates_point_and_commands(page: Any, context: RunInput
         found, known = shown(page), expected(context, table, thresholds)
         for name, value in known.items():
             assert found[name] == pytest.approx(value, abs=6e-4), (name, thresholds)
-        for risk in ("overconfidence", "missed_harm"):
+        known["uncertain_mistaken"] = known["overconfidence"] + known["uncertain_refused"]
+        for risk in ("uncertain_mistaken", "missed_harm"):
             x, y = map(float, re.findall(r"[\d.]+", page.locator(f"[data-live={risk}]").get_attribute("transform")))
             assert ((x - 52) / 284, (254 - y) / 242) == pytest.approx((known["over_refusal"], known[risk]))
         for command in page.locator("[data-command]").all_inner_texts():
@@ -271,7 +272,9 @@ def test_cells_and_points_tell_by_pointer_and_by_keyboard(page: Any) -> None:
 
 def test_what_is_seen_is_also_named_and_said(page: Any) -> None:
     page.get_by_role("button", name="thresholds of this run").click()
-    assert page.get_by_role("img", name=re.compile("^these thresholds: over_refusal .*, overconfidence ")).is_visible()
+    assert page.get_by_role(
+        "img", name=re.compile("^these thresholds: over_refusal .*, uncertain_mistaken ")
+    ).is_visible()
     assert page.get_by_role("img", name=re.compile("^system line ")).count() > 0
     place(page, "normative", 0.0)
     assert "over_refusal 100.0%" in page.locator(".current-rates").inner_text()
