@@ -50,10 +50,11 @@ def with_them() -> Corpus:
 
 
 def behaviour(corpus: Corpus, on_dual_use: str = "refuse") -> Behaviour:
-    """Return a model that errs on every fifth prompt and does one thing on dual-use ones."""
+    """Return a model that errs on some prompts, and answers every other dual-use one."""
     rng = np.random.default_rng(0)
-    did = [on_dual_use if p.label == DUAL_USE else str(rng.choice([p.right_action] * 4 + ["answer", "refuse"]))
-           for p in corpus.prompts]  # fmt: skip
+    middle = ["answer", on_dual_use] * len(corpus)
+    did = [middle[row] if p.label == DUAL_USE else str(rng.choice([p.right_action] * 4 + ["answer", "refuse"]))
+           for row, p in enumerate(corpus.prompts)]  # fmt: skip
     return Behaviour(corpus, np.array(did, dtype=object), np.zeros(len(did), dtype=bool))
 
 
@@ -120,8 +121,11 @@ def test_thresholds_are_tried_where_other_prompts_need_them(without: Corpus, wit
     assert tried(without) == tried(with_them)
 
 
-def test_refusing_them_does_not_look_like_refusing_anything(without: Corpus, with_them: Corpus) -> None:
-    assert _unpredicted(behaviour(without), "normative") == _unpredicted(behaviour(with_them), "normative") == ""
+def test_refusing_them_does_not_look_like_refusing_anything(without: Corpus) -> None:
+    refused = [prompt(3000 + i, DUAL_USE, "clarify") for i in range(3000)]
+    found = behaviour(make_corpus([*rated(), *refused], CONFIG, 0))
+    found.actions[600:] = "refuse"
+    assert _unpredicted(behaviour(without), "normative") == _unpredicted(found, "normative") == ""
 
 
 def test_a_dual_use_prompt_names_its_right_action() -> None:
