@@ -108,24 +108,26 @@ class LocusSelection:
         return [_candidate(*measured) for measured in zip(directions, bypass, induce, kls, strict=True)]
 
     def choose(self, directions: Sequence[Direction]) -> tuple[Candidate, bool]:
-        """Return `select` of these directions' candidates; KL is measured only where the choice depends on it.
-
-        A candidate that induces too little is discarded whatever its KL, and one with a higher bypass than the best
-        usable one is not chosen.
-        """
-        measured = list(zip(directions, self._bypass(directions), self._induce(directions), strict=True))
-        found, least = [], np.inf
-        for direction, bypass, induce in sorted(measured, key=lambda each: _order(each[1])):
-            tried = _candidate(direction, bypass, induce, UNMEASURED)
-            if tried.bypass_floored > least + TIE:
-                break
-            if tried.induce >= 0:
-                nats, steps = self._answers.divergences([self._ablation(direction)])
-                tried = replace(tried, kl=summary(nats[0], steps))
-            if tried.discarded(self._max_kl) is None:
-                least = min(least, tried.bypass_floored)
-            found.append(tried)
+        """Return `select` of these directions' candidates; KL is measured only where the choice depends on it."""
+        measured = zip(directions, self._bypass(directions), self._induce(directions), strict=True)
+        tried = sorted((_candidate(d, b, i, UNMEASURED) for d, b, i in measured), key=_order)
+        enough, little = ([c for c in tried if (c.induce >= 0) == wanted] for wanted in (True, False))
+        found = self._within_kl(enough)
+        if not any(c.discarded(self._max_kl) is None for c in found):
+            found += self._within_kl(little)
         return select(found, self._max_kl)
+
+    def _within_kl(self, tried: Sequence[Candidate]) -> list[Candidate]:
+        """Measure the KL of candidates, the least bypass first, until the others cannot be chosen."""
+        found, least = list[Candidate](), np.inf
+        for candidate in tried:
+            if candidate.bypass_floored > least + TIE:
+                break
+            nats, steps = self._answers.divergences([self._ablation(candidate.direction)])
+            found.append(replace(candidate, kl=summary(nats[0], steps)))
+            if found[-1].discarded(self._max_kl) in (None, "induce"):
+                least = min(least, candidate.bypass_floored)
+        return found
 
     def _ablation(self, direction: Direction) -> list[Edit]:
         return ablation(direction, self._variant)
@@ -150,21 +152,27 @@ def _floored(bypass: np.ndarray) -> float:
     return float(np.maximum(bypass, FLOOR).mean())
 
 
-def _order(bypass: np.ndarray) -> float:
-    return float(np.nan_to_num(_floored(bypass), nan=np.inf))
+def _order(candidate: Candidate) -> float:
+    return float(np.nan_to_num(candidate.bypass_floored, nan=np.inf))
 
 
 def select(found: Sequence[Candidate], max_kl: float) -> tuple[Candidate, bool]:
-    """Return the usable candidate of least bypass, or else the least bypass of all, and whether it is usable.
+    """Return the usable candidate of least bypass, and whether there is one.
+
+    Without a usable one, it is chosen among those that induce too little but are within the KL limit; without these, it
+    is the candidate of least KL: an ablation that breaks the model opens with none of the onset prefixes, and so would
+    bypass every decline. Permuted-label directions seldom induce declining, so this is the rule of most of them.
 
     A decliner below a probability of `RARE` is bypassed; how far below carries no information, so bypass is floored
     there. Among ties (within `TIE`) of bypass, those with the highest induce (again within `TIE`) are kept, and of
     these the earliest layer is chosen: there the decision is first written.
     """
     usable = [c for c in found if c.discarded(max_kl) is None]
-    pool = [c for c in usable or found if np.isfinite(c.bypass)] or list(found)
+    pool = usable or [c for c in found if c.discarded(max_kl) == "induce"]
+    if not pool:
+        return min(found, key=lambda c: np.nan_to_num(c.kl.worst_step, nan=np.inf)), False
     least = min(c.bypass_floored for c in pool)
-    pool = [c for c in pool if not c.bypass_floored > least + TIE]
+    pool = [c for c in pool if c.bypass_floored <= least + TIE]
     most = max(c.induce for c in pool)
-    pool = [c for c in pool if not c.induce < most - TIE]
+    pool = [c for c in pool if c.induce >= most - TIE]
     return min(pool, key=lambda c: (c.direction.locus.layer, -c.induce)), bool(usable)

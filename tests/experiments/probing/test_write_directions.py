@@ -174,11 +174,14 @@ def test_among_ties_of_both_the_earliest_layer_is_chosen() -> None:
     assert select([dataclasses.replace(later, induce=8.3), earlier], max_kl=0.1)[0].induce == 8.3
 
 
-def test_without_a_usable_candidate_the_least_bypass_is_returned_as_not_usable() -> None:
-    none = [candidate(float("nan")), candidate(4, -1), candidate(2, -1)]
-    best, usable = select(none, max_kl=0.1)
-    assert best is none[2]
-    assert not usable
+def test_without_a_usable_candidate_the_least_bypass_within_the_kl_limit_is_not_usable() -> None:
+    none = [candidate(float("nan")), candidate(4, -1), candidate(2, -1), candidate(-9, -1, kl=0.3)]
+    assert select(none, max_kl=0.1) == (none[2], False)
+
+
+def test_where_every_ablation_breaks_the_model_the_least_kl_is_taken() -> None:
+    broken = [candidate(-9, 3, kl=2.0), candidate(4, 3, kl=0.2), candidate(-12, kl=float("nan"))]
+    assert select(broken, max_kl=0.1) == (broken[1], False)
 
 
 def test_the_record_has_no_numbers_that_json_lacks() -> None:
