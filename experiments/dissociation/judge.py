@@ -29,7 +29,8 @@ from experiments.rank.results import Ranks
 from experiments.run.behaviour import ACTION_OF, KINDS, Kind
 from experiments.run.corpus import Corpus
 from experiments.run.inputs import RunInputs
-from probes.statistics.intervals import Interval, paired_difference
+from probes.statistics.intervals import Interval
+from probes.statistics.tango import tango
 from scoring.actions import ANSWERED
 from scoring.estimate import Estimate, estimate_of
 from scoring.rates import grouped_rate
@@ -203,9 +204,7 @@ def _additions(inputs: RunInputs, measured: MeasuredEffects, alpha: float) -> di
     n, found = inputs.corpus.effective_groups(rows), {}
     for own, other in (KINDS, KINDS[::-1]):
         mine, others = (measured.actions_under(f"add_{kind}", rows) == ACTION_OF[own] for kind in (own, other))
-        found[f"own_minus_other_{ACTION_OF[own]}"] = estimate_of(
-            paired_difference(mine, others, n, alpha / len(KINDS)), len(rows)
-        )
+        found[f"own_minus_other_{ACTION_OF[own]}"] = estimate_of(tango(mine, others, n, alpha / len(KINDS)), len(rows))
     return found
 
 
