@@ -32,7 +32,7 @@ from probes.statistics.factorial import CONTRASTS, partial_eta
 from probes.statistics.permutation import label_permutation_p, permutation_p, permuted_p
 
 N_SIMULATIONS = 5000
-D, N = 8, 99
+D, N = 8, 39
 DRAWS = 19  # of null directions whose locus is chosen; the least p is then 0.05
 CONTROLS = 0.2  # share of the simulations of write directions that are repeated with labels permuted one by one
 Simulation = Callable[[Setting, np.random.Generator], dict[str, float]]
@@ -105,14 +105,14 @@ class ModelFreeSelection(LocusSelection):
 
 def write_direction(setting: Setting, rng: np.random.Generator) -> dict[str, float]:
     """Choose a write direction among loci and compare its effect with those of permuted labels."""
-    groups, streams = groups_of(setting), [clustered_stream(setting, D, rng).astype(np.float32) for _ in range(3)]
-    other = [clustered_stream(setting, D, rng) for _ in range(3)]  # validation and test prompts
+    groups, streams = groups_of(setting), [clustered_stream(setting, D, rng).astype(np.float32) for _ in range(2)]
+    other = [clustered_stream(setting, D, rng) for _ in range(2)]  # validation and test prompts
     strata = np.where((groups + np.arange(len(groups))) % 3 == 0, "a", "b").astype(object)
     samples = WriteSamples(np.arange(len(groups)), clustered_labels(setting, rng), strata, groups, True)
     fitter = WriteFitter(
-        lambda layer, position: streams[layer], "resid_post", [(i, "post_last") for i in range(3)], "normative", samples
+        lambda layer, position: streams[layer], "resid_post", [(i, "post_last") for i in range(2)], "normative", samples
     )
-    selection = ModelFreeSelection(other, rng.standard_normal((3, D)) / 3, np.arange(12), np.arange(12, 24))
+    selection = ModelFreeSelection(other, rng.standard_normal((2, D)) / 3, np.arange(12), np.arange(12, 24))
 
     def effect(labels: np.ndarray) -> float:
         return selection.effect(selection.choose(fitter.fit(labels))[0].direction, np.arange(24, 48))
