@@ -1,4 +1,4 @@
-"""Makes tests/fixtures/small_run again: a finished run on a third of the organism's prompts, with few null directions.
+"""Makes tests/fixtures/small_run again: a finished run on half of the organism's prompts, with few null directions.
 
     python -m tests.support.make_small_run
 
@@ -35,7 +35,7 @@ def main() -> None:
     """Write the prompts, run on them, and drop what is large."""
     shutil.rmtree(PLACE, ignore_errors=True)
     PLACE.mkdir(parents=True)
-    (PLACE / "prompts.jsonl").write_text("\n".join(some_prompts(3)) + "\n", encoding="utf-8")
+    (PLACE / "prompts.jsonl").write_text("\n".join(some_prompts(2)) + "\n", encoding="utf-8")
     run(load_config(Path("configs/quickstart.yaml"), list(SETTINGS)), PLACE)
     for pattern in LEFT_OUT:
         for path in PLACE.glob(pattern):

@@ -40,7 +40,7 @@ def context(tmp_path: Path):  # type: ignore[no-untyped-def]
             store=SimpleNamespace(layers=extracted),
             file=lambda name: tmp_path / name.removesuffix(".safetensors"),
             completions=said,
-            corpus=SimpleNamespace(within=lambda *parts: np.ones(len(actions), dtype=bool)),
+            corpus=SimpleNamespace(within=lambda *parts: np.ones(len(actions), dtype=bool), rated=True),
             behaviour=SimpleNamespace(did=lambda action: np.array(actions) == action),
         )
 

@@ -408,7 +408,7 @@ def test_a_run_without_dials_shows_no_rates_with_them(browser: Any, run: Path) -
     (other / "results.json").write_text(json.dumps(results | {"dials": {}, "steer": {}}))
     write_report([RunInputs(load_config(other / "config.yaml"), other)], other / "report.html")
     with opened(browser, other / "report.html") as page:
-        heads = page.locator(".rates thead th").all_inner_texts()
+        heads = page.locator(".rates table").first.locator("thead th").all_inner_texts()
         assert heads == ["rate on test prompts", "without dials", "n"]
         assert page.locator(".slider").count() == 0
 
