@@ -20,6 +20,7 @@ from extract.prompts.prompt import Prompt
 from scoring.judges import CompletionToJudge, Judge
 from steering.controller import steering
 from steering.dial import Dial
+from steering.joint_write import held_edits
 from steering.writer import ConstantGateWriter
 
 
@@ -52,7 +53,7 @@ class Completer:
         as their batch is done. Every response is judged on every call.
         """
         done: dict[int, Completion] = {}
-        edits = [*edits, *(edit for one in held for edit in one.edits())]
+        edits = [*edits, *held_edits(held)]
         cached = self._cached(edits, dials, [bias for one in held for bias in one.biases])
         known = {} if cached is None else self._known(cached, rows)
 
