@@ -23,9 +23,9 @@ from torch import Tensor
 
 from extract.model.edit import Edit, Pass, Scope, Site
 
-# Smallest eigenvalue of a Gram matrix of unit vectors that is inverted as it is: two directions up to |cosine| 0.95 are
-# set exactly. What directions nearer to parallel can hardly tell apart is set in part, so a write stays bounded.
-LEAST_EIGENVALUE = 0.05
+# Above this |cosine| two directions count as one, because setting their projections apart would move the stream far
+# along what little distinguishes them (seen on a shared knob, at cosine 0.99: a dial could no longer decline).
+NEARLY_PARALLEL = 0.9
 Intervention = Callable[[Tensor], Tensor]
 TokensOf = Callable[[Pass], slice]  # which tokens of a pass are written
 Write = Callable[[Tensor, Pass], Tensor]  # the stream at those tokens, (batch, tokens, d_model), to the new stream
@@ -93,9 +93,9 @@ def solver(
 ) -> Float[np.ndarray, "directions directions"]:
     """Return (R Rᵀ)⁻¹ of the chosen directions (all by default), zero elsewhere, in float64.
 
-    Eigenvalues below `LEAST_EIGENVALUE` are inverted as if they had that value. So the projections on nearly parallel
-    directions, which cannot be set independently, meet between their targets, and a change c of the projections moves
-    the stream by at most |c| / sqrt(`LEAST_EIGENVALUE`).
+    It is a pseudo-inverse: eigenvalues that two directions have only above |cosine| `NEARLY_PARALLEL` count as zero.
+    Projections on such directions cannot be set apart and meet between their targets. So a change c of the projections
+    moves the stream by at most |c| / sqrt(1 - `NEARLY_PARALLEL`).
 
     Args:
         first: directions that reach their targets whatever the others do: the others move the stream only orthogonally
@@ -105,9 +105,10 @@ def solver(
     kept = np.ones(len(gram), dtype=bool) if chosen is None else chosen
     leads = np.zeros(len(gram), dtype=bool) if first is None else first
     lead, rest = np.flatnonzero(kept & leads), np.flatnonzero(kept & ~leads)
-    own = _bounded_inverse(gram[np.ix_(lead, lead)])
+    own = _pseudo_inverse(gram[np.ix_(lead, lead)], 1 - NEARLY_PARALLEL)
     through = own @ gram[np.ix_(lead, rest)]
-    complement = _bounded_inverse(gram[np.ix_(rest, rest)] - gram[np.ix_(rest, lead)] @ through)
+    left_over = gram[np.ix_(rest, rest)] - gram[np.ix_(rest, lead)] @ through
+    complement = _pseudo_inverse(left_over, 1 - NEARLY_PARALLEL ** (2 if len(lead) else 1))
     full = np.zeros_like(gram)
     full[np.ix_(lead, lead)] = own + through @ complement @ through.T
     full[np.ix_(lead, rest)] = -through @ complement
@@ -195,9 +196,11 @@ def for_rows(edit: Edit, rows: slice) -> Edit:
     return Edit(edit.site, edit.layer, function)
 
 
-def _bounded_inverse(gram: Float[np.ndarray, "k k"]) -> Float[np.ndarray, "k k"]:
+def _pseudo_inverse(gram: Float[np.ndarray, "k k"], least: float) -> Float[np.ndarray, "k k"]:
+    """Invert a Gram matrix; eigenvalues below `least` (less rounding) count as zero."""
     values, vectors = np.linalg.eigh(gram)
-    inverse: np.ndarray = (vectors / np.maximum(values, LEAST_EIGENVALUE)) @ vectors.T
+    kept = values > least - 1e-6  # vectors are unit in float32
+    inverse: np.ndarray = (vectors[:, kept] / values[kept]) @ vectors[:, kept].T
     return inverse
 
 

@@ -9,7 +9,7 @@ from extract.chat.render import Rendered
 from extract.model.chat_model import ChatModel
 from extract.model.edit import Edit, Pass
 from steering.interventions import (
-    LEAST_EIGENVALUE,
+    NEARLY_PARALLEL,
     add,
     affine,
     clamp,
@@ -146,7 +146,7 @@ def test_blocks_of_rows_carry_different_edits_in_one_pass(model: ChatModel, rows
             )
 
 
-@pytest.mark.parametrize("cosine", [-0.95, -0.43, 0.0, 0.6])
+@pytest.mark.parametrize("cosine", [-0.9, -0.43, 0.0, 0.6])
 def test_projections_on_oblique_directions_are_set_together_and_nothing_else_moves(cosine: float) -> None:
     rng = np.random.default_rng(0)
     a, b, *rest = np.linalg.qr(rng.standard_normal((12, 12)))[0]
@@ -172,18 +172,18 @@ def at_cosine(cosine: float) -> np.ndarray:
     return np.stack([a, cosine * a + np.sqrt(1 - cosine**2) * b])
 
 
-@pytest.mark.parametrize("cosine", [-1.0, -0.999, -0.98, 0.5, 0.9, 0.98, 0.9999, 1.0])
+@pytest.mark.parametrize("cosine", [-1.0, -0.999, -0.98, -0.91, 0.5, 0.9, 0.91, 0.98, 0.9999, 1.0])
 @pytest.mark.parametrize("first", [None, np.array([False, True])])
 def test_a_write_along_nearly_parallel_directions_stays_bounded(cosine: float, first: np.ndarray | None) -> None:
-    R, x = torch.tensor(at_cosine(cosine)), torch.zeros(12, dtype=torch.float64)
-    target = torch.tensor([-7.0, 9.0])  # in conflict for a cosine of 1
-    written = set_projections(x, R, target, torch.tensor(solver(R.numpy(), first=first)))
-    assert written.norm() <= 2 * target.norm() / np.sqrt(LEAST_EIGENVALUE)
-    if abs(cosine) > 0.98:
-        exact = abs(cosine) < 1 and np.linalg.norm(np.linalg.pinv(R.numpy()) @ target.double().numpy())
-        assert abs(cosine) == 1 or written.norm() < exact / 3  # the control: the exact solution strays
-    if abs(cosine) < 0.95:
-        assert torch.allclose(R @ written, target.double(), atol=1e-4)
+    R, target = torch.tensor(at_cosine(cosine)), torch.tensor([-7.0, 9.0 * np.sign(cosine)])  # in conflict
+    written = set_projections(torch.zeros(12).double(), R, target, torch.tensor(solver(R.numpy(), first=first)))
+    assert written.norm() <= target.norm() / np.sqrt(1 - NEARLY_PARALLEL) + 1e-4
+    if abs(cosine) <= NEARLY_PARALLEL:
+        assert torch.allclose((R @ written).float(), target.float(), atol=1e-4)
+    else:  # the control: to set them apart takes far more
+        assert written.norm() < 1.01 * target.abs().max()
+        if abs(cosine) < 1:
+            assert np.linalg.norm(np.linalg.lstsq(R.numpy(), target.numpy())[0]) > 3 * written.norm()
 
 
 def test_parallel_directions_meet_between_their_targets_unless_one_comes_first() -> None:

@@ -16,7 +16,7 @@ from probes.direction import Direction, Locus
 from steering.actuator import Actuator, Addition, Affine, Clamp
 from steering.controller import steering
 from steering.dial import Dial
-from steering.interventions import LEAST_EIGENVALUE, add, affine
+from steering.interventions import add, affine
 from steering.joint_write import GatedWriter, held_edits, joint_edits
 from steering.writer import ConstantGateWriter, Writer
 
@@ -157,14 +157,14 @@ def test_a_dial_whose_steps_are_over_leaves_its_direction_free() -> None:
         )
 
 
-@pytest.mark.parametrize("cosine", [0.96, 0.98, 0.999, 1.0, -0.98, -1.0])
+@pytest.mark.parametrize("cosine", [0.92, 0.98, 0.999, 1.0, -0.98, -1.0])
 def test_one_knob_with_two_dials_is_written_within_bounds(cosine: float) -> None:
     """Both write nearly one vector: permits meet between their means, and declining comes before permitting."""
     R, pair, x = torch.tensor(vectors(cosine)), writers(cosine), stream()
     for gates in product((-1, 1), repeat=2):
         moved = write(pair, gates, x) - x
         needed = (torch.tensor(goals(gates)) - x @ R.T).norm(dim=-1)
-        assert (moved.norm(dim=-1) <= 2 * needed / LEAST_EIGENVALUE**0.5 + 1e-4).all()
+        assert (moved.norm(dim=-1) <= needed + 1e-4).all()
     along = [write(pair, gates, x) @ R.T for gates in ((-1, 1), (1, -1))]
     torch.testing.assert_close(along[0][..., 1], torch.full((6, 1), 9.0), atol=1e-3, rtol=0)
     torch.testing.assert_close(along[1][..., 0], torch.full((6, 1), 11.0), atol=1e-3, rtol=0)
