@@ -1,7 +1,7 @@
 """Dials on a running model: read at prefill, decide per row, write from the last prompt token on.
 
 Both reads come before both writes, and the normative gate decides first: where it declines, the epistemic gate leaves
-the row. What both write at one layer is one write (`joint_write`). Writes are at absolute token positions, so they are
+the row. What both write at one layer is one write (`writer`). Writes are at absolute token positions, so they are
 repeated whenever those tokens are run again: with the key-value cache, without it, and under beam search, where the
 beams of a prompt are adjacent rows.
 """
@@ -25,8 +25,8 @@ from probes.direction import Locus
 from steering.actuator import OnsetBias
 from steering.dial import Dial, check_order
 from steering.gates import Gates, Readings, Thresholds, normative_first, row_thresholds
-from steering.joint_write import GatedWriter, joint_edits
 from steering.onset import onset_probability
+from steering.writer import GatedWriter, joint_edits
 
 
 @contextmanager

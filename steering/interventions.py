@@ -9,7 +9,7 @@
 
 Each takes a stream (..., d_model) and a unit vector r (d_model,), and returns a new tensor. None makes the host wait
 for the device if its tensor arguments are on the stream's device already (`device_copies`). All edits are placed by
-`write_at`: those of experiments (`place`) and those of dials (`joint_write`).
+`write_at`: those of experiments (`place`) and those of dials (`writer`).
 """
 
 from __future__ import annotations

@@ -20,8 +20,7 @@ from extract.prompts.prompt import Prompt
 from scoring.judges import CompletionToJudge, Judge
 from steering.controller import steering
 from steering.dial import Dial
-from steering.joint_write import held_edits
-from steering.writer import ConstantGateWriter
+from steering.writer import ConstantGateWriter, held_edits
 
 
 @dataclass(frozen=True)

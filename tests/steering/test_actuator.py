@@ -18,8 +18,7 @@ from steering.actuator import (
 )
 from steering.actuator_record import ActuatorRecord
 from steering.interventions import clamp
-from steering.joint_write import GatedWriter, joint_edits
-from steering.writer import Writer
+from steering.writer import GatedWriter, Writer, joint_edits
 
 D = 24
 ON, OFF = 6.0, -4.0

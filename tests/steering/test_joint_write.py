@@ -17,8 +17,7 @@ from steering.actuator import Actuator, Addition, Affine, Clamp
 from steering.controller import steering
 from steering.dial import Dial
 from steering.interventions import add, affine
-from steering.joint_write import GatedWriter, held_edits, joint_edits
-from steering.writer import ConstantGateWriter, Writer
+from steering.writer import ConstantGateWriter, GatedWriter, Writer, held_edits, joint_edits
 
 Make = Callable[..., Dial]
 D = 16

@@ -21,8 +21,7 @@ from steering.ablation_variant import VARIANTS, Variant
 from steering.actuator import Addition, Affine, Clamp, StreamActuator
 from steering.device_copies import DeviceCopies, LastCopy
 from steering.interventions import add, affine, clamp, place
-from steering.joint_write import GatedWriter, joint_edits
-from steering.writer import Writer
+from steering.writer import GatedWriter, Writer, joint_edits
 
 D, ROWS = 16, 3
 R = unit(np.random.default_rng(0).standard_normal(D)).astype(np.float64)  # it must be cast

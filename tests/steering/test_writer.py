@@ -14,8 +14,7 @@ from probes.direction import Locus
 from steering.actuator import Addition, Affine, Clamp, OnsetBias
 from steering.controller import steering
 from steering.dial import Dial, check_order
-from steering.joint_write import held_edits
-from steering.writer import ConstantGateWriter, Writer
+from steering.writer import ConstantGateWriter, Writer, held_edits
 
 Make = Callable[..., Dial]
 MEANS = {2: (5.0, -3.0), 3: (8.0, -6.0)}

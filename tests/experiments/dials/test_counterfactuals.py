@@ -29,8 +29,7 @@ from probes.grid.logistic import LinearProbe, Platt
 from scoring.judges import CompletionToJudge, Judgement, JudgeRecord
 from steering.actuator import Addition, Affine, Clamp, OnsetBias, actuator_record
 from steering.dial import Dial
-from steering.joint_write import held_edits
-from steering.writer import ConstantGateWriter
+from steering.writer import ConstantGateWriter, held_edits
 
 READ = Locus("resid_post", 0, "post_last")
 GRID = (0.0, 0.3, 0.5, 0.7, 1.0)
