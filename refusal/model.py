@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import math
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, Protocol, cast, get_args, overload
-
-import torch
 
 from extract.backoff import TokenBudget
 from extract.chat.render import Rendered, position_names, render
@@ -28,17 +24,16 @@ from extract.prompts.prompt import Prompt
 from probes.direction import Direction
 from refusal.arguments import as_layers, as_positions
 from refusal.prompts import Asked, Message, as_prompts, is_conversation
+from refusal.steered import Form, SteeredBlock
 from steering.controller import steering
 from steering.dial import Dial, Kind
 from steering.gates import Readings
-from steering.interventions import Intervention, add, affine, place, zero
 
 if TYPE_CHECKING:
     from experiments.responses.onset import Onsets
 
 __all__ = ["Activations", "Model", "load_model"]
 
-Form = Literal["add", "zero", "affine"]
 AT_ONCE = 32  # prompts answered in a batch; fewer where memory runs out
 
 
@@ -64,6 +59,7 @@ class Model(ChatModel):
     def __init__(self, *given: Any, **named: Any) -> None:
         super().__init__(*given, **named)
         self.attached: AttachedDials | None = None
+        self._blocks: list[SteeredBlock] = []  # open blocks of `steer`
         self.onsets: Onsets | None = None  # how it opens refusals, once `refusal.attribute` has learned that
 
     def activations(
@@ -126,7 +122,10 @@ d_model 128)
         layers: int | Iterable[int] | Literal["all"] | None = None,
         tokens: Scope = "last_on",
     ) -> Iterator[Model]:
-        """Steer every pass inside the block along a direction; blocks may be nested, and the weights stay as they are.
+        """Steer every pass inside the block along a direction; the weights stay as they are.
+
+        Blocks may be nested: vectors are added one after the other, and projections that are set at one place are set
+        together, so that an inner block does not move what an outer one has set.
 
         Args:
             scale: of `add`: 1 adds the distance between the two class means, -1 subtracts it. Of `affine`: where the
@@ -157,13 +156,15 @@ d_model 128)
         if len(direction.vector) != self.d_model:
             raise UserError(f"the direction {direction.name!r} has {len(direction.vector)} numbers; {self.name} has "
                             f"d_model {self.d_model}")  # fmt: skip
-        if tokens not in get_args(Scope):
-            raise UserError(f"no such scope of tokens: {tokens!r}; expected one of {', '.join(get_args(Scope))}")
         named = range(self.n_layers) if isinstance(layers, str) and layers == "all" else as_layers(layers)
         chosen = [direction.locus.layer] if named is None else named
-        where, change = site_of(direction.locus.site), _intervention(direction, form, scale)
-        with self.editing([place(where, layer, tokens, change) for layer in chosen]):
-            yield self
+        block = SteeredBlock(direction, form, scale, site_of(direction.locus.site), chosen, tokens)
+        with self.editing(block.edits(lambda: self._blocks)):
+            self._blocks = [*self._blocks, block]
+            try:
+                yield self
+            finally:  # blocks may end in any order
+                self._blocks = [one for one in self._blocks if one is not block]
 
     @overload  # a Sequence of messages is a Sequence of prompts to a type checker, too
     def chat(  # type: ignore[overload-overlap]
@@ -278,20 +279,3 @@ def load_model(
 def _refuse_no_tokens(most: int) -> None:
     if most < 1:
         raise UserError(f"max_new_tokens is at least 1; got {most}")
-
-
-def _intervention(direction: Direction, form: Form, scale: float | None) -> Intervention:
-    if form not in get_args(Form):
-        raise UserError(f"no such form: {form!r}; expected add, zero or affine")
-    r, low = torch.tensor(direction.vector), direction.mean_negative
-    distance = direction.mean_positive - low
-    if form == "zero":
-        if scale is not None:
-            raise UserError("directional ablation (form='zero') takes no scale")
-        return partial(zero, r=r)
-    if scale is None or not math.isfinite(scale):
-        raise UserError(f"give a finite scale, got {scale}: with form='add' 1 adds the distance of the class means, "
-                        "with form='affine' 0 is the mean of the negative class and 1 of the positive")  # fmt: skip
-    if form == "add":
-        return partial(add, r=r, amount=distance * float(scale))
-    return partial(affine, r=r, target=low + distance * float(scale))

@@ -1,4 +1,4 @@
-"""Actuators: the four ways in which a dial writes, as values, and their effect on the residual stream.
+"""Actuators: the four ways in which a dial writes, as values, and what each adds to the stream or bounds in it.
 
 How long a dial writes is set by its number of steps (`Dial.steps`), the first of which is the prefill: 1 is the prefill
 only, a few steps cover the onset of the response, and None is every step.
@@ -11,13 +11,8 @@ from __future__ import annotations
 import math
 from dataclasses import asdict, dataclass
 
-import torch
-from jaxtyping import Float, Int
-from torch import Tensor
-
 from probes.direction import Direction
 from steering.actuator_record import ActuatorRecord
-from steering.interventions import add, affine, clamp
 
 
 @dataclass(frozen=True)
@@ -75,28 +70,21 @@ Actuator = StreamActuator | OnsetBias
 _BY_NAME: dict[str, type] = {"affine": Affine, "addition": Addition, "clamp": Clamp, "onset_bias": OnsetBias}
 
 
-def apply_actuator(
-    actuator: StreamActuator,
-    stream: Float[Tensor, "batch time d_model"],
-    r: Float[Tensor, " d_model"],
-    direction: Direction,
-    gate: Int[Tensor, "batch time"],
-) -> Float[Tensor, "batch time d_model"]:
-    """Write along r = `direction.vector` for gates +1 (decline) and -1 (permit); for 0 the result is not used.
+def added(actuator: StreamActuator, direction: Direction, gate: int) -> float:
+    """Return how much of the direction's unit vector is added for a gate, in residual-stream units."""
+    gap = direction.mean_positive - direction.mean_negative
+    return gate * actuator.strength * gap if isinstance(actuator, Addition) else 0.0
 
-    Args:
-        gate: its time axis may have length 1, for the same gate at all tokens.
-    """
-    declines = gate > 0
-    mean = torch.where(declines, direction.mean_positive, direction.mean_negative)
+
+def bounds(actuator: StreamActuator, direction: Direction, gate: int) -> tuple[float, float]:
+    """Return the least and the most projection for a gate +1 (decline), -1 (permit) or 0 (leave), at full strength."""
+    mean = direction.mean_positive if gate > 0 else direction.mean_negative
     match actuator:
-        case Affine(strength):
-            return affine(stream, r, mean, strength)
-        case Addition(strength):
-            return add(stream, r, gate * (strength * (direction.mean_positive - direction.mean_negative)))
-        case Clamp(strength):
-            least, most = mean.where(declines, -math.inf), mean.where(~declines, math.inf)
-            return clamp(stream, r, least, most, strength)
+        case Affine() if gate:
+            return mean, mean
+        case Clamp() if gate:
+            return (mean, math.inf) if gate > 0 else (-math.inf, mean)
+    return -math.inf, math.inf
 
 
 def actuator_record(actuator: Actuator) -> ActuatorRecord:

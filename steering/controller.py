@@ -1,8 +1,9 @@
 """Dials on a running model: read at prefill, decide per row, write from the last prompt token on.
 
 Both reads come before both writes, and the normative gate decides first: where it declines, the epistemic gate leaves
-the row. Writes are at absolute token positions, so they are repeated whenever those tokens are run again: with the
-key-value cache, without it, and under beam search, where the beams of a prompt are adjacent rows.
+the row. What both write at one layer is one write (`writer`). Writes are at absolute token positions, so they are
+repeated whenever those tokens are run again: with the key-value cache, without it, and under beam search, where the
+beams of a prompt are adjacent rows.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from steering.actuator import OnsetBias
 from steering.dial import Dial, check_order
 from steering.gates import Gates, Readings, Thresholds, normative_first, row_thresholds
 from steering.onset import onset_probability
+from steering.writer import GatedWriter, joint_edits
 
 
 @contextmanager
@@ -54,9 +56,9 @@ def steering(
     if not any(dial.read for dial in ordered):
         gates.decide_prompts()
     edits = [_reader(dial, dial.read, batch, rows, gates) for dial in ordered if dial.read is not None]
+    edits += joint_edits([GatedWriter(dial.writer, partial(gates.at, dial.kind)) for dial in ordered])
     biases = []
     for dial in ordered:
-        edits += dial.writer.edits(partial(gates.at, dial.kind))
         biases += dial.writer.processors(batch.prompt_length, partial(gates.readings.gate.__getitem__, dial.kind))
     with model.editing(edits, biases):
         yield gates.readings

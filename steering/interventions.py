@@ -5,7 +5,7 @@
 - `zero`: directional ablation (Arditi et al. 2024, arXiv 2406.11717);
 - `affine`: affine concept editing (ACE, Marshall et al. 2024, arXiv 2411.09003);
 - `clamp`: affine concept editing of projections outside an interval only;
-- `set_projections`: affine concept editing along several directions at once, which may be oblique.
+- `set_projections`, `clamp_projections`: the same along several directions at once, which may be oblique (`solver`).
 
 Each takes a stream (..., d_model) and a unit vector r (d_model,), and returns a new tensor. None makes the host wait
 for the device if its tensor arguments are on the stream's device already (`device_copies`). All edits are placed by
@@ -23,7 +23,9 @@ from torch import Tensor
 
 from extract.model.edit import Edit, Pass, Scope, Site
 
-PARALLEL = 1e-4  # smallest eigenvalue of a Gram matrix of directions whose projections are set together
+# Above this |cosine| two directions count as one, because setting their projections apart would move the stream far
+# along what little distinguishes them (seen on a shared knob, at cosine 0.99: a dial could no longer decline).
+NEARLY_PARALLEL = 0.9
 Intervention = Callable[[Tensor], Tensor]
 TokensOf = Callable[[Pass], slice]  # which tokens of a pass are written
 Write = Callable[[Tensor, Pass], Tensor]  # the stream at those tokens, (batch, tokens, d_model), to the new stream
@@ -58,32 +60,60 @@ def set_projections(
 
     Args:
         target: the projection on each direction afterwards, of the stream's leading shape or of one that broadcasts.
-        solve: (R Rᵀ)⁻¹, or `solver` of the directions that are set; the others stay free.
+        solve: `solver` of the directions that are set; the others stay free.
         strength: the share of the change that is made.
     """
+    return clamp_projections(stream, R, target, target, strength * solve)
+
+
+def clamp_projections(
+    stream: Float[Tensor, "... d_model"],
+    R: Float[Tensor, "directions d_model"],
+    least: Float[Tensor, "... directions"],
+    most: Float[Tensor, "... directions"],
+    solve: Float[Tensor, "... directions directions"],
+) -> Float[Tensor, "... d_model"]:
+    """As `set_projections`, with bounds: the projections are moved into [`least`, `most`]; one inside keeps its value.
+
+    Args:
+        least, most: of the stream's leading shape or of one that broadcasts; an infinity sets no bound on that side.
+        solve: `solver` of the directions that are set or kept; the others stay free.
+    """
     wide, rows = stream.float(), R.to(stream.device, torch.float32)
-    change = strength * (target.to(stream.device, torch.float32) - wide @ rows.T)
-    weights = (solve.to(stream.device, torch.float32) @ change[..., None])[..., 0]
+    projection = wide @ rows.T
+    bounded = projection.clamp(min=_near(least, stream)).clamp(max=_near(most, stream))
+    weights = (solve.to(stream.device, torch.float32) @ (bounded - projection)[..., None])[..., 0]
     return (wide + weights @ rows).to(stream.dtype)
 
 
 def solver(
-    R: Float[np.ndarray, "directions d_model"], chosen: Bool[np.ndarray, " directions"] | None = None
+    R: Float[np.ndarray, "directions d_model"],
+    chosen: Bool[np.ndarray, " directions"] | None = None,
+    first: Bool[np.ndarray, " directions"] | None = None,
 ) -> Float[np.ndarray, "directions directions"]:
     """Return (R Rᵀ)⁻¹ of the chosen directions (all by default), zero elsewhere, in float64.
 
-    Raises:
-        ValueError: two of the chosen directions are parallel, so that their projections cannot both be set.
+    It is a pseudo-inverse: eigenvalues that two directions have only above |cosine| `NEARLY_PARALLEL` count as zero.
+    Projections on such directions cannot be set apart and meet between their targets. So a change c of the projections
+    moves the stream by at most |c| / sqrt(1 - `NEARLY_PARALLEL`).
+
+    Args:
+        first: directions that reach their targets whatever the others do: the others move the stream only orthogonally
+            to them (the inverse by its Schur complement). Directions that are not nearly parallel all reach theirs.
     """
-    R = np.asarray(R, dtype=np.float64)
-    kept = np.flatnonzero(np.ones(len(R), dtype=bool) if chosen is None else chosen)
-    gram = R[kept] @ R[kept].T
-    least = float(np.linalg.eigvalsh(gram).min()) if len(kept) else 1.0
-    if least < PARALLEL:
-        raise ValueError(f"{len(kept)} directions span fewer dimensions (smallest eigenvalue of their Gram matrix "
-                         f"{least:.1e}): their projections cannot be set independently")  # fmt: skip
-    full = np.zeros((len(R), len(R)))
-    full[np.ix_(kept, kept)] = np.linalg.inv(gram)
+    gram = np.asarray(R, dtype=np.float64) @ np.asarray(R, dtype=np.float64).T
+    kept = np.ones(len(gram), dtype=bool) if chosen is None else chosen
+    leads = np.zeros(len(gram), dtype=bool) if first is None else first
+    lead, rest = np.flatnonzero(kept & leads), np.flatnonzero(kept & ~leads)
+    own = _pseudo_inverse(gram[np.ix_(lead, lead)], 1 - NEARLY_PARALLEL)
+    through = own @ gram[np.ix_(lead, rest)]
+    left_over = gram[np.ix_(rest, rest)] - gram[np.ix_(rest, lead)] @ through
+    complement = _pseudo_inverse(left_over, 1 - NEARLY_PARALLEL ** (2 if len(lead) else 1))
+    full = np.zeros_like(gram)
+    full[np.ix_(lead, lead)] = own + through @ complement @ through.T
+    full[np.ix_(lead, rest)] = -through @ complement
+    full[np.ix_(rest, lead)] = full[np.ix_(lead, rest)].T
+    full[np.ix_(rest, rest)] = complement
     return full
 
 
@@ -164,6 +194,14 @@ def for_rows(edit: Edit, rows: slice) -> Edit:
         return torch.cat([stream[:start], edit.function(stream[start:stop], pass_), stream[stop:]])
 
     return Edit(edit.site, edit.layer, function)
+
+
+def _pseudo_inverse(gram: Float[np.ndarray, "k k"], least: float) -> Float[np.ndarray, "k k"]:
+    """Invert a Gram matrix; eigenvalues below `least` (less rounding) count as zero."""
+    values, vectors = np.linalg.eigh(gram)
+    kept = values > least - 1e-6  # vectors are unit in float32
+    inverse: np.ndarray = (vectors[:, kept] / values[kept]) @ vectors[:, kept].T
+    return inverse
 
 
 def _near(given: float | Tensor, stream: Tensor) -> float | Tensor:

@@ -1,21 +1,32 @@
-"""Writers: how a gate changes a running model, with a gate decided by a dial or constant for all prompts."""
+"""Writers of gates, decided by a dial or constant for all prompts, and the edits that they make together.
+
+What several gates write at one site and layer is one write. Projections set one after the other along oblique
+directions move each other, so all that are set at one place are set together (`interventions.solver`), over the
+directions whose gates act on that row and token; the others stay free. A clamp whose projection is beyond its bound
+keeps that projection. Vectors are added first, then projections are set, so that no addition moves a projection that is
+set. Where nearly parallel directions cannot all reach their targets, those of gates that decline come first.
+
+Everything depends on the gates through their joint state, one of 3^k for k gates. Solvers, bounds and added vectors
+are computed for each state on the host and looked up on the device, so a decoded token waits for nothing.
+"""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from itertools import product
 
 import numpy as np
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from extract.model.edit import Edit, Pass, site
+from extract.model.edit import Edit, Pass, Site, site
 from probes.direction import Direction, vector_digest
-from steering.actuator import Actuator, Addition, OnsetBias, StreamActuator, actuator_record, apply_actuator
+from steering.actuator import Actuator, Addition, OnsetBias, StreamActuator, actuator_record, added, bounds
 from steering.device_copies import DeviceCopies, LastCopy
-from steering.interventions import write_at
+from steering.interventions import clamp_projections, solver, write_at
 from steering.onset import OnsetProcessor
 
 # first token, end, start of the pass (absolute positions), number of rows -> gates
@@ -50,16 +61,18 @@ class Writer:
             raise ValueError("a dial that writes at later layers too sets projections: its actuator must be affine or "
                              "clamp (an added vector stays in later layers)")  # fmt: skip
 
-    def edits(self, gates_at: GateLookup, key: str = "") -> list[Edit]:
-        """Return the edits of the residual stream, one a layer.
+    def at_layers(self) -> list[tuple[Direction, StreamActuator]]:
+        """Return what it writes into the stream: its direction, with the class means of each layer that it writes at.
 
-        Args:
-            gates_at: returns the gates of some tokens, or one a row.
-            key: identifies the edit exactly, so that responses under it can be cached.
+        Edits are made by `joint_edits`, because writes of several writers at one place are one write.
         """
-        if self.direction is None or isinstance(self.actuator, OnsetBias) or not self.actuator.strength:
+        own, actuator = self.direction, self.actuator
+        if own is None or isinstance(actuator, OnsetBias) or not actuator.strength:
             return []
-        return [self._edit(at, self.actuator, gates_at, key) for at in self._at_layers(self.direction)]
+        later = own.later_means if self.later else {}
+        places = [own, *(replace(own, locus=replace(own.locus, layer=layer), mean_positive=on, mean_negative=off)
+                         for layer, (on, off) in sorted(later.items()))]  # fmt: skip
+        return [(at, actuator) for at in places]
 
     def processors(self, prompt_length: int, gate: Callable[[], Int[np.ndarray, " prompts"]]) -> list[OnsetProcessor]:
         """Return the processors of the next-token scores.
@@ -71,33 +84,6 @@ class Writer:
             return []
         return [OnsetProcessor(self.actuator, prompt_length, gate, self.steps)]
 
-    def _at_layers(self, own: Direction) -> list[Direction]:
-        """Return the direction with the class means of each layer to write at."""
-        later = own.later_means if self.later else {}
-        return [own, *(replace(own, locus=replace(own.locus, layer=layer), mean_positive=on, mean_negative=off)
-                       for layer, (on, off) in sorted(later.items()))]  # fmt: skip
-
-    def _edit(self, at: Direction, actuator: StreamActuator, gates_at: GateLookup, key: str) -> Edit:
-        r, sent = DeviceCopies(at.vector), LastCopy()
-
-        def write(part: Float[Tensor, "rows tokens d_model"], pass_: Pass) -> Float[Tensor, "rows tokens d_model"]:
-            first = max(pass_.start, pass_.prompt_length - 1)
-            gates = gates_at(first, first + part.shape[1], pass_.start, len(part))
-            if not gates.any():
-                return part
-            gate = sent.of(gates, part.device)
-            return torch.where(
-                (gate != 0)[..., None], apply_actuator(actuator, part, r.on(part.device), at, gate), part
-            )
-
-        means = f"{at.mean_positive!r}, {at.mean_negative!r}"
-        return write_at(site(at.locus.site), at.locus.layer, self._tokens, write, key and f"{key} means {means}")
-
-    def _tokens(self, pass_: Pass) -> slice:
-        """Return the tokens of a pass that are written: the last prompt token, and later ones."""
-        first = pass_.prompt_length - 1
-        return pass_.within(first, None if self.steps is None else first + self.steps)
-
 
 @dataclass(frozen=True)
 class ConstantGateWriter:
@@ -106,11 +92,6 @@ class ConstantGateWriter:
     writer: Writer
     gate: int  # 1 declines, -1 permits, 0 leaves the stream unchanged
 
-    def edits(self) -> list[Edit]:
-        """Return the edits of the residual stream, with keys, so that responses under them can be cached."""
-        gates_at: GateLookup = lambda first, last, start, rows: np.full((rows, 1), self.gate)  # noqa: E731
-        return self.writer.edits(gates_at, self._key) if self.gate else []
-
     def processors(self, prompt_length: int) -> list[OnsetProcessor]:
         """Return the processors of the next-token scores."""
         return self.writer.processors(prompt_length, lambda: np.array([self.gate])) if self.gate else []
@@ -118,10 +99,108 @@ class ConstantGateWriter:
     @property
     def biases(self) -> list[str]:
         """Return the cache key of each processor."""
-        return [self._key] * len(self.processors(1))
+        key = json.dumps([self.gate, self.writer.steps, actuator_record(self.writer.actuator).to_dict(), ""])
+        return [key] * len(self.processors(1))
+
+
+@dataclass(frozen=True)
+class GatedWriter:
+    """A writer with its gates: those of some tokens, or one a row.
+
+    Args:
+        key: identifies the gates exactly, so that responses under them can be cached; empty: not cached.
+    """
+
+    writer: Writer
+    gates_at: GateLookup
+    key: str = ""
+
+
+def joint_edits(writers: Sequence[GatedWriter]) -> list[Edit]:
+    """Return the edits of the residual stream, one for each site and layer at which a writer writes."""
+    places: dict[tuple[Site, int], list[_Part]] = {}
+    for gated in writers:
+        for at, actuator in gated.writer.at_layers():
+            places.setdefault((site(at.locus.site), at.locus.layer), []).append(_Part(gated, at, actuator))
+    return [_JointWrite(parts).edit(*place) for place, parts in places.items()]
+
+
+def held_edits(held: Sequence[ConstantGateWriter]) -> list[Edit]:
+    """Return the edits under constant gates, with keys, so that responses under them can be cached."""
+    return joint_edits([GatedWriter(one.writer, _constant(one.gate), str(one.gate)) for one in held if one.gate])
+
+
+def _constant(gate: int) -> GateLookup:
+    return lambda first, last, start, rows: np.full((rows, 1), gate)
+
+
+@dataclass(frozen=True)
+class _Part:
+    """What one gate writes at one place: its direction has the class means of that layer."""
+
+    gated: GatedWriter
+    at: Direction
+    actuator: StreamActuator
 
     @property
-    def _key(self) -> str:
-        writer = self.writer
-        along = "" if writer.direction is None else vector_digest(writer.direction.vector)
-        return json.dumps([self.gate, writer.steps, actuator_record(writer.actuator).to_dict(), along])
+    def steps(self) -> int | None:
+        return self.gated.writer.steps
+
+    @property
+    def key(self) -> list[object]:
+        at, record = self.at, actuator_record(self.actuator).to_dict()
+        return [self.gated.key, self.steps, record, vector_digest(at.vector), at.mean_positive, at.mean_negative]
+
+    def gates(self, first: int, n_tokens: int, pass_: Pass, rows: int) -> Int[np.ndarray, "rows tokens"]:
+        """Return the gates of `n_tokens` tokens from `first` on, 0 past the last step; one column if all are equal."""
+        n_written = n_tokens if self.steps is None else pass_.prompt_length - 1 + self.steps - first
+        if n_written <= 0:
+            return np.zeros((rows, 1), dtype=int)
+        gates = self.gated.gates_at(first, first + n_tokens, pass_.start, rows)
+        return gates if n_written >= n_tokens else gates * (np.arange(n_tokens) < n_written)
+
+
+class _JointWrite:
+    """The write of several gates at one place, by their joint state; state `idle` writes nothing."""
+
+    def __init__(self, parts: Sequence[_Part]) -> None:
+        states, self._parts = np.array(list(product((-1, 0, 1), repeat=len(parts)))), parts
+        self._powers, self._idle = 3 ** np.arange(len(parts))[::-1], len(states) // 2
+        adds = np.array([[added(p.actuator, p.at, gate) for p, gate in zip(parts, s, strict=True)] for s in states])
+        within = np.array([[bounds(p.actuator, p.at, gate) for p, gate in zip(parts, s, strict=True)] for s in states])
+        sets = np.array([not isinstance(part.actuator, Addition) for part in parts])
+        strength = np.array([part.actuator.strength for part in parts])
+        R = np.stack([part.at.vector for part in parts])
+        solve = np.stack([solver(R, sets & (s != 0), first=s > 0) for s in states]) * strength
+        self._added = DeviceCopies(adds @ R.astype(np.float64)) if adds.any() else None
+        self._R, self._solve = DeviceCopies(R), DeviceCopies(solve)
+        self._least, self._most = DeviceCopies(within[..., 0]), DeviceCopies(within[..., 1])
+        self._sent = LastCopy()
+
+    def edit(self, where: Site, layer: int) -> Edit:
+        keys = [part.key for part in self._parts]
+        cached = all(part.gated.key for part in self._parts)
+        return write_at(where, layer, self._tokens, self._write, f"together {json.dumps(keys)}" if cached else "")
+
+    def _tokens(self, pass_: Pass) -> slice:
+        """Return the tokens of a pass that are written: the last prompt token, and later ones."""
+        first, steps = pass_.prompt_length - 1, [part.steps for part in self._parts]
+        return pass_.within(first, None if None in steps else first + max(n for n in steps if n is not None))
+
+    def _write(self, part: Float[Tensor, "rows tokens d_model"], pass_: Pass) -> Float[Tensor, "rows tokens d_model"]:
+        device, states = part.device, self._states(part.shape[:2], pass_)
+        if (states == self._idle).all():
+            return part
+        state = self._sent.of(states, device)
+        wide = part.float() if self._added is None else part.float() + self._added.on(device)[state]
+        least, most = self._least.on(device)[state], self._most.on(device)[state]
+        written = clamp_projections(wide, self._R.on(device), least, most, self._solve.on(device)[state])
+        return torch.where((state != self._idle)[..., None], written.to(part.dtype), part)
+
+    def _states(self, shape: tuple[int, ...], pass_: Pass) -> Int[np.ndarray, "rows tokens"]:
+        """Return the joint state of the gates at each token; one column if all are equal."""
+        rows, n_tokens = shape
+        first = max(pass_.start, pass_.prompt_length - 1)
+        gates = [part.gates(first, n_tokens, pass_, rows) for part in self._parts]
+        found: np.ndarray = sum((gate + 1) * power for gate, power in zip(gates, self._powers, strict=True))
+        return found

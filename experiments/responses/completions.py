@@ -20,7 +20,7 @@ from extract.prompts.prompt import Prompt
 from scoring.judges import CompletionToJudge, Judge
 from steering.controller import steering
 from steering.dial import Dial
-from steering.writer import ConstantGateWriter
+from steering.writer import ConstantGateWriter, held_edits
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ class Completer:
         as their batch is done. Every response is judged on every call.
         """
         done: dict[int, Completion] = {}
-        edits = [*edits, *(edit for one in held for edit in one.edits())]
+        edits = [*edits, *held_edits(held)]
         cached = self._cached(edits, dials, [bias for one in held for bias in one.biases])
         known = {} if cached is None else self._known(cached, rows)
 

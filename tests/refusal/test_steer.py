@@ -12,6 +12,7 @@ import torch
 import refusal
 from extract.chat.render import render
 from extract.errors import UserError
+from extract.model.edit import Scope
 from extract.prompts.prompt import Prompt
 from tests.refusal.conftest import TEXTS
 
@@ -116,6 +117,50 @@ def test_blocks_nest_and_end_in_any_order(model: refusal.Model, harm: refusal.Di
     np.testing.assert_allclose((projections(model, harm, layer) - plain)[end, 0], 0.5 * distance, rtol=1e-4)
     second.__exit__(None, None, None)
     assert model.edits == ()
+
+
+def oblique(harm: refusal.Direction, cosine: float) -> refusal.Direction:
+    across = np.random.default_rng(1).standard_normal(len(harm.vector))
+    across -= (across @ harm.vector) * harm.vector
+    vector = cosine * harm.vector + np.sqrt(1 - cosine**2) * across / np.linalg.norm(across)
+    return replace(harm, vector=vector.astype(np.float32), mean_positive=4.0, mean_negative=-5.0)
+
+
+@pytest.mark.parametrize("outer", ["last_prompt", "last_on", "all"])
+@pytest.mark.parametrize("inner", ["last_prompt", "last_on", "all"])
+def test_an_inner_block_does_not_move_what_an_outer_one_sets(
+    model: refusal.Model, harm: refusal.Direction, outer: Scope, inner: Scope
+) -> None:
+    other, layer = oblique(harm, -0.5), harm.locus.layer
+    with model.steer(harm, form="zero", tokens=outer):
+        alone = projections(model, harm, layer)
+        with model.steer(other, 1, form="affine", tokens=inner):
+            both = {name: projections(model, d, layer) for name, d in (("outer", harm), ("inner", other))}
+        assert np.array_equal(projections(model, harm, layer), alone, equal_nan=True)
+    end, reach = last_prompt(model)[0], {"last_prompt": (0, 1), "last_on": (0, 3), "all": (-4, 3)}
+    for name, tokens, goal in (("outer", outer, 0.0), ("inner", inner, 4.0)):
+        first, after = reach[tokens]
+        np.testing.assert_allclose(both[name][end + first : end + after, 0], goal, atol=1e-3)
+
+
+def test_an_outer_block_that_has_ended_is_not_kept(model: refusal.Model, harm: refusal.Direction) -> None:
+    other, layer, end = oblique(harm, -0.5), harm.locus.layer, last_prompt(model)[0]
+    with model.steer(other, 1, form="affine"):
+        wanted = projections(model, harm, layer)
+    outer, inner = model.steer(harm, form="zero"), model.steer(other, 1, form="affine")
+    outer.__enter__()
+    inner.__enter__()
+    assert abs(projections(model, harm, layer)[end, 0]) < 1e-3
+    outer.__exit__(None, None, None)
+    np.testing.assert_allclose(projections(model, harm, layer), wanted)
+    inner.__exit__(None, None, None)
+    assert model.edits == ()
+
+
+def test_of_two_blocks_along_one_direction_the_inner_one_sets_it(model: refusal.Model, harm: refusal.Direction) -> None:
+    with model.steer(harm, form="zero"), model.steer(harm, 1, form="affine"):
+        found = projections(model, harm, harm.locus.layer)
+    assert found[last_prompt(model)[0], 0] == pytest.approx(harm.mean_positive, abs=1e-3)
 
 
 def test_layers_given_twice_are_steered_once(model: refusal.Model, harm: refusal.Direction) -> None:

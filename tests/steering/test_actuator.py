@@ -5,6 +5,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from extract.model.edit import Pass
 from probes.direction import Direction, Locus
 from steering.actuator import (
     Addition,
@@ -14,10 +15,10 @@ from steering.actuator import (
     StreamActuator,
     actuator_of,
     actuator_record,
-    apply_actuator,
 )
 from steering.actuator_record import ActuatorRecord
 from steering.interventions import clamp
+from steering.writer import GatedWriter, Writer, joint_edits
 
 D = 24
 ON, OFF = 6.0, -4.0
@@ -42,7 +43,11 @@ def project(stream: Tensor) -> Tensor:
 
 
 def write(actuator: StreamActuator, stream: Tensor, gate: Tensor) -> Tensor:
-    return apply_actuator(actuator, stream, torch.tensor(direction().vector), direction(), gate)
+    """Write as a dial with these gates does, at every token of a pass that starts with the last prompt token."""
+    gated = GatedWriter(Writer(direction(), actuator), lambda *_: gate.numpy())
+    for edit in joint_edits([gated]):
+        stream = edit.function(stream, Pass(0, stream.shape[1], 1))
+    return stream
 
 
 GATE = torch.tensor([[1], [-1], [1]])

@@ -8,7 +8,18 @@ from torch import Tensor
 from extract.chat.render import Rendered
 from extract.model.chat_model import ChatModel
 from extract.model.edit import Edit, Pass
-from steering.interventions import add, affine, for_rows, place, set_projections, solver, zero
+from steering.interventions import (
+    NEARLY_PARALLEL,
+    add,
+    affine,
+    clamp,
+    clamp_projections,
+    for_rows,
+    place,
+    set_projections,
+    solver,
+    zero,
+)
 
 D = 24
 
@@ -135,7 +146,7 @@ def test_blocks_of_rows_carry_different_edits_in_one_pass(model: ChatModel, rows
             )
 
 
-@pytest.mark.parametrize("cosine", [-0.95, -0.43, 0.0, 0.6])
+@pytest.mark.parametrize("cosine", [-0.9, -0.43, 0.0, 0.6])
 def test_projections_on_oblique_directions_are_set_together_and_nothing_else_moves(cosine: float) -> None:
     rng = np.random.default_rng(0)
     a, b, *rest = np.linalg.qr(rng.standard_normal((12, 12)))[0]
@@ -156,7 +167,43 @@ def test_a_direction_that_is_not_chosen_stays_free() -> None:
     assert torch.allclose(written, affine(x, torch.tensor(R[0]), 3.0), atol=1e-5)
 
 
-def test_parallel_directions_are_refused() -> None:
-    r = np.eye(4)[0]
-    with pytest.raises(ValueError, match="2 directions span fewer dimensions"):
-        solver(np.stack([r, -r]))
+def at_cosine(cosine: float) -> np.ndarray:
+    a, b = np.linalg.qr(np.random.default_rng(2).standard_normal((12, 2)))[0].T
+    return np.stack([a, cosine * a + np.sqrt(1 - cosine**2) * b])
+
+
+@pytest.mark.parametrize("cosine", [-1.0, -0.999, -0.98, -0.91, 0.5, 0.9, 0.91, 0.98, 0.9999, 1.0])
+@pytest.mark.parametrize("first", [None, np.array([False, True])])
+def test_a_write_along_nearly_parallel_directions_stays_bounded(cosine: float, first: np.ndarray | None) -> None:
+    R, target = torch.tensor(at_cosine(cosine)), torch.tensor([-7.0, 9.0 * np.sign(cosine)])  # in conflict
+    written = set_projections(torch.zeros(12).double(), R, target, torch.tensor(solver(R.numpy(), first=first)))
+    assert written.norm() <= target.norm() / np.sqrt(1 - NEARLY_PARALLEL) + 1e-4
+    if abs(cosine) <= NEARLY_PARALLEL:
+        assert torch.allclose((R @ written).float(), target.float(), atol=1e-4)
+    else:  # the control: to set them apart takes far more
+        assert written.norm() < 1.01 * target.abs().max()
+        if abs(cosine) < 1:
+            assert np.linalg.norm(np.linalg.lstsq(R.numpy(), target.numpy())[0]) > 3 * written.norm()
+
+
+def test_parallel_directions_meet_between_their_targets_unless_one_comes_first() -> None:
+    R, x, target = np.stack([np.eye(4)[0], np.eye(4)[0]]), torch.ones(4), torch.tensor([-7.0, 9.0])
+    for first, reached in (([False, False], 1.0), ([False, True], 9.0), ([True, False], -7.0), ([True, True], 1.0)):
+        solve = torch.tensor(solver(R, first=np.array(first)))
+        assert set_projections(x, torch.tensor(R), target, solve).tolist() == pytest.approx([reached, 1, 1, 1])
+
+
+def test_what_comes_first_does_not_matter_where_all_can_be_set() -> None:
+    for first in ([True, False], [False, True]):
+        np.testing.assert_allclose(solver(at_cosine(-0.5), first=np.array(first)), solver(at_cosine(-0.5)), atol=1e-12)
+    np.testing.assert_allclose(solver(at_cosine(-0.5)), np.linalg.inv([[1, -0.5], [-0.5, 1]]), atol=1e-12)
+
+
+def test_several_projections_are_clamped_together_and_one_inside_its_bounds_is_kept() -> None:
+    R = torch.tensor(at_cosine(-0.5))
+    x = 4.0 * R[0]  # its projections are 4 and -2
+    least, most = torch.tensor([3.0, 5.0]), torch.tensor([torch.inf, torch.inf])
+    written = clamp_projections(x, R, least, most, torch.tensor(solver(R.numpy())))
+    assert (R @ written).tolist() == pytest.approx([4.0, 5.0], abs=1e-5)
+    in_turn = clamp(clamp(x, R[0], 3.0, torch.inf), R[1], 5.0, torch.inf)
+    assert float(R[0] @ in_turn) == pytest.approx(0.5, abs=1e-5)  # the control: below its bound again

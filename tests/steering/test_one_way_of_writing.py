@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -17,16 +18,19 @@ from probes.direction import Direction, Locus
 from probes.means import unit
 from steering.ablation import ablation
 from steering.ablation_variant import VARIANTS, Variant
-from steering.actuator import Addition, Affine, Clamp, StreamActuator, apply_actuator
+from steering.actuator import Addition, Affine, Clamp, StreamActuator
 from steering.device_copies import DeviceCopies, LastCopy
-from steering.interventions import affine, place
-from steering.writer import Writer
+from steering.interventions import add, affine, clamp, place
+from steering.writer import GatedWriter, Writer, joint_edits
 
 D, ROWS = 16, 3
 R = unit(np.random.default_rng(0).standard_normal(D)).astype(np.float64)  # it must be cast
 DIRECTION = Direction("d", R, Locus("resid_post", 1, "post_last"), 3.0, -2.0, later_means={2: (4.0, -4.0)})
+OBLIQUE = replace(DIRECTION, vector=unit(R + np.random.default_rng(1).standard_normal(D) / 4))
 META = torch.device("meta")
 ACTUATORS = [Affine(0.5), Addition(), Clamp()]
+TABLES = [(2, D), (9, 2), (9, 2, 2)]  # of two dials: directions, bounds and solvers of their joint states
+WRITERS = ["affine", "addition", "clamp", "two dials"]
 WAITS = {"_local_scalar_dense", "is_nonzero", "nonzero", "masked_select"}
 
 
@@ -45,7 +49,15 @@ def former_writer(actuator: StreamActuator, steps: int | None, gates: Tensor, pa
     index = torch.arange(pass_.start, pass_.start + pass_.length)
     first = pass_.prompt_length - 1
     covered = (index >= first) & (index < first + (10**6 if steps is None else steps))
-    changed = apply_actuator(actuator, stream, torch.tensor(R), DIRECTION, gates)
+    r, gap = torch.tensor(R), DIRECTION.mean_positive - DIRECTION.mean_negative
+    goal = torch.where(gates > 0, DIRECTION.mean_positive, DIRECTION.mean_negative)
+    match actuator:
+        case Affine(strength):
+            changed = affine(stream, r, goal, strength)
+        case Addition(strength):
+            changed = add(stream, r, gates * strength * gap)
+        case Clamp(strength):
+            changed = clamp(stream, r, goal.where(gates > 0, -torch.inf), goal.where(gates < 0, torch.inf), strength)
     return torch.where((covered[None, :] & (gates != 0))[..., None], changed, stream)
 
 
@@ -71,7 +83,7 @@ def test_what_a_dial_writes_is_as_before(
     pass_: Pass, actuator: StreamActuator, steps: int | None, gates: list[int]
 ) -> None:
     stream, gate = stream_of(pass_), np.array(gates)[:, None]
-    (edit,) = Writer(DIRECTION, actuator, steps).edits(decided_by(gate))
+    (edit,) = joint_edits([GatedWriter(Writer(DIRECTION, actuator, steps), decided_by(gate))])
     found = edit.function(stream, pass_)
     wanted = former_writer(actuator, steps, torch.tensor(gate), pass_, stream)
     torch.testing.assert_close(found, wanted, atol=1e-5, rtol=1e-5)
@@ -88,7 +100,7 @@ class Operations(TorchDispatchMode):
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         found, name = func(*args, **(kwargs or {})), func.overloadpacket.__name__
-        of_vector = name in ("_to_copy", "lift_fresh") and tuple(found.shape) in ((D,), (ROWS, 1), ())
+        of_vector = name in ("_to_copy", "lift_fresh") and tuple(found.shape) in ((D,), (ROWS, 1), (), *TABLES)
         by_mask = name == "index" and any(i is not None and i.dtype == torch.bool for i in args[1])
         if name in WAITS or of_vector or by_mask:
             self.waits.append(name)
@@ -102,14 +114,20 @@ def watched() -> Iterator[list[str]]:
 
 
 def edits_of(name: str) -> list[Edit]:
-    if name in ("affine", "addition", "clamp"):
-        actuator = dict(zip(("affine", "addition", "clamp"), ACTUATORS, strict=True))[name]
-        return Writer(DIRECTION, actuator).edits(decided_by(np.array([[1], [-1], [0]])))
+    if name == "two dials":
+        gated = [GatedWriter(Writer(DIRECTION, Affine()), decided_by(np.array([[-1], [-1], [0]]))),
+                 GatedWriter(Writer(OBLIQUE, Clamp()), decided_by(np.array([[1], [0], [0]])))]  # fmt: skip
+        return joint_edits(gated)
+    if name in WRITERS:
+        actuator = dict(zip(WRITERS[:3], ACTUATORS, strict=True))[name]
+        return joint_edits([GatedWriter(Writer(DIRECTION, actuator), decided_by(np.array([[1], [-1], [0]])))])
     return ablation(DIRECTION, next(variant for variant in VARIANTS if variant.name == name))
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-@pytest.mark.parametrize("name", ["affine", "addition", "clamp", *(v.name for v in VARIANTS if v.tokens == "last_on")])
+@pytest.mark.parametrize(
+    "name", ["affine", "addition", "clamp", "two dials", *(v.name for v in VARIANTS if v.tokens == "last_on")]
+)
 def test_a_decoded_token_waits_for_nothing(name: str, dtype: torch.dtype) -> None:
     """The direction and the gates are sent at the prefill, once; a token after it sends and asks nothing."""
     edits = edits_of(name)
@@ -125,7 +143,7 @@ def test_a_decoded_token_waits_for_nothing(name: str, dtype: torch.dtype) -> Non
     assert later == []
 
 
-@pytest.mark.parametrize("name", ["affine", "addition", "clamp", Variant().name])
+@pytest.mark.parametrize("name", [*WRITERS, Variant().name])
 def test_no_number_of_the_stream_is_asked_for(name: str) -> None:
     """On the device without numbers whatever asks for one raises."""
     for pass_ in (Pass(0, 4, 4), Pass(4, 1, 4)):

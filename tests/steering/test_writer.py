@@ -14,7 +14,7 @@ from probes.direction import Locus
 from steering.actuator import Addition, Affine, Clamp, OnsetBias
 from steering.controller import steering
 from steering.dial import Dial, check_order
-from steering.writer import ConstantGateWriter, Writer
+from steering.writer import ConstantGateWriter, Writer, held_edits
 
 Make = Callable[..., Dial]
 MEANS = {2: (5.0, -3.0), 3: (8.0, -6.0)}
@@ -79,8 +79,9 @@ def test_a_held_gate_is_a_dial_that_always_decides_so(
         with steering(model, [replace(dial, threshold=threshold)], batch, rows):
             decided = model.generate(batch, 8, 8)
         held = ConstantGateWriter(dial.writer, gate)
-        with model.editing(held.edits(), held.processors(batch.prompt_length)):
+        with model.editing(held_edits([held]), held.processors(batch.prompt_length)):
             said[gate] = model.generate(batch, 8, 8)
         assert said[gate] == decided
     assert said[1] != said[-1]
-    assert ConstantGateWriter(dial.writer, 0).edits() == ConstantGateWriter(dial.writer, 0).processors(1) == []
+    left = ConstantGateWriter(dial.writer, 0)
+    assert held_edits([left]) == left.processors(1) == []

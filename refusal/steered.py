@@ -1,0 +1,100 @@
+"""Blocks of `Model.steer`: what each adds or sets, and what it keeps of the blocks around it.
+
+A block that sets a projection (`zero`, `affine`) sets it together with those that surrounding blocks set at the same
+place: along oblique directions it would move them otherwise. Where nearly parallel directions cannot all reach their
+targets, the inner block's comes first.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cache, partial
+from typing import Literal, get_args
+
+import numpy as np
+import torch
+
+from extract.errors import UserError
+from extract.model.edit import Edit, Scope, Site
+from probes.direction import Direction
+from steering.device_copies import DeviceCopies
+from steering.interventions import Intervention, add, affine, place, set_projections, solver
+
+Form = Literal["add", "zero", "affine"]
+SCOPES: tuple[Scope, ...] = ("all", "last_on", "last_prompt")  # each covers the ones after it
+
+
+@dataclass(frozen=True, eq=False)
+class SteeredBlock:
+    """One block of `Model.steer`.
+
+    Raises:
+        UserError: there is no such form or scope of tokens, or `zero` is given a scale, or another form none.
+    """
+
+    direction: Direction
+    form: Form
+    scale: float | None
+    where: Site
+    layers: Sequence[int]
+    tokens: Scope
+
+    def __post_init__(self) -> None:
+        if self.tokens not in SCOPES:
+            raise UserError(f"no such scope of tokens: {self.tokens!r}; expected one of {', '.join(get_args(Scope))}")
+        if self.form not in get_args(Form):
+            raise UserError(f"no such form: {self.form!r}; expected add, zero or affine")
+        if self.form == "zero" and self.scale is not None:
+            raise UserError("directional ablation (form='zero') takes no scale")
+        if self.form != "zero" and (self.scale is None or not math.isfinite(self.scale)):
+            raise UserError(f"give a finite scale, got {self.scale}: with form='add' 1 adds the distance of the class "
+                            "means, with form='affine' 0 is the mean of the negative class and 1 of the "
+                            "positive")  # fmt: skip
+
+    @property
+    def amount(self) -> float:
+        """How much is added, or where the projection is set, in residual-stream units."""
+        low, high = self.direction.mean_negative, self.direction.mean_positive
+        along = (high - low) * float(self.scale or 0.0)
+        return along if self.form == "add" else low + along if self.form == "affine" else 0.0
+
+    def edits(self, blocks: Callable[[], Sequence[SteeredBlock]]) -> list[Edit]:
+        """Return the edits of this block.
+
+        Args:
+            blocks: returns the open blocks; those that are open now surround this one, and have edits of their own.
+        """
+        around = list(blocks())
+        return [edit for layer in self.layers for edit in self._at(layer, [*self._set_at(layer, around), self], blocks)]
+
+    def _set_at(self, layer: int, around: Sequence[SteeredBlock]) -> list[SteeredBlock]:
+        """Return the surrounding blocks that set a projection where this one does."""
+        alike = [one for one in around if one.where == self.where and layer in one.layers and one.form != "add"]
+        return alike if self.form != "add" else []
+
+    def _at(
+        self, layer: int, together: Sequence[SteeredBlock], blocks: Callable[[], Sequence[SteeredBlock]]
+    ) -> list[Edit]:
+        """Return an edit for each scope within this block's: there, what covers it is set together."""
+        made = cache(_intervention)
+
+        def edit(scope: Scope) -> Edit:
+            covering = [one for one in together if SCOPES.index(one.tokens) <= SCOPES.index(scope)]
+            return place(self.where, layer, scope, lambda x: made(*[o for o in covering if o in blocks()])(x))
+
+        inside = SCOPES[SCOPES.index(self.tokens) :]
+        return [edit(scope) for scope in inside if scope in {one.tokens for one in together}]
+
+
+def _intervention(*together: SteeredBlock) -> Intervention:
+    """Return what blocks do together; the last one comes first where they cannot all reach their targets."""
+    *_, last = together
+    if len(together) == 1:
+        r = torch.tensor(last.direction.vector)
+        return partial(add, r=r, amount=last.amount) if last.form == "add" else partial(affine, r=r, target=last.amount)
+    R, first = np.stack([one.direction.vector for one in together]), np.array([one is last for one in together])
+    goals = DeviceCopies(np.array([one.amount for one in together]))
+    rows, solve = DeviceCopies(R), DeviceCopies(solver(R, first=first))
+    return lambda x: set_projections(x, rows.on(x.device), goals.on(x.device), solve.on(x.device))
