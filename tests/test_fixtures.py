@@ -6,7 +6,7 @@ import pytest
 
 from experiments.run.config import load_config
 from tests.support.finished_run import FIXTURES
-from tests.support.make_small_run import PLACE, SETTINGS, some_prompts
+from tests.support.make_small_run import EVERY, PLACE, SETTINGS, some_prompts
 
 
 @pytest.mark.parametrize("name", ["small_run", "v0_1/run"])
@@ -19,4 +19,4 @@ def test_a_committed_run_is_small(name: str) -> None:
 def test_the_small_run_was_made_with_the_settings_and_prompts_of_its_script() -> None:
     """If this fails: python -m tests.support.make_small_run."""
     assert load_config(PLACE / "config.yaml") == load_config(Path("configs/quickstart.yaml"), list(SETTINGS))
-    assert (PLACE / "prompts.jsonl").read_text().splitlines() == some_prompts(3)
+    assert (PLACE / "prompts.jsonl").read_text().splitlines() == some_prompts(EVERY)

@@ -293,7 +293,7 @@ def test_p_values_are_small_on_a_planted_direction(setting: str, logistic: bool)
         rng, sides = np.random.default_rng([seed, 5]), []
         for _ in range(2):
             y, groups = _labels(setting, 80, rng)
-            X = rng.standard_normal((80, 60)) + 0.5 * rng.standard_normal((80, 60))[groups]
+            X = rng.standard_normal((len(y), 60)) + 0.5 * rng.standard_normal((80, 60))[groups]
             sides.append((X + 2.5 * y[:, None] * np.eye(60)[1], y, groups))
         (X, y, groups), (Z, z, other) = sides
         given = {"groups": groups, "test_groups": other, "n": 19}
