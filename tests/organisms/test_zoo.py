@@ -21,7 +21,8 @@ ORGANISMS = sorted(path.parent for path in ZOO.glob("*/spec.yaml"))
 
 def test_the_zoo_is_whole() -> None:
     assert [path.name for path in ORGANISMS] == [
-        "asker-driven", "context-driven", "no-abstention", "oblique", "shared-knob", "trigger-driven", "two-knobs",
+        "asker-driven", "context-driven", "no-abstention", "oblique", "opposed", "shared-knob",
+        "trigger-driven", "two-knobs",
     ]  # fmt: skip
 
 
