@@ -14,10 +14,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
 BEHAVIOUR = {"normative": "refusing harmful", "epistemic": "abstaining on uncertain"}
-BECOMES = {  # columns of the matrix: declines that turn into the other kind, and into neither
-    "normative": ("refusals_abstained", "refusals_neither"),
-    "epistemic": ("abstentions_refused", "abstentions_neither"),
-}
+TURNED = {"normative": "refusals_abstained", "epistemic": "abstentions_refused"}  # columns of the matrix
 DECLINED = {"normative": "Refused prompts", "epistemic": "Prompts abstained from"}
 
 
@@ -42,8 +39,7 @@ def tables(found: Dissociation) -> list[tuple[str, list[str], list[list[str]]]]:
     """Return the title, header and rows of each table, for the terminal and the report."""
     return [
         ("Baseline decliners that stop declining (95 %)",
-         ["ablated", "behaviour", "stop", "other decline", "neither", "n", "onset log-odds fall by",
-          "p against permuted labels (Holm)"],
+         ["ablated", "behaviour", "stop", "change kind", "n", "onset log-odds fall by", "p, permuted labels (Holm)"],
          _effects(found)),
         ("Answered benign prompts that decline when a direction is added",
          ["added", "refuse", "abstain", "n"], _added(found)),
@@ -124,16 +120,9 @@ def _effects(found: Dissociation) -> list[list[str]]:
         ablated, behaviour = name.removeprefix("ablate_").split("_on_")
         fall = "not tested" if effect.onset is None else f"{effect.onset:.1f}"
         p = "not tested" if effect.p_corrected is None else f"{effect.p_corrected:.3f}"
-        become = [_percent(of) for of in becoming(found, f"ablate_{ablated}", behaviour)]
-        rows.append([ablated, BEHAVIOUR[behaviour], _share(effect), *become, str(effect.n), fall, p])
+        turned = found.matrix.get(f"ablate_{ablated}", {}).get(TURNED[behaviour])
+        rows.append([ablated, BEHAVIOUR[behaviour], _share(effect), _percent(turned), str(effect.n), fall, p])
     return rows
-
-
-def becoming(found: Dissociation, intervention: str, behaviour: str) -> tuple[Estimate | None, Estimate | None]:
-    """Return the shares of a behaviour's declines that turn into the other kind, and into neither."""
-    shares = found.matrix.get(intervention, {})
-    other, neither = BECOMES[behaviour]
-    return shares.get(other), shares.get(neither)
 
 
 def _added(found: Dissociation) -> list[list[str]]:
