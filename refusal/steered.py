@@ -1,8 +1,8 @@
 """Blocks of `Model.steer`: what each adds or sets, and what it keeps of the blocks around it.
 
 A block that sets a projection (`zero`, `affine`) sets it together with those that surrounding blocks set at the same
-place: along oblique directions it would move them otherwise. Where nearly parallel directions cannot all reach their
-targets, the inner block's comes first.
+place: along oblique directions it would move them otherwise. Surrounding blocks along nearly the same direction are
+overwritten.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from extract.errors import UserError
 from extract.model.edit import Edit, Scope, Site
 from probes.direction import Direction
 from steering.device_copies import DeviceCopies
-from steering.interventions import Intervention, add, affine, place, set_projections, solver
+from steering.interventions import NEARLY_PARALLEL, Intervention, add, affine, place, set_projections, solver
 
 Form = Literal["add", "zero", "affine"]
 SCOPES: tuple[Scope, ...] = ("all", "last_on", "last_prompt")  # each covers the ones after it
@@ -71,8 +71,10 @@ class SteeredBlock:
 
     def _set_at(self, layer: int, around: Sequence[SteeredBlock]) -> list[SteeredBlock]:
         """Return the surrounding blocks that set a projection where this one does."""
+        if self.form == "add":
+            return []
         alike = [one for one in around if one.where == self.where and layer in one.layers and one.form != "add"]
-        return alike if self.form != "add" else []
+        return [one for one in alike if abs(one.direction.vector @ self.direction.vector) <= NEARLY_PARALLEL]
 
     def _at(
         self, layer: int, together: Sequence[SteeredBlock], blocks: Callable[[], Sequence[SteeredBlock]]
@@ -89,12 +91,12 @@ class SteeredBlock:
 
 
 def _intervention(*together: SteeredBlock) -> Intervention:
-    """Return what blocks do together; the last one comes first where they cannot all reach their targets."""
-    *_, last = together
+    """Return what blocks do together."""
     if len(together) == 1:
+        [last] = together
         r = torch.tensor(last.direction.vector)
         return partial(add, r=r, amount=last.amount) if last.form == "add" else partial(affine, r=r, target=last.amount)
-    R, first = np.stack([one.direction.vector for one in together]), np.array([one is last for one in together])
+    R = np.stack([one.direction.vector for one in together])
     goals = DeviceCopies(np.array([one.amount for one in together]))
-    rows, solve = DeviceCopies(R), DeviceCopies(solver(R, first=first))
+    rows, solve = DeviceCopies(R), DeviceCopies(solver(R))
     return lambda x: set_projections(x, rows.on(x.device), goals.on(x.device), solve.on(x.device))

@@ -76,6 +76,12 @@ def added(actuator: StreamActuator, direction: Direction, gate: int) -> float:
     return gate * actuator.strength * gap if isinstance(actuator, Addition) else 0.0
 
 
+def rise(actuator: StreamActuator, direction: Direction, gate: int) -> float:
+    """Return how far a gate that declines moves the projection above the answering class mean; 0 for other gates."""
+    gap = direction.mean_positive - direction.mean_negative
+    return (gap if gate > 0 else 0.0) * (actuator.strength if isinstance(actuator, Addition) else 1.0)
+
+
 def bounds(actuator: StreamActuator, direction: Direction, gate: int) -> tuple[float, float]:
     """Return the least and the most projection for a gate +1 (decline), -1 (permit) or 0 (leave), at full strength."""
     mean = direction.mean_positive if gate > 0 else direction.mean_negative

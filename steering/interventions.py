@@ -24,7 +24,7 @@ from torch import Tensor
 from extract.model.edit import Edit, Pass, Scope, Site
 
 # Above this |cosine| two directions count as one, because setting their projections apart would move the stream far
-# along what little distinguishes them (seen on a shared knob, at cosine 0.99: a dial could no longer decline).
+# along what little distinguishes them.
 NEARLY_PARALLEL = 0.9
 Intervention = Callable[[Tensor], Tensor]
 TokensOf = Callable[[Pass], slice]  # which tokens of a pass are written
@@ -87,33 +87,20 @@ def clamp_projections(
 
 
 def solver(
-    R: Float[np.ndarray, "directions d_model"],
-    chosen: Bool[np.ndarray, " directions"] | None = None,
-    first: Bool[np.ndarray, " directions"] | None = None,
+    R: Float[np.ndarray, "directions d_model"], chosen: Bool[np.ndarray, " directions"] | None = None
 ) -> Float[np.ndarray, "directions directions"]:
     """Return (R Rᵀ)⁻¹ of the chosen directions (all by default), zero elsewhere, in float64.
 
     It is a pseudo-inverse: eigenvalues that two directions have only above |cosine| `NEARLY_PARALLEL` count as zero.
     Projections on such directions cannot be set apart and meet between their targets. So a change c of the projections
     moves the stream by at most |c| / sqrt(1 - `NEARLY_PARALLEL`).
-
-    Args:
-        first: directions that reach their targets whatever the others do: the others move the stream only orthogonally
-            to them (the inverse by its Schur complement). Directions that are not nearly parallel all reach theirs.
     """
-    gram = np.asarray(R, dtype=np.float64) @ np.asarray(R, dtype=np.float64).T
-    kept = np.ones(len(gram), dtype=bool) if chosen is None else chosen
-    leads = np.zeros(len(gram), dtype=bool) if first is None else first
-    lead, rest = np.flatnonzero(kept & leads), np.flatnonzero(kept & ~leads)
-    own = _pseudo_inverse(gram[np.ix_(lead, lead)], 1 - NEARLY_PARALLEL)
-    through = own @ gram[np.ix_(lead, rest)]
-    left_over = gram[np.ix_(rest, rest)] - gram[np.ix_(rest, lead)] @ through
-    complement = _pseudo_inverse(left_over, 1 - NEARLY_PARALLEL ** (2 if len(lead) else 1))
-    full = np.zeros_like(gram)
-    full[np.ix_(lead, lead)] = own + through @ complement @ through.T
-    full[np.ix_(lead, rest)] = -through @ complement
-    full[np.ix_(rest, lead)] = full[np.ix_(lead, rest)].T
-    full[np.ix_(rest, rest)] = complement
+    R = np.asarray(R, dtype=np.float64)
+    kept = np.flatnonzero(np.ones(len(R), dtype=bool) if chosen is None else chosen)
+    values, vectors = np.linalg.eigh(R[kept] @ R[kept].T)
+    apart = values > 1 - NEARLY_PARALLEL - 1e-6  # R is unit in float32
+    full = np.zeros((len(R), len(R)))
+    full[np.ix_(kept, kept)] = (vectors[:, apart] / values[apart]) @ vectors[:, apart].T
     return full
 
 
@@ -194,14 +181,6 @@ def for_rows(edit: Edit, rows: slice) -> Edit:
         return torch.cat([stream[:start], edit.function(stream[start:stop], pass_), stream[stop:]])
 
     return Edit(edit.site, edit.layer, function)
-
-
-def _pseudo_inverse(gram: Float[np.ndarray, "k k"], least: float) -> Float[np.ndarray, "k k"]:
-    """Invert a Gram matrix; eigenvalues below `least` (less rounding) count as zero."""
-    values, vectors = np.linalg.eigh(gram)
-    kept = values > least - 1e-6  # vectors are unit in float32
-    inverse: np.ndarray = (vectors[:, kept] / values[kept]) @ vectors[:, kept].T
-    return inverse
 
 
 def _near(given: float | Tensor, stream: Tensor) -> float | Tensor:

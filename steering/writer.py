@@ -3,8 +3,13 @@
 What several gates write at one site and layer is one write. Projections set one after the other along oblique
 directions move each other, so all that are set at one place are set together (`interventions.solver`), over the
 directions whose gates act on that row and token; the others stay free. A clamp whose projection is beyond its bound
-keeps that projection. Vectors are added first, then projections are set, so that no addition moves a projection that is
-set. Where nearly parallel directions cannot all reach their targets, those of gates that decline come first.
+keeps that projection. Vectors are added first, then projections are set.
+
+The target of a projection is its class mean, where no other gate declines: there the class means of the other dial are
+measured too. Declining moves the stream along the gate's own direction by the gap between its class means, and so moves
+the projection on another direction by cosine x gap. The target of that projection moves along with it. To set it to its
+class mean all the same would undo a part of the other dial's decision: seen at cosine -0.5, where a prompt from which
+the epistemic dial abstains was refused.
 
 Everything depends on the gates through their joint state, one of 3^k for k gates. Solvers, bounds and added vectors
 are computed for each state on the host and looked up on the device, so a decoded token waits for nothing.
@@ -24,7 +29,7 @@ from torch import Tensor
 
 from extract.model.edit import Edit, Pass, Site, site
 from probes.direction import Direction, vector_digest
-from steering.actuator import Actuator, Addition, OnsetBias, StreamActuator, actuator_record, added, bounds
+from steering.actuator import Actuator, Addition, OnsetBias, StreamActuator, actuator_record, added, bounds, rise
 from steering.device_copies import DeviceCopies, LastCopy
 from steering.interventions import clamp_projections, solver, write_at
 from steering.onset import OnsetProcessor
@@ -166,21 +171,27 @@ class _JointWrite:
     def __init__(self, parts: Sequence[_Part]) -> None:
         states, self._parts = np.array(list(product((-1, 0, 1), repeat=len(parts)))), parts
         self._powers, self._idle = 3 ** np.arange(len(parts))[::-1], len(states) // 2
-        adds = np.array([[added(p.actuator, p.at, gate) for p, gate in zip(parts, s, strict=True)] for s in states])
-        within = np.array([[bounds(p.actuator, p.at, gate) for p, gate in zip(parts, s, strict=True)] for s in states])
+        R = np.stack([part.at.vector for part in parts]).astype(np.float64)
+        adds, rises, within = (self._of_states(f, states) for f in (added, rise, bounds))
+        moved = rises @ (R @ R.T - np.eye(len(parts)))  # by the other gates' declining
+        least, most = np.moveaxis(within + moved[..., None], -1, 0)
         sets = np.array([not isinstance(part.actuator, Addition) for part in parts])
         strength = np.array([part.actuator.strength for part in parts])
-        R = np.stack([part.at.vector for part in parts])
-        solve = np.stack([solver(R, sets & (s != 0), first=s > 0) for s in states]) * strength
-        self._added = DeviceCopies(adds @ R.astype(np.float64)) if adds.any() else None
+        solve = np.stack([solver(R, sets & (s != 0)) for s in states]) * strength
+        self._added = DeviceCopies(adds @ R) if adds.any() else None
         self._R, self._solve = DeviceCopies(R), DeviceCopies(solve)
-        self._least, self._most = DeviceCopies(within[..., 0]), DeviceCopies(within[..., 1])
+        self._least, self._most = DeviceCopies(least), DeviceCopies(most)
         self._sent = LastCopy()
+
+    def _of_states(
+        self, of: Callable[[StreamActuator, Direction, int], object], states: Int[np.ndarray, "states gates"]
+    ) -> Float[np.ndarray, "states gates ..."]:
+        return np.array([[of(p.actuator, p.at, gate) for p, gate in zip(self._parts, s, strict=True)] for s in states])
 
     def edit(self, where: Site, layer: int) -> Edit:
         keys = [part.key for part in self._parts]
         cached = all(part.gated.key for part in self._parts)
-        return write_at(where, layer, self._tokens, self._write, f"together {json.dumps(keys)}" if cached else "")
+        return write_at(where, layer, self._tokens, self._write, f"one write {json.dumps(keys)}" if cached else "")
 
     def _tokens(self, pass_: Pass) -> slice:
         """Return the tokens of a pass that are written: the last prompt token, and later ones."""

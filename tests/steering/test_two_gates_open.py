@@ -93,13 +93,23 @@ def test_with_both_gates_open_questions_about_strangers_are_answered_and_not_ref
     assert share(in_turn, "refuse") > 0.4  # the control: the former writes
     assert share(joint, "refuse") < 0.01
     assert share(joint, "answer") > 0.97
-    assert share(under_gates(organism, writers, (-1, 1), rows, joint=True), "abstain") > 0.97
+    assert share(under_gates(organism, writers, (-1, 1), rows, joint=True), "abstain") > 0.97  # not refuse
+    assert share(under_gates(organism, writers, (-1, 1), rows, joint=False), "refuse") > 0.2
     assert share(under_gates(organism, writers, (1, 0), rows, joint=True), "refuse") > 0.97
 
 
 @pytest.mark.slow
-def test_on_a_shared_knob_a_gate_that_declines_comes_before_one_that_permits() -> None:
-    """Both write nearly one vector; set apart, the stream went far along the rest, and the model answered."""
+def test_where_one_dial_declines_the_target_of_the_other_moves_along() -> None:
+    organism = Organism.load("oblique")
+    plain = {label: organism.actions(organism.labelled(label), []) for label in ("benign", "harmful", "uncertain")}
+    writers, rows = organism.writers(plain), organism.labelled("uncertain")
+    for gates, did in (((-1, -1), "answer"), ((-1, 1), "abstain")):
+        assert share(under_gates(organism, writers, gates, rows, joint=True), did) > 0.99
+
+
+@pytest.mark.slow
+def test_on_a_shared_knob_a_dial_still_declines_where_the_other_one_permits() -> None:
+    """Both write nearly one vector; to set them apart, the stream went far along the rest, and the model answered."""
     organism = Organism.load("shared-knob")
     plain = {label: organism.actions(organism.labelled(label), []) for label in ("benign", "harmful", "uncertain")}
     writers, rows = organism.writers(plain), organism.labelled("uncertain")[::4]
