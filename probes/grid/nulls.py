@@ -79,8 +79,8 @@ def logistic_null(
 ) -> NullAUROC:
     """Compare the test AUROC of a logistic probe with n fits on permuted training labels, all in one batch.
 
-    The mean of the null is not 0.5 if some groups are minimal pairs and others have one class only: permuting within
-    pairs keeps the labels of the other groups, and separating these from pairs is part of the contrast.
+    The mean of the null is not 0.5 if the groups of one size are minimal pairs and those of another have one class
+    only: labels stay among groups of one size, and separating the sizes is then part of the contrast.
 
     Args:
         groups, test_groups: as for `null_auroc`.
