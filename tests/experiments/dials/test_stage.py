@@ -62,8 +62,7 @@ def test_the_look_up_is_what_the_dials_said(quickstart: Path, steered: dict[str,
 
 def test_two_dials_buy_more_than_one_where_there_are_two_mechanisms(steered: dict[str, Any]) -> None:
     volume = steered["hypervolume"]
-    assert volume["two_minus"]["one_dial"]["low"] > 0.05
-    assert volume["two_minus"]["system_lines"]["low"] > 0.05
+    assert steered["expected_costs"]["saved"]["one_dial"]["low"] > 0.02
     assert volume["two_dials"]["estimate"] > volume["one_dial"]["estimate"] > volume["plain"]["estimate"]
     assert len(steered["frontier"]["two_dials"]) >= 3
     assert 0 <= steered["least_regret"]["regret"] < 0.1
