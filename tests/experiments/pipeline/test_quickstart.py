@@ -70,7 +70,7 @@ def test_the_planted_directions_are_independent_under_ablation(results: dict) ->
             assert record[measure]["p_null"] > 0.05
             assert record[measure]["low"] <= record[measure]["change"] <= record[measure]["high"]
         assert record["projection"]["share"] < 0.35
-        assert record["projection"]["by_layer"][0]["change"] < 0.02
+        assert record["projection"]["by_layer"][0]["change"] < 0.1
 
 
 def test_probes_read_intent_beyond_words(results: dict) -> None:  # type: ignore[type-arg]
