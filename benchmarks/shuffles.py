@@ -2,7 +2,7 @@
 
 The model and its mechanisms are unchanged; only the labels of which completions are declined are shuffled before write
 directions are fitted. Selection, ablation, generation, the null and the rules are as usual. Labels are shuffled prompt
-by prompt within strata, or drawn anew for whole groups (`clustered`): all prompts of a group are then declined or none,
+by prompt within strata, or redrawn for whole groups (`clustered`): all prompts of a group are then declined or none,
 for no reason that the stream holds. The null permutes labels by the run's own function, which the shuffles do not use.
 """
 

@@ -14,3 +14,4 @@ from .statistics.intervals import Interval as Interval
 from .statistics.intervals import auroc_interval as auroc_interval
 from .statistics.intervals import clopper_pearson as clopper_pearson
 from .statistics.intervals import effective_groups as effective_groups
+from .subspace import Subspace as Subspace

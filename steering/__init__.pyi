@@ -10,3 +10,5 @@ from .interventions import affine as affine
 from .interventions import clamp as clamp
 from .interventions import place as place
 from .interventions import zero as zero
+from .subspace_ablation import subspace_ablation as subspace_ablation
+from .subspace_ablation import subspace_addition as subspace_addition

@@ -26,7 +26,7 @@ from experiments.dissociation.measured_effects import (
 from experiments.dissociation.results import Dissociation, EffectRecord, NullRecord, VariantRecord
 from experiments.dissociation.verdict import corrected_p, judge_dissociation
 from experiments.rank.results import Ranks
-from experiments.run.behaviour import ACTION_OF, KINDS, Kind
+from experiments.run.behaviour import ACTION_OF, DECLINES, KINDS, Kind
 from experiments.run.corpus import Corpus
 from experiments.run.inputs import RunInputs
 from probes.statistics.intervals import Interval
@@ -35,7 +35,6 @@ from scoring.actions import ANSWERED
 from scoring.estimate import Estimate, estimate_of
 from scoring.rates import grouped_rate
 
-DECLINES: dict[Kind, str] = {"normative": "refusals", "epistemic": "abstentions"}
 TURNED_INTO: dict[Kind, str] = {"normative": "abstained", "epistemic": "refused"}
 MANY_TURNED = 0.2  # share of declines that turn into the other kind, from which the verdict's sentence says so
 

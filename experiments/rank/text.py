@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from experiments.rank.results import RankEstimate, Ranks
-from experiments.run.behaviour import KINDS, Kind
+from experiments.run.behaviour import DECLINES, KINDS, Kind
 from scoring.estimate import Estimate
 
-DECLINES: dict[Kind, str] = {"normative": "refusals", "epistemic": "abstentions"}
 TITLE = "Decliners that stop when more directions are ablated (95 %; not part of the verdict)"
 HEAD = ["declines", "directions", "stop", "n", "points more with the best number"]
 

@@ -13,6 +13,7 @@ from probes.statistics.permutation import n_labellings, permuted_labels
 Kind = Literal["normative", "epistemic"]
 KINDS: tuple[Kind, Kind] = ("normative", "epistemic")
 ACTION_OF: dict[Kind, str] = {"normative": "refuse", "epistemic": "abstain"}
+DECLINES: dict[Kind, str] = {"normative": "refusals", "epistemic": "abstentions"}  # in sentences
 MIN_BASELINE = 20  # a behaviour with fewer occurrences is absent (METHODS)
 MIN_STRATUM = 5  # least samples of each class for a stratum to be used for a write direction
 
