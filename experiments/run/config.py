@@ -8,7 +8,7 @@ from math import ceil
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, JsonValue, ValidationError, model_validator
+from pydantic import BeforeValidator, Field, JsonValue, ValidationError, model_validator
 
 from extract.errors import UserError
 from extract.prompts.sources import PromptsConfig
@@ -55,6 +55,12 @@ class GenerateConfig(Strict):
     batch_size: int = Field(64, ge=1)
 
 
+def _known_rank(rank: object) -> object:
+    if rank == "auto" or (type(rank) is int and 1 <= rank <= MOST_DIRECTIONS):
+        return rank
+    raise ValueError(f"expected auto, or a number of directions from 1 to {MOST_DIRECTIONS}; got {rank!r}")
+
+
 class DissociateConfig(Strict):
     """Margins, levels and nulls of the dissociation verdict."""
 
@@ -72,7 +78,7 @@ class DissociateConfig(Strict):
     layers: LayerScope = "selected"  # ablate at the chosen layer only, or at all layers from it on
     tokens: TokenScope = "last_on"  # the last prompt token alone, or generated tokens too
     variants: bool = True  # also try every other variant of ablation, on the n_onset decliners
-    rank: Annotated[int, Field(ge=1, le=MOST_DIRECTIONS)] | Literal["auto"] = (
+    rank: Annotated[int | Literal["auto"], BeforeValidator(_known_rank)] = (
         1  # auto: search how many directions each way of declining needs; k: fit k of them; not part of the verdict
     )
     directions: Path | None = None  # test these (a directions.safetensors of this model) instead of the run's own

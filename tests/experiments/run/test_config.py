@@ -48,6 +48,8 @@ def test_public_sets_are_added_to_a_file_or_replace_it(config: Path) -> None:
         ("dissociate.margn=0.2", "no such key: dissociate.margn; did you mean dissociate.margin?"),
         ("modle.name=x", "no such key: modle; did you mean model?"),
         ("dissociate.margin=lots", "dissociate.margin: .*got 'lots'"),
+        ("dissociate.rank=all", "dissociate.rank: expected auto, or a number of directions from 1 to 8; got 'all'"),
+        ("dissociate.rank=true", "dissociate.rank: expected auto, or a number of directions from 1 to 8; got True"),
         ("dissociate.margin", "--set takes key=value"),
         ("prompts.datasets=[{name: x, limt: 3}]", "prompts.datasets.0.limt; did you mean prompts.datasets.limit?"),
         ("name.x=1", "'name' is not a section"),
