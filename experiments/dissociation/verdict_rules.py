@@ -176,8 +176,14 @@ def possible_tables(intervals: Mapping[str, Interval], margin: float) -> Iterato
 def estimated_table(intervals: Mapping[str, Interval], margin: float) -> EffectTable:
     """Return the table of the estimates, taken as exact."""
     points = {name: Interval(i.estimate, i.estimate, i.estimate) for name, i in intervals.items()}
-    cells = {key: possible_cells(points[effect_name(key)], margin)[0] for key in EFFECT_KEYS}
+    cells = {key: _estimated_cell(intervals[effect_name(key)], points[effect_name(key)], margin) for key in EFFECT_KEYS}
     return EffectTable(cells, {b: possible_sides(points[contrast_name(b)], margin)[0] for b in KINDS})
+
+
+def _estimated_cell(interval: Interval, point: Interval, margin: float) -> Cell:
+    """Return the class of an estimate; `full` and `partial` overlap, so only a class that the interval leaves possible."""
+    possible = possible_cells(interval, margin)
+    return next((cell for cell in possible_cells(point, margin) if cell in possible), possible[0])
 
 
 def lies_inside(estimate: float, where: Range) -> bool:

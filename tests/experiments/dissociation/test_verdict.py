@@ -217,6 +217,23 @@ def test_few_groups_are_inconclusive_and_say_how_many_would_do() -> None:
         assert need.more == need.needed - 5
 
 
+def test_an_effect_whose_estimate_alone_is_full_leaves_a_reason() -> None:
+    """`partial` and `full` overlap: 0.76 is full, and its interval shows partial."""
+    verdict = judged(effect(0.76), effect(0.95), none, none)
+    assert verdict.verdict == "inconclusive"
+    assert verdict.reasons
+
+
+def test_the_class_of_an_estimate_is_one_that_its_interval_leaves_possible() -> None:
+    rng = np.random.default_rng(0)
+    for _ in range(500):
+        low, estimate, high = np.sort(rng.random(3))
+        intervals = {effect_name(key): Interval(estimate, low, high) for key in EFFECT_KEYS}
+        intervals |= {contrast_name(kind): Interval(0.0, -0.1, 0.1) for kind in KINDS}
+        cell = estimated_table(intervals, 0.15).cells[N, N]
+        assert cell in possible_cells(intervals[effect_name((N, N))], 0.15)
+
+
 def test_the_same_rows_from_fewer_groups_say_less() -> None:
     many = judged(effect(0.5), effect(0.2), none, effect(0.9), n_groups=100)
     few = judged(effect(0.5), effect(0.2), none, effect(0.9), n_groups=8)
