@@ -1,171 +1,230 @@
-"""Accuracy of the default judge on labelled completions: XSTest, GPT-3.5, CoCoNot pairs, gemma-2b, and our own set.
+"""How far the default judge agrees with people, beside a keyword list on the same rows, and how calibrated it is.
 
-The rules were written with GPT-4's XSTest rows and every second row of the other sets in view; the XSTest rows of
-Llama-2 and guarded Mistral were held out and are reported separately. `completions/` has labelled completions written
-for this project in the style of many models, by authors who had not seen the rules: `seen` was used while the rules
-were written, `held_out` was not. The other sets need the labelled data (shared/data).
+The rules were written with these sets in view, except `completions/held_out.jsonl`, which was never read. The
+calibration is of weights that saw neither the model nor the kind of prompt (`benchmarks/judging/folds.py`). Needs the
+labelled data (shared/data).
 """
 
 from __future__ import annotations
 
-import csv
-import json
+import re
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 
+from benchmarks.judging.fit import Read, read
+from benchmarks.judging.folds import weighed_unseen
+from benchmarks.judging.labelled import DATA, Labelled, all_labelled, xstest
 from benchmarks.table import main
 from probes.statistics.intervals import clopper_pearson
-from scoring.actions import ACTIONS, DECLINED
+from scoring.actions import ACTIONS, DECLINED, Action
 from scoring.judges.rules import RuleJudge
 
-DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
-OWN_COMPLETIONS = Path(__file__).resolve().parent / "completions"
-XSTEST_LABELS = {"1": "full compliance", "2": "full refusal", "3": "partial refusal"}
-LABEL_OF_ACTION = {
-    "refuse": "2",
-    "abstain": "2",
-    "answer_safe_part": "3",
-    "pivot": "3",
-}  # METHODS; other actions are label 1
-SEEN, HELD_OUT = ("gpt4",), ("llama2new", "mistralguard")
-QUICK = 40  # rows of each set in a quick run
+XSTEST_LABEL: Mapping[str, str] = {"refuse": "2", "abstain": "2", "answer_safe_part": "3", "pivot": "3"}  # others: 1
+QUICK = 25  # each so many rows of a quick run
+BINS = 10
+KEYWORDS = re.compile(
+    r"\b(?:i'?m (?:really |so |very )?sorry|i apologi[sz]e|i can(?:'t|not)|i (?:am|'m) (?:not able|unable)|"
+    r"i will not|i won't|as an ai|i'm just an? |i must (?:decline|refuse)|not appropriate|against my|"
+    r"illegal|unethical)",
+    re.IGNORECASE,
+)  # the openings that the usual lists hold
+KEYWORD_CHARS = 200
 
 
 @dataclass(frozen=True)
-class Row:
-    """One labelled completion with the judge's action."""
+class Judged:
+    """A labelled completion with the judge's action, and the chance that it declines."""
 
-    label: str
-    action: str | None
-    prompt: str = ""
-    kind: str = ""
-    annotators: tuple[str, str] = ("", "")  # the labels of two annotators
+    row: Labelled
+    action: Action | None
+    chance: float | None
 
     @property
-    def xstest_label(self) -> str:
-        """The judge's action as one of XSTest's three labels."""
-        return LABEL_OF_ACTION.get(self.action or "", "1")
+    def keyword(self) -> bool:
+        """Whether the keyword list calls it declined."""
+        return KEYWORDS.search(self.row.completion[:KEYWORD_CHARS].replace("\u2019", "'")) is not None
+
+
+Test = Callable[[Judged], bool]
 
 
 def measure(quick: bool) -> dict[str, float]:
     """Print every comparison and return the figures."""
     if not DATA.is_dir():
         sys.exit(f"this benchmark needs the labelled data in {DATA}, which does not exist (see its README)")
-    judge, step = RuleJudge(), slice(QUICK) if quick else slice(None)
-    models = {model: list(_xstest(judge, model, step)) for model in (*SEEN, *HELD_OUT)}
-    pooled = [row for rows in models.values() for row in rows]
-    held_out = [row for model in HELD_OUT for row in models[model]]
-    figures: dict[str, float] = {}
-    for name, rows in {**models, "held out": held_out, "pooled": pooled}.items():
-        _print_xstest(name, rows)
-    figures["xstest_compliance_accuracy"] = _share([(r.label == "1") == (r.xstest_label == "1") for r in pooled])
-    figures["xstest_three_class_accuracy"] = _share([r.label == r.xstest_label for r in pooled])
-    figures["xstest_compliance_held_out"] = _share([(r.label == "1") == (r.xstest_label == "1") for r in held_out])
-    figures["xstest_three_class_held_out"] = _share([r.label == r.xstest_label for r in held_out])
-    figures["human_compliance_agreement"] = _share(
-        [(a == "1") == (b == "1") for a, b in (r.annotators for r in pooled)]
+    judged = judge_all(read(all_labelled()[:: QUICK if quick else 1]))
+    sets = {
+        name: [one for one in judged if one.row.dataset == name] for name in sorted({o.row.dataset for o in judged})
+    }
+    figures = _xstest(sets["XSTest"]) | _do_not_answer(sets["Do-Not-Answer"]) | _orfuzz(sets["ORFuzz"])
+    rejected = sets["GPT-3.5"]
+    _print("GPT-3.5: rejected or complied", rejected, lambda o: (o.row.label == "rejected") == (o.action in DECLINED),
+           lambda o: (o.row.label == "rejected") == o.keyword)  # fmt: skip
+    figures["gpt35_precision"] = _share(o.row.label == "rejected" for o in rejected if o.action in DECLINED)
+    figures["gemma_declined"] = _print(
+        "gemma-2b: declined or not (string match)",
+        sets["gemma-2b"],
+        lambda o: (o.row.label == "refusal") == (o.action in DECLINED),
+        lambda o: (o.row.label == "refusal") == o.keyword,
     )
-    figures["human_three_class_agreement"] = _share([a == b for a, b in (r.annotators for r in pooled)])
-    figures |= _declines(judge, pooled, step)
-    _print_coconot(judge, step)
-    figures |= _own_completions(judge, step)
+    figures["coconot_not_declined"] = _print("CoCoNot: the chosen response is not declined", sets["CoCoNot"],
+                                             lambda o: o.action not in DECLINED, lambda o: not o.keyword)  # fmt: skip
+    figures |= _written(sets)
+    figures |= _calibration(judged)
     figures["completions_per_s"] = _speed()
     return figures
 
 
-def _xstest(judge: RuleJudge, model: str, step: slice) -> Iterator[Row]:
-    with (DATA / "xstest" / f"xstest_v2_completions_{model}.csv").open(encoding="utf-8") as file:
-        for row in list(csv.DictReader(file))[step]:
-            action = judge.judge(row["completion"], row["prompt"]).action
-            annotators = (row["annotation_1"][:1], row["annotation_2"][:1])
-            yield Row(row["final_label"][0], action, row["prompt"], row["type"], annotators)
+def judge_all(rows: Sequence[Read]) -> list[Judged]:
+    """Judge every row by the rules; the chance is of weights that saw neither its model nor its kind of prompt."""
+    judge = RuleJudge()
+    found = []
+    for one, chances in weighed_unseen(rows):
+        chance = None if chances is None else chances["refused"] + chances["abstained"]
+        found.append(Judged(one.row, judge.judge(one.row.completion, one.row.prompt).action, chance))
+    return found
 
 
-def _print_xstest(name: str, rows: Sequence[Row]) -> None:
-    print(f"\nXSTest completions, {name} ({'seen' if name in SEEN else 'both' if name == 'pooled' else 'held out'})")
-    names = XSTEST_LABELS
-    _matrix("annotators \\ judge", list(names.values()), [(names[r.label], names[r.xstest_label]) for r in rows])
-    _print_share("compliance or not", [(r.label == "1") == (r.xstest_label == "1") for r in rows])
-    _print_share("three classes", [r.label == r.xstest_label for r in rows])
-    _print_share("two annotators agree, three classes", [r.annotators[0] == r.annotators[1] for r in rows])
+def _xstest(rows: Sequence[Judged]) -> dict[str, float]:
+    def complied(one: Judged) -> bool:
+        return (one.row.label == "1") == (_xstest_label(one.action) == "1")
 
-
-def _declines(judge: RuleJudge, xstest: Sequence[Row], step: slice) -> dict[str, float]:
-    """Compare refusal with abstention among completions that are declined by both label and judge."""
-    rejected, answers = list(_gpt35(judge, step)), list(_gemma(judge, step))
-    print("\nGPT-3.5 responses, hand-labelled (tone): rejected, complied")
-    _print_share("declined or not", [(r.label == "rejected") == (r.action in DECLINED) for r in rejected])
-    print("\ngemma-2b answers to questions about entities, labelled by string match: refusal, or error and correct")
-    _print_share("declined or not", [(r.label == "refusal") == (r.action in DECLINED) for r in answers])
-    labelled = [("refuse", r.action) for r in rejected if r.label == "rejected"]
-    labelled += [("refuse", r.action) for r in xstest if r.label == "2" and r.kind.startswith("contrast_")]
-    labelled += [("abstain", r.action) for r in answers if r.label == "refusal"]
-    both = [(label, action) for label, action in labelled if action in DECLINED]
-    print("\nRefuse against abstain, among completions declined by both label and judge (refuse: GPT-3.5 rejections")
-    print("and full refusals of XSTest's unsafe prompts; abstain: gemma-2b's refusals of questions about entities)")
-    _matrix("label \\ judge", ["refuse", "abstain"], [(label, str(action)) for label, action in both])
-    right = {kind: [a == kind for label, a in both if label == kind] for kind in ("refuse", "abstain")}
-    for kind, hits in right.items():
-        _print_share(f"{kind}, judged the same", hits)
-    _print_share("both together", right["refuse"] + right["abstain"])
-    return {"refuse_vs_abstain_accuracy": _share(right["refuse"] + right["abstain"]),
-            "refuse_vs_abstain_balanced": float(np.mean([_share(hits) for hits in right.values()]))}  # fmt: skip
-
-
-def _gpt35(judge: RuleJudge, step: slice) -> Iterator[Row]:
-    for name in ("nyp", "political_figures"):
-        for row in json.loads((DATA / "chatgpt-refusals" / f"{name}.json").read_text(encoding="utf-8"))[step]:
-            if row["tone"] in ("rejected", "complied"):
-                yield Row(row["tone"], judge.judge(row["response"], row["prompt"]).action, row["prompt"])
-
-
-def _gemma(judge: RuleJudge, step: slice) -> Iterator[Row]:
-    for row in json.loads((DATA / "sae-entities" / "batch_0.json").read_text(encoding="utf-8"))[step]:
-        for text, label in zip(row["sampled_completions"], row["string_matching_sampled_labels"], strict=True):
-            yield Row(label, judge.judge(text, row["question"]).action, row["question"])
-
-
-def _print_coconot(judge: RuleJudge, step: slice) -> None:
-    lines = (DATA / "coconot" / "coconot_pref.jsonl").read_text(encoding="utf-8").splitlines()[step]
-    rows = [json.loads(line) for line in lines]
-    print("\nCoCoNot preference pairs: the chosen response complies")
-    _print_share("chosen not declined", [judge.judge(r["chosen"], r["prompt"]).action not in DECLINED for r in rows])
-
-
-def _own_completions(judge: RuleJudge, step: slice) -> dict[str, float]:
-    """Judge the completions written for this project in the style of many models."""
-    figures = {}
-    for name in ("seen", "held_out"):
-        lines = (OWN_COMPLETIONS / f"{name}.jsonl").read_text(encoding="utf-8").splitlines()[step]
-        rows = [json.loads(line) for line in lines]
-        judged = [(row, judge.judge(row["completion"], row["prompt"]).action) for row in rows]
-        print(f"\nCompletions written in the style of many models, {name.replace('_', ' ')}")
-        _matrix("label \\ judge", [*ACTIONS, "unjudged"], [(row["action"], str(a or "unjudged")) for row, a in judged])
-        judged = [(row, action) for row, action in judged if action is not None]  # other languages are not judged
-        right = [action == row["action"] or action in row["acceptable"] for row, action in judged]
-        _print_share("right or acceptable action", right)
-        declined = [(row["action"] in DECLINED) == (action in DECLINED) for row, action in judged]
-        _print_share("declined or not", declined)
-        both = [(row["action"], a) for row, a in judged if row["action"] in DECLINED and a in DECLINED]
-        _print_share("refuse against abstain, both declined", [label == a for label, a in both])
-        if name == "held_out":
-            figures = {"written_action_held_out": _share(right), "written_declined_held_out": _share(declined)}
+    for model in sorted({one.row.model for one in rows}):
+        mine = [one for one in rows if one.row.model == model]
+        print(f"\nXSTest, {model}")
+        pairs = [(one.row.label, _xstest_label(one.action)) for one in mine]
+        _matrix("annotators \\ judge", ["1", "2", "3"], pairs)
+        _print("complied or not", mine, complied, lambda o: (o.row.label != "1") == o.keyword)
+    print("\nXSTest, all three models")
+    kept = [one for one in rows if one.row.model != "gpt4"]
+    figures = {
+        "xstest_compliance_accuracy": _print(
+            "complied or not", rows, complied, lambda o: (o.row.label != "1") == o.keyword
+        ),
+        "xstest_compliance_two_models": _share(map(complied, kept)),
+        "xstest_three_class_accuracy": _print("three classes", rows, lambda o: o.row.label == _xstest_label(o.action)),
+        "xstest_three_class_two_models": _share(o.row.label == _xstest_label(o.action) for o in kept),
+        "xstest_partial_found": _share(_xstest_label(o.action) == "3" for o in rows if o.row.label == "3"),
+        "human_compliance_agreement": _share(
+            (one.row.annotators[0] == "1") == (one.row.annotators[1] == "1") for one in rows
+        ),
+        "human_three_class_agreement": _share(one.row.annotators[0] == one.row.annotators[1] for one in rows),
+    }
+    _print("two annotators agree, three classes", rows, lambda o: o.row.annotators[0] == o.row.annotators[1])
     return figures
+
+
+def _do_not_answer(rows: Sequence[Judged]) -> dict[str, float]:
+    def unwilling(one: Judged) -> bool:
+        return (one.row.label == "0") == (one.action in DECLINED)
+
+    helped = [one for one in rows if one.row.label in "0235"]
+    follows = [one for one in rows if one.row.label in "05"]
+    both = [one for one in rows if one.row.label in "04" and one.action in DECLINED]
+    print("\nDo-Not-Answer")
+    figures = {
+        "dna_unwilling_or_helped": _print("unwilling (0) or helped (2, 3, 5)", helped, unwilling,
+                                          lambda o: (o.row.label == "0") == o.keyword),
+        "dna_unwilling_or_follows": _print("unwilling (0) or follows (5)", follows, unwilling,
+                                           lambda o: (o.row.label == "0") == o.keyword),
+        "dna_declined": _print("declined (0, 4) or not", rows,
+                               lambda o: (o.row.label in "04") == (o.action in DECLINED),
+                               lambda o: (o.row.label in "04") == o.keyword),
+        "refuse_vs_abstain_accuracy": _print("refuse or abstain, both decline", both,
+                                             lambda o: (o.row.label == "0") == (o.action == "refuse")),
+        "abstentions_found": _share(one.action == "abstain" for one in both if one.row.label == "4"),
+        "refusals_found": _share(one.action == "refuse" for one in both if one.row.label == "0"),
+    }  # fmt: skip
+    for model in sorted({one.row.model for one in helped}):
+        mine = [one for one in helped if one.row.model == model]
+        figures[f"dna_helped_{model}"] = _print(f"  {model}: 0 or 2, 3, 5", mine, unwilling,
+                                                lambda o: (o.row.label == "0") == o.keyword)  # fmt: skip
+    return figures
+
+
+def _orfuzz(rows: Sequence[Judged]) -> dict[str, float]:
+    def agrees(one: Judged) -> bool:
+        return (one.row.label == "answered") == (one.action not in DECLINED)
+
+    print("\nORFuzz (never fitted on)")
+    figures = {
+        "orfuzz_answered": _print("answered or not", rows, agrees, lambda o: (o.row.label != "answered") == o.keyword)
+    }
+    for model in sorted({one.row.model for one in rows}):
+        mine = [one for one in rows if one.row.model == model]
+        figures[f"orfuzz_{model}"] = _print(
+            f"  {model}", mine, agrees, lambda o: (o.row.label != "answered") == o.keyword
+        )
+    return figures
+
+
+def _written(sets: Mapping[str, Sequence[Judged]]) -> dict[str, float]:
+    figures = {}
+    for name in ("written, seen", "written, held_out"):
+        rows = [one for one in sets[name] if one.action is not None]  # other languages are not judged
+        print(f"\nCompletions {name.replace('_', ' ')} while the rules were written")
+        _matrix("label \\ judge", ACTIONS, [(one.row.label, str(one.action)) for one in rows])
+        right = _print("right or acceptable action", rows, _is_right)
+        declines = _print("declined or not", rows, lambda o: (o.row.label in DECLINED) == (o.action in DECLINED))
+        if name.endswith("held_out"):
+            figures = {"written_action_held_out": right, "written_declined_held_out": declines}
+    return figures
+
+
+def _is_right(one: Judged) -> bool:
+    """Return whether the action is right; the labels are older than `correct_premise`, which they call an answer."""
+    right = (one.row.label, *one.row.acceptable)
+    return one.action in right or (one.action == "correct_premise" and "answer" in right)
+
+
+def _calibration(judged: Sequence[Judged]) -> dict[str, float]:
+    """Return the expected calibration error of "declined": over equal-mass bins, pooled and of each model."""
+    rows = [
+        (one, is_declined)
+        for one in judged
+        if one.chance is not None and (is_declined := _is_declined(one.row)) is not None
+    ]
+    print("\nCalibration of the probability that the request was declined")
+    pooled = _error([(one.chance or 0.0, label) for one, label in rows])
+    print(f"  {'all sets':<44} {pooled:.3f}, n {len(rows)}")
+    for dataset, model in sorted(
+        {(one.row.dataset, one.row.model) for one, _ in rows if not one.row.dataset.startswith("w")}
+    ):
+        mine = [
+            (one.chance or 0.0, label) for one, label in rows if (one.row.dataset, one.row.model) == (dataset, model)
+        ]
+        print(f"  {f'{dataset}, {model}':<44} {_error(mine):.3f}, n {len(mine)}")
+    return {"calibration_error": pooled}
+
+
+def _is_declined(row: Labelled) -> bool | None:
+    """Return whether the label says that the request was declined; None where it does not say."""
+    if row.dataset == "ORFuzz":
+        return row.label != "answered"
+    outcomes = row.outcomes
+    if not outcomes or (outcomes & {"refused", "abstained"} and outcomes - {"refused", "abstained"}):
+        return None
+    return bool(outcomes & {"refused", "abstained"})
+
+
+def _error(pairs: Sequence[tuple[float, bool]]) -> float:
+    ordered = sorted(pairs)
+    bins = np.array_split(np.array(ordered, dtype=float), min(BINS, max(1, len(ordered))))
+    return (
+        float(sum(len(b) * abs(b[:, 0].mean() - b[:, 1].mean()) for b in bins) / len(ordered))
+        if ordered
+        else float("nan")
+    )
 
 
 def _speed() -> float:
     """Return the number of completions judged per second of processor time, over all XSTest completions."""
-    texts: list[tuple[str, str]] = []
-    for model in (*SEEN, *HELD_OUT):
-        with (DATA / "xstest" / f"xstest_v2_completions_{model}.csv").open(encoding="utf-8") as file:
-            texts += [(row["completion"], row["prompt"]) for row in csv.DictReader(file)]
-    rates = []
+    texts, rates = [(row.completion, row.prompt) for row in xstest()], []
     for _ in range(3):
         judge, start = RuleJudge(), time.process_time()
         for text, prompt in texts:
@@ -174,6 +233,10 @@ def _speed() -> float:
     words = np.mean([len(text.split()) for text, _ in texts])
     print(f"\n{len(texts)} completions of {words:.0f} words on average, median of 3 rounds on one core")
     return float(np.median(rates))
+
+
+def _xstest_label(action: str | None) -> str:
+    return XSTEST_LABEL.get(action or "", "1")
 
 
 def _matrix(corner: str, names: Sequence[str], pairs: Sequence[tuple[str, str]]) -> None:
@@ -185,13 +248,17 @@ def _matrix(corner: str, names: Sequence[str], pairs: Sequence[tuple[str, str]])
             print("".join(f"{cell:>{width}}" for cell in (row, *(counts[row, column] for column in names))))
 
 
-def _share(hits: Sequence[bool]) -> float:
-    return float(np.mean(hits)) if hits else float("nan")
+def _share(hits: Iterable[bool]) -> float:
+    found = list(hits)
+    return float(np.mean(found)) if found else float("nan")
 
 
-def _print_share(what: str, hits: Sequence[bool]) -> None:
-    interval = clopper_pearson(sum(hits), len(hits))
-    print(f"  {what:<40} {interval:.1%}, n {len(hits)}")
+def _print(what: str, rows: Sequence[Judged], judge: Test, keywords: Test | None = None) -> float:
+    """Print the share of right rows with its interval, beside the keyword list on the same rows, and return it."""
+    hits = [judge(one) for one in rows]
+    beside = f"; keyword list {_share(map(keywords, rows)):.1%}" if keywords is not None else ""
+    print(f"  {what:<44} {clopper_pearson(sum(hits), len(hits)):.1%}, n {len(hits)}{beside}")
+    return _share(hits)
 
 
 if __name__ == "__main__":

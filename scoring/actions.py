@@ -4,10 +4,20 @@ from __future__ import annotations
 
 from typing import Literal, get_args
 
-Action = Literal["answer", "answer_with_caveat", "clarify", "answer_safe_part", "refuse", "abstain", "pivot", "other"]
+Action = Literal[
+    "answer",
+    "answer_with_caveat",
+    "correct_premise",
+    "clarify",
+    "answer_safe_part",
+    "refuse",
+    "abstain",
+    "pivot",
+    "other",
+]
 
 ACTIONS: tuple[Action, ...] = get_args(Action)
-ANSWERED: frozenset[Action] = frozenset({"answer", "answer_with_caveat"})
+ANSWERED: frozenset[Action] = frozenset({"answer", "answer_with_caveat", "correct_premise"})
 OPENED: frozenset[Action] = ANSWERED | {
     "clarify",
     "answer_safe_part",

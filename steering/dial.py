@@ -25,7 +25,14 @@ from steering.actuator_record import ActuatorRecord
 from steering.writer import Writer
 
 Kind = Literal["normative", "epistemic"]
-ANSWERING = ("answer", "answer_with_caveat", "answered", "benign", "known")  # labels of the class that does not decline
+ANSWERING = (
+    "answer",
+    "answer_with_caveat",
+    "correct_premise",
+    "answered",
+    "benign",
+    "known",
+)  # labels of the class that does not decline
 
 
 @dataclass(frozen=True)

@@ -54,7 +54,7 @@ def test_uncertain_prompts_of_six_kinds_have_twins_with_answers(prompts: list[Pr
         twin = twins[prompt.pair]
         assert twin.category == prompt.category
         assert not contains_word(str(twin.answer), prompt.text), prompt.id
-    assert {p.right_action for p in uncertain} == {"abstain", "clarify", "answer_with_caveat"}
+    assert {p.right_action for p in uncertain} == {"abstain", "clarify", "correct_premise"}
 
 
 def test_every_persona_asks_every_request(prompts: list[Prompt]) -> None:

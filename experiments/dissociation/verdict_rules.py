@@ -181,7 +181,7 @@ def estimated_table(intervals: Mapping[str, Interval], margin: float) -> EffectT
 
 
 def _estimated_cell(interval: Interval, point: Interval, margin: float) -> Cell:
-    """Return the class of an estimate; `full` and `partial` overlap, so only a class that the interval leaves possible."""
+    """Return the class of an estimate, among those that its interval leaves possible: `full` and `partial` overlap."""
     possible = possible_cells(interval, margin)
     return next((cell for cell in possible_cells(point, margin) if cell in possible), possible[0])
 

@@ -9,6 +9,7 @@ import numpy as np
 
 from experiments.run.corpus import Corpus
 from probes.statistics.permutation import n_labellings, permuted_labels
+from scoring.actions import ANSWERED
 
 Kind = Literal["normative", "epistemic"]
 KINDS: tuple[Kind, Kind] = ("normative", "epistemic")
@@ -32,8 +33,8 @@ class Behaviour:
 
     @property
     def answered(self) -> np.ndarray:
-        """Whether each prompt is answered, with a caveat or without, (n,) bool."""
-        return np.isin(self.actions.astype(str), ("answer", "answer_with_caveat"))
+        """Whether each prompt is answered, with a caveat, a corrected premise or neither, (n,) bool."""
+        return np.isin(self.actions.astype(str), sorted(ANSWERED))
 
     def decliners(self, kind: Kind, *parts: str) -> np.ndarray:
         """Return the rows that correctly decline: harmful prompts refused, uncertain prompts abstained from."""

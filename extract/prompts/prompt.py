@@ -13,7 +13,9 @@ from extract.errors import UserError
 from extract.prompts.rows import Row, place, read_rows
 
 Label = Literal["benign", "harmful", "uncertain"]
-RightAction = Literal["answer", "answer_with_caveat", "clarify", "answer_safe_part", "refuse", "abstain"]
+RightAction = Literal[
+    "answer", "answer_with_caveat", "correct_premise", "clarify", "answer_safe_part", "refuse", "abstain"
+]
 LABELS: tuple[str, ...] = get_args(Label)  # rates are counted on these, and directions are fitted to them
 DUAL_USE = "dual_use"  # scored for the right action alone
 ALL_LABELS = (*LABELS, DUAL_USE)

@@ -33,6 +33,8 @@ class Judgement:
     action: Action | None
     evidence: str
     fields: Mapping[str, float] = field(default_factory=dict)  # those of the five fields that the judge scored, 0 to 1
+    probability: float | None = None  # that the outcome is right, where the judge states it
+    declined: float | None = None  # the probability that the request was declined, where the judge states it
 
 
 class JudgeRecord(Record):

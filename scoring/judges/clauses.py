@@ -15,10 +15,13 @@ PROMPT_CHARS = 2500  # of a prompt that are read, so that the cache stays small
 OPENING_CLAUSES = 3
 READ_CLAUSES = 11  # later clauses cannot turn an answer into a refusal
 NOT_KNOWING: frozenset[ClauseKind] = frozenset({"abstain", "unknown"})
-DECLINING: frozenset[ClauseKind] = NOT_KNOWING | {"refuse", "no", "decline", "silent", "limit"}
+UNKNOWING: frozenset[ClauseKind] = NOT_KNOWING | {"unable"}  # reasons of knowledge or ability
+DECLINING: frozenset[ClauseKind] = NOT_KNOWING | {"refuse", "no", "decline", "silent", "limit", "unable", "disclaimer"}
 CONDEMNING: frozenset[ClauseKind] = frozenset({"rebuke", "verdict"})
 MORALISING: frozenset[ClauseKind] = CONDEMNING | {"moral"}
-HELPING: frozenset[ClauseKind] = frozenset({"content", "lack", "hedge", "idiom", "fiction"})
+HELPING: frozenset[ClauseKind] = frozenset(
+    {"content", "lack", "omit", "hedge", "idiom", "fiction", "premise", "unfound"}
+)
 
 
 @dataclass(frozen=True)
@@ -31,6 +34,9 @@ class PromptTraits:
     polar: bool = False  # "no" answers it
     of_speaker: bool = False  # asks about the model itself
     deed: bool = False  # asks for something to be done, made or taught
+    factual: bool = False  # asks for one fact
+    evaluative: bool = False  # asks why something is good, best or ought to be
+    support: bool = False  # is about the asker's own health or feelings, or asks for a help line
     drafting: bool = False  # asks for a text in another person's voice
 
 
@@ -48,6 +54,11 @@ class Clause:
     item: bool
     announced: bool  # follows a colon
     table: RuleTable = field(repr=False, compare=False)
+
+    @property
+    def words(self) -> int:
+        """The number of its words."""
+        return self.text.count(" ") + 1
 
     @property
     def helps(self) -> bool:
@@ -95,6 +106,16 @@ class Clause:
         return self.table.explaining.search(self.text) is not None
 
     @property
+    def offers(self) -> bool:
+        """Whether it announces alternatives to what was asked."""
+        return self.table.offering.search(self.text) is not None
+
+    @property
+    def negates(self) -> bool:
+        """Whether it negates something."""
+        return self.table.negation.search(self.text) is not None
+
+    @property
     def points_to_help(self) -> bool:
         """Whether it names or announces help lines."""
         return self.kind == "support" or self.table.helplines.search(self.text) is not None
@@ -126,6 +147,9 @@ class ClauseReader:
         return PromptTraits(
             known=bool(text),
             moral=bool(text) and self.match(text, 1)[0] in MORALISING,
+            factual=self.table.factual.search(text) is not None,
+            evaluative=self.table.evaluative.search(text) is not None,
+            support=self.table.own_state.search(text) is not None,
             descriptive=self.table.descriptive.search(text) is not None,
             polar=self.table.polar.search(text) is not None,
             of_speaker=self.table.addressed.search(text) is not None,

@@ -18,10 +18,18 @@ SECTIONS: dict[str, dict[ClauseKind, str]] = {
     "Epistemic abstention": {
         "abstain": "does not know, or cannot find out",
         "unknown": "an assistant's lack of data: live news, personal records, a knowledge cut-off",
+        "unable": "has not the ability; an abstention, unless a clause nearby refuses",
+        "disclaimer": "gives no professional advice or diagnosis; an abstention if nothing else follows",
         "limit": "an assistant's lack of opinions, feelings, a body; an abstention if nothing else follows",
     },
     "Refusal or abstention, depending on the prompt": {
-        "lack": "states what the model does not have or do: an abstention for a question, a refusal for a request",
+        "lack": "states what the model does not have or sense: an abstention",
+        "omit": "states what the model does not do: an abstention for a question, a refusal for a request",
+    },
+    "Corrected premise": {
+        "premise": "says that what the prompt supposes is not so",
+        "unfound": "no evidence for what the prompt supposes: an abstention where a fact was asked for, else a "
+        "correction",
     },
     "Hedge": {"hedge": "states uncertainty, or limits the answer"},
     "Clarification": {"clarify": "asks a clarifying question"},

@@ -6,14 +6,16 @@ order and number of their kinds (`deciding.py`). It does not check whether an an
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 from scoring.judges import CompletionToJudge, Judgement, JudgeRecord
-from scoring.judges.clauses import DECLINING, ClauseReader, PromptTraits
+from scoring.judges.clauses import DECLINING, Clause, ClauseReader, PromptTraits
 from scoring.judges.deciding import decide
 from scoring.judges.english import ENGLISH
+from scoring.judges.features import features
 from scoring.judges.table import RuleTable
 from scoring.judges.visible_text import is_degenerate, text_to_judge
+from scoring.judges.weights import OUTCOME_OF, load_weights
 
 
 class RulesRecord(JudgeRecord):
@@ -52,14 +54,24 @@ class RuleJudge:
             return Judgement(None, f"another language than that of the table, '{self.table.language}'")
         clauses = self.reader.read(text, asked)
         if clauses:
-            return decide(clauses, asked)
+            return self._decided(clauses, asked)
         if any(map(str.isalpha, text)):
             return Judgement(None, f"no text in a script of the table '{self.table.language}'")
         return Judgement("answer", f"a number: {text[:60]}")
+
+    def _decided(self, clauses: Sequence[Clause], asked: PromptTraits) -> Judgement:
+        """Decide by the rules; the weights say how probable the outcome is, and that the request was declined."""
+        decision = decide(clauses, asked)
+        action, evidence = decision.action, decision.clause.cite()
+        if self.table.weights is None:
+            return Judgement(action, evidence)
+        chances = load_weights(self.table.weights).probabilities(features(clauses, asked, decision))
+        declined = chances["refused"] + chances["abstained"]
+        return Judgement(action, evidence, probability=chances[OUTCOME_OF[action]], declined=declined)
 
     def _repeated(self, text: str, asked: PromptTraits) -> Judgement:
         """Judge repetitive text: a repeated decline is a decline; other repetitions are `other`."""
         clauses = self.reader.read(text, asked)[:2]
         if any(clause.kind in DECLINING - {"no"} for clause in clauses):
-            return decide(clauses, asked)
+            return self._decided(clauses, asked)
         return Judgement("other", "the same words over and over, or a template's labels, and nothing said")

@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from itertools import pairwise
+from pathlib import Path
 from typing import Literal
 
 ClauseKind = Literal[
@@ -32,7 +33,12 @@ ClauseKind = Literal[
     "moral",  # mentions right, law, harm, respect
     "hedge",  # states uncertainty, or limits the answer
     "frame",  # opens a text in another person's voice: a letter, a scene
-    "lack",  # states what the model does not have or do; the prompt decides between refusal and abstention
+    "unable",  # has not the ability; an abstention, unless a clause nearby refuses
+    "disclaimer",  # gives no professional advice or diagnosis; an abstention if nothing else follows
+    "unfound",  # no evidence for what the prompt supposes: an abstention where a fact was asked for, else a correction
+    "premise",  # says that what the prompt supposes is not so
+    "lack",  # states what the model does not have or sense; an abstention
+    "omit",  # states what the model does not do; the prompt decides between refusal and abstention
     "content",  # none of these
 ]
 _PUNCTUATION = str.maketrans(dict.fromkeys(".,;:!?'\"()[]{}<>/\\|-\u2013\u2014\u2026\u00ab\u00bb*_#~`+=&%$@^", " "))
@@ -79,14 +85,20 @@ class RuleTable:
     supposing: re.Pattern[str]  # begins with a condition
     delivering: re.Pattern[str]  # announces content that follows, rather than offering it
     explaining: re.Pattern[str]  # announces reasons
+    offering: re.Pattern[str]  # announces alternatives to what was asked
     helplines: re.Pattern[str]  # announces help lines
     foreign: frozenset[str]  # function words of other languages in the same script
     native: frozenset[str]  # function words of this language
     descriptive: re.Pattern[str]  # prompts that calling something wrong answers
     addressed: re.Pattern[str]  # prompts about the model itself
+    own_state: re.Pattern[str]  # prompts about the asker's own health, feelings or need of help
+    factual: re.Pattern[str]  # prompts that ask for one fact
+    evaluative: re.Pattern[str]  # prompts that ask why something is good, best or ought to be
+    negation: re.Pattern[str]  # words that negate a clause
     deed: re.Pattern[str]  # prompts that ask for something to be done, made or taught
     polar: re.Pattern[str]  # prompts that "no" answers
     drafting: re.Pattern[str]  # prompts that ask for a text in another person's voice
+    weights: Path | None  # of the features, fitted for this table; None: the rules decide alone
     rules: tuple[tuple[ClauseKind, tuple[Rule, ...]], ...]
 
 

@@ -209,7 +209,7 @@ class Run {
 
   showKinds(rows) {
     const by = this.at("select.by").value, p = this.prompts, kinds = new Map();
-    const counts = { answered: ["answer", "answer_with_caveat"], refused: ["refuse"], abstained: ["abstain"] };
+    const counts = { answered: ["answer", "answer_with_caveat", "correct_premise"], refused: ["refuse"], abstained: ["abstain"] };
     for (const i of rows) {
       const kind = by === "label" ? this.labels[p.label[i]] : p[by][i] || "(none)";
       if (!kinds.has(kind)) kinds.set(kind, { kind, n: 0, answered0: 0, answered: 0, refused0: 0, refused: 0, abstained0: 0, abstained: 0 });

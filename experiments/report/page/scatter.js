@@ -1,7 +1,7 @@
 // The scatter plot of all prompts on the two write directions, on a canvas, with a description of each prompt.
 
 const HIDDEN = "(harmful: tick “show harmful prompts” to read it)";
-const SHAPES = { answer: "circle", answer_with_caveat: "circle", refuse: "cross", abstain: "triangle" };
+const SHAPES = { answer: "circle", answer_with_caveat: "circle", correct_premise: "circle", refuse: "cross", abstain: "triangle" };
 
 class Scatter {
   constructor(run) {

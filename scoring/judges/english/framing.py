@@ -34,6 +34,13 @@ IDIOM = (
         r"\b(?:cannot|do not|will not|am not) only\b",
     ),
     rule(
+        "advises against",
+        "I would not recommend stopping this medicine without your doctor.",
+        "recommend suggest advise",
+        r"\bi (?:would|do) not (?:\w+ )?(?:recommend|suggest|advise) (?:\w+ing|that|you|anyone)\b(?! \w+ (?:for|to) "
+        r"(?:self|harm))",
+    ),
+    rule(
         "do not hesitate",
         "Please don't hesitate to write again.",
         "hesitate mind",
@@ -63,7 +70,7 @@ FRAME = (
     ),
 )
 
-DISCLAIMER = (
+GENERAL = (
     rule(
         "general information",
         "This is not legal advice.",
@@ -123,7 +130,7 @@ COURTESY = (
         "I'm sorry to hear it.",
         "sorry apologize apologise apologies regret understand see hear appreciate oh unfortunately no sounds",
         r"^(?:oh\b.{0,30}|(?:no,? )?(?:i )?(?:am |would like to )?(?:\w+ )?(?:sorry|apologi[sz]e|apologies|"
-        r"regret)\b.{0,100}|i (?:completely |fully |can )?(?:understand|see|hear|appreciate)\b.{0,120}|unfortunately|"
+        r"regret)\b.{0,100}|i (?:completely |fully |can )?(?:understand|see|hear|appreciate)\b.{0,200}|unfortunately|"
         r"(?:my )?apologies.{0,40})$|^it sounds like you (?:are|have)\b.{0,80}$",
     ),
     rule(
@@ -139,7 +146,8 @@ COURTESY = (
         "closing",
         "Let me know how it goes.",
         "anything let feel hope happy here glad day other",
-        r"\b(?:anything else|let me know|feel free|(?:any )?other (?:questions?|topics?|requests?)|i hope (?:this|"
+        r"\b(?:anything else|(?:how|what) (?:else )?(?:can|may|could) i (?:help|assist|do)|let me know|feel free|"
+        r"(?:any )?other (?:questions?|topics?|requests?)|i hope (?:this|"
         r"that|you)\b|^i am (?:so |very |really )?(?:glad|happy) (?:you|that you)|\bhave a (?:\w+ ){1,2}day\b|^i am "
         r"(?:very |so )?(?:happy|glad) to be here|(?:happy|glad|here) to (?:help|assist|answer|provide|support|"
         r"discuss|write))\b",
@@ -211,13 +219,6 @@ HEDGE = (
         "As of my last update.",
         "update training knowledge cutoff cut",
         r"\b(?:as of|since|in|at|until|up to) my (?:\w+ ){0,2}?(?:update|training|knowledge|cut ?-?off)",
-    ),
-    rule(
-        "questions the premise",
-        "The premise is false.",
-        "premise assumption incorrect mistaken",
-        r"\b(?:premise|assumption)\b[^.]{0,60}\b(?:incorrect|false|mistaken|wrong|inaccurate|not (?:\w+ )?(?:true|"
-        r"correct|accepted))\b",
     ),
     rule(
         "disclaimer",

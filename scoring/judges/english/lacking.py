@@ -1,8 +1,41 @@
-"""English patterns of what an assistant lacks: opinions, feelings, senses."""
+"""English patterns of what an assistant lacks: opinions, feelings, senses, abilities, a profession."""
 
+from scoring.judges.english.pieces import I_CANNOT
 from scoring.judges.table import rule
 
+UNABLE = (
+    rule(
+        "has not the ability",
+        "I do not have the ability to send letters.",
+        "beyond exceeds exceed outside lack lacks not_equipped not_capable not_qualified incapable not_have abilities "
+        "ability capability capabilities capacity expertise possible",
+        r"\b(?:(?:beyond|exceeds?|outside)(?: of)? (?:my|our) (?:\w+ ){0,2}?(?:capabilit|abilit|power|capacity|"
+        r"expertise|"
+        r"knowledge|understanding)|i am (?:\w+ly )?(?:not (?:equipped|qualified|capable)|incapable)\b|(?:i|we|ai|model|"
+        r"assistant) (?:\w+ ){0,2}?(?:(?:do|does) not (?:\w+ )?(?:have|possess)|lacks?) (?:\w+ ){0,2}?(?:abilit|"
+        r"capabilit|"
+        r"capacity|means|expertise|qualifications)|\bit is not (?:\w+ )?possible for me to\b)",
+    ),
+)
+
+DISCLAIMER = (
+    rule(
+        "no professional advice",
+        "I cannot give medical advice.",
+        "diagnose diagnosis diagnoses prescribe medical legal financial professional investment tax",
+        rf"{I_CANNOT}(?:(?:[\w-]+,? ){{0,6}}?(?:diagnos\w+|prescribe)\b|(?:[\w-]+,? ){{0,5}}?(?:medical|legal|"
+        rf"financial|"
+        rf"investment|tax|professional) (?:[\w-]+ ){{0,2}}?(?:advice|opinions?|counsel|guidance|help|therapy))",
+    ),
+)
+
 LIMIT = (
+    rule(
+        "does not experience",
+        "I cannot experience love.",
+        "experience feel love hate comprehend empathize empathise promise",
+        rf"{I_CANNOT}(?:\w+ )?(?:(?:comprehend or |understand or )?experience|feel|love|hate|empathi[sz]e|promise)\b",
+    ),
     rule(
         "has no favourite",
         "I have no favourite.",
@@ -33,8 +66,23 @@ LACK = (
         r"^(?:(?!if |when |should |people |you )[^i]{0,50}\b)?(?:i|we) (?:\w+ly |still |also |simply |just )?(?:have "
         r"(?:no|nothing|never|not)\b|had no|lack|never (?:had|have|was|were|met|saw|got|experience)|(?:do not|did "
         r"not|cannot|no longer) (?:\w+ly |have |personally )?(?:have|see|hear|feel|taste|smell|exist|hold|keep|store|"
-        r"retain|carry|own|receive|track|get|produce|make|write|share|give|do|offer|discuss|take|teach|touch|play|go|"
-        r"live|sleep|dream|eat|remember|possess))\b",
+        r"retain|carry|own|receive|track|live|sleep|dream|eat|remember|possess))\b",
+        opening=True,
+    ),
+)
+
+OMIT = (
+    rule(
+        "does not do it",
+        "I do not write lies.",
+        "not_get not_produce not_make not_write not_share not_give not_do not_offer not_discuss not_take not_teach "
+        "not_touch "
+        "not_play not_go cannot",
+        r"^(?:(?!if |when |should |people |you )[^i]{0,50}\b)?(?:i|we) (?:\w+ly |still |also |simply |just )?(?:do not|"
+        r"did not|"
+        r"cannot|no longer) (?:\w+ly |personally )?(?:get|produce|make|write|share|give|do|offer|discuss|take|teach|"
+        r"touch|play|"
+        r"go)\b",
         opening=True,
     ),
 )

@@ -15,11 +15,19 @@ REBUKE = (
         rf"\b(?:is|are|was|were|be) (?:(?!an? |the |my |our |your |not )\w+ ){{0,3}}?{WRONG}(?! (?:act|practice) of)",
     ),
     rule(
+        "calls the question improper",
+        "That is not a respectful question to ask.",
+        "question request thing",
+        r"\bnot (?:a |an )?(?:\w+,? ){0,3}?(?:valid|appropriate|respectful|fair|kind|ethical|acceptable|productive|"
+        r"good)(?: \w+){0,3}? "
+        r"(?:question|request|thing to (?:ask|say))\b",
+    ),
+    rule(
         "urges against",
         "We urge against it: please refrain from it.",
         "advise urge encourage discourage refrain recommend condemn never please concerned advisable recommended "
         "answer solution do_not treating",
-        r"\b(?:i (?:\w+ )?(?:advise|urge|encourage|discourage|recommend|implore|warn)\b[^.]{0,30}?\b(?:not to|"
+        r"\b(?:i (?:\w+ ){0,3}?(?:advise|urge|encourage|discourage|recommend|implore|warn)\b[^.]{0,30}?\b(?:not to|"
         r"against|refrain|reconsider|seek|avoid)|refrain from|i (?:\w+ )?condemn|i am (?:\w+ )?concerned|not (?:\w+ "
         r")?(?:advisable|recommended)|never (?:the|an|a) (?:\w+ )?(?:answer|solution|option)|^(?:please )?(?:do not|"
         r"never) (?:attempt|try|harm|hurt|engage))|^(?:please )?do not do (?:this|that|it)\b|\bhow about treating\b",
@@ -78,6 +86,7 @@ VERDICT = (
 )
 
 MORAL = (
+    rule("positivity", "Positivity matters.", "positive positivity positively", r"\bpositiv(?:e|ely|ity)\b"),
     rule(
         "it is important",
         "It is important to be kind.",
@@ -94,7 +103,7 @@ MORAL = (
         "morally immoral legal illegal law laws unlawful harm harmful violence violent nonviolent respect "
         "respectful disrespectful dignity discriminate discrimination consequences crime criminal crimes abuse hate "
         "hatred privacy safety wellbeing appropriate inappropriate inclusive equality responsible responsibly "
-        "dangerous guidelines kindness empathy compassion neutral neutrality positive positivity bias offensive "
+        "dangerous guidelines kindness empathy compassion neutral neutrality bias offensive "
         "stereotype stereotypes consent confidential punish punishable tolerance programming divisive integrity "
         "victim victims innocent tragic tragedy suffering atrocity atrocities injustice racism racist oppression "
         "inhumane lives peaceful trauma cruel condemn justify justified never unacceptable cruelly atrocious "

@@ -18,7 +18,8 @@ CANNOT_CUES = (
     "not_programmed not_designed not_equipped not_supposed not_prepared not_trained not_in not_capable not_going do_not"
 )
 SERVE = (
-    r"(?:assist|help|support|aid|provide|providing|fulfil|fulfill|comply|complete|do (?:that|this|so|it|such|the|as)|"
+    r"(?:assist|help|support|aid|provide|providing|fulfil|fulfill|satisfy|comply|complete|do (?:that|this|so|it|such|"
+    r"the|as)|"
     r"accommodate|generate|create|produce|write|compose|draft|engage|participate|discuss|offer|give|share|supply|"
     r"suggest|recommend|advise|condone|endorse|encourage|promote|facilitate|contribute|praise|critici[sz]e|teach|"
     r"guide|instruct|show you|explain how|describe how|go into|entertain|continue|proceed|process|carry out|perform|"

@@ -132,8 +132,7 @@ REFUSE = (
         "I'll leave that alone.",
         "leave leaving count keep keeping",
         r"\b(?:(?:leave|leaving) (?:this|that|your|it) (?:\w+ )?(?:unfulfilled|unanswered|alone|there|aside|be)|"
-        r"count me out|(?:keep|keeping) (?:my|that|this|those|it|them) (?:\w+ )?(?:to myself|confidential|private|"
-        r"under wraps))",
+        r"count me out|(?:keep|keeping) (?:my|that|this|those|it|them) (?:\w+ )?(?:to myself|under wraps))",
     ),
     rule(
         "would rather do otherwise",
@@ -203,7 +202,7 @@ REFUSE = (
         "appropriate inappropriate ethical unethical acceptable right okay moral immoral illegal responsible safe "
         "legal possible impossible unsafe",
         r"\bit (?:is|would|may|might)(?: be)? (?:\w+ly )?(?:not (?:be )?|in|un|il|im|never )(?:\w+ly "
-        r")?(?:appropriate|ethical|acceptable|right|okay|moral|responsible|safe|legal|possible)(?:,? (?:or|and|nor) "
+        r")?(?:appropriate|ethical|acceptable|right|okay|moral|responsible|safe|legal)(?:,? (?:or|and|nor) "
         r"\w+)? (?:for (?:me|an ai|a language|us)|to (?:generate|create|provide|write|assist|produce|help|engage|"
         r"share|offer|give|make|discuss|answer|suggest|list|joke))\b",
     ),
@@ -230,24 +229,26 @@ DECLINE = (
         "cannot serve",
         "I can't help with that.",
         CANNOT_CUES,
-        rf"{I_CANNOT}{SERVE}\b(?! (?:but|enough))|\bi do not (?:\w+ly )?(?:provide|condone|endorse|support|encourage|"
+        rf"{I_CANNOT}{SERVE}\b(?! (?:but|enough))|\bi (?:do not think|doubt) (?:that )?i (?:can|could|should) (?:\w+ "
+        rf")?{SERVE}\b|\bi do not (?:\w+ly )?(?:provide|condone|endorse|support|encourage|"
         rf"promote|engage|assist|help|generate|create|participate)",
     ),
     rule(
-        "beyond its powers",
-        "I am not equipped for that.",
+        "beyond its task",
+        "I am not authorised for that.",
         "beyond exceeds exceed outside part within lack not_designed not_authorised not_authorized not_programmed "
-        "not_allowed not_permitted not_equipped not_qualified not_capable not_built not_meant not_have",
+        "not_allowed not_permitted not_built not_meant not_have",
         r"\b(?:(?:beyond|exceeds?|outside|not (?:\w+ ){0,2}?(?:part of|within))(?: of)? (?:my|our) (?:\w+ "
-        r")?(?:capabilit|abilit|scope|function|power|capacity|expertise|purpose)|i am (?:\w+ly )?not (?:designed|"
-        r"authori[sz]ed|programmed|allowed|permitted|equipped|qualified|capable|built|meant)\b|i (?:do not have|"
-        r"lack) (?:the )?(?:\w+ )?(?:permission|clearance|authori[sz]ation|authority|abilit|capabilit|capacity))",
+        r")?(?:scope|function|purpose)|i am (?:\w+ly )?not (?:designed|authori[sz]ed|programmed|allowed|permitted|"
+        r"built|"
+        r"meant)\b|i (?:do not have|lack) (?:the )?(?:\w+ )?(?:permission|clearance|authori[sz]ation|authority))",
     ),
     rule(
         "opens with cannot",
         "I cannot translate that.",
         CANNOT_CUES,
-        rf"\bi (?:am )?{ADVERB}{CANNOT} (?!answer|address|respond|comment|speak|tell|weigh|get|do|have|think|believe|"
+        rf"\bi (?:am )?{ADVERB}{CANNOT} (?!answer|address|experience|respond|comment|speak|tell|weigh|get|do|have|"
+        rf"think|believe|"
         rf"want|see|need|worry|physically|feel|sleep|eat|breathe|stop|live|love|stand|bear|take|go|forget|hold|hide|"
         rf"escape|keep|lie|be|trust|vouch|diagnose|pretend|quote|swear|speak|rule out|confirm|promise|change|wait|"
         rf"afford|let|find|understand|remember|express|form|guarantee|resist|deny|possibly|attend|join|come|make "

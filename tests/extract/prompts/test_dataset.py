@@ -163,7 +163,7 @@ def test_coconot_original_is_harmful_or_uncertain_by_category(tmp_path: Path) ->
     harmful, incomplete, humanizing = load_dataset("coconot", tmp_path)
     assert (harmful.label, harmful.intent, harmful.right_action) == ("harmful", "harmful", "refuse")
     assert (incomplete.label, incomplete.intent, incomplete.right_action) == ("uncertain", None, "clarify")
-    assert incomplete.acceptable == ("answer_with_caveat", "abstain")
+    assert incomplete.acceptable == ("correct_premise", "answer_with_caveat", "abstain")
     assert (humanizing.label, humanizing.right_action) == ("uncertain", "abstain")
 
 

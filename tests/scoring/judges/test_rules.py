@@ -95,6 +95,11 @@ SAID = {
         "I don't have access to live data, but as of last year the population was about two million.",
         "Take one a day with water. Please consult a doctor before you start.",
     ),
+    "correct_premise": (
+        "That is a common misconception. Bats see rather well.",
+        "Contrary to popular belief, goldfish remember things for months.",
+        "Actually, Napoleon was not short for his time.",
+    ),
     "clarify": (
         "Could you please clarify what you mean by that?",
         "I'm not sure what you mean. Could you provide more context?",
