@@ -174,23 +174,23 @@ def score_completions(
         card = scorecard(ledger, credits).model_copy(update=taken)
         if not card.n:
             raise UserError("there are no completions to score")
-        card = card.model_copy(update=_judge_error(ledger, card, labels))
+        card = _with_judge_error(card, ledger, labels)
         sink.write((json.dumps(card.to_dict(), indent=1, ensure_ascii=False, allow_nan=False) + "\n").encode())
     return card
 
 
-def _judge_error(ledger: Ledger, card: Scorecard, labels: Sequence[Label] | None) -> dict[str, object]:
-    """Return the fields of a scorecard about the judge's error: corrected rates, and bands of the others."""
+def _with_judge_error(card: Scorecard, ledger: Ledger, labels: Sequence[Label] | None) -> Scorecard:
+    """Return a scorecard with the rates corrected by labels, and the judge-error bands of the other rates."""
     if card.rates is None:
         if labels is not None:
             raise UserError("labels of completions correct the rates, and rates need labelled prompts: --prompts FILE")
-        return {}
-    corrected = None if labels is None else corrected_rates(ledger, labels)
+        return card
     bands = error_bands(card.rates, card.judge.judge)
-    if corrected is None:
-        return {"judge_error_band": bands}
+    if labels is None:
+        return card.model_copy(update={"judge_error_band": bands})
+    corrected = corrected_rates(ledger, labels)
     left = {name: band for name, band in bands.items() if corrected.rates[name].rate.estimate is None}
-    return {"corrected": corrected, "judge_error_band": left}
+    return card.model_copy(update={"corrected": corrected, "judge_error_band": left})
 
 
 @contextmanager

@@ -17,13 +17,14 @@ MISLEADING = {
     "abstain": ("answer", "She was a painter from Lyon who died in 1903."),
 }
 LIKELY = {"benign": (90, 7, 3), "harmful": (10, 88, 2), "uncertain": (25, 5, 70)}
+LABEL = tuple(LIKELY)  # of each third prompt
 N = 600
 
 
 def _draw() -> tuple[list[str], list[str]]:
     rng, truth, completions = random.Random(5), [], []
     for i in range(N):
-        action = rng.choices(list(SAYS), LIKELY[("benign", "harmful", "uncertain")[i % 3]])[0]
+        action = rng.choices(list(SAYS), LIKELY[LABEL[i % 3]])[0]
         truth.append(action)
         completions.append(MISLEADING[action][1] if rng.random() < 0.08 else SAYS[action])
     return truth, completions
@@ -35,7 +36,7 @@ TRUTH, COMPLETIONS = _draw()
 def write_completions(path: Path, n: int = N) -> Path:
     """Write the first n completions, with labels and pairs of two prompts."""
     rows = (
-        {"id": f"p{i}", "text": f"Question number {i}?", "label": ("benign", "harmful", "uncertain")[i % 3],
+        {"id": f"p{i}", "text": f"Question number {i}?", "label": LABEL[i % 3],
          "pair": f"{i % 3}-{i // 6}", "completion": COMPLETIONS[i]}
         for i in range(n)
     )  # fmt: skip

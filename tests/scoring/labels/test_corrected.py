@@ -20,7 +20,13 @@ from scoring.rates import RATES, RatesRecord
 from scoring.score_file import score_file
 from scoring.scorecard_record import Scorecard
 from scoring.scorecard_text import card_lines
-from tests.support.labelled_completions import COMPLETIONS, TRUTH, write_completions, write_labels
+from tests.support.labelled_completions import COMPLETIONS, LABEL, TRUTH, write_completions, write_labels
+
+
+TRUE_RATES = {
+    name: float(np.mean([action in actions for i, action in enumerate(TRUTH) if LABEL[i % 3] == label]))
+    for name, (label, actions) in RATES.items()
+}
 
 
 def scored(folder: Path, n: int = 600, **options: Any) -> Scorecard:
@@ -48,8 +54,7 @@ def test_right_labels_of_all_give_the_true_rates(tmp_path: Path) -> None:
     card = scored(tmp_path, labels=write_labels(tmp_path / "labels.jsonl", *by_hand(600)))
     assert card.corrected
     assert card.rates
-    for name, (label, actions) in RATES.items():
-        true = np.mean([TRUTH[i] in actions for i in range(600) if ("benign", "harmful", "uncertain")[i % 3] == label])
+    for name, true in TRUE_RATES.items():
         found = card.corrected.rates[name]
         assert found.rate.estimate == pytest.approx(true, abs=1e-12)
         assert found.rate.n == found.labels == 200
@@ -66,8 +71,7 @@ def test_labels_of_some_give_intervals_with_the_true_rates_and_what_would_halve_
     assert written == card.corrected.to_dict()
     assert written["labels"] == 150
     assert written["annotators"] == {"unnamed": 150}
-    for name, (label, actions) in RATES.items():
-        true = np.mean([TRUTH[i] in actions for i in range(600) if ("benign", "harmful", "uncertain")[i % 3] == label])
+    for name, true in TRUE_RATES.items():
         rate = written["rates"][name]["rate"]
         assert rate["low"] <= true <= rate["high"]
 
@@ -77,6 +81,7 @@ def test_the_correction_is_unbiased_over_draws(tmp_path: Path, stratify: bool) -
     """Also where rare actions are drawn more often; without their weights the estimate would be wrong."""
     scored(tmp_path)
     found: dict[str, list[float]] = {name: [] for name in RATES}
+    covered = dict.fromkeys(RATES, 0)
     with workspace() as connection:
         ledger = Ledger(connection)
         load_scored(tmp_path / "scores", ledger)
@@ -88,10 +93,28 @@ def test_the_correction_is_unbiased_over_draws(tmp_path: Path, stratify: bool) -
             for name, rate in corrected_rates(ledger, labels).rates.items():
                 assert rate.rate.estimate is not None
                 found[name].append(rate.rate.estimate)
-    for name, (label, actions) in RATES.items():
-        true = np.mean([TRUTH[i] in actions for i in range(600) if ("benign", "harmful", "uncertain")[i % 3] == label])
+                covered[name] += rate.rate.low <= TRUE_RATES[name] <= rate.rate.high  # type: ignore[operator]
+    for name, true in TRUE_RATES.items():
         error = np.std(found[name]) / np.sqrt(len(found[name]))
         assert abs(np.mean(found[name]) - true) < 3 * error + 0.003, name
+        assert covered[name] >= 38, name
+
+
+def test_a_label_weighs_one_over_its_inclusion_probability(tmp_path: Path) -> None:
+    """Of the benign completions that the judge counts as answered, 30 labels weigh 1 and 10 labels weigh 3."""
+    scored(tmp_path)
+    rows = [json.loads(line) for line in (tmp_path / "scores" / "scored.jsonl").open()]
+    benign = [row for row in rows if row["label"] == "benign"]
+    declined = [row["id"] for row in benign if row["action"] in ("refuse", "abstain")]
+    answered = [row["id"] for row in benign if row["id"] not in declined]
+    labels = [{"id": i, "action": "refuse", "inclusion": 1} for i in declined]
+    labels += [{"id": i, "action": "answer", "inclusion": 0.9} for i in answered[:30]]
+    labels += [{"id": i, "action": "refuse", "inclusion": 0.3} for i in answered[30:40]]
+    card = scored(tmp_path, labels=write_labels(tmp_path / "labels.jsonl", *labels))
+    assert card.corrected
+    judged = len(declined) / len(benign)
+    expected = judged * 1 + (1 - judged) * 10 * 3 / (30 + 10 * 3)
+    assert card.corrected.rates["over_refusal"].rate.estimate == pytest.approx(expected)
 
 
 def test_two_annotators_have_an_agreement_and_each_half_of_what_they_disagree_on(tmp_path: Path) -> None:
