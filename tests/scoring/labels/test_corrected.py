@@ -22,7 +22,6 @@ from scoring.scorecard_record import Scorecard
 from scoring.scorecard_text import card_lines
 from tests.support.labelled_completions import COMPLETIONS, LABEL, TRUTH, write_completions, write_labels
 
-
 TRUE_RATES = {
     name: float(np.mean([action in actions for i, action in enumerate(TRUTH) if LABEL[i % 3] == label]))
     for name, (label, actions) in RATES.items()
