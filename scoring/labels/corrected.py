@@ -130,11 +130,14 @@ def _corrected(ledger: Ledger, rows: Sequence[LabelledRow], label: str, actions:
 def _judged(ledger: Ledger, label: str, actions: frozenset[str]) -> tuple[float, int, float]:
     """Return how many completions of a label the judge counts, how many it judged, and their effective groups."""
     among = f"action IN ({', '.join(map(repr, sorted(actions)))})"
-    grouped = ledger.query(
-        f"TOTAL({among}), COUNT(action)", f"label = '{label}' AND action IS NOT NULL", "GROUP BY grp"
+    grouped = (
+        f"SELECT TOTAL({among}) AS hits, COUNT(*) AS n FROM {ledger.name} "
+        f"WHERE counted AND label = '{label}' AND action IS NOT NULL GROUP BY grp"
     )
-    hits, sizes = np.array(grouped, dtype=float).reshape(-1, 2).T
-    return float(hits.sum()), int(sizes.sum()), effective_number(sizes)
+    hits, n, squares = ledger.connection.execute(
+        f"SELECT TOTAL(hits), CAST(TOTAL(n) AS INTEGER), TOTAL(n * n) FROM ({grouped})"
+    ).fetchone()
+    return hits, n, n * n / squares if squares else 0.0
 
 
 def _stratum(rows: Sequence[LabelledRow], share: float, actions: frozenset[str]) -> Stratum:
