@@ -25,6 +25,9 @@ from scoring.compare.scored_source import cases_of
 from scoring.fields import measure, merged
 from scoring.judges import CompletionToJudge, Judge, Judgement
 from scoring.judges.rules import RuleJudge
+from scoring.labels.corrected import corrected_rates
+from scoring.labels.judge_error import error_bands
+from scoring.labels.label import Label, read_labels
 from scoring.ledger import Entry, Ledger, workspace
 from scoring.readers.answers import read_answers
 from scoring.readers.column_map import read_column_map
@@ -73,6 +76,7 @@ def score_file(
     mapped: Sequence[str] = (),
     encoding: str | None = None,
     adjacency: Path | None = None,
+    labels: Path | None = None,
     parquet: bool = False,
     reporter: Reporter = SILENT,
 ) -> Scorecard:
@@ -81,6 +85,7 @@ def score_file(
     Args:
         judge: decides the actions; by default the rule judge.
         prompts, dataset: the prompts of the completions: a file; a public set by name (`prompts`: its local copy).
+        labels: actions that people saw in some of the completions, drawn at random; the rates are corrected by them.
         columns, mapped: maps the file's columns to fields: a YAML file; `field=column` each.
 
     Raises:
@@ -93,10 +98,12 @@ def score_file(
     credits, notes = load_adjacency(adjacency or DEFAULT), ReadingNotes()
     rows = read_answers(path, notes, read_column_map(mapped, columns), encoding)
     cases = _cases(prompts, dataset)
+    by_hand = None if labels is None else read_labels(labels)
     with reporter.task(f"scoring {path.name}", None) as advance:
         return score_completions(
-            rows, out, judge or RuleJudge(), credits, cases=cases, parquet=parquet, notes=notes, advance=advance
-        )
+            rows, out, judge or RuleJudge(), credits, cases=cases, labels=by_hand, parquet=parquet, notes=notes,
+            advance=advance,
+        )  # fmt: skip
 
 
 def _cases(path: Path | None, dataset: str | None) -> Mapping[str, Case]:
@@ -130,6 +137,7 @@ def score_completions(
     credits: Adjacency,
     *,
     cases: Mapping[str, Case] = NO_CASES,
+    labels: Sequence[Label] | None = None,
     parquet: bool = False,
     notes: ReadingNotes | None = None,
     advance: Advance = lambda steps: None,
@@ -139,6 +147,7 @@ def score_completions(
     Args:
         rows: completions with `id`, `completion` (None where missing), and further fields of their prompts.
         cases: their prompts by id, if given separately; these then replace the fields in the rows.
+        labels: actions that people saw in some of the completions.
         notes: repairs made while the rows were read, for the scorecard.
 
     Raises:
@@ -165,8 +174,23 @@ def score_completions(
         card = scorecard(ledger, credits).model_copy(update=taken)
         if not card.n:
             raise UserError("there are no completions to score")
+        card = _with_judge_error(card, ledger, labels)
         sink.write((json.dumps(card.to_dict(), indent=1, ensure_ascii=False, allow_nan=False) + "\n").encode())
     return card
+
+
+def _with_judge_error(card: Scorecard, ledger: Ledger, labels: Sequence[Label] | None) -> Scorecard:
+    """Return a scorecard with the rates corrected by labels, and the judge-error bands of the other rates."""
+    if card.rates is None:
+        if labels is not None:
+            raise UserError("labels of completions correct the rates, and rates need labelled prompts: --prompts FILE")
+        return card
+    bands = error_bands(card.rates, card.judge.judge)
+    if labels is None:
+        return card.model_copy(update={"judge_error_band": bands})
+    corrected = corrected_rates(ledger, labels)
+    left = {name: band for name, band in bands.items() if corrected.rates[name].rate.estimate is None}
+    return card.model_copy(update={"corrected": corrected, "judge_error_band": left})
 
 
 @contextmanager

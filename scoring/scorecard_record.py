@@ -9,6 +9,8 @@ from probes.statistics.intervals import Interval
 from scoring.estimate import Estimate, Limits, estimate_of
 from scoring.fields import Field
 from scoring.judges import JudgeRecord
+from scoring.labels.corrected import Corrected
+from scoring.labels.judge_error import ErrorBand
 from scoring.rates import RatesRecord
 
 
@@ -67,6 +69,8 @@ class Scorecard(Record):
     n: int
     actions: dict[str, int]
     rates: RatesRecord | None = None
+    corrected: Corrected | None = None  # the rates corrected by people's labels, if given
+    judge_error_band: dict[str, ErrorBand] = {}  # not a correction; of rates without one
     right_action: RightActionCard = RightActionCard()
     fields: dict[Field, FieldMean] = {}
     actions_by_label: dict[str, dict[str, int]] | None = None

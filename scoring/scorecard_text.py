@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from scoring.fields import Field
+from scoring.labels.text import band_lines, corrected_lines
 from scoring.scorecard_record import Scorecard
 from scoring.wording import RATE_MEANING, right_action_estimates
 
@@ -26,6 +27,11 @@ def card_lines(card: Scorecard) -> Iterator[str]:
         for key, meaning in RATE_MEANING.items():
             rate = card.rates.of(key)
             yield f"{meaning:<52} {rate:.1%}, n {rate.n}"
+        yield from band_lines(card.judge_error_band)
+        if card.corrected:
+            yield ""
+            yield from corrected_lines(card.corrected, card.rates)
+            yield ""
         for what, declined in (card.declines or {}).items():
             yield f"{'declined, ' + what:<52} {declined['refuse']} refused, {declined['abstain']} abstained"
     scores = list(right_action_estimates(card.right_action))

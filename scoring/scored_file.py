@@ -13,6 +13,7 @@ from extract.atomic_write import DeferredErrorFile, atomic_file
 from extract.record import Record
 from scoring.fields import FIELDS, Field
 from scoring.ledger import Entry
+from scoring.row import to_text
 
 BATCH = 4096  # rows of Parquet written at once
 Write = Callable[[Entry, bool], None]  # an entry, and whether it repeats an earlier one
@@ -37,6 +38,7 @@ class ScoredRow(Record):
     source: str | None = None
     answer: str | None = None
     text: str | None = None
+    completion: str | None = None
     fields: dict[Field, float | None]
     repeated: bool = False  # an earlier row holds the same completion
 
@@ -73,6 +75,7 @@ def _row(entry: Entry, repeated: bool) -> ScoredRow:
     case = entry.case
     about = {name: getattr(case, name) for name in TEXT_COLUMNS if hasattr(case, name)}
     about |= {"sample": entry.sample or None, "acceptable": "|".join(case.acceptable) or None}
+    about["completion"] = None if entry.completion is None else to_text(entry.completion)
     known = {name: value for name, value in about.items() if value is not None}
     fields = {name: (entry.fields or {}).get(name) for name in FIELDS}
     row = {**known, "action": entry.action, "evidence": entry.evidence, "fields": fields}

@@ -1,4 +1,4 @@
-"""`refusal score` and `refusal compare`: the commands that need no model."""
+"""`refusal score`, `refusal label` and `refusal compare`: the commands that need no model."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from refusal.cli.label.command import label
 from refusal.cli.options import NO_OVERRIDES, Json, print_json
 
 Adjacent = Annotated[
@@ -16,8 +17,9 @@ Adjacent = Annotated[
 
 
 def add_commands(app: typer.Typer) -> None:
-    """Add both commands to the app."""
+    """Add the commands to the app."""
     app.command()(score)
+    app.command()(label)
     app.command()(compare)
 
 
@@ -54,6 +56,10 @@ def score(
         str | None, typer.Option(help="Text encoding of COMPLETIONS where it is not UTF-8, e.g. cp1252.")
     ] = None,
     adjacency: Adjacent = None,
+    labels: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Labels by people of 100 to 300 random completions; corrects the rates."),
+    ] = None,
     parquet: Annotated[bool, typer.Option("--parquet", help="Also write scored.parquet.")] = False,
     as_json: Json = False,
 ) -> None:
@@ -62,6 +68,8 @@ def score(
     Example: refusal score runs/quickstart/completions.jsonl --prompts organisms/zoo/two-knobs/prompts.jsonl
 
     Your own file: refusal score FILE --prompts PROMPTS --map completion=COLUMN --map label=COLUMN
+
+    Rates corrected by labels of refusal label: refusal score FILE --prompts PROMPTS --labels labels.jsonl
     """
     from extract.progress import Reporter
     from judging.judge_by_name import open_judge
@@ -70,8 +78,8 @@ def score(
     folder = out or completions.parent
     card = score_file(
         completions, folder, judge=open_judge(judge, judge_cache or folder / "judgements.sqlite"), prompts=prompts,
-        dataset=dataset, columns=columns, mapped=column, encoding=encoding, adjacency=adjacency, parquet=parquet,
-        reporter=Reporter(quiet=as_json),
+        dataset=dataset, columns=columns, mapped=column, encoding=encoding, adjacency=adjacency, labels=labels,
+        parquet=parquet,         reporter=Reporter(quiet=as_json),
     )  # fmt: skip
     if as_json:
         print_json(card.to_dict())

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -35,9 +35,25 @@ def load_scored(path: Path, ledger: Ledger) -> LoadedFile:
     Raises:
         UserError: there is no such file, or its completions are not judged or not labelled.
     """
-    file = _file(path)
-    cases: Mapping[str, Case] | None = None
+    file = scored_path(path)
     again = {"repeated": 0, "conflicting": 0}
+    for entry in scored_entries(file):
+        seen, _ = ledger.add(entry)
+        if seen != "new":
+            again[seen] += 1
+    if not ledger.query("1", "label IS NOT NULL", "LIMIT 1"):
+        raise UserError(f"{file} has no labelled prompts, and rates need labels; score its completions "
+                        "with labels: refusal score COMPLETIONS --prompts FILE")  # fmt: skip
+    return LoadedFile(file, again["repeated"], again["conflicting"])
+
+
+def scored_entries(file: Path) -> Iterator[Entry]:
+    """Yield the judged completions of a file, without rows that repeat an earlier one.
+
+    Raises:
+        UserError: a row is not a judged completion; names the line.
+    """
+    cases: Mapping[str, Case] | None = None
     for line, row in read_rows(file, "scored completions"):
         where = place(file, line)
         if "id" not in row or "action" not in row:
@@ -48,13 +64,7 @@ def load_scored(path: Path, ledger: Ledger) -> LoadedFile:
         labelled = row.get("label") not in (None, "")
         if not labelled and cases is None:
             cases = _cases_of_run(file)
-        seen, _ = ledger.add(_entry(row, where, {} if labelled else cases or {}))
-        if seen != "new":
-            again[seen] += 1
-    if not ledger.query("1", "label IS NOT NULL", "LIMIT 1"):
-        raise UserError(f"{file} has no labelled prompts, and rates need labels; score its completions "
-                        "with labels: refusal score COMPLETIONS --prompts FILE")  # fmt: skip
-    return LoadedFile(file, again["repeated"], again["conflicting"])
+        yield _entry(row, where, {} if labelled else cases or {})
 
 
 def cases_of(prompts: Sequence[Prompt]) -> dict[str, Case]:
@@ -69,7 +79,12 @@ def cases_of(prompts: Sequence[Prompt]) -> dict[str, Case]:
     }
 
 
-def _file(path: Path) -> Path:
+def scored_path(path: Path) -> Path:
+    """Return the file of judged completions of a run or a directory of scores.
+
+    Raises:
+        UserError: there is no such file.
+    """
     if path.is_file():
         return path
     ran = (path / "config.yaml").is_file()  # a run's own completions come before files scored in its directory

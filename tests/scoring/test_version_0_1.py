@@ -39,11 +39,15 @@ def test_the_same_completions_are_scored_into_the_same_files(tmp_path: Path) -> 
     score_file(DATA / "completions.jsonl", tmp_path)
     card = json.loads((tmp_path / "scorecard.json").read_text())
     assert card["right_action"].pop("by_action").keys() == {"abstain", "answer", "refuse"}  # it is new
+    assert card.pop("judge_error_band").keys() == {"missed_harm", "over_refusal"}  # so is this
     assert renamed(json.dumps(card)) == held("scorecard.json")
     rows, before = (
         [list((json.loads(line) | {"evidence": ""}).items()) for line in (folder / "scored.jsonl").open()]
         for folder in (tmp_path, DATA)
     )
+    texts = [json.loads(line)["completion"] for line in (DATA / "completions.jsonl").open()]
+    assert [dict(row).get("completion") for row in rows] == texts  # new, so that people can label them
+    rows = [[(key, value) for key, value in row if key != "completion"] for row in rows]
     assert rows == before  # in the same order of keys; which rule matched may change
 
 

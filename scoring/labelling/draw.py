@@ -1,0 +1,122 @@
+"""Draws judged completions at random for people to label, in one pass, with the probability that each is drawn.
+
+Every completion has a number between 0 and 1 from the seed and its id. The n smallest are drawn, so a larger draw with
+the same seed contains a smaller one, and the first part of a draw is itself a draw. With `stratify`, completions that
+the judge counts in a rate and those that it does not count are strata, half of the draw is divided equally among them,
+and rare ones are drawn more often (each number is divided by its stratum's rate: sequential Poisson sampling, Ohlsson
+1998). The draw does not contain the judge's action, because annotators must not know it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import heapq
+from collections import Counter, defaultdict
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+from extract.errors import UserError
+from extract.prompts.prompt import LABELS
+from extract.record import Record
+from scoring.compare.scored_source import scored_entries, scored_path
+from scoring.labels.label import Key
+from scoring.ledger import Entry, Ledger, workspace
+from scoring.rates import RATES
+
+Stratum = tuple[object, ...]
+
+
+class DrawnRow(Record):
+    """A completion to label, with its prompt."""
+
+    id: str
+    sample: str = ""
+    group: str
+    text: str | None = None
+    completion: str
+    inclusion: float  # the probability that it is drawn
+
+    @property
+    def key(self) -> Key:
+        """The completion."""
+        return self.id, self.sample
+
+
+class Draw(Record):
+    """Completions drawn from a file, in the order in which people label them."""
+
+    source: str
+    seed: int
+    stratified: bool
+    judged: int  # completions that could have been drawn
+    rows: tuple[DrawnRow, ...]
+
+
+def draw_rows(path: Path, n: int, seed: int, *, stratify: bool) -> Draw:
+    """Draw n judged completions of labelled prompts, or all if there are fewer.
+
+    Args:
+        path: a run directory, a scored file or its directory.
+
+    Raises:
+        UserError: there are no judged completions with a label, or the file does not contain the completions' text.
+    """
+    file = scored_path(path)
+    sizes: Counter[Stratum] = Counter()
+    smallest: dict[Stratum, list[tuple[float, int, DrawnRow]]] = defaultdict(list)  # heaps: the largest number first
+    for number, entry in enumerate(_judged(file)):
+        stratum = _stratum(entry) if stratify else ()
+        sizes[stratum] += 1
+        heap = smallest[stratum]
+        item = (-_number(seed, entry), number, _row(entry))
+        if len(heap) < n:
+            heapq.heappush(heap, item)
+        else:
+            heapq.heappushpop(heap, item)
+    if not sizes:
+        raise UserError(f"{file} has no judged completions of benign, harmful or uncertain prompts; score them with "
+                        "labels first: refusal score COMPLETIONS --prompts FILE")  # fmt: skip
+    rate = {stratum: 0.5 + 0.5 * sizes.total() / (len(sizes) * size) for stratum, size in sizes.items()}
+    candidates = [
+        (-number / rate[stratum], stratum, row) for stratum in smallest for number, _, row in smallest[stratum]
+    ]
+    drawn = sorted(candidates, key=lambda candidate: candidate[0])[:n]
+    of_stratum = Counter(stratum for _, stratum, _ in drawn)
+    rows = tuple(
+        row.model_copy(update={"inclusion": of_stratum[stratum] / sizes[stratum]}) for _, stratum, row in drawn
+    )
+    return Draw(source=str(file.resolve()), seed=seed, stratified=stratify, judged=sizes.total(), rows=rows)
+
+
+def _judged(file: Path) -> Iterator[Entry]:
+    """Yield the judged completions that a rate counts, each once, with the sample that the scorecard counts it as."""
+    with workspace() as connection:
+        ledger = Ledger(connection)
+        for entry in scored_entries(file):
+            status, sample = ledger.add(entry)
+            if status == "repeated" or entry.action is None or entry.case.label not in LABELS:
+                continue
+            if entry.completion is None:
+                raise UserError(f"{file} does not contain the completion of id {entry.case.id!r}; score the "
+                                "completions again, which stores them: refusal score COMPLETIONS")  # fmt: skip
+            yield replace(entry, sample=sample)
+
+
+def _stratum(entry: Entry) -> Stratum:
+    """Return the label, and for each of its rates whether the judge's action counts."""
+    counts = (entry.action in actions for label, actions in RATES.values() if label == entry.case.label)
+    return entry.case.label, *counts
+
+
+def _number(seed: int, entry: Entry) -> float:
+    name = repr((seed, entry.case.id, entry.sample)).encode("utf-8", "surrogatepass")
+    return int.from_bytes(hashlib.blake2b(name, digest_size=8).digest(), "big") / 2**64
+
+
+def _row(entry: Entry) -> DrawnRow:
+    case = entry.case
+    return DrawnRow(
+        id=case.id, sample=entry.sample, group=case.group, text=case.text, completion=entry.completion or "",
+        inclusion=1.0,
+    )  # fmt: skip

@@ -1,0 +1,172 @@
+"""Corrected rates: prediction-powered inference (arXiv 2301.09633) from the judge's actions and people's labels.
+
+For each rate, rows are divided by whether the judge's action counts. The mean of each part is that of its labelled
+rows, with weights of one over the probability of being drawn (Hajek 1971). Groups are the unit of every variance.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+
+import numpy as np
+
+from extract.errors import UserError
+from extract.record import Record
+from probes.statistics.agreement import agreement
+from probes.statistics.intervals import Interval, effective_number
+from probes.statistics.post_stratified import Stratum, draws_to_halve, post_stratified_rate
+from scoring.estimate import Estimate, estimate_of
+from scoring.labels.label import Key, Label, described
+from scoring.ledger import Ledger
+from scoring.rates import RATES
+
+LEAST = 20  # labels without which no rate is corrected
+
+
+class CorrectedRate(Record):
+    """A rate corrected for the judge's errors; null where too few of its completions are labelled."""
+
+    rate: Estimate  # its n is the number of judged completions
+    labels: int  # labelled completions
+    labels_to_halve: int | None = None  # labels that would halve the interval; null where no number of them would
+    judged_wrongly: int = 0  # labelled completions of which the judge and people disagree about this rate
+
+
+class AnnotatorPair(Record):
+    """How far two annotators agree on the completions that both labelled."""
+
+    annotators: tuple[str, str]
+    agreement: Estimate  # share of completions with the same action
+    kappa: Estimate  # Cohen's, over the eight actions
+
+
+class Corrected(Record):
+    """The corrected rates, and the labels that they are from."""
+
+    rates: dict[str, CorrectedRate]
+    labels: int  # labelled completions that count
+    unused: int = 0  # labelled completions that no rate counts: not judged, or with another label
+    annotators: dict[str, int]  # labels of each
+    agreement: tuple[AnnotatorPair, ...] = ()
+
+
+@dataclass(frozen=True)
+class LabelledRow:
+    """A judged completion with the actions that people saw in it."""
+
+    label: str
+    group: str
+    judged: str
+    seen: Mapping[str, str]  # annotator: action
+    weight: float
+
+    def counted(self, actions: frozenset[str]) -> float:
+        """Return the share of annotators whose action is one of these."""
+        return sum(action in actions for action in self.seen.values()) / len(self.seen)
+
+
+def corrected_rates(ledger: Ledger, labels: Sequence[Label]) -> Corrected:
+    """Return the corrected rates.
+
+    Where annotators disagree whether an action counts, each has an equal part of the row. Leaving such rows out would
+    leave out the hardest ones, on which the judge errs most.
+
+    Raises:
+        UserError: a label is of no completion, or fewer than LEAST completions are labelled.
+    """
+    rows, unused = _labelled_rows(ledger, labels)
+    if len(rows) < LEAST:
+        raise UserError(f"{len(rows)} labelled completions count towards a rate; at least {LEAST} are needed, and 100 "
+                        "to 300 give useful intervals: label more with refusal label")  # fmt: skip
+    counts: dict[str, int] = defaultdict(int)
+    for label in labels:
+        counts[label.annotator] += 1
+    rates = {
+        name: _corrected(ledger, [row for row in rows if row.label == label], label, actions)
+        for name, (label, actions) in RATES.items()
+    }
+    return Corrected(
+        rates=rates, labels=len(rows), unused=unused, annotators=dict(counts), agreement=_agreements(ledger, labels)
+    )
+
+
+def _labelled_rows(ledger: Ledger, labels: Sequence[Label]) -> tuple[list[LabelledRow], int]:
+    by_key: dict[Key, list[Label]] = defaultdict(list)
+    for label in labels:
+        by_key[label.key].append(label)
+    rows = []
+    rated = {label for label, _ in RATES.values()}
+    for key, mine in by_key.items():
+        found = ledger.query("label, grp, action", "id = ? AND sample = ?", given=key)
+        if not found:
+            raise UserError(f"the labels have {described(key)}, but no completion has it; give the labels of these "
+                            "completions")  # fmt: skip
+        label, group, judged = found[0]
+        if label in rated and judged is not None:
+            seen = {one.annotator: one.action for one in mine}
+            rows.append(LabelledRow(label, group, judged, seen, 1 / (mine[0].inclusion or 1.0)))
+    return rows, len(by_key) - len(rows)
+
+
+def _corrected(ledger: Ledger, rows: Sequence[LabelledRow], label: str, actions: frozenset[str]) -> CorrectedRate:
+    hits, n, n_groups = _judged(ledger, label, actions)
+    if len(rows) < LEAST:
+        return CorrectedRate(rate=estimate_of(Interval(float("nan"), 0.0, 1.0), n), labels=len(rows))
+    strata = [
+        _stratum([row for row in rows if (row.judged in actions) == counted], share, actions)
+        for counted, share in ((True, hits / n), (False, 1 - hits / n))
+    ]
+    return CorrectedRate(
+        rate=estimate_of(post_stratified_rate(strata, n_groups), n),
+        labels=len(rows),
+        labels_to_halve=draws_to_halve(strata, n_groups, len(rows), n),
+        judged_wrongly=sum(row.counted(actions) != (row.judged in actions) for row in rows),
+    )
+
+
+def _judged(ledger: Ledger, label: str, actions: frozenset[str]) -> tuple[float, int, float]:
+    """Return how many completions of a label the judge counts, how many it judged, and their effective groups."""
+    among = f"action IN ({', '.join(map(repr, sorted(actions)))})"
+    grouped = (
+        f"SELECT TOTAL({among}) AS hits, COUNT(*) AS n FROM {ledger.name} "
+        f"WHERE counted AND label = '{label}' AND action IS NOT NULL GROUP BY grp"
+    )
+    hits, n, squares = ledger.connection.execute(
+        f"SELECT TOTAL(hits), CAST(TOTAL(n) AS INTEGER), TOTAL(n * n) FROM ({grouped})"
+    ).fetchone()
+    return hits, n, n * n / squares if squares else 0.0
+
+
+def _stratum(rows: Sequence[LabelledRow], share: float, actions: frozenset[str]) -> Stratum:
+    if not rows:
+        return Stratum(share, 0.0, 0.0)
+    weight = np.array([row.weight for row in rows])
+    truth = np.array([row.counted(actions) for row in rows])
+    return Stratum(share, float(weight @ truth / weight.sum()), _effective([row.group for row in rows], weight))
+
+
+def _effective(groups: Sequence[str], weight: np.ndarray) -> float:
+    return effective_number(np.bincount(np.unique(groups, return_inverse=True)[1].reshape(-1), weight))
+
+
+def _agreements(ledger: Ledger, labels: Sequence[Label]) -> tuple[AnnotatorPair, ...]:
+    seen: dict[str, dict[Key, Label]] = defaultdict(dict)
+    for label in labels:
+        seen[label.annotator][label.key] = label
+    groups = {key: ledger.query("grp", "id = ? AND sample = ?", given=key)[0][0] for of in seen.values() for key in of}
+    return tuple(pair for a, b in combinations(sorted(seen), 2) if (pair := agreement_of(seen[a], seen[b], groups)))
+
+
+def agreement_of(a: Mapping[Key, Label], b: Mapping[Key, Label], groups: Mapping[Key, str]) -> AnnotatorPair | None:
+    """Return the agreement of two annotators on the completions that both labelled; None without such."""
+    both = [key for key in a if key in b]
+    if not both:
+        return None
+    weights = np.array([1 / (a[key].inclusion or 1.0) for key in both])
+    first, second = (np.array([of[key].action for key in both]) for of in (a, b))
+    raw, kappa = agreement(first, second, np.array([groups[key] for key in both]), weights)
+    names = a[both[0]].annotator, b[both[0]].annotator
+    return AnnotatorPair(annotators=names, agreement=estimate_of(raw, len(both)), kappa=estimate_of(kappa, len(both)))
