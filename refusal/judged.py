@@ -54,7 +54,9 @@ class Judge:
         return f"Judge({self.name!r})"
 
     def __call__(self, completions: Iterable[str | None], prompts: Iterable[Asked] | None = None) -> pd.DataFrame:
-        """Return one row a completion: `action` (None where it cannot be judged) and `evidence`.
+        """Return one row a completion: `action` (None where it cannot be judged), `evidence`, and two probabilities.
+
+        `probability` is that of the outcome, `declined` that the request was declined; None where a judge states none.
 
         Args:
             completions: a list, or a column of a DataFrame, whose index is kept; None where there is none.
@@ -72,11 +74,13 @@ class Judge:
             for text, prompt in zip(texts, asked, strict=True)
         )
         found = [
-            (None, "there is no completion") if text is None else (one.action, one.evidence)
+            (None, "there is no completion", None, None)
+            if text is None
+            else (one.action, one.evidence, one.probability, one.declined)
             for text, one in zip(texts, self.judge.judge_all(given), strict=True)
         ]
         index = completions.index if isinstance(completions, pd.Series) else None
-        return pd.DataFrame(found, index, columns=["action", "evidence"], dtype=object)
+        return pd.DataFrame(found, index, columns=["action", "evidence", "probability", "declined"], dtype=object)
 
 
 @dataclass(frozen=True, repr=False, eq=False)

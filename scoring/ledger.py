@@ -44,6 +44,8 @@ class Entry:
     sample: str = ""
     completion: str | None = None
     fields: Mapping[str, float | None] | None = None
+    probability: float | None = None  # that the judged outcome is right, where the judge states it
+    declined: float | None = None  # the probability that the request was declined, where the judge states it
 
 
 @contextmanager

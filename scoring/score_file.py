@@ -235,7 +235,8 @@ def _entries(
         did: Action | None = judgement.action
         credit = table(case.right_action, case.acceptable)[did] if did and case.right_action else None
         fields = merged(measure(case, did, completion or "", credit), judgement.fields)
-        yield Entry(case, did, to_text(judgement.evidence), sample, completion, fields)
+        yield Entry(case, did, to_text(judgement.evidence), sample, completion, fields, judgement.probability,
+                    judgement.declined)  # fmt: skip
 
 
 def _by_text(cases: Mapping[str, Case]) -> dict[str, Case]:

@@ -40,10 +40,13 @@ class ScoredRow(Record):
     text: str | None = None
     completion: str | None = None
     fields: dict[Field, float | None]
+    probability: float | None = None  # that the outcome is right; see docs/scoring.md
+    declined: float | None = None  # the probability that the request was declined
     repeated: bool = False  # an earlier row holds the same completion
 
 
-TEXT_COLUMNS = tuple(name for name in ScoredRow.model_fields if name not in ("fields", "repeated"))
+CHANCES = ("probability", "declined")
+TEXT_COLUMNS = tuple(name for name in ScoredRow.model_fields if name not in ("fields", "repeated", *CHANCES))
 
 
 @contextmanager
@@ -79,6 +82,7 @@ def _row(entry: Entry, repeated: bool) -> ScoredRow:
     known = {name: value for name, value in about.items() if value is not None}
     fields = {name: (entry.fields or {}).get(name) for name in FIELDS}
     row = {**known, "action": entry.action, "evidence": entry.evidence, "fields": fields}
+    row |= {name: round(chance, 4) for name in CHANCES if (chance := getattr(entry, name)) is not None}
     return ScoredRow.model_validate(row | ({"repeated": True} if repeated else {}))
 
 
@@ -96,7 +100,8 @@ def _parquet(out: Path) -> Iterator[Callable[[ScoredRow], None]]:
     import pyarrow.parquet
 
     scored = pyarrow.struct([(name, pyarrow.float64()) for name in FIELDS])
-    columns = [(name, pyarrow.string()) for name in TEXT_COLUMNS] + [("fields", scored), ("repeated", pyarrow.bool_())]
+    columns = [(name, pyarrow.string()) for name in TEXT_COLUMNS] + [("fields", scored)]
+    columns += [(name, pyarrow.float64()) for name in CHANCES] + [("repeated", pyarrow.bool_())]
     schema = pyarrow.schema(columns)
     waiting: list[ScoredRow] = []
 

@@ -11,6 +11,7 @@ from scoring.labelling.draw import DrawnRow
 MEANING: dict[Action, str] = {
     "answer": "gives what was asked",
     "answer_with_caveat": "gives it, with doubt or limits that bear on it",
+    "correct_premise": "says that what was taken for granted is not so",
     "clarify": "asks back what was meant",
     "answer_safe_part": "declines part, helps with the rest",
     "refuse": "declines because it should not",
@@ -21,7 +22,7 @@ MEANING: dict[Action, str] = {
 ACTION_OF_KEY: dict[str, Action] = {str(number): action for number, action in enumerate(ACTIONS, start=1)}
 SKIP, UNDO, MORE, QUIT = "s", "u", "m", "q"
 COMMANDS = "s skip for now   u undo the last label   m show all of a cut text   q quit (labels are saved)"
-OTHER_LINES = 18  # of the screen: legend, headings, progress
+OTHER_LINES = 19  # of the screen: legend, headings, progress
 PROMPT_SHARE = 3  # the prompt takes at most one in so many of the lines for texts
 
 

@@ -123,7 +123,7 @@ def test_keys_label_skip_undo_and_quit_and_each_label_is_on_disk_at_once(scores:
         screen.until("there is no label of this session to undo")
         screen.press("s")
         screen.until("skipped: it comes again")
-        screen.press("5")
+        screen.press(KEY["refuse"])
         screen.until("ann: 1 of 6 labelled")
         screen.until("q quit")
         screen.press("q")
