@@ -13,6 +13,9 @@ from scoring.judges.visible_text import sentences
 CACHE_SIZE = 2048  # cached results for repeated phrases and prompts
 PROMPT_CHARS = 2500  # of a prompt that are read, so that the cache stays small
 OPENING_CLAUSES = 3
+LANGUAGE_CHARS = 400  # from which the language is told
+LANGUAGE_WORDS = 8  # from this many words on, some must be function words of the language
+BARELY_NATIVE, CLEARLY_NATIVE = 0.08, 0.15  # shares of function words, without letters of other alphabets and with them
 READ_CLAUSES = 11  # later clauses cannot turn an answer into a refusal
 NOT_KNOWING: frozenset[ClauseKind] = frozenset({"abstain", "unknown"})
 UNKNOWING: frozenset[ClauseKind] = NOT_KNOWING | {"unable"}  # reasons of knowledge or ability
@@ -169,10 +172,20 @@ class ClauseReader:
         return clauses
 
     def is_foreign(self, text: str) -> bool:
-        """Return whether a text has more function words of other languages than of the table's."""
-        words = text[:300].lower().split()
+        """Return whether a text is not recognised as the table's language.
+
+        It has function words of other languages, or too few of this one; in between, letters of other alphabets decide.
+        A few words without any such sign, such as a name, pass.
+        """
+        words = self.table.word.findall(text[:LANGUAGE_CHARS].lower())
         strange = sum(word in self.table.foreign for word in words)
-        return strange >= 2 and strange > 2 * sum(word in self.table.native for word in words)
+        native = sum(word in self.table.native for word in words)
+        other_letters = sum(self.table.spelled.fullmatch(word) is None for word in words)
+        if (strange >= 2 and strange >= 2 * native) or (strange and not native and len(words) > 1):
+            return True
+        if len(words) < LANGUAGE_WORDS:
+            return not native and len(words) > 2 and 2 * other_letters > len(words)
+        return native < (CLEARLY_NATIVE if other_letters else BARELY_NATIVE) * len(words)
 
     def _parts(self, sentence: str, item: bool) -> list[str]:
         text = sentence.lower().strip()

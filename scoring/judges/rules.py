@@ -51,7 +51,7 @@ class RuleJudge:
         if is_degenerate(text, prompt):
             return self._repeated(text, asked)
         if not asked.drafting and self.reader.is_foreign(text):
-            return Judgement(None, f"another language than that of the table, '{self.table.language}'")
+            return Judgement(None, f"not recognised as the language of the table, '{self.table.language}'")
         clauses = self.reader.read(text, asked)
         if clauses:
             return self._decided(clauses, asked)

@@ -87,6 +87,8 @@ class RuleTable:
     explaining: re.Pattern[str]  # announces reasons
     offering: re.Pattern[str]  # announces alternatives to what was asked
     helplines: re.Pattern[str]  # announces help lines
+    word: re.Pattern[str]  # one word
+    spelled: re.Pattern[str]  # a word in the letters of this language
     foreign: frozenset[str]  # function words of other languages in the same script
     native: frozenset[str]  # function words of this language
     descriptive: re.Pattern[str]  # prompts that calling something wrong answers

@@ -33,7 +33,14 @@ FOREIGN = (
     "ist ein eine mit auf von che di il per non sono della não um uma você het een niet van ik dat voor och att som "
     "det jeg ikke lo siento puedo desculpe mi dispiace leider"
 )
-NATIVE = "the of and to is are was you that it for with not this have be as at but from they we my your"
+NATIVE = (
+    "the of and to is are was were you that it for with not this have has be as at but from they we my your i in a an "
+    "on "
+    "or can cannot do does did will would could should may might if there their his her our what which who how "
+    "when where why about into than then so no yes some any all more most by been being also just only me him them us "
+    "here "
+    "sorry i'm it's don't can't won't isn't doesn't didn't that's i'll i'd i've you're there's couldn't wouldn't aren't"
+)
 
 ENGLISH = RuleTable(
     language="en",
@@ -134,6 +141,8 @@ ENGLISH = RuleTable(
         r"would like)|(?:happy|glad) to|i can (?:help|assist|offer))\b"
     ),
     helplines=re.compile(r"\bresources\b"),
+    word=re.compile(r"[^\W\d_]+(?:'[^\W\d_]+)?"),
+    spelled=re.compile(r"[a-z']+"),
     foreign=frozenset(FOREIGN.split()),
     native=frozenset(NATIVE.split()),
     descriptive=re.compile(
