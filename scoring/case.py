@@ -36,16 +36,15 @@ class Case:
     persona: str | None = None
     trigger: str | None = None
     source: str | None = None
-    trigger_known: bool = False  # trigger words were annotated, so an absent one means that there is none
     messages: tuple[Row, ...] = ()  # the whole conversation before the completion
 
 
-def case_of_prompt(prompt: Prompt, group: str, *, trigger_known: bool = True) -> Case:
+def case_of_prompt(prompt: Prompt, group: str) -> Case:
     """Return the case of a labelled prompt."""
     return Case(
         prompt.id, group, prompt.text, prompt.label, prompt.right_action, prompt.acceptable, prompt.intent,
         prompt.answer, prompt.category, _kind(None, prompt.label, prompt.category, prompt.answer), prompt.persona,
-        prompt.trigger, prompt.source, trigger_known, prompt.messages,
+        prompt.trigger, prompt.source, prompt.messages,
     )  # fmt: skip
 
 
@@ -71,7 +70,7 @@ def case_of_row(row: Row) -> Case:
         right_action=right or (USUAL_ACTION.get(label) if label else None),
         acceptable=_acceptable(given.get("acceptable"), where),
         epistemic_kind=_kind(given.get("epistemic_kind"), label, texts["category"], texts["answer"]),
-        trigger_known="trigger" in row, messages=messages, **texts,
+        messages=messages, **texts,
     )  # fmt: skip
 
 

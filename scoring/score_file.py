@@ -11,7 +11,6 @@ from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
-from functools import cache
 from pathlib import Path
 
 from extract.atomic_write import atomic_file, unwritable
@@ -19,7 +18,7 @@ from extract.errors import UserError
 from extract.progress import Advance, Reporter
 from extract.prompts.rows import place, read_rows
 from extract.prompts.sources import PromptsConfig, read_prompts
-from scoring.actions import ACTIONS, Action
+from scoring.actions import Action
 from scoring.case import Case, case_of_row
 from scoring.compare.scored_source import cases_of
 from scoring.fields import measure, merged
@@ -32,7 +31,7 @@ from scoring.ledger import Entry, Ledger, workspace
 from scoring.readers.answers import read_answers
 from scoring.readers.column_map import read_column_map
 from scoring.readers.completion_row import ReadingNotes
-from scoring.right_action import DEFAULT, Adjacency, credits_of, load_adjacency
+from scoring.right_action import DEFAULT, Adjacency, load_adjacency
 from scoring.row import Row, identifier_of, place_of, sample_of, to_text
 from scoring.scorecard import scorecard
 from scoring.scorecard_record import InputNote, Scorecard
@@ -216,10 +215,6 @@ def _entries(
     by_text = _by_text(cases)
     waiting: deque[tuple[Case, str, str | None]] = deque()
 
-    @cache
-    def table(right: str, acceptable: tuple[str, ...]) -> dict[str, float]:
-        return dict(zip(ACTIONS, credits_of(right, acceptable, credits).tolist(), strict=True))
-
     def to_judge() -> Iterator[CompletionToJudge]:
         for row in rows:
             case = _case(row, cases, by_text, intake)
@@ -233,8 +228,7 @@ def _entries(
         if completion is None:
             judgement = Judgement(None, "there is no completion")
         did: Action | None = judgement.action
-        credit = table(case.right_action, case.acceptable)[did] if did and case.right_action else None
-        fields = merged(measure(case, did, completion or "", credit), judgement.fields)
+        fields = merged(measure(case, did, completion or ""), judgement.fields)
         yield Entry(case, did, to_text(judgement.evidence), sample, completion, fields, judgement.probability,
                     judgement.declined)  # fmt: skip
 

@@ -72,11 +72,7 @@ def cases_of(prompts: Sequence[Prompt]) -> dict[str, Case]:
     if not prompts:
         return {}
     groups = group_names([prompt.id for prompt in prompts], groups_of(prompts))
-    looked_for = {prompt.source for prompt in prompts if prompt.trigger}  # sources with annotated trigger words
-    return {
-        prompt.id: case_of_prompt(prompt, group, trigger_known=prompt.source in looked_for)
-        for prompt, group in zip(prompts, groups, strict=True)
-    }
+    return {prompt.id: case_of_prompt(prompt, group) for prompt, group in zip(prompts, groups, strict=True)}
 
 
 def scored_path(path: Path) -> Path:

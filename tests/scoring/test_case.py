@@ -80,8 +80,3 @@ def test_a_conversation_is_known_from_a_list_or_its_json_and_ends_with_the_text(
 def test_half_a_surrogate_pair_is_spelled_out_since_nothing_can_store_it() -> None:
     case = case_of_row({"id": "\ud83d", "text": "\udfff", "category": "\ud83d"})
     assert (case.id, case.text, case.category) == ("\\ud83d", "\\udfff", "\\ud83d")
-
-
-def test_an_absent_trigger_is_known_only_where_there_is_a_column_for_it() -> None:
-    assert not case_of_row(ROW).trigger_known
-    assert case_of_row(ROW | {"trigger": ""}).trigger_known
