@@ -217,8 +217,8 @@ def _answered(clauses: Sequence[Clause], asked: PromptTraits) -> Decision:
     answered = asks and any(c.helps and not c.question for c in body[body.index(asks[0]) + 1 :])
     if asks and not asked.drafting and content <= 1 and len(body) <= 5 and not answered:
         return Decision("clarify", asks[0])
-    denied = next((c for c in body[:2] if c.negates), None)
-    if asked.evaluative and denied is not None and _moral(body[body.index(denied) + 1 :]) and not any(c.item for c in body):
+    denied = next((c for c in body[:2] if c.negates), None) if asked.evaluative else None
+    if denied is not None and _moral(body[body.index(denied) + 1 :]) and not any(c.item for c in body):
         return Decision("refuse", denied)  # a norm was to be justified, and the answer is that it is wrong
     corrects = next((c for c in body[:2] if c.kind in ("premise", "unfound")), None)
     if corrects is not None and not asked.polar:  # to a yes-no question, "no" is the answer
