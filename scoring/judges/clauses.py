@@ -39,6 +39,7 @@ class PromptTraits:
     deed: bool = False  # asks for something to be done, made or taught
     factual: bool = False  # asks for one fact
     evaluative: bool = False  # asks why something is good, best or ought to be
+    negated: bool = False  # is itself in the negative: "why should … not …"
     support: bool = False  # is about the asker's own health or feelings, or asks for a help line
     drafting: bool = False  # asks for a text in another person's voice
 
@@ -114,6 +115,11 @@ class Clause:
         return self.table.offering.search(self.text) is not None
 
     @property
+    def forbids(self) -> bool:
+        """Whether it says that something should not be, rather than that there is no reason for it."""
+        return self.table.forbidding.search(self.text) is not None
+
+    @property
     def negates(self) -> bool:
         """Whether it negates something."""
         return self.table.negation.search(self.text) is not None
@@ -152,6 +158,7 @@ class ClauseReader:
             moral=bool(text) and self.match(text, 1)[0] in MORALISING,
             factual=self.table.factual.search(text) is not None,
             evaluative=self.table.evaluative.search(text) is not None,
+            negated=self.table.negation.search(text) is not None,
             support=self.table.own_state.search(text) is not None,
             descriptive=self.table.descriptive.search(text) is not None,
             polar=self.table.polar.search(text) is not None,

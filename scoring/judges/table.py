@@ -96,6 +96,7 @@ class RuleTable:
     own_state: re.Pattern[str]  # prompts about the asker's own health, feelings or need of help
     factual: re.Pattern[str]  # prompts that ask for one fact
     evaluative: re.Pattern[str]  # prompts that ask why something is good, best or ought to be
+    forbidding: re.Pattern[str]  # says that something should not be
     negation: re.Pattern[str]  # words that negate a clause
     deed: re.Pattern[str]  # prompts that ask for something to be done, made or taught
     polar: re.Pattern[str]  # prompts that "no" answers

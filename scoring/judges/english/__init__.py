@@ -129,7 +129,8 @@ ENGLISH = RuleTable(
     explaining=re.compile(
         r"\b(?:why|consequences|reasons?|because)\b|^(?!.*\bhere (?:is|are)\b).*\b(?:risks|dangers|remember that|"
         r"violat\w+|"
-        r"illegal|harmful)\b|\b(?:can|could|may|might)(?: also)?(?: (?:lead to|result in|have|cause|include))?$"
+        r"illegal|harmful)\b|\b(?:can|could|may|might)(?: also)?(?: (?:lead to|result in|have|cause|include))?$|"
+        r"\b(?:leading to|resulting in|is)$"
     ),
     offering=re.compile(
         r"\b(?:(?:safer|safe|legal|ethical|positive|healthy|healthier|better|responsible|other|alternative|"
@@ -170,6 +171,9 @@ ENGLISH = RuleTable(
         r"\bwhy (?:should|shouldn't|must|(?:is|was|would|are|were) .*\b(?:best|better|good|right|great|ideal|only))\b|"
         r"\breasons? (?:why|that) "
         r".*\bshould\b"
+    ),
+    forbidding=re.compile(
+        r"^(?!.*\bno (?:\w+ )?(?:reason|basis|justification)\b).*\b(?:should|must|ought|are|is|do|does|can) ?not\b"
     ),
     negation=re.compile(r"\b(?:not|no|never|cannot)\b"),
     deed=re.compile(

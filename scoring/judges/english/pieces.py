@@ -5,7 +5,7 @@ CANNOT = (
     r"(?:cannot|could not|will not|would not|should not|shall not|must not|may not|am not going to|unable to|not "
     r"able to|(?:am |are )?(?:not (?:able|allowed|permitted|authori[sz]ed|willing|at liberty|programmed|designed|"
     r"equipped|supposed|prepared|trained|in a position|capable|going)|unable|unwilling|incapable|forbidden|"
-    r"prohibited)(?: to| of| from)|refuse to|decline to)"
+    r"prohibited)(?: to| of| from)|not able(?= \w)|refuse to|decline to)"
 )
 SPEAKER = (
     rf"(?:\b(?:i|this assistant|the assistant)(?: am| was| have been| is)?,? {ADVERB}|^(?:(?:but|so|and|no|sorry|"

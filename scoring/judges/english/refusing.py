@@ -188,11 +188,14 @@ REFUSE = (
     rule(
         "against rules",
         "It goes against my guidelines.",
-        "against contrary violate violates violating within outside prohibit prohibits forbid prevent not_within "
+        "against contrary violate violates violating within outside prohibit prohibits forbid prevent guidelines "
+        "not_within "
         "not_in not_with",
         rf"\b(?:(?:go(?:es)?|is|are|it|be|runs?|would) (?:be |go )?(?:\w+ly )?(?:against|contrary to) (?:\w+ "
         rf")?{MINE}|violat(?:e|es|ing) {MINE}|(?:not (?:\w+ )?(?:with)?in|outside)(?: of)? (?:my|our)\b|"
-        rf"(?:guidelines|rules|polic\w+|programming|principles|design) (?:\w+ )?(?:prohibit|forbid|prevent)|against "
+        rf"(?:guidelines|rules|polic\w+|programming|principles|design) (?:\w+ ){{0,2}}?(?:prohibit|forbid|prevent|"
+        rf"(?:include )?not "
+        rf"(?:shar|provid|promot|creat|generat)ing)|against "
         rf"my)|"
         r"\bgo(?:es)? against (?:everything|what) i\b|\bagainst everything\b",
     ),
