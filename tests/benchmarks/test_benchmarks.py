@@ -15,10 +15,13 @@ PARTS = ("low", "point", "high")
 KEYS = {
     "page": {"megabytes", "seconds_to_use", "ratio_vs_empty_page"},
     "judge": {
-        "xstest_compliance_accuracy", "xstest_three_class_accuracy", "xstest_compliance_held_out",
-        "xstest_three_class_held_out", "human_compliance_agreement", "human_three_class_agreement",
-        "refuse_vs_abstain_accuracy", "refuse_vs_abstain_balanced", "written_action_held_out",
-        "written_declined_held_out", "completions_per_s",
+        "xstest_compliance_accuracy", "xstest_compliance_two_models", "xstest_three_class_accuracy",
+        "xstest_three_class_two_models", "xstest_partial_found", "human_compliance_agreement",
+        "human_three_class_agreement", "dna_unwilling_or_helped", "dna_unwilling_or_follows", "dna_declined",
+        "dna_helped_ChatGPT", "dna_helped_Claude", "dna_helped_llama2-7b-chat", "refuse_vs_abstain_accuracy",
+        "abstentions_found", "refusals_found", "orfuzz_answered", "orfuzz_gemma", "orfuzz_llama3", "gpt35_precision",
+        "gemma_declined", "coconot_not_declined", "written_action_held_out", "written_declined_held_out",
+        "calibration_error", "completions_per_s",
     },
     "probe_grid": {
         "ratio_vs_sklearn_loop", "ratio_vs_sklearn_converged", "ratio_activation_like", "ratio_isotropic",
@@ -68,6 +71,7 @@ def test_quick_run(name: str, tmp_path: Path) -> None:
     assert set(record["figures"]) - IF_INSTALLED == KEYS[name]
     if name != "validity":
         signed = [key for key in record["figures"] if key.endswith("_difference") or key.startswith("extra_ms")]
+        signed.append("xstest_partial_found")  # of the few partial refusals in a quick run, none may be found
         assert all(value > 0 or key in signed for key, value in record["figures"].items())
     else:
         assert record["figures"]["verdicts_total"] == 3

@@ -1,0 +1,88 @@
+"""The fit of the judge's weights: what a fold leaves out, labels that allow several outcomes, the committed file."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+
+from benchmarks.judging import fit as fitting
+from benchmarks.judging import folds
+from benchmarks.judging.fit import Read, as_table, common_features, fit
+from benchmarks.judging.labelled import DATA, Labelled, all_labelled
+from scoring.judges.english import ENGLISH
+from scoring.judges.weights import OUTCOMES, Outcome, Weights
+
+needs_data = pytest.mark.skipif(not DATA.is_dir(), reason=f"needs {DATA}, which is not committed")
+
+
+def row(
+    found: dict[str, float], *outcomes: Outcome, dataset: str = "XSTest", model: str = "a", kind: str = "k"
+) -> Read:
+    return Read(Labelled(dataset, model, kind, "", "", "", frozenset(outcomes)), found, None)
+
+
+def chances(rows: list[Read], found: dict[str, float]) -> dict[Outcome, float]:
+    names = common_features(rows)
+    weights = Weights({name: tuple(w) for name, w in zip(names, fit(rows, names).tolist(), strict=True)})
+    return weights.probabilities(found)
+
+
+def test_probabilities_are_the_shares_of_the_labels() -> None:
+    rows = [row({"x": 1.0}, "refused")] * 300 + [row({"x": 1.0}, "abstained")] * 100
+    found = chances(rows, {"x": 1.0})
+    assert sum(found.values()) == pytest.approx(1)
+    assert found["refused"] == pytest.approx(0.75, abs=0.02)
+    assert found["answered"] < 0.02
+
+
+def test_a_label_that_allows_two_outcomes_forces_neither() -> None:
+    """A full refusal may be a refusal or an abstention: the rows that say which decide, and it takes no side."""
+    told = [row({"x": 1.0}, "refused")] * 90 + [row({"x": 1.0}, "abstained")] * 10
+    loose = [row({"x": 1.0}, "refused", "abstained")] * 400
+    apart, together = chances(told, {"x": 1.0}), chances(told + loose, {"x": 1.0})
+    assert together["abstained"] / together["refused"] == pytest.approx(1 / 9, abs=0.03)
+    assert together["refused"] + together["abstained"] > apart["refused"] + apart["abstained"]
+
+
+def test_no_fold_is_fitted_on_its_model_or_its_kind_of_prompts(monkeypatch: pytest.MonkeyPatch) -> None:
+    rng, rows, left_out = np.random.default_rng(0), [], []
+    for dataset in ("XSTest", "Do-Not-Answer"):
+        for model in "abc":
+            for kind in range(8):
+                rows += [row({"x": 1.0, "y": float(rng.random())}, OUTCOMES[int(i)], dataset=dataset, model=model,
+                             kind=str(kind)) for i in rng.integers(0, 4, 5)]  # fmt: skip
+
+    def watched(kept: list[Read], names: list[str]) -> np.ndarray:
+        left_out.append({id(one) for one in rows} - {id(one) for one in kept})
+        return np.zeros((len(names), len(OUTCOMES)))
+
+    monkeypatch.setattr(folds, "fit", watched)
+    parts: dict[int, list[Read]] = {}
+    for one, found in folds.weighed_unseen(rows):
+        parts.setdefault(len(left_out) - 1, []).append(one)
+        assert found == dict.fromkeys(OUTCOMES, 0.25)
+    assert sum(map(len, parts.values())) == len(rows)
+    for number, part in parts.items():
+        about = {(one.row.dataset, one.row.model) for one in part}
+        kinds = {one.row.kind for one in part}
+        assert len(about) == 1
+        ((dataset, model),) = about
+        for one in rows:
+            if one.row.dataset == dataset and (one.row.model == model or one.row.kind in kinds):
+                assert id(one) in left_out[number]
+
+
+@needs_data
+def test_the_committed_weights_are_those_of_this_code() -> None:
+    assert ENGLISH.weights is not None
+    held = json.loads(ENGLISH.weights.read_text(encoding="utf-8"))
+    rows = fitting.read(all_labelled())
+    names = common_features(rows)
+    table = as_table(names, fit(rows, names))
+    assert held["outcomes"] == list(OUTCOMES)
+    assert "ORFuzz" not in held["fitted_on"]  # it states no licence
+    assert set(table) == set(held["features"]), "fit again: python -m benchmarks.judging.fit"
+    differences = [np.abs(np.subtract(table[name], held["features"][name])).max() for name in table]
+    assert max(differences) < 0.05, "fit again: python -m benchmarks.judging.fit"
