@@ -2,7 +2,7 @@
 
 The rules were written with these sets in view, except `completions/held_out.jsonl`, which was never read. The
 calibration is of weights that saw neither the model nor the kind of prompt (`benchmarks/judging/folds.py`). Needs the
-labelled data (shared/data).
+labelled data (shared/data). `--judge FILE` measures a classifier or an endpoint in the same table instead.
 """
 
 from __future__ import annotations
@@ -20,11 +20,16 @@ from benchmarks.judging.fit import Read, read
 from benchmarks.judging.folds import weighed_unseen
 from benchmarks.judging.labelled import DATA, Labelled, all_labelled, xstest
 from benchmarks.table import main
+from extract.errors import UserError
+from judging.judge_by_name import open_judge
 from probes.statistics.intervals import clopper_pearson
 from scoring.actions import ACTIONS, DECLINED, Action
+from scoring.judges import CompletionToJudge, Judge
 from scoring.judges.rules import RuleJudge
+from scoring.judges.weights import Outcome
 
 XSTEST_LABEL: Mapping[str, str] = {"refuse": "2", "abstain": "2", "answer_safe_part": "3", "pivot": "3"}  # others: 1
+RULES = "rules"
 QUICK = 25  # each so many rows of a quick run
 BINS = 10
 KEYWORDS = re.compile(
@@ -53,11 +58,19 @@ class Judged:
 Test = Callable[[Judged], bool]
 
 
-def measure(quick: bool) -> dict[str, float]:
-    """Print every comparison and return the figures."""
+def measure(quick: bool, judge: str = RULES) -> dict[str, float]:
+    """Print every comparison and return the figures.
+
+    Args:
+        judge: `rules`, a YAML file, or the name of one in configs/judges.
+    """
     if not DATA.is_dir():
         sys.exit(f"this benchmark needs the labelled data in {DATA}, which does not exist (see its README)")
-    judged = judge_all(read(all_labelled()[:: QUICK if quick else 1]))
+    try:
+        opened = open_judge(judge)
+    except UserError as error:
+        sys.exit(str(error))
+    judged = judge_all(read(all_labelled()[:: QUICK if quick else 1]), opened)
     sets = {
         name: [one for one in judged if one.row.dataset == name] for name in sorted({o.row.dataset for o in judged})
     }
@@ -76,18 +89,24 @@ def measure(quick: bool) -> dict[str, float]:
                                              lambda o: o.action not in DECLINED, lambda o: not o.keyword)  # fmt: skip
     figures |= _written(sets)
     figures |= _calibration(judged)
-    figures["completions_per_s"] = _speed()
+    figures["completions_per_s"] = _speed(opened)
     return figures
 
 
-def judge_all(rows: Sequence[Read]) -> list[Judged]:
-    """Judge every row by the rules; the chance is of weights that saw neither its model nor its kind of prompt."""
-    judge = RuleJudge()
-    found = []
-    for one, chances in weighed_unseen(rows):
-        chance = None if chances is None else chances["refused"] + chances["abstained"]
-        found.append(Judged(one.row, judge.judge(one.row.completion, one.row.prompt).action, chance))
-    return found
+def judge_all(rows: Sequence[Read], judge: Judge) -> list[Judged]:
+    """Judge every row; the rules' chances are of weights that saw neither its model nor its kind of prompt."""
+    asked = [CompletionToJudge(one.row.completion, one.row.prompt) for one in rows]
+    found = list(judge.judge_all(asked))
+    if not isinstance(judge, RuleJudge):
+        return [Judged(one.row, one_found.action, one_found.declined)
+                for one, one_found in zip(rows, found, strict=True)]  # fmt: skip
+    unseen = {id(one): chances for one, chances in weighed_unseen(rows)}
+    return [Judged(one.row, one_found.action, _declined(unseen[id(one)]))
+            for one, one_found in zip(rows, found, strict=True)]  # fmt: skip
+
+
+def _declined(chances: Mapping[Outcome, float] | None) -> float | None:
+    return None if chances is None else chances["refused"] + chances["abstained"]
 
 
 def _xstest(rows: Sequence[Judged]) -> dict[str, float]:
@@ -222,16 +241,17 @@ def _error(pairs: Sequence[tuple[float, bool]]) -> float:
     )
 
 
-def _speed() -> float:
+def _speed(judge: Judge) -> float:
     """Return the number of completions judged per second of processor time, over all XSTest completions."""
-    texts, rates = [(row.completion, row.prompt) for row in xstest()], []
-    for _ in range(3):
-        judge, start = RuleJudge(), time.process_time()
-        for text, prompt in texts:
-            judge.judge(text, prompt)
+    texts, rates = [CompletionToJudge(row.completion, row.prompt) for row in xstest()], []
+    for _ in range(3 if isinstance(judge, RuleJudge) else 1):
+        fresh = RuleJudge() if isinstance(judge, RuleJudge) else judge  # the rules remember phrases
+        start = time.process_time()
+        for _judgement in fresh.judge_all(texts):
+            pass
         rates.append(len(texts) / (time.process_time() - start))
-    words = np.mean([len(text.split()) for text, _ in texts])
-    print(f"\n{len(texts)} completions of {words:.0f} words on average, median of 3 rounds on one core")
+    words = np.mean([len(one.completion.split()) for one in texts])
+    print(f"\n{len(texts)} completions of {words:.0f} words on average, median of {len(rates)} rounds, processor time")
     return float(np.median(rates))
 
 
@@ -262,4 +282,4 @@ def _print(what: str, rows: Sequence[Judged], judge: Test, keywords: Test | None
 
 
 if __name__ == "__main__":
-    main("judge", measure)
+    main("judge", measure, judge=(RULES,))

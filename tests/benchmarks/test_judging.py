@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import numpy as np
 import pytest
 
+from benchmarks.judge import judge_all
 from benchmarks.judging import fit as fitting
 from benchmarks.judging import folds
 from benchmarks.judging.fit import Read, as_table, common_features, fit
-from benchmarks.judging.labelled import DATA, Labelled, all_labelled
+from benchmarks.judging.labelled import DATA, Labelled, all_labelled, written
+from judging.judge_by_name import open_judge
+from scoring.actions import ACTIONS
 from scoring.judges.english import ENGLISH
 from scoring.judges.weights import OUTCOMES, Outcome, Weights
+from tests.support.chat_server import running
 
 needs_data = pytest.mark.skipif(not DATA.is_dir(), reason=f"needs {DATA}, which is not committed")
 
@@ -72,6 +77,19 @@ def test_no_fold_is_fitted_on_its_model_or_its_kind_of_prompts(monkeypatch: pyte
         for one in rows:
             if one.row.dataset == dataset and (one.row.model == model or one.row.kind in kinds):
                 assert id(one) in left_out[number]
+
+
+def test_any_judge_is_measured_on_the_same_rows(tmp_path: Path) -> None:
+    rows = fitting.read([one for one in written("seen")][:12])
+    with running() as server:
+        config = tmp_path / "judge.yaml"
+        config.write_text(f"kind: endpoint\nbase_url: {server.url}\nmodel: tiny\nrubric: Label it.\n")
+        endpoint = judge_all(rows, open_judge(str(config)))
+        assert len(server.asked) == 12
+    assert [one.row for one in endpoint] == [one.row for one in rows]
+    assert {one.chance for one in endpoint} == {None}  # it states none
+    assert {one.action for one in endpoint} <= {*ACTIONS, None}
+    assert any(one.action is not None for one in endpoint)
 
 
 @needs_data
