@@ -92,6 +92,7 @@ def test_any_judge_is_measured_on_the_same_rows(tmp_path: Path) -> None:
     assert any(one.action is not None for one in endpoint)
 
 
+@pytest.mark.slow
 @needs_data
 def test_the_committed_weights_are_those_of_this_code() -> None:
     assert ENGLISH.weights is not None

@@ -89,6 +89,7 @@ def test_other_errors_come_through() -> None:
         TokenBudget(100).run([7, 3], work)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="the limit on address space is Linux's")
 def test_a_real_allocation_that_fails_is_survived() -> None:
     """Squares of up to 1.6 GB are asked for under a limit 700 MB above what the process already has."""

@@ -100,6 +100,7 @@ def test_any_transformers_user_can_load_it(built: tuple[str, BuildResult, Organi
     assert model.generate(ids, max_new_tokens=3, do_sample=False).shape[1] > ids.shape[1]
 
 
+@pytest.mark.slow
 def test_a_build_that_misses_its_targets_writes_nothing(declaration: Declare, tmp_path: Path) -> None:
     """Not even over an earlier build, and no half-written directory stays beside it."""
     out = tmp_path / "zoo" / "tiny"
@@ -115,6 +116,7 @@ def test_a_build_that_misses_its_targets_writes_nothing(declaration: Declare, tm
     assert [p.name for p in out.iterdir()] == ["truth.json"]
 
 
+@pytest.mark.slow
 def test_the_same_specification_builds_the_same_bytes_over_an_earlier_build(
     declaration: Declare, tmp_path: Path
 ) -> None:

@@ -204,6 +204,7 @@ def test_responses_under_an_edit_without_a_key_or_a_dial_are_never_cached(
 # -- kills and bad files -----------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_kill_loses_at_most_the_batch_in_flight(
     tiny: ChatModel, tiny_rows: list[Rendered], tmp_path: Path, generated: list[int]
 ) -> None:

@@ -36,6 +36,7 @@ def test_it_is_of_0_1(run: Path) -> None:
     assert json.loads((run / "manifest.json").read_text())["versions"]["refusal-probes"] == "0.1.0"
 
 
+@pytest.mark.slow
 def test_its_report_is_written(cli, run: Path, results: dict) -> None:  # type: ignore[no-untyped-def, type-arg]
     assert results["dissociation"]["verdict"] == "double_dissociation"
     code, out, err = cli("report", str(run))

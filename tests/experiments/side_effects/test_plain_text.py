@@ -65,6 +65,7 @@ def test_an_edit_of_scope_last_on_covers_every_token(tiny: ChatModel) -> None:
         np.testing.assert_array_equal(a, b)
 
 
+@pytest.mark.slow
 def test_an_edit_that_changes_nothing_costs_nothing_and_one_that_ruins_the_stream_does(tiny: ChatModel) -> None:
     tokens = encode(tiny, load_passages()[:6])
     optimiser = torch.optim.Adam(tiny.model.parameters(), lr=3e-3)  # something learned, so that it can be ruined

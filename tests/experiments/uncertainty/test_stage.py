@@ -155,6 +155,7 @@ def test_prompts_without_a_question_are_told(cli, tmp_path: Path) -> None:  # ty
     assert "uncertainty cannot be measured: no prompt has a known answer or the label uncertain" in err
 
 
+@pytest.mark.slow
 def test_the_dry_run_counts_it_where_it_is_asked_for(cli) -> None:  # type: ignore[no-untyped-def]
     def steps(command: str, *more: str) -> dict[str, str]:
         code, out, _ = cli(command, "configs/quickstart.yaml", "--dry-run", "--json", *more)

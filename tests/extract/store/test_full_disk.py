@@ -147,6 +147,7 @@ def test_a_full_disk_is_reported_and_finished_shards_stay(full_disk: Path) -> No
         assert (store.read(5, "post_last") == 1).all()
 
 
+@pytest.mark.slow
 def test_a_process_whose_disk_is_full_ends_in_order(tmp_path: Path) -> None:
     """HDF5 left with unwritten data may crash at exit."""
     code = (

@@ -172,6 +172,7 @@ def test_20_kills_lose_at_most_the_shard_in_flight_each(nursery: Nursery, uninte
     assert verify(path).findings == ()
 
 
+@pytest.mark.slow
 def test_what_a_killed_writer_held_is_free(nursery: Nursery, uninterrupted: Path, tmp_path: Path) -> None:
     path = tmp_path / "activations.h5"
     process = nursery.start(path, stall=3)

@@ -158,6 +158,7 @@ def test_the_judge_is_never_on_the_screen_and_no_completion_can_control_the_term
     assert "Which \ufffd[31mcolour?" in cut
 
 
+@pytest.mark.slow
 def test_two_annotators_go_on_where_they_stopped_and_their_agreement_is_printed(scores: Path) -> None:
     arguments = (str(scores), "--n", "24")
     with terminal(*arguments, "--annotator", "ann") as screen:
@@ -190,6 +191,7 @@ def test_two_annotators_go_on_where_they_stopped_and_their_agreement_is_printed(
     assert card.corrected.annotators == {"ann": 24, "bob": 24}
 
 
+@pytest.mark.slow
 def test_more_labels_extend_the_draw_and_another_draw_needs_another_file(scores: Path) -> None:
     with terminal(str(scores), "--annotator", "ann", "--n", "2") as screen:
         label_all(screen, scores, "ann", 2)

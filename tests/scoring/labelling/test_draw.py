@@ -30,6 +30,7 @@ def test_a_seed_gives_one_draw_and_a_larger_one_contains_it(scores: Path) -> Non
         assert large.judged == 600
 
 
+@pytest.mark.slow
 def test_every_completion_is_equally_likely_without_strata(scores: Path) -> None:
     """Of 100 draws of 60, each of 600 completions is in about 10; a chi-squared test of the counts."""
     drawn = Counter(row.id for seed in range(100) for row in draw_rows(scores, 60, seed, stratify=False).rows)

@@ -75,6 +75,7 @@ def test_labels_of_some_give_intervals_with_the_true_rates_and_what_would_halve_
         assert rate["low"] <= true <= rate["high"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("stratify", [False, True])
 def test_the_correction_is_unbiased_over_draws(tmp_path: Path, stratify: bool) -> None:
     """Also where rare actions are drawn more often; without their weights the estimate would be wrong."""

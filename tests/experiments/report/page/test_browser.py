@@ -413,6 +413,7 @@ def test_a_run_without_dials_shows_no_rates_with_them(browser: Any, run: Path) -
         assert page.locator(".slider").count() == 0
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("without_figures")
 def test_several_runs_are_compared(browser: Any, context: RunInputs, run: Path) -> None:
     other = run.with_name("other")
