@@ -317,6 +317,7 @@ def held(model: ChatModel) -> Iterator[tuple[list[int], Callable[[], object]]]:
         go.set()
 
 
+@pytest.mark.slow
 def test_a_request_that_waits_too_long_is_429(model: ChatModel, dials: list[Dial]) -> None:
     with held(model) as (_, go), running(model, dials, Limits(seconds=2), max_batch=1) as served:
         with ThreadPoolExecutor(1) as pool:
@@ -362,6 +363,7 @@ def test_a_request_that_waits_too_long_to_be_rendered_is_429(
     assert error.value.code == "queue_timeout"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("stream", [False, True])
 def test_a_client_that_leaves_frees_its_place(model: ChatModel, dials: list[Dial], stream: bool) -> None:
     with model.editing([slowed(model, 0.1)]), running(model, dials, max_batch=1, max_queue=1) as served:

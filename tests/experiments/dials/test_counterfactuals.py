@@ -148,6 +148,7 @@ def test_so_it_is_for_every_actuator_and_scope(completer: Completer, dials: list
     assert wrong  # the control: the table of another way of writing
 
 
+@pytest.mark.slow
 def test_what_is_said_is_remembered_by_all_that_is_held(
     completer: Completer, dials: list[Dial], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -199,6 +200,7 @@ def test_responses_under_writes_one_after_the_other_are_not_used_for_joint_ones(
     assert [c.token_ids for c in replace(completer, cache=cache).complete(rows, edits=edits)] != fresh  # the control
 
 
+@pytest.mark.slow
 def test_a_table_of_other_writes_is_not(completer: Completer, dials: list[Dial]) -> None:
     """The control: the same reads with the writes exchanged."""
     swapped = [replace(dial, write=other.write) for dial, other in zip(dials, dials[::-1], strict=True)]

@@ -227,6 +227,7 @@ def test_what_cannot_be_had_leaves_the_verdict(triggers_run: Path, tmp_path: Pat
     assert not record["erasure"]["applicable"]
 
 
+@pytest.mark.slow
 def test_prompts_without_trigger_words_end_in_one_line_and_the_remedy(cli: Any, tmp_path: Path) -> None:
     rows = [json.loads(line) for line in (ORGANISM / "prompts.jsonl").read_text().splitlines()]
     pairs = sorted({row["pair"] for row in rows if row["label"] == "harmful"})[::12]

@@ -320,6 +320,7 @@ def _pairs_that_share_noise(seed: int, signal: float, d: int = 30) -> tuple[np.n
     return X + signal * y[:, None] * np.eye(d)[0], y, groups
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("logistic", [False, True])
 def test_the_larger_of_two_p_values_is_valid_where_one_alone_is_not(logistic: bool) -> None:
     """A real fit on test labels that mean nothing; and labels that meant nothing, tested where any direction reads."""
