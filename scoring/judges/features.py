@@ -25,7 +25,7 @@ def features(clauses: Sequence[Clause], asked: PromptTraits, decision: Decision)
     found = {"bias": 1.0, rules: 1.0, f"{rules} by {decision.clause.kind}": 1.0, f"last={clauses[-1].kind}": 1.0}
     for place, clause in zip(("first", "second"), body, strict=False):
         found[f"{place}={clause.kind}"] = 1.0
-    for kind in {c.kind for c in clauses}:
+    for kind in dict.fromkeys(c.kind for c in clauses):
         found[f"has {kind}"] = 1.0
     found |= _amounts(clauses)
     found |= _around(next((c for c in clauses if c.kind in DECLINING and c.kind != "no"), None), clauses)
