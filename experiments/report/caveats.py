@@ -26,7 +26,7 @@ def reading_caveats(results: RunResults, judge: str) -> list[str]:
         if verdict == "inconclusive":
             lines.append(f"The {name} verdict is inconclusive; the reasons given with it name the data it needs.")
     lines.append(
-        "The action of each completion is judged by rules. They agree with human labels on 93 % of XSTest (complied "
+        "The action of each completion is judged by rules. They agree with human labels on 94 % of XSTest (complied "
         "or not); the intervals do not include this error."
         if judge == "rules"
         else f"The action of each completion is judged by {judge}; the intervals do not include its error."

@@ -79,7 +79,7 @@ def score(
     card = score_file(
         completions, folder, judge=open_judge(judge, judge_cache or folder / "judgements.sqlite"), prompts=prompts,
         dataset=dataset, columns=columns, mapped=column, encoding=encoding, adjacency=adjacency, labels=labels,
-        parquet=parquet,         reporter=Reporter(quiet=as_json),
+        parquet=parquet, reporter=Reporter(quiet=as_json),
     )  # fmt: skip
     if as_json:
         print_json(card.to_dict())

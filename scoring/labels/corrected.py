@@ -40,7 +40,7 @@ class AnnotatorPair(Record):
 
     annotators: tuple[str, str]
     agreement: Estimate  # share of completions with the same action
-    kappa: Estimate  # Cohen's, over the eight actions
+    kappa: Estimate  # Cohen's, over the nine actions
 
 
 class Corrected(Record):
