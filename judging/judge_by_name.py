@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from scoring.judges import Judge
-from scoring.judges.config import ClassifierConfig, EndpointConfig, load_judge
+from scoring.judges.config import ClassifierConfig, EndpointConfig, ReaderConfig, load_judge
 from scoring.judges.rules import RuleJudge
 
 
@@ -26,6 +26,10 @@ def open_judge(given: str, cache: Path | None = None) -> Judge:
             from judging.classifier import ClassifierJudge  # loads torch
 
             return ClassifierJudge(config)
+        case ReaderConfig() as config:
+            from judging.reader import ReaderJudge  # loads torch
+
+            return ReaderJudge(config)
         case EndpointConfig() as config:
             from scoring.judges.endpoint import EndpointJudge  # loads openai
 

@@ -7,7 +7,6 @@ probabilities (the marginal likelihood), so no label is forced onto an outcome t
 from __future__ import annotations
 
 import json
-import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -18,12 +17,8 @@ from scipy.optimize import minimize
 from scipy.sparse import csr_matrix, diags
 
 from benchmarks.judging.labelled import Labelled, all_labelled
-from scoring.judges import Judgement
-from scoring.judges.clauses import ClauseReader
-from scoring.judges.deciding import Decision, decide
 from scoring.judges.english import ENGLISH
-from scoring.judges.features import features
-from scoring.judges.visible_text import is_degenerate, text_to_judge
+from scoring.judges.rules import RuleJudge
 from scoring.judges.weights import OUTCOMES
 
 PENALTY = 1.0
@@ -33,28 +28,16 @@ SMALLEST = 0.03  # weights below it in every outcome are left out of the file
 
 @dataclass(frozen=True)
 class Read:
-    """A labelled completion as the judge reads it; nothing is `found` where there are no clauses (repetition)."""
+    """A labelled completion and what the judge finds in it; nothing where no clause decides."""
 
     row: Labelled
     found: Mapping[str, float]
-    decision: Decision | None
 
 
 def read(rows: Sequence[Labelled]) -> list[Read]:
     """Read completions with the English table."""
-    reader, done = ClauseReader(ENGLISH), []
-    for row in rows:
-        text = text_to_judge(row.completion, row.prompt)
-        spoken = not isinstance(text, Judgement) and re.search(r"\w", text) and not is_degenerate(text, row.prompt)
-        asked = reader.asked(row.prompt)
-        clauses = reader.read(str(text), asked) if spoken else []
-        if not clauses:
-            done.append(Read(row, {}, None))
-            continue
-        decision = decide(clauses, asked)
-        found = features(clauses, asked, decision)
-        done.append(Read(row, found, decision))
-    return done
+    judge = RuleJudge()
+    return [Read(row, judge.judge_with_features(row.completion, row.prompt)[1]) for row in rows]
 
 
 def common_features(rows: Sequence[Read]) -> list[str]:

@@ -19,7 +19,7 @@ def weighed_unseen(rows: Sequence[Read]) -> Iterator[tuple[Read, dict[Outcome, f
 
     Sets with one model are left out whole; what is never fitted on is judged by the weights of all other rows.
     """
-    fold = _folds(rows)
+    fold = folds(rows)
     left_out: dict[tuple[str, str, int], list[int]] = {}
     for i, one in enumerate(rows):
         left_out.setdefault(_part(one, fold), []).append(i)
@@ -32,13 +32,13 @@ def weighed_unseen(rows: Sequence[Read]) -> Iterator[tuple[Read, dict[Outcome, f
             yield rows[i], weights.probabilities(rows[i].found) if rows[i].found else None
 
 
-def _folds(rows: Sequence[Read]) -> dict[tuple[str, str], int]:
+def folds(rows: Sequence[Read], n_folds: int = N_FOLDS) -> dict[tuple[str, str], int]:
     """Assign each set's kinds of prompts to folds at random."""
     found: dict[tuple[str, str], int] = {}
     for dataset in sorted({one.row.dataset for one in rows}):
         kinds = sorted({one.row.kind for one in rows if one.row.dataset == dataset})
         random.Random(0).shuffle(kinds)
-        found |= {(dataset, kind): i % N_FOLDS for i, kind in enumerate(kinds)}
+        found |= {(dataset, kind): i % n_folds for i, kind in enumerate(kinds)}
     return found
 
 

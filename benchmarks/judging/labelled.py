@@ -121,6 +121,24 @@ def written(name: str) -> Iterator[Labelled]:
                        outcomes if name == "seen" else frozenset(), 0.7, tuple(row["acceptable"]))  # fmt: skip
 
 
+@dataclass(frozen=True)
+class Redirect:
+    """A completion written for this project that offers something else; whether that is useful, and the five fields."""
+
+    prompt: str
+    completion: str
+    useful: bool
+    relevance: float | None
+
+
+def redirects() -> Iterator[Redirect]:
+    """Yield the written completions that offer something else, useful or irrelevant."""
+    for line in (WRITTEN / "redirects.jsonl").read_text(encoding="utf-8").splitlines():
+        row = json.loads(line)
+        if row["redirect"] is not None:
+            yield Redirect(row["prompt"], row["completion"], row["redirect"] == "useful", row["fields"]["relevance"])
+
+
 def all_labelled() -> list[Labelled]:
     """Return every labelled completion."""
     sets = (xstest(), do_not_answer(), gpt35(), gemma(), coconot(), orfuzz(), written("seen"), written("held_out"))

@@ -12,6 +12,7 @@ from huggingface_hub.errors import HFValidationError
 from huggingface_hub.utils import validate_repo_id
 from transformers import (
     AutoConfig,
+    AutoModel,
     AutoModelForCausalLM,
     AutoModelForSequenceClassification,
     AutoTokenizer,
@@ -25,6 +26,7 @@ from extract.errors import UserError
 from extract.model.backends import BackendName
 from extract.model.chat_model import ChatModel
 from extract.model.hub_errors import explain_hub
+from extract.model.packaged import PREFIX, packaged_model
 from extract.shipped import ROOT
 
 DType = Literal["auto", "float32", "float16", "bfloat16"]
@@ -87,18 +89,38 @@ def load_classifier(
     Raises:
         UserError: as for `load_model`; also where the weights hold no classifier, for example a language model.
     """
-    device = "cuda" if device == "auto" and torch.cuda.is_available() else device
-    with _explained(name, revision):
-        tokenizer = AutoTokenizer.from_pretrained(
-            resolve(name), padding_side="right", truncation_side="right", revision=revision, trust_remote_code=False
-        )
-    model = _load_weights(AutoModelForSequenceClassification, name, revision, "auto", device)
+    tokenizer = _right_padded(name, revision)
+    model = _load_weights(AutoModelForSequenceClassification, name, revision, "auto", _one_device(device))
     if tokenizer.pad_token is None:  # as with many decoders
         tokenizer.pad_token = tokenizer.eos_token or tokenizer.unk_token
     if tokenizer.pad_token_id is None:
         raise UserError(f"{name}: the tokenizer has no padding token; set pad_token in its tokenizer_config.json")
     model.config.pad_token_id = tokenizer.pad_token_id  # decoders find the last token of a row by it
     return model.eval(), tokenizer, _loaded_revision(model, revision)
+
+
+def load_encoder(
+    name: str, *, revision: str | None = None, device: str = "auto"
+) -> tuple[PreTrainedModel, PreTrainedTokenizerBase, str]:
+    """Load an encoder of text without a head, in float32, and its tokenizer; return both and the revision.
+
+    Raises:
+        UserError: as for `load_model`.
+    """
+    tokenizer = _right_padded(name, revision)
+    model = _load_weights(AutoModel, name, revision, "float32", _one_device(device))
+    return model.eval(), tokenizer, _loaded_revision(model, revision)
+
+
+def _right_padded(name: str, revision: str | None) -> PreTrainedTokenizerBase:
+    with _explained(name, revision):
+        return AutoTokenizer.from_pretrained(
+            resolve(name), padding_side="right", truncation_side="right", revision=revision, trust_remote_code=False
+        )
+
+
+def _one_device(device: str) -> str:
+    return "cuda" if device == "auto" and torch.cuda.is_available() else device
 
 
 def _load_weights(auto: Any, name: str, revision: str | None, dtype: DType, device: str) -> PreTrainedModel:
@@ -149,8 +171,11 @@ def load_tokenizer(
 def resolve(name: str) -> str:
     """Return the directory of a model, or the name itself if it is a hub id.
 
-    A path that does not exist is also searched where the packages are installed, for shipped organisms.
+    A path that does not exist is also searched where the packages are installed, for shipped organisms; `package:NAME`
+    is the model inside an installed package.
     """
+    if name.startswith(PREFIX):
+        return str(packaged_model(name.removeprefix(PREFIX)))
     if name and Path(name).is_dir():
         return name
     shipped = ROOT / name

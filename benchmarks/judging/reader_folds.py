@@ -1,0 +1,78 @@
+"""Judgements of readers that saw neither the model nor the kind of prompts of what they judge.
+
+Six trainings: three families of models by two halves of the kinds, a family's models of both sets at once (four folds
+would take twelve). One more leaves out the sets of one model. What is never trained on is judged by the shipped reader.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+
+from benchmarks.judging.fit import Read
+from benchmarks.judging.fit_reader import encode, encoder_model, thinned, train
+from benchmarks.judging.folds import folds
+from extract.progress import Reporter
+from judging.reader import ReaderJudge
+from judging.reader_model import Reading
+from scoring.judges import CompletionToJudge, Judgement
+
+FAMILIES = (
+    frozenset({"gpt4", "ChatGPT"}),
+    frozenset({"llama2new", "llama2-7b-chat"}),
+    frozenset({"mistralguard", "Claude"}),
+)
+OF_SEVERAL = ("XSTest", "Do-Not-Answer")
+OF_ONE = ("GPT-3.5", "gemma-2b", "CoCoNot")
+HALVES = 2
+WRITTEN = "written, seen"  # its folds are left out with the first family's
+
+Found = tuple[Read, Judgement, dict[Reading, float] | None]
+Held = Callable[[Read], bool]
+
+
+def read_unseen(rows: Sequence[Read], judge: ReaderJudge, say: Reporter) -> Iterator[Found]:
+    """Yield each row with its judgement and the reader's probabilities, part by part.
+
+    Args:
+        judge: with the shipped weights; they judge what is never trained on.
+    """
+    states = dict(zip(kept := thinned(rows), encode([rows[i] for i in kept], encoder_model(), say), strict=True))
+    for held, close in _parts(rows):
+        mine = [one for one in rows if held(one)]
+        places = [k for k, i in enumerate(kept) if not close(rows[i])]
+        model = train([rows[i] for i in kept], list(states.values()), places, say)
+        yield from judged(mine, ReaderJudge(judge.config, model))
+    yield from judged([one for one in rows if not one.row.outcomes], judge)
+
+
+def judged(rows: Sequence[Read], judge: ReaderJudge) -> Iterator[Found]:
+    """Yield rows with their judgements and the reader's probabilities."""
+    asked = [CompletionToJudge(one.row.completion, one.row.prompt) for one in rows]
+    yield from zip(rows, judge.judge_all(asked), judge.read(asked), strict=True)
+
+
+def _parts(rows: Sequence[Read]) -> Iterator[tuple[Held, Held]]:
+    """Yield which rows a part judges, and which are too close to them to be trained on."""
+    fold = folds(rows, HALVES)
+    for family in FAMILIES:
+        for number in range(HALVES):
+            yield _part(family, number, fold)
+    yield (lambda one: one.row.dataset in OF_ONE), (lambda one: one.row.dataset in OF_ONE)
+
+
+def _part(family: frozenset[str], number: int, fold: Mapping[tuple[str, str], int]) -> tuple[Held, Held]:
+    def of_fold(one: Read) -> bool:
+        return fold[one.row.dataset, one.row.kind] == number
+
+    def written(one: Read) -> bool:
+        return family is FAMILIES[0] and one.row.dataset == WRITTEN and of_fold(one)
+
+    def held(one: Read) -> bool:
+        several = one.row.dataset in OF_SEVERAL and one.row.model in family and of_fold(one)
+        return several or written(one)
+
+    def close(one: Read) -> bool:
+        several = one.row.dataset in OF_SEVERAL and (one.row.model in family or of_fold(one))
+        return several or written(one)
+
+    return held, close
