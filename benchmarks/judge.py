@@ -23,6 +23,7 @@ from benchmarks.judging.reader_folds import judged as reader_judged
 from benchmarks.judging.reader_folds import read_unseen
 from benchmarks.table import main
 from extract.errors import UserError
+from extract.model.quiet import quiet_libraries
 from extract.progress import Reporter
 from judging.judge_by_name import open_judge
 from judging.reader import ReaderJudge
@@ -47,6 +48,7 @@ def measure(quick: bool, judge: str = RULES) -> dict[str, float]:
     """
     if not DATA.is_dir():
         sys.exit(f"this benchmark needs the labelled data in {DATA}, which does not exist (see its README)")
+    quiet_libraries()
     try:
         opened = open_judge(judge)
     except UserError as error:

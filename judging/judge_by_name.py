@@ -22,15 +22,22 @@ def open_judge(given: str, cache: Path | None = None) -> Judge:
     if given == "rules":
         return RuleJudge()
     match load_judge(given):
-        case ClassifierConfig() as config:
-            from judging.classifier import ClassifierJudge  # loads torch
-
-            return ClassifierJudge(config)
-        case ReaderConfig() as config:
-            from judging.reader import ReaderJudge  # loads torch
-
-            return ReaderJudge(config)
+        case ClassifierConfig() | ReaderConfig() as config:
+            return _on_torch(config)
         case EndpointConfig() as config:
             from scoring.judges.endpoint import EndpointJudge  # loads openai
 
             return EndpointJudge(config, cache)
+
+
+def _on_torch(config: ClassifierConfig | ReaderConfig) -> Judge:
+    from extract.model.quiet import quiet_libraries
+
+    quiet_libraries()
+    if isinstance(config, ReaderConfig):
+        from judging.reader import ReaderJudge
+
+        return ReaderJudge(config)
+    from judging.classifier import ClassifierJudge
+
+    return ClassifierJudge(config)

@@ -1,7 +1,7 @@
 """Judge by the rules, and by a trained reader where the rules are unsure.
 
 The rules say how probable their outcome is. Where that is below `ask_below`, a small encoder reads the completion, and
-its most probable outcome counts. It also scores the relevance of what a completion offers.
+whichever of the two is surer decides. It also scores the relevance of what a completion offers.
 """
 
 from __future__ import annotations
@@ -58,19 +58,20 @@ class ReaderJudge:
 
     Args:
         model: the reader's network; the shipped one on the configured encoder where it is None.
+        rules: the rules, with weights of their own; the shipped ones where it is None.
 
     Raises:
         UserError: the encoder cannot be loaded, or is another than the reader was trained on.
     """
 
-    def __init__(self, config: ReaderConfig, model: ReaderModel | None = None) -> None:
+    def __init__(self, config: ReaderConfig, model: ReaderModel | None = None, rules: RuleJudge | None = None) -> None:
         self.config, self.revision = config, config.revision
         if model is None:
             encoder, tokenizer, self.revision = load_encoder(
                 config.model, revision=config.revision, device=config.device
             )
             model = ReaderModel.open(encoder, tokenizer)
-        self.model, self.rules = model, RuleJudge()
+        self.model, self.rules = model, rules or RuleJudge()
         self._budget = TokenBudget(config.batch_size * MOST_TOKENS)
         self._counts: Counter[str] = Counter()
 
@@ -144,7 +145,7 @@ class ReaderJudge:
 
 
 def decide(chances: Mapping[Reading, float], rules: Judgement, found: Mapping[str, float]) -> Judgement:
-    """Return the judgement of the reader, given what the rules said and found.
+    """Return the judgement of the rules or of the reader, whichever is surer, given what the rules said and found.
 
     A completion that rebuts its request, as a label of its own, is an answer where the rules saw no decline, and else a
     refusal: what was asked is not given. Help after the model itself declined is a pivot.
@@ -153,6 +154,8 @@ def decide(chances: Mapping[Reading, float], rules: Judgement, found: Mapping[st
     outcomes = {name: chances[name] for name in OUTCOMES}
     outcomes["refused" if declined else "answered"] += chances["rebutted"]
     outcome = max(outcomes, key=lambda name: outcomes[name])
+    if (rules.probability or 0) >= outcomes[outcome]:
+        return rules
     action = _action(outcome, rules.action, declined and bool(found.get("decline: personal")))
     if action == "answer" and chances["rebutted"] > chances["answered"]:
         action = "correct_premise"

@@ -6,15 +6,22 @@ would take twelve). One more leaves out the sets of one model. What is never tra
 
 from __future__ import annotations
 
+import json
+import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
 
-from benchmarks.judging.fit import Read
+from benchmarks.judging.fit import Read, as_table, common_features, fit
 from benchmarks.judging.fit_reader import encode, encoder_model, thinned, train
 from benchmarks.judging.folds import folds
 from extract.progress import Reporter
 from judging.reader import ReaderJudge
 from judging.reader_model import Reading
 from scoring.judges import CompletionToJudge, Judgement
+from scoring.judges.english import ENGLISH
+from scoring.judges.rules import RuleJudge
 
 FAMILIES = (
     frozenset({"gpt4", "ChatGPT"}),
@@ -41,8 +48,19 @@ def read_unseen(rows: Sequence[Read], judge: ReaderJudge, say: Reporter) -> Iter
         mine = [one for one in rows if held(one)]
         places = [k for k, i in enumerate(kept) if not close(rows[i])]
         model = train([rows[i] for i in kept], list(states.values()), places, say)
-        yield from judged(mine, ReaderJudge(judge.config, model))
+        with _rules([one for one in rows if not close(one)]) as rules:
+            yield from judged(mine, ReaderJudge(judge.config, model, rules))
     yield from judged([one for one in rows if not one.row.outcomes], judge)
+
+
+@contextmanager
+def _rules(kept: Sequence[Read]) -> Iterator[RuleJudge]:
+    """Give the rules with weights fitted on these rows."""
+    names = common_features(kept)
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "weights.json"
+        path.write_text(json.dumps({"features": as_table(names, fit(kept, names))}), encoding="utf-8")
+        yield RuleJudge(replace(ENGLISH, weights=path))
 
 
 def judged(rows: Sequence[Read], judge: ReaderJudge) -> Iterator[Found]:

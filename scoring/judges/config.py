@@ -107,7 +107,7 @@ class ReaderConfig(Strict):
     revision: str | None = None
     device: str = "auto"
     batch_size: int = Field(32, ge=1)
-    ask_below: float = Field(0.6, ge=0, le=1)  # it is asked where the rules' probability is lower; 1: always
+    ask_below: float = Field(0.8, ge=0, le=1)  # it is asked where the rules' probability is lower; 1: always
 
 
 JudgeConfig = ClassifierConfig | EndpointConfig | ReaderConfig

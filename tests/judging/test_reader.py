@@ -66,6 +66,12 @@ def test_where_the_rules_are_sure_it_says_what_they_say(judge: ReaderJudge) -> N
     assert (record.judge, record.asked, record.changed) == ("reader", 0, 0)
 
 
+def test_the_surer_of_the_two_decides() -> None:
+    rules = Judgement("abstain", "clause 1", probability=0.7)
+    assert decide(chances(refused=0.69, abstained=0.31), rules, {}) == rules
+    assert decide(chances(refused=0.71, abstained=0.29), rules, {}).action == "refuse"
+
+
 def test_asked_always_it_agrees_on_clear_completions_and_says_so(judge: ReaderJudge) -> None:
     fresh = always(judge)
     judged = list(fresh.judge_all(CLEAR))
