@@ -242,6 +242,7 @@ def load_model(
     name: str | os.PathLike[str],
     *,
     revision: str | None = None,
+    adapter: str | os.PathLike[str] | None = None,
     dtype: DType = "auto",
     device: str = "auto",
     backend: BackendName = "hooks",
@@ -249,12 +250,15 @@ def load_model(
     template_args: Arguments | None = None,
     system: System = "keep",
 ) -> Model:
-    """Load a chat model from a directory or the Hugging Face hub: safetensors only, no remote code.
+    """Load a chat model: safetensors or GGUF, no remote code.
 
     CUDA with bfloat16 where there is a GPU, else the CPU in float32. transformers' own progress bars and advice are
     silenced in this process.
 
     Args:
+        name: a directory, an id on the Hugging Face hub, a GGUF file, or `package:NAME` for the model inside an
+            installed package.
+        adapter: the directory of a LoRA adapter (PEFT) that is merged into the weights, in float32.
         template: the chat template: the tokenizer's own (None), `plain` for base models, or a `.jinja` file.
         template_args: what the template reads besides the messages, such as `{"enable_thinking": False}`.
         system: `merge` puts system messages at the head of the next user turn, for templates that refuse them.
@@ -271,9 +275,9 @@ def load_model(
     for what, given, known in (("dtype", number, get_args(DType)), ("backend", backend, get_args(BackendName))):
         if given not in known:
             raise UserError(f"no such {what}: {given!r}; expected one of {', '.join(known)}")
-    form = None if template is None else os.fspath(template)
-    return open_model(Model, os.fspath(name), revision, cast(DType, number), device, backend, form, template_args,
-                      system)  # fmt: skip
+    form, added = (None if given is None else os.fspath(given) for given in (template, adapter))
+    return open_model(Model, os.fspath(name), revision, added, cast(DType, number), device, backend, form,
+                      template_args, system)  # fmt: skip
 
 
 def _refuse_no_tokens(most: int) -> None:

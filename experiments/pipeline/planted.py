@@ -11,7 +11,7 @@ from experiments.probing.write_directions import fit_write
 from experiments.report.results import Planted
 from experiments.run.behaviour import ACTION_OF, KINDS, write_samples
 from experiments.run.inputs import RunInputs
-from extract.model.loading import resolve
+from extract.model.source.name import resolve
 from probes.direction import Locus
 from probes.geometry.angles import cosine
 

@@ -35,7 +35,7 @@ from extract.chat.thinking import split_thinking
 from extract.errors import UserError
 from extract.extraction import extract, versions
 from extract.model.edit import site
-from extract.model.loading import resolve
+from extract.model.source.name import resolve
 from extract.progress import Reporter
 from extract.prompts.prompt import prompts_hash
 from scoring.judges.config import load_judge

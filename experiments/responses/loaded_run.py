@@ -27,6 +27,7 @@ class LoadedRun(RunInputs):
         return load_model(
             wanted.name,
             revision=wanted.revision,
+            adapter=wanted.adapter,
             dtype=wanted.dtype,  # type: ignore[arg-type]
             device=wanted.device,
             backend=wanted.backend,  # type: ignore[arg-type]

@@ -26,6 +26,7 @@ class ModelConfig(Strict):
 
     name: str
     revision: str | None = None
+    adapter: str | None = None  # the directory of a LoRA adapter (PEFT), merged into the weights
     dtype: str = Field("auto", pattern="^(auto|float32|float16|bfloat16)$")
     device: str = "auto"
     backend: str = Field("hooks", pattern="^(hooks|nnsight|transformer_lens)$")

@@ -8,8 +8,6 @@ from pathlib import Path
 from typing import Any, Literal, TypeVar
 
 import torch
-from huggingface_hub.errors import HFValidationError
-from huggingface_hub.utils import validate_repo_id
 from transformers import (
     AutoConfig,
     AutoModel,
@@ -26,8 +24,8 @@ from extract.errors import UserError
 from extract.model.backends import BackendName
 from extract.model.chat_model import ChatModel
 from extract.model.hub_errors import explain_hub
-from extract.model.packaged import PREFIX, packaged_model
-from extract.shipped import ROOT
+from extract.model.source.adapter import merged
+from extract.model.source.name import resolve
 
 DType = Literal["auto", "float32", "float16", "bfloat16"]
 AnyChatModel = TypeVar("AnyChatModel", bound=ChatModel)
@@ -37,6 +35,7 @@ def load_model(
     name: str,
     *,
     revision: str | None = None,
+    adapter: str | None = None,
     dtype: DType = "auto",
     device: str = "auto",
     backend: BackendName = "hooks",
@@ -44,11 +43,13 @@ def load_model(
     template_args: Arguments | None = None,
     system: System = "keep",
 ) -> ChatModel:
-    """Load weights (safetensors only, no remote code) and tokenizer.
+    """Load weights (safetensors or GGUF, no remote code) and tokenizer.
 
     `auto` means bfloat16 on the GPU (or spread over several GPUs) if there is one, else float32 on the CPU.
 
     Args:
+        name: a directory, a hub id, a GGUF file, or `package:NAME` for the model inside an installed package.
+        adapter: the directory of a LoRA adapter (PEFT) that is merged into the weights, in float32.
         template: the chat template: the tokenizer's own (None), `plain` for base models, or a `.jinja` file.
         template_args: further arguments of the template, such as `{"enable_thinking": False}`.
         system: `merge` puts system messages at the start of the next user turn, for templates that refuse them.
@@ -56,13 +57,14 @@ def load_model(
     Raises:
         UserError: the model is missing, unreachable, gated, or not a causal language model with a chat template.
     """
-    return open_model(ChatModel, name, revision, dtype, device, backend, template, template_args, system)
+    return open_model(ChatModel, name, revision, adapter, dtype, device, backend, template, template_args, system)
 
 
 def open_model(
     kind: type[AnyChatModel],
     name: str,
     revision: str | None,
+    adapter: str | None,
     dtype: DType,
     device: str,
     backend: BackendName,
@@ -74,7 +76,9 @@ def open_model(
     _, tokenizer = load_tokenizer(
         name, revision=revision, template=template, template_args=template_args, system=system
     )
-    model = _load_weights(AutoModelForCausalLM, name, revision, dtype, device)
+    model = _load_weights(AutoModelForCausalLM, name, revision, dtype if adapter is None else "float32", device)
+    if adapter is not None:
+        model = merged(model, adapter).to(_dtype(dtype, device))
     return kind(model, tokenizer, name=name, revision=_loaded_revision(model, revision), backend=backend)
 
 
@@ -166,32 +170,6 @@ def load_tokenizer(
         raise UserError(f"{name}: its tokenizer has no fast version, needed for token positions; use another model")
     tokenizer.chat_template = choose_template(tokenizer, template, template_args, system)
     return config, tokenizer
-
-
-def resolve(name: str) -> str:
-    """Return the directory of a model, or the name itself if it is a hub id.
-
-    A path that does not exist is also searched where the packages are installed, for shipped organisms; `package:NAME`
-    is the model inside an installed package.
-    """
-    if name.startswith(PREFIX):
-        return str(packaged_model(name.removeprefix(PREFIX)))
-    if name and Path(name).is_dir():
-        return name
-    shipped = ROOT / name
-    if name and shipped.is_dir():
-        return str(shipped)
-    if not _is_hub_id(name):
-        raise UserError(f"model not found: {name!r} is neither a directory nor a hub id of the form owner/name")
-    return name
-
-
-def _is_hub_id(name: str) -> bool:
-    try:
-        validate_repo_id(name)
-    except HFValidationError:
-        return False
-    return True
 
 
 def _place(device: str) -> dict[str, str]:

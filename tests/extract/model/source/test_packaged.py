@@ -7,7 +7,7 @@ import pytest
 
 from extract.errors import UserError
 from extract.model.loading import resolve
-from extract.model.packaged import CACHE_VARIABLE, packaged_model
+from extract.model.source.packaged import CACHE_VARIABLE, packaged_model
 
 CONFIG = '{"model_type": "bert"}'
 

@@ -1,0 +1,49 @@
+"""GGUF files (llama.cpp's format), dequantised once into the cache as a directory that transformers reads."""
+
+from __future__ import annotations
+
+import hashlib
+from importlib.util import find_spec
+from pathlib import Path
+
+import torch
+from transformers import AutoModelForCausalLM, AutoTokenizer, GgufConfig
+
+from extract.errors import UserError
+from extract.model.source.cache import made_once
+
+SUFFIX = ".gguf"
+MAGIC = b"GGUF"
+
+
+def dequantised(path: Path) -> Path:
+    """Return the directory of a GGUF file's model in float32, with its tokenizer and chat template.
+
+    The file's digest names the directory, so another file of the same name is another model.
+
+    Raises:
+        UserError: the extra `models` is not installed, or the file is cut short, of an architecture that transformers
+            does not read, or without a tokenizer.
+    """
+    if find_spec("gguf") is None:
+        raise UserError(f"{path}: GGUF files need the extra `models`: pip install 'refusal-probes[models]'")
+    with path.open("rb") as file:
+        if file.read(len(MAGIC)) != MAGIC:
+            raise UserError(f"{path} is not a GGUF file")
+        file.seek(0)
+        digest = hashlib.file_digest(file, "sha256").hexdigest()
+    return made_once(f"gguf-{digest[:16]}", lambda folder: _dequantise(path, folder))
+
+
+def _dequantise(path: Path, folder: Path) -> None:
+    where = {"pretrained_model_name_or_path": path.parent, "gguf_file": path.name}
+    try:
+        tokenizer = AutoTokenizer.from_pretrained(**where)
+        model = AutoModelForCausalLM.from_pretrained(
+            **where, dtype=torch.float32, quantization_config=GgufConfig(dequantize=True)
+        )
+    except Exception as error:  # gguf and transformers raise classes of their own
+        said = str(error).strip().splitlines() or [type(error).__name__]
+        raise UserError(f"{path} is not a GGUF model that can be read: {said[0]}") from error
+    model.save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
