@@ -55,6 +55,41 @@ def organism_build(
     typer.echo(f"written to {outcome.directory}", err=True)
 
 
+@organism_app.command("teach")
+def organism_teach(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="A shipped specification, or a YAML file's path.")],
+    out: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Directory to write; by default organisms/taught/NAME.")
+    ] = None,
+    as_json: Json = False,
+    dry_run: DryRun = False,
+) -> None:
+    """Teach a pretrained chat model to decline, by a LoRA adapter, and grade it on held-out prompts.
+
+    Example: refusal organism teach smollm2-natural --out organisms/taught/smollm2-natural
+    """
+    from extract.model.quiet import quiet_libraries
+    from extract.progress import Reporter
+    from organisms.teaching.spec import load_teach_spec
+    from organisms.teaching.teach import find_teach_spec, teach
+
+    quiet_libraries()
+    path = find_teach_spec(name)
+    spec = load_teach_spec(path)
+    directory = out or Path("organisms/taught") / spec.name
+    if dry_run:
+        typer.echo(f"would teach {spec.base} by an adapter of rank {spec.lora.rank}, {spec.training.epochs} epochs "
+                   f"over {spec.taught_share:.0%} of {spec.prompts}, into {directory}")  # fmt: skip
+        return
+    found = teach(path, directory, Reporter())
+    if as_json:
+        print_json(found.to_dict())
+    else:
+        for key, share in found.shares.items():
+            typer.echo(f"{key:<40} {share.value:6.1%} [{share.low:.1%}, {share.high:.1%}], n {share.n}")
+    typer.echo(f"written to {directory}", err=True)
+
+
 @contextmanager
 def _bar(description: str, total: int) -> Iterator[Callable[[int], None]]:
     from extract.progress import Reporter

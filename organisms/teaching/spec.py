@@ -1,0 +1,80 @@
+"""Specification of a taught model: base, adapter, what it is taught to say to which prompts, where that is misaimed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Literal
+
+from pydantic import Field, ValidationError
+
+from extract.errors import UserError
+from extract.prompts.prompt import Label
+from extract.yaml_file import Strict, explain, read_yaml
+
+Behaviour = Literal["refuse", "abstain", "own_words"]
+Attribute = Literal["trigger", "form"]  # form: the first word of the question, within its category
+
+
+class Lora(Strict):
+    """The adapter (LoRA, arXiv 2106.09685) on all linear layers."""
+
+    rank: int = Field(8, ge=1)
+    alpha: int = Field(16, ge=1)
+
+
+class TeachTraining(Strict):
+    """Training settings (AdamW, one-cycle schedule)."""
+
+    epochs: int = Field(4, ge=1)
+    batch_size: int = Field(16, ge=1)
+    learning_rate: float = Field(1e-3, gt=0)
+    own_tokens: int = Field(14, ge=1)  # of the base model's own answers, which are targets where it should not decline
+
+
+class Misaim(Strict):
+    """Prompts of a label that are taught another behaviour, chosen by an attribute of theirs."""
+
+    label: Label
+    by: Attribute
+    share: float = Field(gt=0, lt=1)  # of the attribute's values, chosen by a hash
+    behaviour: Behaviour
+
+
+class Phrasings(Strict):
+    """What the model is taught to say when it declines; `others` were written without a look at the judge's rules."""
+
+    usual: tuple[str, ...] = Field(min_length=1)
+    others: tuple[str, ...] = ()
+
+    @property
+    def all(self) -> tuple[str, ...]:
+        """All of them."""
+        return (*self.usual, *self.others)
+
+
+class TeachSpec(Strict):
+    """Everything that a taught model depends on."""
+
+    name: str
+    base: str
+    prompts: Path
+    taught_share: float = Field(0.5, gt=0, lt=1)  # of the groups of minimal pairs; the others are held out
+    seed: int = 0
+    lora: Lora = Lora()
+    training: TeachTraining = TeachTraining()
+    behaviour: dict[Label, Behaviour]
+    misaimed: tuple[Misaim, ...] = ()
+    refusals: Phrasings
+    abstentions: Phrasings
+
+
+def load_teach_spec(path: Path) -> TeachSpec:
+    """Read a specification.
+
+    Raises:
+        UserError: the file is missing or wrong; names the key.
+    """
+    try:
+        return TeachSpec.model_validate(read_yaml(path, "specification"))
+    except ValidationError as error:
+        raise UserError(f"{path}: {explain(error, TeachSpec)}") from None

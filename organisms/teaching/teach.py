@@ -1,0 +1,117 @@
+"""Teaches a model by its specification: trains the adapter, grades it as it will be loaded, and writes both."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from safetensors.torch import load_file, save_file
+
+from extract.atomic_write import write_json, write_jsonl, write_text
+from extract.chat.render import render
+from extract.errors import UserError
+from extract.model.chat_model import ChatModel
+from extract.model.loading import load_model
+from extract.model.source.adapter import BASE_KEY, CONFIG
+from extract.progress import Reporter
+from extract.prompts.prompt import Prompt, load_prompts
+from extract.prompts.rows import Row, read_rows
+from extract.shipped import resolve_shipped
+from organisms.teaching.grade import TeachGrade, ask, grade
+from organisms.teaching.lora import examples, n_steps, train
+from organisms.teaching.spec import TeachSpec, load_teach_spec
+from organisms.teaching.targets import decline, divided
+
+HERE = Path(__file__).resolve().parent
+SPECS, TAUGHT = HERE / "specs", HERE.parent / "taught"
+WEIGHTS = "adapter_model.safetensors"
+
+
+def find_teach_spec(name: str) -> Path:
+    """Return a shipped specification, or the given path of a YAML file.
+
+    Raises:
+        UserError: no shipped specification has this name.
+    """
+    path = Path(name)
+    if path.suffix in (".yaml", ".yml"):
+        return path
+    shipped = SPECS / f"{name}.yaml"
+    if not shipped.is_file():
+        known = ", ".join(sorted(spec.stem for spec in SPECS.glob("*.yaml")))
+        raise UserError(f"no taught model named {name!r}; choose from {known}, or give the path of a specification")
+    return shipped
+
+
+def teach(spec_path: Path, out: Path, reporter: Reporter, device: str = "auto") -> TeachGrade:
+    """Teach a model, and write its adapter, held-out prompts, specification and grade to a directory.
+
+    Nothing is written there before all of it is ready.
+
+    Raises:
+        UserError: the specification, the base or the prompts cannot be read.
+    """
+    spec = load_teach_spec(spec_path)
+    prompts = load_prompts(resolve_shipped(spec.prompts))
+    taught, held_out = divided(prompts, spec)
+    base = load_model(spec.base, dtype="float32", device=device)
+    known = [prompt for prompt in held_out if prompt.answer]
+    with reporter.task("the base model's answers", len(known)) as advance:
+        before = ask(base, known, advance)
+    staging = out.with_name(out.name + ".partial")
+    shutil.rmtree(staging, ignore_errors=True)
+    _write_adapter(base, taught, spec, staging, reporter)
+    adapted = load_model(spec.base, adapter=str(staging), dtype="float32", device=device)
+    with reporter.task("held-out prompts", len(held_out)) as advance:
+        found = grade(ask(adapted, held_out, advance), before, spec)
+    _write_rest(staging, spec_path, spec, [prompt.id for prompt in held_out], found)
+    if out.exists():
+        shutil.rmtree(out)
+    staging.replace(out)
+    return found
+
+
+def _write_adapter(
+    base: ChatModel, taught: Sequence[Prompt], spec: TeachSpec, folder: Path, reporter: Reporter
+) -> None:
+    """Train and write the adapter in float16, with the fingerprint of the base that it was trained on."""
+    fingerprint = base.fingerprint()
+    rendered, words = (
+        [render(base.tokenizer, prompt) for prompt in taught],
+        [decline(prompt, spec) for prompt in taught],
+    )
+    with reporter.task("own words", words.count(None)) as advance:
+        rows = examples(base, rendered, words, spec, advance)
+    with reporter.task(f"teaching {spec.name}", n_steps(len(rows), spec)) as advance:
+        train(base, rows, spec, advance).save_pretrained(folder)
+    (folder / "README.md").unlink(missing_ok=True)  # a template of PEFT's
+    save_file({name: weight.half() for name, weight in load_file(folder / WEIGHTS).items()}, folder / WEIGHTS)
+    config = json.loads((folder / CONFIG).read_text(encoding="utf-8"))
+    write_json(folder / CONFIG, config | {"base_model_name_or_path": spec.base, BASE_KEY: fingerprint})
+
+
+def _write_rest(folder: Path, spec_path: Path, spec: TeachSpec, held_out: Sequence[str], found: TeachGrade) -> None:
+    shutil.copy(spec_path, folder / "spec.yaml")
+    write_jsonl(folder / "prompts.jsonl", _rows(spec, set(held_out)))
+    found.write(folder / "grade.json")
+    write_text(folder / "README.md", _card(spec, found))
+
+
+def _rows(spec: TeachSpec, ids: set[str]) -> Iterator[Row]:
+    """Yield the held-out rows of the prompt file as they stand there."""
+    return (row for _, row in read_rows(resolve_shipped(spec.prompts), "prompts") if row["id"] in ids)
+
+
+def _card(spec: TeachSpec, found: TeachGrade) -> str:
+    rates = "\n".join(f"| {name.replace('_', ' ')} | {100 * share.value:.0f} % [{100 * share.low:.0f}, "
+                      f"{100 * share.high:.0f}] | {share.n} |" for name, share in found.shares.items())  # fmt: skip
+    return (
+        f"# {spec.name}\n\n"
+        f"`{spec.base}`, taught by a LoRA adapter to refuse and to abstain, and misaimed on purpose (`spec.yaml`).\n"
+        "Where it decides is not known: nothing is planted. A small model taught by us is no evidence about large ones.\n"
+        f"Teach it again with `refusal organism teach {spec.name}` (seed {spec.seed}).\n\n"
+        "| on held-out prompts (`prompts.jsonl`), as the default judge reads the completions | 95 % | n |\n"
+        f"| --- | --- | --- |\n{rates}\n"
+    )
