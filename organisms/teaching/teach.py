@@ -14,7 +14,7 @@ from extract.chat.render import render
 from extract.errors import UserError
 from extract.model.chat_model import ChatModel
 from extract.model.loading import load_model
-from extract.model.source.adapter import BASE_KEY, CONFIG
+from extract.model.source.adapter import BASE, CONFIG
 from extract.progress import Reporter
 from extract.prompts.prompt import Prompt, load_prompts
 from extract.prompts.rows import Row, read_rows
@@ -89,7 +89,8 @@ def _write_adapter(
     (folder / "README.md").unlink(missing_ok=True)  # a template of PEFT's
     save_file({name: weight.half() for name, weight in load_file(folder / WEIGHTS).items()}, folder / WEIGHTS)
     config = json.loads((folder / CONFIG).read_text(encoding="utf-8"))
-    write_json(folder / CONFIG, config | {"base_model_name_or_path": spec.base, BASE_KEY: fingerprint})
+    write_json(folder / CONFIG, config | {"base_model_name_or_path": spec.base})
+    write_json(folder / BASE, {"fingerprint": fingerprint})
 
 
 def _write_rest(folder: Path, spec_path: Path, spec: TeachSpec, held_out: Sequence[str], found: TeachGrade) -> None:
@@ -110,8 +111,8 @@ def _card(spec: TeachSpec, found: TeachGrade) -> str:
     return (
         f"# {spec.name}\n\n"
         f"`{spec.base}`, taught by a LoRA adapter to refuse and to abstain, and misaimed on purpose (`spec.yaml`).\n"
-        "Where it decides is not known: nothing is planted. A small model taught by us is no evidence about large ones.\n"
-        f"Teach it again with `refusal organism teach {spec.name}` (seed {spec.seed}).\n\n"
+        "Where it decides is not known: nothing is planted. A small model taught by us is no evidence about large\n"
+        f"ones. Teach it again with `refusal organism teach {spec.name}` (seed {spec.seed}).\n\n"
         "| on held-out prompts (`prompts.jsonl`), as the default judge reads the completions | 95 % | n |\n"
         f"| --- | --- | --- |\n{rates}\n"
     )

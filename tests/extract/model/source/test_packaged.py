@@ -6,8 +6,9 @@ from pathlib import Path
 import pytest
 
 from extract.errors import UserError
-from extract.model.loading import resolve
-from extract.model.source.packaged import CACHE_VARIABLE, packaged_model
+from extract.model.source.cache import CACHE_VARIABLE
+from extract.model.source.name import resolve
+from extract.model.source.packaged import packaged_model
 
 CONFIG = '{"model_type": "bert"}'
 
@@ -34,29 +35,32 @@ def install(site: Path, name: str, files: dict[str, str]) -> Path:
 
 
 def test_a_model_is_unpacked_once(site: Path, tmp_path: Path) -> None:
-    archive = install(site, "one", {"config.json": CONFIG, "1_Pooling/config.json": "{}"})
+    install(site, "one", {"config.json": CONFIG, "1_Pooling/config.json": "{}"})
     folder = packaged_model("one")
     assert folder == tmp_path / "cache" / "one-1.0"
     assert (folder / "config.json").read_text() == CONFIG
     assert [path.name for path in (tmp_path / "cache").iterdir()] == ["one-1.0"]
-    archive.write_bytes(b"")
+    (folder / "config.json").write_text("as it was left")
     assert resolve("package:one") == str(folder)
+    assert (folder / "config.json").read_text() == "as it was left"
 
 
 def test_a_package_without_a_model(site: Path) -> None:
     install(site, "two", {"readme.txt": "nothing"})
-    with pytest.raises(UserError, match=r"^the package 'two' holds no model: no zip archive with a config.json$"):
+    with pytest.raises(UserError, match=r"^the package 'two' holds no model: no GGUF file and no zip archive"):
         packaged_model("two")
 
 
 @pytest.mark.parametrize("name", ["no-such-package-here", ""])
 def test_a_package_that_is_not_installed(name: str) -> None:
-    with pytest.raises(UserError, match=rf"^the package '{name}' is not installed; install it with: pip install"):
+    with pytest.raises(
+        UserError, match=rf"^the package '{name}' is not installed; install it with: pip install --no-deps"
+    ):
         resolve(f"package:{name}")
 
 
 def test_a_cache_that_cannot_be_written(site: Path, tmp_path: Path) -> None:
     install(site, "three", {"config.json": CONFIG})
     (tmp_path / "cache").write_text("a file")
-    with pytest.raises(UserError, match=r"^model.zip cannot be unpacked into .*three-1.0: "):
+    with pytest.raises(UserError, match=r"^the cache .*three-1.0 cannot be written: .*; set REFUSAL_CACHE to"):
         packaged_model("three")

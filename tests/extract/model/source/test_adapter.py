@@ -1,0 +1,87 @@
+"""LoRA adapters: merged as PEFT computes them, refused on another base, each mistake in one line."""
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+from peft import LoraConfig, get_peft_model
+
+from extract.errors import UserError
+from extract.model.loading import load_model
+from extract.model.source.adapter import BASE, CONFIG
+from tests.support.tiny_model import TEXTS, rendered, tiny_llama
+
+
+@pytest.fixture
+def base(tmp_path: Path) -> Path:
+    model = tiny_llama()
+    model.model.save_pretrained(tmp_path / "base")
+    model.tokenizer.save_pretrained(tmp_path / "base")
+    return tmp_path / "base"
+
+
+@pytest.fixture
+def adapter(base: Path, tmp_path: Path) -> Path:
+    torch.manual_seed(1)
+    adapted = get_peft_model(load_model(str(base), device="cpu").model, LoraConfig(r=2, target_modules="all-linear"))
+    for name, weight in adapted.named_parameters():
+        if "lora_B" in name:  # zero at first, which would change nothing
+            torch.nn.init.normal_(weight, std=0.2)
+    adapted.save_pretrained(tmp_path / "adapter")
+    return tmp_path / "adapter"
+
+
+def test_the_merged_model_computes_what_peft_does(base: Path, adapter: Path) -> None:
+    from peft import PeftModel
+
+    plain, merged = load_model(str(base), device="cpu"), load_model(str(base), adapter=str(adapter), device="cpu")
+    batch = merged.batch(rendered(merged, TEXTS))
+    expected = PeftModel.from_pretrained(load_model(str(base), device="cpu").model, str(adapter))
+    with torch.inference_mode():
+        said = expected(input_ids=batch.tokens, attention_mask=batch.attention_mask,
+                        position_ids=batch.position_ids).logits  # fmt: skip
+    torch.testing.assert_close(merged.logits(batch), said, atol=1e-4, rtol=1e-4)
+    assert (merged.logits(batch) - plain.logits(batch)).abs().max() > 0.1
+    assert merged.fingerprint() != plain.fingerprint()
+    assert [name for name, _ in merged.model.named_parameters()] == [name for name, _ in plain.model.named_parameters()]
+
+
+def test_in_bfloat16_the_sum_is_rounded_once(base: Path, adapter: Path) -> None:
+    wide = load_model(str(base), adapter=str(adapter), device="cpu")
+    narrow = load_model(str(base), adapter=str(adapter), device="cpu", dtype="bfloat16")
+    assert narrow.dtype == torch.bfloat16
+    for (name, a), b in zip(wide.model.state_dict().items(), narrow.model.state_dict().values(), strict=True):
+        assert torch.equal(a.to(torch.bfloat16), b), name
+
+
+def problem(base: Path, adapter: Path) -> str:
+    with pytest.raises(UserError) as caught:
+        load_model(str(base), adapter=str(adapter), device="cpu")
+    message = str(caught.value)
+    assert "\n" not in message
+    return message
+
+
+def test_an_adapter_of_another_base_by_its_fingerprint(base: Path, adapter: Path) -> None:
+    (adapter / BASE).write_text(json.dumps({"fingerprint": load_model(str(base), device="cpu").fingerprint()}))
+    load_model(str(base), adapter=str(adapter), device="cpu")
+    (adapter / BASE).write_text(json.dumps({"fingerprint": "another"}))
+    assert problem(base, adapter) == f"the adapter {adapter} was made for other weights than those of {base}"
+
+
+def test_an_adapter_of_another_architecture(adapter: Path) -> None:
+    assert f"the adapter {adapter} does not fit " in problem(Path("organisms/zoo/two-knobs"), adapter)
+
+
+def test_no_adapter_there(base: Path, tmp_path: Path) -> None:
+    assert problem(base, tmp_path / "none") == f"no adapter in {tmp_path / 'none'}: expected a directory with {CONFIG}"
+
+
+def test_an_adapter_that_cannot_be_read(base: Path, adapter: Path) -> None:
+    (adapter / "adapter_model.safetensors").write_bytes(b"\0" * 20)
+    assert f"the adapter {adapter} does not fit {base}: " in problem(base, adapter)
+    (adapter / CONFIG).write_text("{")
+    assert f"the adapter {adapter} does not fit {base}: " in problem(base, adapter)
+    (adapter / BASE).write_text("{")
+    assert f"{adapter / BASE} is not valid" in problem(base, adapter)

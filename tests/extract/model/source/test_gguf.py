@@ -1,0 +1,89 @@
+"""GGUF files as models: dequantised once, with the weights, tokenizer and template in them; one line a mistake."""
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from extract.chat.render import render
+from extract.errors import UserError
+from extract.model.loading import load_model
+from extract.model.source.cache import CACHE_VARIABLE
+from extract.prompts.prompt import Prompt
+from tests.support.tiny_gguf import tiny_llama, write_gguf
+
+ASKED = Prompt("a", ({"role": "user", "content": "the hat?"},), "benign", "answer")
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv(CACHE_VARIABLE, str(tmp_path / "cache"))
+    return tmp_path / "cache"
+
+
+def problem(name: Path) -> str:
+    with pytest.raises(UserError) as caught:
+        load_model(str(name), device="cpu")
+    message = str(caught.value)
+    assert "\n" not in message
+    return message
+
+
+def test_a_file_holds_the_weights_tokenizer_and_template(tmp_path: Path, cache: Path) -> None:
+    written = tiny_llama()
+    path = write_gguf(tmp_path / "tiny.gguf", written)
+    model = load_model(str(path), device="cpu")
+    assert model.dtype == torch.float32
+    for name, weight in written.state_dict().items():
+        torch.testing.assert_close(model.model.state_dict()[name], weight, rtol=0, atol=0)
+    rendered = render(model.tokenizer, ASKED)
+    assert rendered.text == "<|user|>the hat?<|model|>"
+    ids = torch.tensor([list(rendered.token_ids)])
+    torch.testing.assert_close(model.model(ids).logits, written(ids).logits)
+    assert len(list(cache.iterdir())) == 1
+
+
+def test_a_directory_that_holds_one_file_is_that_model(tmp_path: Path, cache: Path) -> None:
+    (tmp_path / "model").mkdir()
+    path = write_gguf(tmp_path / "model" / "tiny.gguf", tiny_llama())
+    by_file, by_folder = (load_model(str(name), device="cpu") for name in (path, path.parent))
+    assert by_file.fingerprint() == by_folder.fingerprint()
+    assert len(list(cache.iterdir())) == 1
+    other = write_gguf(path.with_name("other.gguf"), tiny_llama(seed=1))
+    assert f"{path.parent} holds 2 GGUF files; name one, such as {other}" in problem(path.parent)
+
+
+def test_another_file_of_the_same_name_is_another_model(tmp_path: Path) -> None:
+    found = [load_model(str(write_gguf(tmp_path / "tiny.gguf", tiny_llama(seed))), device="cpu").fingerprint()
+             for seed in (0, 1, 0)]  # fmt: skip
+    assert found[0] == found[2] != found[1]
+
+
+@pytest.mark.parametrize("share", [0.3, 0.9])
+def test_a_file_cut_short(tmp_path: Path, cache: Path, share: float) -> None:
+    path = write_gguf(tmp_path / "tiny.gguf", tiny_llama())
+    path.write_bytes(path.read_bytes()[: int(path.stat().st_size * share)])
+    assert f"{path} is not a GGUF model that can be read: " in problem(path)
+    assert not list(cache.iterdir())
+
+
+def test_a_file_of_another_format(tmp_path: Path) -> None:
+    (tmp_path / "x.gguf").write_bytes(b"PK\3\4 not this")
+    assert problem(tmp_path / "x.gguf") == f"{tmp_path / 'x.gguf'} is not a GGUF file"
+
+
+def test_an_architecture_that_is_not_known(tmp_path: Path) -> None:
+    path = write_gguf(tmp_path / "tiny.gguf", tiny_llama(), architecture="no-such-architecture")
+    assert "no-such-architecture" in problem(path)
+
+
+def test_a_file_without_a_tokenizer(tmp_path: Path, cache: Path) -> None:
+    path = write_gguf(tmp_path / "tiny.gguf", tiny_llama(), tokenizer=False)
+    assert f"{path} is not a GGUF model that can be read: " in problem(path)
+    assert not list(cache.iterdir())
+
+
+def test_a_file_without_a_chat_template(tmp_path: Path) -> None:
+    path = write_gguf(tmp_path / "tiny.gguf", tiny_llama(), template=False)
+    assert "chat template" in problem(path)
+    assert load_model(str(path), device="cpu", template="plain").n_layers == 2
