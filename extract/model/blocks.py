@@ -107,11 +107,22 @@ def _watch(layer: nn.Module, index: int, found: dict[int, FirstHalf | None]) -> 
 
 
 def _made_by(stream: Tensor, before: Tensor, outputs: Sequence[tuple[nn.Module, Tensor]]) -> FirstHalf | None:
+    """Return the module whose output was added: exactly if one is, else the one that a scale explains.
+
+    The exact sum comes first: in bfloat16 a massive activation (arXiv 2402.17762) rounds away what is added to it, so
+    the difference of the streams is far from the output. What is itself the stream, as the norm's output is what the
+    attention reads, was not added to it.
+    """
+    for module, output in reversed(outputs):  # of nested modules with equal output the outermost finishes last
+        if output.any() and torch.equal(before + output, stream):
+            return FirstHalf(module, 1.0)
     added = stream.double() - before.double()
     if not added.any():
         return None
     tolerance = 1e-5 if stream.dtype == torch.float32 else 2e-2
-    for module, stream_added in reversed(outputs):  # of nested modules with equal output the outermost finishes last
+    for module, stream_added in reversed(outputs):
+        if torch.equal(stream_added, stream):
+            continue
         output = stream_added.double()
         scale = float((added * output).sum() / (output * output).sum().clamp(min=1e-30))
         if abs(scale) > 1e-3 and (added - scale * output).norm() <= tolerance * added.norm():

@@ -8,12 +8,14 @@ import zlib
 import torch
 from torch import nn
 
+from extract.model.offload import weights_of
+
 
 def fingerprint(model: nn.Module) -> str:
     """Return a SHA-256 over every parameter's name, shape, dtype and about 256 evenly spaced values."""
     digest = hashlib.sha256()
-    for name, parameter in model.state_dict().items():
-        flat = parameter.detach().reshape(-1)
+    for name, parameter in weights_of(model):
+        flat = parameter.reshape(-1)
         sample = flat[:: max(1, flat.numel() // 256)].to("cpu", torch.float32)
         digest.update(f"{name} {tuple(parameter.shape)} {parameter.dtype}".encode())
         digest.update(sample.contiguous().numpy().tobytes())
@@ -27,7 +29,7 @@ def checksum(model: nn.Module) -> str:
     detects a few changed weights, such as one row of the embedding.
     """
     digest = hashlib.sha256()
-    for name, parameter in model.state_dict().items():
-        bits = parameter.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy()
+    for name, parameter in weights_of(model):
+        bits = parameter.cpu().contiguous().reshape(-1).view(torch.uint8).numpy()
         digest.update(f"{name} {tuple(parameter.shape)} {parameter.dtype} {zlib.crc32(bits)}".encode())
     return digest.hexdigest()

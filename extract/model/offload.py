@@ -1,0 +1,31 @@
+"""Weights that accelerate keeps in memory or on disk until a module computes (`device_map` with offload)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import torch
+from accelerate.utils import align_module_device
+from torch import Tensor, nn
+
+
+def weights_of(model: nn.Module) -> Iterator[tuple[str, Tensor]]:
+    """Yield the state dictionary; offloaded weights are fetched one by one."""
+    for name, parameter in model.state_dict().items():
+        if not parameter.is_meta:
+            yield name, parameter.detach()
+            continue
+        module, _, last = name.rpartition(".")
+        owner = model.get_submodule(module)
+        with align_module_device(owner, "cpu"):
+            yield name, getattr(owner, last).detach()
+
+
+def computing_device(model: nn.Module) -> torch.device:
+    """Return the device on which the first offloaded module computes; the CPU where none says."""
+    for module in model.modules():
+        hook = getattr(module, "_hf_hook", None)
+        for part in getattr(hook, "hooks", (hook,)):  # several hooks of a module are one SequentialHook
+            if (found := getattr(part, "execution_device", None)) is not None:
+                return torch.device(found)
+    return torch.device("cpu")

@@ -1,0 +1,34 @@
+"""Fingerprints of weights that are not on a device."""
+
+from pathlib import Path
+
+import pytest
+import torch
+from accelerate import cpu_offload, disk_offload
+from torch import nn
+
+from extract.model.fingerprint import checksum, fingerprint
+from tests.support.tiny_model import TEXTS, rendered, tiny_llama
+
+
+@pytest.mark.parametrize("place", ["memory", "disk"])
+def test_offloading_changes_no_fingerprint(tmp_path: Path, place: str) -> None:
+    there, away = tiny_llama(), tiny_llama()
+    if place == "memory":
+        cpu_offload(away.model, execution_device=torch.device("cpu"))
+    else:
+        disk_offload(away.model, tmp_path, execution_device=torch.device("cpu"))
+    assert any(weight.is_meta for weight in away.model.parameters())
+    assert fingerprint(away.model) == fingerprint(there.model)
+    assert checksum(away.model) == checksum(there.model)
+    assert any(weight.is_meta for weight in away.model.parameters())
+    batch = away.batch(rendered(away, TEXTS))
+    torch.testing.assert_close(away.logits(batch), there.logits(batch))
+
+
+def test_a_changed_weight_changes_the_checksum() -> None:
+    model = tiny_llama().model
+    before = checksum(model)
+    with torch.no_grad():
+        nn.Module.get_submodule(model, "model.layers.2.mlp.up_proj").weight[3, 4] += 1e-3
+    assert checksum(model) != before
