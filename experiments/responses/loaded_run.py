@@ -8,7 +8,7 @@ from functools import cached_property
 from experiments.responses.completions import Completer
 from experiments.responses.response_cache import ResponseCache
 from experiments.run.inputs import RunInputs
-from extract.chat.render import Rendered, remarks, render
+from extract.chat.render import Rendered, refuse_too_long, remarks, render
 from extract.model.chat_model import ChatModel
 from extract.model.loading import load_model
 from judging.judge_by_name import open_judge
@@ -51,6 +51,7 @@ class LoadedRun(RunInputs):
     def rendered(self) -> list[Rendered]:
         """All prompts through the model's chat template, in file order; reports remarks on the template."""
         rendered = [render(self.model.tokenizer, prompt) for prompt in self.prompts]
+        refuse_too_long(self.prompts, rendered, self.model.context)
         for line in remarks(self.prompts, rendered, merged=self.config.model.system == "merge"):
             self.reporter.say(line)
         return rendered

@@ -121,6 +121,23 @@ def position_names(rendered: Sequence[Rendered], *, trigger: bool = False) -> tu
     return tuple(names + (["trigger_last"] if trigger and "trigger_last" in seen else []))
 
 
+def refuse_too_long(prompts: Sequence[Prompt], rendered: Sequence[Rendered], context: int | None) -> None:
+    """Raise if the model cannot read a whole prompt.
+
+    Args:
+        context: the most tokens that it reads; None where that is not known.
+
+    Raises:
+        UserError: names the longest prompt, and says how many there are.
+    """
+    long = [(len(row.token_ids), prompt.id) for prompt, row in zip(prompts, rendered, strict=True)
+            if context and len(row.token_ids) > context]  # fmt: skip
+    if long:
+        tokens, name = max(long)
+        raise UserError(f"{len(long)} of {len(prompts)} prompts are longer than the model's context, {context:,} "
+                        f"tokens; {name!r} has {tokens:,}. Shorten them or leave them out")  # fmt: skip
+
+
 def remarks(prompts: Sequence[Prompt], rendered: Sequence[Rendered], *, merged: bool = False) -> list[str]:
     """Return notes on the positions of these prompts, one line each.
 

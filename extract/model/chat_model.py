@@ -77,6 +77,11 @@ class ChatModel:
         return self.model.dtype
 
     @property
+    def context(self) -> int | None:
+        """The most tokens that the model reads, by its configuration; None where that does not say."""
+        return getattr(self.model.config.get_text_config(), "max_position_embeddings", None)
+
+    @property
     def eos_ids(self) -> list[int]:
         """All end-of-sequence tokens: a chat model often has several."""
         own = self.model.generation_config
@@ -97,8 +102,8 @@ class ChatModel:
         return self.pad([row.token_ids for row in rows], side)
 
     def pad(self, rows: Sequence[Sequence[int]], side: Side) -> Batch:
-        """Pad rows of token ids."""
-        return pad(rows, self._pad_id, side, self.device)
+        """Pad rows of token ids; raises UserError if one is longer than the model's context."""
+        return pad(rows, self._pad_id, side, self.device, self.context)
 
     def decode(self, response: Sequence[int]) -> str:
         """Turn response tokens into text, without special tokens except those that open or close a thought."""

@@ -10,6 +10,8 @@ import torch
 from jaxtyping import Int
 from torch import Tensor
 
+from extract.errors import UserError
+
 Side = Literal["left", "right"]
 
 
@@ -40,9 +42,21 @@ class Batch:
         return self.attention_mask.argmax(dim=1)
 
 
-def pad(rows: Sequence[Sequence[int]], pad_id: int, side: Side, device: torch.device) -> Batch:
-    """Pad rows of token ids to the longest row; the batch is filled on the host and then moved to the device."""
+def pad(
+    rows: Sequence[Sequence[int]], pad_id: int, side: Side, device: torch.device, context: int | None = None
+) -> Batch:
+    """Pad rows of token ids to the longest row; the batch is filled on the host and then moved to the device.
+
+    Args:
+        context: the most tokens that the model reads, if that is known.
+
+    Raises:
+        UserError: a row is longer.
+    """
     longest = max(len(row) for row in rows)
+    if context and longest > context:
+        raise UserError(f"a prompt has {longest:,} tokens, but the model's context has {context:,}; "
+                        "shorten the prompt or leave it out")  # fmt: skip
     tokens = torch.full((len(rows), longest), pad_id)
     mask = torch.zeros_like(tokens)
     for i, row in enumerate(rows):

@@ -9,7 +9,7 @@ import pytest
 from tokenizers import Tokenizer, models, pre_tokenizers
 from transformers import PreTrainedTokenizerBase, PreTrainedTokenizerFast
 
-from extract.chat.render import Rendered, Roles, position_names, remarks, render
+from extract.chat.render import Rendered, Roles, position_names, refuse_too_long, remarks, render
 from extract.errors import UserError
 from extract.prompts.prompt import Prompt
 
@@ -167,3 +167,12 @@ def test_a_prompt_in_memory_costs_a_few_bytes_a_token(tokenizer: PreTrainedToken
 def test_token_ids_are_what_the_tokenizer_gives(tokenizer: PreTrainedTokenizerBase) -> None:
     rendered = render(tokenizer, ask("how do i kill it?"))
     assert rendered.token_ids == array("i", tokenizer(rendered.text, add_special_tokens=False)["input_ids"])
+
+
+def test_prompts_longer_than_the_context_are_counted_and_the_longest_is_named() -> None:
+    prompts = [Prompt(name, ({"role": "user", "content": "x"},), "benign", "answer") for name in "abc"]
+    rows = [Rendered("", [1] * n, {}, ambiguous=False) for n in (9, 12, 11)]
+    refuse_too_long(prompts, rows, 12)
+    refuse_too_long(prompts, rows, None)
+    with pytest.raises(UserError, match=r"^2 of 3 prompts are longer than the model's context, 10 tokens; 'b' has 12"):
+        refuse_too_long(prompts, rows, 10)

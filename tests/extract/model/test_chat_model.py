@@ -446,3 +446,14 @@ def test_a_cache_that_cannot_be_continued_is_refused(
         model = ChatModel(MambaForCausalLM(shape), tokenizer, name="recurrent")
     with pytest.raises(UserError, match=r"recurrent: .* cannot continue from cached keys and values"):
         cache_prompts(model, model.batch(rows(model)))
+
+
+def test_a_prompt_longer_than_the_context_is_refused(llama: ChatModel) -> None:
+    assert llama.context is not None
+    batch = llama.pad([[5] * llama.context, [5, 6]], "left")
+    assert batch.prompt_length == llama.context
+    with pytest.raises(UserError, match=rf"^a prompt has {llama.context + 1:,} tokens, but the model's context has"):
+        llama.pad([[5] * (llama.context + 1)], "left")
+    del llama.model.config.max_position_embeddings  # as of models without positions
+    assert llama.context is None
+    assert llama.pad([[5] * 2000], "left").prompt_length == 2000
