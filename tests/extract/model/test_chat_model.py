@@ -454,6 +454,9 @@ def test_a_prompt_longer_than_the_context_is_refused(llama: ChatModel) -> None:
     assert batch.prompt_length == llama.context
     with pytest.raises(UserError, match=rf"^a prompt has {llama.context + 1:,} tokens, but the model's context has"):
         llama.pad([[5] * (llama.context + 1)], "left")
-    del llama.model.config.max_position_embeddings  # as of models without positions
+
+
+def test_a_model_without_positions_has_no_longest_prompt(llama: ChatModel) -> None:
+    llama.model.config = MambaConfig()
     assert llama.context is None
-    assert llama.pad([[5] * 2000], "left").prompt_length == 2000
+    assert llama.pad([[5] * 5000], "left").prompt_length == 5000
