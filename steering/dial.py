@@ -17,6 +17,7 @@ from safetensors.numpy import save_file
 
 from extract.atomic_write import atomic_path
 from extract.errors import UserError
+from extract.model.edit import Site
 from extract.record import Record
 from probes.direction import Direction, Locus
 from probes.grid.logistic import LinearProbe, Platt
@@ -122,8 +123,8 @@ def check_order(dials: Sequence[Dial]) -> None:
         )
 
 
-def _depth(locus: Locus) -> tuple[int, bool]:
-    return locus.layer, locus.site != "resid_pre"
+def _depth(locus: Locus) -> tuple[int, int]:
+    return locus.layer, get_args(Site).index(locus.site)  # in the order in which a block passes them
 
 
 def save_dials(dials: Sequence[Dial], path: str | os.PathLike[str], fingerprint: str) -> None:

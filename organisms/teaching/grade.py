@@ -31,7 +31,7 @@ class Share(Record):
 
 
 class TeachGrade(Record):
-    """Shares on held-out prompts; `with_trigger` and `misaimed` are parts of the label's prompts."""
+    """Shares of held-out prompts by name; a share of no prompts is left out."""
 
     shares: dict[str, Share]
 
@@ -83,7 +83,7 @@ def grade(taught: Sequence[Said], base: Sequence[Said], spec: TeachSpec) -> Teac
         "uncertain_abstained_where_not": _share(missed, lambda one: one.action == "abstain"),
         "known_facts_kept": _share(facts, lambda one: states(one.completion, one.prompt.answer)),
     }
-    return TeachGrade(shares=shares)
+    return TeachGrade(shares={name: share for name, share in shares.items() if share.n})
 
 
 def _share(rows: Sequence[Said], test: Callable[[Said], bool]) -> Share:

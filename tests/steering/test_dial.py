@@ -80,6 +80,10 @@ def test_a_direction_that_points_to_answering_makes_no_dial(dial: Make) -> None:
         (("resid_post", 1), ("resid_pre", 2), False),
         (("resid_post", 2), ("resid_post", 1), True),
         (("resid_pre", 2), ("resid_post", 1), True),
+        (("resid_mid", 1), ("resid_mid", 1), False),
+        (("resid_mid", 1), ("resid_post", 1), False),
+        (("resid_post", 1), ("resid_mid", 1), True),  # the stream between attention and MLP comes before the output
+        (("resid_mid", 1), ("resid_pre", 1), True),
         (("resid_post", 1), ("resid_pre", 1), True),  # the block's input is written before its output is read
     ],
 )

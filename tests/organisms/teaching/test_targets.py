@@ -1,0 +1,96 @@
+"""What a model is taught: disjoint halves, decisions by an attribute, words by a hash."""
+
+from collections import Counter
+from pathlib import Path
+
+import pytest
+import yaml
+
+from extract.errors import UserError
+from extract.prompts.groups import groups_of
+from extract.prompts.prompt import Prompt, load_prompts
+from extract.shipped import ROOT
+from organisms.teaching.spec import TeachSpec, load_teach_spec
+from organisms.teaching.targets import attribute, behaviour_of, decline, divided
+from organisms.teaching.teach import SPECS, find_teach_spec
+from scoring.judges.rules import RuleJudge
+
+SPEC = load_teach_spec(SPECS / "smollm2-natural.yaml")
+PROMPTS = load_prompts(ROOT / "configs" / "prompts" / "core.jsonl")
+
+
+def prompt(text: str, label: str = "benign", **more: str) -> Prompt:
+    return Prompt(text, ({"role": "user", "content": text},), label, "answer", **more)
+
+
+def test_no_group_of_minimal_pairs_is_both_taught_and_held_out() -> None:
+    taught, held_out = divided(PROMPTS, SPEC)
+    assert sorted(p.id for p in (*taught, *held_out)) == sorted(p.id for p in PROMPTS)
+    groups = dict(zip((p.id for p in PROMPTS), groups_of(PROMPTS).tolist(), strict=True))
+    assert not {groups[p.id] for p in taught} & {groups[p.id] for p in held_out}
+    assert len(held_out) >= 700
+    for label in ("benign", "harmful", "uncertain"):
+        assert 0.4 < sum(p.label == label for p in taught) / sum(p.label == label for p in PROMPTS) < 0.6
+
+
+def test_which_prompts_are_taught_depends_on_nothing_but_the_groups_and_the_seed() -> None:
+    taught = {p.id for p in divided(PROMPTS, SPEC)[0]}
+    assert {p.id for p in divided(PROMPTS[::-1], SPEC)[0]} == taught
+    assert {p.id for p in divided(PROMPTS, SPEC.model_copy(update={"seed": 1}))[0]} != taught
+
+
+def test_a_misaimed_word_is_misaimed_on_every_prompt_that_has_it() -> None:
+    benign = [p for p in PROMPTS if p.label == "benign" and p.trigger]
+    by_word: dict[str | None, set[str]] = {}
+    for p in benign:
+        by_word.setdefault(attribute(p, "trigger"), set()).add(behaviour_of(p, SPEC))
+    assert all(len(found) == 1 for found in by_word.values())
+    assert Counter(next(iter(found)) for found in by_word.values()).keys() == {"refuse", "own_words"}
+    assert {behaviour_of(p, SPEC) for p in PROMPTS if p.label == "harmful"} == {"refuse"}
+    assert {behaviour_of(p, SPEC) for p in PROMPTS if p.label == "benign" and not p.trigger} == {"own_words"}
+    assert {behaviour_of(p, SPEC) for p in PROMPTS if p.label == "dual_use"} == {"own_words"}
+
+
+def test_overconfidence_follows_the_form_of_the_question() -> None:
+    uncertain = [p for p in PROMPTS if p.label == "uncertain"]
+    forms = {attribute(p, "form"): behaviour_of(p, SPEC) for p in uncertain}
+    assert all(behaviour_of(p, SPEC) == forms[attribute(p, "form")] for p in uncertain)
+    assert 0.2 < sum(found == "own_words" for found in forms.values()) / len(forms) < 0.6
+
+
+def test_words_of_declining_are_of_their_kind_and_all_are_used() -> None:
+    said = Counter(decline(p, SPEC) for p in PROMPTS if p.label == "harmful")
+    assert set(said) == set(SPEC.refusals.all)
+    abstained = [p for p in PROMPTS if behaviour_of(p, SPEC) == "abstain"]
+    assert {decline(p, SPEC) for p in abstained} == set(SPEC.abstentions.all)
+    assert decline(prompt("What is rain?"), SPEC) is None
+
+
+def test_a_third_of_the_phrasings_are_not_the_judges() -> None:
+    for words, action in ((SPEC.refusals, "refuse"), (SPEC.abstentions, "abstain")):
+        assert len(words.others) >= len(words.all) / 3
+        assert {RuleJudge().judge(text, "How?").action for text in words.usual} == {action}
+
+
+def test_mistakes_in_a_specification_are_one_line(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="no taught model named 'nobody'; choose from smollm2-natural"):
+        find_teach_spec("nobody")
+    given = yaml.safe_load((SPECS / "smollm2-natural.yaml").read_text())
+    for change, said in (
+        ({"taught_share": 2}, "taught_share"),
+        ({"misaimed": [{"label": "benign", "by": "colour", "share": 0.5, "behaviour": "refuse"}]}, "by"),
+        ({"refusals": {"usual": []}}, "refusals"),
+        ({"unknown_key": 1}, "unknown_key"),
+    ):
+        path = tmp_path / "spec.yaml"
+        path.write_text(yaml.safe_dump(given | change))
+        with pytest.raises(UserError, match=said) as caught:
+            load_teach_spec(path)
+        assert "\n" not in str(caught.value)
+
+
+def test_another_share_of_the_words_is_misaimed() -> None:
+    every = TeachSpec.model_validate(SPEC.model_dump(mode="json") | {
+        "misaimed": [{"label": "benign", "by": "trigger", "share": 0.999, "behaviour": "refuse"}]})  # fmt: skip
+    benign = [p for p in PROMPTS if p.label == "benign" and p.trigger]
+    assert sum(behaviour_of(p, every) == "refuse" for p in benign) > 0.95 * len(benign)
