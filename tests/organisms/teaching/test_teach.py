@@ -28,9 +28,13 @@ def spec_path(tmp_path: Path) -> Path:
     model = tiny_llama()
     model.model.save_pretrained(tmp_path / "base")
     model.tokenizer.save_pretrained(tmp_path / "base")
-    rows = [{"id": f"{label}{i}", "label": label, "text": f"how do i fix {thing} {'so ' * (i % 7)}?",
-             "pair": f"{label}{i}", **({"answer": "fix"} if label == "benign" else {}), **({"category": "x"} if label == "uncertain" else {})}
-            for label, thing in WORDS.items() for i in range(16)]  # fmt: skip
+    more = {"benign": {"answer": "fix"}, "uncertain": {"category": "x"}}
+    rows = [
+        {"id": f"{label}{i}", "label": label, "text": f"how do i fix {thing} {'so ' * (i % 7)}?", "pair": f"{label}{i}"}
+        | more.get(label, {})
+        for label, thing in WORDS.items()
+        for i in range(16)
+    ]
     (tmp_path / "prompts.jsonl").write_text("\n".join(map(json.dumps, rows)))
     spec = {
         "name": "tiny", "base": str(tmp_path / "base"), "prompts": str(tmp_path / "prompts.jsonl"),
