@@ -32,11 +32,15 @@ class FirstHalf:
 def decoder_layers(model: PreTrainedModel) -> nn.ModuleList:
     """Find the transformer blocks: the only module list with as many items as the configuration has layers.
 
+    Only the text decoder is searched, since a vision encoder may be as deep.
+
     Raises:
         UserError: there is no such list, or more than one.
     """
     wanted = model.config.get_text_config().num_hidden_layers
-    found = [m for m in model.base_model.modules() if isinstance(m, nn.ModuleList) and len(m) == wanted]
+    decoder = model.get_decoder() if hasattr(model, "get_decoder") else None
+    within = decoder if isinstance(decoder, nn.Module) else model.base_model
+    found = [m for m in within.modules() if isinstance(m, nn.ModuleList) and len(m) == wanted]
     if len(found) != 1:
         raise UserError(
             f"{type(model).__name__}: expected one list of {wanted} transformer blocks, found {len(found)}; "

@@ -13,6 +13,7 @@ from extract.model.blocks import Keywords
 from extract.model.edit import Edit, Pass, Stream
 
 T = TypeVar("T")
+STREAM_DIMENSIONS = 3  # row, token, d_model
 
 
 def run_edited(
@@ -51,6 +52,9 @@ def _placed(edit: Edit, running: list[Pass], name: str) -> PlacedEdit:
         if not running:
             raise UserError(f"{name} calls its blocks without its decoder, so the tokens of a pass are unknown to "
                             "edits; use another model")  # fmt: skip
+        if stream.ndim != STREAM_DIMENSIONS:
+            raise UserError(f"the blocks of {name} pass on a stream of shape {tuple(stream.shape)}, not (row, token, "
+                            "d_model), as models with several residual streams do; use another model")  # fmt: skip
         return edit.function(stream, running[0])
 
     return PlacedEdit(edit.site, edit.layer, apply)

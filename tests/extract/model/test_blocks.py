@@ -2,9 +2,24 @@
 
 import pytest
 import torch
-from transformers import GraniteConfig, GraniteForCausalLM, LlamaConfig, LlamaForCausalLM, PreTrainedModel
+from transformers import (
+    Gemma3Config,
+    Gemma3ForConditionalGeneration,
+    Gemma3nForCausalLM,
+    Gemma3nTextConfig,
+    Gemma3TextConfig,
+    GraniteConfig,
+    GraniteForCausalLM,
+    LlamaConfig,
+    LlamaForCausalLM,
+    PreTrainedModel,
+    SiglipVisionConfig,
+)
 
+from extract.errors import UserError
 from extract.model.blocks import decoder_layers, first_halves
+from extract.model.chat_model import ChatModel
+from tests.support.tiny_model import TEXTS, rendered, tiny_llama
 
 SIZE = {"vocab_size": 64, "hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 4,
         "num_attention_heads": 4, "num_key_value_heads": 4}  # fmt: skip
@@ -42,3 +57,23 @@ def test_a_residual_multiplier_is_found(dtype: torch.dtype) -> None:
     found = names(model)
     assert [name for name, _ in found] == ["self_attn"] * 4
     assert [scale for _, scale in found] == pytest.approx([0.22] * 4, rel=0.02)
+
+
+def test_a_vision_encoder_as_deep_as_the_text_decoder_is_left_out() -> None:
+    text = Gemma3TextConfig(**SIZE, head_dim=16)
+    sight = SiglipVisionConfig(hidden_size=32, intermediate_size=64, num_hidden_layers=4, num_attention_heads=4,
+                               image_size=28, patch_size=14)  # fmt: skip
+    model = Gemma3ForConditionalGeneration(Gemma3Config(text_config=text.to_dict(), vision_config=sight.to_dict()))
+    assert decoder_layers(model) is model.model.language_model.layers
+
+
+@pytest.mark.parametrize("site", ["resid_pre", "resid_post"])
+def test_several_residual_streams_are_refused_in_one_line(site: str) -> None:
+    tokenizer = tiny_llama().tokenizer
+    config = Gemma3nTextConfig(**SIZE | {"vocab_size": len(tokenizer)}, head_dim=16, hidden_size_per_layer_input=8,
+                               vocab_size_per_layer_input=len(tokenizer), num_kv_shared_layers=0, laurel_rank=4,
+                               activation_sparsity_pattern=[0.0] * 4)  # fmt: skip
+    model = ChatModel(Gemma3nForCausalLM(config).eval(), tokenizer, "gemma-3n")
+    batch = model.batch(rendered(model, TEXTS), "right")
+    with pytest.raises(UserError, match=r"^the blocks of gemma-3n: Gemma3nForCausalLM pass on a stream of shape \(4, .*, not \(row, token"):
+        model.capture(batch, site, [1], lambda layer, stream: None)
