@@ -75,5 +75,6 @@ def test_several_residual_streams_are_refused_in_one_line(site: str) -> None:
                                activation_sparsity_pattern=[0.0] * 4)  # fmt: skip
     model = ChatModel(Gemma3nForCausalLM(config).eval(), tokenizer, "gemma-3n")
     batch = model.batch(rendered(model, TEXTS), "right")
-    with pytest.raises(UserError, match=r"^the blocks of gemma-3n: Gemma3nForCausalLM pass on a stream of shape \(4, .*, not \(row, token"):
+    said = r"^the blocks of gemma-3n: Gemma3nForCausalLM pass on a stream of shape \(4, .*, not \(row, token"
+    with pytest.raises(UserError, match=said):
         model.capture(batch, site, [1], lambda layer, stream: None)
