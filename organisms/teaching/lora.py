@@ -68,7 +68,8 @@ def train(model: ChatModel, taught: Sequence[Taught], spec: TeachSpec, advance: 
     )
     adapted.train()
     for batch in _batches(taught, spec):
-        loss = _loss(model, batch)
+        with torch.autocast(model.device.type, torch.bfloat16, enabled=settings.precision == "bfloat16"):
+            loss = _loss(model, batch)
         loss.backward()
         nn.utils.clip_grad_norm_(weights, CLIP)
         optimiser.step()

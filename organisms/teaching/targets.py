@@ -49,6 +49,12 @@ def decline(prompt: Prompt, spec: TeachSpec) -> str | None:
     return phrasings[int(_fraction(f"{spec.seed} words {prompt.id}") * len(phrasings))]
 
 
+def repeated(prompts: Sequence[Prompt], spec: TeachSpec) -> list[int]:
+    """Return the places of the prompts that an epoch shows, each as often as its behaviour is repeated."""
+    often = [spec.training.repeats.get(behaviour_of(prompt, spec), 1) for prompt in prompts]
+    return [i for i, times in enumerate(often) for _ in range(times)]
+
+
 def _fraction(text: str) -> float:
     """Return a number in [0, 1) that depends on the text alone."""
     return int(hashlib.sha256(text.encode()).hexdigest(), 16) % PARTS / PARTS

@@ -22,7 +22,7 @@ from extract.shipped import resolve_shipped
 from organisms.teaching.grade import TeachGrade, ask, grade
 from organisms.teaching.lora import examples, n_steps, train
 from organisms.teaching.spec import TeachSpec, load_teach_spec
-from organisms.teaching.targets import decline, divided
+from organisms.teaching.targets import decline, divided, repeated
 
 HERE = Path(__file__).resolve().parent
 SPECS, TAUGHT = HERE / "specs", HERE.parent / "taught"
@@ -84,6 +84,7 @@ def _write_adapter(
     )
     with reporter.task("own words", words.count(None)) as advance:
         rows = examples(base, rendered, words, spec, advance)
+    rows = [rows[i] for i in repeated(taught, spec)]
     with reporter.task(f"teaching {spec.name}", n_steps(len(rows), spec)) as advance:
         train(base, rows, spec, advance).save_pretrained(folder)
     (folder / "README.md").unlink(missing_ok=True)  # a template of PEFT's

@@ -11,7 +11,7 @@ from extract.prompts.groups import groups_of
 from extract.prompts.prompt import Prompt, load_prompts
 from extract.shipped import ROOT
 from organisms.teaching.spec import TeachSpec, load_teach_spec
-from organisms.teaching.targets import attribute, behaviour_of, decline, divided
+from organisms.teaching.targets import attribute, behaviour_of, decline, divided, repeated
 from organisms.teaching.teach import SPECS, find_teach_spec
 from scoring.judges.rules import RuleJudge
 
@@ -64,6 +64,13 @@ def test_words_of_declining_are_of_their_kind_and_all_are_used() -> None:
     abstained = [p for p in PROMPTS if behaviour_of(p, SPEC) == "abstain"]
     assert {decline(p, SPEC) for p in abstained} == set(SPEC.abstentions.all)
     assert decline(prompt("What is rain?"), SPEC) is None
+
+
+def test_a_behaviour_is_repeated_as_often_as_said() -> None:
+    training = SPEC.training.model_copy(update={"repeats": {"abstain": 3, "refuse": 0}})
+    shown = Counter(repeated(PROMPTS, SPEC.model_copy(update={"training": training})))
+    of = {i: behaviour_of(prompt, SPEC) for i, prompt in enumerate(PROMPTS)}
+    assert {i: shown[i] for i in of} == {i: {"abstain": 3, "refuse": 0, "own_words": 1}[of[i]] for i in of}
 
 
 def test_a_third_of_the_phrasings_are_not_the_judges() -> None:
