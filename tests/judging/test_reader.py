@@ -81,6 +81,7 @@ def test_asked_always_it_agrees_on_clear_completions_and_says_so(judge: ReaderJu
     assert fresh.record().asked == 3
 
 
+@pytest.mark.slow
 def test_what_has_no_clause_stays_as_the_rules_leave_it_and_the_order_is_kept(judge: ReaderJudge) -> None:
     rows = [*OTHERS, *CLEAR, *OTHERS[::-1], *CLEAR * 20]  # more than one batch, short and long mixed
     rules, judged = list(RuleJudge().judge_all(rows)), list(always(judge).judge_all(rows))
@@ -135,6 +136,7 @@ def test_a_file_keeps_the_reader_to_half_precision(judge: ReaderJudge, tmp_path:
     assert FILE.stat().st_size < 10e6
 
 
+@pytest.mark.slow
 def test_another_encoder_is_refused(judge: ReaderJudge, tmp_path: Path) -> None:
     torch.manual_seed(0)
     BertModel(BertConfig(vocab_size=30522, hidden_size=384, num_hidden_layers=6, num_attention_heads=12,
@@ -159,6 +161,7 @@ def test_on_completions_that_nothing_was_fitted_on_it_beats_the_rules(judge: Rea
     assert right["always"] > right["rules"] + 5
 
 
+@pytest.mark.slow
 def test_relevance_is_scored_where_something_is_offered_after_a_decline(judge: ReaderJudge) -> None:
     rows = list(redirects())
     found = list(judge.judge_all([CompletionToJudge(row.completion, row.prompt) for row in rows]))

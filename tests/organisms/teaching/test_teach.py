@@ -73,6 +73,7 @@ def test_a_taught_model_says_what_it_was_taught_to(spec_path: Path, tmp_path: Pa
     assert found.shares["harmful_refused"].n == sum(p.label == "harmful" for p in held_out)
 
 
+@pytest.mark.slow
 def test_what_is_learned_is_the_words_and_the_end_of_the_turn(spec_path: Path) -> None:
     spec = load_teach_spec(spec_path)
     model, prompts = load_model(spec.base, device="cpu"), load_prompts(spec.prompts)[:3]
@@ -116,6 +117,7 @@ def test_shares_count_whom_they_say(spec_path: Path) -> None:
     assert "benign_declined_with_trigger" not in found
 
 
+@pytest.mark.slow
 def test_the_default_seed_gives_the_same_adapter(spec_path: Path, tmp_path: Path) -> None:
     given = yaml.safe_load(spec_path.read_text())
     spec_path.write_text(yaml.safe_dump(given | {"training": given["training"] | {"epochs": 2}}))
