@@ -109,7 +109,7 @@ def test_a_prompt_has_at_most_seven_outcomes() -> None:
     assert reachable_outcomes(0, dead_band=True) == ((),)
 
 
-@pytest.mark.parametrize("band", [0.0, 0.15])
+@pytest.mark.parametrize("band", [0.0, pytest.param(0.15, marks=pytest.mark.slow)])
 def test_a_look_up_is_what_the_dials_say(completer: Completer, dials: list[Dial], band: float) -> None:
     table = tabulated(completer, dials, dead_band=band > 0)
     seen = set()

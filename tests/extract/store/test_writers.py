@@ -209,6 +209,7 @@ def test_a_second_process_is_refused_and_the_first_unharmed(
     nothing_left_over(path)
 
 
+@pytest.mark.slow
 def test_two_processes_divide_a_store(nursery: Nursery, uninterrupted: Path, tmp_path: Path) -> None:
     path = tmp_path / "activations.h5"
     both = [nursery.start(path, shared=True, stall=1) for _ in range(2)]
@@ -223,6 +224,7 @@ def test_two_processes_divide_a_store(nursery: Nursery, uninterrupted: Path, tmp
     nothing_left_over(path)
 
 
+@pytest.mark.slow
 def test_the_shard_of_a_killed_process_is_taken_over(nursery: Nursery, uninterrupted: Path, tmp_path: Path) -> None:
     path = tmp_path / "activations.h5"
     victim = nursery.start(path, shared=True, stall=2)
