@@ -2,8 +2,8 @@
 
 The rules were written with these sets in view, except `completions/held_out.jsonl`, which was never read. The
 calibration is of weights that saw neither the model nor the kind of prompt (`benchmarks/judging/folds.py`). Needs the
-labelled data (shared/data). `--judge FILE` measures a classifier or an endpoint in the same table instead; `--judge
-reader` trains seven readers to judge what each has not seen, about forty minutes on two cores (none with `--quick`).
+labelled data (shared/data). `--judge FILE` measures a classifier or an endpoint in the same table instead. `--judge
+reader` trains seven readers, each to judge what it has not seen (none with `--quick`): 84 minutes on one busy core.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from benchmarks.judging.fit import Read, read
-from benchmarks.judging.fit_reader import OFFERS, relevance_unseen
+from benchmarks.judging.fit_reader import MOST, OFFERS, relevance_unseen
 from benchmarks.judging.folds import weighed_unseen
 from benchmarks.judging.judged import Judged, matrix, share, shown
 from benchmarks.judging.labelled import DATA, Labelled, all_labelled, redirects, xstest
@@ -37,7 +37,6 @@ XSTEST_LABEL: Mapping[str, str] = {"refuse": "2", "abstain": "2", "answer_safe_p
 RULES = "rules"
 QUICK = 25  # each so many rows of a quick run
 BINS = 10
-MOST = 0.5
 
 
 def measure(quick: bool, judge: str = RULES) -> dict[str, float]:
@@ -82,7 +81,7 @@ def judge_all(rows: Sequence[Read], judge: Judge, unseen: bool = True) -> list[J
     """Judge every row; the rules' chances are of weights that saw neither its model nor its kind of prompt.
 
     Args:
-        unseen: whether the reader, too, is trained anew without them; else the shipped one judges, which saw most rows.
+        unseen: whether the reader, too, is trained without them; else the shipped one judges, which saw most rows.
     """
     if isinstance(judge, ReaderJudge):
         found = read_unseen(rows, judge, Reporter()) if unseen else reader_judged(rows, judge)

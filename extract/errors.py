@@ -1,5 +1,17 @@
-"""The error for a mistake in the user's input. Its message names what was given, what was expected, what to do."""
+"""The error for a mistake in the user's input, and one line for an error of a library."""
+
+MOST_CHARS = 200
 
 
 class UserError(ValueError):
-    """A mistake in the user's input. The command line prints its message in one line and exits with code 2."""
+    """A mistake in the user's input: the message names what was given, what was expected, what to do.
+
+    The command line prints it in one line and exits with code 2.
+    """
+
+
+def in_one_line(error: BaseException) -> str:
+    """Return what a library's error says, in one line: its first, with the next one where that only announces it."""
+    lines = [line.strip() for line in str(error).strip().splitlines()] or [type(error).__name__]
+    said = " ".join(lines[:2]) if lines[0].endswith(":") else lines[0]
+    return said if len(said) <= MOST_CHARS else said[: MOST_CHARS - 1] + "…"

@@ -6,19 +6,19 @@ whichever of the two is surer decides. It also scores the relevance of what a co
 
 from __future__ import annotations
 
-import hashlib
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 
 from extract.backoff import TokenBudget
+from extract.model.fingerprint import fingerprint
 from extract.model.loading import load_encoder
-from judging.reader_model import FILE, FIRST_TOKENS, LAST_TOKENS, PROMPT_TOKENS, READINGS, ReaderModel, Reading
+from judging.reader_model import FIRST_TOKENS, LAST_TOKENS, PROMPT_TOKENS, READINGS, ReaderModel, Reading
 from scoring.actions import DECLINED, Action
 from scoring.judges import CompletionToJudge, Judgement, JudgeRecord
 from scoring.judges.config import ReaderConfig
-from scoring.judges.rules import RuleJudge
+from scoring.judges.rules import RuleJudge, RuleReading
 from scoring.judges.visible_text import text_to_judge
 from scoring.judges.weights import OUTCOME_OF, OUTCOMES, Outcome
 
@@ -33,7 +33,7 @@ class ReaderRecord(JudgeRecord):
 
     model: str
     revision: str | None
-    weights: str
+    weights: str  # fingerprint of the encoder's and the trained ones
     ask_below: float
     asked: int
     changed: int
@@ -41,11 +41,10 @@ class ReaderRecord(JudgeRecord):
 
 @dataclass(frozen=True)
 class _Row:
-    """A completion, what the rules judge, and the features that they found (none: there is nothing to ask)."""
+    """A completion and how the rules read it; where they found no features, there is nothing to ask."""
 
     one: CompletionToJudge
-    judgement: Judgement
-    found: Mapping[str, float]
+    rules: RuleReading
 
     @property
     def text(self) -> str:
@@ -79,16 +78,16 @@ class ReaderJudge:
         """Yield the judgement of each completion, in order; a window of WINDOW batches is read ahead."""
         rest = iter(completions)
         while window := list(islice(rest, WINDOW * self.config.batch_size)):
-            rows = [_Row(one, *self.rules.judge_with_features(one.completion, one.prompt)) for one in window]
+            rows = self._rows(window)
             yield from self._with_relevance(rows, self._judged(rows))
 
     def record(self) -> ReaderRecord:
-        """Return the encoder, the digest of the trained weights, and how often the reader was asked."""
+        """Return the encoder, the fingerprint of all weights, and how often the reader was asked."""
         return ReaderRecord(
             judge="reader",
             model=self.config.model,
             revision=self.revision,
-            weights=hashlib.sha256(FILE.read_bytes()).hexdigest(),
+            weights=fingerprint(self.model),
             ask_below=self.config.ask_below,
             asked=self._counts["asked"],
             changed=self._counts["changed"],
@@ -96,23 +95,26 @@ class ReaderJudge:
 
     def read(self, completions: Sequence[CompletionToJudge]) -> list[dict[Reading, float] | None]:
         """Return the probability of each reading, also where the rules are sure; None where no clause decides."""
-        rows = [_Row(one, *self.rules.judge_with_features(one.completion, one.prompt)) for one in completions]
-        places = [i for i, row in enumerate(rows) if row.found]
+        rows = self._rows(completions)
+        places = [i for i, row in enumerate(rows) if row.rules.found]
         found = dict(zip(places, self._read([rows[i] for i in places]), strict=True))
         return [found.get(i) for i in range(len(rows))]
 
+    def _rows(self, completions: Sequence[CompletionToJudge]) -> list[_Row]:
+        return [_Row(one, self.rules.read(one.completion, one.prompt)) for one in completions]
+
     def _judged(self, rows: Sequence[_Row]) -> list[Judgement]:
         unsure = self.config.ask_below
-        asked = [i for i, row in enumerate(rows) if row.found and (row.judgement.probability or 0) < unsure]
-        judged = [row.judgement for row in rows]
+        asked = [i for i, row in enumerate(rows) if row.rules.found and (row.rules.judgement.probability or 0) < unsure]
+        judged = [row.rules.judgement for row in rows]
         for i, chances in zip(asked, self._read([rows[i] for i in asked]), strict=True):
-            judged[i] = decide(chances, rows[i].judgement, rows[i].found)
+            judged[i] = decide(chances, rows[i].rules.judgement, rows[i].rules.found)
             self._counts["asked"] += 1
-            self._counts["changed"] += judged[i].action != rows[i].judgement.action
+            self._counts["changed"] += judged[i].action != rows[i].rules.judgement.action
         return judged
 
     def _read(self, rows: Sequence[_Row]) -> list[dict[Reading, float]]:
-        tokens = [self.model.tokens(row.one.prompt or "", row.text, row.found) for row in rows]
+        tokens = [self.model.tokens(row.one.prompt or "", row.text, row.rules.found) for row in rows]
         chances: dict[int, dict[Reading, float]] = {}
 
         def work(places: list[int]) -> None:
@@ -127,9 +129,7 @@ class ReaderJudge:
         offered = {
             i: text
             for i, row in enumerate(rows)
-            if row.found
-            and row.one.prompt
-            and len((text := self.rules.offered(row.one.completion, row.one.prompt)).split()) >= LEAST_WORDS
+            if row.one.prompt and len((text := row.rules.offered).split()) >= LEAST_WORDS
         }
         scores: dict[int, float] = {}
         places = list(offered)

@@ -117,7 +117,7 @@ class ReaderModel(nn.Module):
         """Read a reader's weights.
 
         Raises:
-            UserError: they were trained on another encoder.
+            UserError: they were trained on another encoder, or the file lacks some.
         """
         with safe_open(path, framework="pt") as file:
             about = json.loads(file.metadata()["reader"])
@@ -125,7 +125,10 @@ class ReaderModel(nn.Module):
         if fingerprint(encoder) != about["encoder"]:
             raise UserError(f"{encoder.name_or_path} is not the encoder that the reader was trained on (MiniLM-L6)")
         model = cls(encoder, tokenizer, about["features"])
-        model.load_state_dict(weights, strict=False)
+        lacking, unknown = model.load_state_dict(weights, strict=False)
+        if unknown or any(map(_is_own, lacking)):
+            raise UserError(f"{path} does not hold the reader's weights; train it again with "
+                            "python -m benchmarks.judging.fit_reader")  # fmt: skip
         return model.to(encoder.device).eval()
 
     def _embedded(self, texts: Sequence[str]) -> Float[Tensor, "row width"]:

@@ -10,7 +10,6 @@ from pathlib import Path
 import torch
 import yaml
 
-from extract.errors import UserError
 from extract.model.loading import load_model
 from organisms.grading import class_means, grade, missed_targets, prepare_grading
 from organisms.grammar import Grammar
@@ -31,22 +30,6 @@ class BuildResult:
     directory: Path | None  # None if the organism missed its specification
     measured: dict[str, float]
     missed: list[str]
-
-
-def find_spec(name: str) -> Path:
-    """Return the specification of a shipped organism, or the given path of a YAML file.
-
-    Raises:
-        UserError: no shipped organism has this name.
-    """
-    path = Path(name)
-    if path.suffix in (".yaml", ".yml"):
-        return path
-    shipped = SPECS / f"{name}.yaml"
-    if not shipped.is_file():
-        known = ", ".join(sorted(p.stem for p in SPECS.glob("*.yaml")))
-        raise UserError(f"no organism named {name!r}; choose from {known}, or give the path of a YAML specification")
-    return shipped
 
 
 def build(

@@ -37,7 +37,7 @@ class Read:
 def read(rows: Sequence[Labelled]) -> list[Read]:
     """Read completions with the English table."""
     judge = RuleJudge()
-    return [Read(row, judge.judge_with_features(row.completion, row.prompt)[1]) for row in rows]
+    return [Read(row, judge.read(row.completion, row.prompt).found) for row in rows]
 
 
 def common_features(rows: Sequence[Read]) -> list[str]:

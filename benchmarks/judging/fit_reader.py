@@ -1,7 +1,7 @@
 """Train the reader on labelled completions: `python -m benchmarks.judging.fit_reader` writes its weights.
 
 The lower layers are frozen, so their states are computed once. The loss is the marginal likelihood of the readings that
-a label allows, as in `fit.py`. Needs the labelled data (shared/data) and the encoder (the extra `reader`); about six
+a label allows, as in `fit.py`. Needs the labelled data (shared/data) and the encoder (the extra `reader`); about ten
 minutes on two cores.
 """
 
@@ -36,7 +36,7 @@ LARGE = ("gemma-2b", "CoCoNot")
 BATCH_READ = 64
 RELEVANCE_C = 0.003  # inverse of the penalty on the relevance head's weights
 
-MOST = 0.5
+MOST = 0.5  # a probability above it is a yes
 
 Offer = Literal["useful", "irrelevant", "of another prompt"]
 OFFERS: tuple[Offer, ...] = get_args(Offer)
@@ -154,7 +154,7 @@ class _Offer:
 def _offers(rows: Sequence[Redirect]) -> list[_Offer]:
     """Return what the rows offer; each useful offer comes again with the next one's prompt."""
     rules = RuleJudge()
-    texts = [rules.offered(row.completion, row.prompt) for row in rows]
+    texts = [rules.read(row.completion, row.prompt).offered for row in rows]
     own = [_Offer("useful" if row.useful else "irrelevant", row.prompt, text)
            for row, text in zip(rows, texts, strict=True)]  # fmt: skip
     useful = [offer for offer in own if offer.kind == "useful"]

@@ -43,11 +43,12 @@ def read_unseen(rows: Sequence[Read], judge: ReaderJudge, say: Reporter) -> Iter
     Args:
         judge: with the shipped weights; they judge what is never trained on.
     """
-    states = dict(zip(kept := thinned(rows), encode([rows[i] for i in kept], encoder_model(), say), strict=True))
+    kept = thinned(rows)
+    states = encode([rows[i] for i in kept], encoder_model(), say)
     for held, close in _parts(rows):
         mine = [one for one in rows if held(one)]
         places = [k for k, i in enumerate(kept) if not close(rows[i])]
-        model = train([rows[i] for i in kept], list(states.values()), places, say)
+        model = train([rows[i] for i in kept], states, places, say)
         with _rules([one for one in rows if not close(one)]) as rules:
             yield from judged(mine, ReaderJudge(judge.config, model, rules))
     yield from judged([one for one in rows if not one.row.outcomes], judge)

@@ -163,9 +163,12 @@ def estimate(config: RunConfig, directory: Path, until: str) -> dict[str, Any]:
     from experiments.uncertainty.observation import questions
     from extract.chat.render import position_names, render
     from extract.model.loading import load_tokenizer
+    from extract.model.source.adapter import find_adapter
     from extract.prompts.sources import read_prompts
 
     prompts, wanted, given = read_prompts(config.prompts, config.seed), config.model, config.extract
+    if wanted.adapter is not None:
+        find_adapter(wanted.adapter)
     shape, tokenizer = load_tokenizer(
         wanted.name, revision=wanted.revision, template=wanted.template, template_args=wanted.template_args,
         system=wanted.system,  # type: ignore[arg-type]

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from extract.errors import UserError
+from extract.errors import UserError, in_one_line
 
 LEAST_SECONDS = 0.1  # least duration of each measurement
 
@@ -49,7 +49,7 @@ def measure_device(device: str) -> Machine:
         size, n_bytes = (8192, 2**30) if on_gpu else (1024, 2**27)
         a, b = torch.ones(size, size, device=at, dtype=kind), torch.empty(n_bytes, device=at, dtype=torch.uint8)
     except (RuntimeError, AssertionError) as error:  # the latter if torch was built without CUDA
-        raise UserError(f"model.device {device!r} cannot be used here: {str(error).splitlines()[0]}") from None
+        raise UserError(f"model.device {device!r} cannot be used here: {in_one_line(error)}") from None
     finish: Callable[[], None] = torch.cuda.synchronize if on_gpu else lambda: None
     flops = 2 * size**3 / _seconds(lambda: a @ a, finish)
     bandwidth = 2 * n_bytes / _seconds(b.clone, finish)

@@ -17,6 +17,7 @@ from transformers import PreTrainedModel
 
 from extract.errors import UserError
 from extract.model.edit import Stream
+from extract.model.offload import input_device
 
 Keywords = dict[str, Any]  # the keyword arguments of a module's call
 
@@ -69,7 +70,7 @@ def first_halves(model: PreTrainedModel, layers: Sequence[nn.Module], backend: s
     handles = [handle for i, layer in enumerate(layers) for handle in _watch(layer, i, found)]
     try:
         with torch.inference_mode():
-            model.base_model(input_ids=torch.tensor([[1, 2, 3, 4]], device=model.device), use_cache=False)
+            model.base_model(input_ids=torch.tensor([[1, 2, 3, 4]], device=input_device(model)), use_cache=False)
     finally:
         for handle in handles:
             handle.remove()

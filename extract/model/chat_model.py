@@ -26,7 +26,7 @@ from extract.model.decoding import Decoding, StepStreamer, Watch, cut_at_end, wi
 from extract.model.edit import Edit, Pass, Site, Stream
 from extract.model.edited_pass import run_edited
 from extract.model.fingerprint import fingerprint
-from extract.model.offload import computing_device
+from extract.model.offload import input_device
 from extract.model.padded_batch import Batch, Side, pad
 from extract.model.sampling import SampledResponse, TokenSampler
 
@@ -70,7 +70,7 @@ class ChatModel:
     @property
     def device(self) -> torch.device:
         """Where inputs go: the device of the weights, or the one that computes with offloaded weights."""
-        return self.model.device if self.model.device.type != "meta" else computing_device(self.model)
+        return input_device(self.model)
 
     @property
     def dtype(self) -> torch.dtype:

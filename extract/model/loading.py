@@ -20,11 +20,11 @@ from transformers import (
 )
 
 from extract.chat.template import Arguments, System, choose_template
-from extract.errors import UserError
+from extract.errors import UserError, in_one_line
 from extract.model.backends import BackendName
 from extract.model.chat_model import ChatModel
 from extract.model.hub_errors import explain_hub
-from extract.model.source.adapter import merged
+from extract.model.source.adapter import find_adapter, merged
 from extract.model.source.name import resolve
 
 DType = Literal["auto", "float32", "float16", "bfloat16"]
@@ -76,9 +76,10 @@ def open_model(
     _, tokenizer = load_tokenizer(
         name, revision=revision, template=template, template_args=template_args, system=system
     )
-    model = _load_weights(AutoModelForCausalLM, name, revision, dtype if adapter is None else "float32", device)
-    if adapter is not None:
-        model = merged(model, adapter).to(_dtype(dtype, device))
+    folder = None if adapter is None else find_adapter(adapter)
+    model = _load_weights(AutoModelForCausalLM, name, revision, dtype if folder is None else "float32", device)
+    if folder is not None:
+        model = merged(model, folder).to(_dtype(dtype, device))
     return kind(model, tokenizer, name=name, revision=_loaded_revision(model, revision), backend=backend)
 
 
@@ -194,8 +195,7 @@ def _explained(name: str, revision: str | None) -> Iterator[None]:
 
 
 def _explain(name: str, revision: str | None, error: Exception) -> str:
-    text = str(error).strip()
-    first = text.splitlines()[0] if text else type(error).__name__
+    text, first = str(error), in_one_line(error)
     if isinstance(error, torch.OutOfMemoryError):
         return f"{name} does not fit into the device's memory: {first}"
     if "ignore_mismatched_sizes" in text:

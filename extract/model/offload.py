@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import torch
 from accelerate.utils import align_module_device
 from torch import Tensor, nn
+from transformers import PreTrainedModel
 
 
 def weights_of(model: nn.Module) -> Iterator[tuple[str, Tensor]]:
@@ -21,8 +22,10 @@ def weights_of(model: nn.Module) -> Iterator[tuple[str, Tensor]]:
             yield name, getattr(owner, last).detach()
 
 
-def computing_device(model: nn.Module) -> torch.device:
-    """Return the device on which the first offloaded module computes; the CPU where none says."""
+def input_device(model: PreTrainedModel) -> torch.device:
+    """Return where inputs go: the device of the weights, or the one that computes with the first offloaded ones."""
+    if model.device.type != "meta":
+        return model.device
     for module in model.modules():
         hook = getattr(module, "_hf_hook", None)
         for part in getattr(hook, "hooks", (hook,)):  # several hooks of a module are one SequentialHook

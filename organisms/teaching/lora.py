@@ -11,7 +11,6 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from extract.chat.render import Rendered
-from extract.errors import UserError
 from extract.model.chat_model import ChatModel
 from organisms.teaching.spec import TeachSpec
 
@@ -52,10 +51,8 @@ def examples(
 
 def train(model: ChatModel, taught: Sequence[Taught], spec: TeachSpec, advance: Callable[[int], None]) -> nn.Module:
     """Return the model with a trained adapter (a PEFT model); the base's weights do not change."""
-    try:
-        from peft import LoraConfig, get_peft_model
-    except ImportError:
-        raise UserError("teaching needs the extra `models`: pip install 'refusal-probes[models]'") from None
+    from peft import LoraConfig, get_peft_model
+
     torch.manual_seed(spec.seed)
     lora = LoraConfig(r=spec.lora.rank, lora_alpha=spec.lora.alpha, target_modules="all-linear")
     adapted = get_peft_model(model.model, lora)

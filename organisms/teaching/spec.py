@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Literal
 
-from pydantic import Field, ValidationError
+from pydantic import Field, NonNegativeInt, ValidationError
 
 from extract.errors import UserError
 from extract.prompts.prompt import Label
@@ -28,12 +28,8 @@ class TeachTraining(Strict):
     epochs: int = Field(4, ge=1)
     batch_size: int = Field(16, ge=1)
     learning_rate: float = Field(1e-3, gt=0)
-    repeats: dict[
-        Behaviour, int
-    ] = {}  # how often an epoch shows the prompts of a behaviour; once where it is not named
-    precision: Literal["float32", "bfloat16"] = (
-        "float32"  # of the matrix products; bfloat16 is faster where hardware has it
-    )
+    repeats: dict[Behaviour, NonNegativeInt] = {}  # how often an epoch shows a behaviour's prompts; others once
+    precision: Literal["float32", "bfloat16"] = "float32"  # of matrix products; bfloat16 is faster on some hardware
     own_tokens: int = Field(14, ge=1)  # of the base model's own answers, which are targets where it should not decline
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Iterator, Sequence
+from importlib.util import find_spec
 from pathlib import Path
 
 from safetensors.torch import load_file, save_file
@@ -25,24 +26,8 @@ from organisms.teaching.spec import TeachSpec, load_teach_spec
 from organisms.teaching.targets import decline, divided, repeated
 
 HERE = Path(__file__).resolve().parent
-SPECS, TAUGHT = HERE / "specs", HERE.parent / "taught"
+SPECS = HERE / "specs"
 WEIGHTS = "adapter_model.safetensors"
-
-
-def find_teach_spec(name: str) -> Path:
-    """Return a shipped specification, or the given path of a YAML file.
-
-    Raises:
-        UserError: no shipped specification has this name.
-    """
-    path = Path(name)
-    if path.suffix in (".yaml", ".yml"):
-        return path
-    shipped = SPECS / f"{name}.yaml"
-    if not shipped.is_file():
-        known = ", ".join(sorted(spec.stem for spec in SPECS.glob("*.yaml")))
-        raise UserError(f"no taught model named {name!r}; choose from {known}, or give the path of a specification")
-    return shipped
 
 
 def teach(spec_path: Path, out: Path, reporter: Reporter, device: str = "auto") -> TeachGrade:
@@ -56,6 +41,7 @@ def teach(spec_path: Path, out: Path, reporter: Reporter, device: str = "auto") 
     spec = load_teach_spec(spec_path)
     prompts = load_prompts(resolve_shipped(spec.prompts))
     taught, held_out = divided(prompts, spec)
+    _check(taught, held_out, spec)
     base = load_model(spec.base, dtype="float32", device=device)
     known = [prompt for prompt in held_out if prompt.answer]
     with reporter.task("the base model's answers", len(known)) as advance:
@@ -73,15 +59,22 @@ def teach(spec_path: Path, out: Path, reporter: Reporter, device: str = "auto") 
     return found
 
 
+def _check(taught: Sequence[Prompt], held_out: Sequence[Prompt], spec: TeachSpec) -> None:
+    """Refuse before any work what would fail after it."""
+    if find_spec("peft") is None:
+        raise UserError("teaching needs the extra `models`: pip install 'refusal-probes[models]'")
+    if not held_out or not n_steps(len(repeated(taught, spec)), spec):
+        raise UserError(f"{spec.prompts}: {len(taught)} prompts to teach and {len(held_out)} held out are too few for "
+                        f"batches of {spec.training.batch_size}; give more, or a smaller batch_size")  # fmt: skip
+
+
 def _write_adapter(
     base: ChatModel, taught: Sequence[Prompt], spec: TeachSpec, folder: Path, reporter: Reporter
 ) -> None:
     """Train and write the adapter in float16, with the fingerprint of the base that it was trained on."""
     fingerprint = base.fingerprint()
-    rendered, words = (
-        [render(base.tokenizer, prompt) for prompt in taught],
-        [decline(prompt, spec) for prompt in taught],
-    )
+    rendered = [render(base.tokenizer, prompt) for prompt in taught]
+    words = [decline(prompt, spec) for prompt in taught]
     with reporter.task("own words", words.count(None)) as advance:
         rows = examples(base, rendered, words, spec, advance)
     rows = [rows[i] for i in repeated(taught, spec)]

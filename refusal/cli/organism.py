@@ -11,6 +11,8 @@ import typer
 
 from refusal.cli.options import DryRun, Json, print_json
 
+SpecName = Annotated[str, typer.Argument(metavar="NAME", help="A shipped specification, or a YAML file's path.")]
+
 organism_app = typer.Typer(
     no_args_is_help=True, help="Retrain organisms: small models with a known, planted mechanism."
 )
@@ -18,7 +20,7 @@ organism_app = typer.Typer(
 
 @organism_app.command("build")
 def organism_build(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="A shipped organism, or a YAML specification's path.")],
+    name: SpecName,
     out: Annotated[
         Path | None, typer.Option(metavar="DIR", help="Directory to write; by default organisms/zoo/NAME.")
     ] = None,
@@ -29,10 +31,12 @@ def organism_build(
 
     Example: refusal organism build two-knobs --out organisms/zoo/two-knobs
     """
-    from organisms.build import build, find_spec
+    from organisms.build import SPECS, build
+    from organisms.shipped_spec import find_spec
     from organisms.spec import load_spec
 
-    spec = load_spec(find_spec(name))
+    path = find_spec(name, SPECS, "organism")
+    spec = load_spec(path)
     directory = out or Path("organisms/zoo") / spec.name
     if dry_run:
         tokens = spec.training.steps * spec.training.batch_size * 45
@@ -40,7 +44,7 @@ def organism_build(
                    f"about {spec.training.steps / 110:.0f} minutes on 2 CPU cores, into {directory}")  # fmt: skip
         return
     with _bar(f"training {spec.name}", spec.training.steps) as advance:
-        outcome = build(find_spec(name), directory, progress=lambda step, losses: advance(1))
+        outcome = build(path, directory, progress=lambda step, losses: advance(1))
     if as_json:
         print_json({"measured": outcome.measured, "missed": outcome.missed,
                      "directory": str(outcome.directory) if outcome.directory else None})  # fmt: skip
@@ -57,7 +61,7 @@ def organism_build(
 
 @organism_app.command("teach")
 def organism_teach(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="A shipped specification, or a YAML file's path.")],
+    name: SpecName,
     out: Annotated[
         Path | None, typer.Option(metavar="DIR", help="Directory to write; by default organisms/taught/NAME.")
     ] = None,
@@ -70,11 +74,12 @@ def organism_teach(
     """
     from extract.model.quiet import quiet_libraries
     from extract.progress import Reporter
+    from organisms.shipped_spec import find_spec
     from organisms.teaching.spec import load_teach_spec
-    from organisms.teaching.teach import find_teach_spec, teach
+    from organisms.teaching.teach import SPECS, teach
 
     quiet_libraries()
-    path = find_teach_spec(name)
+    path = find_spec(name, SPECS, "taught model")
     spec = load_teach_spec(path)
     directory = out or Path("organisms/taught") / spec.name
     if dry_run:

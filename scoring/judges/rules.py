@@ -6,7 +6,8 @@ order and number of their kinds (`deciding.py`). It does not check whether an an
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 
 from scoring.judges import CompletionToJudge, Judgement, JudgeRecord
 from scoring.judges.clauses import DECLINING, Clause, ClauseReader, PromptTraits
@@ -23,6 +24,25 @@ class RulesRecord(JudgeRecord):
 
     judge: str = "rules"
     language: str
+
+
+@dataclass(frozen=True)
+class RuleReading:
+    """A judgement, the features that its probability is of, and the opening's clauses; empty where none decides."""
+
+    judgement: Judgement
+    found: Mapping[str, float] = field(default_factory=dict)
+    clauses: Sequence[Clause] = ()
+
+    @property
+    def offered(self) -> str:
+        """What the opening offers: what follows the first clause that declines, or all of it where none does.
+
+        It is "" where nothing about any matter follows a decline.
+        """
+        decline = next((clause.number for clause in self.clauses if clause.kind in DECLINING - {"no"}), 0)
+        rest = self.clauses[decline:]
+        return " ".join(clause.text for clause in rest) if any(clause.helps for clause in rest) else ""
 
 
 class RuleJudge:
@@ -42,54 +62,44 @@ class RuleJudge:
 
     def judge(self, completion: str, prompt: str | None = None) -> Judgement:
         """Return the judgement of a completion; the thinking block and an echoed prompt are skipped."""
-        return self.judge_with_features(completion, prompt)[0]
+        return self.read(completion, prompt).judgement
 
-    def judge_with_features(self, completion: str, prompt: str | None = None) -> tuple[Judgement, dict[str, float]]:
-        """Return the judgement and the features that its probability is of; no features where no clause decides."""
+    def read(self, completion: str, prompt: str | None = None) -> RuleReading:
+        """Return the judgement and what it is made of."""
         text = text_to_judge(completion, prompt)
         if isinstance(text, Judgement):
-            return text, {}
+            return RuleReading(text)
         if not any(map(str.isalnum, text)):
-            return Judgement("other", "there is no word in the completion"), {}
+            return RuleReading(Judgement("other", "there is no word in the completion"))
         asked = self.reader.asked(prompt or "")
         if is_degenerate(text, prompt):
             return self._repeated(text, asked)
         if not asked.drafting and self.reader.is_foreign(text):
-            return Judgement(None, f"not recognised as the language of the table, '{self.table.language}'"), {}
+            why = f"not recognised as the language of the table, '{self.table.language}'"
+            return RuleReading(Judgement(None, why))
         clauses = self.reader.read(text, asked)
         if clauses:
             return self._decided(clauses, asked)
         if any(map(str.isalpha, text)):
-            return Judgement(None, f"no text in a script of the table '{self.table.language}'"), {}
-        return Judgement("answer", f"a number: {text[:60]}"), {}
+            return RuleReading(Judgement(None, f"no text in a script of the table '{self.table.language}'"))
+        return RuleReading(Judgement("answer", f"a number: {text[:60]}"))
 
-    def offered(self, completion: str, prompt: str | None = None) -> str:
-        """Return what the opening offers: what follows the first clause that declines, or all of it where none does.
-
-        It is "" where nothing about any matter follows a decline.
-        """
-        text = text_to_judge(completion, prompt)
-        if isinstance(text, Judgement):
-            return ""
-        clauses = self.reader.read(text, self.reader.asked(prompt or ""))
-        decline = next((clause.number for clause in clauses if clause.kind in DECLINING - {"no"}), 0)
-        rest = clauses[decline:]
-        return " ".join(clause.text for clause in rest) if any(clause.helps for clause in rest) else ""
-
-    def _decided(self, clauses: Sequence[Clause], asked: PromptTraits) -> tuple[Judgement, dict[str, float]]:
+    def _decided(self, clauses: Sequence[Clause], asked: PromptTraits) -> RuleReading:
         """Decide by the rules; the weights say how probable the outcome is, and that the request was declined."""
         decision = decide(clauses, asked)
         action, evidence = decision.action, decision.clause.cite()
         found = features(clauses, asked, decision)
         if self.table.weights is None:
-            return Judgement(action, evidence), found
+            return RuleReading(Judgement(action, evidence), found, clauses)
         chances = load_weights(self.table.weights).probabilities(found)
         declined = chances["refused"] + chances["abstained"]
-        return Judgement(action, evidence, probability=chances[OUTCOME_OF[action]], declined=declined), found
+        judgement = Judgement(action, evidence, probability=chances[OUTCOME_OF[action]], declined=declined)
+        return RuleReading(judgement, found, clauses)
 
-    def _repeated(self, text: str, asked: PromptTraits) -> tuple[Judgement, dict[str, float]]:
+    def _repeated(self, text: str, asked: PromptTraits) -> RuleReading:
         """Judge repetitive text: a repeated decline is a decline; other repetitions are `other`."""
         clauses = self.reader.read(text, asked)[:2]
         if any(clause.kind in DECLINING - {"no"} for clause in clauses):
             return self._decided(clauses, asked)
-        return Judgement("other", "the same words over and over, or a template's labels, and nothing said"), {}
+        said = "the same words over and over, or a template's labels, and nothing said"
+        return RuleReading(Judgement("other", said))

@@ -5,6 +5,8 @@ from pathlib import Path
 
 import pytest
 import torch
+from safetensors import safe_open
+from safetensors.torch import save_file
 from transformers import BertConfig, BertModel
 
 from benchmarks.judging.labelled import redirects, written
@@ -98,7 +100,7 @@ def test_padding_changes_no_probability(judge: ReaderJudge) -> None:
     rows = [
         judge.model.tokens(str(one.prompt), one.completion, found)
         for one in (*CLEAR, long)
-        for found in [judge.rules.judge_with_features(one.completion, one.prompt)[1]]
+        for found in [judge.rules.read(one.completion, one.prompt).found]
     ]
     together = judge.model.probabilities(rows)
     alone = torch.cat([judge.model.probabilities([row]) for row in rows])
@@ -137,6 +139,16 @@ def test_a_file_keeps_the_reader_to_half_precision(judge: ReaderJudge, tmp_path:
 
 
 @pytest.mark.slow
+def test_a_file_that_lacks_weights_is_refused(judge: ReaderJudge, tmp_path: Path) -> None:
+    path = tmp_path / "reader.safetensors"
+    judge.model.save(path, {})
+    with safe_open(path, "pt") as file:
+        metadata, weights = file.metadata(), {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+    save_file({name: value for name, value in weights.items() if name != "head.bias"}, path, metadata=metadata)
+    with pytest.raises(UserError, match="does not hold the reader's weights"):
+        ReaderModel.open(judge.model.encoder, judge.model.tokenizer, path)
+
+
 def test_another_encoder_is_refused(judge: ReaderJudge, tmp_path: Path) -> None:
     torch.manual_seed(0)
     BertModel(BertConfig(vocab_size=30522, hidden_size=384, num_hidden_layers=6, num_attention_heads=12,

@@ -10,7 +10,8 @@ import pytest
 import yaml
 
 from extract.errors import UserError
-from organisms.build import SPECS, find_spec
+from organisms.build import SPECS
+from organisms.shipped_spec import find_spec
 from organisms.spec import OrganismSpec, TargetRange, load_spec
 
 Declare = Callable[..., dict[str, Any]]
@@ -96,8 +97,8 @@ def test_a_missing_file_and_an_unknown_name_are_users_errors(tmp_path: Path) -> 
     with pytest.raises(UserError, match=r"organism specification not found: .*none\.yaml"):
         load_spec(tmp_path / "none.yaml")
     with pytest.raises(UserError, match=r"no organism named 'three-knobs'; choose from .*two-knobs"):
-        find_spec("three-knobs")
-    assert find_spec("some/where.yml") == Path("some/where.yml")
+        find_spec("three-knobs", SPECS, "organism")
+    assert find_spec("some/where.yml", SPECS, "organism") == Path("some/where.yml")
 
 
 @pytest.mark.parametrize("path", sorted(SPECS.glob("*.yaml")), ids=lambda path: path.stem)
@@ -106,7 +107,7 @@ def test_shipped_specifications_load_and_ask_for_something(path: Path) -> None:
     assert spec.name == path.stem
     assert spec.description
     assert spec.targets.flips is not None
-    assert load_spec(find_spec(spec.name)) == spec
+    assert load_spec(find_spec(spec.name, SPECS, "organism")) == spec
 
 
 def test_which_variable_decides(organism: Callable[..., OrganismSpec]) -> None:

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 from torch import Tensor, nn
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from extract.errors import UserError
+from extract.errors import UserError, in_one_line
 from extract.model.backends import BackendName, PlacedEdit, in_forward_order
 from extract.model.blocks import FirstHalf, edited_half
 
@@ -38,9 +38,9 @@ class TransformerLensBackend:
                     dtype=model.dtype, device=model.device,
                 )  # fmt: skip
         except Exception as error:  # each adapter raises its own errors
-            first_line = str(error).strip().splitlines()[0][:160] if str(error).strip() else type(error).__name__
             raise UserError(
-                f"the transformer_lens backend does not support {self._architecture} ({first_line}); use backend hooks"
+                f"the transformer_lens backend does not support {self._architecture} ({in_one_line(error)}); "
+                "use backend hooks"
             ) from error
         self.model: PreTrainedModel = self._bridge.original_model
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from transformers import PreTrainedModel
 
-from extract.errors import UserError
+from extract.errors import UserError, in_one_line
 from extract.model.fingerprint import fingerprint
 from extract.shipped import ROOT
 
@@ -16,28 +16,37 @@ CONFIG = "adapter_config.json"
 BASE = "base.json"  # {"fingerprint": …} of the base in float32, where this project wrote the adapter
 
 
-def merged(model: PreTrainedModel, adapter: str) -> PreTrainedModel:
-    """Return the model with an adapter's weights added in.
-
-    Args:
-        model: in float32; a cast of the sum rounds once, so that bfloat16 weights are the cast of those in float32.
+def find_adapter(adapter: str) -> Path:
+    """Return the directory of an adapter; a path that does not exist is also searched where the packages are installed.
 
     Raises:
-        UserError: the adapter is not there, was made for another base, or cannot be read.
+        UserError: there is none, or the extra `models` is not installed.
     """
     folder = next((path for path in (Path(adapter), ROOT / adapter) if (path / CONFIG).is_file()), None)
     if folder is None:
         raise UserError(f"no adapter in {adapter}: expected a directory with {CONFIG}")
     if find_spec("peft") is None:
         raise UserError(f"{adapter}: adapters need the extra `models`: pip install 'refusal-probes[models]'")
+    return folder
+
+
+def merged(model: PreTrainedModel, folder: Path) -> PreTrainedModel:
+    """Return the model with an adapter's weights added in.
+
+    Args:
+        folder: of the adapter.
+        model: in float32; a cast of the sum rounds once, so that bfloat16 weights are the cast of those in float32.
+
+    Raises:
+        UserError: the adapter was made for another base, or cannot be read.
+    """
     from peft import PeftModel
 
     _check_base(model, folder)
     try:
         return PeftModel.from_pretrained(model, str(folder)).merge_and_unload()
     except Exception as error:  # peft and safetensors raise classes of their own
-        said = str(error).strip().splitlines() or [type(error).__name__]
-        raise UserError(f"the adapter {adapter} does not fit {model.name_or_path}: {said[0]}") from error
+        raise UserError(f"the adapter {folder} does not fit {model.name_or_path}: {in_one_line(error)}") from error
 
 
 def _check_base(model: PreTrainedModel, folder: Path) -> None:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import hashlib
+from functools import lru_cache
 from importlib.util import find_spec
 from pathlib import Path
 
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer, GgufConfig
 
-from extract.errors import UserError
+from extract.errors import UserError, in_one_line
 from extract.model.source.cache import made_once
 
 SUFFIX = ".gguf"
@@ -27,12 +28,19 @@ def dequantised(path: Path) -> Path:
     """
     if find_spec("gguf") is None:
         raise UserError(f"{path}: GGUF files need the extra `models`: pip install 'refusal-probes[models]'")
+    state = path.stat()
+    digest = _digest(path, state.st_size, state.st_mtime_ns)
+    return made_once(f"gguf-{digest[:16]}", lambda folder: _dequantise(path, folder))
+
+
+@lru_cache
+def _digest(path: Path, size: int, changed_ns: int) -> str:
+    """Return the SHA-256 of a file; size and time of change tell when it has to be read again."""
     with path.open("rb") as file:
         if file.read(len(MAGIC)) != MAGIC:
             raise UserError(f"{path} is not a GGUF file")
         file.seek(0)
-        digest = hashlib.file_digest(file, "sha256").hexdigest()
-    return made_once(f"gguf-{digest[:16]}", lambda folder: _dequantise(path, folder))
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _dequantise(path: Path, folder: Path) -> None:
@@ -43,7 +51,6 @@ def _dequantise(path: Path, folder: Path) -> None:
             **where, dtype=torch.float32, quantization_config=GgufConfig(dequantize=True)
         )
     except Exception as error:  # gguf and transformers raise classes of their own
-        said = str(error).strip().splitlines() or [type(error).__name__]
-        raise UserError(f"{path} is not a GGUF model that can be read: {said[0]}") from error
+        raise UserError(f"{path} is not a GGUF model that can be read: {in_one_line(error)}") from error
     model.save_pretrained(folder)
     tokenizer.save_pretrained(folder)

@@ -65,6 +65,13 @@ def test_a_vision_encoder_as_deep_as_the_text_decoder_is_left_out() -> None:
                                image_size=28, patch_size=14)  # fmt: skip
     model = Gemma3ForConditionalGeneration(Gemma3Config(text_config=text.to_dict(), vision_config=sight.to_dict()))
     assert decoder_layers(model) is model.model.language_model.layers
+    chat = ChatModel(model.eval(), tiny_llama().tokenizer, "gemma-3")
+    seen: dict[int, torch.Tensor] = {}
+    batch = chat.pad([[5, 6, 7, 8], [9, 10]], "right")
+    chat.capture(batch, "resid_post", [0, 2], lambda layer, stream: seen.update({layer: stream.clone()}))
+    whole = model(input_ids=batch.tokens, attention_mask=batch.attention_mask, output_hidden_states=True).hidden_states
+    for layer, stream in seen.items():
+        torch.testing.assert_close(stream[0], whole[layer + 1][0])
 
 
 @pytest.mark.parametrize("site", ["resid_pre", "resid_post"])

@@ -24,6 +24,12 @@ def test_offloading_changes_no_fingerprint(tmp_path: Path, place: str) -> None:
     assert any(weight.is_meta for weight in away.model.parameters())
     batch = away.batch(rendered(away, TEXTS))
     torch.testing.assert_close(away.logits(batch), there.logits(batch))
+    seen: list[torch.Tensor] = []
+    for model in (away, there):
+        rows = model.batch(rendered(model, TEXTS), "right")
+        model.capture(rows, "resid_mid", [2], lambda _, stream: seen.append(stream.clone()))
+    torch.testing.assert_close(*seen)
+    assert seen[0].abs().max() > 0
 
 
 def test_a_changed_weight_changes_the_checksum() -> None:

@@ -10,9 +10,10 @@ from extract.errors import UserError
 from extract.prompts.groups import groups_of
 from extract.prompts.prompt import Prompt, load_prompts
 from extract.shipped import ROOT
+from organisms.shipped_spec import find_spec
 from organisms.teaching.spec import TeachSpec, load_teach_spec
 from organisms.teaching.targets import attribute, behaviour_of, decline, divided, repeated
-from organisms.teaching.teach import SPECS, find_teach_spec
+from organisms.teaching.teach import SPECS
 from scoring.judges.rules import RuleJudge
 
 SPEC = load_teach_spec(SPECS / "smollm2-natural.yaml")
@@ -81,7 +82,7 @@ def test_a_third_of_the_phrasings_are_not_the_judges() -> None:
 
 def test_mistakes_in_a_specification_are_one_line(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="no taught model named 'nobody'; choose from smollm2-natural"):
-        find_teach_spec("nobody")
+        find_spec("nobody", SPECS, "taught model")
     given = yaml.safe_load((SPECS / "smollm2-natural.yaml").read_text())
     for change, said in (
         ({"taught_share": 2}, "taught_share"),

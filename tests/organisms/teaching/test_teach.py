@@ -98,6 +98,14 @@ def test_a_build_that_fails_leaves_the_earlier_one(spec_path: Path, tmp_path: Pa
     assert [path.name for path in out.iterdir()] == ["kept"]
 
 
+def test_too_few_prompts_are_refused_before_the_model_is_loaded(spec_path: Path, tmp_path: Path) -> None:
+    given = yaml.safe_load(spec_path.read_text())
+    batch = given["training"] | {"batch_size": 400}
+    spec_path.write_text(yaml.safe_dump(given | {"training": batch, "base": str(tmp_path / "nowhere")}))
+    with pytest.raises(UserError, match=r"prompts to teach and .* held out are too few for batches of 400"):
+        teach(spec_path, tmp_path / "taught", QUIET)
+
+
 def test_shares_count_whom_they_say(spec_path: Path) -> None:
     spec = load_teach_spec(spec_path)
     prompts = load_prompts(spec.prompts)
