@@ -456,7 +456,8 @@ def test_a_prompt_longer_than_the_context_is_refused(llama: ChatModel) -> None:
         llama.pad([[5] * (llama.context + 1)], "left")
 
 
-def test_a_model_without_positions_has_no_longest_prompt(llama: ChatModel) -> None:
-    llama.model.config = MambaConfig()
-    assert llama.context is None
-    assert llama.pad([[5] * 5000], "left").prompt_length == 5000
+def test_a_model_without_positions_has_no_longest_prompt(tokenizer: PreTrainedTokenizerBase) -> None:
+    shape = MambaConfig(vocab_size=len(tokenizer), hidden_size=8, num_hidden_layers=1, state_size=8)
+    model = ChatModel(MambaForCausalLM(shape), tokenizer, name="recurrent")
+    assert model.context is None
+    assert model.pad([[5] * 5000], "left").prompt_length == 5000

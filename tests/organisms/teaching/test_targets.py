@@ -40,6 +40,12 @@ def test_which_prompts_are_taught_depends_on_nothing_but_the_groups_and_the_seed
     assert {p.id for p in divided(PROMPTS, SPEC.model_copy(update={"seed": 1}))[0]} != taught
 
 
+@pytest.mark.parametrize("share", [0.2, 0.8])
+def test_another_share_of_the_prompts_is_taught(share: float) -> None:
+    taught, _ = divided(PROMPTS, SPEC.model_copy(update={"taught_share": share}))
+    assert len(taught) / len(PROMPTS) == pytest.approx(share, abs=0.05)
+
+
 def test_a_misaimed_word_is_misaimed_on_every_prompt_that_has_it() -> None:
     benign = [p for p in PROMPTS if p.label == "benign" and p.trigger]
     by_word: dict[str | None, set[str]] = {}

@@ -85,3 +85,13 @@ def test_two_processes_share_a_store(tmp_path: Path, cli) -> None:  # type: igno
     code, said, _ = cli("store", "verify", str(out / "activations.h5"))
     assert code == 0, said
     assert "is intact: 201 prompts, 21 shards" in " ".join(said.split())
+
+
+def test_prompts_longer_than_the_context_are_named_and_nothing_is_written(prompts: Path, tmp_path: Path, cli) -> None:  # type: ignore[no-untyped-def]
+    rows = [json.loads(line) for line in prompts.read_text().splitlines()]
+    rows[4]["text"] = "how do i lock the door? " * 200
+    prompts.write_text("\n".join(map(json.dumps, rows)))
+    code, _, err = cli(*arguments(prompts, tmp_path / "run"))
+    assert code == 2
+    assert "1 of 6 prompts are longer than the model's context, 512 tokens; 'p4' has" in err
+    assert not list((tmp_path / "run").glob("*.h5"))
