@@ -11,6 +11,7 @@ from html import escape
 
 Advance = Callable[[int], None]
 NOTEBOOK_INTERVAL_S = 0.2
+LINE_INTERVAL_S = 60.0  # in a file or a pipe
 
 
 @dataclass(frozen=True)
@@ -41,8 +42,11 @@ class Reporter:
         from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
         console = Console(stderr=True)
-        if self.quiet or (total is None and not console.is_terminal):
+        if self.quiet:
             yield lambda steps: None
+            return
+        if not console.is_terminal:
+            yield _lines(description, total)
             return
         columns = (
             TextColumn("{task.description:<36}"),
@@ -60,6 +64,22 @@ class Reporter:
                 progress.update(task, rate=f"{speed:.1f}/s" if speed else "")
 
             yield advance_bar
+
+
+def _lines(description: str, total: int | None) -> Advance:
+    """Return what writes a line at the end, and one a minute before it: a log cannot redraw a bar."""
+    began = written = time.monotonic()
+    done = 0
+
+    def advance(steps: int) -> None:
+        nonlocal done, written
+        done += steps
+        now = time.monotonic()
+        if done == total or now - written > LINE_INTERVAL_S:
+            written = now
+            print(f"{description:<36} {_counts(done, total, now - began)}", file=sys.stderr, flush=True)
+
+    return advance
 
 
 def in_notebook() -> bool:
@@ -92,11 +112,15 @@ def _notebook_bar(description: str, total: int | None) -> Iterator[Advance]:
 
 
 def _bar(description: str, done: int, total: int | None, seconds: float) -> str:
-    bar = (
-        f'<progress value="{done}" max="{total}"></progress> {done}/{total}'
-        if total
-        else f"<progress></progress> {done}"
-    )
+    bar = f'<progress value="{done}" max="{total}"></progress>' if total else "<progress></progress>"
+    return f"{escape(description)} {bar} {_counts(done, total, seconds)}"
+
+
+def _counts(done: int, total: int | None, seconds: float) -> str:
+    """Return what is done of how much, the rate and the time left (at the end: taken), as far as they are known."""
+    counts = f"{done}/{total}" if total else str(done)
     rate = f", {done / seconds:.1f}/s" if seconds and done else ""
+    if done == total:
+        return f"{counts}{rate}, {seconds:.0f} s"
     left = f", {(total - done) * seconds / done:.0f} s left" if total and done and seconds else ""
-    return f"{escape(description)} {bar}{rate}{left}"
+    return counts + rate + left

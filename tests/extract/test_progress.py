@@ -78,3 +78,19 @@ def test_a_terminal_is_no_notebook(monkeypatch: pytest.MonkeyPatch, shell: objec
     assert not in_notebook()
     monkeypatch.delitem(sys.modules, "IPython")
     assert not in_notebook()
+
+
+def test_a_log_gets_a_line_a_minute_and_one_at_the_end(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    clock = [100.0]
+    monkeypatch.setattr(progress.time, "monotonic", lambda: clock[0])
+    with Reporter().task("reading", 40) as advance:
+        for _ in range(40):
+            clock[0] += 2.0
+            advance(1)
+    with Reporter().task("counting", None) as advance:
+        clock[0] += 61.0
+        advance(5)
+    lines = [" ".join(line.split()) for line in capsys.readouterr().err.splitlines()]
+    assert lines == ["reading 31/40, 0.5/s, 18 s left", "reading 40/40, 0.5/s, 80 s", "counting 5, 0.1/s"]
