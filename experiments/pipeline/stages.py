@@ -35,6 +35,7 @@ from extract.chat.thinking import split_thinking
 from extract.errors import UserError
 from extract.extraction import extract, versions
 from extract.model.edit import site
+from extract.model.source.adapter import find_adapter
 from extract.model.source.name import resolve
 from extract.progress import Reporter
 from extract.prompts.prompt import prompts_hash
@@ -166,14 +167,15 @@ def version() -> str:
 def model_source(config: RunConfig) -> Any:
     """Identify the model without loading it: a directory's files and their times, or hub id and revision.
 
-    A configured template file counts as one of its files.
+    A configured template file and the files of an adapter count as some of its files.
     """
-    path, template = Path(resolve(config.model.name)), config.model.template
-    template_hash = [file_hash(Path(template))] if template else []
+    path, template, adapter = Path(resolve(config.model.name)), config.model.template, config.model.adapter
+    besides: list[Any] = [file_hash(Path(template))] if template else []
+    besides += [file_hash(file) for file in sorted(find_adapter(adapter).glob("adapter_*"))] if adapter else []
     if path.is_dir():
         files = [(f.name, f.stat().st_size, f.stat().st_mtime_ns) for f in sorted(path.iterdir()) if f.is_file()]
-        return [*files, *template_hash]
-    return [config.model.name, config.model.revision, *template_hash]
+        return [*files, *besides]
+    return [config.model.name, config.model.revision, *besides]
 
 
 def _prepare(directory: Path, config: RunConfig) -> None:

@@ -121,6 +121,16 @@ def test_an_edited_template_file_is_another_input(tmp_path: Path) -> None:
     assert model_source(config) != before
 
 
+def test_an_adapter_taught_again_is_another_input(tmp_path: Path) -> None:
+    config = load_config(ROOT / "configs" / "quickstart.yaml", [f"model.adapter={tmp_path}"])
+    (tmp_path / "adapter_config.json").write_text("{}")
+    (tmp_path / "adapter_model.safetensors").write_bytes(b"1")
+    before = model_source(config)
+    assert model_source(config) == before
+    (tmp_path / "adapter_model.safetensors").write_bytes(b"2")
+    assert model_source(config) != before
+
+
 def test_an_unwritable_run_directory(cli, tmp_path: Path) -> None:
     blocked = tmp_path / "file"
     blocked.write_text("")
