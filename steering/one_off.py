@@ -37,6 +37,7 @@ def open_with_dials(
     thresholds: Mapping[Kind, float | None],
     template: str | None = None,
     template_args: Mapping[str, JsonValue] | None = None,
+    adapter: str | None = None,
 ) -> tuple[ChatModel, list[Dial], dict[Kind, float]]:
     """Load a model, its dials and their given thresholds.
 
@@ -46,7 +47,7 @@ def open_with_dials(
     if dials_path is None and any(value is not None for value in thresholds.values()):
         raise UserError("thresholds need dials: give --dials FILE, made by refusal steer CONFIG")
     quiet_libraries()
-    model = load_model(name, template=template, template_args=template_args)
+    model = load_model(name, adapter=adapter, template=template, template_args=template_args)
     dials = load_dials(dials_path, model.fingerprint()) if dials_path else []
     return model, dials, chosen_thresholds(thresholds, dials, dials_path)
 

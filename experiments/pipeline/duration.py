@@ -62,8 +62,13 @@ SLOW = Utilization(0.25, 0.4, 1.0, overlapping=False)
 
 def minutes(steps: Sequence[Step], model: Footprint, machine: Machine, batches: Batches) -> tuple[float, float]:
     """Return the lower and upper estimate of the time of some steps, in minutes."""
-    low, high = (sum(_seconds(s, model, machine, batches, used) for s in steps) / 60 for used in (FAST, SLOW))
+    low, high = (seconds(steps, model, machine, batches, used) / 60 for used in (FAST, SLOW))
     return low, high
+
+
+def seconds(steps: Sequence[Step], model: Footprint, machine: Machine, batches: Batches, used: Utilization) -> float:
+    """Return the time of some steps at one assumed utilization, in seconds."""
+    return sum(_seconds(step, model, machine, batches, used) for step in steps)
 
 
 def assumptions(machine: Machine) -> str:

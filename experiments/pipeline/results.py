@@ -62,6 +62,7 @@ def write_results(inputs: RunInputs) -> None:
         known_facts_right=steer.known_facts_right,
         steer=SteerResult.model_validate({k: v for k, v in steer.to_dict().items() if k not in NOT_IN_STEER}),
         **({} if graded is None else {"planted": graded}),
+        left_out=inputs.config.budget.left_out if inputs.config.budget else (),
         organism=graded is not None,
         **({"organism_prompts": True} if on_another_model(inputs.config, inputs.prompts) else {}),
     )

@@ -34,6 +34,7 @@ from extract.atomic_write import write_text
 from extract.chat.thinking import split_thinking
 from extract.errors import UserError
 from extract.extraction import extract, versions
+from extract.model.chat_model import ChatModel
 from extract.model.edit import site
 from extract.model.source.adapter import find_adapter
 from extract.model.source.name import resolve
@@ -87,7 +88,7 @@ STAGES = (
     Stage("respond", _respond, (), ("model", "generate", "judge"), ("completions.jsonl",)),
     Stage("uncertainty", uncertainty, ("respond",), ("seed", "sampling"),
           ("uncertainty.jsonl", "prompts_by_model.jsonl", "stages/uncertainty.json")),
-    Stage("trigger_measures", measure_triggers, ("extract", "respond"), ("seed", "prompts"),
+    Stage("trigger_measures", measure_triggers, ("extract", "respond"), ("seed", "prompts", "triggers"),
           ("stages/trigger_measures.json", "stages/trigger_projection.json", "attributions.jsonl")),
     Stage("triggers", judge_triggers, ("trigger_measures",), (), ("stages/triggers.json",)),
     Stage("probe", probe, ("extract", "respond"), ("seed", "prompts", "selection"),
@@ -117,15 +118,20 @@ def run(
     until: str = "report",
     shared: bool = False,
     reporter: Reporter | None = None,
+    model: ChatModel | None = None,
 ) -> list[str]:
     """Run a stage and those it reads from; skip stages that have finished and are unchanged; return the names that ran.
 
-    With `shared`, other processes may extract into the same run directory at the same time.
+    Args:
+        shared: other processes may extract into the same run directory at the same time.
+        model: the configured model, where it is already loaded.
 
     Raises:
         UserError: the directory cannot be written, or an input is invalid.
     """
     loaded = LoadedRun(config, directory, reporter or Reporter(), shared)
+    if model is not None:
+        loaded.__dict__["model"] = model
     if on_another_model(config, loaded.prompts):  # reads the prompts, so they are checked before anything is written
         loaded.reporter.say(warning(config.model.name))
     stages = stages_of(config)
@@ -228,6 +234,6 @@ def _describe(manifest: Manifest, loaded: LoadedRun) -> None:
         dtype=str(model.dtype),
         seed=loaded.config.seed,
         model={"name": model.name, "revision": model.revision, "weights": model.fingerprint()}
-        | loaded.config.model.model_dump(mode="json", include={"template", "template_args", "system"}),
+        | loaded.config.model.model_dump(mode="json", include={"adapter", "template", "template_args", "system"}),
         prompts=prompts_hash(loaded.prompts),
     )

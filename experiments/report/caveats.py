@@ -37,8 +37,8 @@ def reading_caveats(results: RunResults, judge: str) -> list[str]:
 def caveats(results: RunResults) -> list[str]:
     """List the caveats of this run.
 
-    They cover organisms, an organism's prompts, absent dials, unjudged completions, probes no better than a bag of
-    words, and write directions that break a selection rule.
+    They cover organisms, an organism's prompts, what a time budget left out, absent dials, unjudged completions, probes
+    no better than a bag of words, and write directions that break a selection rule.
     """
     lines = []
     if results.organism:
@@ -51,6 +51,8 @@ def caveats(results: RunResults) -> list[str]:
         lines.append(f"No {absent} dial could be built: the model declines too rarely in that way.")
     if unjudged := results.rates.before.unjudged + results.rates.after.unjudged:
         lines.append(f"{unjudged} completions could not be judged and are left out of the rates.")
+    if results.left_out:
+        lines.append("A time budget cut this run: " + " ".join(results.left_out))
     for name, site in results.sites.items():
         if not site.beats_bag_of_words:
             lines.append(f"The {name} probe does not clearly beat a bag of words on these prompts "

@@ -21,6 +21,7 @@ class ModelRecord(Record):
 
     name: str
     revision: str | None = None
+    adapter: str | None = None  # the directory of a LoRA adapter
     weights: str = ""  # fingerprint
     template: str | None = None
     template_args: dict[str, JsonValue] = {}
@@ -76,5 +77,6 @@ class RunResults(Record):
     known_facts_right: KnownFacts
     steer: SteerResult = SteerResult()
     planted: Planted | None = None  # of an organism
+    left_out: tuple[str, ...] = ()  # by `--budget`, in sentences
     organism: bool  # the model is an organism
     organism_prompts: bool = False  # the prompts are an organism's, and the model is not that organism

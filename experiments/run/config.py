@@ -106,6 +106,14 @@ class DissociateConfig(Strict):
         return self
 
 
+class TriggersConfig(Strict):
+    """How many requests each measurement of the trigger word takes that the verdict does not need; 0 leaves it out."""
+
+    patched: int = Field(48, ge=0)  # pairs that differ in the word alone, patched at each layer
+    erased: int = Field(60, ge=0)  # requests of each kind that are scored with the word erased at each layer
+    attributed: int = Field(24, ge=0)  # refused requests of each label whose words are left out in turn
+
+
 class CostsConfig(Strict):
     """The relative cost of each kind of mistake."""
 
@@ -184,6 +192,14 @@ class UncertaintyConfig(Strict):
         return self if self.samples else self.model_copy(update={"samples": 10})
 
 
+class BudgetConfig(Strict):
+    """What `--budget` left out; written into config.yaml by the command."""
+
+    minutes: float
+    of: str  # hash of the configuration before the cuts
+    left_out: tuple[str, ...]  # in sentences, with the power that each costs
+
+
 class RunConfig(Strict):
     """The configuration of a whole run."""
 
@@ -195,8 +211,10 @@ class RunConfig(Strict):
     generate: GenerateConfig = GenerateConfig()
     judge: str = "rules"  # or a YAML file such as configs/judges/endpoint.yaml
     dissociate: DissociateConfig = DissociateConfig()
+    triggers: TriggersConfig = TriggersConfig()
     steer: SteerConfig = SteerConfig()
     uncertainty: UncertaintyConfig = UncertaintyConfig()
+    budget: BudgetConfig | None = None
 
     @model_validator(mode="after")
     def _write_positions_are_extracted(self) -> RunConfig:
@@ -220,6 +238,17 @@ def load_config(path: str | os.PathLike[str], overrides: Sequence[str] = ()) -> 
         return RunConfig.model_validate(raw)
     except ValidationError as error:
         raise UserError(f"{path}: {explain(error, RunConfig)}") from None
+
+
+def with_value(config: RunConfig, key: str, value: object) -> RunConfig:
+    """Return the configuration with one key, in dotted form, set to a value.
+
+    Raises:
+        pydantic.ValidationError: the value does not fit.
+    """
+    raw = config.model_dump()
+    _assign(raw, key, value)
+    return RunConfig.model_validate(raw)
 
 
 def _assign(raw: dict[str, Any], key: str, value: Any) -> None:

@@ -20,7 +20,6 @@ from probes.statistics.bounded_mean import mean_interval
 from scoring.estimate import estimate_of
 
 SHOWN = 8  # examples in stages/triggers.json
-MOST = 24  # refused requests of each label; over-refused ones first
 
 
 @dataclass(frozen=True)
@@ -34,6 +33,8 @@ class AttributedRow:
 
 def measure_attribution(loaded: LoadedRun) -> Attribution | NotApplicable:
     """Return, by label, how often the trigger is the word with the highest score; write attributions.jsonl."""
+    if not loaded.config.triggers.attributed:
+        return not_applicable("triggers.attributed is 0")
     corpus, attributed = loaded.corpus, attribute_refusals(loaded)
     write_jsonl(loaded.file("attributions.jsonl"), (_request(loaded, one).to_dict() for one in attributed))
     if not attributed:
@@ -51,14 +52,14 @@ def measure_attribution(loaded: LoadedRun) -> Attribution | NotApplicable:
 
 
 def attribute_refusals(loaded: LoadedRun) -> list[AttributedRow]:
-    """Attribute refused requests, benign and harmful, to their words.
+    """Attribute refused requests, benign and harmful, to their words; over-refused ones first.
 
     The list is empty where refusals have no onset to score, as with a model that thinks first.
     """
-    corpus, onsets = loaded.corpus, context_onsets(loaded)
+    corpus, onsets, most = loaded.corpus, context_onsets(loaded), loaded.config.triggers.attributed
     refused = loaded.behaviour.did("refuse") & (not onsets.lacking("refuse"))
     asked = [np.flatnonzero(label & refused) for label in (corpus.requests, corpus.harmful)]
-    rows = [int(row) for some in asked for row in choose_requests(corpus, some, loaded.config.seed, MOST)]
+    rows = [int(row) for some in asked for row in choose_requests(corpus, some, loaded.config.seed, most)]
     if not rows:
         return []
     with loaded.reporter.task("attributing refusals to words", len(rows)) as advance:

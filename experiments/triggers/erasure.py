@@ -38,7 +38,6 @@ from steering.device_copies import DeviceCopies
 from steering.interventions import place
 
 MIN_ROWS = 10  # requests of each kind that each part needs
-MOST = 60  # requests of each kind that are scored and answered again
 RequestKind = Literal["over_refused", "refused_harmful"]
 Rows = Int[np.ndarray, " n_rows"]
 PARTS_BY_USE = {"chosen on": ("validation", "calibration"), "tested on": ("test",)}  # of the prompts
@@ -79,6 +78,8 @@ def fit_eraser(
 
 def measure_erasure(loaded: LoadedRun) -> Erasure | NotApplicable:
     """Return the effect of erasing the trigger label, or why it cannot be measured."""
+    if not loaded.config.triggers.erased:
+        return not_applicable("triggers.erased is 0")
     train = quadruples(loaded.corpus, np.flatnonzero(loaded.corpus.within("train")))
     rows = {use: _refused_rows(loaded, parts) for use, parts in PARTS_BY_USE.items()}
     if lacking := _lacking(loaded, train, rows):
@@ -140,7 +141,7 @@ def _curves(
     trials = [[], *([eraser.edit(loaded.store.site)] for eraser in erasers)]
     found: dict[RequestKind, tuple[float, ...]] = {}
     for kind, of_kind in rows.items():
-        chosen = choose_requests(loaded.corpus, of_kind, loaded.config.seed, MOST)
+        chosen = choose_requests(loaded.corpus, of_kind, loaded.config.seed, loaded.config.triggers.erased)
         scorer = OnsetScorer(loaded.model, [loaded.rendered[row] for row in chosen], context_onsets(loaded))
         scores = scorer.log_odds_each(trials)["refuse"]
         found[kind] = tuple(float(change) for change in (scores[1:] - scores[0]).mean(axis=1))

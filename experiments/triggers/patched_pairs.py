@@ -9,16 +9,17 @@ import numpy as np
 from experiments.probing.stage import context_onsets
 from experiments.responses.loaded_run import LoadedRun
 from experiments.run.inputs import RunInputs
+from experiments.run.not_applicable import NotApplicable, not_applicable
 from experiments.triggers.patching import MIN_GROUPS, SITE, AlignedPair, align, patching_share
 from experiments.triggers.results import NotPatched, PairCounts, PatchedLayer, Patching
 from probes.statistics.seeds import named_rng
 from scoring.estimate import estimate_of
 
-MOST = 48  # pairs
 
-
-def measure_patching(loaded: LoadedRun) -> Patching | NotPatched:
-    """Return the patching share by layer, or why there is none, and the number of pairs left out by reason."""
+def measure_patching(loaded: LoadedRun) -> Patching | NotPatched | NotApplicable:
+    """Return the patching share by extracted layer, or why there is none, and the pairs left out by reason."""
+    if not loaded.config.triggers.patched:
+        return not_applicable("triggers.patched is 0")
     aligned, left_out = aligned_pairs(loaded)
     refused, answered = loaded.behaviour.did("refuse"), loaded.behaviour.answered
     flipped = [pair for pair in aligned if refused[pair.with_word] and answered[pair.without]]
@@ -31,7 +32,8 @@ def measure_patching(loaded: LoadedRun) -> Patching | NotPatched:
     onsets = context_onsets(loaded)
     if lacking := onsets.lacking("refuse"):
         return NotPatched(**dict(counts), applicable=False, reason=lacking)
-    shares = patching_share(loaded.model, loaded.rendered, pairs, groups, onsets, range(loaded.model.n_layers))
+    at = loaded.config.extract.layers or range(loaded.model.n_layers)
+    shares = patching_share(loaded.model, loaded.rendered, pairs, groups, onsets, at)
     layers = tuple(
         PatchedLayer(layer=share.layer, raised=estimate_of(share.raised), lowered=estimate_of(share.lowered))
         for share in shares
@@ -70,7 +72,7 @@ def _aligned(loaded: LoadedRun, a: int, b: int) -> AlignedPair | str:
 
 
 def _spread(inputs: RunInputs, pairs: list[AlignedPair]) -> list[AlignedPair]:
-    """Take up to MOST pairs, one of each group first, groups in random order."""
+    """Take up to `triggers.patched` pairs, one of each group first, groups in random order."""
     rng, taken = named_rng(inputs.config.seed, "patching"), Counter[int]()
     order = rng.permutation(inputs.corpus.groups.max() + 1)
     placed = []
@@ -78,7 +80,7 @@ def _spread(inputs: RunInputs, pairs: list[AlignedPair]) -> list[AlignedPair]:
         group = int(inputs.corpus.groups[pairs[i].with_word])
         taken[group] += 1
         placed.append((taken[group], int(order[group]), int(i)))
-    return [pairs[i] for i in sorted(i for *_, i in sorted(placed)[:MOST])]
+    return [pairs[i] for i in sorted(i for *_, i in sorted(placed)[: inputs.config.triggers.patched])]
 
 
 def _too_few(counts: PairCounts) -> str:

@@ -28,6 +28,7 @@ class PromptsConfig(Strict):
 
     path: Path | None = None  # a prompt file; it comes before the public sets
     datasets: tuple[DatasetConfig, ...] = ()  # their own splits are used only if every prompt of the run has one
+    limit: int | None = Field(None, ge=1)  # most prompts per label, drawn with the run's seed, pairs kept whole
     train: float = Field(0.35, gt=0)  # fits directions and probes
     validation: float = Field(0.15, gt=0)  # chooses loci and layers
     calibration: float = Field(0.15, gt=0)  # certifies the dials' thresholds; the dials use it for nothing else
@@ -62,7 +63,7 @@ def read_prompts(config: PromptsConfig, seed: int) -> list[Prompt]:
         if prompt.id in seen:
             raise UserError(f"{config.described()}: id {prompt.id!r} occurs twice; name each source once")
         seen.add(prompt.id)
-    return prompts
+    return draw(prompts, config.limit, seed) if config.limit else prompts
 
 
 def draw(prompts: list[Prompt], limit: int, seed: int) -> list[Prompt]:

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from refusal.cli.options import NO_OVERRIDES, Config, DryRun, Json, RunOut, Set
+from refusal.cli.options import NO_OVERRIDES, Budget, Config, DryRun, Json, RunOut, Set
 from refusal.cli.organism import organism_app
 from refusal.cli.program import name_program, program
 from refusal.cli.prompts import prompts_app
@@ -58,10 +58,11 @@ def _staged(name: str, about: str, *examples: str, until: str | None = None) -> 
         out: RunOut = None,
         as_json: Json = False,
         dry_run: DryRun = False,
+        budget: Budget = None,
     ) -> None:
         from refusal.cli.stages import run_command
 
-        run_command(config, overrides, out, until or name, as_json=as_json, dry_run=dry_run)
+        run_command(config, overrides, out, until or name, as_json=as_json, dry_run=dry_run, budget=budget)
 
     shown = [f"Example: refusal {name} {example}" for example in examples]
     app.command(name, help="\n\n".join([about, *shown]))(command)
@@ -73,6 +74,7 @@ _staged(
     "The first example runs a shipped organism. The others run a real model, with prompts for real models.",
     "configs/quickstart.yaml",
     "configs/models/qwen2.5-1.5b-instruct.yaml --dry-run",
+    "configs/models/qwen2.5-1.5b-instruct.yaml --budget 2h",
     "configs/chat-model.yaml --set model.name=OWNER/MODEL",
     until="report",
 )

@@ -43,6 +43,7 @@ def _chat(directory: Path, results: RunResults) -> list[str]:
     if not results.dials or not dials.is_file():
         return []
     words = [model.name, "--dials", str(dials)]
+    words += ["--adapter", model.adapter] if model.adapter else []
     words += ["--template", model.template] if model.template else []
     for key, value in model.template_args.items():
         words += ["--template-arg", f"{key}={json.dumps(value)}"]  # JSON is YAML

@@ -7,7 +7,16 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from refusal.cli.options import NO_OVERRIDES
-from refusal.cli.talk import Dials, EpistemicThreshold, Model, NormativeThreshold, Template, TemplateArgs, arguments
+from refusal.cli.talk import (
+    Adapter,
+    Dials,
+    EpistemicThreshold,
+    Model,
+    NormativeThreshold,
+    Template,
+    TemplateArgs,
+    arguments,
+)
 
 if TYPE_CHECKING:
     from steering.dial import Kind
@@ -36,6 +45,7 @@ def serve(
     seconds: Annotated[float, typer.Option(min=0.1, help="Limit of waiting and decoding for one request.")] = 120.0,
     template: Template = None,
     template_args: TemplateArgs = NO_OVERRIDES,
+    adapter: Adapter = None,
 ) -> None:
     """Serve a model; each request may set both thresholds (normative_threshold, epistemic_threshold in its body).
 
@@ -51,6 +61,6 @@ def serve(
         raise UserError(f"serving needs the extra serve ({error}): pip install 'refusal-probes[serve]'") from None
     address = Address(host, port, api_key)
     thresholds: dict[Kind, float | None] = {"normative": normative_threshold, "epistemic": epistemic_threshold}
-    opened = open_with_dials(model, dials, thresholds, template, arguments(template_args))
+    opened = open_with_dials(model, dials, thresholds, template, arguments(template_args), adapter)
     limits = Limits(max_tokens=max_tokens, max_body=max_body * 1024, seconds=seconds)
     serve_forever(*opened, address, limits, name, max_batch, max_queue, typer.echo)

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from experiments.run.config import RunConfig, load_config
+from refusal.cli.options import minutes
 
 
 class Listed(dict[str, Any]):
@@ -23,8 +24,11 @@ def run_command(
     as_json: bool,
     dry_run: bool,
     shared: bool = False,
+    budget: str | None = None,
 ) -> None:
     """Run the stages up to `until` and print the results; in a dry run, print the cost alone.
+
+    With a budget, such as 15m, the run is cut to end within that time.
 
     Raises:
         UserError: a mistake in the configuration, the prompts or the model, or a stage that is not applicable.
@@ -34,15 +38,22 @@ def run_command(
     from extract.model.quiet import quiet_libraries
 
     quiet_libraries()
+    model = None
+    if budget is not None:
+        from experiments.pipeline.budgeted_run import fit_budget
+        from extract.progress import Reporter
+
+        fitted = fit_budget(config, directory, until, minutes(budget), Reporter())
+        config, model = fitted.config, fitted.model
     if dry_run:
-        from experiments.pipeline.cost import estimate
+        from experiments.pipeline.plan import estimate
 
         found = estimate(config, directory, until)
         show(found | {key: Listed(value) for key, value in found.items() if isinstance(value, dict)}, as_json)
         return
     from experiments.pipeline.stages import run
 
-    run(config, directory, until=until, shared=shared)
+    run(config, directory, until=until, shared=shared, model=model)
     from refusal.cli.print_results import STAGE_PRINTERS, print_stage, print_summary
 
     if until == "report":

@@ -35,6 +35,7 @@ def store_verify(
     model: Annotated[str | None, typer.Option(help="Compare with this model's weights: a hub id or directory.")] = None,
     revision: Annotated[str | None, typer.Option(help="The hub revision of that model.")] = None,
     dtype: Annotated[str, typer.Option(help="Data type of the run's weights.")] = "auto",
+    adapter: Annotated[str | None, typer.Option(metavar="DIR", help="The LoRA adapter of that model.")] = None,
     as_json: Json = False,
 ) -> None:
     """Read a whole store and verify it: checksums, digests, counts, NaN, presence, identity; exit code 1 on a fault.
@@ -43,7 +44,7 @@ def store_verify(
     """
     from refusal.cli.store_check import check_store
 
-    result = check_store(file, model, revision, dtype)
+    result = check_store(file, model, revision, dtype, adapter)
     if as_json:
         print_json(vars(result) | {"ok": not result.findings})
     for line in () if as_json else result.findings:

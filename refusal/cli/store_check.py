@@ -15,7 +15,9 @@ from extract.store.export import export
 from extract.store.integrity import Verification, verify
 
 
-def check_store(file: Path, model: str | None, revision: str | None, dtype: str) -> Verification:
+def check_store(
+    file: Path, model: str | None, revision: str | None, dtype: str, adapter: str | None = None
+) -> Verification:
     """Verify a store, also against a model's weights where a model is named.
 
     Raises:
@@ -23,10 +25,12 @@ def check_store(file: Path, model: str | None, revision: str | None, dtype: str)
     """
     if dtype not in get_args(DType):
         raise UserError(f"--dtype is {dtype!r}; expected one of {', '.join(get_args(DType))}")
+    if adapter is not None and model is None:
+        raise UserError("--adapter needs the model that it belongs to: give --model NAME")
     weights = None
     if model is not None:
         quiet_libraries()
-        weights = load_model(model, revision=revision, dtype=dtype).fingerprint()  # type: ignore[arg-type]
+        weights = load_model(model, revision=revision, adapter=adapter, dtype=dtype).fingerprint()  # type: ignore[arg-type]
     with _slices(f"verifying {file.name}") as progress:
         return verify(file, weights=weights, progress=progress)
 

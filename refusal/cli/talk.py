@@ -12,12 +12,15 @@ from refusal.cli.options import NO_OVERRIDES, Json, print_json
 if TYPE_CHECKING:
     from steering.dial import Kind
 
-Model = Annotated[str, typer.Argument(metavar="MODEL", help="A hub id or a model directory.")]
+Model = Annotated[
+    str, typer.Argument(metavar="MODEL", help="A hub id, a model directory, a GGUF file, or package:NAME.")
+]
 Dials = Annotated[Path | None, typer.Option(help="A dials.safetensors written by refusal steer.")]
 NormativeThreshold = Annotated[float | None, typer.Option(min=0, max=1, help="Refuse at or above this probability.")]
 EpistemicThreshold = Annotated[float | None, typer.Option(min=0, max=1, help="Abstain at or above this probability.")]
 MaxNewTokens = Annotated[int, typer.Option(min=1, help="Longest answer, in tokens.")]
 Template = Annotated[str | None, typer.Option(help="Chat template of a base model: plain, or a .jinja file.")]
+Adapter = Annotated[str | None, typer.Option(metavar="DIR", help="A LoRA adapter (PEFT), merged into the weights.")]
 TemplateArgs = Annotated[
     list[str],
     typer.Option("--template-arg", metavar="KEY=VALUE", help="e.g. enable_thinking=false; repeatable."),
@@ -39,6 +42,7 @@ def generate(
     max_new_tokens: MaxNewTokens = 64,
     template: Template = None,
     template_args: TemplateArgs = NO_OVERRIDES,
+    adapter: Adapter = None,
     as_json: Json = False,
 ) -> None:
     """Answer each prompt once, with or without dials; prints the answer, then each dial's probability and action.
@@ -51,7 +55,7 @@ def generate(
 
     check_texts(prompts)
     thresholds: dict[Kind, float | None] = {"normative": normative_threshold, "epistemic": epistemic_threshold}
-    loaded, found, given = open_with_dials(model, dials, thresholds, template, arguments(template_args))
+    loaded, found, given = open_with_dials(model, dials, thresholds, template, arguments(template_args), adapter)
     if as_json:
         print_json([one.to_dict() for one in generate_once(loaded, prompts, found, given, max_new_tokens)])
     else:
@@ -67,6 +71,7 @@ def chat(
     system: Annotated[str | None, typer.Option(metavar="TEXT", help="The first system message.")] = None,
     template: Template = None,
     template_args: TemplateArgs = NO_OVERRIDES,
+    adapter: Adapter = None,
 ) -> None:
     """Chat with a model in the terminal; its two dials can be moved between turns (/normative 0.8).
 
@@ -79,7 +84,7 @@ def chat(
     from steering.one_off import open_with_dials
 
     thresholds: dict[Kind, float | None] = {"normative": normative_threshold, "epistemic": epistemic_threshold}
-    loaded, found, given = open_with_dials(model, dials, thresholds, template, arguments(template_args))
+    loaded, found, given = open_with_dials(model, dials, thresholds, template, arguments(template_args), adapter)
     talk(Conversation(loaded, found, max_new_tokens, given, system), Console(highlight=False))
 
 

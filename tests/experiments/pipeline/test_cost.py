@@ -98,7 +98,7 @@ def test_a_run_generates_no_more_than_announced(tmp_path: Path, monkeypatch: pyt
     run(given, tmp_path / "run", until="dissociate", reporter=Reporter(quiet=True))
     record = json.loads((tmp_path / "run/stages/dissociate.json").read_text())
     assert record["verdict"] != "not_applicable"
-    from experiments.pipeline.cost import estimate
+    from experiments.pipeline.plan import estimate
 
     announced = estimate(given, tmp_path / "run", "dissociate")["completions, at most"]
     assert 0.6 * announced <= sum(generated) <= announced

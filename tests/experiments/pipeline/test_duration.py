@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from experiments.pipeline.cost import estimate
 from experiments.pipeline.duration import FAST, SLOW, Batches, Step, minutes
 from experiments.pipeline.footprint import Footprint, describe_fit, memory_need
 from experiments.pipeline.machine import A100, Machine, measure_device
+from experiments.pipeline.plan import estimate
 from experiments.run.config import load_config
 from extract.errors import UserError
 from extract.shipped import ROOT
@@ -81,7 +81,7 @@ def test_this_machine_is_measured() -> None:
 @pytest.mark.parametrize("name", FAMILIES)
 def test_the_dry_run_of_the_published_shapes(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Parameters as published; memory and disk as worked out by hand from the shape."""
-    monkeypatch.setattr("experiments.pipeline.cost.measure_device", lambda device: MACHINE)
+    monkeypatch.setattr("experiments.pipeline.plan.measure_device", lambda device: MACHINE)
     lines = (ROOT / "organisms/zoo/two-knobs/prompts.jsonl").read_text().splitlines()
     (tmp_path / "prompts.jsonl").write_text("\n".join(lines[::20]) + "\n")
     given = (f"model.name={shape_only(name, tmp_path)}", f"prompts.path={tmp_path / 'prompts.jsonl'}")

@@ -1,0 +1,181 @@
+"""Fits a run into a time: leaves out what costs much time and little power, and says what each cut costs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from math import ceil, inf
+from typing import Any
+
+import numpy as np
+
+from experiments.dissociation.power import contrast_power, null_power
+from experiments.run.config import RunConfig, with_value
+from experiments.run.corpus import Corpus
+from extract.errors import UserError
+
+LEAST_LAYERS = 6  # of a run; fewer would say little of where a decision is written
+OWN, OTHER = 0.6, 0.1  # effects of ablating on the own and the other behaviour, for the power of fewer prompts
+BEYOND = 0.01  # share of null directions whose effect is larger than a real one's, for the power of fewer of them
+
+
+@dataclass(frozen=True)
+class Cut:
+    """A lower value of one key of the configuration."""
+
+    key: str
+    value: Any
+
+
+LADDER = (  # from what says least about the verdicts to what their power rests on
+    Cut("dissociate.variants", False),
+    Cut("triggers.attributed", 8),
+    Cut("triggers.patched", 16),
+    Cut("triggers.erased", 20),
+    Cut("dissociate.n_null_generation", 5),
+    Cut("dissociate.positions", ("post_last",)),
+    Cut("dissociate.n_null_onset", 99),
+    Cut("steer.system_lines", ()),
+    Cut("generate.max_new_tokens", 48),
+    Cut("extract.layers", 2),
+    Cut("dissociate.n_null_onset", 39),
+    Cut("generate.max_new_tokens", 32),
+    Cut("dissociate.n_side_effects", 24),
+    Cut("dissociate.n_null_generation", 0),
+    Cut("extract.layers", 4),
+    Cut("triggers.attributed", 0),
+    Cut("triggers.patched", 0),
+    Cut("triggers.erased", 0),
+    Cut("prompts.limit", 240),
+    Cut("generate.max_new_tokens", 24),
+    Cut("dissociate.n_null_onset", 19),
+    Cut("prompts.limit", 180),
+    Cut("dissociate.n_selection", 8),
+    Cut("dissociate.n_onset", 20),
+    Cut("prompts.limit", 130),
+    Cut("prompts.limit", 90),
+    Cut("dissociate.n_side_effects", 12),
+    Cut("prompts.limit", 60),
+)
+
+
+def fit_time(
+    config: RunConfig, n_layers: int, labels: Sequence[int], minutes: Callable[[RunConfig], float], most: float
+) -> RunConfig:
+    """Return the configuration with as many cuts as it takes to last at most so many minutes.
+
+    Args:
+        labels: the number of prompts of each label.
+        minutes: the expected duration of a run.
+        most: the minutes there are.
+
+    Raises:
+        UserError: not even the least run fits.
+    """
+    lasting = minutes(config)
+    for cut in LADDER:
+        if lasting <= most:
+            break
+        value = _applied(cut, config, n_layers, max(labels))
+        if value is not None:
+            config = with_value(config, cut.key, value[0])
+            lasting = minutes(config)
+    if lasting > most:
+        raise UserError(f"the least run takes about {lasting:.1f} minutes on this machine, and there are "
+                        f"{max(0.0, most):.1f}; give a larger --budget, or a smaller model")  # fmt: skip
+    return config
+
+
+def _applied(cut: Cut, config: RunConfig, n_layers: int, most_of_a_label: int) -> tuple[Any] | None:
+    """Return the value that a cut gives its key, or None where it would not make the run smaller."""
+    now = current(config, cut.key)
+    if cut.key == "extract.layers":
+        return _every(cut.value, now, n_layers)
+    if cut.key == "prompts.limit":
+        return (cut.value,) if cut.value < min(now or inf, most_of_a_label) else None
+    if cut.key == "dissociate.n_null_onset":
+        least = ceil(1 / config.dissociate.alpha - 1e-9) - 1
+        return (max(cut.value, least),) if max(cut.value, least) < now else None
+    if isinstance(cut.value, tuple):
+        return (cut.value,) if now is None or len(cut.value) < len(now) else None
+    return (cut.value,) if cut.value < now else None
+
+
+def _every(stride: int, now: tuple[int, ...] | None, n_layers: int) -> tuple[tuple[int, ...]] | None:
+    """Return every so many-th layer of the model, of those that the configuration names."""
+    kept = tuple(layer for layer in range(stride - 1, n_layers, stride) if now is None or layer in now)
+    fewer = len(kept) < (n_layers if now is None else len(now))
+    return (kept,) if fewer and len(kept) >= LEAST_LAYERS else None
+
+
+def current(config: RunConfig, key: str) -> Any:
+    """Return the value of a key in dotted form."""
+    section, name = key.split(".")
+    return getattr(getattr(config, section), name)
+
+
+# -- what it costs -----------------------------------------------------------------------------------------------------
+
+
+def left_out(whole: RunConfig, cut: RunConfig, corpora: tuple[Corpus, Corpus], n_layers: int) -> tuple[str, ...]:
+    """Return in sentences what a cut configuration leaves out, and the power that it costs.
+
+    Args:
+        corpora: the prompts before and after the cut.
+    """
+    return (*_smaller(whole, cut, n_layers), *_fewer_prompts(whole, *corpora))
+
+
+def _smaller(whole: RunConfig, cut: RunConfig, n_layers: int) -> Iterator[str]:
+    before, after = whole.dissociate, cut.dissociate
+    if before.variants and not after.variants:
+        yield "Other forms of ablation are not tried."
+    for key, what in (
+        ("attributed", "requests of each label whose words are left out in turn"),
+        ("patched", "pairs with the trigger word patched"),
+        ("erased", "requests of each kind with the trigger word erased"),
+    ):
+        n, m = getattr(whole.triggers, key), getattr(cut.triggers, key)
+        if m < n:
+            yield f"At most {m} of {n} {what}; no verdict depends on them."
+    if before.positions != after.positions:
+        yield "Write directions are fitted at the last prompt token alone; one fitted earlier may be stronger."
+    if whole.extract.layers != cut.extract.layers and cut.extract.layers:
+        count = len(whole.extract.layers or range(n_layers))
+        yield (f"{len(cut.extract.layers)} of {count} layers are read and written; what is decided between two of them "
+               "is found at the next.")  # fmt: skip
+    if after.n_null_onset < before.n_null_onset:
+        powers = [null_power(BEYOND, n, before.alpha) for n in (after.n_null_onset, before.n_null_onset)]
+        yield (f"{after.n_null_onset} of {before.n_null_onset} permuted-label directions: p is not below "
+               f"{1 / (after.n_null_onset + 1):.2g}, and an effect that {BEYOND:.0%} of them exceed is shown with a "
+               f"power of {powers[0]:.0%} instead of {powers[1]:.0%}.")  # fmt: skip
+    if after.n_null_generation < before.n_null_generation:
+        yield (f"{after.n_null_generation} of {before.n_null_generation} permuted-label directions are tried on "
+               "generated answers; no verdict depends on them.")  # fmt: skip
+    for key, what in (("n_selection", "validation prompts of each class choose the write locus"),
+                      ("n_onset", "declined prompts of each behaviour give the onset effects"),
+                      ("n_side_effects", "prompts give each side effect")):  # fmt: skip
+        n, m = getattr(before, key), getattr(after, key)
+        if m < n:
+            yield f"At most {m} instead of {n} {what}: standard errors grow by {np.sqrt(n / m) - 1:.0%}."
+    if cut.generate.max_new_tokens < whole.generate.max_new_tokens:
+        yield (f"Answers end after {cut.generate.max_new_tokens} instead of {whole.generate.max_new_tokens} tokens; a "
+               "caution or a fact that comes later is not read.")  # fmt: skip
+    if len(cut.steer.system_lines) < len(whole.steer.system_lines):
+        yield "The dials are not compared with system lines."
+
+
+def _fewer_prompts(whole: RunConfig, before: Corpus, after: Corpus) -> Iterator[str]:
+    if len(after) == len(before):
+        return
+    yield f"{len(after)} of {len(before)} prompts."
+    margin, alpha = whole.dissociate.margin, whole.dissociate.alpha
+    only_own, only_other = OWN * (1 - OTHER), OTHER * (1 - OWN)
+    for label, action in (("harmful", "refused"), ("uncertain", "abstained from")):
+        groups = [
+            int(c.effective_groups(np.flatnonzero(c.labelled(label) & c.within("test")))) for c in (after, before)
+        ]
+        powers = [contrast_power(only_own, only_other, n, (margin, inf), alpha) for n in groups]
+        yield (f"{groups[0]} of {groups[1]} independent {label} prompts are tested: if all are {action}, an own effect "
+               f"of {OWN:.0%} against {OTHER:.0%} is shown to exceed the margin with a power of {powers[0]:.0%} "
+               f"instead of {powers[1]:.0%}.")  # fmt: skip

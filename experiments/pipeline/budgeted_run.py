@@ -1,0 +1,110 @@
+"""A run cut to fit a time: measures the model on this machine and chooses what to leave out."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+from experiments.pipeline.budget import fit_time, left_out
+from experiments.pipeline.duration import FAST, Utilization
+from experiments.pipeline.footprint import footprint, gigabytes
+from experiments.pipeline.machine import Machine, measure_device
+from experiments.pipeline.model_speed import MEASURED, measure_model
+from experiments.pipeline.plan import RunPrompts, model_shape, plan_run, width
+from experiments.responses.loaded_run import LoadedRun
+from experiments.run.config import BudgetConfig, RunConfig, load_config
+from experiments.run.manifest import inputs_hash
+from extract.chat.render import render
+from extract.errors import UserError
+from extract.model.chat_model import ChatModel
+from extract.progress import Reporter
+from extract.prompts.sources import read_prompts
+
+USED = 0.9  # share of the time that is planned for: the expectation is not exact
+
+
+@dataclass(frozen=True)
+class BudgetedRun:
+    """A configuration that fits a time, and the model if it was loaded to find out."""
+
+    config: RunConfig
+    model: ChatModel | None
+
+
+def fit_budget(config: RunConfig, directory: Path, until: str, minutes: float, reporter: Reporter) -> BudgetedRun:
+    """Choose what a run leaves out, so that it ends within some minutes from now; tells what and what power it costs.
+
+    A run that is continued in the same directory, with the same configuration and budget, keeps its choice.
+
+    Raises:
+        UserError: the weights do not fit into memory, or the least run does not fit into the time.
+    """
+    started, asked_for = time.monotonic(), inputs_hash(config.model_dump(mode="json"))
+    earlier = _chosen_before(directory, asked_for, minutes)
+    if earlier is not None:
+        reporter.say(f"the run in {directory} is continued as its budget of {minutes:g} minutes cut it")
+        return BudgetedRun(earlier, None)
+    material = _Material(config)
+    machine = measure_device(config.model.device)
+    shape = footprint(model_shape(config)[0], width(config, machine))
+    if shape.weights > machine.memory:
+        raise UserError(f"the weights take {gigabytes(shape.weights)}, and {machine.name} have "
+                        f"{gigabytes(machine.memory)} of memory; choose a smaller model")  # fmt: skip
+    labels = list(material.of(config).corpus.counts().values())
+
+    def fitted(on: Machine, used: Utilization) -> tuple[RunConfig, float]:
+        def lasts(tried: RunConfig) -> float:
+            return plan_run(tried, material.of(tried), shape, until).minutes(on, used)
+
+        spent = (time.monotonic() - started) / 60
+        return fit_time(config, shape.n_layers, labels, lasts, USED * minutes - spent), lasts(config)
+
+    fitted(machine, FAST)  # refuse before the weights are loaded what no speed would make fit
+    loaded = LoadedRun(config, directory, reporter)
+    speed = measure_model(loaded.model, loaded.rendered, config.generate.batch_size, shape, machine)
+    cut, whole_minutes = fitted(speed, MEASURED)
+    sentences = left_out(config, cut, (material.of(config).corpus, material.of(cut).corpus), shape.n_layers)
+    _tell(reporter, minutes, whole_minutes, sentences)
+    budget = BudgetConfig(minutes=minutes, of=asked_for, left_out=sentences)
+    return BudgetedRun(cut.model_copy(update={"budget": budget}), loaded.model)
+
+
+class _Material:
+    """The prompts of a configuration under any limit on their number."""
+
+    def __init__(self, config: RunConfig) -> None:
+        _, tokenizer = model_shape(config)
+        self._render = cache(lambda prompt_id: render(tokenizer, self._by_id[prompt_id]))
+        self._by_id = {prompt.id: prompt for prompt in read_prompts(config.prompts, config.seed)}
+        self._known: dict[int | None, RunPrompts] = {}
+
+    def of(self, config: RunConfig) -> RunPrompts:
+        """Return the prompts that the run would take."""
+        limit = config.prompts.limit
+        if limit not in self._known:
+            prompts = read_prompts(config.prompts, config.seed)
+            self._known[limit] = RunPrompts.of(config, prompts, [self._render(prompt.id) for prompt in prompts])
+        return self._known[limit]
+
+
+def _chosen_before(directory: Path, asked_for: str, minutes: float) -> RunConfig | None:
+    """Return the configuration that the same budget chose in this run directory, if it did."""
+    if not (directory / "config.yaml").is_file():
+        return None
+    try:
+        found = load_config(directory / "config.yaml")
+    except UserError:  # of another version
+        return None
+    same = found.budget is not None and (found.budget.of, found.budget.minutes) == (asked_for, minutes)
+    return found if same else None
+
+
+def _tell(reporter: Reporter, minutes: float, whole: float, sentences: tuple[str, ...]) -> None:
+    if not sentences:
+        reporter.say(f"the whole run takes about {whole:.0f} minutes, within the budget; nothing is left out")
+        return
+    reporter.say(f"the whole run would take about {whole:.0f} minutes; to fit into {minutes:g}, it leaves out:")
+    for sentence in sentences:
+        reporter.say("  " + sentence)

@@ -1,0 +1,190 @@
+"""The plan of a run for `--dry-run` and `--budget`: its steps on a machine, with time, memory and disk."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from transformers import PretrainedConfig, PreTrainedTokenizerBase
+
+from experiments.pipeline.cost import RunSize, steps, tokens
+from experiments.pipeline.duration import Batches, Step, Utilization, assumptions, minutes, seconds
+from experiments.pipeline.footprint import Footprint, describe_fit, footprint, memory_need
+from experiments.pipeline.machine import A100, Machine, measure_device
+from experiments.run.config import RunConfig
+from experiments.run.corpus import Corpus, divide
+from experiments.run.organism_prompts import on_another_model, warning
+from experiments.uncertainty.observation import questions
+from extract.chat.render import Rendered, position_names, render
+from extract.extraction import TOKENS_ON_CPU, TOKENS_ON_GPU
+from extract.model.loading import load_tokenizer
+from extract.model.source.adapter import find_adapter
+from extract.prompts.prompt import Prompt
+from extract.prompts.sources import read_prompts
+
+WIDTHS = {"float32": 4, "float16": 2, "bfloat16": 2}
+
+
+@dataclass(frozen=True)
+class RunPrompts:
+    """The prompts of a run as its cost depends on them: divided into parts, with their tokens and positions."""
+
+    corpus: Corpus
+    lengths: tuple[int, ...]  # tokens of each
+    positions: tuple[str, ...]  # that some prompt has
+
+    @classmethod
+    def of(cls, config: RunConfig, prompts: Sequence[Prompt], rendered: Sequence[Rendered]) -> RunPrompts:
+        """Divide the prompts as the run does."""
+        positions = position_names(rendered, trigger=any(prompt.trigger for prompt in prompts))
+        lengths = tuple(len(row.token_ids) for row in rendered)
+        return cls(divide(prompts, config.prompts, config.seed), lengths, positions)
+
+    @property
+    def mean_tokens(self) -> float:
+        """Tokens of a prompt, on average."""
+        return sum(self.lengths) / len(self.lengths)
+
+    def size(self, n_layers: int) -> RunSize:
+        """Return the numbers that the cost depends on."""
+        corpus, test = self.corpus, self.corpus.within("test")
+        return RunSize(
+            prompts=len(corpus),
+            test=int((corpus.rated & test).sum()),
+            harmful_test=int((corpus.harmful & test).sum()),
+            prompt_tokens=self.mean_tokens,
+            n_layers=n_layers,
+            positions=sum(name == "inst_last" or name.startswith("post_") for name in self.positions),
+            questions=len(questions(corpus.prompts)),
+            dual_use_test=int((test & ~corpus.rated).sum()),
+            train=int(corpus.within("train").sum()),
+            declinable=int(((corpus.harmful | corpus.uncertain) & corpus.within("validation", "test")).sum()),
+        )
+
+
+def model_shape(config: RunConfig) -> tuple[PretrainedConfig, PreTrainedTokenizerBase]:
+    """Return a model's configuration and its tokenizer with the run's template, without loading weights.
+
+    Raises:
+        UserError: there is no such model or adapter.
+    """
+    wanted = config.model
+    if wanted.adapter is not None:
+        find_adapter(wanted.adapter)
+    return load_tokenizer(
+        wanted.name, revision=wanted.revision, template=wanted.template, template_args=wanted.template_args,
+        system=wanted.system,  # type: ignore[arg-type]
+    )  # fmt: skip
+
+
+def width(config: RunConfig, machine: Machine) -> int:
+    """Return the bytes of a number of the weights, as the run loads them on a machine."""
+    return WIDTHS.get(config.model.dtype, machine.width)
+
+
+def plan_run(config: RunConfig, given: RunPrompts, model: Footprint, until: str) -> Plan:
+    """Return the plan of a run up to a stage."""
+    wanted, size = config.extract, given.size(model.n_layers)
+    streams = len(wanted.layers or range(model.n_layers)) * (
+        len(wanted.positions or given.positions) + wanted.response_tokens
+    )
+    stored = 0 if until == "uncertainty" else streams * size.prompts * model.d_model
+    longest = max(given.lengths) + config.generate.max_new_tokens
+    return Plan(config, model, size, tuple(steps(config, size, until)), longest, stored)
+
+
+def estimate(config: RunConfig, directory: Path, until: str) -> dict[str, Any]:
+    """Return what a run would do: steps, tokens, memory, bytes on disk, and a range of time on this machine.
+
+    Without a GPU, the same is estimated for an A100, since such models rarely run without a GPU.
+    """
+    prompts = read_prompts(config.prompts, config.seed)
+    shape, tokenizer = model_shape(config)
+    machine = measure_device(config.model.device)
+    given = RunPrompts.of(config, prompts, [render(tokenizer, prompt) for prompt in prompts])
+    model = footprint(shape, width(config, machine))
+    plan = plan_run(config, given, model, until)
+    n_completions = sum(step.completions for step in plan.steps)
+    responses = len(prompts) * config.extract.response_tokens
+    return {
+        "would run": f"{until} and the stages it reads from; what {directory} already holds unchanged is skipped",
+        "model": config.model.name,
+        "parameters": model.parameters,
+        "prompts": len(prompts),
+        "prompt tokens": sum(given.lengths),
+        "steps, at most": {s.name: _described(s) for s in plan.steps},
+        "completions, at most": n_completions,
+        "generated tokens, at most": n_completions * config.generate.max_new_tokens + responses,
+        "tokens, at most": tokens(plan.steps, plan.size, config.generate.max_new_tokens) + responses,
+        "activations on disk, bytes": plan.stored(machine),
+        "directory": str(directory),
+        "here": plan.on(machine),
+        **({} if machine.width == A100.width else {"on a GPU": plan.on(A100)}),
+        **({"warning": warning(config.model.name)} if on_another_model(config, prompts) else {}),
+    }
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The steps of a run, with its configuration and model."""
+
+    config: RunConfig
+    model: Footprint
+    size: RunSize
+    steps: tuple[Step, ...]
+    longest: int  # tokens of the longest prompt and its completion
+    activations: int  # number of stored values
+
+    def on(self, machine: Machine) -> dict[str, Any]:
+        """Return the time and memory of the run on a machine."""
+        model, batch, read = self._as_on(machine), self.config.generate.batch_size, self._batches(machine).tokens
+        wanted = memory_need(model, batch, self.longest, read)
+        slowest = max(self.steps, key=lambda step: self._minutes([step], machine))
+        return {
+            "machine": machine.described(),
+            "time": _range(self._minutes(self.steps, machine)),
+            "most of it": f"{slowest.name}, {_range(self._minutes([slowest], machine))}",
+            "minutes": [round(end, 2) for end in self._minutes(self.steps, machine)],
+            "assuming": assumptions(machine),
+            "memory": describe_fit(model, batch, self.longest, read, machine.memory),
+            "weights, bytes": wanted.weights,
+            f"keys and values of {batch} completions, bytes": wanted.cache,
+            "working space, bytes": wanted.work,
+            "activations on disk, bytes": self.stored(machine),
+        }
+
+    def minutes(self, machine: Machine, used: Utilization) -> float:
+        """Return the expected duration on a machine, at one assumed utilization."""
+        return seconds(self.steps, self._as_on(machine), machine, self._batches(machine), used) / 60
+
+    def stored(self, machine: Machine) -> int:
+        """Return the bytes of the stored activations, in `extract.store_dtype`, or by default the model's dtype."""
+        return self.activations * WIDTHS.get(self.config.extract.store_dtype, self._as_on(machine).width)
+
+    def _minutes(self, listed: Sequence[Step], machine: Machine) -> tuple[float, float]:
+        return minutes(listed, self._as_on(machine), machine, self._batches(machine))
+
+    def _as_on(self, machine: Machine) -> Footprint:
+        return replace(self.model, width=width(self.config, machine))
+
+    def _batches(self, machine: Machine) -> Batches:
+        usual = TOKENS_ON_GPU if machine.width == A100.width else TOKENS_ON_CPU
+        settings = self.config.generate
+        read = self.config.extract.token_budget or usual
+        return Batches(read, settings.batch_size, self.size.prompt_tokens, settings.max_new_tokens)
+
+
+def _described(step: Step) -> str:
+    parts = [f"{step.completions:,} completions"] if step.completions else []
+    parts += [f"{step.passes:,} passes of {step.tokens_a_pass:.0f} tokens"] if step.passes else []
+    return " and ".join(parts) or "nothing"
+
+
+def _range(minutes_: tuple[float, float]) -> str:
+    """Return a range as text, in the unit of its upper end."""
+    high = minutes_[1]
+    per, unit = (60.0, "seconds") if high < 2 else (1.0, "minutes") if high < 120 else (1 / 60, "hours")
+    low, high = (end * per for end in minutes_)
+    return f"{low:.1f} to {high:.1f} {unit}" if low < 10 else f"{low:.0f} to {high:.0f} {unit}"

@@ -1,0 +1,161 @@
+"""A run cut to fit a time: the least cuts that suffice, in the ladder's order, each with its cost in a sentence."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from experiments.pipeline.budget import LADDER, current, fit_time, left_out
+from experiments.pipeline.budgeted_run import fit_budget
+from experiments.run.config import RunConfig, load_config
+from experiments.run.corpus import divide
+from extract.errors import UserError
+from extract.progress import Reporter
+from extract.prompts.sources import read_prompts
+from extract.shipped import ROOT
+from refusal.cli.options import minutes
+
+LABELS = [300, 150, 150]
+QUICK = ROOT / "configs" / "quickstart.yaml"
+
+
+@pytest.fixture
+def config() -> RunConfig:
+    return load_config(QUICK, ["generate.max_new_tokens=64"])
+
+
+def prompts_and_null(config: RunConfig) -> float:
+    """Return a made-up duration: minutes for each prompt, null direction and token."""
+    limit = config.prompts.limit or max(LABELS)
+    prompts = sum(min(limit, n) for n in LABELS)
+    return prompts * config.generate.max_new_tokens / 1000 + config.dissociate.n_null_onset / 10
+
+
+def test_a_run_that_fits_is_not_cut(config: RunConfig) -> None:
+    assert fit_time(config, 24, LABELS, prompts_and_null, prompts_and_null(config)) == config
+
+
+def test_cuts_stop_as_soon_as_the_run_fits(config: RunConfig) -> None:
+    shorter = fit_time(config, 24, LABELS, prompts_and_null, prompts_and_null(config) - 1)
+    assert shorter.dissociate.n_null_onset == 99
+    assert shorter.generate.max_new_tokens == 64
+    assert shorter.prompts.limit is None
+    assert not shorter.dissociate.variants  # before the null in the ladder, though it saves nothing here
+
+
+@pytest.mark.parametrize("most", [60.0, 40.0, 30.0, 15.0, 10.0])
+def test_less_time_leaves_no_more_of_anything_and_the_run_fits(config: RunConfig, most: float) -> None:
+    more, less = (fit_time(config, 24, LABELS, prompts_and_null, budget) for budget in (1.2 * most, most))
+    assert prompts_and_null(less) <= most
+    for key in ("dissociate.n_null_onset", "generate.max_new_tokens", "triggers.patched", "dissociate.n_onset"):
+        assert current(less, key) <= current(more, key)
+    assert (less.prompts.limit or 999) <= (more.prompts.limit or 999)
+    assert len(less.extract.layers or range(24)) <= len(more.extract.layers or range(24))
+
+
+def test_what_no_cut_makes_fit_is_refused_with_the_least_time_it_takes(config: RunConfig) -> None:
+    whole = fit_time(config, 24, LABELS, prompts_and_null, 6.3)  # 180 prompts of 24 tokens and 19 directions: 6.22
+    with pytest.raises(UserError, match=r"the least run takes about 6\.2 minutes .* and there are 6\.2"):
+        fit_time(config, 24, LABELS, prompts_and_null, 6.2)
+    assert whole.prompts.limit == 60
+
+
+def test_the_null_keeps_as_many_directions_as_its_level_needs() -> None:
+    strict = load_config(QUICK, ["dissociate.alpha=0.01"])
+    cut = fit_time(strict, 24, LABELS, lambda c: c.dissociate.n_null_onset, 99)
+    assert cut.dissociate.n_null_onset == 99
+    with pytest.raises(UserError, match="the least run"):
+        fit_time(strict, 24, LABELS, lambda c: c.dissociate.n_null_onset, 98)
+
+
+def test_layers_are_thinned_evenly_and_never_to_fewer_than_six() -> None:
+    def layers(n: int, given: str = "null") -> tuple[int, ...] | None:
+        config = load_config(QUICK, [f"extract.layers={given}"])
+
+        def least(tried: RunConfig) -> float:
+            return 1.0 if tried.prompts.limit == 60 else 2.0
+
+        return fit_time(config, n, LABELS, least, 1.5).extract.layers
+
+    assert layers(30) == (3, 7, 11, 15, 19, 23, 27)
+    assert layers(16) == (1, 3, 5, 7, 9, 11, 13, 15)
+    assert layers(8) is None
+    assert layers(30, "[1, 3, 5, 7, 9, 11, 13]") == (1, 3, 5, 7, 9, 11, 13)
+
+
+def test_every_cut_is_a_key_of_the_configuration_and_is_told(config: RunConfig) -> None:
+    """Each kind of cut changes the sentences; what costs power says how much."""
+    prompts = read_prompts(config.prompts, config.seed)
+    corpus = divide(prompts, config.prompts, config.seed)
+    told = {}
+    for cut in LADDER:
+        current(config, cut.key)
+        if cut.key not in told and cut.key != "prompts.limit":
+            value = (3, 7) if cut.key == "extract.layers" else cut.value
+            section, name = cut.key.split(".")
+            changed = getattr(config, section).model_copy(update={name: value})
+            told[cut.key] = left_out(config, config.model_copy(update={section: changed}), (corpus, corpus), 8)
+    assert [key for key, sentences in told.items() if len(sentences) != 1] == []
+    assert left_out(config, config, (corpus, corpus), 8) == ()
+    few = config.model_copy(update={"dissociate": config.dissociate.model_copy(update={"n_null_onset": 19})})
+    assert left_out(config, few, (corpus, corpus), 8) == (  # the power is .99 ** 19: none of 19 may exceed the effect
+        "19 of 199 permuted-label directions: p is not below 0.05, and an effect that 1% of them exceed is shown with "
+        "a power of 83% instead of 100%.",
+    )
+
+
+def test_fewer_prompts_say_what_power_they_cost(config: RunConfig) -> None:
+    whole = divide(read_prompts(config.prompts, 0), config.prompts, 0)
+    few = config.model_copy(update={"prompts": config.prompts.model_copy(update={"limit": 60})})
+    after = divide(read_prompts(few.prompts, 0), few.prompts, 0)
+    assert max(after.counts().values()) <= 60 < max(whole.counts().values())
+    first, harmful, uncertain = left_out(config, few, (whole, after), 8)
+    assert first == f"{len(after)} of {len(whole)} prompts."
+    for sentence, label in ((harmful, "harmful"), (uncertain, "uncertain")):
+        assert f"independent {label} prompts" in sentence
+        n, of, *_, power, whole_power = (int(number) for number in re.findall(r"\d+", sentence))
+        assert n < of
+        assert power < whole_power <= 100
+
+
+@pytest.mark.parametrize(
+    ("text", "found"), [("15m", 15.0), ("90s", 1.5), ("2h", 120.0), ("1h30m", 90.0), ("0.5h", 30.0)]
+)
+def test_times(text: str, found: float) -> None:
+    assert minutes(text) == found
+
+
+@pytest.mark.parametrize("text", ["", "15", "m", "0m", "-5m", "1.2.3m", "15 minutes", "30m1h"])
+def test_what_is_no_time(text: str) -> None:
+    with pytest.raises(UserError, match="is no time; give hours, minutes or seconds"):
+        minutes(text)
+
+
+def test_a_budget_is_chosen_once_for_a_run_directory(tmp_path: Path) -> None:
+    config = load_config(QUICK, ["prompts.limit=40"])
+    said: list[str] = []
+
+    class Noted(Reporter):
+        def say(self, line: str) -> None:
+            said.append(line)
+
+    first = fit_budget(config, tmp_path, "report", 600, Noted(quiet=True))
+    assert first.model is not None
+    assert first.config.budget is not None
+    assert first.config.budget.left_out == ()
+    assert "within the budget; nothing is left out" in said[-1]
+    import yaml
+
+    (tmp_path / "config.yaml").write_text(yaml.safe_dump(first.config.model_dump(mode="json")))
+    again = fit_budget(config, tmp_path, "report", 600, Noted(quiet=True))
+    assert again == type(again)(first.config, None)
+    assert "is continued as its budget of 600 minutes cut it" in said[-1]
+    assert fit_budget(config, tmp_path, "report", 599, Noted(quiet=True)).model is not None
+
+
+def test_too_little_time_is_refused_before_the_model_is_loaded(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"the least run takes about .* minutes on this machine, and there are 0\.0"):
+        fit_budget(load_config(QUICK), tmp_path, "report", 0.001, Reporter(quiet=True))
+    assert list(tmp_path.iterdir()) == []
