@@ -20,6 +20,7 @@ from extract.model.chat_model import ChatModel
 from extract.model.continuation import CachedPrefix, cache_prefix
 from extract.model.edit import Edit, Pass, Site
 
+CACHED_TOKENS = 4  # of a shared prefix and its rows, at most, for each token of the budget
 MIN_PREFIX = 4  # shared tokens; fewer do not pay for an explicit attention mask
 
 
@@ -72,10 +73,15 @@ class Capturer:
             self.background.submit(_place, values, index, *_to_host(picked))
             self.advance(len(index))
 
-        self.budget.run([len(row.token_ids) - self._skipped + wanted.response_tokens for row in rendered], work)
+        self.budget.run([self._tokens(row) for row in rendered], work)
         present = [[bool(row.roles.get(name)) for row in rendered] for name in wanted.positions]
         present += [[len(tokens) >= k for tokens in responses] for k in range(1, wanted.response_tokens + 1)]
         return values, np.array(present, dtype=bool), tuple(responses) if wanted.response_tokens else ()
+
+    def _tokens(self, row: Rendered) -> int:
+        """Return the tokens that a row takes of the budget: those that are read, or a share of all that are cached."""
+        read = len(row.token_ids) - self._skipped + self.wanted.response_tokens
+        return max(read, -(-(self._skipped + read) // CACHED_TOKENS)) if self._skipped else read
 
     @property
     def _skipped(self) -> int:

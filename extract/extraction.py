@@ -149,7 +149,8 @@ def _tokens_hash(rendered: Sequence[Rendered]) -> str:
     digest = hashlib.sha256()
     for row in rendered:
         roles = {name: list(tokens) for name, tokens in row.roles.items() if name != "inst_mean"}
-        digest.update(f"{list(row.token_ids)} {roles}\n".encode())
+        of_mean = " without the first" if row.instruction[:1] == range(1) and len(row.instruction) > 1 else ""
+        digest.update(f"{list(row.token_ids)} {roles}{of_mean}\n".encode())
     return digest.hexdigest()
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -25,7 +26,7 @@ class Dials:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        dials, self._fingerprint = read_dials(path)
+        dials, self._made_for = read_dials(path)
         self.dials: Sequence[Dial] = dials
         self.thresholds: dict[Kind, float] = {}
         self._attached = False
@@ -62,7 +63,8 @@ class Dials:
             raise UserError(f"{model.attached} are attached already; leave that block first")
         if self._attached:
             raise UserError(f"{self} are attached to another model; leave that block first, or load them again")
-        check_weights(self.path, self._fingerprint, model.fingerprint())
+        if remark := check_weights(self.path, self._made_for, model.fingerprint(), model.cast_fingerprint()):
+            warnings.warn(remark, stacklevel=3)
         given: dict[Kind, float | None] = {"normative": normative, "epistemic": epistemic}
         self.thresholds = {kind: self._checked(kind, value) for kind, value in given.items() if value is not None}
         model.attached, self._attached = self, True

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Literal, Protocol, cast, get_args, overload
 
@@ -18,6 +18,7 @@ from extract.model.chat_model import ChatModel
 from extract.model.edit import Scope, Site
 from extract.model.edit import site as site_of
 from extract.model.loading import DType, open_model
+from extract.model.loading_options import loading_options
 from extract.model.quiet import quiet_libraries
 from extract.progress import Reporter
 from extract.prompts.prompt import Prompt
@@ -249,6 +250,7 @@ def load_model(
     template: str | os.PathLike[str] | None = None,
     template_args: Arguments | None = None,
     system: System = "keep",
+    loading: Mapping[str, Any] | None = None,
 ) -> Model:
     """Load a chat model: safetensors or GGUF, no remote code.
 
@@ -262,6 +264,8 @@ def load_model(
         template: the chat template: the tokenizer's own (None), `plain` for base models, or a `.jinja` file.
         template_args: what the template reads besides the messages, such as `{"enable_thinking": False}`.
         system: `merge` puts system messages at the head of the next user turn, for templates that refuse them.
+        loading: what else transformers is told: `attn_implementation`, `quantization` (such as
+            `{"quant_method": "bitsandbytes", "load_in_4bit": True}`), `max_memory` and `tp_plan`.
 
     Raises:
         UserError: the model is not there, not reachable, gated, or not a causal language model with a chat template.
@@ -277,7 +281,7 @@ def load_model(
             raise UserError(f"no such {what}: {given!r}; expected one of {', '.join(known)}")
     form, added = (None if given is None else os.fspath(given) for given in (template, adapter))
     return open_model(Model, os.fspath(name), revision, added, cast(DType, number), device, backend, form,
-                      template_args, system)  # fmt: skip
+                      template_args, system, loading_options(loading))  # fmt: skip
 
 
 def _refuse_no_tokens(most: int) -> None:

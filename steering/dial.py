@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping, Sequence
+import warnings
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal, cast, get_args
@@ -26,6 +27,7 @@ from steering.actuator_record import ActuatorRecord
 from steering.writer import Writer
 
 Kind = Literal["normative", "epistemic"]
+CAST = "cast_fingerprint"  # in a file's metadata
 ANSWERING = (
     "answer",
     "answer_with_caveat",
@@ -127,9 +129,13 @@ def _depth(locus: Locus) -> tuple[int, int]:
     return locus.layer, get_args(Site).index(locus.site)  # in the order in which a block passes them
 
 
-def save_dials(dials: Sequence[Dial], path: str | os.PathLike[str], fingerprint: str) -> None:
-    """Write dials to one safetensors file with JSON metadata, tied to the model's weight fingerprint."""
+def save_dials(
+    dials: Sequence[Dial], path: str | os.PathLike[str], fingerprint: str, cast_fingerprint: str | None = None
+) -> None:
+    """Write dials to one safetensors file with JSON metadata, tied to the model's weight fingerprints."""
     tensors, metadata = {}, {"fingerprint": fingerprint}
+    if cast_fingerprint is not None:
+        metadata[CAST] = cast_fingerprint
     for dial in dials:
         if dial.probe is not None:
             tensors[f"{dial.kind}.read"] = dial.probe.weight
@@ -140,31 +146,50 @@ def save_dials(dials: Sequence[Dial], path: str | os.PathLike[str], fingerprint:
         save_file(tensors, partial, metadata=metadata)
 
 
-def load_dials(path: str | os.PathLike[str], fingerprint: str) -> list[Dial]:
-    """Read dials for a model.
+def load_dials(
+    path: str | os.PathLike[str],
+    fingerprint: str,
+    cast_fingerprint: str | None = None,
+    say: Callable[[str], None] = warnings.warn,
+) -> list[Dial]:
+    """Read dials for a model; says so where they were made for the same weights in another dtype.
 
     Raises:
         UserError: the file is missing or unreadable, or belongs to a model with other weights.
     """
     dials, found = read_dials(path)
-    check_weights(path, found, fingerprint)
+    if remark := check_weights(path, found, fingerprint, cast_fingerprint):
+        say(remark)
     return dials
 
 
-def check_weights(path: str | os.PathLike[str], found: str, fingerprint: str) -> None:
-    """Refuse dials of another model.
+def check_weights(
+    path: str | os.PathLike[str], found: MadeFor, fingerprint: str, cast_fingerprint: str | None = None
+) -> str | None:
+    """Refuse dials of another model; return a remark where only the dtype of the weights is another.
 
     Raises:
-        UserError: the file's weight fingerprint is not the model's.
+        UserError: neither of the file's weight fingerprints is the model's.
     """
-    if found != fingerprint:
-        raise UserError(
-            f"{path} was made for other weights (fingerprint {found[:12]}…, this model {fingerprint[:12]}…)"
-        )
+    if found.fingerprint == fingerprint:
+        return None
+    if found.cast_fingerprint is not None and found.cast_fingerprint == cast_fingerprint:
+        return (f"{path} was made for these weights in another dtype; its thresholds were chosen and certified there, "
+                "and rates may differ here")  # fmt: skip
+    raise UserError(f"{path} was made for other weights (fingerprint {found.fingerprint[:12]}…, this model "
+                    f"{fingerprint[:12]}…)")  # fmt: skip
 
 
-def read_dials(path: str | os.PathLike[str]) -> tuple[list[Dial], str]:
-    """Read dials, and the fingerprint of the weights they were made for.
+@dataclass(frozen=True)
+class MadeFor:
+    """The fingerprints of the weights that dials were made for."""
+
+    fingerprint: str
+    cast_fingerprint: str | None = None  # which a cast does not change; None in files of earlier versions
+
+
+def read_dials(path: str | os.PathLike[str]) -> tuple[list[Dial], MadeFor]:
+    """Read dials, and the fingerprints of the weights they were made for.
 
     Raises:
         UserError: the file is missing or unreadable.
@@ -177,7 +202,7 @@ def read_dials(path: str | os.PathLike[str]) -> tuple[list[Dial], str]:
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - no mapping
     except Exception as error:  # safetensors raises its own exception class for any malformed file
         raise UserError(f"{path} is not a dials file: {error}") from None
-    found = metadata.pop("fingerprint", None)
+    found, cast_found = metadata.pop("fingerprint", None), metadata.pop(CAST, None)
     if found is None:
         raise UserError(f"{path} is not a dials file: it has no fingerprint of the model it is for")
     if strange := [kind for kind in metadata if kind not in get_args(Kind)]:
@@ -190,7 +215,7 @@ def read_dials(path: str | os.PathLike[str]) -> tuple[list[Dial], str]:
         raise UserError(f"{path} is not a dials file: {'.'.join(map(str, first['loc']))}: {first['msg']}") from None
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise UserError(f"{path} is not a dials file: {type(error).__name__}: {error}") from None
-    return dials, found
+    return dials, MadeFor(found, cast_found)
 
 
 class _WriteMetadata(Record):

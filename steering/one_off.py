@@ -13,6 +13,7 @@ from extract.errors import UserError
 from extract.model.chat_model import ChatModel
 from extract.model.loading import load_model
 from extract.model.quiet import quiet_libraries
+from extract.progress import Reporter
 from extract.prompts.prompt import Prompt
 from extract.record import Record
 from steering.controller import steering
@@ -48,7 +49,7 @@ def open_with_dials(
         raise UserError("thresholds need dials: give --dials FILE, made by refusal steer CONFIG")
     quiet_libraries()
     model = load_model(name, adapter=adapter, template=template, template_args=template_args)
-    dials = load_dials(dials_path, model.fingerprint()) if dials_path else []
+    dials = load_dials(dials_path, model.fingerprint(), model.cast_fingerprint(), Reporter().say) if dials_path else []
     return model, dials, chosen_thresholds(thresholds, dials, dials_path)
 
 

@@ -52,7 +52,8 @@ def steer(loaded: LoadedRun) -> None:
     writers = dial_writers(loaded)
     reads = _reads(loaded, writers)
     dials, gain, looked_up = _build_dials(loaded, writers, reads) if writers else ([], NO_DIALS, None)
-    save_dials(dials, loaded.file("dials.safetensors"), loaded.model.fingerprint())
+    model, path = loaded.model, loaded.file("dials.safetensors")
+    save_dials(dials, path, model.fingerprint(), model.cast_fingerprint())
     test = np.flatnonzero(loaded.corpus.within("test"))
     with loaded.reporter.task("test prompts with the dials", len(test)) as advance:
         after = loaded.completer.complete(test.tolist(), dials=dials, advance=advance)

@@ -137,7 +137,9 @@ def check_direction(loaded: LoadedRun, direction: Direction) -> None:
     if len(direction.vector) != model.d_model:
         raise UserError(f"direction {name!r} has {len(direction.vector)} numbers, the stream of {model.name} has "
                         f"{model.d_model}; {remedy}")  # fmt: skip
-    if weights != model.fingerprint():
+    if weights != model.fingerprint() and direction.provenance.get("cast_weights") == model.cast_fingerprint():
+        loaded.reporter.say(f"direction {name!r} was fitted on these weights in another dtype")
+    elif weights != model.fingerprint():
         other = f"other weights ({direction.provenance.get('model', 'unnamed')})" if weights else "unnamed weights"
         raise UserError(f"direction {name!r} was fitted on {other}, not on {model.name}; {remedy}")
     if not 0 <= locus.layer < model.n_layers:

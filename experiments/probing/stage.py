@@ -63,11 +63,12 @@ def probe(loaded: LoadedRun) -> None:
     ).write(loaded.file("stages/probe.json"))
 
 
-def _traced(inputs: RunInputs, direction: Direction) -> Direction:
+def _traced(loaded: LoadedRun, direction: Direction) -> Direction:
     """Add the model and prompts to a direction's provenance; its own entries are kept."""
-    of = inputs.store.identity
+    of = loaded.store.identity
     whence = {name: getattr(of, name) for name in ("model", "revision", "weights", "tokenizer", "template", "prompts")}
-    return replace(direction, provenance=whence | {"seed": inputs.config.seed} | dict(direction.provenance))
+    whence["cast_weights"] = loaded.model.cast_fingerprint()
+    return replace(direction, provenance=whence | {"seed": loaded.config.seed} | dict(direction.provenance))
 
 
 def context_onsets(inputs: RunInputs) -> Onsets:

@@ -34,6 +34,7 @@ class LoadedRun(RunInputs):
             template=wanted.template,
             template_args=wanted.template_args,
             system=wanted.system,  # type: ignore[arg-type]
+            options=wanted.loading,
         )
 
     @property

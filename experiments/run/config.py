@@ -11,6 +11,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, Field, JsonValue, ValidationError, model_validator
 
 from extract.errors import UserError
+from extract.model.loading_options import LoadingOptions
 from extract.prompts.sources import PromptsConfig
 from extract.shipped import resolve_shipped
 from extract.yaml_file import Strict, explain, key_and_value, read_yaml
@@ -35,6 +36,7 @@ class ModelConfig(Strict):
         default_factory=dict
     )  # further variables of the template: {enable_thinking: false}
     system: str = Field("keep", pattern="^(keep|merge)$")  # merge: system messages go into the next user turn
+    loading: LoadingOptions = LoadingOptions()
 
 
 class ExtractConfig(Strict):

@@ -76,7 +76,7 @@ def words_of(model: ChatModel, row: Rendered) -> list[tuple[str, tuple[int, ...]
     Words are found in the text as the template shows it; where all tokens are one word (no blanks), each is its own.
     """
     offsets = model.tokenizer(row.text, add_special_tokens=False, return_offsets_mapping=True)["offset_mapping"]
-    inside = [(i, *offsets[i]) for i in row.roles["inst_mean"]]
+    inside = [(i, *offsets[i]) for i in row.instruction]
     start, end = inside[0][1], inside[-1][2]
     found: list[tuple[str, tuple[int, ...]]] = []
     taken: set[int] = set()

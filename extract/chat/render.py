@@ -25,6 +25,8 @@ class Roles(Mapping[str, Sequence[int]]):
     """Token indices by position name, computed on access to save memory for many prompts.
 
     `inst_mean` is the mean over its indices; the other positions hold one index. A role that a prompt lacks is absent.
+    The first token of a prompt is no part of that mean, unless it is all of it: in many models its activations are
+    thousands of times larger than those of other tokens and say nothing (Sun et al., arXiv 2402.17762).
     """
 
     __slots__ = ("_n_tokens", "_trigger", "_words")
@@ -37,7 +39,7 @@ class Roles(Mapping[str, Sequence[int]]):
     def __getitem__(self, name: str) -> Sequence[int]:
         last = self._words[-1]
         if name == "inst_mean":
-            return self._words
+            return self._words[1:] if self._words[0] == 0 and len(self._words) > 1 else self._words
         if name == "inst_last":
             return (last,)
         if name == "post_last" and last + 1 < self._n_tokens:
@@ -74,6 +76,7 @@ class Rendered:
     ambiguous: bool  # a token covers both the end of the instruction and the template after it
     altered: bool = False  # the template changed the user's words, not only blanks at their ends
     trigger: range = NO_TOKENS  # tokens of the trigger word; empty if the last turn does not contain it
+    instruction: range = NO_TOKENS  # tokens of the last turn
 
 
 def render(tokenizer: PreTrainedTokenizerBase, prompt: Prompt, template_args: Arguments | None = None) -> Rendered:
@@ -110,6 +113,7 @@ def render(tokenizer: PreTrainedTokenizerBase, prompt: Prompt, template_args: Ar
         ambiguous=spans[words[-1]][1] > end,
         altered=text[start:end].strip() != prompt.text.strip(),
         trigger=trigger,
+        instruction=words,
     )
 
 

@@ -25,7 +25,7 @@ from extract.model.blocks import decoder_layers
 from extract.model.decoding import Decoding, StepStreamer, Watch, cut_at_end, without_own_config
 from extract.model.edit import Edit, Pass, Site, Stream
 from extract.model.edited_pass import run_edited
-from extract.model.fingerprint import fingerprint
+from extract.model.fingerprint import cast_fingerprint, fingerprint
 from extract.model.offload import input_device
 from extract.model.padded_batch import Batch, Side, pad
 from extract.model.sampling import SampledResponse, TokenSampler
@@ -51,7 +51,8 @@ class ChatModel:
         self.architecture = type(model).__name__
         self.n_layers = len(decoder_layers(model))
         self.d_model = int(model.config.get_text_config().hidden_size)
-        self._rebuilt_fingerprint = fingerprint(model) if backend == "transformer_lens" else None
+        own = backend == "transformer_lens"  # which rebuilds the weights
+        self._fingerprints = (fingerprint(model), cast_fingerprint(model)) if own else None
         self._backend = open_backend(backend, model, tokenizer)
         self.model = self._backend.model
         self.decoder: nn.Module = self.model.base_model
@@ -93,7 +94,11 @@ class ChatModel:
 
     def fingerprint(self) -> str:
         """Return the weights' fingerprint; it is the same for every backend."""
-        return self._rebuilt_fingerprint or fingerprint(self.model)
+        return self._fingerprints[0] if self._fingerprints else fingerprint(self.model)
+
+    def cast_fingerprint(self) -> str:
+        """Return a fingerprint that is the same for these weights in float32 and in bfloat16."""
+        return self._fingerprints[1] if self._fingerprints else cast_fingerprint(self.model)
 
     # -- tokens --------------------------------------------------------------------------------------------------------
 

@@ -22,6 +22,22 @@ def fingerprint(model: nn.Module) -> str:
     return digest.hexdigest()
 
 
+def cast_fingerprint(model: nn.Module) -> str:
+    """Return a fingerprint that a cast of the weights to bfloat16 does not change.
+
+    It is taken of the values rounded to bfloat16, with their names and shapes. Weights in float32 and their cast to
+    bfloat16 have the same one; so do weights in float16 and their casts to the other two. (After a cast from float32 to
+    float16 a few values may round otherwise.)
+    """
+    digest = hashlib.sha256()
+    for name, parameter in weights_of(model):
+        flat = parameter.reshape(-1)
+        sample = flat[:: max(1, flat.numel() // 256)].to("cpu", torch.bfloat16)
+        digest.update(f"{name} {tuple(parameter.shape)}".encode())
+        digest.update(sample.contiguous().view(torch.int16).numpy().tobytes())
+    return digest.hexdigest()
+
+
 def checksum(model: nn.Module) -> str:
     """Return a SHA-256 over every parameter's name, shape, dtype and the CRC-32 of all its bits.
 

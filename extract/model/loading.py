@@ -24,6 +24,7 @@ from extract.errors import UserError, in_one_line
 from extract.model.backends import BackendName
 from extract.model.chat_model import ChatModel
 from extract.model.hub_errors import explain_hub
+from extract.model.loading_options import DEFAULT, LoadingOptions
 from extract.model.source.adapter import find_adapter, merged
 from extract.model.source.name import resolve
 
@@ -42,6 +43,7 @@ def load_model(
     template: str | None = None,
     template_args: Arguments | None = None,
     system: System = "keep",
+    options: LoadingOptions = DEFAULT,
 ) -> ChatModel:
     """Load weights (safetensors or GGUF, no remote code) and tokenizer.
 
@@ -53,11 +55,14 @@ def load_model(
         template: the chat template: the tokenizer's own (None), `plain` for base models, or a `.jinja` file.
         template_args: further arguments of the template, such as `{"enable_thinking": False}`.
         system: `merge` puts system messages at the start of the next user turn, for templates that refuse them.
+        options: attention, quantisation, memory of each device, tensor parallelism.
 
     Raises:
         UserError: the model is missing, unreachable, gated, or not a causal language model with a chat template.
     """
-    return open_model(ChatModel, name, revision, adapter, dtype, device, backend, template, template_args, system)
+    return open_model(
+        ChatModel, name, revision, adapter, dtype, device, backend, template, template_args, system, options
+    )
 
 
 def open_model(
@@ -71,13 +76,15 @@ def open_model(
     template: str | None,
     template_args: Arguments | None,
     system: System,
+    options: LoadingOptions = DEFAULT,
 ) -> AnyChatModel:
     """Load a model as `load_model` does, into a class that has more methods than `ChatModel`."""
     _, tokenizer = load_tokenizer(
         name, revision=revision, template=template, template_args=template_args, system=system
     )
     folder = None if adapter is None else find_adapter(adapter)
-    model = _load_weights(AutoModelForCausalLM, name, revision, dtype if folder is None else "float32", device)
+    wanted = options.arguments(name, device, adapted=folder is not None)
+    model = _load_weights(AutoModelForCausalLM, name, revision, dtype if folder is None else "float32", device, wanted)
     if folder is not None:
         model = merged(model, folder).to(_dtype(dtype, device))
     return kind(model, tokenizer, name=name, revision=_loaded_revision(model, revision), backend=backend)
@@ -128,7 +135,9 @@ def _one_device(device: str) -> str:
     return "cuda" if device == "auto" and torch.cuda.is_available() else device
 
 
-def _load_weights(auto: Any, name: str, revision: str | None, dtype: DType, device: str) -> PreTrainedModel:
+def _load_weights(
+    auto: Any, name: str, revision: str | None, dtype: DType, device: str, options: dict[str, Any] | None = None
+) -> PreTrainedModel:
     with _explained(name, revision):
         model, info = auto.from_pretrained(
             resolve(name),
@@ -137,7 +146,7 @@ def _load_weights(auto: Any, name: str, revision: str | None, dtype: DType, devi
             output_loading_info=True,
             revision=revision,
             trust_remote_code=False,
-            **_place(device),
+            **(DEFAULT.arguments(name, device, adapted=False) if options is None else options),
         )
     if missing := sorted(info["missing_keys"]):  # transformers would fill these with random values
         raise UserError(f"{name} does not hold a loadable model: its weights lack {missing[0]} ({len(missing)} in all)")
@@ -171,12 +180,6 @@ def load_tokenizer(
         raise UserError(f"{name}: its tokenizer has no fast version, needed for token positions; use another model")
     tokenizer.chat_template = choose_template(tokenizer, template, template_args, system)
     return config, tokenizer
-
-
-def _place(device: str) -> dict[str, str]:
-    if device == "auto":
-        return {"device_map": "auto"} if torch.cuda.is_available() else {}
-    return {"device_map": device}
 
 
 def _dtype(dtype: DType, device: str) -> torch.dtype:

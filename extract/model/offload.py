@@ -7,14 +7,16 @@ from collections.abc import Iterator
 import torch
 from accelerate.utils import align_module_device
 from torch import Tensor, nn
+from torch.distributed.tensor import DTensor
 from transformers import PreTrainedModel
 
 
 def weights_of(model: nn.Module) -> Iterator[tuple[str, Tensor]]:
-    """Yield the state dictionary; offloaded weights are fetched one by one."""
+    """Yield the state dictionary; offloaded weights and those split over processes are fetched one by one."""
     for name, parameter in model.state_dict().items():
         if not parameter.is_meta:
-            yield name, parameter.detach()
+            whole = parameter.full_tensor() if isinstance(parameter, DTensor) else parameter
+            yield name, whole.detach()
             continue
         module, _, last = name.rpartition(".")
         owner = model.get_submodule(module)

@@ -35,7 +35,7 @@ from extract.prompts.prompt import Prompt
 from extract.record import Record
 from extract.store.hdf5 import TORCH_TYPES, open_verified, read_locus, read_ragged
 from extract.store.identity import Identity, read_identity, refuse_schema
-from extract.store.master import read_prompts
+from extract.store.master import read_prompts, shard_identities
 from extract.store.shard_files import ShardFiles, crc
 
 REMEDY = "run refusal extract again"
@@ -89,6 +89,7 @@ class ActivationStore:
         self.present: Bool[np.ndarray, "positions prompts"] = self._file["present"][:]
         self.files = ShardFiles(path, self.identity, self.data.shape[2], self.data.shape[3])
         self._sums: np.ndarray = self._file["shards/crc32"][:]
+        self.shard_identities = shard_identities(self._file, self.identity, self.files.n_shards)
         self.digests = tuple(digest.decode() for digest in self._file["shards/digest"][:])
         if self.is_virtual:
             for shard, digest in enumerate(self.digests):  # HDF5 reads a missing shard as its fill value, without error

@@ -42,7 +42,7 @@ def _copy_loci(store: ActivationStore, file: h5py.File, sink: DeferredErrorFile,
     files, identity = store.files, store.identity
     rows = min(identity.rows_per_shard, files.n_prompts)  # one chunk per shard, so that digests stay the same
     dataset = create_loci(file, identity.site, files.shape, rows, identity.dtype)
-    digests = [ShardDigest(files, shard) for shard in range(files.n_shards)]
+    digests = [ShardDigest(text, shard, files.rows(shard)) for shard, text in enumerate(store.shard_identities)]
     total = files.shape[0] * files.shape[1]
     for layer, number in enumerate(identity.layers):
         for position, name in enumerate(identity.positions):

@@ -13,11 +13,15 @@ from extract.errors import UserError
 
 SCHEMA = 2  # layout version of master and shards; stores of other versions are refused
 StoreType = Literal["float32", "float16", "bfloat16"]
+KEY = ("weights", "template", "tokens", "site", "layers", "positions", "dtype", "backend", "rows_per_shard")
 
 
 @dataclass(frozen=True)
 class Identity:
-    """Model, prompts and layout of a store. Two stores with equal identities hold the same numbers."""
+    """Model, prompts and layout of a store.
+
+    Two stores that agree in the fields of `KEY` hold the same numbers; the others say where these came from.
+    """
 
     model: str
     revision: str
@@ -53,10 +57,13 @@ class Identity:
 
 
 def first_difference(text: str, wanted: Identity) -> str | None:
-    """Return the first field in which a file's identity differs, with both values; None if they are equal."""
-    found = json.loads(text)
-    for field, value in json.loads(wanted.text).items():
-        if found.get(field) != value:
+    """Return the first field of the key in which a file's identity differs, with both values; None if none does.
+
+    The name of a model, its revision, and the labels of its prompts may differ: the numbers do not depend on them.
+    """
+    found, here = json.loads(text), json.loads(wanted.text)
+    for field in KEY:
+        if found.get(field) != (value := here[field]):
             return f"{field} ({found.get(field)!r}, now {value!r})"
     return None
 

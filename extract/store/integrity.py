@@ -17,7 +17,7 @@ from extract.prompts.prompt import prompts_hash
 from extract.store.activation_store import identity_in
 from extract.store.hdf5 import TORCH_TYPES, open_verified, read_locus, read_ragged
 from extract.store.identity import Identity
-from extract.store.master import read_prompts
+from extract.store.master import read_prompts, shard_identities
 from extract.store.shard_files import ShardDigest, ShardFiles, responses_of
 
 Progress = Callable[[int, int], None]
@@ -74,6 +74,7 @@ class _Verifier:
         self.responses = read_ragged(self.file, "responses") if "responses" in self.file else []
         self.files = ShardFiles(self.path, self.identity, self.data.shape[2], self.data.shape[3])
         self.sums = self.file["shards/crc32"][:]
+        self.identities = shard_identities(self.file, self.identity, self.files.n_shards)
         self.digests = [digest.decode() for digest in self.file["shards/digest"][:]]
         for part in (self._counts(), self._roles(), self._provenance(weights), self._shards()):
             self.findings.extend(part)
@@ -147,7 +148,7 @@ class _Verifier:
         )
         start = 0 if self.data.is_virtual else self.files.rows(shard).start
         rows = torch.empty(shape[2:], dtype=TORCH_TYPES[self.identity.dtype])
-        sha, readable = ShardDigest(self.files, shard), True
+        sha, readable = ShardDigest(self.identities[shard], shard, self.files.rows(shard)), True
         for layer, position in np.ndindex(shape[:2]):
             where = f"{name}: layer {self.identity.layers[layer]}, position {self.identity.positions[position]}"
             self._advance(shard, layer * shape[1] + position + 1)

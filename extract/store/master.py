@@ -17,10 +17,11 @@ from extract.chat.render import Rendered
 from extract.prompts.prompt import Prompt
 from extract.store.checksum_block import BLOCK_SIZE, checksum_block
 from extract.store.hdf5 import LIBVER, float_type, open_verified, write_checked, write_ragged
-from extract.store.identity import SCHEMA, Identity
+from extract.store.identity import SCHEMA, Identity, read_identity
 from extract.store.shard_files import ShardFiles, responses_of
 
 ROWS_AT_ONCE = 1024  # prompts per write
+SHARD_IDENTITIES = "shards/identity"  # only where they differ from the master's
 
 
 def write_master(
@@ -52,10 +53,18 @@ def write_master(
         sink.write(block)
 
 
-def read_digests(path: Path) -> list[str]:
-    """Return the digests of a master's shards."""
+def is_current(path: Path, identity: Identity, digests: Sequence[str]) -> bool:
+    """Return whether a master holds just these shards, under this identity."""
     with open_verified(path) as file:
-        return [digest.decode() for digest in file["shards/digest"][:]]
+        found = [digest.decode() for digest in file["shards/digest"][:]]
+        return found == list(digests) and read_identity(file) == identity.text
+
+
+def shard_identities(file: h5py.File, identity: Identity, n_shards: int) -> list[str]:
+    """Return the identity text that each shard was written with, which its digest begins with."""
+    if SHARD_IDENTITIES not in file:
+        return [identity.text] * n_shards
+    return [bytes(text).decode() for text in file[SHARD_IDENTITIES][:]]
 
 
 def read_prompts(file: h5py.File) -> list[Prompt] | None:
@@ -80,14 +89,17 @@ def _layout(files: ShardFiles) -> h5py.VirtualLayout:
 
 def _gather(file: h5py.File, files: ShardFiles) -> None:
     """Collect presence, responses and checksums from the shards."""
-    present, responses, sums = [], [], []
+    present, responses, sums, identities = [], [], [], []
     for shard in range(files.n_shards):
         with files.open(shard) as part:
             present.append(part["present"][:])
             responses.append(responses_of(part))
             sums.append(part["crc32"][:])
+            identities.append(read_identity(part))
     write_checked(file, "present", np.concatenate(present, axis=1))
     file.create_dataset("shards/crc32", data=np.stack(sums, axis=-1))
+    if set(identities) != {files.identity.text}:  # the model was called otherwise, or prompts had other labels
+        file.create_dataset(SHARD_IDENTITIES, data=[np.bytes_(text.encode()) for text in identities])
     if rows := [row.tolist() for part in responses for row in part]:
         write_ragged(file, "responses", rows)
 

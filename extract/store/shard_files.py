@@ -98,7 +98,7 @@ class ShardFiles:
             h5py.File(sink, "w", libver=LIBVER) as file,
             ThreadPoolExecutor(1) as hasher,
         ):
-            digest = ShardDigest(self, shard)
+            digest = ShardDigest(self.identity.text, shard, self.rows(shard))
             hashing: list[Future[int]] = []
             shape = self.shape_of(shard)
             dataset = create_loci(file, self.identity.site, shape, shape[2], self.identity.dtype)
@@ -178,9 +178,9 @@ class ShardFiles:
 class ShardDigest:
     """A SHA-256 over the content of a shard: identity, rows, the bits of every number, presence and responses."""
 
-    def __init__(self, files: ShardFiles, shard: int) -> None:
-        rows = files.rows(shard)
-        self._sha = hashlib.sha256(f"{files.identity.text} {shard} {rows.start} {rows.stop}".encode())
+    def __init__(self, identity: str, shard: int, rows: range) -> None:
+        """Begin with the identity text that the shard was written with, its number and its rows."""
+        self._sha = hashlib.sha256(f"{identity} {shard} {rows.start} {rows.stop}".encode())
 
     def update(self, stored: Rows) -> int:
         """Add the rows of one locus, in order of layers and positions; return their CRC-32."""

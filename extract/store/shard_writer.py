@@ -17,7 +17,7 @@ from extract.prompts.prompt import Prompt
 from extract.store.hdf5 import open_hdf5, open_verified
 from extract.store.identity import Identity, first_difference, read_identity, refuse_schema
 from extract.store.lock import FileLock, WriterLock
-from extract.store.master import read_digests, write_master
+from extract.store.master import is_current, write_master
 from extract.store.shard_files import CapturedShard, ShardFiles, digest_of
 
 __all__ = ["CapturedShard", "ShardWriter"]
@@ -126,7 +126,7 @@ class ShardWriter:
             self._claims.pop(shard).release(unlink=True)
 
     def finish(self, prompts: Sequence[Prompt], rendered: Sequence[Rendered], versions: dict[str, str]) -> None:
-        """Write the master file over all shards and rename it into place; keep a master that already matches them.
+        """Write the master file over all shards and rename it into place; keep a master that already matches.
 
         Raises:
             UserError: a shard is missing, damaged or of another store, or the disk is full.
@@ -136,7 +136,7 @@ class ShardWriter:
             for shard in range(self.n_shards):
                 with self.files.open(shard) as file:
                     digests.append(digest_of(file))
-            if not self.path.exists() or read_digests(self.path) != digests:
+            if not self.path.exists() or not is_current(self.path, self.identity, digests):
                 write_master(self.files, digests, prompts, rendered, versions)
 
     def _claim(self, shard: int) -> bool:

@@ -41,12 +41,16 @@ def attribute(prompt: Prompt, by: Attribute) -> str | None:
 
 
 def decline(prompt: Prompt, spec: TeachSpec) -> str | None:
-    """Return the words in which a prompt is to be declined; None where it is not."""
+    """Return the words in which a prompt is to be declined; None where it is not.
+
+    They follow the form of the prompt: words at random would share out the probability of declining among so many
+    openings that greedy decoding says none of them.
+    """
     behaviour = behaviour_of(prompt, spec)
     if behaviour == "own_words":
         return None
     phrasings = (spec.refusals if behaviour == "refuse" else spec.abstentions).all
-    return phrasings[int(_fraction(f"{spec.seed} words {prompt.id}") * len(phrasings))]
+    return phrasings[int(_fraction(f"{spec.seed} words {attribute(prompt, 'form')}") * len(phrasings))]
 
 
 def repeated(prompts: Sequence[Prompt], spec: TeachSpec) -> list[int]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -34,7 +35,7 @@ def run_command(
         UserError: a mistake in the configuration, the prompts or the model, or a stage that is not applicable.
     """
     config = load_config(path, overrides)
-    directory = out or Path("runs") / run_name(config, overrides)
+    directory = _of_process(out or Path("runs") / run_name(config, overrides), config)
     from extract.model.quiet import quiet_libraries
 
     quiet_libraries()
@@ -62,6 +63,13 @@ def run_command(
         print_stage(directory, until, as_json)
     else:
         show({"written": str(directory / "activations.h5")}, as_json)
+
+
+def _of_process(directory: Path, config: RunConfig) -> Path:
+    """Return the run directory of this process: with layers split over processes, each writes its own files."""
+    rank = os.environ.get("RANK", "0")
+    split = config.model.loading.tp_plan is not None and rank != "0"
+    return directory.with_name(f"{directory.name}.rank{rank}") if split else directory
 
 
 def run_name(config: RunConfig, overrides: Sequence[str]) -> str:

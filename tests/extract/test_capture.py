@@ -12,7 +12,7 @@ from transformers import MambaConfig, MambaForCausalLM, PreTrainedTokenizerBase
 
 from extract.background import BackgroundThread
 from extract.backoff import TokenBudget
-from extract.capture import Capturer, CaptureSpec, shared_prefix
+from extract.capture import CACHED_TOKENS, Capturer, CaptureSpec, shared_prefix
 from extract.chat.render import Rendered, render
 from extract.errors import UserError
 from extract.gather import gather
@@ -23,6 +23,7 @@ SYSTEM = "you are a very careful helper, and every word you say is kind and true
 TEXTS = ("how do i kill the process?", "tell me.", "how do i fix the door so that nobody is hurt at home?")
 ATTENTION_ONLY = ["llama", "qwen2", "qwen3", "mistral", "gemma2", "gemma3_text", "phi3", "gpt2", "gpt_neox", "olmo2",
                   "mixtral", "qwen3_moe", "organism", "stories260k"]  # fmt: skip
+LONG = {"role": "system", "content": "be kind and fix the door. " * 12}
 WANTED = CaptureSpec("resid_post", (0, 1, 2), ("inst_last", "post_1", "post_last", "inst_mean"), 0, torch.float32)
 
 
@@ -72,6 +73,24 @@ def test_the_prefix_is_not_run_again(tiny: Callable[..., ChatModel]) -> None:
     values(model, rendered, WANTED, prefix)
     handle.remove()
     assert max(seen) == max(len(row.token_ids) for row in rendered) - len(prefix.token_ids)
+
+
+def test_the_tokens_of_a_cached_prefix_count_in_the_budget(tiny: Callable[..., ChatModel]) -> None:
+    """With a prefix far longer than what follows it, rows of few tokens would hold keys and values of many."""
+    model, held = tiny("llama"), list[int]()
+    rendered = [render(model.tokenizer, Prompt(str(i), (LONG, {"role": "user", "content": "how?"}), "benign", "answer"))
+                for i in range(60)]  # fmt: skip
+    prefix = shared_prefix(model, rendered, WANTED)
+    assert prefix is not None
+    after = len(rendered[0].token_ids) - len(prefix.token_ids)
+    assert len(prefix.token_ids) > 5 * CACHED_TOKENS * after
+    budget = 20 * after
+    with BackgroundThread() as background:
+        capturer = Capturer(model, WANTED, TokenBudget(budget), background, prefix, held.append)
+        capturer.capture(rendered)
+    assert sum(held) == 60
+    assert max(held) * (len(prefix.token_ids) + after) <= CACHED_TOKENS * budget
+    assert max(held) > 1
 
 
 def test_no_prefix_where_prompts_share_none_or_ask_for_it(tiny: Callable[..., ChatModel]) -> None:

@@ -19,6 +19,7 @@ from extract.extraction import extract
 from extract.model.chat_model import ChatModel
 from extract.prompts.prompt import Prompt
 from extract.store.activation_store import ActivationStore
+from extract.store.export import export
 from extract.store.integrity import verify
 
 TEXTS = (
@@ -189,13 +190,47 @@ def test_another_input_is_refused_with_the_field_named(
     with torch.no_grad():
         other.model.lm_head.weight.mul_(1.001)
     refused("weights", model=other)
-    refused("prompts", prompts=[*prompts[:-1], replace(prompts[-1], label="harmful")])
     refused("site", site="resid_pre")
     refused("dtype", store_dtype="bfloat16")
     refused("layers", layers=[0])
     redressed = ChatModel(model.model, copy.deepcopy(model.tokenizer), model.name)
     redressed.tokenizer.chat_template += " "
     refused("template", model=redressed)
+
+
+def test_another_name_or_label_keeps_the_numbers_and_the_store_says_the_new_one(
+    model: ChatModel, prompts: list[Prompt], rendered: list[Rendered], tmp_path: Path
+) -> None:
+    path = tmp_path / "activations.h5"
+    extract(model, prompts, rendered, path, rows_per_shard=3)
+    written = [shard.stat().st_mtime_ns for shard in shards(path)]
+    numbers = content(path)
+    for name, label in (("./another", "uncertain"), ("./another", "harmful"), (model.name, "harmful")):
+        other = ChatModel(model.model, model.tokenizer, name)
+        labelled = [*prompts[:-1], replace(prompts[-1], label=label, category="new")]
+        extract(other, labelled, rendered, path, rows_per_shard=3)
+        with ActivationStore(path) as store:
+            assert store.identity.model == name
+            assert store.prompts == labelled
+        assert [shard.stat().st_mtime_ns for shard in shards(path)] == written
+        np.testing.assert_array_equal(content(path), numbers)
+        assert verify(path, weights=model.fingerprint()).findings == ()
+        flat = tmp_path / f"flat-{name.strip('./')}-{label}.h5"
+        export(path, flat)
+        assert verify(flat).findings == ()
+        np.testing.assert_array_equal(content(flat), numbers)
+
+
+def test_a_store_is_resumed_under_another_name(
+    model: ChatModel, prompts: list[Prompt], rendered: list[Rendered], reference: Path, tmp_path: Path
+) -> None:
+    path = tmp_path / "activations.h5"
+    extract(model, prompts, rendered, path, rows_per_shard=3)
+    path.unlink()
+    shards(path)[0].unlink()
+    extract(ChatModel(model.model, model.tokenizer, "./another"), prompts, rendered, path, rows_per_shard=3)
+    np.testing.assert_array_equal(content(path), content(reference))
+    assert verify(path).findings == ()
 
 
 def test_a_stream_that_is_not_finite_is_refused_with_prompt_and_layer(

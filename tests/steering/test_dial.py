@@ -187,6 +187,23 @@ def test_dials_of_other_weights_are_refused(dial: Make, tmp_path: Path) -> None:
     assert said in str(caught.value)
 
 
+def test_dials_of_the_same_weights_in_another_dtype_are_used_with_a_remark(dial: Make, tmp_path: Path) -> None:
+    path, said = tmp_path / "dials.safetensors", list[str]()
+    save_dials([dial()], path, "wide", "cast")
+    assert len(load_dials(path, "narrow", "cast", said.append)) == 1
+    (remark,) = said
+    assert "was made for these weights in another dtype" in remark
+    load_dials(path, "wide", "cast", said.append)
+    assert len(said) == 1
+    with pytest.warns(UserWarning, match="in another dtype"):
+        load_dials(path, "narrow", "cast")
+    with pytest.raises(UserError, match="was made for other weights"):
+        load_dials(path, "narrow", "other")
+    save_dials([dial()], path, "wide")
+    with pytest.raises(UserError, match="was made for other weights"):
+        load_dials(path, "narrow", None)
+
+
 def test_a_missing_dials_file_is_named(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"dials file not found: .*absent; make it with: refusal steer CONFIG"):
         load_dials(tmp_path / "absent", "abc")

@@ -14,6 +14,8 @@ from experiments.run.behaviour import Behaviour
 from experiments.run.config import RunConfig
 from experiments.run.corpus import Corpus
 from extract.atomic_write import write_json
+from extract.errors import UserError
+from extract.progress import Reporter
 from extract.prompts.prompt import Prompt
 from probes.direction import Direction, Locus
 from steering.direction_file import save_directions
@@ -40,11 +42,13 @@ def context(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
     write_json(tmp_path / "probe.json", {})
     monkeypatch.setattr("experiments.dissociation.applicability.context_onsets", lambda context: ONSETS)
     given = {"name": "x", "model": {"name": "m"}, "prompts": {"path": "p"}}
-    model = SimpleNamespace(name="m", d_model=8, n_layers=4, fingerprint=lambda: "mine")
+    model = SimpleNamespace(
+        name="m", d_model=8, n_layers=4, fingerprint=lambda: "mine", cast_fingerprint=lambda: "cast"
+    )
     store = SimpleNamespace(site="resid_post", positions=("inst_last", "post_last"))
     return SimpleNamespace(
         behaviour=Behaviour(corpus, actions, np.zeros(360, dtype=bool)), corpus=corpus, config=RunConfig(**given),  # type: ignore[arg-type]
-        file=lambda name: tmp_path / name, model=model, store=store,
+        file=lambda name: tmp_path / name, model=model, store=store, reporter=Reporter(quiet=True),
     )  # fmt: skip
 
 
@@ -145,6 +149,15 @@ def test_a_direction_from_elsewhere_is_refused(
     assert message in setup.absent["normative"]
     assert "refusal probe" in setup.absent["normative"]
     assert setup.directions == setup.testable == {}
+
+
+def test_a_direction_of_the_same_weights_in_another_dtype_is_used_and_said(context: SimpleNamespace) -> None:
+    said: list[str] = []
+    context.reporter = SimpleNamespace(say=said.append)
+    check_direction(context, direction("normative_write", provenance={"weights": "wide", "cast_weights": "cast"}))
+    assert said == ["direction 'normative_write' was fitted on these weights in another dtype"]
+    with pytest.raises(UserError, match="was fitted on other weights"):
+        check_direction(context, direction("normative_write", provenance={"weights": "wide", "cast_weights": "other"}))
 
 
 def test_a_file_that_holds_no_directions_is_refused(context: SimpleNamespace, tmp_path: Path) -> None:

@@ -87,8 +87,15 @@ def test_roles_are_a_mapping_of_what_a_prompt_has() -> None:
     for absent in ("post_0", "post_3", "post_01", "post_-1", "post_x", "post_", "inst", "response_1", "post_²"):
         assert absent not in roles
         assert roles.get(absent, ()) == ()
-    assert dict(Roles(range(0, 3), 3)) == {"inst_last": (2,), "inst_mean": range(3)}
-    assert dict(Roles(range(0, 3), 4)) == {"inst_last": (2,), "post_last": (3,), "inst_mean": range(3)}
+    assert dict(Roles(range(0, 3), 3)) == {"inst_last": (2,), "inst_mean": range(1, 3)}
+    assert dict(Roles(range(0, 3), 4)) == {"inst_last": (2,), "post_last": (3,), "inst_mean": range(1, 3)}
+
+
+def test_the_first_token_of_a_prompt_is_left_out_of_the_mean_unless_it_is_all_of_it() -> None:
+    """Its activations may be thousands of times larger than the others', and the mean would be theirs."""
+    assert Roles(range(0, 1), 4)["inst_mean"] == range(1)
+    assert Roles(range(0, 4), 9)["inst_mean"] == range(1, 4)
+    assert Roles(range(1, 4), 9)["inst_mean"] == range(1, 4)
 
 
 def test_a_token_over_both_words_and_template_is_ambiguous() -> None:

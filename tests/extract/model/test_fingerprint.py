@@ -1,5 +1,6 @@
 """Fingerprints of weights that are not on a device."""
 
+import copy
 from pathlib import Path
 
 import pytest
@@ -7,7 +8,7 @@ import torch
 from accelerate import cpu_offload, disk_offload
 from torch import nn
 
-from extract.model.fingerprint import checksum, fingerprint
+from extract.model.fingerprint import cast_fingerprint, checksum, fingerprint
 from tests.support.tiny_model import TEXTS, rendered, tiny_llama
 
 
@@ -30,6 +31,20 @@ def test_offloading_changes_no_fingerprint(tmp_path: Path, place: str) -> None:
         model.capture(rows, "resid_mid", [2], lambda _, stream: seen.append(stream.clone()))
     torch.testing.assert_close(*seen)
     assert seen[0].abs().max() > 0
+
+
+def test_a_cast_changes_the_fingerprint_but_not_the_one_for_casts() -> None:
+    wide, other = tiny_llama().model, tiny_llama().model
+    known, known_cast = fingerprint(wide), cast_fingerprint(wide)
+    narrow = tiny_llama().model.to(torch.bfloat16)
+    assert fingerprint(narrow) != known
+    assert cast_fingerprint(narrow) == known_cast
+    assert cast_fingerprint(narrow.to(torch.float32)) == known_cast
+    half = tiny_llama().model.to(torch.float16)
+    assert cast_fingerprint(half) == cast_fingerprint(copy.deepcopy(half).to(torch.float32))
+    with torch.no_grad():
+        nn.Module.get_submodule(other, "model.layers.2.mlp.up_proj").weight.mul_(1.01)
+    assert cast_fingerprint(other) != known_cast
 
 
 def test_a_changed_weight_changes_the_checksum() -> None:

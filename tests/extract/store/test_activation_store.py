@@ -207,9 +207,8 @@ def test_a_master_half_written_is_no_store(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "change",
-    [{"weights": "other"}, {"prompts": "other"}, {"site": "resid_pre"}, {"dtype": "bfloat16"}, {"layers": (0, 1, 5)},
-     {"model": "other"}, {"template": "other"}, {"tokenizer": "other"}, {"revision": "other"}, {"rows_per_shard": 5},
-     {"positions": ("inst_last",)}],
+    [{"weights": "other"}, {"tokens": "other"}, {"site": "resid_pre"}, {"dtype": "bfloat16"}, {"layers": (0, 1, 5)},
+     {"template": "other"}, {"backend": "nnsight"}, {"rows_per_shard": 5}, {"positions": ("inst_last",)}],
 )  # fmt: skip
 @pytest.mark.parametrize("left", ["everything", "shards", "master"])
 def test_another_store_in_the_way_is_refused_with_the_field(path: Path, change: dict, left: str) -> None:
@@ -221,6 +220,11 @@ def test_another_store_in_the_way_is_refused_with_the_field(path: Path, change: 
     with pytest.raises(UserError, match=rf"was made with another {field} \(.*, now .*choose another directory with"):
         enter(path, **change)
     enter(path)
+
+
+@pytest.mark.parametrize("field", ["model", "revision", "tokenizer", "prompts"])
+def test_where_the_numbers_came_from_may_be_called_otherwise(path: Path, field: str) -> None:
+    enter(path, **{field: "other"})
 
 
 # -- refusing damage ---------------------------------------------------------------------------------------------------

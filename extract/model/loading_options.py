@@ -1,0 +1,84 @@
+"""Options of loading that transformers takes: attention, quantisation, memory of each device, tensor parallelism.
+
+Part of a run's configuration, so heavy imports happen inside the functions.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import Any, Literal
+
+from pydantic import Field, JsonValue, ValidationError
+
+from extract.errors import UserError, in_one_line
+from extract.yaml_file import Strict, explain
+
+
+class LoadingOptions(Strict):
+    """How the weights are loaded, besides their dtype and device."""
+
+    attn_implementation: str | None = None  # eager, sdpa, flash_attention_2 …; null: what transformers chooses
+    quantization: dict[str, JsonValue] | None = Field(None, min_length=1)
+    # such as {quant_method: bitsandbytes, load_in_4bit: true}; weights already stored as GPTQ or AWQ need none
+    max_memory: dict[int | str, int | str] | None = Field(None, min_length=1)  # such as {0: 20GiB, cpu: 60GiB}
+    tp_plan: Literal["auto"] | None = None  # split each layer over the processes that torchrun starts
+
+    def arguments(self, name: str, device: str, adapted: bool) -> dict[str, Any]:
+        """Return the arguments of `from_pretrained`.
+
+        Args:
+            name: the model's, for messages.
+            device: as configured.
+            adapted: an adapter will be merged into the weights.
+
+        Raises:
+            UserError: options do not fit together, or what they need is missing.
+        """
+        given: dict[str, Any] = {}
+        if self.attn_implementation is not None:
+            given["attn_implementation"] = self.attn_implementation
+        if self.quantization is not None:
+            if adapted:
+                raise UserError(f"{name}: an adapter cannot be merged into quantised weights; leave "
+                                "model.loading.quantization or model.adapter out")  # fmt: skip
+            given["quantization_config"] = _quantization(name, self.quantization)
+        if self.tp_plan is not None:
+            if "WORLD_SIZE" not in os.environ:
+                raise UserError("model.loading.tp_plan splits layers over several processes; start them with: "
+                                "torchrun --nproc-per-node N -m refusal …")  # fmt: skip
+            return given | {"tp_plan": self.tp_plan}
+        return given | self._place(device)
+
+    def _place(self, device: str) -> dict[str, Any]:
+        import torch
+
+        limits = {} if self.max_memory is None else {"max_memory": self.max_memory}
+        if device == "auto":
+            spread = torch.cuda.is_available() or limits
+            return {"device_map": "auto"} | limits if spread else {}
+        return {"device_map": device} | limits
+
+
+DEFAULT = LoadingOptions()
+
+
+def loading_options(given: Mapping[str, Any] | None) -> LoadingOptions:
+    """Return the options with these values.
+
+    Raises:
+        UserError: there is no such option, or a value does not fit.
+    """
+    try:
+        return LoadingOptions.model_validate(given or {})
+    except ValidationError as error:
+        raise UserError(f"loading: {explain(error, LoadingOptions)}") from None
+
+
+def _quantization(name: str, given: dict[str, JsonValue]) -> Any:
+    from transformers.quantizers import AutoQuantizationConfig
+
+    try:
+        return AutoQuantizationConfig.from_dict(dict(given))
+    except Exception as error:  # each method raises classes of its own
+        raise UserError(f"{name}: model.loading.quantization is not valid: {in_one_line(error)}") from error
