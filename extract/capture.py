@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import takewhile
 
 import numpy as np
@@ -14,6 +14,7 @@ from torch import Tensor
 from extract.background import BackgroundThread
 from extract.backoff import TokenBudget
 from extract.chat.render import Rendered
+from extract.chat.thinking import is_opened, thought_tokens
 from extract.errors import UserError
 from extract.gather import gather
 from extract.model.chat_model import ChatModel
@@ -21,6 +22,7 @@ from extract.model.continuation import CachedPrefix, cache_prefix
 from extract.model.edit import Edit, Pass, Site
 
 CACHED_TOKENS = 4  # of a shared prefix and its rows, at most, for each token of the budget
+THOUGHT = ("think_first", "think_last")  # the first and the last token of a thought, without its marks
 MIN_PREFIX = 4  # shared tokens; fewer do not pay for an explicit attention mask
 
 
@@ -33,6 +35,18 @@ class CaptureSpec:
     positions: tuple[str, ...]  # of the prompt
     response_tokens: int  # number of response tokens captured, as positions after those of the prompt
     dtype: torch.dtype
+    thought_tokens: int = 0  # within so many response tokens a thought is looked for; 0: no positions of a thought
+
+    @property
+    def all_positions(self) -> tuple[str, ...]:
+        """Every position of the store: those of the prompt, of a thought, and of the response."""
+        response = (f"response_{k}" for k in range(1, self.response_tokens + 1))
+        return (*self.positions, *(THOUGHT if self.thought_tokens else ()), *response)
+
+    @property
+    def generated(self) -> int:
+        """The response tokens that are generated."""
+        return max(self.response_tokens, self.thought_tokens)
 
 
 @dataclass(frozen=True)
@@ -58,29 +72,36 @@ class Capturer:
         The values are complete only after all tasks of `background` are done. Values of absent positions are zero.
         """
         wanted = self.wanted
-        n_positions = len(wanted.positions) + wanted.response_tokens
-        values = torch.zeros(len(wanted.layers), n_positions, len(rendered), self.model.d_model, dtype=wanted.dtype)
+        names = wanted.all_positions
+        values = torch.zeros(len(wanted.layers), len(names), len(rendered), self.model.d_model, dtype=wanted.dtype)
         responses: list[tuple[int, ...]] = [()] * len(rendered)
+        present = np.array([[bool(row.roles.get(name)) for row in rendered] for name in names], dtype=bool)
 
         def work(index: list[int]) -> None:
             rows = [rendered[i] for i in index]
-            if wanted.response_tokens:
+            if wanted.thought_tokens:
+                answered, generated = self._answered(rows)
+                picked = self._reading(answered, names)
+                present[:, index] = [[bool(row.roles.get(name)) for row in answered] for name in names]
+                for i, tokens in zip(index, generated, strict=True):
+                    responses[i] = tokens
+            elif wanted.response_tokens:
                 picked, generated = self._while_generating(rows)
                 for i, tokens in zip(index, generated, strict=True):
                     responses[i] = tokens
             else:
-                picked = self._reading(rows)
+                picked = self._reading(rows, names)
             self.background.submit(_place, values, index, *_to_host(picked))
             self.advance(len(index))
 
         self.budget.run([self._tokens(row) for row in rendered], work)
-        present = [[bool(row.roles.get(name)) for row in rendered] for name in wanted.positions]
-        present += [[len(tokens) >= k for tokens in responses] for k in range(1, wanted.response_tokens + 1)]
-        return values, np.array(present, dtype=bool), tuple(responses) if wanted.response_tokens else ()
+        for k in range(wanted.response_tokens):
+            present[k - wanted.response_tokens] = [len(tokens) > k for tokens in responses]
+        return values, present, tuple(responses) if wanted.generated else ()
 
     def _tokens(self, row: Rendered) -> int:
         """Return the tokens that a row takes of the budget: those that are read, or a share of all that are cached."""
-        read = len(row.token_ids) - self._skipped + self.wanted.response_tokens
+        read = len(row.token_ids) - self._skipped + self.wanted.generated
         return max(read, -(-(self._skipped + read) // CACHED_TOKENS)) if self._skipped else read
 
     @property
@@ -88,14 +109,13 @@ class Capturer:
         return len(self.prefix.token_ids) if self.prefix else 0
 
     def _empty(self, n_rows: int) -> Tensor:
-        n_positions = len(self.wanted.positions) + self.wanted.response_tokens
-        shape = (len(self.wanted.layers), n_positions, n_rows, self.model.d_model)
+        shape = (len(self.wanted.layers), len(self.wanted.all_positions), n_rows, self.model.d_model)
         return torch.zeros(shape, dtype=self.wanted.dtype, device=self.model.device)
 
-    def _reading(self, rows: Sequence[Rendered]) -> Tensor:
+    def _reading(self, rows: Sequence[Rendered], positions: Sequence[str]) -> Tensor:
         wanted, skipped = self.wanted, self._skipped
         batch = self.model.pad([row.token_ids[skipped:] for row in rows], "right")
-        where, picked = gather(rows, wanted.positions, batch, skipped), self._empty(len(rows))
+        where, picked = gather(rows, positions, batch, skipped), self._empty(len(rows))
 
         def keep(layer: int, stream: Tensor) -> None:
             picked[wanted.layers.index(layer)] = where.pick(stream).to(wanted.dtype)
@@ -103,6 +123,24 @@ class Capturer:
         past = self.prefix.copies(len(rows)) if self.prefix else None
         self.model.capture(batch, wanted.site, wanted.layers, keep, past)
         return picked
+
+    def _answered(self, rows: Sequence[Rendered]) -> tuple[list[Rendered], list[tuple[int, ...]]]:
+        """Return the prompts with their responses as far as these are captured, and the responses.
+
+        A thought is as long as it is, so its tokens are captured by reading it again after it was generated.
+        """
+        wanted, model = self.wanted, self.model
+        found: list[Rendered] = []
+        responses = [tuple(tokens) for tokens in model.generate(model.batch(rows), wanted.generated)]
+        for row, tokens in zip(rows, responses, strict=True):
+            n, pieces = len(row.token_ids), model.tokenizer.batch_decode([[token] for token in tokens])
+            inside = thought_tokens(pieces, is_opened(row.text))
+            ends = {"think_first": inside[0], "think_last": inside[-1]} if inside else {}
+            ends |= {f"response_{k + 1}": k for k in range(min(wanted.response_tokens, len(tokens)))}
+            read = tokens[: max(ends.values(), default=-1) + 1]
+            roles = dict(row.roles) | {name: (n + at,) for name, at in ends.items()}
+            found.append(replace(row, token_ids=(*row.token_ids, *read), roles=roles))
+        return found, responses
 
     def _while_generating(self, rows: Sequence[Rendered]) -> tuple[Tensor, list[tuple[int, ...]]]:
         """Capture prompt and response during greedy generation. A token's stream exists one step after its choice."""
@@ -141,7 +179,7 @@ def shared_prefix(model: ChatModel, rendered: Sequence[Rendered], wanted: Captur
     first = (min(tokens) for row in rendered for name in wanted.positions if (tokens := row.roles.get(name)))
     limit = min(first, default=0)
     common = _common([row.token_ids for row in rendered])[:limit]
-    if len(common) < MIN_PREFIX or wanted.response_tokens or model.backend != "hooks" or len(rendered) < 2:
+    if len(common) < MIN_PREFIX or wanted.generated or model.backend != "hooks" or len(rendered) < 2:
         return None
     rope = getattr(model.model.config.get_text_config(), "rope_parameters", None) or {}
     if rope.get("rope_type") in ("longrope", "dynamic"):  # their frequencies depend on the length of the pass

@@ -39,6 +39,7 @@ def extract(
     layers: Sequence[int] | None = None,
     positions: Sequence[str] | None = None,
     response_tokens: int = 0,
+    thought_tokens: int = 0,
     store_dtype: StoreType | Literal["auto"] = "auto",
     token_budget: int | None = None,
     rows_per_shard: int | None = None,
@@ -54,6 +55,8 @@ def extract(
         positions: names of prompt positions; None for all positions that occur in some prompt.
         store_dtype: dtype on disk; `auto` is the model's dtype.
         response_tokens: k > 0 also captures `response_1` … `response_k` of the model's greedy response.
+        thought_tokens: n > 0 also captures `think_first` and `think_last`, the first and the last token of the thought
+            that the model's greedy response begins with, where it ends within n tokens.
         token_budget: tokens per batch, padding included; prompts are sorted by length within a shard.
         rows_per_shard: prompts per shard; None chooses shards of about 256 MiB.
         shared: several processes may write shards of this store at the same time; all of them must set it.
@@ -70,6 +73,7 @@ def extract(
         _chosen(positions, position_names(rendered, trigger=any(p.trigger for p in prompts))),
         response_tokens,
         model.dtype if store_dtype == "auto" else TORCH_TYPES[store_dtype],
+        thought_tokens,
     )
     _check_request(model, prompts, wanted)
     identity = identify(model, prompts, rendered, wanted, rows_per_shard)
@@ -111,8 +115,7 @@ def identify(
     rows_per_shard: int | None,
 ) -> Identity:
     """Return the identity of a store of these prompts and this model."""
-    responses = [f"response_{k}" for k in range(1, wanted.response_tokens + 1)]
-    positions = (*wanted.positions, *responses)
+    positions = wanted.all_positions
     row_bytes = len(wanted.layers) * len(positions) * model.d_model * wanted.dtype.itemsize
     return Identity(
         model=model.name,
@@ -121,7 +124,7 @@ def identify(
         tokenizer=_sha(model.tokenizer.backend_tokenizer.to_str()),
         template=template_identity(model.tokenizer),
         prompts=prompts_hash(list(prompts)),
-        tokens=_tokens_hash(rendered),
+        tokens=_tokens_hash(rendered, wanted.thought_tokens),
         site=wanted.site,
         layers=wanted.layers,
         positions=positions,
@@ -145,8 +148,8 @@ def _check_request(model: ChatModel, prompts: Sequence[Prompt], wanted: CaptureS
                         f"to one of {', '.join(TORCH_TYPES)}")  # fmt: skip
 
 
-def _tokens_hash(rendered: Sequence[Rendered]) -> str:
-    digest = hashlib.sha256()
+def _tokens_hash(rendered: Sequence[Rendered], thought_tokens: int) -> str:
+    digest = hashlib.sha256(f"thoughts of at most {thought_tokens} tokens\n".encode() if thought_tokens else b"")
     for row in rendered:
         roles = {name: list(tokens) for name, tokens in row.roles.items() if name != "inst_mean"}
         of_mean = " without the first" if row.instruction[:1] == range(1) and len(row.instruction) > 1 else ""

@@ -28,6 +28,7 @@ def extract(
     layers: int | Iterable[int] | None = None,
     site: str = "resid_post",
     response_tokens: int = 0,
+    thought_tokens: int = 0,
     progress: bool = True,
 ) -> ActivationStore:
     """Write the residual stream of prompts to an HDF5 store and open it; a store half written is finished.
@@ -35,6 +36,8 @@ def extract(
     Args:
         positions, layers, site: as of `Model.activations`; None for all.
         response_tokens: with k > 0 the model also answers, and `response_1` … `response_k` are captured.
+        thought_tokens: with n > 0, `think_first` and `think_last` too: the first and the last token of its thought, where
+            that ends within n tokens.
 
     Raises:
         UserError: the file is a store of something else, an activation is not finite, the disk is full, or the call is
@@ -65,7 +68,8 @@ def extract(
 
         extract_to(
             model, given, rendered, file, site=site_of(site), layers=as_layers(layers),
-            positions=as_positions(positions), response_tokens=response_tokens, progress=done, say=reporter.say,
+            positions=as_positions(positions), response_tokens=response_tokens, thought_tokens=thought_tokens,
+            progress=done, say=reporter.say,
         )  # fmt: skip
     return ActivationStore(file)
 

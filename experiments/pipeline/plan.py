@@ -88,7 +88,7 @@ def plan_run(config: RunConfig, given: RunPrompts, model: Footprint, until: str)
     """Return the plan of a run up to a stage."""
     wanted, size = config.extract, given.size(model.n_layers)
     streams = len(wanted.layers or range(model.n_layers)) * (
-        len(wanted.positions or given.positions) + wanted.response_tokens
+        len(wanted.positions or given.positions) + wanted.response_tokens + 2 * bool(wanted.thought_tokens)
     )
     stored = 0 if until == "uncertainty" else streams * size.prompts * model.d_model
     longest = max(given.lengths) + config.generate.max_new_tokens
@@ -107,7 +107,7 @@ def estimate(config: RunConfig, directory: Path, until: str) -> dict[str, Any]:
     model = footprint(shape, width(config, machine))
     plan = plan_run(config, given, model, until)
     n_completions = sum(step.completions for step in plan.steps)
-    responses = len(prompts) * config.extract.response_tokens
+    responses = len(prompts) * max(config.extract.response_tokens, config.extract.thought_tokens)
     return {
         "would run": f"{until} and the stages it reads from; what {directory} already holds unchanged is skipped",
         "model": config.model.name,

@@ -62,6 +62,7 @@ def _extract(loaded: LoadedRun) -> None:
             layers=settings.layers,
             positions=settings.positions,
             response_tokens=settings.response_tokens,
+            thought_tokens=settings.thought_tokens,
             store_dtype=settings.store_dtype,  # type: ignore[arg-type]
             token_budget=settings.token_budget,
             rows_per_shard=settings.rows_per_shard,

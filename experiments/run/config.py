@@ -46,6 +46,7 @@ class ExtractConfig(Strict):
     layers: tuple[int, ...] | None = None  # null: all
     positions: tuple[str, ...] | None = None  # null: every position that some prompt has
     response_tokens: int = Field(0, ge=0)  # k: also store response_1 … response_k, captured while the model answers
+    thought_tokens: int = Field(0, ge=0)  # n: also store think_first and think_last of thoughts of at most n tokens
     store_dtype: str = Field("auto", pattern="^(auto|float32|float16|bfloat16)$")  # auto: as the model computes
     token_budget: int | None = Field(None, ge=1)  # tokens in a batch: 1024 on a CPU, 16384 on a GPU
     rows_per_shard: int | None = Field(None, ge=1)  # as many as make 256 MB, at most 512

@@ -7,7 +7,9 @@ starts inside the thought; `reopened` puts the mark back, so that the text alone
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 
 OPENING = re.compile(r"<(?:think|thinking|thought|reasoning)>", re.IGNORECASE)
 CLOSING = re.compile(r"</(?:think|thinking|thought|reasoning)>|<\|channel\|>final<\|message\|>", re.IGNORECASE)
@@ -52,9 +54,30 @@ def after_opening(prompt: str, completion: str) -> str:
     return completion.removeprefix(opened[1]).removeprefix("\n") if opened else completion
 
 
+def is_opened(prompt: str) -> bool:
+    """Return whether a rendered prompt ends with the opening mark of a thought."""
+    return _OPENED.search(prompt) is not None
+
+
 def is_mark(token: str) -> bool:
     """Return whether a token opens or closes a thought."""
     return bool(OPENING.fullmatch(token) or CLOSING.fullmatch(token))
+
+
+def thought_tokens(pieces: Sequence[str], opened: bool) -> range:
+    """Return which tokens of a response are its thought, without marks and blanks around it; empty if it is not closed.
+
+    Args:
+        pieces: the text of each token. A mark may take one token or several.
+        opened: the prompt ends with the opening mark.
+    """
+    text, ends = "".join(pieces), list(accumulate(map(len, pieces)))
+    opening, closing = OPENING.search(text[:_BEGINS]), list(CLOSING.finditer(text))
+    if not closing or not (opened or opening):
+        return range(0)
+    start, end = opening.end() if opening else 0, closing[-1].start()
+    inside = [i for i, piece in enumerate(pieces) if start <= ends[i] - len(piece) and ends[i] <= end and piece.strip()]
+    return range(inside[0], inside[-1] + 1) if inside else range(0)
 
 
 def _bare(text: str) -> str:

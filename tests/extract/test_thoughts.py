@@ -1,0 +1,113 @@
+"""Positions of a thought: the tokens that they name, and their streams, on a model whose every word is known."""
+
+from __future__ import annotations
+
+import copy
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerBase
+
+from extract.chat.render import Rendered, render
+from extract.chat.thinking import thought_tokens
+from extract.errors import UserError
+from extract.extraction import extract
+from extract.model.chat_model import ChatModel
+from extract.prompts.prompt import Prompt
+from extract.store.activation_store import ActivationStore
+from extract.store.integrity import verify
+
+CHAIN = ("fix", "the", "door", "lock")  # what it thinks, and then "open" is its answer
+PROMPTS = [Prompt(str(i), ({"role": "user", "content": text},), "benign", "answer")
+           for i, text in enumerate(("how do i move it?", "clean the house", "push"))]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("pieces", "opened", "found"),
+    [
+        (["<think>", "a", "b", "</think>", "c"], False, range(1, 3)),
+        (["<think>", "\n", "a", "b", "\n\n", "</think>", "c"], False, range(2, 4)),
+        (["a", "b", "</think>", "c"], True, range(0, 2)),
+        (["<th", "ink", ">", "a", " b", "</", "think>", "c"], False, range(3, 5)),
+        (["<think>", "a", "</think>", "b", "</think>", "c"], False, range(1, 4)),  # the last mark, as in its text
+        (["<think>", "a", "b"], False, range(0)),  # cut off within the thought
+        (["a", "b"], True, range(0)),
+        (["a", "</think>", "b"], False, range(0)),
+        (["<think>", "\n\n", "</think>", "c"], False, range(0)),  # thinking is turned off
+        (["a", "b"], False, range(0)),
+        ([], True, range(0)),
+    ],
+)
+def test_which_tokens_are_the_thought(pieces: list[str], opened: bool, found: range) -> None:
+    assert thought_tokens(pieces, opened) == found
+
+
+def thinker(tokenizer: PreTrainedTokenizerBase, opens: bool) -> ChatModel:
+    """Make a model that says one chain of tokens, whatever it is asked; its streams are its tokens' embeddings.
+
+    Args:
+        opens: the model opens its thought itself; else its template does.
+    """
+    tokenizer = copy.deepcopy(tokenizer)
+    tokenizer.add_tokens(["<think>", "</think>"])
+    tokenizer.chat_template = "{{ messages[-1]['content'] }} " + ("is" if opens else "<think>")
+    words = ["is", "<think>", *CHAIN, "</think>", "open", tokenizer.eos_token]
+    ids = [tokenizer.encode(word, add_special_tokens=False) for word in words]
+    assert [len(each) for each in ids] == [1] * len(words)
+    n = len(tokenizer)
+    shape = LlamaConfig(vocab_size=n, hidden_size=n, intermediate_size=8, num_hidden_layers=2, num_attention_heads=1,
+                        head_dim=8, eos_token_id=tokenizer.eos_token_id)  # fmt: skip
+    model = LlamaForCausalLM(shape)
+    with torch.no_grad():
+        for layer in model.model.layers:
+            layer.self_attn.o_proj.weight.zero_()
+            layer.mlp.down_proj.weight.zero_()
+        model.model.embed_tokens.weight.copy_(torch.eye(n))
+        model.lm_head.weight.zero_()
+        for (before,), (after,) in pairwise(ids):
+            model.lm_head.weight[after, before] = 1.0
+    return ChatModel(model, tokenizer, "thinker")
+
+
+def stored(model: ChatModel, path: Path, **wanted: int) -> ActivationStore:
+    rendered: list[Rendered] = [render(model.tokenizer, prompt) for prompt in PROMPTS]
+    extract(model, PROMPTS, rendered, path, positions=["inst_last"], **wanted)  # type: ignore[arg-type]
+    assert verify(path).findings == ()
+    return ActivationStore(path)
+
+
+@pytest.mark.parametrize("opens", [True, False])
+@pytest.mark.parametrize("responses", [0, 3, 9])
+def test_a_thought_is_captured_from_its_first_to_its_last_token(
+    organism_tokenizer: PreTrainedTokenizerBase, tmp_path: Path, opens: bool, responses: int
+) -> None:
+    model = thinker(organism_tokenizer, opens)
+    with stored(model, tmp_path / "a.h5", thought_tokens=9, response_tokens=responses) as store:
+        said = [*(["<think>"] if opens else []), *CHAIN, "</think>", "open"]
+        named = {"think_first": CHAIN[0], "think_last": CHAIN[-1]}
+        named |= {f"response_{k + 1}": word for k, word in enumerate(said[:responses])}
+        absent = [f"response_{k}" for k in range(len(said) + 1, responses + 1)]
+        assert store.positions == ("inst_last", *named, *absent)
+        for name, word in named.items():
+            (expected,) = model.tokenizer.encode(word, add_special_tokens=False)
+            for layer in (0, 1):
+                np.testing.assert_allclose(store.read(layer, name), np.eye(model.d_model)[[expected] * 3], atol=1e-6)
+        for name in absent:
+            assert not store.present[store.positions.index(name)].any()
+
+
+def test_a_thought_that_is_not_closed_in_time_has_no_positions(
+    organism_tokenizer: PreTrainedTokenizerBase, tmp_path: Path
+) -> None:
+    model = thinker(organism_tokenizer, opens=True)
+    with stored(model, tmp_path / "a.h5", thought_tokens=5) as store:
+        assert not store.present[1:].any()
+        assert store.present[0].all()
+        assert np.isnan(store.read(1, "think_last")).all()
+    with pytest.raises(UserError, match="was made with another tokens"):
+        stored(model, tmp_path / "a.h5", thought_tokens=6)
+    with stored(model, tmp_path / "b.h5", thought_tokens=6) as store:
+        assert store.present[1:].all()
