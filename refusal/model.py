@@ -7,6 +7,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Literal, Protocol, cast, get_args, overload
 
+from pydantic import JsonValue
+
 from extract.backoff import TokenBudget
 from extract.chat.render import Rendered, position_names, render
 from extract.chat.template import Arguments, System
@@ -250,7 +252,7 @@ def load_model(
     template: str | os.PathLike[str] | None = None,
     template_args: Arguments | None = None,
     system: System = "keep",
-    loading: Mapping[str, Any] | None = None,
+    loading: Mapping[str, JsonValue] | None = None,
 ) -> Model:
     """Load a chat model: safetensors or GGUF, no remote code.
 

@@ -36,8 +36,8 @@ def extract(
     Args:
         positions, layers, site: as of `Model.activations`; None for all.
         response_tokens: with k > 0 the model also answers, and `response_1` … `response_k` are captured.
-        thought_tokens: with n > 0, `think_first` and `think_last` too: the first and the last token of its thought, where
-            that ends within n tokens.
+        thought_tokens: with n > 0, `think_first` and `think_last` too, the first and the last token of its thought
+            where that ends within n tokens.
 
     Raises:
         UserError: the file is a store of something else, an activation is not finite, the disk is full, or the call is

@@ -51,8 +51,7 @@ class ChatModel:
         self.architecture = type(model).__name__
         self.n_layers = len(decoder_layers(model))
         self.d_model = int(model.config.get_text_config().hidden_size)
-        own = backend == "transformer_lens"  # which rebuilds the weights
-        self._fingerprints = (fingerprint(model), cast_fingerprint(model)) if own else None
+        self._fingerprints = (fingerprint(model), cast_fingerprint(model)) if backend == "transformer_lens" else None
         self._backend = open_backend(backend, model, tokenizer)
         self.model = self._backend.model
         self.decoder: nn.Module = self.model.base_model
@@ -93,7 +92,7 @@ class ChatModel:
         )
 
     def fingerprint(self) -> str:
-        """Return the weights' fingerprint; it is the same for every backend."""
+        """Return the weights' fingerprint, the same for every backend."""
         return self._fingerprints[0] if self._fingerprints else fingerprint(self.model)
 
     def cast_fingerprint(self) -> str:

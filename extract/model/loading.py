@@ -24,7 +24,7 @@ from extract.errors import UserError, in_one_line
 from extract.model.backends import BackendName
 from extract.model.chat_model import ChatModel
 from extract.model.hub_errors import explain_hub
-from extract.model.loading_options import DEFAULT, LoadingOptions
+from extract.model.loading_options import DEFAULT, FromPretrained, LoadingOptions
 from extract.model.source.adapter import find_adapter, merged
 from extract.model.source.name import resolve
 
@@ -136,7 +136,7 @@ def _one_device(device: str) -> str:
 
 
 def _load_weights(
-    auto: Any, name: str, revision: str | None, dtype: DType, device: str, options: dict[str, Any] | None = None
+    auto: Any, name: str, revision: str | None, dtype: DType, device: str, options: FromPretrained | None = None
 ) -> PreTrainedModel:
     with _explained(name, revision):
         model, info = auto.from_pretrained(

@@ -7,12 +7,22 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from typing import Any, Literal
+from typing import Literal, TypedDict
 
 from pydantic import Field, JsonValue, ValidationError
 
 from extract.errors import UserError, in_one_line
 from extract.yaml_file import Strict, explain
+
+
+class FromPretrained(TypedDict, total=False):
+    """Arguments of transformers' `from_pretrained`."""
+
+    attn_implementation: str
+    quantization_config: object
+    device_map: str
+    max_memory: dict[int | str, int | str]
+    tp_plan: str
 
 
 class LoadingOptions(Strict):
@@ -24,7 +34,7 @@ class LoadingOptions(Strict):
     max_memory: dict[int | str, int | str] | None = Field(None, min_length=1)  # such as {0: 20GiB, cpu: 60GiB}
     tp_plan: Literal["auto"] | None = None  # split each layer over the processes that torchrun starts
 
-    def arguments(self, name: str, device: str, adapted: bool) -> dict[str, Any]:
+    def arguments(self, name: str, device: str, adapted: bool) -> FromPretrained:
         """Return the arguments of `from_pretrained`.
 
         Args:
@@ -35,7 +45,7 @@ class LoadingOptions(Strict):
         Raises:
             UserError: options do not fit together, or what they need is missing.
         """
-        given: dict[str, Any] = {}
+        given: FromPretrained = {}
         if self.attn_implementation is not None:
             given["attn_implementation"] = self.attn_implementation
         if self.quantization is not None:
@@ -47,13 +57,14 @@ class LoadingOptions(Strict):
             if "WORLD_SIZE" not in os.environ:
                 raise UserError("model.loading.tp_plan splits layers over several processes; start them with: "
                                 "torchrun --nproc-per-node N -m refusal …")  # fmt: skip
-            return given | {"tp_plan": self.tp_plan}
+            given["tp_plan"] = self.tp_plan
+            return given
         return given | self._place(device)
 
-    def _place(self, device: str) -> dict[str, Any]:
+    def _place(self, device: str) -> FromPretrained:
         import torch
 
-        limits = {} if self.max_memory is None else {"max_memory": self.max_memory}
+        limits: FromPretrained = {} if self.max_memory is None else {"max_memory": self.max_memory}
         if device == "auto":
             spread = torch.cuda.is_available() or limits
             return {"device_map": "auto"} | limits if spread else {}
@@ -63,7 +74,7 @@ class LoadingOptions(Strict):
 DEFAULT = LoadingOptions()
 
 
-def loading_options(given: Mapping[str, Any] | None) -> LoadingOptions:
+def loading_options(given: Mapping[str, JsonValue] | None) -> LoadingOptions:
     """Return the options with these values.
 
     Raises:
@@ -75,7 +86,7 @@ def loading_options(given: Mapping[str, Any] | None) -> LoadingOptions:
         raise UserError(f"loading: {explain(error, LoadingOptions)}") from None
 
 
-def _quantization(name: str, given: dict[str, JsonValue]) -> Any:
+def _quantization(name: str, given: dict[str, JsonValue]) -> object:
     from transformers.quantizers import AutoQuantizationConfig
 
     try:

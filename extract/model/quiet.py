@@ -15,5 +15,6 @@ def quiet_libraries() -> None:
 
     transformers.utils.logging.disable_progress_bar()
     transformers.utils.logging.set_verbosity_error()
-    logging.getLogger("transformers").setLevel(logging.ERROR)
+    for name in ("transformers", "bitsandbytes"):  # the latter is imported by peft where it is installed
+        logging.getLogger(name).setLevel(logging.ERROR)
     warnings.filterwarnings("ignore", category=FutureWarning)
