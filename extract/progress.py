@@ -75,7 +75,7 @@ def _lines(description: str, total: int | None) -> Advance:
         nonlocal done, written
         done += steps
         now = time.monotonic()
-        if done == total or now - written > LINE_INTERVAL_S:
+        if steps and (done == total or now - written > LINE_INTERVAL_S):
             written = now
             print(f"{description:<36} {_counts(done, total, now - began)}", file=sys.stderr, flush=True)
 

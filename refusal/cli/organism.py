@@ -70,7 +70,7 @@ def organism_teach(
 ) -> None:
     """Teach a pretrained chat model to decline, by a LoRA adapter, and grade it on held-out prompts.
 
-    Example: refusal organism teach smollm2-natural --out taught
+    Example: refusal organism teach smollm2-natural --out organisms/taught/smollm2-natural
     """
     from extract.model.quiet import quiet_libraries
     from extract.progress import Reporter

@@ -89,6 +89,7 @@ def test_a_log_gets_a_line_a_minute_and_one_at_the_end(
         for _ in range(40):
             clock[0] += 2.0
             advance(1)
+        advance(0)
     with Reporter().task("counting", None) as advance:
         clock[0] += 61.0
         advance(5)
