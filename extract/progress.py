@@ -11,7 +11,7 @@ from html import escape
 
 Advance = Callable[[int], None]
 NOTEBOOK_INTERVAL_S = 0.2
-LINE_INTERVAL_S = 60.0  # in a file or a pipe
+LINE_INTERVAL_S = 30.0  # in a file or a pipe
 
 
 @dataclass(frozen=True)
@@ -67,7 +67,7 @@ class Reporter:
 
 
 def _lines(description: str, total: int | None) -> Advance:
-    """Return what writes a line at the end, and one a minute before it: a log cannot redraw a bar."""
+    """Return what writes a line at the end, and one every half minute before it: a log cannot redraw a bar."""
     began = written = time.monotonic()
     done = 0
 

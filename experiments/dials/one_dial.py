@@ -41,7 +41,12 @@ def either_samples(behaviour: Behaviour) -> WriteSamples | None:
 
 
 def either_writers(inputs: RunInputs, writers: Mapping[Kind, Writer]) -> list[Writer]:
-    """Return the candidate writers: a direction at each locus where one of the two writes, or all their openings."""
+    """Return the candidate writers: a direction at each locus where one of the two writes, or all their openings.
+
+    There are none if the model never declines, or the run leaves this baseline out.
+    """
+    if not inputs.config.steer.one_dial:
+        return []
     config, samples = inputs.config.steer, either_samples(inputs.behaviour)
     biases = [writer.actuator for writer in writers.values() if isinstance(writer.actuator, OnsetBias)]
     if biases:

@@ -36,6 +36,7 @@ LADDER = (  # from what says least about the verdicts to what their power rests 
     Cut("dissociate.positions", ("post_last",)),
     Cut("dissociate.n_null_onset", 99),
     Cut("steer.system_lines", ()),
+    Cut("steer.one_dial", False),
     Cut("generate.max_new_tokens", 48),
     Cut("extract.layers", 2),
     Cut("dissociate.n_null_onset", 39),
@@ -62,7 +63,7 @@ LADDER = (  # from what says least about the verdicts to what their power rests 
 def fit_time(
     config: RunConfig, n_layers: int, labels: Sequence[int], minutes: Callable[[RunConfig], float], most: float
 ) -> RunConfig:
-    """Return the configuration with as many cuts as it takes to last at most so many minutes.
+    """Return the configuration with as many cuts as it takes to last at most so many minutes; each shortens it.
 
     Args:
         labels: the number of prompts of each label.
@@ -78,8 +79,9 @@ def fit_time(
             break
         value = _applied(cut, config, n_layers, max(labels))
         if value is not None:
-            config = with_value(config, cut.key, value[0])
-            lasting = minutes(config)
+            shorter = with_value(config, cut.key, value[0])
+            if (then := minutes(shorter)) < lasting:  # not so where no step of these stages depends on the key
+                config, lasting = shorter, then
     if lasting > most:
         raise UserError(f"the least run takes about {lasting:.1f} minutes on this machine, and there are "
                         f"{max(0.0, most):.1f}; give a larger --budget, or a smaller model")  # fmt: skip
@@ -163,6 +165,8 @@ def _smaller(whole: RunConfig, cut: RunConfig, n_layers: int) -> Iterator[str]:
                "caution or a fact that comes later is not read.")  # fmt: skip
     if len(cut.steer.system_lines) < len(whole.steer.system_lines):
         yield "The dials are not compared with system lines."
+    if whole.steer.one_dial and not cut.steer.one_dial:
+        yield "Two dials are not compared with one."
 
 
 def _fewer_prompts(whole: RunConfig, before: Corpus, after: Corpus) -> Iterator[str]:

@@ -62,7 +62,7 @@ def fit_budget(config: RunConfig, directory: Path, until: str, minutes: float, r
         return fit_time(config, shape.n_layers, labels, lasts, USED * minutes - spent), lasts(config)
 
     fitted(machine, FAST)  # refuse before the weights are loaded what no speed would make fit
-    loaded = LoadedRun(config, directory, reporter)
+    loaded = LoadedRun(config, directory, Reporter(quiet=True))  # the run itself will tell what it has to say
     speed = measure_model(loaded.model, loaded.rendered, config.generate.batch_size, shape, machine)
     cut, whole_minutes = fitted(speed, MEASURED)
     sentences = left_out(config, cut, (material.of(config).corpus, material.of(cut).corpus), shape.n_layers)

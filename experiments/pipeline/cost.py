@@ -76,7 +76,7 @@ def _steer(config: RunConfig, size: RunSize) -> list[Step]:
     places, where = (1, "") if config.steer.actuator == "onset_bias" else (len(KINDS), ", at two places")
     return [
         Step("every outcome of the two gates", completions=two),
-        Step(f"every outcome of one dial{where}", completions=places * one),
+        *([Step(f"every outcome of one dial{where}", completions=places * one)] if config.steer.one_dial else []),
         Step("test prompts under system lines", completions=len(given) * size.test),
         Step("completions with the dials", completions=size.test + size.dual_use_test),
     ]

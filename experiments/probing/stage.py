@@ -19,7 +19,7 @@ from experiments.probing.write_directions import WriteFitter, write_layers, writ
 from experiments.responses.batched_edits import RepeatedPrompts
 from experiments.responses.loaded_run import LoadedRun
 from experiments.responses.onset import Onsets, learn_onsets
-from experiments.run.behaviour import ACTION_OF, KINDS, Kind, WriteSamples, write_samples
+from experiments.run.behaviour import ACTION_OF, KINDS, MIN_BASELINE, Kind, WriteSamples, write_samples
 from experiments.run.config import WRITE_POSITION, DissociateConfig
 from experiments.run.inputs import RunInputs
 from extract.chat.thinking import thinks
@@ -94,9 +94,11 @@ class WriteSelection:
 def _write(loaded: LoadedRun, kind: Kind, onsets: Onsets) -> WriteSelection:
     behaviour, config = loaded.behaviour, loaded.config.dissociate
     samples = write_samples(behaviour, kind)
-    n = int(behaviour.did(ACTION_OF[kind]).sum())
     if samples is None:
-        return _unavailable(f"the model does not {ACTION_OF[kind]} often enough ({n} times)")
+        did = behaviour.did(ACTION_OF[kind])
+        n, trained = int(did.sum()), int((did & behaviour.corpus.within("train")).sum())
+        return _unavailable(f"the model does not {ACTION_OF[kind]} often enough ({n} times, {trained} on training "
+                            f"prompts, where {MIN_BASELINE} comparable with answered ones are needed)")  # fmt: skip
     validation = validation_of(loaded, kind)
     if validation is None:
         return _unavailable("too few validation prompts are declined or answered")

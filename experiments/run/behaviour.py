@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
+from jaxtyping import Bool, Shaped
 
 from experiments.run.corpus import Corpus
 from probes.statistics.permutation import n_labellings, permuted_labels
@@ -67,25 +68,39 @@ class WriteSamples:
 
 
 def write_samples(behaviour: Behaviour, kind: Kind) -> WriteSamples | None:
-    """Choose the samples of a write direction; None if the model declines in this way, or answers, too rarely."""
+    """Choose the samples of a write direction; None if the model declines in this way, or answers, too rarely.
+
+    Strata are those of label, category and trigger, whose content is the most alike; where these hold too few samples
+    of both classes, they are the labels alone.
+    """
     corpus = behaviour.corpus
     declined = behaviour.did(ACTION_OF[kind])
     usable = (declined | behaviour.answered) & corpus.rated & corpus.within("train")
     if int((declined & usable).sum()) < MIN_BASELINE or int((behaviour.answered & usable).sum()) < MIN_BASELINE:
         return None
-    mixed = [
-        name
-        for name in sorted(set(corpus.strata[usable].tolist()))
-        if min(int((declined & usable & (corpus.strata == name)).sum()),
-               int((~declined & usable & (corpus.strata == name)).sum())) >= MIN_STRATUM
-    ]  # fmt: skip
-    inside = usable & np.isin(corpus.strata, mixed)
-    within_label = int((declined & inside).sum()) >= MIN_BASELINE
-    if not within_label:  # only the contrast of labels remains
+    labels = np.array([prompt.label for prompt in corpus.prompts], dtype=object)
+    for strata in (corpus.strata, labels):  # many categories of few prompts each hold no stratum of both
+        inside = usable & _mixed(strata, declined, usable)
+        if within_label := int((declined & inside).sum()) >= MIN_BASELINE:
+            break
+    else:  # only the contrast of labels remains
         label, other = (corpus.harmful, corpus.requests) if kind == "normative" else (corpus.uncertain, corpus.twins)
         inside = usable & ((label & declined) | (other & ~declined))
         if min(int((declined & inside).sum()), int((~declined & inside).sum())) < MIN_BASELINE:
             return None
     rows = np.flatnonzero(inside)
-    strata = corpus.strata[rows] if within_label else np.full(len(rows), "all", dtype=object)
-    return WriteSamples(rows, declined[rows], strata, corpus.groups_among(rows), within_label)
+    kept = strata[rows] if within_label else np.full(len(rows), "all", dtype=object)
+    return WriteSamples(rows, declined[rows], kept, corpus.groups_among(rows), within_label)
+
+
+def _mixed(
+    strata: Shaped[np.ndarray, " prompts"], declined: Bool[np.ndarray, " prompts"], usable: Bool[np.ndarray, " prompts"]
+) -> Bool[np.ndarray, " prompts"]:
+    """Return which prompts are in a stratum with at least MIN_STRATUM usable samples of each class."""
+
+    def count(name: object, of_class: np.ndarray) -> int:
+        return int((of_class & usable & (strata == name)).sum())
+
+    names = sorted(set(strata[usable].tolist()))
+    both = [name for name in names if min(count(name, declined), count(name, ~declined)) >= MIN_STRATUM]
+    return np.isin(strata, both)

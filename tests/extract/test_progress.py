@@ -80,7 +80,7 @@ def test_a_terminal_is_no_notebook(monkeypatch: pytest.MonkeyPatch, shell: objec
     assert not in_notebook()
 
 
-def test_a_log_gets_a_line_a_minute_and_one_at_the_end(
+def test_a_log_gets_a_line_every_half_minute_and_one_at_the_end(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     clock = [100.0]
@@ -94,4 +94,9 @@ def test_a_log_gets_a_line_a_minute_and_one_at_the_end(
         clock[0] += 61.0
         advance(5)
     lines = [" ".join(line.split()) for line in capsys.readouterr().err.splitlines()]
-    assert lines == ["reading 31/40, 0.5/s, 18 s left", "reading 40/40, 0.5/s, 80 s", "counting 5, 0.1/s"]
+    assert lines == [
+        "reading 16/40, 0.5/s, 48 s left",
+        "reading 32/40, 0.5/s, 16 s left",
+        "reading 40/40, 0.5/s, 80 s",
+        "counting 5, 0.1/s",
+    ]

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
+from experiments.dials.one_dial import either_writers
 from experiments.pipeline.budget import LADDER, current, fit_time, left_out
 from experiments.pipeline.budgeted_run import fit_budget
+from experiments.pipeline.machine import Machine
 from experiments.run.config import RunConfig, load_config
 from experiments.run.corpus import divide
 from extract.errors import UserError
@@ -42,7 +45,7 @@ def test_cuts_stop_as_soon_as_the_run_fits(config: RunConfig) -> None:
     assert shorter.dissociate.n_null_onset == 99
     assert shorter.generate.max_new_tokens == 64
     assert shorter.prompts.limit is None
-    assert not shorter.dissociate.variants  # before the null in the ladder, though it saves nothing here
+    assert shorter.dissociate.variants  # before the null in the ladder, but it would save nothing here
 
 
 @pytest.mark.parametrize("most", [60.0, 40.0, 30.0, 15.0, 10.0])
@@ -71,18 +74,18 @@ def test_the_null_keeps_as_many_directions_as_its_level_needs() -> None:
 
 
 def test_layers_are_thinned_evenly_and_never_to_fewer_than_six() -> None:
-    def layers(n: int, given: str = "null") -> tuple[int, ...] | None:
+    def layers(n: int, least: int, given: str = "null") -> tuple[int, ...] | None:
         config = load_config(QUICK, [f"extract.layers={given}"])
 
-        def least(tried: RunConfig) -> float:
-            return 1.0 if tried.prompts.limit == 60 else 2.0
+        def lasts(tried: RunConfig) -> float:
+            return len(tried.extract.layers or range(n)) + 9 * (tried.prompts.limit != 60)
 
-        return fit_time(config, n, LABELS, least, 1.5).extract.layers
+        return fit_time(config, n, LABELS, lasts, least).extract.layers
 
-    assert layers(30) == (3, 7, 11, 15, 19, 23, 27)
-    assert layers(16) == (1, 3, 5, 7, 9, 11, 13, 15)
-    assert layers(8) is None
-    assert layers(30, "[1, 3, 5, 7, 9, 11, 13]") == (1, 3, 5, 7, 9, 11, 13)
+    assert layers(30, 7) == (3, 7, 11, 15, 19, 23, 27)
+    assert layers(16, 8) == (1, 3, 5, 7, 9, 11, 13, 15)
+    assert layers(8, 8) is None
+    assert layers(30, 7, "[1, 3, 5, 7, 9, 11, 13]") == (1, 3, 5, 7, 9, 11, 13)
 
 
 def test_every_cut_is_a_key_of_the_configuration_and_is_told(config: RunConfig) -> None:
@@ -158,4 +161,19 @@ def test_a_budget_is_chosen_once_for_a_run_directory(tmp_path: Path) -> None:
 def test_too_little_time_is_refused_before_the_model_is_loaded(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"the least run takes about .* minutes on this machine, and there are 0\.0"):
         fit_budget(load_config(QUICK), tmp_path, "report", 0.001, Reporter(quiet=True))
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_one_dial_is_left_out_where_the_run_says_so(config: RunConfig) -> None:
+    without = config.model_copy(update={"steer": config.steer.model_copy(update={"one_dial": False})})
+    assert either_writers(SimpleNamespace(config=without), {}) == []  # type: ignore[arg-type]
+
+
+def test_too_little_memory_is_refused_before_the_model_is_loaded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    small = Machine("two cores", "by hand", 1e11, 1e10, 10**6, (0.0, 0.0), 4)
+    monkeypatch.setattr("experiments.pipeline.budgeted_run.measure_device", lambda device: small)
+    with pytest.raises(UserError, match=r"^the weights take 7\.\d MB, and two cores have 1\.0 MB of memory"):
+        fit_budget(load_config(QUICK), tmp_path, "report", 600, Reporter(quiet=True))
     assert list(tmp_path.iterdir()) == []

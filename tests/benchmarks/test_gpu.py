@@ -1,0 +1,31 @@
+"""The one command for a GPU: refused in one line without one; each row names the device and the date."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+import torch
+
+from benchmarks import gpu
+from extract.shipped import ROOT
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
+def test_without_a_gpu_it_is_one_line() -> None:
+    done = subprocess.run([sys.executable, "-m", "benchmarks.gpu"], cwd=ROOT, capture_output=True, text=True)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == "make gpu needs a GPU, and torch finds none\n"
+
+
+def test_a_row_names_the_device_and_the_date(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "get_device_name", lambda: "Some GPU")
+    row = gpu._row("steering", {"overhead_batch1": 1.01234})
+    assert row.startswith(f"| `python -m benchmarks.steering` | Some GPU, torch {torch.__version__}, 20")
+    assert row.endswith(" | overhead_batch1 1.012 |")
+
+
+def test_a_benchmark_that_lasts_too_long_is_stopped_and_told(capsys: pytest.CaptureFixture[str]) -> None:
+    assert not gpu._run([sys.executable, "-c", "import time; time.sleep(60)"], ends=0.0)
+    assert "more than 9 minutes in all" in capsys.readouterr().out

@@ -1,0 +1,58 @@
+"""The samples of a write direction: declined against answered within what is most alike, as the prompts allow."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from experiments.run.behaviour import MIN_BASELINE, Behaviour, write_samples
+from experiments.run.corpus import Corpus
+from extract.prompts.prompt import Prompt
+
+
+def behaving(declined_of: dict[str, tuple[int, int]], categories: int) -> Behaviour:
+    """Make training prompts of some labels, so many of them refused and answered, spread over categories."""
+    prompts, actions = list[Prompt](), list[str]()
+    for label, (refused, answered) in declined_of.items():
+        for i in range(refused + answered):
+            one = Prompt(f"{label} {i}", ({"role": "user", "content": f"{label} {i}"},), label, "answer")  # type: ignore[arg-type]
+            prompts.append(replace(one, category=f"c{i % categories}"))
+            actions.append("refuse" if i < refused else "answer")
+    n = len(prompts)
+    corpus = Corpus(tuple(prompts), np.arange(n), np.array(["train"] * n, dtype=object))
+    return Behaviour(corpus, np.array(actions, dtype=object), np.zeros(n, dtype=bool))
+
+
+def test_strata_are_of_the_same_category_where_these_hold_both() -> None:
+    samples = write_samples(behaving({"benign": (30, 30), "harmful": (30, 0), "uncertain": (0, 9)}, 3), "normative")
+    assert samples is not None
+    assert samples.within_label
+    assert set(samples.strata) == {f"benign/c{i}/" for i in range(3)}
+    assert len(samples.rows) == 60
+
+
+@pytest.mark.parametrize("categories", [20, 40])
+def test_with_many_categories_of_few_prompts_strata_are_the_labels(categories: int) -> None:
+    """No category holds five of each; declined and answered prompts of one label are compared all the same."""
+    behaviour = behaving({"benign": (30, 50), "harmful": (40, 20), "uncertain": (0, 60)}, categories)
+    samples = write_samples(behaviour, "normative")
+    assert samples is not None
+    assert samples.within_label
+    assert set(samples.strata) == {"benign", "harmful"}
+    for label, declined in (("benign", 30), ("harmful", 40)):
+        assert int(samples.declined[samples.strata == label].sum()) == declined
+    assert len(samples.rows) == 140
+
+
+def test_labels_are_contrasted_only_where_no_label_holds_both() -> None:
+    samples = write_samples(behaving({"benign": (0, 40), "harmful": (40, 0), "uncertain": (0, 9)}, 3), "normative")
+    assert samples is not None
+    assert not samples.within_label
+    assert set(samples.strata) == {"all"}
+
+
+def test_too_few_declined_ones_are_none() -> None:
+    few = {"benign": (0, 40), "harmful": (MIN_BASELINE - 1, 5), "uncertain": (0, 9)}
+    assert write_samples(behaving(few, 3), "normative") is None
