@@ -198,6 +198,7 @@ def test_another_input_is_refused_with_the_field_named(
     refused("template", model=redressed)
 
 
+@pytest.mark.slow
 def test_another_name_or_label_keeps_the_numbers_and_the_store_says_the_new_one(
     model: ChatModel, prompts: list[Prompt], rendered: list[Rendered], tmp_path: Path
 ) -> None:

@@ -136,6 +136,7 @@ def test_what_is_no_time(text: str) -> None:
         minutes(text)
 
 
+@pytest.mark.slow
 def test_a_budget_is_chosen_once_for_a_run_directory(tmp_path: Path) -> None:
     config = load_config(QUICK, ["prompts.limit=40"])
     said: list[str] = []

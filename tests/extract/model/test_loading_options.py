@@ -53,6 +53,7 @@ def test_attention_is_computed_as_asked() -> None:
         torch.testing.assert_close(one, other, atol=1e-4, rtol=1e-4)
 
 
+@pytest.mark.slow
 def test_weights_are_quantised_while_they_are_loaded() -> None:
     model, plain = load(quantization=FOUR_BITS), load()
     assert model.model.model.layers[0].self_attn.q_proj.weight.dtype == torch.uint8
@@ -61,6 +62,7 @@ def test_weights_are_quantised_while_they_are_loaded() -> None:
     assert 1e-4 < float((near - exact).norm() / exact.norm()) < 0.3
 
 
+@pytest.mark.slow
 def test_memory_limits_choose_where_weights_go() -> None:
     model, plain = load("auto", max_memory={"cpu": "2MiB"}), load()
     assert set(model.model.hf_device_map.values()) == {"cpu", "disk"}
