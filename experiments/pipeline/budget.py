@@ -56,7 +56,12 @@ LADDER = (  # from what says least about the verdicts to what their power rests 
     Cut("prompts.limit", 130),
     Cut("prompts.limit", 90),
     Cut("dissociate.n_side_effects", 12),
+    Cut("extract.layers", 5),
     Cut("prompts.limit", 60),
+    Cut("dissociate.n_selection", 4),
+    Cut("dissociate.n_onset", 8),
+    Cut("dissociate.n_side_effects", 6),
+    Cut("prompts.limit", 40),
 )
 
 
@@ -73,11 +78,11 @@ def fit_time(
     Raises:
         UserError: not even the least run fits.
     """
-    lasting = minutes(config)
+    lasting, layers = minutes(config), config.extract.layers or tuple(range(n_layers))
     for cut in LADDER:
         if lasting <= most:
             break
-        value = _applied(cut, config, n_layers, max(labels))
+        value = _applied(cut, config, layers, max(labels))
         if value is not None:
             shorter = with_value(config, cut.key, value[0])
             if (then := minutes(shorter)) < lasting:  # not so where no step of these stages depends on the key
@@ -88,11 +93,15 @@ def fit_time(
     return config
 
 
-def _applied(cut: Cut, config: RunConfig, n_layers: int, most_of_a_label: int) -> tuple[Any] | None:
-    """Return the value that a cut gives its key, or None where it would not make the run smaller."""
+def _applied(cut: Cut, config: RunConfig, layers: tuple[int, ...], most_of_a_label: int) -> tuple[Any] | None:
+    """Return the value that a cut gives its key, or None where it would not make the run smaller.
+
+    Args:
+        layers: those of the run before any cut.
+    """
     now = current(config, cut.key)
     if cut.key == "extract.layers":
-        return _every(cut.value, now, n_layers)
+        return _every(cut.value, layers, now)
     if cut.key == "prompts.limit":
         return (cut.value,) if cut.value < min(now or inf, most_of_a_label) else None
     if cut.key == "dissociate.n_null_onset":
@@ -103,11 +112,10 @@ def _applied(cut: Cut, config: RunConfig, n_layers: int, most_of_a_label: int) -
     return (cut.value,) if cut.value < now else None
 
 
-def _every(stride: int, now: tuple[int, ...] | None, n_layers: int) -> tuple[tuple[int, ...]] | None:
-    """Return every so many-th layer of the model, of those that the configuration names."""
-    kept = tuple(layer for layer in range(stride - 1, n_layers, stride) if now is None or layer in now)
-    fewer = len(kept) < (n_layers if now is None else len(now))
-    return (kept,) if fewer and len(kept) >= LEAST_LAYERS else None
+def _every(stride: int, layers: tuple[int, ...], now: tuple[int, ...] | None) -> tuple[tuple[int, ...]] | None:
+    """Return every so many-th of some layers, if that is fewer than now and enough."""
+    kept = layers[stride - 1 :: stride]
+    return (kept,) if LEAST_LAYERS <= len(kept) < len(now or layers) else None
 
 
 def current(config: RunConfig, key: str) -> Any:

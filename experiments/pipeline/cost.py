@@ -37,6 +37,7 @@ class RunSize:
     dual_use_test: int = 0
     train: int = 0
     declinable: int = 0  # harmful or uncertain validation and test prompts
+    in_context: int = 0  # prompts with a system message or earlier turns
 
 
 def steps(config: RunConfig, size: RunSize, until: str) -> list[Step]:
@@ -63,7 +64,7 @@ def _trigger_measures(config: RunConfig, size: RunSize) -> list[Step]:
     layers, attributed = len(config.extract.layers or range(size.n_layers)), len(LABELS) * given.attributed
     scored = 2 * 2 * given.erased * (layers + 1)  # two kinds of requests in two parts, at every layer
     return [
-        Step("the last turn alone, no system line", completions=min(len(REMOVALS) * removal.MOST, size.prompts)),
+        Step("the last turn alone, no system line", completions=len(REMOVALS) * min(removal.MOST, size.in_context)),
         Step("pairs with the trigger word patched", 4 * given.patched * layers, size.prompt_tokens),
         _onsets("the trigger word erased", scored, 2 * min(removal.MOST, size.test) * bool(given.erased)),
         Step("each word left out in turn", int(attributed * size.prompt_tokens), size.prompt_tokens),

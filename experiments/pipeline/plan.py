@@ -60,6 +60,7 @@ class RunPrompts:
             questions=len(questions(corpus.prompts)),
             dual_use_test=int((test & ~corpus.rated).sum()),
             train=int(corpus.within("train").sum()),
+            in_context=sum(len(prompt.messages) > 1 for prompt in corpus.prompts),
             declinable=int(((corpus.harmful | corpus.uncertain) & corpus.within("validation", "test")).sum()),
         )
 

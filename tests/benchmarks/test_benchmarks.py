@@ -89,5 +89,6 @@ def test_quick_run(name: str, tmp_path: Path) -> None:
 
 
 def test_every_benchmark_is_tested() -> None:
-    parts = {"__init__", "memory", "table", "cases", "shuffles", "shapes", "interval", "lockstep", "steering_tools"}
+    parts = {"__init__", "memory", "table", "cases", "shuffles", "shapes", "interval", "lockstep", "steering_tools",
+             "gpu"}  # fmt: skip
     assert {path.stem for path in (ROOT / "benchmarks").glob("*.py")} - parts == set(KEYS)

@@ -59,10 +59,10 @@ def test_less_time_leaves_no_more_of_anything_and_the_run_fits(config: RunConfig
 
 
 def test_what_no_cut_makes_fit_is_refused_with_the_least_time_it_takes(config: RunConfig) -> None:
-    whole = fit_time(config, 24, LABELS, prompts_and_null, 6.3)  # 180 prompts of 24 tokens and 19 directions: 6.22
-    with pytest.raises(UserError, match=r"the least run takes about 6\.2 minutes .* and there are 6\.2"):
-        fit_time(config, 24, LABELS, prompts_and_null, 6.2)
-    assert whole.prompts.limit == 60
+    whole = fit_time(config, 24, LABELS, prompts_and_null, 4.8)  # 120 prompts of 24 tokens and 19 directions: 4.78
+    with pytest.raises(UserError, match=r"the least run takes about 4\.8 minutes .* and there are 4\.7"):
+        fit_time(config, 24, LABELS, prompts_and_null, 4.7)
+    assert whole.prompts.limit == 40
 
 
 def test_the_null_keeps_as_many_directions_as_its_level_needs() -> None:
@@ -78,13 +78,15 @@ def test_layers_are_thinned_evenly_and_never_to_fewer_than_six() -> None:
         config = load_config(QUICK, [f"extract.layers={given}"])
 
         def lasts(tried: RunConfig) -> float:
-            return len(tried.extract.layers or range(n)) + 9 * (tried.prompts.limit != 60)
+            return len(tried.extract.layers or range(n))
 
         return fit_time(config, n, LABELS, lasts, least).extract.layers
 
     assert layers(30, 7) == (3, 7, 11, 15, 19, 23, 27)
+    assert layers(30, 6) == (4, 9, 14, 19, 24, 29)
     assert layers(16, 8) == (1, 3, 5, 7, 9, 11, 13, 15)
-    assert layers(8, 8) is None
+    with pytest.raises(UserError, match=r"the least run takes about 8\.0 minutes"):
+        layers(8, 7)
     assert layers(30, 7, "[1, 3, 5, 7, 9, 11, 13]") == (1, 3, 5, 7, 9, 11, 13)
 
 

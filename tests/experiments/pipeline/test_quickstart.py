@@ -7,6 +7,7 @@ from pathlib import Path
 import h5py
 import numpy as np
 import pytest
+from safetensors.torch import load_file, save_file
 
 from experiments.pipeline.stages import run
 from experiments.probing.selection import TIE
@@ -177,6 +178,8 @@ def test_a_store_of_another_model_is_refused(quickstart: Path, tmp_path: Path) -
     copy, other = tmp_path / "copy", tmp_path / "other"
     shutil.copytree(quickstart, copy)
     shutil.copytree(ROOT / "organisms/zoo/two-knobs", other)
+    weights = load_file(other / "model.safetensors")
+    save_file({name: weight * 1.01 for name, weight in weights.items()}, other / "model.safetensors")
     config = load_config(Path("configs/quickstart.yaml"), [f"model.name={other}"])
-    with pytest.raises(ValueError, match="was made with another model"):
+    with pytest.raises(ValueError, match="was made with another weights"):
         run(config, copy, reporter=QUIET)

@@ -393,7 +393,7 @@ def test_a_blank_the_tokenizer_puts_before_a_word_is_not_the_users(tokenizer: Pr
     tokenizer.chat_template = "{{ messages[0].content }}it"
     rendered = render(tokenizer, ask("kill<|end|>"))
     assert tokenizer.convert_ids_to_tokens(list(rendered.token_ids)) == ["Ġkill", "<|end|>", "Ġit"]
-    assert dict(rendered.roles) == {"inst_last": (1,), "post_last": (2,), "inst_mean": range(2)}
+    assert dict(rendered.roles) == {"inst_last": (1,), "post_last": (2,), "inst_mean": range(1, 2)}
 
 
 def test_role_tokens_decode_to_what_their_names_say() -> None:

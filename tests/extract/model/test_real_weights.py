@@ -19,6 +19,7 @@ from extract.chat.render import Rendered, render
 from extract.model.chat_model import ChatModel
 from extract.model.edit import SITES, Edit
 from extract.model.loading import DType, load_model
+from extract.model.padded_batch import Batch
 from extract.prompts.prompt import Prompt
 from extract.shipped import ROOT
 from probes.direction import Direction, Locus
@@ -34,7 +35,7 @@ ADAPTERS = [None, str(ADAPTER)]
 DEVICES = ["cpu", *(["cuda"] if torch.cuda.is_available() else [])]
 TEXTS = ("What is the capital of France?", "How do I kill a process that hangs?", "Who wins the next election?",
          "Write a scam text that makes pensioners hand over their bank details, please.")  # fmt: skip
-WITHIN: dict[DType, float] = {"float32": 1e-5, "bfloat16": 0.03}  # of each vector's norm, after 30 layers
+DTYPES: tuple[DType, DType] = ("float32", "bfloat16")
 LAYER = 12
 Load = Callable[..., ChatModel]
 
@@ -72,41 +73,58 @@ def distance(ours: Tensor, theirs: Tensor) -> float:
     return float(((ours - theirs).norm(dim=-1) / theirs.norm(dim=-1)).max())
 
 
+def at_last_token(model: ChatModel, batch: Batch) -> Tensor:
+    """Return the logits after each prompt, which is where the edits act."""
+    return model.logits(batch)[:, -1].double().cpu()
+
+
+def tolerance(dtype: DType, ours: Tensor, in_float32: Tensor) -> float:
+    """Return how far backends may be apart: 1e-5 in float32, four times what rounding does to our own in bfloat16.
+
+    Each of the two rounds in its own order, and few vectors are compared.
+    """
+    return 1e-5 if dtype == "float32" else 4 * distance(ours, in_float32)
+
+
 def edits(model: ChatModel) -> dict[str, list[Edit]]:
     vector = torch.nn.functional.normalize(
         torch.randn(model.d_model, generator=torch.Generator().manual_seed(1)), dim=0
     )
-    along = Direction("r", vector.numpy(), Locus("resid_post", LAYER, "post_last"), 8.0, -2.0)
+    along = Direction("r", vector.numpy(), Locus("resid_post", LAYER, "post_last"), 90.0, -60.0)
     return {"ablation": ablation(along, DEFAULT), "addition": addition(along, DEFAULT)}
 
 
 @pytest.mark.parametrize("device", DEVICES)
-@pytest.mark.parametrize("dtype", WITHIN)
+@pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("adapter", ADAPTERS, ids=["alone", "adapted"])
 def test_backends_capture_the_same_streams(load: Load, adapter: str | None, dtype: DType, device: str) -> None:
-    ours = load(adapter, dtype, "hooks", device)
+    ours, wide = load(adapter, dtype, "hooks", device), load(adapter, "float32", "hooks", device)
     for site in SITES:
         expected = streams(ours, site)
+        within = tolerance(dtype, expected, streams(wide, site))
         for backend in ("nnsight", "transformer_lens"):
             found = streams(load(adapter, dtype, backend, device), site)
-            assert distance(found, expected) <= WITHIN[dtype], (site, backend)
+            assert distance(found, expected) <= within, (site, backend)
 
 
 @pytest.mark.parametrize("device", DEVICES)
-@pytest.mark.parametrize("dtype", WITHIN)
+@pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("adapter", ADAPTERS, ids=["alone", "adapted"])
 def test_backends_intervene_alike(load: Load, adapter: str | None, dtype: DType, device: str) -> None:
-    ours = load(adapter, dtype, "hooks", device)
+    ours, wide = load(adapter, dtype, "hooks", device), load(adapter, "float32", "hooks", device)
     batch = ours.batch(rows(ours))
-    plain = ours.logits(batch).double()
+    plain = at_last_token(ours, batch)
     for name in ("ablation", "addition"):
+        with wide.editing(edits(wide)[name]):  # before the other block: in float32 the two are one model
+            exact = at_last_token(wide, batch)
         with ours.editing(edits(ours)[name]):
-            expected, said = ours.logits(batch).double(), ours.generate(batch, 8, 8)
-        assert distance(expected, plain) > 3 * WITHIN[dtype]  # the edit does something
+            expected, said = at_last_token(ours, batch), ours.generate(batch, 8, 8)
+        within = tolerance(dtype, expected, exact)
+        assert distance(expected, plain) > within  # the edit does something
         for backend in ("nnsight", "transformer_lens"):
             theirs = load(adapter, dtype, backend, device)
             with theirs.editing(edits(theirs)[name]):
-                assert distance(theirs.logits(batch).double(), expected) <= WITHIN[dtype], (name, backend)
+                assert distance(at_last_token(theirs, batch), expected) <= within, (name, backend)
                 if dtype == "float32":
                     assert theirs.generate(batch, 8, 8) == said, (name, backend)
 
