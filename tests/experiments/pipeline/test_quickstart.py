@@ -179,7 +179,8 @@ def test_a_store_of_another_model_is_refused(quickstart: Path, tmp_path: Path) -
     shutil.copytree(quickstart, copy)
     shutil.copytree(ROOT / "organisms/zoo/two-knobs", other)
     weights = load_file(other / "model.safetensors")
-    save_file({name: weight * 1.01 for name, weight in weights.items()}, other / "model.safetensors")
+    changed = {name: weight * 1.01 for name, weight in weights.items()}
+    save_file(changed, other / "model.safetensors", metadata={"format": "pt"})
     config = load_config(Path("configs/quickstart.yaml"), [f"model.name={other}"])
     with pytest.raises(ValueError, match="was made with another weights"):
         run(config, copy, reporter=QUIET)
