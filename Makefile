@@ -1,5 +1,5 @@
 # make demo: install and run the whole way.   make check: lint, types, import contract.
-# make real: the same on a real chat model of 135 M parameters (docs/real-model.md), in about an hour on two cores;
+# make real: the same on a real chat model of 135 M parameters (docs/real-model.md), by estimate in an hour on two cores;
 # make real BUDGET=30m: what of it fits into half an hour.   make gpu: correctness and speed on a GPU, within nine minutes.
 # make test: the tests but for whole runs, the rest of large matrices, and simulations; make test-all: those too, as CI
 # runs it. They are divided among WORKERS processes (python -m pytest runs any part of it in one). make shapes: the tests

@@ -14,6 +14,7 @@ from experiments.run.config import RunConfig, with_value
 from experiments.run.corpus import Corpus
 from extract.errors import UserError
 
+USUAL_TOKENS = 64  # of an answer; a run that asks for more needs them, as a model that thinks first does
 LEAST_LAYERS = 6  # of a run; fewer would say little of where a decision is written
 OWN, OTHER = 0.6, 0.1  # effects of ablating on the own and the other behaviour, for the power of fewer prompts
 BEYOND = 0.01  # share of null directions whose effect is larger than a real one's, for the power of fewer of them
@@ -101,7 +102,11 @@ def _applied(cut: Cut, config: RunConfig, layers: tuple[int, ...], most_of_a_lab
     """
     now = current(config, cut.key)
     if cut.key == "extract.layers":
-        return _every(cut.value, layers, now)
+        return None if _needs_its_layers(config) else _every(cut.value, layers, now)
+    if cut.key == "generate.max_new_tokens" and now > USUAL_TOKENS:
+        return None
+    if cut.key == "dissociate.positions" and not {*cut.value} <= {*(config.extract.positions or cut.value)}:
+        return None
     if cut.key == "prompts.limit":
         return (cut.value,) if cut.value < min(now or inf, most_of_a_label) else None
     if cut.key == "dissociate.n_null_onset":
@@ -110,6 +115,12 @@ def _applied(cut: Cut, config: RunConfig, layers: tuple[int, ...], most_of_a_lab
     if isinstance(cut.value, tuple):
         return (cut.value,) if now is None or len(cut.value) < len(now) else None
     return (cut.value,) if cut.value < now else None
+
+
+def _needs_its_layers(config: RunConfig) -> bool:
+    """Return whether a run writes at every later layer, or at layers that given directions name."""
+    later = "later" in (config.dissociate.layers, config.steer.layers)
+    return later or config.dissociate.directions is not None
 
 
 def _every(stride: int, layers: tuple[int, ...], now: tuple[int, ...] | None) -> tuple[tuple[int, ...]] | None:

@@ -49,9 +49,11 @@ def fit_budget(config: RunConfig, directory: Path, until: str, minutes: float, r
     material = _Material(config)
     machine = measure_device(config.model.device)
     shape = footprint(model_shape(config)[0], width(config, machine))
-    if shape.weights > machine.memory:
+    elsewhere = config.model.loading  # smaller weights, or weights that may lie in slower memory
+    if shape.weights > machine.memory and elsewhere.quantization is None and elsewhere.max_memory is None:
         raise UserError(f"the weights take {gigabytes(shape.weights)}, and {machine.name} have "
-                        f"{gigabytes(machine.memory)} of memory; choose a smaller model")  # fmt: skip
+                        f"{gigabytes(machine.memory)} of memory; choose a smaller model, or see the keys of "
+                        "model.loading")  # fmt: skip
     labels = list(material.of(config).corpus.counts().values())
 
     def fitted(on: Machine, used: Utilization) -> tuple[RunConfig, float]:

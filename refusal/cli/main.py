@@ -88,6 +88,7 @@ def extract(
     shared: Annotated[bool, typer.Option("--shared", help="Let several processes write shards of one store.")] = False,
     as_json: Json = False,
     dry_run: DryRun = False,
+    budget: Budget = None,
 ) -> None:
     """Cache the activations of all prompts in activations.h5; resumes where it stopped.
 
@@ -95,7 +96,7 @@ def extract(
     """
     from refusal.cli.stages import run_command
 
-    run_command(config, overrides, out, "extract", as_json=as_json, dry_run=dry_run, shared=shared)
+    run_command(config, overrides, out, "extract", as_json=as_json, dry_run=dry_run, shared=shared, budget=budget)
 
 
 _staged(

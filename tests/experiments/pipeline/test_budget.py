@@ -180,3 +180,41 @@ def test_too_little_memory_is_refused_before_the_model_is_loaded(
     with pytest.raises(UserError, match=r"^the weights take 7\.\d MB, and two cores have 1\.0 MB of memory"):
         fit_budget(load_config(QUICK), tmp_path, "report", 600, Reporter(quiet=True))
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("given", "key"),
+    [
+        ("generate.max_new_tokens=2048", "generate.max_new_tokens"),  # a thought would be cut off, and no answer judged
+        ("dissociate.layers=later", "extract.layers"),  # which writes at every layer
+        ("steer.layers=later", "extract.layers"),
+        ("extract.positions=[inst_last]", "dissociate.positions"),
+    ],
+)
+def test_what_a_run_cannot_do_without_is_not_cut(given: str, key: str) -> None:
+    config = load_config(QUICK, [given])
+
+    def lasts(tried: RunConfig) -> float:
+        return (
+            prompts_and_null(tried) + len(tried.extract.layers or range(24)) + len(tried.dissociate.positions or "12")
+        )
+
+    with pytest.raises(UserError, match="the least run") as caught:
+        fit_time(config, 24, LABELS, lasts, 0.1)
+    least = float(str(caught.value).split()[5])
+    cut = fit_time(config, 24, LABELS, lasts, least + 0.06)  # the message rounds
+    assert current(cut, key) == current(config, key)
+    assert cut.prompts.limit == 40
+
+
+@pytest.mark.parametrize(
+    "option", ["quantization={quant_method: bitsandbytes, load_in_4bit: true}", "max_memory={cpu: 1GiB}"]
+)
+def test_weights_that_are_made_smaller_or_spread_are_not_refused_for_memory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, option: str
+) -> None:
+    small = Machine("two cores", "by hand", 1e11, 1e10, 10**6, (0.0, 0.0), 4)
+    monkeypatch.setattr("experiments.pipeline.budgeted_run.measure_device", lambda device: small)
+    config = load_config(QUICK, [f"model.loading.{option}"])
+    with pytest.raises(UserError, match="the least run takes"):  # the next thing that is looked at
+        fit_budget(config, tmp_path, "report", 1e-4, Reporter(quiet=True))

@@ -117,6 +117,7 @@ def test_what_is_wrong_at_the_door_is_one_line(
     says("was made for other weights (fingerprint ffffffffffff…, this model", "--dials", str(others))
     says("only.safetensors holds no epistemic dial: leave --epistemic-threshold out",
          "--dials", str(only), "--epistemic-threshold", "0.5")  # fmt: skip
+    says("no adapter in nowhere: expected a directory with adapter_config.json", "--adapter", "nowhere")
     says("takes no argument 'enable_thinking'", "--template-arg", "enable_thinking=false")
 
 
