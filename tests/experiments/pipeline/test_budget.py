@@ -12,13 +12,18 @@ from experiments.dials.one_dial import either_writers
 from experiments.pipeline.budget import LADDER, current, fit_time, left_out
 from experiments.pipeline.budgeted_run import fit_budget
 from experiments.pipeline.machine import Machine
-from experiments.run.config import RunConfig, load_config
+from experiments.pipeline.results import write_results
+from experiments.report.results import RunResults
+from experiments.run.config import BudgetConfig, RunConfig, load_config
 from experiments.run.corpus import divide
+from experiments.run.inputs import RunInputs
 from extract.errors import UserError
+from extract.model.loading import load_model
 from extract.progress import Reporter
 from extract.prompts.sources import read_prompts
 from extract.shipped import ROOT
 from refusal.cli.options import minutes
+from tests.support.finished_run import copy_run
 
 LABELS = [300, 150, 150]
 QUICK = ROOT / "configs" / "quickstart.yaml"
@@ -218,3 +223,12 @@ def test_weights_that_are_made_smaller_or_spread_are_not_refused_for_memory(
     config = load_config(QUICK, [f"model.loading.{option}"])
     with pytest.raises(UserError, match="the least run takes"):  # the next thing that is looked at
         fit_budget(config, tmp_path, "report", 1e-4, Reporter(quiet=True))
+
+
+@pytest.mark.slow
+def test_what_was_left_out_is_in_the_results(tmp_path: Path) -> None:
+    run = copy_run("small_run", tmp_path / "run", load_model(str(ROOT / "organisms" / "zoo" / "two-knobs")))
+    config = load_config(run / "config.yaml")
+    for cut in (None, BudgetConfig(minutes=8, of="", left_out=("60 of 90 prompts.",))):
+        write_results(RunInputs(config.model_copy(update={"budget": cut}), run))
+        assert RunResults.read(run / "results.json").left_out == (cut.left_out if cut else ())

@@ -32,9 +32,11 @@ def test_every_caveat_that_applies_is_listed() -> None:
         dials_absent=["epistemic"], sites={"normative": site},
         rates=Rates(before=RatesRecord(unjudged=2), after=RatesRecord(unjudged=1)),
         writes={"normative": WriteRecord(available=True, meets_selection_rules=False, within_label=False)},
+        left_out=("60 of 90 prompts.",),
     )  # fmt: skip
     text = " ".join(caveats(results))
-    for part in ("not evidence about real models", "OWNER/MODEL is not that organism",
+    for part in ("not evidence about real models", "A time budget cut this run: 60 of 90 prompts.",
+                 "OWNER/MODEL is not that organism",
                  "No epistemic dial", "3 completions", "does not clearly beat",
                  "No locus met the selection rules", "contrasts two labels"):  # fmt: skip
         assert part in text

@@ -104,6 +104,8 @@ def test_after_another_model_no_real_model_is_advised(tmp_path: Path) -> None:
     (words,) = commands(lines)
     assert words == ["chat", "OWNER/SOME-MODEL", "--dials", str(tmp_path / "dials.safetensors"), "--template-arg",
                      "enable_thinking=false"]  # fmt: skip
+    (words,) = commands(next_steps(tmp_path, results(organism=False, dials={"normative": 1}, adapter="taught/it")))
+    assert words[-2:] == ["--adapter", "taught/it"]
 
 
 def test_the_report_is_a_link_and_the_tutorial_is_named_where_it_exists(
