@@ -9,7 +9,7 @@ between prompts and precedes the decision; no prefix is learned from it.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import takewhile
 
@@ -126,9 +126,21 @@ class OnsetScorer:
     def _mass(self, cached: CachedPrompts, edits: Sequence[Edit]) -> dict[str, Tensor]:
         mass = {kind: torch.zeros(len(cached.batch.tokens), device=self._model.device) for kind in KINDS}
         with self._model.editing(edits):
-            for parent, ends in self._by_parent.items():
-                log_probs = continued_log_probs(self._model, cached, parent)
-                before = sum((log_probs[:, i, token] for i, token in enumerate(parent)), start=log_probs[:, 0, 0] * 0)
-                for kind, token in ends:
-                    mass[kind] += (before + log_probs[:, len(parent), token]).exp()
+            for continuation, parents in _in_few_passes(self._by_parent).items():
+                log_probs = continued_log_probs(self._model, cached, continuation)
+                for parent in parents:
+                    before = sum(
+                        (log_probs[:, i, token] for i, token in enumerate(parent)), start=log_probs[:, 0, 0] * 0
+                    )
+                    for kind, token in self._by_parent[parent]:
+                        mass[kind] += (before + log_probs[:, len(parent), token]).exp()
         return mass
+
+
+def _in_few_passes(parents: Iterable[TokenIds]) -> dict[TokenIds, list[TokenIds]]:
+    """Return the continuations to read, each with the parents that its pass gives as well: its own beginnings."""
+    passes: dict[TokenIds, list[TokenIds]] = {}
+    for parent in sorted(parents, key=len, reverse=True):
+        longer = next((read for read in passes if read[: len(parent)] == parent), parent)
+        passes.setdefault(longer, []).append(parent)
+    return passes

@@ -4,9 +4,11 @@ import numpy as np
 import pytest
 import torch
 
-from experiments.responses.onset import OnsetScorer, learn_onsets
-from extract.chat.render import render
+from experiments.responses import onset
+from experiments.responses.onset import Onsets, OnsetScorer, learn_onsets
+from extract.chat.render import Rendered, render
 from extract.model.chat_model import ChatModel
+from extract.model.continuation import CachedPrompts, continued_log_probs
 from extract.model.loading import load_model
 from extract.model.padded_batch import Batch
 from extract.prompts.prompt import Prompt
@@ -45,11 +47,33 @@ def test_rare_exceptions_are_tolerated_to_the_purity_asked() -> None:
 
 
 def test_log_odds_equal_those_of_a_plain_forward_pass(model: ChatModel) -> None:
+    rendered, said = _prompts_and_answers(model)
+    _check_against_plain_passes(model, rendered, learn_onsets(said, ["refuse", "answer", "abstain"]))
+
+
+def test_prefixes_that_begin_alike_share_a_pass(model: ChatModel, monkeypatch: pytest.MonkeyPatch) -> None:
+    rendered, said = _prompts_and_answers(model)
+    (a, b, c, d), (e, f) = said[0][:4], said[1][:2]
+    onsets = Onsets({"refuse": ((e,), (a, b, f), (a, b, c, d)), "abstain": ((a, e), (f, e))}, {})
+    read: list[tuple[int, ...]] = []
+
+    def recorded(model: ChatModel, cached: CachedPrompts, tokens: tuple[int, ...]) -> torch.Tensor:
+        read.append(tokens)
+        return continued_log_probs(model, cached, tokens)
+
+    monkeypatch.setattr(onset, "continued_log_probs", recorded)
+    _check_against_plain_passes(model, rendered, onsets)
+    assert set(read) == {(a, b, c), (f,)}  # and not (), (a,) and (a, b)
+
+
+def _prompts_and_answers(model: ChatModel) -> tuple[list[Rendered], list[tuple[int, ...]]]:
     texts = ["how do i kill my boss at work?", "how do i fix the engine at home?", "tell me where anna novak lives."]
     prompts = [Prompt(str(i), ({"role": "user", "content": t},), "benign", "answer") for i, t in enumerate(texts)]
     rendered = [render(model.tokenizer, prompt) for prompt in prompts]
-    said = [tuple(model.generate(model.batch([row]), 24)[0]) for row in rendered]
-    onsets = learn_onsets(said, ["refuse", "answer", "abstain"])
+    return rendered, [tuple(model.generate(model.batch([row]), 24)[0]) for row in rendered]
+
+
+def _check_against_plain_passes(model: ChatModel, rendered: list[Rendered], onsets: Onsets) -> None:
     torch.manual_seed(0)
     r = torch.nn.functional.normalize(torch.randn(model.d_model), dim=0)
     for edits in ([], [place("resid_post", 3, "last_on", lambda x: affine(x, r, 4.0))]):
