@@ -70,7 +70,7 @@ class LabelShuffler:
         if samples is None or validation is None:
             return None
         fitted = write_fitter(loaded, kind, samples).fit(shuffled(samples, rng, clustered=self.clustered))
-        best, usable = locus_selection(loaded, kind, context_onsets(loaded), validation).choose(fitted)
+        best, usable = locus_selection(loaded, kind, context_onsets(loaded), validation).choose_each([fitted])[0]
         return replace(best.direction, provenance={"meets_selection_rules": usable})
 
     def _stopped(self, direction: Direction, rows: np.ndarray) -> np.ndarray:
@@ -120,7 +120,7 @@ def _null(loaded: LoadedRun, effects: OnsetEffects, *, clustered: bool) -> dict[
             continue
         labelled = replace(samples, declined=shuffled(samples, rng, clustered=clustered))
         sampler = NullDirectionSampler(loaded, kind, context_onsets(loaded), rng, labelled)
-        trials = [ablation(sampler.draw(), loaded.config.dissociate.variant) for _ in range(N_NULL)]
+        trials = [ablation(direction, loaded.config.dissociate.variant) for direction in sampler.draw(N_NULL)]
         for b, fall in effects.falls(trials).items():
             null[kind, b] = NullEffects(observed=None, drawn=numbers(fall), generated=())
     return null

@@ -37,7 +37,7 @@ def ablations(directions: Sequence[Direction], variant: Variant = DEFAULT) -> li
     """
     places: dict[tuple[Site, int], list[tuple[Direction, float]]] = {}
     for direction in directions:
-        for layer, amount in sorted(_amounts(direction, variant).items()):
+        for layer, amount in sorted(amounts(direction, variant).items()):
             places.setdefault((write_site(direction), layer), []).append((direction, amount))
     return [
         place(where, layer, variant.tokens, _intervention(variant.form, ablated), _key(variant.form, ablated))
@@ -63,7 +63,7 @@ def covers_layers(direction: Direction, variant: Variant, n_layers: int) -> bool
     return wanted <= set(direction.later_means)
 
 
-def _amounts(direction: Direction, variant: Variant) -> dict[int, float]:
+def amounts(direction: Direction, variant: Variant) -> dict[int, float]:
     """Return what the projection is set to at each layer or, of an additive ablation, what is added to it."""
     own = direction.locus.layer
     later = direction.later_means if variant.layers == "later" else {}

@@ -115,7 +115,7 @@ def write_direction(setting: Setting, rng: np.random.Generator) -> dict[str, flo
     selection = ModelFreeSelection(other, rng.standard_normal((2, D)) / 3, np.arange(12), np.arange(12, 24))
 
     def effect(labels: np.ndarray) -> float:
-        return selection.effect(selection.choose(fitter.fit(labels))[0].direction, np.arange(24, 48))
+        return selection.effect(selection.choose_each([fitter.fit(labels)])[0][0].direction, np.arange(24, 48))
 
     observed = effect(samples.declined)
     null = np.array([effect(samples.permuted(rng)) for _ in range(DRAWS)])

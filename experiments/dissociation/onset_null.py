@@ -9,7 +9,7 @@ look special (METHODS).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import numpy as np
 from jaxtyping import Float, Int
@@ -26,6 +26,8 @@ from extract.model.chat_model import ChatModel
 from probes.direction import Direction
 from probes.statistics.seeds import named_rng
 from steering.ablation import ablation
+
+TOGETHER = 20  # null directions that are drawn and measured together
 
 
 class OnsetEffects:
@@ -73,16 +75,17 @@ def permuted_null(
     generated: dict[EffectKey, list[float]] = {key: [] for key in observed}
     labellings: dict[Kind, float] = {}
     with loaded.reporter.task("permuted-label null", config.n_null_onset * len(directions)) as advance:
-        for kind in directions:
-            sampler = NullDirectionSampler(loaded, kind, onsets, rng)
+        for kind, real in directions.items():
+            sampler = NullDirectionSampler(loaded, kind, onsets, rng, screened=bool(real.provenance.get("screened")))
             labellings[kind] = sampler.n_labellings
-            for i in range(config.n_null_onset):
-                direction = sampler.draw()
-                for b, fall in effects.falls([ablation(direction, config.variant)]).items():
-                    drawn[kind, b].append(float(fall[0]))
-                    if i < config.n_null_generation:
-                        generated[kind, b].append(stopped(b, direction))
-                advance(1)
+            left = config.n_null_generation
+            for n in batched(config.n_null_onset, TOGETHER):
+                null = sampler.draw(n)
+                for b, fall in effects.falls([ablation(direction, config.variant) for direction in null]).items():
+                    drawn[kind, b] += [float(each) for each in fall]
+                    generated[kind, b] += [stopped(b, direction) for direction in null[:left]]
+                left = max(0, left - n)
+                advance(n)
     return {
         key: NullEffects(
             observed=numbers([fall])[0],
@@ -104,11 +107,14 @@ class NullDirectionSampler:
         onsets: Onsets,
         rng: np.random.Generator,
         samples: WriteSamples | None = None,
+        *,
+        screened: bool = False,
     ) -> None:
         """Prepare the draws.
 
         Args:
             samples: whose labels are permuted; None: the run's own.
+            screened: whether only the best candidates by first order are measured, as for the real direction.
         """
         samples, validation = samples or write_samples(loaded.behaviour, kind), validation_of(loaded, kind)
         if samples is None or validation is None:
@@ -117,8 +123,15 @@ class NullDirectionSampler:
         self._rng, later = rng, loaded.config.dissociate.layers == "later"
         self._fitter = write_fitter(loaded, kind, samples, later=later)
         self._selection = locus_selection(loaded, kind, onsets, validation)
+        self._screen = self._selection.screen(self._fitter.fit()) if screened else None
 
-    def draw(self) -> Direction:
-        """Return one null direction."""
-        fitted = self._fitter.fit(self._fitter.samples.permuted(self._rng))
-        return self._selection.choose(fitted)[0].direction
+    def draw(self, n: int) -> list[Direction]:
+        """Return n null directions, chosen in the same forward passes."""
+        draws = [self._fitter.fit(self._fitter.samples.permuted(self._rng)) for _ in range(n)]
+        return [candidate.direction for candidate, _ in self._selection.choose_each(draws, self._screen)]
+
+
+def batched(total: int, most: int) -> Iterator[int]:
+    """Yield the sizes of batches of at most `most` that make up a total."""
+    for start in range(0, total, most):
+        yield min(most, total - start)

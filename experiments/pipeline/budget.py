@@ -48,12 +48,14 @@ LADDER = (  # from what says least about the verdicts to what their power rests 
     Cut("triggers.attributed", 0),
     Cut("triggers.patched", 0),
     Cut("triggers.erased", 0),
+    Cut("prompts.limit_dual_use", 40),
     Cut("prompts.limit", 240),
     Cut("generate.max_new_tokens", 24),
     Cut("dissociate.n_null_onset", 19),
     Cut("prompts.limit", 180),
     Cut("dissociate.n_selection", 8),
     Cut("dissociate.n_onset", 20),
+    Cut("prompts.limit_dual_use", 10),
     Cut("prompts.limit", 130),
     Cut("prompts.limit", 90),
     Cut("dissociate.n_side_effects", 12),
@@ -109,6 +111,8 @@ def _applied(cut: Cut, config: RunConfig, layers: tuple[int, ...], most_of_a_lab
         return None
     if cut.key == "prompts.limit":
         return (cut.value,) if cut.value < min(now or inf, most_of_a_label) else None
+    if cut.key == "prompts.limit_dual_use":
+        return (cut.value,) if cut.value < (inf if now is None else now) else None
     if cut.key == "dissociate.n_null_onset":
         least = ceil(1 / config.dissociate.alpha - 1e-9) - 1
         return (max(cut.value, least),) if max(cut.value, least) < now else None
@@ -144,7 +148,7 @@ def left_out(whole: RunConfig, cut: RunConfig, corpora: tuple[Corpus, Corpus], n
     Args:
         corpora: the prompts before and after the cut.
     """
-    return (*_smaller(whole, cut, n_layers), *_fewer_prompts(whole, *corpora))
+    return (*_smaller(whole, cut, n_layers), *_fewer_prompts(whole, cut, *corpora))
 
 
 def _smaller(whole: RunConfig, cut: RunConfig, n_layers: int) -> Iterator[str]:
@@ -188,7 +192,9 @@ def _smaller(whole: RunConfig, cut: RunConfig, n_layers: int) -> Iterator[str]:
         yield "Two dials are not compared with one."
 
 
-def _fewer_prompts(whole: RunConfig, before: Corpus, after: Corpus) -> Iterator[str]:
+def _fewer_prompts(whole: RunConfig, cut: RunConfig, before: Corpus, after: Corpus) -> Iterator[str]:
+    if (few := cut.prompts.limit_dual_use) is not None and few != whole.prompts.limit_dual_use:
+        yield f"At most {few} prompts of dual use; they enter no rate and no verdict."
     if len(after) == len(before):
         return
     yield f"{len(after)} of {len(before)} prompts."

@@ -20,7 +20,7 @@ from extract.chat.render import render
 from extract.errors import UserError
 from extract.model.chat_model import ChatModel
 from extract.progress import Reporter
-from extract.prompts.sources import read_prompts
+from extract.prompts.sources import PromptsConfig, read_prompts
 
 USED = 0.9  # share of the time that is planned for: the expectation is not exact
 
@@ -80,15 +80,16 @@ class _Material:
         _, tokenizer = model_shape(config)
         self._render = cache(lambda prompt_id: render(tokenizer, self._by_id[prompt_id]))
         self._by_id = {prompt.id: prompt for prompt in read_prompts(config.prompts, config.seed)}
-        self._known: dict[int | None, RunPrompts] = {}
+        self._known: dict[PromptsConfig, RunPrompts] = {}
 
     def of(self, config: RunConfig) -> RunPrompts:
         """Return the prompts that the run would take."""
-        limit = config.prompts.limit
-        if limit not in self._known:
+        if config.prompts not in self._known:
             prompts = read_prompts(config.prompts, config.seed)
-            self._known[limit] = RunPrompts.of(config, prompts, [self._render(prompt.id) for prompt in prompts])
-        return self._known[limit]
+            self._known[config.prompts] = RunPrompts.of(
+                config, prompts, [self._render(prompt.id) for prompt in prompts]
+            )
+        return self._known[config.prompts]
 
 
 def _chosen_before(directory: Path, asked_for: str, minutes: float) -> RunConfig | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from experiments.dials.counterfactuals import reachable_outcomes
 from experiments.factors import removal
@@ -12,6 +12,7 @@ from experiments.factors.prompt_context import REMOVALS
 from experiments.pipeline.duration import Step
 from experiments.pipeline.graph import in_order
 from experiments.pipeline.stages import stages_of
+from experiments.probing.search import KEPT
 from experiments.probing.write_directions import write_layers
 from experiments.run.behaviour import KINDS
 from experiments.run.config import MOST_DIRECTIONS, RunConfig
@@ -103,13 +104,14 @@ def _effects(config: RunConfig, size: RunSize) -> list[Step]:
     given = config.dissociate
     draws, onset = len(KINDS) * given.n_null_onset, len(KINDS) * given.n_onset
     generated = len(KINDS) * min(given.n_null_generation, given.n_null_onset) * onset
-    tried = draws * _candidates(config, size) * given.n_selection
+    each, candidates = draws * given.n_selection, _candidates(config, size)
+    tried, screened = each * candidates, each * min(KEPT, candidates)
     ways = len(KINDS) * (len(VARIANTS) + 1) if given.variants else 0
     besides = side_effects.cost(config, size.harmful_test, 1 + len(KINDS))
     return [
         Step("interventions on test prompts", completions=len(KINDS) * KINDS_OF_EDIT * size.test),
-        _onsets("permuted-label null: bypass and induce", 2 * tried),
-        _steps_of_kl("permuted-label null: KL", tried, config),
+        replace(_onsets("permuted-label null: bypass and induce", 2 * tried), least_passes=2 * screened),
+        replace(_steps_of_kl("permuted-label null: KL", tried, config), least_passes=screened),
         _onsets("permuted-label null: onset effects", draws * onset),
         Step("permuted-label null: completions", completions=generated),
         _onsets("other ways of ablating", ways * onset, ways * (onset + given.n_onset)),

@@ -4,7 +4,8 @@ A pass has three lower bounds: its matrix products (two FLOP for each weight and
 keys and values once, and starting each layer. Reading prompts is bound by the first. Decoding is bound by the second:
 every step reads all weights to write one token a row, and the rows of a batch share that cost. Small models and small
 batches are bound by the third. The lower end of the range overlaps the three at a high share of the machine's peaks,
-with answers of half the allowed length; the upper end adds them at a low share, with answers of the full length.
+with answers of half the allowed length, and candidates of the null chosen by first-order effects; the upper end adds
+them at a low share, with answers of the full length, and every candidate measured.
 """
 
 from __future__ import annotations
@@ -19,8 +20,9 @@ from experiments.responses.batched_edits import MOST_LOGITS, MOST_ROWS
 
 ASSUMED = (
     "60 % to 25 % of the machine's matrix products, 80 % to 40 % of its memory bandwidth, {launch} ms to start a "
-    "layer; answers of half to all of max_new_tokens; the highest cost of every step. Not counted: loading the model, "
-    "fitting probes, writing files, judges other than rules."
+    "layer; answers of half to all of max_new_tokens; the highest cost of every step, at the low end with the null's "
+    "candidates chosen by first-order effects. Not counted: loading the model, fitting probes, writing files, judges "
+    "other than rules."
 )
 
 
@@ -34,6 +36,7 @@ class Step:
     completions: int = 0
     distributions: int = 0  # next-token distributions of a pass, if they limit its rows
     repeats: int = 1  # most times that such a pass is repeated, one for each beginning of the onset prefixes
+    least_passes: int | None = None  # where first-order effects choose which are made; None: as many as at most
 
 
 @dataclass(frozen=True)
@@ -78,13 +81,14 @@ def assumptions(machine: Machine) -> str:
 
 def _seconds(step: Step, model: Footprint, machine: Machine, batches: Batches, used: Utilization) -> float:
     spent = 0.0
-    if step.passes:
+    passes = step.passes if step.least_passes is None or not used.overlapping else step.least_passes
+    if passes:
         rows = max(1, int(batches.tokens // max(1.0, step.tokens_a_pass)))
         if step.distributions:
             rows = min(MOST_ROWS, max(1, MOST_LOGITS // (step.distributions * model.vocabulary)))
-        together = min(rows, step.passes)
+        together = min(rows, passes)
         one = _forward(together * step.tokens_a_pass, 0.0, model, machine, used)
-        spent += step.passes / together * one * (1 if used.overlapping else step.repeats)
+        spent += passes / together * one * (1 if used.overlapping else step.repeats)
     if step.completions:
         rows, new = min(batches.completions, step.completions), used.answers * batches.max_new_tokens
         seen = rows * (batches.prompt_tokens + new / 2) * model.cache

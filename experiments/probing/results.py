@@ -79,6 +79,14 @@ class CandidateRecord(Record):
     discarded: Discarded | None
 
 
+class ScreeningRecord(Record):
+    """First-order against exact effects of the candidates: Pearson's r, None where too few or equal."""
+
+    bypass_correlation: float | None
+    induce_correlation: float | None
+    used: bool  # whether only the best by first order are measured, for this direction and for its null
+
+
 class WriteRecord(Record):
     """The write direction of one kind, or why there is none."""
 
@@ -94,6 +102,7 @@ class WriteRecord(Record):
     mean_negative: float | None = None
     kl_tokens: int = 0
     candidates: tuple[CandidateRecord, ...] = ()
+    screening: ScreeningRecord | None = None
 
 
 class OnsetRecord(Record):

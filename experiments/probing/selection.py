@@ -5,8 +5,7 @@ of `steering.ablation`. Declining is measured by the log-odds of onset prefixes 
 completions. Induce counts either way of declining: with one shared knob, adding a direction refuses requests and
 abstains from questions, and requiring one of the two would decide beforehand what the dissociation tests.
 
-Directions fitted on permuted labels (the null) are chosen by the same rule on the same prompts: a rule that fits the
-real direction better would make it look special.
+Where first-order effects rank the candidates as exact ones do (`screening`), only the best by first order are measured.
 """
 
 from __future__ import annotations
@@ -17,7 +16,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 from jaxtyping import Float
 
-from experiments.probing.results import CandidateRecord, Discarded
+from experiments.probing.candidate import Candidate
+from experiments.probing.screening import Screen
+from experiments.probing.search import Choice, run_searches, search
 from experiments.responses.divergence import Divergence, ForcedResponses, summary
 from experiments.responses.onset import EITHER, Onsets, OnsetScorer
 from experiments.run.behaviour import ACTION_OF, Kind
@@ -27,40 +28,6 @@ from extract.model.edit import Edit
 from probes.direction import Direction
 from steering.ablation import ablation, addition
 from steering.ablation_variant import DEFAULT, Variant
-
-RARE = 0.01  # probability of declining below which bypass values count as equal
-FLOOR = float(np.log(RARE / (1 - RARE)))
-TIE = 0.15  # differences of bypass or induce within this are ties, in log-odds
-UNMEASURED = Divergence(float("nan"), float("nan"), float("nan"), float("nan"))
-
-
-@dataclass(frozen=True)
-class Candidate:
-    """A write direction and the results of intervening with it on validation prompts."""
-
-    direction: Direction
-    bypass: float  # mean onset log-odds of decliners under ablation: low is good
-    bypass_floored: float  # the same, with probabilities of declining below `RARE` raised to `RARE`
-    induce: (
-        float  # mean onset log-odds of declining in either way, answered benign prompts under addition: high is good
-    )
-    kl: Divergence  # of benign prompts under ablation, over the first tokens of the model's own responses
-
-    def discarded(self, max_kl: float) -> Discarded | None:
-        """Return the rule that a candidate breaks, or None. (Layers that are too deep are no candidates.)"""
-        if not np.isfinite([self.bypass, self.induce, self.kl.worst_step]).all():
-            return "not_finite"
-        return "kl" if self.kl.worst_step > max_kl else "induce" if self.induce < 0 else None
-
-    def record(self, max_kl: float) -> CandidateRecord:
-        """Return the record for results.json, with None for values that are not finite."""
-        values = {
-            "bypass": self.bypass, "bypass_floored": self.bypass_floored, "induce": self.induce, "kl": self.kl.mean,
-            "kl_max": self.kl.maximum, "kl_first_token": self.kl.first_token, "kl_worst_step": self.kl.worst_step,
-        }  # fmt: skip
-        finite = {name: value if np.isfinite(value) else None for name, value in values.items()}
-        locus = self.direction.locus
-        return CandidateRecord(layer=locus.layer, position=locus.position, **finite, discarded=self.discarded(max_kl))
 
 
 @dataclass(frozen=True)
@@ -102,32 +69,35 @@ class LocusSelection:
         self, directions: Sequence[Direction], advance: Callable[[int], None] = lambda steps: None
     ) -> list[Candidate]:
         """Measure bypass, induce and KL of each direction."""
+        measured = self._effects(directions, advance)
+        kls = self._divergences(directions, advance)
+        return [replace(candidate, kl=kl) for candidate, kl in zip(measured, kls, strict=True)]
+
+    def choose_each(self, draws: Sequence[Sequence[Direction]], screen: Screen | None = None) -> list[Choice]:
+        """Return for each list of directions what `search` chooses; all lists share their forward passes."""
+
+        def kl(candidates: Sequence[Candidate]) -> list[Candidate]:
+            kls = self._divergences([candidate.direction for candidate in candidates])
+            return [replace(candidate, kl=kl) for candidate, kl in zip(candidates, kls, strict=True)]
+
+        estimate = None if screen is None else screen.estimate
+        return run_searches([search(each, self._max_kl, estimate) for each in draws], self._effects, kl)
+
+    def screen(self, directions: Sequence[Direction]) -> Screen:
+        """Return the first-order estimates of directions at the layers of these, from one backward pass a prompt."""
+        return Screen.of(self._decliners, self._onset, self._benign, directions, self._variant)
+
+    def _effects(
+        self, directions: Sequence[Direction], advance: Callable[[int], None] = lambda steps: None
+    ) -> list[Candidate]:
         bypass, induce = self._bypass(directions, advance), self._induce(directions, advance)
+        return [Candidate.of(*measured) for measured in zip(directions, bypass, induce, strict=True)]
+
+    def _divergences(
+        self, directions: Sequence[Direction], advance: Callable[[int], None] = lambda steps: None
+    ) -> list[Divergence]:
         nats, steps = self._answers.divergences([self._ablation(d) for d in directions], advance)
-        kls = [summary(each, steps) for each in nats]
-        return [_candidate(*measured) for measured in zip(directions, bypass, induce, kls, strict=True)]
-
-    def choose(self, directions: Sequence[Direction]) -> tuple[Candidate, bool]:
-        """Return `select` of these directions' candidates; KL is measured only where the choice depends on it."""
-        measured = zip(directions, self._bypass(directions), self._induce(directions), strict=True)
-        tried = sorted((_candidate(d, b, i, UNMEASURED) for d, b, i in measured), key=_order)
-        enough, little = ([c for c in tried if (c.induce >= 0) == wanted] for wanted in (True, False))
-        found = self._within_kl(enough)
-        if not any(c.discarded(self._max_kl) is None for c in found):
-            found += self._within_kl(little)
-        return select(found, self._max_kl)
-
-    def _within_kl(self, tried: Sequence[Candidate]) -> list[Candidate]:
-        """Measure the KL of candidates, the least bypass first, until the others cannot be chosen."""
-        found, least = list[Candidate](), np.inf
-        for candidate in tried:
-            if candidate.bypass_floored > least + TIE:
-                break
-            nats, steps = self._answers.divergences([self._ablation(candidate.direction)])
-            found.append(replace(candidate, kl=summary(nats[0], steps)))
-            if found[-1].discarded(self._max_kl) in (None, "induce"):
-                least = min(least, candidate.bypass_floored)
-        return found
+        return [summary(each, steps) for each in nats]
 
     def _ablation(self, direction: Direction) -> list[Edit]:
         return ablation(direction, self._variant)
@@ -142,37 +112,3 @@ class LocusSelection:
     ) -> Float[np.ndarray, " directions"]:
         added = [addition(direction, self._variant) for direction in directions]
         return self._benign.log_odds_each(added, advance)[EITHER].mean(axis=1)
-
-
-def _candidate(direction: Direction, bypass: np.ndarray, induce: float, kl: Divergence) -> Candidate:
-    return Candidate(direction, float(bypass.mean()), _floored(bypass), float(induce), kl)
-
-
-def _floored(bypass: np.ndarray) -> float:
-    return float(np.maximum(bypass, FLOOR).mean())
-
-
-def _order(candidate: Candidate) -> float:
-    return float(np.nan_to_num(candidate.bypass_floored, nan=np.inf))
-
-
-def select(found: Sequence[Candidate], max_kl: float) -> tuple[Candidate, bool]:
-    """Return the usable candidate of least bypass, and whether there is one.
-
-    Without a usable one, it is chosen among those that induce too little but are within the KL limit; without these, it
-    is the candidate of least KL: an ablation that breaks the model opens with none of the onset prefixes, and so would
-    bypass every decline. Permuted-label directions seldom induce declining, so this is the rule of most of them.
-
-    A decliner below a probability of `RARE` is bypassed; how far below carries no information, so bypass is floored
-    there. Among ties (within `TIE`) of bypass, those with the highest induce (again within `TIE`) are kept, and of
-    these the earliest layer is chosen: there the decision is first written.
-    """
-    usable = [c for c in found if c.discarded(max_kl) is None]
-    pool = usable or [c for c in found if c.discarded(max_kl) == "induce"]
-    if not pool:
-        return min(found, key=lambda c: np.nan_to_num(c.kl.worst_step, nan=np.inf)), False
-    least = min(c.bypass_floored for c in pool)
-    pool = [c for c in pool if c.bypass_floored <= least + TIE]
-    most = max(c.induce for c in pool)
-    pool = [c for c in pool if c.induce >= most - TIE]
-    return min(pool, key=lambda c: (c.direction.locus.layer, -c.induce)), bool(usable)

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from experiments.probing.candidate import Candidate
 from experiments.probing.contrast_geometry import geometry_tables
 from experiments.probing.geometry_results import Geometry, Independence
 from experiments.probing.grid_figure import draw_grids
@@ -14,7 +15,8 @@ from experiments.probing.grid_rows import best_loci, grid_rows, site_record
 from experiments.probing.independence import N_NULL, N_PER_LABEL, independence
 from experiments.probing.read_probes import read_direction, read_grid, write_parquet
 from experiments.probing.results import OnsetRecord, ProbeResults, WriteRecord
-from experiments.probing.selection import Candidate, LocusSelection, Validation, select
+from experiments.probing.screening import choose_known, screening
+from experiments.probing.selection import LocusSelection, Validation
 from experiments.probing.write_directions import WriteFitter, write_layers, write_positions
 from experiments.responses.batched_edits import RepeatedPrompts
 from experiments.responses.loaded_run import LoadedRun
@@ -108,11 +110,14 @@ def _write(loaded: LoadedRun, kind: Kind, onsets: Onsets) -> WriteSelection:
     if not fitted:
         return _unavailable("at every layer and position its two classes have the same mean")
     with loaded.reporter.task(f"choosing the write locus ({kind})", len(fitted) * validation.steps) as advance:
-        found = locus_selection(loaded, kind, onsets, validation).candidates(fitted, advance)
-    best, usable = select(found, config.max_kl)
-    provenance = {**best.direction.provenance, "meets_selection_rules": usable}
+        selection = locus_selection(loaded, kind, onsets, validation)
+        found, screen = selection.candidates(fitted, advance), selection.screen(fitted)
+    screened = screening(screen, found)
+    best, usable = choose_known(found, config.max_kl, screen if screened.used else None)
+    provenance = {**best.direction.provenance, "meets_selection_rules": usable, "screened": screened.used}
     chosen = replace(best.direction, provenance=provenance)
-    return WriteSelection(chosen, tuple(fitted), _write_record(best, usable, found, samples, config))
+    record = _write_record(best, usable, found, samples, config).model_copy(update={"screening": screened})
+    return WriteSelection(chosen, tuple(fitted), record)
 
 
 def validation_of(loaded: LoadedRun, kind: Kind) -> Validation | None:

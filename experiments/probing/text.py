@@ -7,6 +7,7 @@ from pathlib import Path
 
 from experiments.probing.geometry_results import Independence
 from experiments.probing.results import ProbeResults, WriteRecord
+from experiments.probing.search import KEPT
 from experiments.run.wording import p_text
 
 
@@ -74,4 +75,16 @@ def _written(write: WriteRecord) -> str:
     if write.locus is None:
         return f"none, {write.reason}; its cosines, independence and ablation are left out"
     short = "" if write.meets_selection_rules else "; no locus met the selection rules, this one is the nearest"
-    return f"layer {write.locus.layer}, {write.locus.position}{short}"
+    return f"layer {write.locus.layer}, {write.locus.position}{short}{_screened(write)}"
+
+
+def _screened(write: WriteRecord) -> str:
+    """Say how well first-order effects agree with exact ones, and which of them choose the null's directions."""
+    found = write.screening
+    if found is None or found.bypass_correlation is None or found.induce_correlation is None:
+        return ""
+    agree = f"{found.bypass_correlation:.2f} (bypass) and {found.induce_correlation:.2f} (induce)"
+    if not found.used:
+        return f"; first-order effects correlate {agree} with exact ones: all candidates of its null are measured"
+    return (f"; first-order effects correlate {agree} with exact ones: of the {len(write.candidates)} candidates the "
+            f"best {KEPT} by first order are measured at a time, as in its null")  # fmt: skip

@@ -19,10 +19,11 @@ from jaxtyping import Float
 from torch import Tensor
 
 from experiments.responses.batched_edits import RepeatedPrompts, Trial
+from experiments.responses.first_order import Sensitivity, StreamGradients
 from extract.chat.render import Rendered
 from extract.model.chat_model import ChatModel
-from extract.model.continuation import CachedPrompts, continued_log_probs
-from extract.model.edit import Edit
+from extract.model.continuation import CachedPrompts, continued_log_probs, continued_log_probs_traced
+from extract.model.edit import Edit, Site
 
 TokenIds = tuple[int, ...]
 KINDS = ("refuse", "abstain")
@@ -121,20 +122,50 @@ class OnsetScorer:
             advance((batch.trials.stop - batch.trials.start) * batch.n_rows)
         masses = {kind: np.concatenate(parts) for kind, parts in found.items()}
         masses[EITHER] = sum(masses.values(), start=np.zeros(1))
-        return {kind: np.log(p + EPSILON) - np.log(np.maximum(1 - p, 0) + EPSILON) for kind, p in masses.items()}
+        return {kind: _log_odds(mass) for kind, mass in masses.items()}
+
+    def sensitivity(self, kind: str, where: Site, layers: Sequence[int], *, first_token: bool = False) -> Sensitivity:
+        """Return how one kind's onset log-odds depend, to first order, on the stream at some layers.
+
+        Args:
+            kind: refuse, abstain, or decline for either.
+            first_token: take the last prompt token alone, not the prefixes' tokens after it.
+        """
+        kinds, cached = KINDS if kind == EITHER else (kind,), self._prompts.times(1)
+        plain = self._mass(cached, [])
+        total = sum((plain[one].double() for one in kinds), start=torch.zeros((), device=self._model.device))
+        slope = (1 / (total + EPSILON) + 1 / ((1 - total).clamp(min=0) + EPSILON)).float()  # of the log-odds by mass
+        taken = StreamGradients(where, tuple(layers), first_token=first_token)
+        with torch.enable_grad(), self._model.editing(taken.edits):
+            for continuation, parents in _in_few_passes(self._by_parent).items():
+                log_probs = continued_log_probs_traced(self._model, cached, continuation)
+                mass = self._mass_of_pass(log_probs, parents)
+                taken.add((slope * sum((mass[one] for one in kinds if one in mass), start=log_probs.sum() * 0)).sum())
+        return taken.sensitivity(_log_odds(total.cpu().numpy()))
 
     def _mass(self, cached: CachedPrompts, edits: Sequence[Edit]) -> dict[str, Tensor]:
         mass = {kind: torch.zeros(len(cached.batch.tokens), device=self._model.device) for kind in KINDS}
         with self._model.editing(edits):
             for continuation, parents in _in_few_passes(self._by_parent).items():
                 log_probs = continued_log_probs(self._model, cached, continuation)
-                for parent in parents:
-                    before = sum(
-                        (log_probs[:, i, token] for i, token in enumerate(parent)), start=log_probs[:, 0, 0] * 0
-                    )
-                    for kind, token in self._by_parent[parent]:
-                        mass[kind] += (before + log_probs[:, len(parent), token]).exp()
+                for kind, of_pass in self._mass_of_pass(log_probs, parents).items():
+                    mass[kind] += of_pass
         return mass
+
+    def _mass_of_pass(self, log_probs: Tensor, parents: Sequence[TokenIds]) -> dict[str, Tensor]:
+        """Return the probability of the prefixes after some parents, by kind, (prompts,); of kinds that have one."""
+        mass: dict[str, Tensor] = {}
+        for parent in parents:
+            before = sum((log_probs[:, i, token] for i, token in enumerate(parent)), start=log_probs[:, 0, 0] * 0)
+            for kind, token in self._by_parent[parent]:
+                of_prefix = (before + log_probs[:, len(parent), token]).exp()
+                mass[kind] = mass[kind] + of_prefix if kind in mass else of_prefix
+        return mass
+
+
+def _log_odds(mass: Float[np.ndarray, ...]) -> Float[np.ndarray, ...]:
+    found: np.ndarray = np.log(mass + EPSILON) - np.log(np.maximum(1 - mass, 0) + EPSILON)
+    return found
 
 
 def _in_few_passes(parents: Iterable[TokenIds]) -> dict[TokenIds, list[TokenIds]]:

@@ -82,6 +82,15 @@ def continued_log_probs(
     return continued_logits(model, cached, suffix.expand(len(cached.batch.tokens), -1)).float().log_softmax(-1)
 
 
+def continued_log_probs_traced(
+    model: ChatModel, cached: CachedPrompts, continuation: Sequence[int]
+) -> Float[Tensor, "batch steps vocabulary"]:
+    """Return the same distributions, differentiable by what edits add to the stream."""
+    suffix = torch.tensor([list(continuation)], dtype=torch.long, device=model.device)
+    logits = _continue(model, cached, suffix.expand(len(cached.batch.tokens), -1), model.model).logits
+    return logits.float().log_softmax(-1)
+
+
 @torch.inference_mode()
 def continued_logits(
     model: ChatModel, cached: CachedPrompts, suffix: Int[Tensor, "batch more"]

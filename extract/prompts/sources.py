@@ -10,7 +10,7 @@ from pydantic import Field, model_validator
 from extract.errors import UserError
 from extract.prompts.dataset import load_dataset
 from extract.prompts.groups import groups_of
-from extract.prompts.prompt import ALL_LABELS, Prompt, load_prompts
+from extract.prompts.prompt import ALL_LABELS, DUAL_USE, Prompt, load_prompts
 from extract.shipped import resolve_shipped
 from extract.yaml_file import Strict
 
@@ -29,6 +29,7 @@ class PromptsConfig(Strict):
     path: Path | None = None  # a prompt file; it comes before the public sets
     datasets: tuple[DatasetConfig, ...] = ()  # their own splits are used only if every prompt of the run has one
     limit: int | None = Field(None, ge=1)  # most prompts per label, drawn with the run's seed, pairs kept whole
+    limit_dual_use: int | None = Field(None, ge=0)  # most dual_use prompts, which enter no rate and no verdict
     train: float = Field(0.35, gt=0)  # fits directions and probes
     validation: float = Field(0.15, gt=0)  # chooses loci and layers
     calibration: float = Field(0.15, gt=0)  # certifies the dials' thresholds; the dials use it for nothing else
@@ -63,7 +64,15 @@ def read_prompts(config: PromptsConfig, seed: int) -> list[Prompt]:
         if prompt.id in seen:
             raise UserError(f"{config.described()}: id {prompt.id!r} occurs twice; name each source once")
         seen.add(prompt.id)
-    return draw(prompts, config.limit, seed) if config.limit else prompts
+    drawn = draw(prompts, config.limit, seed) if config.limit else prompts
+    return drawn if config.limit_dual_use is None else _few_dual_use(drawn, config.limit_dual_use, seed)
+
+
+def _few_dual_use(prompts: list[Prompt], most: int, seed: int) -> list[Prompt]:
+    """Keep so many prompts of dual use, drawn one by one: the groups that they leave need not be whole without them."""
+    rows = [row for row, prompt in enumerate(prompts) if prompt.label == DUAL_USE]
+    gone = set(np.random.default_rng(seed).permutation(rows)[most:].tolist())
+    return [prompt for row, prompt in enumerate(prompts) if row not in gone]
 
 
 def draw(prompts: list[Prompt], limit: int, seed: int) -> list[Prompt]:

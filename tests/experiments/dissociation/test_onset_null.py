@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from experiments.dissociation.measured_effects import NullEffects, numbers
+from experiments.dissociation.onset_null import batched
 
 
 def test_p_counts_the_direction_itself_and_ties() -> None:
@@ -30,3 +31,8 @@ def test_too_few_distinct_permutations_give_no_p() -> None:
     few = NullEffects(observed=3.0, drawn=(1.0, 2.0), generated=(), n_labellings=999)
     assert np.isnan(few.p)
     assert few.model_copy(update={"n_labellings": 1000}).p == pytest.approx(1 / 3)
+
+
+@pytest.mark.parametrize(("total", "sizes"), [(199, [20] * 9 + [19]), (20, [20]), (7, [7]), (0, [])])
+def test_draws_are_batched(total: int, sizes: list[int]) -> None:
+    assert list(batched(total, 20)) == sizes

@@ -102,7 +102,7 @@ def test_every_cut_is_a_key_of_the_configuration_and_is_told(config: RunConfig) 
     told = {}
     for cut in LADDER:
         current(config, cut.key)
-        if cut.key not in told and cut.key != "prompts.limit":
+        if cut.key not in told and cut.key != "prompts.limit":  # of prompts: below
             value = (3, 7) if cut.key == "extract.layers" else cut.value
             section, name = cut.key.split(".")
             changed = getattr(config, section).model_copy(update={name: value})
@@ -123,6 +123,8 @@ def test_fewer_prompts_say_what_power_they_cost(config: RunConfig) -> None:
     assert max(after.counts().values()) <= 60 < max(whole.counts().values())
     first, harmful, uncertain = left_out(config, few, (whole, after), 8)
     assert first == f"{len(after)} of {len(whole)} prompts."
+    no_dual_use = few.model_copy(update={"prompts": few.prompts.model_copy(update={"limit_dual_use": 0})})
+    assert left_out(config, no_dual_use, (whole, after), 8)[0].startswith("At most 0 prompts of dual use; they enter")
     for sentence, label in ((harmful, "harmful"), (uncertain, "uncertain")):
         assert f"independent {label} prompts" in sentence
         n, of, *_, power, whole_power = (int(number) for number in re.findall(r"\d+", sentence))

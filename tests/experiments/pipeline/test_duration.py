@@ -59,6 +59,12 @@ def test_a_large_vocabulary_leaves_fewer_rows_in_a_pass() -> None:
     assert repeated == pytest.approx((once[0], 4 * once[1]))
 
 
+def test_candidates_chosen_by_first_order_effects_shorten_the_low_end_alone() -> None:
+    step = Step("null", 160_000, 6.0, distributions=6)
+    all_of_them, an_eighth = (minutes([replace(step, least_passes=n)], MODEL, MACHINE, BATCHES) for n in (None, 20_000))
+    assert an_eighth == pytest.approx((all_of_them[0] / 8, all_of_them[1]))
+
+
 def test_a_run_that_does_not_fit_is_reported_with_a_remedy() -> None:
     wanted = memory_need(MODEL, 50, 120, 16384)
     assert (wanted.weights, wanted.cache) == (2 * 10**9, 50 * 120 * 8000)

@@ -10,7 +10,7 @@ import pytest
 from safetensors.torch import load_file, save_file
 
 from experiments.pipeline.stages import run
-from experiments.probing.selection import TIE
+from experiments.probing.candidate import TIE
 from experiments.run.config import load_config
 from extract.progress import Reporter
 from extract.shipped import ROOT

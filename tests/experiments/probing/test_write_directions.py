@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 import torch
 
-from experiments.probing.selection import FLOOR, Candidate, LocusSelection, Validation, select
+from experiments.probing.candidate import FLOOR, Candidate, select
+from experiments.probing.selection import LocusSelection, Validation
 from experiments.probing.stage import write_fitter
 from experiments.probing.write_directions import WriteFitter, write_layers, write_positions
 from experiments.responses import batched_edits as blocks
@@ -251,7 +252,7 @@ def fake_selection(bypass: np.ndarray, induce: np.ndarray, kl: np.ndarray) -> tu
 
 
 def test_the_null_chooses_by_the_rule_of_the_real_direction() -> None:
-    """`choose` measures less KL than `candidates`, and always chooses what `select` chooses among all candidates."""
+    """A search measures less KL than `candidates`, and always chooses what `select` chooses among all candidates."""
     rng, spared = np.random.default_rng(0), 0
     directions = [Direction("d", PLANTED.astype(np.float32), Locus("resid_post", layer, "post_last"), 1.0, -1.0)
                   for layer in range(7)]  # fmt: skip
@@ -261,7 +262,7 @@ def test_the_null_chooses_by_the_rule_of_the_real_direction() -> None:
         induce, kl = rng.standard_normal(7) + rng.choice([-3.0, 0.0, 1.0]), rng.random(7) * rng.choice([0.1, 0.2, 2.0])
         bypass[rng.random(7) < 0.1] = np.nan
         selection, measured = fake_selection(bypass, induce, kl)
-        chosen, usable = selection.choose(directions)
+        ((chosen, usable),) = selection.choose_each([directions])
         spared += 7 - len(measured)
         every = selection.candidates(directions)
         wanted, is_usable = select(every, 0.1)
@@ -302,9 +303,11 @@ def test_the_planted_direction_is_chosen_at_its_layer_over_others(tmp_path: Path
     assert ACTION_OF["normative"] in onsets.prefixes
     best, usable = select(found, max_kl=0.1)
     assert (best.direction.name, best.direction.locus.layer, usable) == ("planted", 4, True)
-    assert selection.choose(directions)[0].direction is best.direction
+    ((chosen, _),) = selection.choose_each([directions])
+    assert chosen.direction is best.direction
     null = [direction for direction in directions if direction.name != "planted"]
-    assert selection.choose(null)[0].direction is select([c for c in found if c.direction in null], 0.1)[0].direction
+    ((of_null, _),) = selection.choose_each([null])
+    assert of_null.direction is select([c for c in found if c.direction in null], 0.1)[0].direction
     assert best.bypass < -3
     assert best.induce > 3
     others = [c.bypass for c in found if c.direction.name != "planted" and c.discarded(0.1) is None]
