@@ -6,6 +6,7 @@ import copy
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import torch
 from jaxtyping import Float, Int
@@ -15,6 +16,9 @@ from extract.errors import UserError
 from extract.model.chat_model import ChatModel
 from extract.model.edit import Edit, Pass, Site
 from extract.model.padded_batch import Batch
+
+# The longest prompt that each model was checked on, with and without padding.
+_CHECKED: WeakKeyDictionary[ChatModel, dict[bool, int]] = WeakKeyDictionary()
 
 
 @dataclass(frozen=True)
@@ -51,7 +55,9 @@ class CachedPrompts:
 def cache_prompts(model: ChatModel, batch: Batch) -> CachedPrompts:
     """Run all prompt tokens except the last and keep their keys and values.
 
-    Valid only with edits of scope `last_prompt` or `last_on`, which do not change the cached tokens.
+    Valid only with edits of scope `last_prompt` or `last_on`, which do not change the cached tokens. That the model can
+    go on from them is checked once for each model, with and without padding, and again where prompts are longer than
+    any that were checked.
 
     Raises:
         UserError: the architecture's cache cannot be continued by several tokens, as in some recurrent models.
@@ -59,9 +65,12 @@ def cache_prompts(model: ChatModel, batch: Batch) -> CachedPrompts:
     before = Batch(batch.tokens[:, :-1], batch.attention_mask[:, :-1], batch.prompt_length)
     cache = getattr(model.run(model.decoder, before, use_cache=True), "past_key_values", None)
     cached = CachedPrompts(batch, cache)
-    if cache is None or not _continuation_holds(model, cached):
+    checked, padded = _CHECKED.setdefault(model, {}), bool((batch.attention_mask == 0).any())
+    length = batch.tokens.shape[1]
+    if cache is None or (length > checked.get(padded, 0) and not _continuation_holds(model, cached)):
         raise UserError(f"{model.name}: {model.architecture} cannot continue from cached keys and values, so its "
                         "onset scores cannot be computed; use an attention-only chat model")  # fmt: skip
+    checked[padded] = max(length, checked.get(padded, 0))
     return cached
 
 

@@ -6,6 +6,8 @@ import pytest
 import torch
 
 from extract.chat.render import Rendered
+from extract.errors import UserError
+from extract.model import continuation
 from extract.model.chat_model import ChatModel
 from extract.model.continuation import cache_prompts, continued_logits, last_streams, repeat_batch
 from extract.model.edit import Edit
@@ -42,3 +44,25 @@ def test_the_last_streams_are_those_captured_edits_first(
     torch.testing.assert_close(plain, torch.stack([captured[1], captured[2]]), atol=1e-4, rtol=1e-4)
     torch.testing.assert_close(found[0], plain[0] + 1.0, atol=1e-4, rtol=1e-4)
     assert (found[1] - plain[1]).abs().max() > 0.1
+
+
+def test_that_a_model_goes_on_is_checked_once_and_again_for_longer_or_padded_prompts(
+    tiny: Callable[..., ChatModel], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model, checked = tiny("llama"), list[tuple[int, ...]]()
+
+    def counted(of: ChatModel, cached: continuation.CachedPrompts) -> bool:
+        checked.append(tuple(cached.batch.tokens.shape))
+        return holds(of, cached)
+
+    holds = continuation._continuation_holds
+    monkeypatch.setattr(continuation, "_continuation_holds", counted)
+    monkeypatch.setattr(continuation, "_CHECKED", {})
+    for lengths in ([7, 7], [7], [5, 5], [8], [5, 8], [4, 7], [8, 8]):
+        cache_prompts(model, model.pad([[5] * n for n in lengths], "left"))
+    assert checked == [(2, 7), (1, 8), (2, 8)]
+    monkeypatch.setattr(continuation, "_continuation_holds", lambda *_: False)
+    with pytest.raises(UserError, match="cannot continue from cached keys"):
+        cache_prompts(model, model.pad([[5] * 9], "left"))
+    with pytest.raises(UserError, match="cannot continue from cached keys"):  # a failure is not remembered as checked
+        cache_prompts(model, model.pad([[5] * 9], "left"))
