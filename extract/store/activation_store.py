@@ -39,6 +39,7 @@ from extract.store.master import read_prompts, shard_identities
 from extract.store.shard_files import ShardFiles, crc
 
 REMEDY = "run refusal extract again"
+MOST_OPEN = 256  # shards; systems often allow a process 1,024 open files
 
 
 class StoreSummary(Record):
@@ -74,6 +75,7 @@ class ActivationStore:
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = path = Path(path)
+        self._shards: dict[int, h5py.File] = {}
         self._file = open_verified(path)
         try:
             self._open(path)
@@ -92,8 +94,8 @@ class ActivationStore:
         self.shard_identities = shard_identities(self._file, self.identity, self.files.n_shards)
         self.digests = tuple(digest.decode() for digest in self._file["shards/digest"][:])
         if self.is_virtual:
-            for shard, digest in enumerate(self.digests):  # HDF5 reads a missing shard as its fill value, without error
-                self.files.open(shard, digest).close()
+            for shard in range(len(self.digests)):  # HDF5 reads a missing shard as its fill value, without error
+                self._open_shard(shard)
 
     def __enter__(self) -> ActivationStore:
         return self
@@ -102,7 +104,17 @@ class ActivationStore:
         self.close()
 
     def close(self) -> None:
+        for shard in [*self._shards]:
+            self._shards.pop(shard).close()
         self._file.close()
+
+    def _open_shard(self, shard: int) -> h5py.File:
+        """Return a shard's file, open since it was last read: opening one takes ten times as long as reading a locus."""
+        if shard not in self._shards:
+            if len(self._shards) >= MOST_OPEN:
+                self._shards.pop(next(iter(self._shards))).close()
+            self._shards[shard] = self.files.open(shard, self.digests[shard])
+        return self._shards[shard]
 
     def __len__(self) -> int:
         return int(self.data.shape[2])
@@ -181,8 +193,7 @@ class ActivationStore:
 
     def _read_part(self, shard: int, at: tuple[int, int], out: Tensor) -> None:
         if self.is_virtual:
-            with self.files.open(shard, self.digests[shard]) as file:
-                read_locus(file[f"activations/{self.site}"], *at, 0, out)
+            read_locus(self._open_shard(shard)[f"activations/{self.site}"], *at, 0, out)
         else:
             read_locus(self.data, *at, self.files.rows(shard).start, out)
         if crc(out) != self._sums[(*at, shard)]:

@@ -11,8 +11,10 @@ import pytest
 import torch
 
 from extract.errors import UserError
+from extract.store import activation_store
 from extract.store.activation_store import ActivationStore
 from extract.store.integrity import verify
+from extract.store.shard_files import ShardFiles
 from extract.store.shard_writer import CapturedShard, ShardWriter
 from tests.support.made_up_store import (
     D_MODEL,
@@ -417,3 +419,24 @@ def test_readers_see_one_file_while_it_is_made_again(path: Path) -> None:
         make(path, shards=(1,), finish=True)
         assert (path.read_bytes(), path.stat().st_ino) == before
         np.testing.assert_array_equal(store.read(2, "post_last"), values().numpy()[1, 1])
+
+
+@pytest.mark.parametrize("most", [1, 2, 256])
+def test_shards_stay_open_between_reads_and_few_at_a_time(
+    path: Path, monkeypatch: pytest.MonkeyPatch, most: int
+) -> None:
+    monkeypatch.setattr(activation_store, "MOST_OPEN", most)
+    opened, by_itself, expected = list[int](), ShardFiles.open, content(path)
+
+    def recorded(files: ShardFiles, shard: int, digest: str | None) -> h5py.File:
+        opened.append(shard)
+        return by_itself(files, shard, digest)
+
+    monkeypatch.setattr(ShardFiles, "open", recorded)
+    with ActivationStore(path) as store:
+        n = store.files.n_shards
+        assert n == 3
+        for layer, position in ((0, "inst_last"), (5, "post_last"), (0, "inst_last")):
+            at = store.layers.index(layer), store.positions.index(position)
+            np.testing.assert_array_equal(store.read_tensor(layer, position).float(), expected[at])
+    assert len(opened) == (n if most >= n else 4 * n)
