@@ -75,7 +75,7 @@ class ActivationStore:
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = path = Path(path)
-        self._shards: dict[int, h5py.File] = {}
+        self._shards: dict[int, h5py.Dataset] = {}
         self._file = open_verified(path)
         try:
             self._open(path)
@@ -105,15 +105,15 @@ class ActivationStore:
 
     def close(self) -> None:
         for shard in [*self._shards]:
-            self._shards.pop(shard).close()
+            self._shards.pop(shard).file.close()
         self._file.close()
 
-    def _open_shard(self, shard: int) -> h5py.File:
-        """Return a shard's file, open since it was last read: opening one takes ten times as long as reading a locus."""
+    def _open_shard(self, shard: int) -> h5py.Dataset:
+        """Return a shard's activations, open since they were last read: opening takes ten times as long as reading."""
         if shard not in self._shards:
             if len(self._shards) >= MOST_OPEN:
-                self._shards.pop(next(iter(self._shards))).close()
-            self._shards[shard] = self.files.open(shard, self.digests[shard])
+                self._shards.pop(next(iter(self._shards))).file.close()
+            self._shards[shard] = self.files.open(shard, self.digests[shard])[f"activations/{self.site}"]
         return self._shards[shard]
 
     def __len__(self) -> int:
@@ -193,7 +193,7 @@ class ActivationStore:
 
     def _read_part(self, shard: int, at: tuple[int, int], out: Tensor) -> None:
         if self.is_virtual:
-            read_locus(self._open_shard(shard)[f"activations/{self.site}"], *at, 0, out)
+            read_locus(self._open_shard(shard), *at, 0, out)
         else:
             read_locus(self.data, *at, self.files.rows(shard).start, out)
         if crc(out) != self._sums[(*at, shard)]:
