@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import numpy as np
 from jaxtyping import Bool, Float, Real
-from scipy.optimize import brentq
 from scipy.stats import norm
 
 from probes.statistics.intervals import Interval
@@ -55,6 +54,8 @@ def mean_interval(
     seen, counts = np.unique(values, return_counts=True)
     mean = float(seen[0] if len(seen) == 1 else values.mean())  # the mean of equal numbers has a rounding error
     z2, near = float(norm.ppf(1 - alpha / 2)) ** 2, 1e-9 * (high - low)
+
+    from scipy.optimize import brentq  # it takes long to import and is needed seldom
 
     def gap(m: float) -> float:
         bounds = np.array(low - m), np.array(high - m)

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 
 import numpy as np
 from jaxtyping import Bool, Float, Real, Shaped
-from scipy.optimize import brentq
 from scipy.special import betaincinv, ndtri, stdtrit
 
 
@@ -182,6 +181,8 @@ def auroc_interval(auroc: float, n_positive: float, n_negative: float, alpha: fl
     if n_positive < 1 or n_negative < 1 or not np.isfinite(auroc):
         return Interval(auroc, 0.0, 1.0)
     z = float(ndtri(1 - alpha / 2))
+
+    from scipy.optimize import brentq  # it takes long to import and is needed seldom
 
     def gap(theta: float) -> float:
         mean_n = (n_positive + n_negative) / 2

@@ -16,8 +16,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from math import ceil
 
-from scipy.optimize import brentq
-
 from probes.statistics.intervals import Interval, clopper_pearson
 
 UNLIKELY = 0.01  # a random draw misses a stratum of this share or more less often than this: it is not one
@@ -63,6 +61,8 @@ def draws_to_halve(
         drawn, samples: the number of drawn samples, and of all.
     """
     others = samples / n_groups - 1  # of the group of a sample
+
+    from scipy.optimize import brentq  # it takes long to import and is needed seldom
 
     def width(factor: float) -> float:
         crowding = (1 + others * drawn / samples) / (1 + others * factor * drawn / samples)  # more draws share a group

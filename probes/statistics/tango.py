@@ -12,7 +12,6 @@ from typing import TypeVar
 
 import numpy as np
 from jaxtyping import Bool, Float, Shaped
-from scipy.optimize import brentq
 from scipy.special import ndtri
 
 from probes.statistics.intervals import Interval
@@ -70,6 +69,8 @@ def score(only_a: Shares, only_b: Shares, n: float, difference: float) -> Shares
 
 def _limit(excess: Callable[[float], float], estimate: float, end: float) -> float:
     """Return the difference above the estimate at which the statistic, which decreases, equals -z."""
+    from scipy.optimize import brentq  # it takes long to import and is needed seldom
+
     if estimate >= end - 2 * NEAR or excess(end - NEAR) >= 0:
         return end
     return float(brentq(excess, max(estimate, -end + NEAR), end - NEAR, xtol=1e-10))
