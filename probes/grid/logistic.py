@@ -7,7 +7,6 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Bool, Float, Integer, Real
 from scipy.special import expit
-from sklearn.linear_model import LogisticRegression
 
 CS = (1e-4, 1e-3, 1e-2, 1e-1, 1.0, 10.0)  # inverse strengths of the penalty, simplest first
 
@@ -58,6 +57,8 @@ def fit_platt(
     The targets (n+ + 1)/(n+ + 2) and 1/(n- + 2) are weighted copies of both labels. Scores are standardised first, so
     that the weak ridge penalty does not depend on their scale.
     """
+    from sklearn.linear_model import LogisticRegression  # dials are read without it
+
     y = np.asarray(y, dtype=bool)
     n_positive, n_negative = int(y.sum()), int((~y).sum())
     target = np.where(y, (n_positive + 1) / (n_positive + 2), 1 / (n_negative + 2))

@@ -12,8 +12,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
-from scipy.signal import fftconvolve
-from scipy.stats import binom
+from scipy.special import gammaln
 
 from extract.atomic_write import atomic_file, unwritable
 from extract.errors import UserError
@@ -193,8 +192,21 @@ def mcnemar(nets: Mapping[int, int]) -> float:
     for size, groups in sorted(sizes.items()):
         if groups:
             up = np.zeros(size * groups + 1)
-            up[::size] = binom.pmf(np.arange(groups + 1), groups, 0.5)
+            up[::size] = _fair_coin(groups)
             exact = len(chance) * len(up) < 1e8  # a Fourier transform leaves rounding errors in the far tail
-            chance = np.convolve(chance, up) if exact else np.clip(fftconvolve(chance, up), 0, None)
+            chance = np.convolve(chance, up) if exact else _convolved_fast(chance, up)
     moved = abs(sum(net * groups for net, groups in nets.items()))
     return min(1.0, float(chance[np.abs(2 * np.arange(total + 1) - total) >= moved].sum()))
+
+
+def _fair_coin(n: int) -> np.ndarray:
+    """Return the probability of each number of heads among n."""
+    k = np.arange(n + 1)
+    found: np.ndarray = np.exp(gammaln(n + 1) - gammaln(k + 1) - gammaln(n - k + 1) - n * np.log(2))
+    return found
+
+
+def _convolved_fast(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    from scipy.signal import fftconvolve  # it takes long to import and is needed seldom
+
+    return np.clip(fftconvolve(a, b), 0, None)
