@@ -10,8 +10,7 @@ from experiments.factors import removal
 from experiments.factors.decision_change import LABELS
 from experiments.factors.prompt_context import REMOVALS
 from experiments.pipeline.duration import Step
-from experiments.pipeline.graph import in_order
-from experiments.pipeline.stages import stages_of
+from experiments.pipeline.graph import in_order, stages_of
 from experiments.probing.write_directions import write_layers
 from experiments.run.behaviour import KINDS
 from experiments.run.config import MOST_DIRECTIONS, RunConfig
