@@ -56,7 +56,7 @@ class RunLock:
         until = time.monotonic() + PATIENCE
         while not self._lock.acquire(shared=self._shared):
             if time.monotonic() > until:
-                raise in_use(self._directory, lock_holder(self._directory))
+                raise _in_use(self._directory)
             time.sleep(0.05)
         self._lock.write(json.dumps(asdict(self._holder)))
         return self
@@ -71,9 +71,14 @@ class RunLock:
         self._lock.write(json.dumps(asdict(self._holder)))
 
 
-def in_use(directory: Path, holder: RunHolder | None) -> UserError:
-    """Return the error for a directory that another process writes."""
-    remedy = "wait until it ends, or choose another directory with --out"
+def refuse_if_held(directory: Path) -> None:
+    """Raise UserError if another process writes into a run directory, and say which."""
+    if is_held(directory):
+        raise _in_use(directory)
+
+
+def _in_use(directory: Path) -> UserError:
+    holder, remedy = lock_holder(directory), "wait until it ends, or choose another directory with --out"
     return UserError(f"{directory} is in use by {holder.described if holder else 'another process'}; {remedy}")
 
 

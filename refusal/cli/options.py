@@ -8,7 +8,17 @@ from typing import Annotated, Any
 
 import typer
 
-Config = Annotated[Path, typer.Argument(metavar="CONFIG", help="A YAML configuration, e.g. configs/quickstart.yaml.")]
+from refusal.cli.run.completion import complete_target
+
+Config = Annotated[
+    Path,
+    typer.Argument(
+        metavar="CONFIG|MODEL",
+        help="A YAML configuration, e.g. configs/quickstart.yaml; or a model: its directory, GGUF file, package:NAME, "
+        "or hub id.",
+        autocompletion=complete_target,
+    ),
+]
 Set = Annotated[list[str], typer.Option("--set", metavar="KEY=VALUE", help="Override a configuration key; repeatable.")]
 NO_OVERRIDES: list[str] = []
 Out = Annotated[Path | None, typer.Option("--out", metavar="DIR", help="Directory of the results.")]
@@ -20,7 +30,12 @@ Budget = Annotated[
     str | None,
     typer.Option(metavar="TIME", help="Leave out what it takes to end within e.g. 15m or 2h; says what, and its cost."),
 ]
-DryRun = Annotated[bool, typer.Option("--dry-run", help="Print the steps, memory, disk and time; run nothing.")]
+DryRun = Annotated[
+    bool, typer.Option("--dry-run", help="Print what is left to run, time, memory and disk; run nothing.")
+]
+
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print results and errors only.")]
+Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Print every step, stage and table.")]
 
 
 def minutes(time: str) -> float:
