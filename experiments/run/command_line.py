@@ -26,7 +26,8 @@ def command_line(arguments: Sequence[str] | None = None) -> str:
         arguments: by default those of this process.
     """
     given = list(sys.argv if arguments is None else arguments)
-    words = [Path(given[0]).name, *given[1:]] if given else []
+    program = Path(given[0]) if given else Path()
+    words = [program.parent.name if program.name == "__main__.py" else program.name, *given[1:]]  # python -m refusal
     shown = [_hidden(word, before) for before, word in zip(["", *words], words, strict=False)]
     return shlex.join(shown)
 

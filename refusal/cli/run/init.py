@@ -63,8 +63,8 @@ def write_configuration(file: Path | None, model: str | None) -> Path:
 
     chosen = settings_for(model) if model is not None else None
     if model is not None and chosen is None:
-        raise UserError(f"model not found: {model!r} is neither a directory with config.json, a GGUF file, package:NAME, "
-                        "nor a hub id of the form owner/name")  # fmt: skip
+        raise UserError(f"model not found: {model!r} is no directory with config.json, GGUF file, package:NAME, or hub "
+                        "id of the form owner/name")  # fmt: skip
     path = file or Path(f"{chosen.name if chosen else 'run'}.yaml")
     name = re.sub(r"[^A-Za-z0-9._-]+", "-", path.stem).lstrip("._-") or "run"
     text = resolve_shipped(chosen.base if chosen else REAL).read_text(encoding="utf-8")

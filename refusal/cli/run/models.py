@@ -71,13 +71,17 @@ def runnable() -> list[Runnable]:
             *(Runnable("cached", name, size, "") for name, size in sorted(cached.items()))]  # fmt: skip
 
 
-def hub_models() -> dict[str, int]:
-    """Return the chat or language models in the hub's cache by id, with the bytes of their files; asks no server."""
+def hub_models(cache: Path | None = None) -> dict[str, int]:
+    """Return the models in the hub's cache by id, with the bytes of their files; asks no server.
+
+    Args:
+        cache: its folder, by default the user's.
+    """
     from huggingface_hub import scan_cache_dir
     from huggingface_hub.errors import CacheNotFound
 
     try:
-        repos = scan_cache_dir().repos
+        repos = scan_cache_dir(cache).repos
     except (CacheNotFound, ValueError):
         return {}
     found = {}
@@ -149,8 +153,8 @@ def _configurations(cached: set[str]) -> list[Runnable]:
         billions = SIZE.search(model)
         size = round(float(billions[1]) * BYTES * 1e9) if billions else None
         gated = " after its licence is accepted on the hub" if "ated:" in text or "be gated" in text else ""
-        found.append(Runnable("configuration", _shown(path), size,
-                              f"{model}, in the cache" if model in cached else f"downloads {model}{gated}"))  # fmt: skip
+        needs = f"{model}, in the cache" if model in cached else f"downloads {model}{gated}"
+        found.append(Runnable("configuration", _shown(path), size, needs))
     return found
 
 
