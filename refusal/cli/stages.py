@@ -77,7 +77,7 @@ def _cut(
         asked: the minutes of --budget.
         unasked: without --budget, cut it to CPU_BUDGET where there is no GPU.
     """
-    if (asked is None and not unasked) or not _left(config, directory, until):
+    if asked is None and not unasked:
         return config, None
     from experiments.pipeline.budget import continued
     from experiments.run.run_lock import refuse_if_held
@@ -85,6 +85,8 @@ def _cut(
     time = minutes(CPU_BUDGET) if asked is None else asked
     if (earlier := continued(config, directory, time, reporter)) is not None:
         return earlier, None
+    if not _left(config, directory, until):  # the whole is done
+        return config, None
     refuse_if_held(directory)  # before the model is measured
     quiet_libraries()
     if asked is None:

@@ -8,7 +8,7 @@ import pytest
 from experiments.run.config import load_config
 from extract.errors import UserError
 from extract.shipped import ROOT
-from refusal.cli.run.completion import complete_target
+from refusal.cli.options import complete_target
 from refusal.cli.run.target import load_target, settings_for
 
 ORGANISM = ROOT / "organisms" / "zoo" / "two-knobs"
