@@ -53,12 +53,15 @@ def run_command(
     with resumable():
         config, chosen = load_target(str(path), overrides)
         directory = _of_process(out or Path("runs") / run_name(config, overrides), config)
+        from experiments.run.run_lock import refuse_if_held
         from extract.progress import Reporter
 
         asked = None if budget in (None, NO_BUDGET) else minutes(budget)
         reporter = Reporter(quiet=quiet, verbose=verbose)
         if chosen is not None:
             reporter.say(chosen.described)
+        if not (dry_run or shared):
+            refuse_if_held(directory)  # before anything heavy is imported or the model is measured
         unasked = budget is None and chosen is not None and not chosen.organism and not (shared or dry_run)
         config, model = _cut(config, directory, until, asked, reporter, unasked=unasked)
         if dry_run:
@@ -80,14 +83,12 @@ def _cut(
     if asked is None and not unasked:
         return config, None
     from experiments.pipeline.budget import continued
-    from experiments.run.run_lock import refuse_if_held
 
     time = minutes(CPU_BUDGET) if asked is None else asked
     if (earlier := continued(config, directory, time, reporter)) is not None:
         return earlier, None
     if not _left(config, directory, until):  # the whole is done
         return config, None
-    refuse_if_held(directory)  # before the model is measured
     quiet_libraries()
     if asked is None:
         from experiments.pipeline.machine import has_gpu

@@ -56,6 +56,7 @@ def interrupt(process: subprocess.Popen[str], when: str) -> str:
     return err
 
 
+@pytest.mark.slow
 def test_while_it_imports(small: list[str]) -> None:
     assert len(interrupt(start(small), "process").splitlines()) == 1
 
