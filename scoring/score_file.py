@@ -15,7 +15,7 @@ from pathlib import Path
 
 from extract.atomic_write import atomic_file, unwritable
 from extract.errors import UserError
-from extract.progress import Advance, Reporter
+from extract.progress import Advance, Reporter, no_progress
 from extract.prompts.rows import place, read_rows
 from extract.prompts.sources import PromptsConfig, read_prompts
 from scoring.actions import Action
@@ -139,7 +139,7 @@ def score_completions(
     labels: Sequence[Label] | None = None,
     parquet: bool = False,
     notes: ReadingNotes | None = None,
-    advance: Advance = lambda steps: None,
+    advance: Advance = no_progress,
 ) -> Scorecard:
     """Write scored.jsonl and scorecard.json; return the scorecard.
 

@@ -13,6 +13,7 @@ from scoring.estimate import Estimate
 from scoring.rates import RatesRecord
 from steering.actuator_record import ActuatorRecord
 
+FILES = ("dials.safetensors", "completions_steered.jsonl", "table.jsonl", "surface.parquet", "stages/steer.json")
 LARGEST_MARGIN = "largest safety margin"  # a value of Certificate.rule
 RiskRates = dict[str, float | None]  # of each risk of `surface.MEASURED`; null where no prompt is judged
 When = Literal["before", "after"]  # the dials

@@ -35,15 +35,13 @@ from steering.actuator import actuator_record
 from steering.dial import Dial, save_dials
 from steering.writer import Writer
 
-FILES = ("dials.safetensors", "completions_steered.jsonl", "table.jsonl", "surface.parquet", "stages/steer.json")
-
 Fields = dict[str, object]  # some fields of `SteerResult`, by name
 Row = dict[str, object]  # of surface.parquet
 NO_DIALS: Fields = dict.fromkeys(("certified", "frontier", "hypervolume", "least_regret"))
 
 
 def steer(loaded: LoadedRun) -> None:
-    """Write FILES.
+    """Write `results.FILES`.
 
     Probes are fitted on training prompts and loci chosen on validation. Probabilities are calibrated and thresholds
     chosen on both, with cross-fitted scores of training prompts. Thresholds are certified on the calibration part. All

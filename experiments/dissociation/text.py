@@ -56,6 +56,11 @@ def tables(found: Dissociation) -> list[tuple[str, list[str], list[list[str]]]]:
     ]  # fmt: skip
 
 
+def without_variants(found: Dissociation) -> Dissociation:
+    """Return the result without the other variants of ablation: the effects are those of the verdict's."""
+    return found.model_copy(update={"variants": ()})
+
+
 def strength_sentence(found: Dissociation) -> str:
     """Return how much more each direction's ablation stops its own way of declining than the other's does."""
     contrasts = [(own, found.contrasts.get(f"own_minus_other_on_{kind}"))

@@ -5,14 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from math import ceil, inf
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from experiments.dissociation.power import contrast_power, null_power
-from experiments.run.config import RunConfig, with_value
+from experiments.run.config import RunConfig, load_config, with_value
 from experiments.run.corpus import Corpus
+from experiments.run.manifest import inputs_hash
 from extract.errors import UserError
+from extract.progress import Reporter
 
 USUAL_TOKENS = 64  # of an answer; a run that asks for more needs them, as a model that thinks first does
 LEAST_LAYERS = 6  # of a run; fewer would say little of where a decision is written
@@ -137,6 +140,25 @@ def current(config: RunConfig, key: str) -> Any:
     """Return the value of a key in dotted form."""
     section, name = key.split(".")
     return getattr(getattr(config, section), name)
+
+
+def budgeted(config: RunConfig) -> str:
+    """Return the hash that names the configuration before the cuts."""
+    return inputs_hash(config.model_dump(mode="json"))
+
+
+def continued(config: RunConfig, directory: Path, minutes: float, reporter: Reporter) -> RunConfig | None:
+    """Return the configuration that the same budget chose in this run directory, if it did, and say so."""
+    if not (directory / "config.yaml").is_file():
+        return None
+    try:
+        found = load_config(directory / "config.yaml")
+    except UserError:  # of another version
+        return None
+    same = found.budget is not None and (found.budget.of, found.budget.minutes) == (budgeted(config), minutes)
+    if same:
+        reporter.say(f"the run in {directory} is continued as its budget of {minutes:g} minutes cut it")
+    return found if same else None
 
 
 # -- what it costs -----------------------------------------------------------------------------------------------------

@@ -7,15 +7,14 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from experiments.pipeline.budget import fit_time, left_out
+from experiments.pipeline.budget import budgeted, continued, fit_time, left_out
 from experiments.pipeline.duration import FAST, Utilization
 from experiments.pipeline.footprint import footprint, gigabytes
 from experiments.pipeline.machine import Machine, measure_device
 from experiments.pipeline.model_speed import MEASURED, measure_model
 from experiments.pipeline.plan import RunPrompts, model_shape, plan_run, width
 from experiments.responses.loaded_run import LoadedRun
-from experiments.run.config import BudgetConfig, RunConfig, load_config
-from experiments.run.manifest import inputs_hash
+from experiments.run.config import BudgetConfig, RunConfig
 from extract.chat.render import render
 from extract.errors import UserError
 from extract.model.chat_model import ChatModel
@@ -41,10 +40,8 @@ def fit_budget(config: RunConfig, directory: Path, until: str, minutes: float, r
     Raises:
         UserError: the weights do not fit into memory, or the least run does not fit into the time.
     """
-    started, asked_for = time.monotonic(), inputs_hash(config.model_dump(mode="json"))
-    earlier = _chosen_before(directory, asked_for, minutes)
+    started, earlier = time.monotonic(), continued(config, directory, minutes, reporter)
     if earlier is not None:
-        reporter.say(f"the run in {directory} is continued as its budget of {minutes:g} minutes cut it")
         return BudgetedRun(earlier, None)
     material = _Material(config)
     machine = measure_device(config.model.device)
@@ -69,7 +66,7 @@ def fit_budget(config: RunConfig, directory: Path, until: str, minutes: float, r
     cut, whole_minutes = fitted(speed, MEASURED)
     sentences = left_out(config, cut, (material.of(config).corpus, material.of(cut).corpus), shape.n_layers)
     _tell(reporter, minutes, whole_minutes, sentences)
-    budget = BudgetConfig(minutes=minutes, of=asked_for, left_out=sentences)
+    budget = BudgetConfig(minutes=minutes, of=budgeted(config), left_out=sentences)
     return BudgetedRun(cut.model_copy(update={"budget": budget}), loaded.model)
 
 
@@ -90,18 +87,6 @@ class _Material:
                 config, prompts, [self._render(prompt.id) for prompt in prompts]
             )
         return self._known[config.prompts]
-
-
-def _chosen_before(directory: Path, asked_for: str, minutes: float) -> RunConfig | None:
-    """Return the configuration that the same budget chose in this run directory, if it did."""
-    if not (directory / "config.yaml").is_file():
-        return None
-    try:
-        found = load_config(directory / "config.yaml")
-    except UserError:  # of another version
-        return None
-    same = found.budget is not None and (found.budget.of, found.budget.minutes) == (asked_for, minutes)
-    return found if same else None
 
 
 def _tell(reporter: Reporter, minutes: float, whole: float, sentences: tuple[str, ...]) -> None:

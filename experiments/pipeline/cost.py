@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 
 from experiments.dials.counterfactuals import reachable_outcomes
@@ -10,8 +10,7 @@ from experiments.factors import removal
 from experiments.factors.decision_change import LABELS
 from experiments.factors.prompt_context import REMOVALS
 from experiments.pipeline.duration import Step
-from experiments.pipeline.graph import in_order
-from experiments.pipeline.stages import stages_of
+from experiments.pipeline.graph import in_order, stages_of
 from experiments.probing.search import KEPT
 from experiments.probing.write_directions import write_layers
 from experiments.run.behaviour import KINDS
@@ -41,8 +40,11 @@ class RunSize:
     in_context: int = 0  # prompts with a system message or earlier turns
 
 
-def steps(config: RunConfig, size: RunSize, until: str) -> list[Step]:
-    """List the steps up to a stage with their highest cost: as if every prompt that may decline did decline."""
+def steps(config: RunConfig, size: RunSize, until: str, done: Collection[str] = ()) -> list[Step]:
+    """List the steps up to a stage, but for stages that are done, with their highest cost.
+
+    It is the cost as if every prompt that may decline did decline.
+    """
     listed: dict[str, Callable[[RunConfig, RunSize], list[Step]]] = {
         "extract": lambda c, s: [Step("activations", s.prompts, s.prompt_tokens)],
         "respond": lambda c, s: [Step("plain completions", completions=s.prompts)],
@@ -56,7 +58,7 @@ def steps(config: RunConfig, size: RunSize, until: str) -> list[Step]:
         ],
         "steer": _steer,
     }
-    wanted = [stage.name for stage in in_order(stages_of(config), [until])]
+    wanted = [stage.name for stage in in_order(stages_of(config), [until]) if stage.name not in done]
     return [step for name in wanted if name in listed for step in listed[name](config, size)]
 
 

@@ -1,26 +1,50 @@
-"""The graph of stages: which stages' files each stage reads. Runs nothing."""
+"""The graph of stages: which stages' files each stage reads. Runs nothing and imports no model."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass, replace
 from graphlib import TopologicalSorter
 
-from experiments.responses.loaded_run import LoadedRun
+from experiments.dials.results import FILES
+from experiments.run.config import RunConfig
 
 
 @dataclass(frozen=True)
 class Stage:
-    """One stage: its function, the stages whose files it reads, its configuration sections, and its output files.
-
-    A stage that judges takes `RunInputs` and so cannot use a model; a stage that measures takes `LoadedRun`.
-    """
+    """One stage: the stages whose files it reads, its configuration sections, and its output files."""
 
     name: str
-    run: Callable[[LoadedRun], None]
     reads: tuple[str, ...]  # stages
     sections: tuple[str, ...]  # of the configuration
     outputs: tuple[str, ...]
+
+
+STAGES = (
+    Stage("extract", (), ("model", "extract"), ("activations.h5",)),
+    Stage("respond", (), ("model", "generate", "judge"), ("completions.jsonl",)),
+    Stage("uncertainty", ("respond",), ("seed", "sampling"),
+          ("uncertainty.jsonl", "prompts_by_model.jsonl", "stages/uncertainty.json")),
+    Stage("trigger_measures", ("extract", "respond"), ("seed", "prompts", "triggers"),
+          ("stages/trigger_measures.json", "stages/trigger_projection.json", "attributions.jsonl")),
+    Stage("triggers", ("trigger_measures",), (), ("stages/triggers.json",)),
+    Stage("probe", ("extract", "respond"), ("seed", "prompts", "selection"),
+          ("probes.parquet", "directions.safetensors", "stages/geometry.json", "stages/probe.json")),
+    Stage("effects", ("probe",), ("seed", "measuring"), ("stages/effects.json",)),
+    Stage("rank", ("probe",), ("seed", "ranking"), ("stages/rank.json", "rank_directions.safetensors")),
+    Stage("dissociate", ("effects",), ("verdict",), ("stages/dissociate.json",)),
+    Stage("gate_open", ("probe",), ("measuring",), ("stages/gate_open.json",)),
+    Stage("steer", ("probe",), ("steer",), FILES),
+    Stage("results", ("triggers", "dissociate", "gate_open", "steer"), ("uncertainty",), ("results.json",)),
+    Stage("report", ("results",), (), ("report.html",)),
+)  # fmt: skip
+
+
+def stages_of(config: RunConfig) -> tuple[Stage, ...]:
+    """Return the graph of a run; sampled uncertainty and the rank are read only if the configuration asks for them."""
+    more = {"results": "uncertainty"} if config.uncertainty.samples else {}
+    more |= {"dissociate": "rank"} if config.dissociate.rank != 1 else {}
+    return tuple(replace(s, reads=(*s.reads, more[s.name])) if s.name in more else s for s in STAGES)
 
 
 def in_order(stages: Iterable[Stage], until: Collection[str]) -> list[Stage]:

@@ -33,6 +33,13 @@ class Machine:
 A100 = Machine("one A100 of 80 GB", "its data sheet, nothing measured", 312e12, 2.0e12, 80 * 10**9, (3e-4, 1.2e-3), 2)
 
 
+def has_gpu(device: str) -> bool:
+    """Return whether a model on the device that a configuration names runs on a GPU."""
+    import torch
+
+    return device not in ("auto", "cpu") or (device == "auto" and torch.cuda.is_available())
+
+
 def measure_device(device: str) -> Machine:
     """Measure the device that a configuration names; `auto` is the GPU if there is one, else the CPU.
 

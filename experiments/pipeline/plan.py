@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -85,46 +85,76 @@ def width(config: RunConfig, machine: Machine) -> int:
     return WIDTHS.get(config.model.dtype, machine.width)
 
 
-def plan_run(config: RunConfig, given: RunPrompts, model: Footprint, until: str) -> Plan:
-    """Return the plan of a run up to a stage."""
+def plan_run(config: RunConfig, given: RunPrompts, model: Footprint, until: str, done: Collection[str] = ()) -> Plan:
+    """Return the plan of a run up to a stage, without the stages that are done."""
     wanted, size = config.extract, given.size(model.n_layers)
     streams = len(wanted.layers or range(model.n_layers)) * (
         len(wanted.positions or given.positions) + wanted.response_tokens + 2 * bool(wanted.thought_tokens)
     )
-    stored = 0 if until == "uncertainty" else streams * size.prompts * model.d_model
+    stored = 0 if until == "uncertainty" or "extract" in done else streams * size.prompts * model.d_model
     longest = max(given.lengths) + config.generate.max_new_tokens
-    return Plan(config, model, size, tuple(steps(config, size, until)), longest, stored)
+    return Plan(config, model, size, tuple(steps(config, size, until, done)), longest, stored)
 
 
-def estimate(config: RunConfig, directory: Path, until: str) -> dict[str, Any]:
-    """Return what a run would do: steps, tokens, memory, bytes on disk, and a range of time on this machine.
+@dataclass(frozen=True)
+class Estimate:
+    """What a run would do on this machine; without a GPU also on an A100, since such models rarely run without one."""
 
-    Without a GPU, the same is estimated for an A100, since such models rarely run without a GPU.
+    config: RunConfig
+    until: str
+    prompts: Sequence[Prompt]
+    given: RunPrompts
+    model: Footprint
+    machine: Machine
+
+    @property
+    def machines(self) -> dict[str, Machine]:
+        """The machines that it is estimated for."""
+        return {"here": self.machine} | ({} if self.machine.width == A100.width else {"on a GPU": A100})
+
+    def plan(self, done: Collection[str] = ()) -> Plan:
+        """Return the plan, without the stages that are done."""
+        return plan_run(self.config, self.given, self.model, self.until, done)
+
+    @property
+    def warning(self) -> str:
+        """That the prompts are an organism's and the model is another; empty if not."""
+        return warning(self.config.model.name) if on_another_model(self.config, self.prompts) else ""
+
+    def record(self, directory: Path) -> dict[str, Any]:
+        """Return everything: steps, tokens, memory, bytes on disk, and a range of time on each machine."""
+        plan, config, given = self.plan(), self.config, self.given
+        n_completions = sum(step.completions for step in plan.steps)
+        responses = len(self.prompts) * max(config.extract.response_tokens, config.extract.thought_tokens)
+        return {
+            "would run": f"{self.until} and the stages it reads from; what {directory} already holds unchanged is "
+            "skipped",
+            "model": config.model.name,
+            "parameters": self.model.parameters,
+            "prompts": len(self.prompts),
+            "prompt tokens": sum(given.lengths),
+            "steps, at most": {s.name: _described(s) for s in plan.steps},
+            "completions, at most": n_completions,
+            "generated tokens, at most": n_completions * config.generate.max_new_tokens + responses,
+            "tokens, at most": tokens(plan.steps, plan.size, config.generate.max_new_tokens) + responses,
+            "activations on disk, bytes": plan.stored(self.machine),
+            "directory": str(directory),
+            **{where: plan.on(machine) for where, machine in self.machines.items()},
+            **({"warning": self.warning} if self.warning else {}),
+        }
+
+
+def estimate(config: RunConfig, until: str) -> Estimate:
+    """Read the prompts and the model's configuration, and measure this machine.
+
+    Raises:
+        UserError: the prompts are not valid, or there is no such model or device.
     """
     prompts = read_prompts(config.prompts, config.seed)
     shape, tokenizer = model_shape(config)
     machine = measure_device(config.model.device)
     given = RunPrompts.of(config, prompts, [render(tokenizer, prompt) for prompt in prompts])
-    model = footprint(shape, width(config, machine))
-    plan = plan_run(config, given, model, until)
-    n_completions = sum(step.completions for step in plan.steps)
-    responses = len(prompts) * max(config.extract.response_tokens, config.extract.thought_tokens)
-    return {
-        "would run": f"{until} and the stages it reads from; what {directory} already holds unchanged is skipped",
-        "model": config.model.name,
-        "parameters": model.parameters,
-        "prompts": len(prompts),
-        "prompt tokens": sum(given.lengths),
-        "steps, at most": {s.name: _described(s) for s in plan.steps},
-        "completions, at most": n_completions,
-        "generated tokens, at most": n_completions * config.generate.max_new_tokens + responses,
-        "tokens, at most": tokens(plan.steps, plan.size, config.generate.max_new_tokens) + responses,
-        "activations on disk, bytes": plan.stored(machine),
-        "directory": str(directory),
-        "here": plan.on(machine),
-        **({} if machine.width == A100.width else {"on a GPU": plan.on(A100)}),
-        **({"warning": warning(config.model.name)} if on_another_model(config, prompts) else {}),
-    }
+    return Estimate(config, until, prompts, given, footprint(shape, width(config, machine)), machine)
 
 
 @dataclass(frozen=True)
@@ -142,19 +172,32 @@ class Plan:
         """Return the time and memory of the run on a machine."""
         model, batch, read = self._as_on(machine), self.config.generate.batch_size, self._batches(machine).tokens
         wanted = memory_need(model, batch, self.longest, read)
-        slowest = max(self.steps, key=lambda step: self._minutes([step], machine))
         return {
             "machine": machine.described(),
-            "time": _range(self._minutes(self.steps, machine)),
-            "most of it": f"{slowest.name}, {_range(self._minutes([slowest], machine))}",
+            "time": self.time(machine),
+            "most of it": self.slowest(machine),
             "minutes": [round(end, 2) for end in self._minutes(self.steps, machine)],
             "assuming": assumptions(machine),
-            "memory": describe_fit(model, batch, self.longest, read, machine.memory),
+            "memory": self.memory(machine),
             "weights, bytes": wanted.weights,
             f"keys and values of {batch} completions, bytes": wanted.cache,
             "working space, bytes": wanted.work,
             "activations on disk, bytes": self.stored(machine),
         }
+
+    def time(self, machine: Machine) -> str:
+        """Return the range of time on a machine, as text."""
+        return _range(self._minutes(self.steps, machine))
+
+    def slowest(self, machine: Machine) -> str:
+        """Return the step that takes most of the time, and its time."""
+        slowest = max(self.steps, key=lambda step: self._minutes([step], machine))
+        return f"{slowest.name}, {_range(self._minutes([slowest], machine))}"
+
+    def memory(self, machine: Machine) -> str:
+        """Return whether the run fits into a machine's memory."""
+        model, read = self._as_on(machine), self._batches(machine).tokens
+        return describe_fit(model, self.config.generate.batch_size, self.longest, read, machine.memory)
 
     def minutes(self, machine: Machine, used: Utilization) -> float:
         """Return the expected duration on a machine, at one assumed utilization."""

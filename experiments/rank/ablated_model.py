@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 import torch
@@ -19,6 +19,7 @@ from experiments.responses.onset import OnsetScorer
 from experiments.run.behaviour import ACTION_OF, Kind, WriteSamples
 from experiments.run.corpus import Corpus
 from extract.model.edit import Edit, Site
+from extract.progress import Advance, no_progress
 from probes.direction import Direction
 from probes.statistics.seeds import named_rng
 from probes.subspace import Subspace
@@ -41,7 +42,7 @@ class AblatedModel:
         kind: Kind,
         direction: Direction,
         samples: WriteSamples,
-        advance: Callable[[int], None] = lambda steps: None,
+        advance: Advance = no_progress,
     ) -> None:
         self.layer, self._kind, self._advance = direction.locus.layer, kind, advance
         self._loaded, self._direction, self._samples = loaded, direction, samples

@@ -16,6 +16,7 @@ from extract.chat.render import Rendered
 from extract.chat.thinking import reopened
 from extract.model.chat_model import ChatModel
 from extract.model.edit import Edit
+from extract.progress import Advance, no_progress
 from extract.prompts.prompt import Prompt
 from scoring.judges import CompletionToJudge, Judge
 from steering.controller import steering
@@ -43,7 +44,7 @@ class Completer:
         edits: Sequence[Edit] = (),
         dials: Sequence[Dial] = (),
         held: Sequence[ConstantGateWriter] = (),
-        advance: Callable[[int], None] = lambda steps: None,
+        advance: Advance = no_progress,
     ) -> list[Completion]:
         """Complete the given prompts and return completions in the given order.
 
@@ -56,10 +57,10 @@ class Completer:
         cached = self._cached(edits, dials, [bias for one in held for bias in one.biases])
         known = {} if cached is None else self._known(cached, rows)
 
-        def finish(responses: dict[int, list[int]]) -> None:
+        def finish(responses: dict[int, list[int]], *, remembered: bool = False) -> None:
             for row, completion in zip(responses, self._judged(responses), strict=True):
                 done[row] = completion
-                advance(1)
+                advance(1, remembered=remembered)
 
         missing = sorted((row for row in rows if row not in known), key=lambda row: len(self.rendered[row].token_ids))
 
@@ -71,7 +72,7 @@ class Completer:
             finish(dict(zip(index, responses, strict=True)))
 
         if known:
-            finish(known)
+            finish(known, remembered=True)
         self.budget.run([1] * len(missing), work)
         return [done[row] for row in rows]
 

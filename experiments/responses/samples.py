@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from experiments.responses.completions import Completer
 from experiments.responses.response_cache import CachedResponses
 from extract.model.sampling import SampledResponse
+from extract.progress import Advance, no_progress
 
 
 @dataclass(frozen=True)
@@ -22,19 +23,19 @@ class Sampler:
     top_p: float = 1.0
 
     def sample(
-        self, rows: Sequence[int], times: int, advance: Callable[[int], None] = lambda steps: None
+        self, rows: Sequence[int], times: int, advance: Advance = no_progress
     ) -> list[tuple[SampledResponse, ...]]:
         """Return `times` responses to each of the given prompts, in the given order."""
         drawn = [self._once(rows, index, advance) for index in range(times)]
         return [tuple(once[row] for once in drawn) for row in rows]
 
-    def _once(self, rows: Sequence[int], index: int, advance: Callable[[int], None]) -> dict[int, SampledResponse]:
+    def _once(self, rows: Sequence[int], index: int, advance: Advance) -> dict[int, SampledResponse]:
         """Draw the index-th response to each prompt; batches are of similar length, smaller if memory runs out."""
         completer, cached = self.completer, self._cached(index)
         tokens = {row: completer.rendered[row].token_ids for row in rows}
         found = cached.find(list(tokens.values())) if cached else [None] * len(tokens)
         done = {row: _from_json(kept) for row, kept in zip(tokens, found, strict=True) if kept is not None}
-        advance(len(done))
+        advance(len(done), remembered=True)
         missing = sorted((row for row in tokens if row not in done), key=lambda row: len(tokens[row]))
 
         def work(places: list[int]) -> None:

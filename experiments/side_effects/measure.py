@@ -13,17 +13,15 @@ from jaxtyping import Bool, Shaped
 
 from experiments.responses.divergence import summary, token_divergences
 from experiments.responses.loaded_run import LoadedRun
-from experiments.run.config import DissociateConfig, RunConfig
+from experiments.run.config import RunConfig
 from experiments.run.estimates import Outcome, Share, mean, outcome, rate
 from experiments.run.inputs import RunInputs
-from experiments.run.manifest import file_hash
-from experiments.side_effects import plain_text, wraps
-from experiments.side_effects.plain_text import cross_entropies, encode, load_passages
+from experiments.side_effects.plain_text import cross_entropies, encode
 from experiments.side_effects.results import AnswerDivergence, PlainText, SideEffects
 from experiments.side_effects.robustness import robustness
+from experiments.side_effects.texts import load_passages
 from experiments.side_effects.wraps import load_wraps
 from extract.model.edit import Edit
-from extract.shipped import resolve_shipped
 from probes.statistics.seeds import named_rng
 from scoring.actions import ANSWERED
 
@@ -61,18 +59,6 @@ def side_effects(
         )
         for name in interventions
     }
-
-
-def text_hashes(config: DissociateConfig) -> dict[str, str | None]:
-    """Check the files that side effects need, before a long run, and return the SHA-256 of each.
-
-    Raises:
-        UserError: a file is missing or malformed.
-    """
-    load_wraps(config.wraps)
-    load_passages(config.plain_text)
-    given = {"wraps": config.wraps or wraps.SHIPPED, "plain_text": config.plain_text or plain_text.SHIPPED}
-    return {name: file_hash(resolve_shipped(path)) for name, path in given.items()}
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 from jaxtyping import Float
@@ -12,34 +11,10 @@ from torch.nn.functional import cross_entropy
 
 from experiments.responses.batched_edits import MOST_LOGITS
 from extract.backoff import TokenBudget
-from extract.errors import UserError
 from extract.model.chat_model import ChatModel
 from extract.model.edit import Edit
-from extract.shipped import resolve_shipped
 
-SHIPPED = Path("configs/plain_text.txt")
 MOST_TOKENS = 256  # of a passage; later tokens are not read
-
-
-def load_passages(path: Path | None = None) -> list[str]:
-    """Read passages, by default the shipped ones: one for each paragraph; lines that begin with # are left out.
-
-    Raises:
-        UserError: the file is missing, unreadable or holds no passage; names it and the remedy.
-    """
-    found = resolve_shipped(path or SHIPPED)
-    remedy = "give a UTF-8 text file with one passage a paragraph (dissociate.plain_text)"
-    try:
-        lines = found.read_text(encoding="utf-8").splitlines()
-    except OSError as error:
-        raise UserError(f"cannot read the plain text {found}: {error.strerror}; {remedy}") from None
-    except UnicodeDecodeError:
-        raise UserError(f"the plain text {found} is not UTF-8; {remedy}") from None
-    kept = "\n".join(line.strip() for line in lines if not line.startswith("#"))
-    passages = [" ".join(paragraph.split()) for paragraph in kept.split("\n\n") if paragraph.strip()]
-    if not passages:
-        raise UserError(f"the plain text {found} holds no passage; {remedy}")
-    return passages
 
 
 def encode(model: ChatModel, passages: Sequence[str]) -> list[list[int]]:

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Bool, Float, Shaped
 
-from probes.grid.solver import fit_logistic_batch
 from probes.means import difference_in_means, differences_in_means
 from probes.statistics.metrics import auroc, aurocs
 from probes.statistics.permutation import PValue, label_permutation_p, n_labellings, permutation_p, permuted_labels
@@ -90,6 +89,8 @@ def logistic_null(
     train = np.zeros((n + 1, len(X)), dtype=bool)
     train[:, :n_train] = True
     y = np.concatenate([labels, np.zeros((n + 1, len(X_test)), dtype=bool)], axis=1)
+    from probes.grid.solver import fit_logistic_batch  # torch; results are read without it
+
     scores = fit_logistic_batch(X, train, y, [C], tol=1e-3).scores[:, 0, n_train:]
     labellings = n_labellings(y_train, groups=groups)
     return _null(scores[0], aurocs(scores[1:].T, y_test), labellings, y_test, test_groups, seed)

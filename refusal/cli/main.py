@@ -7,10 +7,13 @@ from typing import Annotated
 
 import typer
 
-from refusal.cli.options import NO_OVERRIDES, Budget, Config, DryRun, Json, RunOut, Set
+from refusal.cli.options import NO_OVERRIDES, Budget, Config, DryRun, Json, Quiet, RunOut, Set, Verbose
 from refusal.cli.organism import organism_app
 from refusal.cli.program import name_program, program
 from refusal.cli.prompts import prompts_app
+from refusal.cli.run.init import add_init
+from refusal.cli.run.models import add_models
+from refusal.cli.run.status import add_status
 from refusal.cli.score import add_commands
 from refusal.cli.serve import add_serving
 from refusal.cli.store import store_app
@@ -18,7 +21,6 @@ from refusal.cli.talk import add_talking
 
 app = typer.Typer(
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
     help="Separate a chat model's two refusals: 'I shouldn't answer this' and 'I can't reliably answer this'.\n\n"
     "Example: refusal run configs/quickstart.yaml",
@@ -59,10 +61,15 @@ def _staged(name: str, about: str, *examples: str, until: str | None = None) -> 
         as_json: Json = False,
         dry_run: DryRun = False,
         budget: Budget = None,
+        quiet: Quiet = False,
+        verbose: Verbose = False,
     ) -> None:
         from refusal.cli.stages import run_command
 
-        run_command(config, overrides, out, until or name, as_json=as_json, dry_run=dry_run, budget=budget)
+        run_command(
+            config, overrides, out, until or name,
+            as_json=as_json, dry_run=dry_run, budget=budget, quiet=quiet, verbose=verbose,
+        )  # fmt: skip
 
     shown = [f"Example: refusal {name} {example}" for example in examples]
     app.command(name, help="\n\n".join([about, *shown]))(command)
@@ -75,7 +82,7 @@ _staged(
     "configs/quickstart.yaml",
     "configs/models/qwen2.5-1.5b-instruct.yaml --dry-run",
     "configs/models/qwen2.5-1.5b-instruct.yaml --budget 2h",
-    "configs/chat-model.yaml --set model.name=OWNER/MODEL",
+    "OWNER/MODEL --budget 2h",
     until="report",
 )
 
@@ -89,6 +96,8 @@ def extract(
     as_json: Json = False,
     dry_run: DryRun = False,
     budget: Budget = None,
+    quiet: Quiet = False,
+    verbose: Verbose = False,
 ) -> None:
     """Cache the activations of all prompts in activations.h5; resumes where it stopped.
 
@@ -96,7 +105,10 @@ def extract(
     """
     from refusal.cli.stages import run_command
 
-    run_command(config, overrides, out, "extract", as_json=as_json, dry_run=dry_run, shared=shared, budget=budget)
+    run_command(
+        config, overrides, out, "extract",
+        as_json=as_json, dry_run=dry_run, shared=shared, budget=budget, quiet=quiet, verbose=verbose,
+    )  # fmt: skip
 
 
 _staged(
@@ -159,6 +171,8 @@ def report(
     typer.echo(str(path))
 
 
+for add in (add_init, add_models, add_status):
+    add(app)
 add_commands(app)
 add_talking(app)
 add_serving(app)

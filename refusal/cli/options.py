@@ -8,7 +8,31 @@ from typing import Annotated, Any
 
 import typer
 
-Config = Annotated[Path, typer.Argument(metavar="CONFIG", help="A YAML configuration, e.g. configs/quickstart.yaml.")]
+from extract.shipped import ROOT
+
+SHIPPED = ("configs/*.yaml", "configs/models/*.yaml", "organisms/zoo/*/")  # what a shell completes
+
+
+def complete_target(incomplete: str) -> list[str]:
+    """Return the shipped configurations and organisms, and the local folders and YAML files, that begin so."""
+    shipped = [str(path.relative_to(ROOT)) for pattern in SHIPPED for path in ROOT.glob(pattern)]
+    parent = Path(incomplete or ".") if incomplete.endswith("/") or not incomplete else Path(incomplete).parent
+    here = [f"{path}/" if path.is_dir() else str(path) for path in parent.glob("*") if path.is_dir() or path.suffix in
+            (".yaml", ".yml", ".gguf")]  # fmt: skip
+    return sorted(
+        {name for name in [*shipped, *here] if name.startswith(incomplete) and not Path(name).name.startswith(".")}
+    )
+
+
+Config = Annotated[
+    Path,
+    typer.Argument(
+        metavar="CONFIG|MODEL",
+        help="A YAML configuration, e.g. configs/quickstart.yaml; or a model: its directory, GGUF file, package:NAME, "
+        "or hub id.",
+        autocompletion=complete_target,
+    ),
+]
 Set = Annotated[list[str], typer.Option("--set", metavar="KEY=VALUE", help="Override a configuration key; repeatable.")]
 NO_OVERRIDES: list[str] = []
 Out = Annotated[Path | None, typer.Option("--out", metavar="DIR", help="Directory of the results.")]
@@ -20,7 +44,12 @@ Budget = Annotated[
     str | None,
     typer.Option(metavar="TIME", help="Leave out what it takes to end within e.g. 15m or 2h; says what, and its cost."),
 ]
-DryRun = Annotated[bool, typer.Option("--dry-run", help="Print the steps, memory, disk and time; run nothing.")]
+DryRun = Annotated[
+    bool, typer.Option("--dry-run", help="Print what is left to run, time, memory and disk; run nothing.")
+]
+
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print results and errors only.")]
+Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Print every step, stage and table.")]
 
 
 def minutes(time: str) -> float:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from experiments.dials.results import SteerResult
 from experiments.dials.text import steer_lines
 from experiments.dissociation.results import Dissociation
-from experiments.dissociation.text import gate_sentence, print_dissociation
+from experiments.dissociation.text import gate_sentence, print_dissociation, without_variants
 from experiments.factors.text import factor_lines
 from experiments.probing.results import ProbeResults
 from experiments.probing.text import print_probe
@@ -40,10 +40,11 @@ class StagePrinter(Generic[R]):
     record: type[R]
     show: Callable[[Path, R], None]  # given the run directory
     not_applicable: Callable[[R], str] = lambda found: ""  # the reason, empty where the stage is applicable
+    brief: Callable[[R], R] = lambda found: found  # what is shown without --verbose
 
 
-def print_stage(directory: Path, stage: str, as_json: bool) -> None:
-    """Print the result of a stage.
+def print_stage(directory: Path, stage: str, as_json: bool, *, verbose: bool = True) -> None:
+    """Print the result of a stage, with `verbose` all of its tables.
 
     Raises:
         UserError: the stage is not applicable to this run; says why. Its result is printed first.
@@ -53,7 +54,10 @@ def print_stage(directory: Path, stage: str, as_json: bool) -> None:
     if as_json:
         print(path.read_text(encoding="utf-8"), end="")
     else:
-        printer.show(directory, found)
+        shown = found if verbose else printer.brief(found)
+        printer.show(directory, shown)
+        if shown != found:
+            print("More tables: --verbose")
     if reason := printer.not_applicable(found):
         raise UserError(reason)
 
@@ -85,7 +89,7 @@ def _print_steer(directory: Path, found: SteerResult) -> None:
 STAGE_PRINTERS: Mapping[str, StagePrinter[Any]] = {
     "probe": StagePrinter(ProbeResults, print_probe),
     "triggers": StagePrinter(TriggerResults, print_triggers, _no_triggers),
-    "dissociate": StagePrinter(Dissociation, print_dissociation, _no_dissociation),
+    "dissociate": StagePrinter(Dissociation, print_dissociation, _no_dissociation, without_variants),
     "uncertainty": StagePrinter(UncertaintyResult, print_uncertainty, _no_uncertainty),
     "steer": StagePrinter(SteerResult, _print_steer),
 }

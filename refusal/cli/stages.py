@@ -6,10 +6,19 @@ import json
 import os
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from experiments.run.config import RunConfig, load_config
+from experiments.run.config import RunConfig
 from refusal.cli.options import minutes
+from refusal.cli.run.stopping import resumable
+from refusal.cli.run.target import load_target
+
+if TYPE_CHECKING:
+    from extract.model.chat_model import ChatModel
+    from extract.progress import Reporter
+
+CPU_BUDGET = "1h"  # of a model that is named without a configuration, where there is no GPU: the whole takes many hours
+NO_BUDGET = "none"
 
 
 class Listed(dict[str, Any]):
@@ -26,41 +35,127 @@ def run_command(
     dry_run: bool,
     shared: bool = False,
     budget: str | None = None,
+    quiet: bool = False,
+    verbose: bool = False,
 ) -> None:
     """Run the stages up to `until` and print the results; in a dry run, print the cost alone.
 
-    With a budget, such as 15m, the run is cut to end within that time.
+    Args:
+        path: of a configuration; or the name of a model, for which the shipped settings are chosen.
+        budget: a time such as 15m, and the run is cut to end within it; `none` for no cuts.
+        quiet: print results and errors only.
+        verbose: print every step of a dry run, where stages begin and end, and every table of results.
 
     Raises:
-        UserError: a mistake in the configuration, the prompts or the model, or a stage that is not applicable.
+        UserError: a mistake in the configuration, the prompts or the model, a stage that is not applicable, or another
+            process writes into the run directory.
     """
-    config = load_config(path, overrides)
-    directory = _of_process(out or Path("runs") / run_name(config, overrides), config)
-    from extract.model.quiet import quiet_libraries
-
-    quiet_libraries()
-    model = None
-    if budget is not None:
-        from experiments.pipeline.budgeted_run import fit_budget
+    with resumable():
+        config, chosen = load_target(str(path), overrides)
+        directory = _of_process(out or Path("runs") / run_name(config, overrides), config)
+        from experiments.run.run_lock import refuse_if_held
         from extract.progress import Reporter
 
-        fitted = fit_budget(config, directory, until, minutes(budget), Reporter())
-        config, model = fitted.config, fitted.model
-    if dry_run:
-        from experiments.pipeline.plan import estimate
+        asked = None if budget in (None, NO_BUDGET) else minutes(budget)
+        reporter = Reporter(quiet=quiet, verbose=verbose)
+        if chosen is not None:
+            reporter.say(chosen.described)
+        if not (dry_run or shared):
+            refuse_if_held(directory)  # before anything heavy is imported or the model is measured
+        unasked = budget is None and chosen is not None and not chosen.organism and not (shared or dry_run)
+        config, model = _cut(config, directory, until, asked, reporter, unasked=unasked)
+        if dry_run:
+            _dry_run(config, directory, until, as_json=as_json, verbose=verbose)
+            return
+        _run(config, directory, until, model, reporter, shared=shared)
+        _print_results(directory, until, as_json=as_json, verbose=verbose)
 
-        found = estimate(config, directory, until)
-        show(found | {key: Listed(value) for key, value in found.items() if isinstance(value, dict)}, as_json)
-        return
+
+def _cut(
+    config: RunConfig, directory: Path, until: str, asked: float | None, reporter: Reporter, *, unasked: bool
+) -> tuple[RunConfig, ChatModel | None]:
+    """Return the configuration cut to a budget, and the model if it was loaded to find out.
+
+    Args:
+        asked: the minutes of --budget.
+        unasked: without --budget, cut it to CPU_BUDGET where there is no GPU.
+    """
+    if asked is None and not unasked:
+        return config, None
+    from experiments.pipeline.budget import continued
+
+    time = minutes(CPU_BUDGET) if asked is None else asked
+    if (earlier := continued(config, directory, time, reporter)) is not None:
+        return earlier, None
+    if not _left(config, directory, until):  # the whole is done
+        return config, None
+    quiet_libraries()
+    if asked is None:
+        from experiments.pipeline.machine import has_gpu
+
+        if has_gpu(config.model.device):
+            return config, None
+        reporter.say(f"no GPU here, so the run is cut to {CPU_BUDGET}; --budget {NO_BUDGET} runs the whole, which may "
+                     "take many hours (--dry-run says how many)")  # fmt: skip
+    from experiments.pipeline.budgeted_run import fit_budget
+
+    with reporter.stage("measuring the model") as measuring:
+        fitted = fit_budget(config, directory, until, time, measuring)
+    return fitted.config, fitted.model
+
+
+def _run(
+    config: RunConfig, directory: Path, until: str, model: ChatModel | None, reporter: Reporter, *, shared: bool
+) -> None:
     from experiments.pipeline.stages import run
 
-    run(config, directory, until=until, shared=shared, model=model)
+    if _left(config, directory, until):
+        quiet_libraries()
+    else:
+        reporter.say(f"nothing to do: all stages in {directory} are done and unchanged")
+    run(config, directory, until=until, shared=shared, reporter=reporter, model=model)
+
+
+def _left(config: RunConfig, directory: Path, until: str) -> list[str]:
+    """Return the stages that are not done; found out without torch."""
+    from experiments.pipeline.stage_states import stage_states
+
+    return [state.name for state in stage_states(config, directory, until) if state.state != "done"]
+
+
+def quiet_libraries() -> None:
+    """Silence other libraries; imports them."""
+    from extract.model.quiet import quiet_libraries as quieten
+
+    quieten()
+
+
+def _dry_run(config: RunConfig, directory: Path, until: str, *, as_json: bool, verbose: bool) -> None:
+    from experiments.pipeline.stage_states import stage_states
+
+    states = stage_states(config, directory, until)
+    if not as_json and not verbose and all(state.state == "done" for state in states):
+        print(f"nothing to do: all {len(states)} stages in {directory} are done and unchanged")
+        return
+    quiet_libraries()
+    from experiments.pipeline.plan import estimate
+    from refusal.cli.run.dry_run import short_plan
+
+    found = estimate(config, until)
+    if as_json or verbose:
+        record = found.record(directory)
+        show(record | {key: Listed(value) for key, value in record.items() if isinstance(value, dict)}, as_json)
+    else:
+        print("\n".join(short_plan(found, directory, states)))
+
+
+def _print_results(directory: Path, until: str, *, as_json: bool, verbose: bool) -> None:
     from refusal.cli.print_results import STAGE_PRINTERS, print_stage, print_summary
 
     if until == "report":
         print_summary(directory, as_json)
     elif until in STAGE_PRINTERS:
-        print_stage(directory, until, as_json)
+        print_stage(directory, until, as_json, verbose=verbose)
     else:
         show({"written": str(directory / "activations.h5")}, as_json)
 

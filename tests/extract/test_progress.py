@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 import sys
+import time
 from types import SimpleNamespace
 
 import pytest
@@ -100,3 +102,39 @@ def test_a_log_gets_a_line_every_half_minute_and_one_at_the_end(
         "reading 40/40, 0.5/s, 80 s",
         "counting 5, 0.1/s",
     ]
+
+
+def test_what_is_remembered_counts_as_done_and_not_in_the_rate(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    clock = [100.0]
+    monkeypatch.setattr(progress.time, "monotonic", lambda: clock[0])
+    with Reporter(step="2/11 respond").task("plain completions", 1000) as advance:
+        advance(900, remembered=True)
+        clock[0] += 40.0
+        advance(20)
+        clock[0] += 160.0
+        advance(80)
+    lines = [" ".join(line.split()) for line in capsys.readouterr().err.splitlines()]
+    assert lines == [
+        "2/11 respond: plain completions 920/1000 (900 remembered), 0.5/s, 160 s left",
+        "2/11 respond: plain completions 1000/1000 (900 remembered), 0.5/s, 200 s",
+    ]
+
+
+@pytest.mark.parametrize(("columns", "named"), [("80", "2/11 reading"), ("120", "2/11 respond: reading")])
+def test_a_bar_on_a_terminal_shows_the_stage_and_a_rate_of_what_was_worked(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], columns: str, named: str
+) -> None:
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.setenv("TERM", "xterm-256color")
+    monkeypatch.setenv("COLUMNS", columns)
+    with Reporter(step="2/11 respond").task("reading", 1000) as advance:
+        advance(990, remembered=True)
+        time.sleep(0.05)
+        advance(10)
+    shown = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", capsys.readouterr().err).splitlines()[-1]
+    assert named in shown
+    assert "1000/1000" in shown
+    rate = float(re.findall(r"([0-9.]+)/s", shown)[-1])
+    assert 0 < rate <= 10 / 0.05

@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 from importlib.util import find_spec
 from pathlib import Path
-
-from transformers import PreTrainedModel
+from typing import TYPE_CHECKING
 
 from extract.errors import UserError, in_one_line
-from extract.model.fingerprint import fingerprint
 from extract.shipped import ROOT
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
 
 CONFIG = "adapter_config.json"
 BASE = "base.json"  # {"fingerprint": …} of the base in float32, where this project wrote the adapter
@@ -57,5 +58,7 @@ def _check_base(model: PreTrainedModel, folder: Path) -> None:
         expected = json.loads((folder / BASE).read_text(encoding="utf-8"))["fingerprint"]
     except (ValueError, TypeError, KeyError):
         raise UserError(f'{folder / BASE} is not valid: expected {{"fingerprint": …}}') from None
+    from extract.model.fingerprint import fingerprint
+
     if expected != fingerprint(model):
         raise UserError(f"the adapter {folder} was made for other weights than those of {model.name_or_path}")

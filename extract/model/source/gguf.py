@@ -7,9 +7,6 @@ from functools import lru_cache
 from importlib.util import find_spec
 from pathlib import Path
 
-import torch
-from transformers import AutoModelForCausalLM, AutoTokenizer, GgufConfig
-
 from extract.errors import UserError, in_one_line
 from extract.model.source.cache import made_once
 
@@ -44,6 +41,9 @@ def _digest(path: Path, size: int, changed_ns: int) -> str:
 
 
 def _dequantise(path: Path, folder: Path) -> None:
+    import torch
+    from transformers import AutoModelForCausalLM, AutoTokenizer, GgufConfig
+
     where = {"pretrained_model_name_or_path": path.parent, "gguf_file": path.name}
     try:
         tokenizer = AutoTokenizer.from_pretrained(**where)

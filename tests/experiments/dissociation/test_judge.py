@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +11,8 @@ import pytest
 from experiments.dissociation.judge import judge_effects
 from experiments.dissociation.measured_effects import MeasuredEffects, NullEffects, OnsetLogOdds, VariantOutcomes
 from experiments.pipeline import stages
+from experiments.pipeline.graph import STAGES
+from experiments.pipeline.stage_functions import FUNCTIONS
 from experiments.responses import loaded_run
 from experiments.responses.loaded_run import LoadedRun
 from experiments.run.behaviour import KINDS
@@ -102,9 +103,10 @@ def measured(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         effects(inputs).write(inputs.file("stages/effects.json"))
 
     writes = {"respond": respond, "effects": measure}
-    made = [s if s.name == "dissociate" else replace(s, run=named(s.name, writes.get(s.name, nothing(s.outputs))))
-            for s in stages.STAGES]  # fmt: skip
-    monkeypatch.setattr(stages, "STAGES", tuple(made))
+    for stage in STAGES:
+        if stage.name != "dissociate":
+            made = named(stage.name, writes.get(stage.name, nothing(stage.outputs)))
+            monkeypatch.setitem(FUNCTIONS, stage.name, made)
 
     def no_model(*arguments: Any, **settings: Any) -> None:
         raise AssertionError("a model was loaded")

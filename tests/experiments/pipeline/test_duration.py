@@ -92,7 +92,7 @@ def test_the_dry_run_of_the_published_shapes(name: str, tmp_path: Path, monkeypa
     (tmp_path / "prompts.jsonl").write_text("\n".join(lines[::20]) + "\n")
     given = (f"model.name={shape_only(name, tmp_path)}", f"prompts.path={tmp_path / 'prompts.jsonl'}")
     config = load_config(Path(f"configs/models/{name}.yaml"), given)
-    record, shape = estimate(config, tmp_path / "run", "report"), FAMILIES[name].shape
+    record, shape = estimate(config, "report").record(tmp_path / "run"), FAMILIES[name].shape
     assert record["parameters"] == pytest.approx(FAMILIES[name].billions * 1e9, rel=0.02)
     positions = config.extract.positions
     if positions is None:  # inst_last, template tokens, inst_mean, trigger_last

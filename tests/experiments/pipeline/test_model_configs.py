@@ -2,6 +2,7 @@
 
 import json
 import re
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -75,12 +76,12 @@ def configured(name: str, model: Path, prompts: Path, *more: str) -> RunConfig:
     return load_config(Path(f"configs/models/{name}.yaml"), given)
 
 
+@dataclass(frozen=True)
 class RecordingReporter(Reporter):
     """A reporter that records its lines."""
 
-    def __init__(self) -> None:
-        super().__init__(quiet=True)
-        self.lines: list[str] = []
+    quiet: bool = True
+    lines: list[str] = field(default_factory=list)
 
     def say(self, line: str) -> None:
         self.lines.append(line)

@@ -13,6 +13,8 @@ from torch import Tensor
 from experiments.dissociation.judge import dissociate
 from experiments.dissociation.results import Dissociation
 from experiments.pipeline import stages
+from experiments.pipeline.graph import stages_of
+from experiments.pipeline.stage_inputs import hash_inputs
 from experiments.rank.results import RankEstimate, Ranks
 from experiments.responses import loaded_run
 from experiments.run.config import RunConfig, load_config
@@ -49,14 +51,14 @@ def test_it_is_one_a_number_or_auto() -> None:
 
 def test_it_is_searched_where_it_is_asked_for_and_changes_no_other_measurement() -> None:
     def reads(config: RunConfig) -> dict[str, tuple[str, ...]]:
-        return {stage.name: stage.reads for stage in stages.stages_of(config)}
+        return {stage.name: stage.reads for stage in stages_of(config)}
 
     plain, auto = configured(), configured("dissociate.rank=auto")
     assert reads(plain)["dissociate"] == ("effects",)
     assert reads(auto)["dissociate"] == ("effects", "rank")
 
     def hashed(config: RunConfig) -> dict[str, str]:
-        return stages._inputs(config, stages.stages_of(config), "source")
+        return hash_inputs(config, stages_of(config), "source")
 
     changed = {name for name, value in hashed(auto).items() if hashed(plain)[name] != value}
     assert changed == {"rank", "dissociate", "results", "report"}

@@ -51,6 +51,17 @@ def completer(model: ChatModel, rows: list[Rendered], path: Path | None, **chang
     return replace(Completer(model, prompts, rows, 6, 3, RuleJudge(), kept), **changes)
 
 
+class Steps:
+    """Counts the steps of a bar, and those of them that were remembered."""
+
+    def __init__(self) -> None:
+        self.all = self.remembered = 0
+
+    def __call__(self, steps: int, *, remembered: bool = False) -> None:
+        self.all += steps
+        self.remembered += steps if remembered else 0
+
+
 @pytest.fixture
 def generated(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """How many rows each call of `generate` was given, of any model."""
@@ -77,11 +88,11 @@ def test_a_cached_response_is_not_generated_again_and_is_the_same(
     assert sum(generated) == 5
     first = completer(tiny, tiny_rows, tmp_path / "g.sqlite").complete(ALL, edits=edits)
     assert sum(generated) == 10
-    forward, steps = [], []
+    forward, steps = [], Steps()
     hook = tiny.model.register_forward_pre_hook(lambda *_: forward.append(1))
-    second = completer(tiny, tiny_rows, tmp_path / "g.sqlite").complete(ALL, edits=edits, advance=steps.append)
+    second = completer(tiny, tiny_rows, tmp_path / "g.sqlite").complete(ALL, edits=edits, advance=steps)
     hook.remove()
-    assert (sum(generated), forward, sum(steps)) == (10, [], 5)
+    assert (sum(generated), forward, steps.all, steps.remembered) == (10, [], 5, 5)
     assert uncached == first == second
     assert len({completion.token_ids for completion in first}) == 5
 
@@ -89,11 +100,11 @@ def test_a_cached_response_is_not_generated_again_and_is_the_same(
 def test_only_what_is_missing_is_generated_and_the_order_is_that_asked_for(
     tiny: ChatModel, tiny_rows: list[Rendered], tmp_path: Path, generated: list[int]
 ) -> None:
-    path, steps = tmp_path / "g.sqlite", []
+    path, steps = tmp_path / "g.sqlite", Steps()
     completer(tiny, tiny_rows, path).complete([3, 1])
-    said = completer(tiny, tiny_rows, path).complete([4, 3, 2, 1, 0], advance=steps.append)
+    said = completer(tiny, tiny_rows, path).complete([4, 3, 2, 1, 0], advance=steps)
     assert generated == [2, 3]
-    assert sum(steps) == 5
+    assert (steps.all, steps.remembered) == (5, 2)  # the rate counts the other three
     assert said == completer(tiny, tiny_rows, None).complete([4, 3, 2, 1, 0])
 
 
@@ -275,11 +286,11 @@ def small(tiny: ChatModel) -> ChatModel:
 def test_generation_backs_off_when_memory_runs_out(
     small: ChatModel, tiny_rows: list[Rendered], tmp_path: Path, generated: list[int]
 ) -> None:
-    lines, steps = [], []
+    lines, steps = [], Steps()
     here = completer(small, tiny_rows, tmp_path / "g.sqlite", batch_size=5, say=lines.append)
-    said = here.complete(ALL, edits=[pushed()], advance=steps.append)
+    said = here.complete(ALL, edits=[pushed()], advance=steps)
     assert generated == [2, 2, 1]
-    assert sum(steps) == 5
+    assert (steps.all, steps.remembered) == (5, 0)
     assert lines == ["out of memory with 5 prompts at once; continuing with 2 prompts per batch"]
     assert small.edits == ()
     here.complete(ALL)  # what did not fit is not tried again

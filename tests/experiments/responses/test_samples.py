@@ -51,8 +51,14 @@ def test_more_samples_add_to_those_there_are(
     assert sum(drawn) == 10
     assert sampler(tiny, tiny_rows, path).sample(ALL, 2) == two
     assert sum(drawn) == 10
-    three = sampler(tiny, tiny_rows, path).sample(ALL, 3)
+    steps: dict[bool, int] = {True: 0, False: 0}
+
+    def advance(n: int, *, remembered: bool = False) -> None:
+        steps[remembered] += n
+
+    three = sampler(tiny, tiny_rows, path).sample(ALL, 3, advance)
     assert sum(drawn) == 15
+    assert steps == {True: 10, False: 5}
     assert [of[:2] for of in three] == two
     assert sampler(tiny, tiny_rows, None).sample(ALL, 3) == three
     assert said(sampler(tiny, tiny_rows, None).sample([3, 0], 3)) == said([three[3], three[0]])

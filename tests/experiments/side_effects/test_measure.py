@@ -13,9 +13,10 @@ from experiments.pipeline import stages as pipeline
 from experiments.responses.loaded_run import LoadedRun
 from experiments.run.completion_file import is_right, write_completions
 from experiments.run.config import DissociateConfig, RunConfig
-from experiments.side_effects.measure import cost, side_effects, text_hashes
+from experiments.side_effects.measure import cost, side_effects
 from experiments.side_effects.results import SideEffects
 from experiments.side_effects.robustness import choose_prompts
+from experiments.side_effects.texts import text_hashes
 from experiments.side_effects.wraps import load_wraps
 from extract.atomic_write import write_json
 from extract.errors import UserError

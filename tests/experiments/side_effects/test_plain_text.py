@@ -8,7 +8,8 @@ import pytest
 import torch
 
 from experiments.side_effects import plain_text
-from experiments.side_effects.plain_text import cross_entropies, encode, load_passages
+from experiments.side_effects.plain_text import cross_entropies, encode
+from experiments.side_effects.texts import load_passages
 from extract.errors import UserError
 from extract.model.chat_model import ChatModel
 from extract.model.edit import Edit, Pass

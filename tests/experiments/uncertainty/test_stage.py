@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from experiments.pipeline.stages import STAGES, run, stages_of
+from experiments.pipeline.graph import STAGES, stages_of
+from experiments.pipeline.stages import run
 from experiments.run.config import load_config
 from experiments.uncertainty.results import UncertaintyResult
 from experiments.uncertainty.text import print_uncertainty, uncertainty_lines

@@ -19,9 +19,9 @@ import pytest
 import torch
 
 from extract.errors import UserError
+from extract.file_lock import FileLock
 from extract.store.activation_store import ActivationStore
 from extract.store.integrity import verify
-from extract.store.lock import FileLock
 from extract.store.shard_writer import ShardWriter
 from tests.support.made_up_store import (
     D_MODEL,

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from experiments.pipeline.stages import model_source
+from experiments.pipeline.stage_inputs import model_source
 from experiments.run.config import load_config
 from extract.shipped import ROOT
 

@@ -71,7 +71,7 @@ def test_help_names_the_program_as_it_is_called(cli, monkeypatch: pytest.MonkeyP
     monkeypatch.setenv("COLUMNS", "120")
     _, text, _ = cli("run", "--help")
     assert "Example: .venv/bin/refusal run configs/quickstart.yaml" in text
-    assert ".venv/bin/refusal run configs/chat-model.yaml --set model.name=OWNER/MODEL" in text
+    assert ".venv/bin/refusal run OWNER/MODEL --budget 2h" in text
 
 
 # -- the last lines ----------------------------------------------------------------------------------------------------

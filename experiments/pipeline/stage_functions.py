@@ -1,0 +1,97 @@
+"""The function of each stage. Imports torch; which stages have to run is known without it (stage_inputs.py)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from experiments.dials.stage import steer
+from experiments.dissociation.gate_open import gate_open
+from experiments.dissociation.judge import dissociate
+from experiments.dissociation.measure import measure_effects, measure_rank
+from experiments.pipeline.results import write_results
+from experiments.pipeline.stage_inputs import version
+from experiments.probing.stage import probe
+from experiments.report.stage import report
+from experiments.responses.loaded_run import LoadedRun
+from experiments.run.completion_file import write_completions
+from experiments.run.manifest import Manifest
+from experiments.triggers.judge import judge_triggers
+from experiments.triggers.measure import measure_triggers
+from experiments.uncertainty.stage import uncertainty
+from extract.chat.thinking import split_thinking
+from extract.extraction import extract, versions
+from extract.model.edit import site
+from extract.prompts.prompt import prompts_hash
+
+
+def _extract(loaded: LoadedRun) -> None:
+    settings, rendered = loaded.config.extract, loaded.rendered  # a template error comes before the progress bar
+    with loaded.reporter.task("extracting activations", len(loaded.prompts)) as advance:
+        done: int | None = None
+
+        def progress(now: int, _total: int) -> None:
+            nonlocal done
+            advance(now - (done or 0), remembered=done is None)  # the first call counts what an earlier run stored
+            done = now
+
+        extract(
+            loaded.model,
+            loaded.prompts,
+            rendered,
+            loaded.file("activations.h5"),
+            site=site(settings.site),
+            layers=settings.layers,
+            positions=settings.positions,
+            response_tokens=settings.response_tokens,
+            thought_tokens=settings.thought_tokens,
+            store_dtype=settings.store_dtype,  # type: ignore[arg-type]
+            token_budget=settings.token_budget,
+            rows_per_shard=settings.rows_per_shard,
+            shared=loaded.shared,
+            progress=progress,
+            say=loaded.reporter.say,
+        )
+
+
+def _respond(loaded: LoadedRun) -> None:
+    rows = np.arange(len(loaded.prompts)).tolist()
+    with loaded.reporter.task("plain completions", len(rows)) as advance:
+        completions = loaded.completer.complete(rows, advance=advance)
+    write_completions(completions, loaded.file("completions.jsonl"))
+    if cut := sum(not split_thinking(completion.completion).closed for completion in completions):
+        loaded.reporter.say(f"{cut} of {len(completions)} completions end within their thought and cannot be judged; "
+                            f"set generate.max_new_tokens above {loaded.config.generate.max_new_tokens}")  # fmt: skip
+
+
+FUNCTIONS: dict[str, Callable[[LoadedRun], None]] = {
+    # a stage that judges takes `RunInputs` and so cannot use a model; a stage that measures takes `LoadedRun`
+    "extract": _extract,
+    "respond": _respond,
+    "uncertainty": uncertainty,
+    "trigger_measures": measure_triggers,
+    "triggers": judge_triggers,
+    "probe": probe,
+    "effects": measure_effects,
+    "rank": measure_rank,
+    "dissociate": dissociate,
+    "gate_open": gate_open,
+    "steer": steer,
+    "results": write_results,
+    "report": report,
+}
+
+
+def describe(manifest: Manifest, loaded: LoadedRun) -> None:
+    """Record the versions, the device, the model and the prompts of a run whose model is loaded."""
+    model = loaded.model
+    manifest.describe(
+        versions=versions() | {"refusal-probes": version()},
+        device=str(model.device),
+        dtype=str(model.dtype),
+        seed=loaded.config.seed,
+        model={"name": model.name, "revision": model.revision, "weights": model.fingerprint()}
+        | loaded.config.model.model_dump(mode="json", include={"adapter", "template", "template_args", "system"}),
+        prompts=prompts_hash(loaded.prompts),
+    )

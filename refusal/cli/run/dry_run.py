@@ -1,0 +1,57 @@
+"""`--dry-run` in ten lines: what is left to do, and the time, memory and disk that it takes."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from refusal.cli.program import program
+
+if TYPE_CHECKING:
+    from experiments.pipeline.plan import Estimate
+    from experiments.pipeline.stage_states import StageState
+
+
+def short_plan(found: Estimate, directory: Path, states: Sequence[StageState]) -> list[str]:
+    """Return the plan of what is left, one line for each question.
+
+    Args:
+        states: of the stages that the run reads, in order.
+    """
+    return [f"{question:<15} {answer}" for question, answer in _answers(found, directory, states)]
+
+
+def _answers(found: Estimate, directory: Path, states: Sequence[StageState]) -> Iterator[tuple[str, str]]:
+    from experiments.pipeline.footprint import gigabytes
+
+    done = [state.name for state in states if state.state == "done"]
+    plan, prompts = found.plan(done), found.prompts
+    labels = ", ".join(f"{n:,} {label}" for label, n in Counter(prompt.label for prompt in prompts).items())
+    yield "model", f"{found.config.model.name}, {_count(found.model.parameters)} parameters"
+    yield "prompts", f"{len(prompts):,} ({labels}), {sum(found.given.lengths):,} tokens"
+    yield "skipped as done", ", ".join(done) or "nothing"
+    yield "to run", ", ".join(state.name for state in states if state.state != "done")
+    costly = [step for step in plan.steps if step.passes or step.completions]
+    for where, machine in found.machines.items():
+        name = machine.name if where == "here" else f"{machine.name}, by its data sheet"
+        yield f"time {where}", f"{plan.time(machine)} ({name})" if costly else f"seconds ({name})"
+    if costly:
+        yield "most of it", plan.slowest(found.machine)
+    yield "memory", plan.memory(found.machine)
+    stored = plan.stored(found.machine)
+    yield "disk", f"{gigabytes(stored)} of activations, in {directory}" if stored else f"little, in {directory}"
+    yield "next", f"{_without_dry_run()}    (--verbose: every step)"
+    if found.warning:
+        yield "warning", found.warning
+
+
+def _without_dry_run() -> str:
+    return shlex.join([*shlex.split(program()), *(word for word in sys.argv[1:] if word != "--dry-run")])
+
+
+def _count(n: int) -> str:
+    return f"{n / 1e9:.1f} B" if n >= 1e9 else f"{n / 1e6:.1f} M"

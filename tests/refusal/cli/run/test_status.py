@@ -1,0 +1,111 @@
+"""How far a run is, and a run with nothing to do: both without torch."""
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from experiments.run.run_lock import NAME, RunLock
+from extract.shipped import ROOT
+from tests.support.done_run import mark_done
+
+FIXTURE = ROOT / "tests" / "fixtures" / "small_run"
+
+
+@pytest.fixture
+def done(tmp_path: Path) -> Path:
+    """A finished run, with nothing to do in this checkout."""
+    run = Path(shutil.copytree(FIXTURE, tmp_path / "run"))
+    mark_done(run)
+    return run
+
+
+def without_torch(*arguments: str) -> str:
+    """Run the command line in a process and return what it prints; fails if it imports torch or transformers."""
+    code = (
+        "import sys; from refusal.cli.main import main; sys.argv = ['refusal', *sys.argv[1:]]\n"
+        "try: main()\nexcept SystemExit as ended: assert not ended.code, ended.code\n"
+        "found = {'torch', 'transformers', 'sklearn', 'pandas'} & set(sys.modules)\nassert not found, found"
+    )
+    ended = subprocess.run([sys.executable, "-c", code, *arguments], capture_output=True, text=True, cwd=ROOT,
+                           check=False, env=os.environ | {"PYTHONPATH": str(ROOT)})  # fmt: skip
+    assert ended.returncode == 0, ended.stderr[-2000:]
+    return ended.stdout + ended.stderr
+
+
+def test_a_run_with_nothing_to_do_says_so_without_torch_and_prints_its_results(done: Path) -> None:
+    def files() -> dict[Path, int]:  # the committed configuration is of an earlier version, so it is written again
+        listed = [path for path in done.rglob("*") if path.is_file() and path.name != "config.yaml"]
+        return {path: path.stat().st_mtime_ns for path in listed}
+
+    before = files()
+    shown = without_torch("run", str(done / "config.yaml"), "--out", str(done))
+    assert f"nothing to do: all stages in {done} are done and unchanged" in " ".join(shown.split())
+    assert "One refusal or two?" in shown
+    assert files() == before
+    assert "nothing to do: all 11 stages" in without_torch(
+        "run", str(done / "config.yaml"), "--out", str(done), "--dry-run"
+    )
+
+
+def test_the_stages_and_the_next_command(done: Path, cli) -> None:
+    shown = without_torch("status", str(done))
+    assert "11 of 11 stages are done" in shown
+    assert f"report {done}" in shown
+    (done / "stages/triggers.json").write_text("{}")
+    code, out, err = cli("status", str(done))
+    assert code == 0, err
+    states = {line.split()[0]: line.split()[1] for line in out.splitlines()[1:12]}
+    assert {name for name, state in states.items() if state == "stale"} == {"triggers", "results", "report"}
+    assert {state for name, state in states.items() if name not in ("triggers", "results", "report")} == {"done"}
+    assert out.splitlines()[-1].endswith(f"run {done}/config.yaml --out {done}")
+    (done / "manifest.json").unlink()
+    assert "0 of 11 stages are done" in cli("status", str(done))[1]
+
+
+def test_who_writes_it_now_and_who_was_killed(done: Path, cli) -> None:
+    with RunLock(done) as lock:
+        lock.at("5/11 probe")
+        held = (done / NAME).read_text()
+        out = cli("status", str(done))[1]
+    assert f"Running: process {os.getpid()} on " in out
+    assert "at 5/11 probe since" in out
+    assert "Killed" not in out
+    (done / NAME).write_text(held)  # as kill -9 leaves it
+    out = cli("status", str(done))[1]
+    assert f"Killed: process {os.getpid()}" in out
+    assert "Running" not in out
+
+
+def test_what_is_no_run(cli, tmp_path: Path) -> None:
+    code, out, err = cli("status", str(tmp_path))
+    assert (code, out) == (2, "")
+    assert "is not a run directory: it has no config.yaml" in err
+
+
+def test_the_dissociation_shows_the_other_variants_where_they_are_asked_for(done: Path, cli) -> None:
+    def shown(*more: str) -> str:
+        code, out, err = cli("dissociate", str(done / "config.yaml"), "--out", str(done), "--quiet", *more)
+        assert (code, err) == (0, "")
+        return out
+
+    _variants(done)
+    assert "Other variants" not in shown()
+    assert "More tables: --verbose" in shown()
+    assert "Other variants" in shown("--verbose")
+
+
+def _variants(run: Path) -> None:
+    """Give the finished run another variant, and mark it as done so."""
+    import json
+
+    path = run / "stages/dissociate.json"
+    found = json.loads(path.read_text())
+    one = {"estimate": 0.5, "low": 0.4, "high": 0.6, "n": 10}
+    found["variants"] = [{"ablated": "normative", "variant": "zero/every/all", "stopped": {"normative": one},
+                          "onset_effect": {}, "benign_answered": one}]  # fmt: skip
+    path.write_text(json.dumps(found))
+    mark_done(run)

