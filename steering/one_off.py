@@ -16,6 +16,7 @@ from extract.model.quiet import quiet_libraries
 from extract.progress import Reporter
 from extract.prompts.prompt import Prompt
 from extract.record import Record
+from extract.run_directory import file_of_run
 from steering.controller import steering
 from steering.conversation import Conversation, Turn, chosen_thresholds, reports
 from steering.dial import Dial, Kind, load_dials
@@ -42,11 +43,16 @@ def open_with_dials(
 ) -> tuple[ChatModel, list[Dial], dict[Kind, float]]:
     """Load a model, its dials and their given thresholds.
 
+    Args:
+        dials_path: a `dials.safetensors`, or the directory of a run that has one.
+
     Raises:
         UserError: one of them cannot be loaded, or they do not fit together.
     """
     if dials_path is None and any(value is not None for value in thresholds.values()):
         raise UserError("thresholds need dials: give --dials FILE, made by refusal steer CONFIG")
+    if dials_path is not None:
+        dials_path = file_of_run(dials_path, "dials.safetensors")
     quiet_libraries()
     model = load_model(name, adapter=adapter, template=template, template_args=template_args)
     dials = load_dials(dials_path, model.fingerprint(), model.cast_fingerprint(), Reporter().say) if dials_path else []

@@ -13,6 +13,7 @@ from pydantic import BeforeValidator, Field, JsonValue, ValidationError, model_v
 from extract.errors import UserError
 from extract.model.loading_options import LoadingOptions
 from extract.prompts.sources import PromptsConfig
+from extract.run_directory import is_run
 from extract.shipped import resolve_shipped
 from extract.yaml_file import Strict, explain, key_and_value, read_yaml
 from steering.ablation_variant import Form, LayerScope, TokenScope, Variant
@@ -232,16 +233,23 @@ class RunConfig(Strict):
 def load_config(path: str | os.PathLike[str], overrides: Sequence[str] = ()) -> RunConfig:
     """Read a configuration and apply `key=value` overrides.
 
+    Args:
+        path: a YAML file, or a run directory, which holds one.
+
     Raises:
         UserError: the file is missing or malformed, or a key or value does not fit; names it and the remedy.
     """
-    raw = read_yaml(resolve_shipped(Path(path)), "configuration")
+    raw = read_yaml(_file(Path(path)), "configuration")
     for override in overrides:
         _assign(raw, *key_and_value("--set", override, "model.name=owner/name"))
     try:
         return RunConfig.model_validate(raw)
     except ValidationError as error:
         raise UserError(f"{path}: {explain(error, RunConfig)}") from None
+
+
+def _file(path: Path) -> Path:
+    return path / "config.yaml" if is_run(path) else resolve_shipped(path)
 
 
 def with_value(config: RunConfig, key: str, value: object) -> RunConfig:

@@ -134,8 +134,9 @@ def report(
     out: Annotated[
         Path | None,
         typer.Option(
-            metavar="FILE",
-            help="The page to write; by default report.html in the run, with several runs in the working directory.",
+            metavar="DIR",
+            help="Directory of report.html, or a name ending in .html; by default the run, with several runs the "
+            "working directory.",
         ),
     ] = None,
 ) -> None:
@@ -147,6 +148,7 @@ def report(
     from experiments.run.config import load_config
     from experiments.run.inputs import RunInputs
     from extract.errors import UserError
+    from extract.run_directory import file_to_write
 
     for directory in runs:
         if not (directory / "results.json").is_file():
@@ -154,7 +156,7 @@ def report(
                 f"{directory} is not a finished run: it has no results.json; make it with: refusal run CONFIG"
             )
     finished = [RunInputs(load_config(directory / "config.yaml"), directory) for directory in runs]
-    path = out or (runs[0] / "report.html" if len(runs) == 1 else Path("report.html"))
+    path = file_to_write(out or (runs[0] if len(runs) == 1 else Path()), "report.html", ".html")
     write_report(finished, path)
     typer.echo(str(path))
 

@@ -8,7 +8,10 @@ from typing import Annotated, Any
 
 import typer
 
-Config = Annotated[Path, typer.Argument(metavar="CONFIG", help="A YAML configuration, e.g. configs/quickstart.yaml.")]
+Config = Annotated[
+    Path,
+    typer.Argument(metavar="CONFIG", help="A YAML configuration, e.g. configs/quickstart.yaml, or a run's directory."),
+]
 Set = Annotated[list[str], typer.Option("--set", metavar="KEY=VALUE", help="Override a configuration key; repeatable.")]
 NO_OVERRIDES: list[str] = []
 Out = Annotated[Path | None, typer.Option("--out", metavar="DIR", help="Directory of the results.")]

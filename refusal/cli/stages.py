@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from experiments.run.config import RunConfig, load_config
+from extract.run_directory import is_run
 from refusal.cli.options import minutes
 
 
@@ -35,7 +36,7 @@ def run_command(
         UserError: a mistake in the configuration, the prompts or the model, or a stage that is not applicable.
     """
     config = load_config(path, overrides)
-    directory = _of_process(out or Path("runs") / run_name(config, overrides), config)
+    directory = _of_process(out or (path if is_run(path) else Path("runs") / run_name(config, overrides)), config)
     from extract.model.quiet import quiet_libraries
 
     quiet_libraries()

@@ -9,18 +9,21 @@ import typer
 
 from refusal.cli.options import Json, print_json
 
+Store = Annotated[Path, typer.Argument(metavar="FILE", help="An activations.h5, a run directory, or a flat file.")]
+
 store_app = typer.Typer(no_args_is_help=True, help="Inspect, verify and export activation stores.")
 
 
 @store_app.command("info")
-def store_info(file: Annotated[Path, typer.Argument(metavar="FILE")], as_json: Json = False) -> None:
+def store_info(file: Store, as_json: Json = False) -> None:
     """Print the contents of a store: model, site, layers, positions, prompts.
 
     Example: refusal store info runs/quickstart/activations.h5
     """
+    from extract.run_directory import file_of_run
     from extract.store.activation_store import ActivationStore
 
-    with ActivationStore(file) as store:
+    with ActivationStore(file_of_run(file, "activations.h5")) as store:
         record = store.describe().to_dict()
     if as_json:
         print_json(record)
@@ -31,7 +34,7 @@ def store_info(file: Annotated[Path, typer.Argument(metavar="FILE")], as_json: J
 
 @store_app.command("verify")
 def store_verify(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="An activations.h5, or a flat file made by export.")],
+    file: Store,
     model: Annotated[str | None, typer.Option(help="Compare with this model's weights: a hub id or directory.")] = None,
     revision: Annotated[str | None, typer.Option(help="The hub revision of that model.")] = None,
     dtype: Annotated[str, typer.Option(help="Data type of the run's weights.")] = "auto",
@@ -42,8 +45,10 @@ def store_verify(
 
     Example: refusal store verify runs/quickstart/activations.h5 --model organisms/zoo/two-knobs
     """
+    from extract.run_directory import file_of_run
     from refusal.cli.store_check import check_store
 
+    file = file_of_run(file, "activations.h5")
     result = check_store(file, model, revision, dtype, adapter)
     if as_json:
         print_json(vars(result) | {"ok": not result.findings})
@@ -59,16 +64,19 @@ def store_verify(
 
 @store_app.command("export")
 def store_export(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="An activations.h5.")],
-    to: Annotated[Path, typer.Option("--to", metavar="OUT.h5", help="The flat file to write.")],
+    file: Store,
+    to: Annotated[Path, typer.Option("--to", metavar="OUT.h5", help="The flat file to write, or a directory for it.")],
     as_json: Json = False,
 ) -> None:
     """Copy a store into one flat file, to move or publish: the same layout without shards.
 
     Example: refusal store export runs/quickstart/activations.h5 --to quickstart.h5
     """
+    from extract.run_directory import file_of_run
     from refusal.cli.store_check import export_store
 
+    file = file_of_run(file, "activations.h5")
+    to = to / file.name if to.is_dir() else to
     size = export_store(file, to)
     if as_json:
         print_json({"written": str(to), "bytes": size})

@@ -15,7 +15,9 @@ if TYPE_CHECKING:
 Model = Annotated[
     str, typer.Argument(metavar="MODEL", help="A hub id, a model directory, a GGUF file, or package:NAME.")
 ]
-Dials = Annotated[Path | None, typer.Option(help="A dials.safetensors written by refusal steer.")]
+Dials = Annotated[
+    Path | None, typer.Option(metavar="RUN", help="A run directory, or its dials.safetensors, from refusal steer.")
+]
 NormativeThreshold = Annotated[float | None, typer.Option(min=0, max=1, help="Refuse at or above this probability.")]
 EpistemicThreshold = Annotated[float | None, typer.Option(min=0, max=1, help="Abstain at or above this probability.")]
 MaxNewTokens = Annotated[int, typer.Option(min=1, help="Longest answer, in tokens.")]
