@@ -55,7 +55,7 @@ def store_verify(
     for line in () if as_json else result.findings:
         typer.echo(line)
     if result.findings:
-        typer.echo(f"refusal: {file} has {len(result.findings)} faults", err=True)
+        typer.echo(f"refusal: {file} has {len(result.findings)} fault{'s' * (len(result.findings) > 1)}", err=True)
         raise typer.Exit(1)
     if not as_json:
         typer.echo(f"{file} is intact: {result.prompts} prompts, {result.shards} shards, {result.loci} slices, "
