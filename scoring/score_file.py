@@ -98,15 +98,31 @@ def score_file(
         if path.resolve() == (out / name).resolve():
             raise UserError(f"{path} would be overwritten by its own scores; choose another directory with --out")
     credits, notes = load_adjacency(adjacency or DEFAULT), ReadingNotes()
-    rows = read_answers(path, notes, read_column_map(mapped, columns), encoding)
+    column_map = read_column_map(mapped, columns)
+    rows = read_answers(path, notes, column_map, encoding)
     own = of_run and prompts is None and dataset is None
     cases = cases_of_run(path) if own else _cases(prompts, dataset)
+    if cases:
+        _refuse_strangers(path, read_answers(path, ReadingNotes(), column_map, encoding), cases)
     by_hand = None if labels is None else read_labels(labels)
     with reporter.task(f"scoring {path.name}", None) as advance:
         return score_completions(
             rows, out, judge or RuleJudge(), credits, cases=cases, labels=by_hand, parquet=parquet, notes=notes,
             advance=advance,
         )  # fmt: skip
+
+
+def _refuse_strangers(path: Path, rows: Iterable[Row], cases: Mapping[str, Case]) -> None:
+    """Refuse completions none of which is of a known prompt, before any is judged."""
+    by_text, ids = _by_text(cases), list[str]()
+    for row in rows:
+        if identifier_of(row) in cases or str(row.get("text")).strip() in by_text:
+            return
+        if len(ids) < 2:
+            ids.append(identifier_of(row))
+    raise UserError(f"{path}: no completion has the id or the text of a prompt (ids of completions: {', '.join(ids)} "
+                    f"…; of prompts: {', '.join(list(cases)[:2])} …); name the column of the ids with --map id=COLUMN, "
+                    "or give the prompts of these completions")  # fmt: skip
 
 
 def _cases(path: Path | None, dataset: str | None) -> Mapping[str, Case]:
