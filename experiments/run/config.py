@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Sequence
 from math import ceil
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Field, JsonValue, ValidationError, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, JsonValue, ValidationError, model_validator
 
 from extract.errors import UserError
 from extract.model.loading_options import LoadingOptions
@@ -20,7 +21,23 @@ from steering.ablation_variant import Form, LayerScope, TokenScope, Variant
 
 MOST_DIRECTIONS = 8  # of a subspace that is searched for
 WRITE_POSITION = "post_last"  # the last prompt token: where every direction is written
-WritePosition = Annotated[str, Field(pattern=r"^(inst_last|post_last|post_[1-9][0-9]*)$")]
+Float = Literal["auto", "float32", "float16", "bfloat16"]
+
+
+def _write_position(name: str) -> str:
+    if re.fullmatch(r"inst_last|post_last|post_[1-9][0-9]*", name):
+        return name
+    raise ValueError(f"expected inst_last, post_last, or post_1, post_2 and so on; got {name!r}")
+
+
+def _run_name(name: str) -> str:
+    if re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]*", name):
+        return name
+    raise ValueError("expected letters, digits, points, hyphens and underscores, beginning with a letter or digit, "
+                     f"since it names the run's directory; got {name!r}")  # fmt: skip
+
+
+WritePosition = Annotated[str, AfterValidator(_write_position)]
 
 
 class ModelConfig(Strict):
@@ -29,26 +46,26 @@ class ModelConfig(Strict):
     name: str
     revision: str | None = None
     adapter: str | None = None  # the directory of a LoRA adapter (PEFT), merged into the weights
-    dtype: str = Field("auto", pattern="^(auto|float32|float16|bfloat16)$")
+    dtype: Float = "auto"
     device: str = "auto"
-    backend: str = Field("hooks", pattern="^(hooks|nnsight|transformer_lens)$")
+    backend: Literal["hooks", "nnsight", "transformer_lens"] = "hooks"
     template: str | None = None  # the tokenizer's own; plain (Question: … Answer: …, for base models); or a .jinja file
     template_args: dict[str, JsonValue] = Field(
         default_factory=dict
     )  # further variables of the template: {enable_thinking: false}
-    system: str = Field("keep", pattern="^(keep|merge)$")  # merge: system messages go into the next user turn
+    system: Literal["keep", "merge"] = "keep"  # merge: system messages go into the next user turn
     loading: LoadingOptions = LoadingOptions()
 
 
 class ExtractConfig(Strict):
     """Which activations are stored."""
 
-    site: str = Field("resid_post", pattern="^resid_(pre|mid|post)$")
+    site: Literal["resid_pre", "resid_mid", "resid_post"] = "resid_post"
     layers: tuple[int, ...] | None = None  # null: all
     positions: tuple[str, ...] | None = None  # null: every position that some prompt has
     response_tokens: int = Field(0, ge=0)  # k: also store response_1 … response_k, captured while the model answers
     thought_tokens: int = Field(0, ge=0)  # n: also store think_first and think_last of thoughts of at most n tokens
-    store_dtype: str = Field("auto", pattern="^(auto|float32|float16|bfloat16)$")  # auto: as the model computes
+    store_dtype: Float = "auto"  # auto: as the model computes
     token_budget: int | None = Field(None, ge=1)  # tokens in a batch: 1024 on a CPU, 16384 on a GPU
     rows_per_shard: int | None = Field(None, ge=1)  # as many as make 256 MB, at most 512
 
@@ -208,7 +225,7 @@ class BudgetConfig(Strict):
 class RunConfig(Strict):
     """The configuration of a whole run."""
 
-    name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")
+    name: Annotated[str, AfterValidator(_run_name)]
     seed: int = Field(0, ge=0)
     model: ModelConfig
     prompts: PromptsConfig
