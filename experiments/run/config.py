@@ -15,7 +15,7 @@ from extract.errors import UserError
 from extract.model.loading_options import LoadingOptions
 from extract.prompts.sources import PromptsConfig
 from extract.run_directory import is_run
-from extract.shipped import resolve_shipped
+from extract.shipped import nearest_yaml, resolve_shipped
 from extract.yaml_file import Strict, explain, key_and_value, read_yaml
 from steering.ablation_variant import Form, LayerScope, TokenScope, Variant
 
@@ -266,7 +266,10 @@ def load_config(path: str | os.PathLike[str], overrides: Sequence[str] = ()) -> 
 
 
 def _file(path: Path) -> Path:
-    return path / "config.yaml" if is_run(path) else resolve_shipped(path)
+    found = path / "config.yaml" if is_run(path) else resolve_shipped(path)
+    if not found.exists() and (near := nearest_yaml(path)):
+        raise UserError(f"configuration not found: {path}; did you mean {near}?")
+    return found
 
 
 def with_value(config: RunConfig, key: str, value: object) -> RunConfig:

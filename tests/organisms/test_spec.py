@@ -41,7 +41,7 @@ def _cosine(value: float, *between: str) -> dict[str, Any]:
         ({"prompts_per_label": 19}, "prompts_per_label: expected a number of at least 20"),
         ({"known_people": 97}, "known_people: expected a number of at most 96"),
         ({"planted": _planted()}, "planted.variables: expected at least 1 entry"),
-        ({"planted": _planted({"name": "n", "decides": []}, E)}, "planted.variables.0.decides: expected at least 1 entry"),
+        ({"planted": _planted({"name": "n", "decides": []}, E)}, "planted.variables.0.decides: expected at least 1"),
         (
             {"planted": _planted({"name": "n", "decides": ["hedge"]})},
             "decides.0: expected one of refuse, abstain",

@@ -71,6 +71,27 @@ def test_a_missing_configuration(cli) -> None:
     fails(cli("probe", "configs/nowhere.yaml"), "configuration not found: configs/nowhere.yaml")
 
 
+@pytest.mark.parametrize(
+    ("given", "near"),
+    [
+        ("configs/quikstart.yaml", "configs/quickstart.yaml"),
+        ("quickstart", "configs/quickstart.yaml"),
+        ("configs/models/gemma.yaml", "configs/models/gemma-2-2b-it.yaml"),
+        ("{here}/my-rum.yaml", "{here}/my-run.yaml"),
+    ],
+)
+def test_a_misspelt_configuration_names_the_nearest(cli, tmp_path: Path, given: str, near: str) -> None:
+    (tmp_path / "my-run.yaml").write_text("")
+    given, near = given.format(here=tmp_path), near.format(here=tmp_path)
+    fails(cli("run", given), f"configuration not found: {given}; did you mean {near}?\n")
+
+
+def test_a_misspelt_public_set_names_the_nearest(cli) -> None:
+    fails(
+        cli("prompts", "check", "--dataset", "XStst"), "no data set 'XStst'; did you mean xstest? choose from arditi, "
+    )
+
+
 def test_a_missing_model(cli, tmp_path: Path) -> None:
     fails(
         cli("run", "configs/quickstart.yaml", "--set", "model.name=./nowhere", "--out", str(tmp_path / "run")),
