@@ -15,7 +15,7 @@ def resolve_shipped(path: Path) -> Path:
 
 
 def nearest_yaml(path: Path) -> Path | None:
-    """Return the YAML file with the nearest name, next to a missing one or shipped in configs/; None if none is near."""
+    """Return the YAML file with the nearest name, next to a missing one or shipped in configs/; None if none is."""
     folders = {path.parent: path.parent, ROOT / path.parent: path.parent}  # and how a file in each is written
     folders |= {ROOT / "configs": Path("configs"), ROOT / "configs" / "models": Path("configs", "models")}
     found = {

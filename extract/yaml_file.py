@@ -14,6 +14,7 @@ from pydantic_core import ErrorDetails
 
 from extract.errors import UserError
 
+KINDS = ("int", "str", "float", "bool")  # pydantic's names of the alternatives of a key that takes several
 MOST_CHARS = 100  # of a value in a message
 LIMITS = {"greater_than": "above", "greater_than_equal": "of at least", "less_than": "below",
           "less_than_equal": "of at most"}  # fmt: skip
@@ -108,7 +109,8 @@ def explain(error: ValidationError, model: type[BaseModel]) -> str:
     """Return the first error in one line, with its key and, for an unknown key, the nearest known one."""
     # unknown keys come first: usually they are misspelt required keys
     first = min(error.errors(), key=lambda one: one["type"] != "extra_forbidden")
-    where = ".".join(str(part) for part in first["loc"]) or "the file"
+    place = first["loc"][:-1] if first["loc"] and first["loc"][-1] in KINDS else first["loc"]  # one of several kinds
+    where = ".".join(str(part) for part in place) or "the file"
     match first["type"]:
         case "extra_forbidden":
             near = nearest_key(where, model)
@@ -122,7 +124,9 @@ def explain(error: ValidationError, model: type[BaseModel]) -> str:
         case "model_type" | "model_attributes_type":
             return f"{where}: {_section(where, first['ctx']['class_name'], model)}, got {_shown(first['input'])}"
         case _:
-            return f"{where}: {_expected(first)}, got {_shown(first['input'])}"
+            alike = [one for one in error.errors() if one["loc"] in (place, *((*place, kind) for kind in KINDS))]
+            expected = " or ".join(dict.fromkeys(_expected(one).removeprefix("expected ") for one in alike))
+            return f"{where}: expected {expected}, got {_shown(first['input'])}"
 
 
 def _keys_near(place: Sequence[int | str], model: type[BaseModel]) -> str:

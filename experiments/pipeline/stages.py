@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import importlib.metadata
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from shutil import rmtree
 from typing import Any
 
 import numpy as np
@@ -142,18 +144,18 @@ def run(
     _section(config, "judge")  # the judge's file is checked too
     _section(config, "measuring")  # and the texts of the side effects
     source = model_source(config)
-    _prepare(directory, config)
-    manifest = Manifest(directory / "manifest.json")
-    worked, inputs = [], _inputs(config, stages, prompts_hash(loaded.prompts), source, version())
-    for stage in wanted:
-        if not manifest.is_done(stage.name, inputs[stage.name], stage.outputs):
-            started = time.monotonic()
-            _invalidate(loaded, dependents(stages, stage.name))
-            stage.run(loaded)
-            if loaded.has_model:  # a stage that judges loads none
-                _describe(manifest, loaded)
-            manifest.mark(stage.name, inputs[stage.name], stage.outputs, time.monotonic() - started)
-            worked.append(stage.name)
+    with _prepared(directory, config):
+        manifest = Manifest(directory / "manifest.json")
+        worked, inputs = [], _inputs(config, stages, prompts_hash(loaded.prompts), source, version())
+        for stage in wanted:
+            if not manifest.is_done(stage.name, inputs[stage.name], stage.outputs):
+                started = time.monotonic()
+                _invalidate(loaded, dependents(stages, stage.name))
+                stage.run(loaded)
+                if loaded.has_model:  # a stage that judges loads none
+                    _describe(manifest, loaded)
+                manifest.mark(stage.name, inputs[stage.name], stage.outputs, time.monotonic() - started)
+                worked.append(stage.name)
     return worked
 
 
@@ -185,7 +187,10 @@ def model_source(config: RunConfig) -> Any:
     return [config.model.name, config.model.revision, *besides]
 
 
-def _prepare(directory: Path, config: RunConfig) -> None:
+@contextmanager
+def _prepared(directory: Path, config: RunConfig) -> Iterator[None]:
+    """Make the run directory; remove it if the block fails before a stage has written anything."""
+    made = not directory.exists()
     try:
         (directory / "stages").mkdir(parents=True, exist_ok=True)
         write_text(directory / "config.yaml", yaml.safe_dump(config.model_dump(mode="json"), sort_keys=False))
@@ -193,6 +198,13 @@ def _prepare(directory: Path, config: RunConfig) -> None:
         raise UserError(
             f"cannot write the run directory {directory}: {error.strerror}; choose another with --out"
         ) from None
+    try:
+        yield
+    except BaseException:
+        files = {path.name for path in directory.iterdir()}
+        if made and files == {"config.yaml", "stages"} and not any((directory / "stages").iterdir()):
+            rmtree(directory, ignore_errors=True)
+        raise
 
 
 def _section(config: RunConfig, name: str) -> Any:

@@ -9,7 +9,7 @@ import typer
 
 from refusal.cli.options import NO_OVERRIDES, Budget, Config, DryRun, Json, RunOut, Set
 from refusal.cli.organism import organism_app
-from refusal.cli.program import name_program, program
+from refusal.cli.program import name_program, program, usage_line
 from refusal.cli.prompts import prompts_app
 from refusal.cli.score import add_commands
 from refusal.cli.serve import add_serving
@@ -19,6 +19,7 @@ from refusal.cli.talk import add_talking
 app = typer.Typer(
     no_args_is_help=True,
     add_completion=False,
+    context_settings={"help_option_names": ["-h", "--help"]},  # of every command
     pretty_exceptions_enable=False,
     help="Separate a chat model's two refusals: 'I shouldn't answer this' and 'I can't reliably answer this'.\n\n"
     "Example: refusal run configs/quickstart.yaml",
@@ -31,13 +32,21 @@ def main() -> None:
     """Run the command line; a user's mistake prints one line and exits with code 2."""
     from extract.errors import UserError
 
-    command = typer.main.get_command(app)
-    name_program(command, program())
+    command, name = typer.main.get_command(app), program()
+    name_program(command, name)
     try:
-        command()
+        code = command(prog_name=name, standalone_mode=False)
     except UserError as error:
         typer.echo(f"refusal: {error}", err=True)
         raise SystemExit(2) from None
+    except typer.Abort:
+        raise SystemExit(1) from None
+    except Exception as error:
+        if (line := usage_line(error, name)) is None:
+            raise
+        typer.echo(line, err=True, nl=bool(line))
+        raise SystemExit(2) from None
+    raise SystemExit(code if isinstance(code, int) else 0)
 
 
 @app.callback(invoke_without_command=True)

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from refusal.cli.label.command import label
-from refusal.cli.options import NO_OVERRIDES, Json, print_json
+from refusal.cli.options import NO_OVERRIDES, Json, print_json, wrapped
 
 Adjacent = Annotated[
     Path | None,
@@ -95,7 +95,7 @@ def score(
     from scoring.scorecard_text import card_lines
 
     for line in card_lines(card):
-        typer.echo(line)
+        typer.echo(wrapped(line, 2))
     typer.echo(f"Action and evidence of each completion: {folder / 'scored.jsonl'}", err=True)
 
 

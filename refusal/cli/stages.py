@@ -10,7 +10,7 @@ from typing import Any
 
 from experiments.run.config import RunConfig, load_config
 from extract.run_directory import is_run
-from refusal.cli.options import minutes
+from refusal.cli.options import minutes, wrapped
 
 
 class Listed(dict[str, Any]):
@@ -90,7 +90,7 @@ def show(record: dict[str, Any], as_json: bool) -> None:
         return
     for key, value in record.items():
         if isinstance(value, Listed):
-            print("\n".join([key, *(f"  {name:<44} {of_it}" for name, of_it in value.items())]))
+            print("\n".join([key, *(wrapped(f"  {name:<44} {of_it}", 47) for name, of_it in value.items())]))
         else:
             shown = f"({len(value)} entries; see --json)" if isinstance(value, dict) and len(value) > 6 else value
-            print(f"{key:<28} {shown}")
+            print(wrapped(f"{key:<28} {shown}", 29))

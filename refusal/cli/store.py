@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
-from refusal.cli.options import Json, print_json
+from refusal.cli.options import Json, print_json, wrapped
 
 Store = Annotated[Path, typer.Argument(metavar="FILE", help="An activations.h5, a run directory, or a flat file.")]
 
@@ -29,7 +29,14 @@ def store_info(file: Store, as_json: Json = False) -> None:
         print_json(record)
         return
     for key, value in record.items():
-        typer.echo(f"{key:<16} {value}")
+        typer.echo(wrapped(f"{key:<16} {_plain(value)}", 17))
+
+
+def _plain(value: Any) -> str:
+    """Return a value of a summary as text without brackets."""
+    if isinstance(value, dict):
+        return ", ".join(f"{name} {of_it}" for name, of_it in value.items())
+    return ", ".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
 
 
 @store_app.command("verify")

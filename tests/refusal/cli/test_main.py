@@ -12,6 +12,7 @@ import pytest
 from experiments.pipeline.stages import model_source
 from experiments.run.config import load_config
 from extract.shipped import ROOT
+from refusal.cli.program import program
 
 ORGANISM = ROOT / "organisms" / "zoo" / "two-knobs"
 
@@ -259,6 +260,67 @@ def test_help_says_where_results_go(cli, monkeypatch: pytest.MonkeyPatch, comman
     monkeypatch.setenv("COLUMNS", "100")  # one line
     _, text, _ = cli(*command.split(), "--help")
     assert f"by default {where}." in text
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ("label runs/quickstart", "missing option '--annotator'; see: NAME label --help"),
+        ("run", "missing argument 'CONFIG'; see: NAME run --help"),
+        ("frobnicate", "no such command 'frobnicate'; see: NAME --help"),
+        ("store infos x", "no such command 'infos'. Did you mean 'info'?; see: NAME store --help"),
+        ("run a.yaml --foo", "no such option: --foo (Possible options: --out); see: NAME run --help"),
+        (
+            "generate M hi --max-new-tokens 0",
+            "invalid value for '--max-new-tokens': expected a number of at least 1; see: NAME generate --help",
+        ),
+        (
+            "generate M hi --max-new-tokens many",
+            "invalid value for '--max-new-tokens': expected a whole number; see: NAME generate --help",
+        ),
+        (
+            "generate M hi --normative-threshold 2",
+            "invalid value for '--normative-threshold': expected a number of at most 1; see: NAME generate --help",
+        ),
+    ],
+)
+def test_a_wrong_argument_is_one_line(cli, arguments: str, said: str) -> None:
+    result = cli(*arguments.split())
+    fails(result)
+    assert result[2] == f"refusal: {said.replace('NAME', program())}\n"
+
+
+def test_a_command_group_alone_shows_its_commands(cli) -> None:
+    for given in ((), ("store",), ("organism",)):
+        code, out, err = cli(*given)
+        assert (code, err) == (2, "")
+        assert "Commands" in out
+
+
+@pytest.mark.parametrize("command", ["", "run", "report", "label", "compare", "serve", "store", "store info",
+                                     "organism teach", "prompts check"])  # fmt: skip
+def test_h_is_help_in_every_command(cli, command: str) -> None:
+    short = cli(*command.split(), "-h")
+    assert short == cli(*command.split(), "--help")
+    assert short[0] == 0
+    assert "Usage" in short[1]
+
+
+@pytest.mark.parametrize(
+    ("override", "said"),
+    [
+        ("model.loading.quantization={quant_method: nope}", "model.loading.quantization is not valid"),
+        ("extract.layers=[99]", "layer 99 does not exist"),
+        ("extract.positions=[foo]", "no prompt has the position 'foo'"),
+    ],
+)
+def test_what_the_model_refuses_leaves_no_run_directory(cli, tmp_path: Path, override: str, said: str) -> None:
+    for directory in (tmp_path / "run", tmp_path / "kept"):
+        fails(cli("extract", "configs/quickstart.yaml", "--set", override, "--out", str(directory)), said)
+        assert not directory.exists()
+    (tmp_path / "kept").mkdir()  # a directory of the user's own stays
+    fails(cli("extract", "configs/quickstart.yaml", "--set", override, "--out", str(tmp_path / "kept")), said)
+    assert (tmp_path / "kept").exists()
 
 
 def test_version(cli) -> None:
