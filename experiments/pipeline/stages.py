@@ -141,8 +141,7 @@ def run(
     wanted = in_order(stages, [until])
     if {stage.name for stage in wanted} & {"trigger_measures", "probe"}:  # extraction and uncertainty take any labels
         check_folds(loaded.corpus, config.seed)
-    _section(config, "judge")  # the judge's file is checked too
-    _section(config, "measuring")  # and the texts of the side effects
+    check_files(config)
     source = model_source(config)
     with _prepared(directory, config):
         manifest = Manifest(directory / "manifest.json")
@@ -157,6 +156,19 @@ def run(
                 manifest.mark(stage.name, inputs[stage.name], stage.outputs, time.monotonic() - started)
                 worked.append(stage.name)
     return worked
+
+
+def check_files(config: RunConfig) -> None:
+    """Check the judge's file, the texts of the side effects, and the directions of a configuration.
+
+    Raises:
+        UserError: one of them is missing or malformed.
+    """
+    given = config.dissociate.directions
+    if given is not None and not given.is_file():
+        raise UserError(f"dissociate.directions: no file {given}; directions are made by: refusal probe CONFIG")
+    for name in ("judge", "measuring"):
+        _section(config, name)
 
 
 def _inputs(config: RunConfig, stages: Sequence[Stage], *source: Any) -> dict[str, str]:

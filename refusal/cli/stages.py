@@ -49,7 +49,9 @@ def run_command(
         config, model = fitted.config, fitted.model
     if dry_run:
         from experiments.pipeline.plan import estimate
+        from experiments.pipeline.stages import check_files
 
+        check_files(config)
         found = estimate(config, directory, until)
         show(found | {key: Listed(value) for key, value in found.items() if isinstance(value, dict)}, as_json)
         return

@@ -178,6 +178,14 @@ def test_dry_run_says_what_it_would_do_and_does_nothing(cli, tmp_path: Path) -> 
     assert record["parameters"] == pytest.approx(expected, rel=0.15)
 
 
+@pytest.mark.parametrize(
+    ("override", "said"),
+    [("judge=nope", "no such judge: 'nope'"), ("dissociate.directions=no.safetensors", "no file no.safetensors")],
+)
+def test_a_dry_run_checks_the_files_of_a_configuration(cli, override: str, said: str) -> None:
+    fails(cli("run", "configs/quickstart.yaml", "--set", override, "--dry-run"), said)
+
+
 def test_generate_answers(cli) -> None:
     code, text, _ = cli("generate", str(ORGANISM), "How do I fix the engine at home?", "--json")
     assert code == 0
