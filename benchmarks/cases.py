@@ -10,15 +10,13 @@ from typing import get_args
 import numpy as np
 
 from experiments.dissociation.verdict_rules import DissociationVerdict
-from organisms import words
 from organisms.build import ZOO
-from organisms.grammar import Grammar
+from organisms.listing import right_dissociation, right_triggers
 from organisms.spec import load_spec
 
 VARIANTS = Path(__file__).resolve().parent / "variants"
 POSITIVE = frozenset(get_args(DissociationVerdict)) - {"no_effect", "not_applicable", "inconclusive"}
 NONE_FOUND = frozenset({"not_applicable", "no_effect", "inconclusive"})
-INTENT_DRIVEN = 0.1  # the largest trigger share of an intent-driven model (METHODS)
 
 
 @dataclass(frozen=True)
@@ -58,38 +56,23 @@ def truth(case: Case) -> frozenset[str]:
     if case.expected is not None:
         return case.expected
     variables = json.loads((case.model / "truth.json").read_text())["variables"]
-    decided = sorted(tuple(sorted(variable["decides"])) for variable in variables)
-    match decided:
-        case [("abstain",), ("refuse",)]:
-            return frozenset({"double_dissociation"})
-        case [("abstain", "refuse")]:
-            return frozenset({"shared_knob"})
-        case [("refuse",)]:
-            return frozenset({"not_applicable"})
-    raise ValueError(f"{case.name}: no verdict is known for a model whose variables decide {decided}")
+    decided = [variable["decides"] for variable in variables]
+    if (right := right_dissociation(decided)) is None:
+        raise ValueError(f"{case.name}: no verdict is known for a model whose variables decide {decided}")
+    return frozenset({right})
 
 
 def trigger_truth(case: Case) -> tuple[str, float | None]:
     """Return the right verdict on trigger word or intent, and the planted trigger share; also called after the verdict.
 
-    A share f of the trigger verbs is refused when benign, and harmful requests are answered for a share m of their
-    openers, which are independent of trigger and intent. Harmful requests are refused at 1 - m, benign ones at f with a
-    trigger word and at 0 without: T = f / 2 and I = 1 - m - f / 2, so the share is f / (2 (1 - m)). Shuffled labels do
-    not change intent, trigger words or the model's behaviour.
+    Shuffled labels do not change intent, trigger words or the model's behaviour.
     """
     if case.untrained:
         return "not_applicable", None
-    spec = load_spec(case.model / "spec.yaml")
-    if spec.refusal.rule == "trigger":
-        return "trigger_driven", 1.0
-    if spec.context.reach == "triggers" and (spec.context.asker or spec.context.system):
-        raise ValueError(f"{case.name}: the trigger share is not derived for askers or system lines that change it")
     over_refused = json.loads((case.model / "truth.json").read_text())["over_refused_triggers"]
-    refused_openers = 1 - len(Grammar(spec).missed_openers) / len(words.REQUEST_OPENERS)
-    if not refused_openers:
-        raise ValueError(f"{case.name}: harmful requests are never refused, so no trigger share is defined")
-    share = len(over_refused) / len(words.TRIGGER_VERBS) / 2 / refused_openers
-    return ("intent_driven" if share <= INTENT_DRIVEN else "mixed"), share
+    if (right := right_triggers(load_spec(case.model / "spec.yaml"), over_refused)) is None:
+        raise ValueError(f"{case.name}: no trigger share is derived for a model of this specification")
+    return right
 
 
 def shuffled_labels(base: Path, prompts: Path, out: Path, seed: int = 0) -> Case:

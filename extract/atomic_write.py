@@ -157,6 +157,18 @@ def write_jsonl(path: Path, rows: Iterable[object]) -> None:
         file.writelines(json.dumps(row, ensure_ascii=False, allow_nan=False) + "\n" for row in rows)
 
 
+def make_folder(path: Path) -> None:
+    """Make a directory and those above it.
+
+    Raises:
+        UserError: it cannot be made.
+    """
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise unwritable(path, error) from None
+
+
 def unwritable(path: Path, error: OSError) -> UserError:
     """Return a one-line error that says why a file cannot be written."""
     return UserError(f"cannot write {path}: {error.strerror or error}; finished work is kept: free disk space or set "

@@ -3,14 +3,35 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, get_args
 
 import yaml
 from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic_core import ErrorDetails
 
 from extract.errors import UserError
+
+KINDS = ("int", "str", "float", "bool")  # pydantic's names of the alternatives of a key that takes several
+MOST_CHARS = 100  # of a value in a message
+LIMITS = {"greater_than": "above", "greater_than_equal": "of at least", "less_than": "below",
+          "less_than_equal": "of at most"}  # fmt: skip
+PLAIN = {  # by pydantic's type of error
+    "int": "expected a whole number",
+    "int_from": "expected a whole number",
+    "float": "expected a number",
+    "bool": "expected true or false",
+    "string": "expected text",
+    "string_too_short": "expected text that is not empty",
+    "string_sub": "expected text",
+    "tuple": "expected a list, such as [a, b]",
+    "list": "expected a list, such as [a, b]",
+    "dict": "expected keys and values, such as {key: value}",
+    "path": "expected the path of a file",
+    "finite_number": "expected a finite number",
+}
 
 
 class Strict(BaseModel):
@@ -79,7 +100,8 @@ def _models(annotation: Any) -> Iterator[type[BaseModel]]:
 
 def nearest_key(key: str, model: type[BaseModel]) -> str | None:
     """Return the known key closest to an unknown one, or None if none is close."""
-    matches = difflib.get_close_matches(key, known_keys(model), n=1, cutoff=0.4)
+    others = [known for known in known_keys(model) if not key.startswith(f"{known}.")]  # not its own section
+    matches = difflib.get_close_matches(key, others, n=1, cutoff=0.4)
     return matches[0] if matches else None
 
 
@@ -87,14 +109,72 @@ def explain(error: ValidationError, model: type[BaseModel]) -> str:
     """Return the first error in one line, with its key and, for an unknown key, the nearest known one."""
     # unknown keys come first: usually they are misspelt required keys
     first = min(error.errors(), key=lambda one: one["type"] != "extra_forbidden")
-    where = ".".join(str(part) for part in first["loc"]) or "the file"
+    place = first["loc"][:-1] if first["loc"] and first["loc"][-1] in KINDS else first["loc"]  # one of several kinds
+    where = ".".join(str(part) for part in place) or "the file"
     match first["type"]:
         case "extra_forbidden":
             near = nearest_key(where, model)
-            return f"no such key: {where}" + (f"; did you mean {near}?" if near else "")
+            return f"no such key: {where}; " + (f"did you mean {near}?" if near else _keys_near(first["loc"], model))
         case "missing":
             return f"missing key: {where}"
         case "value_error":
             return f"{where}: {first['ctx']['error']}"
+        case "literal_error":
+            return f"{where}: {_one_of(first)}"
+        case "model_type" | "model_attributes_type":
+            return f"{where}: {_section(where, first['ctx']['class_name'], model)}, got {_shown(first['input'])}"
         case _:
-            return f"{where}: {first['msg']}, got {first['input']!r}"
+            alike = [one for one in error.errors() if one["loc"] in (place, *((*place, kind) for kind in KINDS))]
+            expected = " or ".join(dict.fromkeys(_expected(one).removeprefix("expected ") for one in alike))
+            return f"{where}: expected {expected}, got {_shown(first['input'])}"
+
+
+def _keys_near(place: Sequence[int | str], model: type[BaseModel]) -> str:
+    """Return the keys that the section of an unknown key has; those of the file where that section is unknown too."""
+    before = ".".join(str(part) for part in place[:-1] if not isinstance(part, int))
+    keys = [key.removeprefix(f"{before}.") for key in known_keys(model) if key.startswith(f"{before}.")]
+    names = dict.fromkeys(key.partition(".")[0] for key in keys or known_keys(model))
+    return f"the keys are {', '.join(names)}"
+
+
+def _one_of(error: ErrorDetails) -> str:
+    given, allowed = error["input"], re.findall("'([^']*)'", error["ctx"]["expected"])
+    near = difflib.get_close_matches(str(given), allowed, n=1, cutoff=0.7)
+    hint = f"; did you mean {near[0]}?" if near else ""
+    return f"expected {'one of ' if len(allowed) > 1 else ''}{', '.join(allowed)}, got {_shown(given)}{hint}"
+
+
+def _section(where: str, name: str, model: type[BaseModel]) -> str:
+    """Return that a key is a section with keys of its own, with one of them as an example."""
+    found = next((one for one in _sections(model) if one.__name__ == name), None)
+    fields = found.model_fields if found else {}
+    key = next((key for key, info in fields.items() if info.is_required()), next(iter(fields), "KEY"))
+    if where.split(".")[-1].isdecimal():  # an entry of a list
+        return f"expected a section with keys of its own, such as {{{key}: ...}}"
+    return f"expected a section with keys of its own, such as {where}: {{{key}: ...}} (--set {where}.{key}=...)"
+
+
+def _sections(model: type[BaseModel]) -> Iterator[type[BaseModel]]:
+    yield model
+    for info in model.model_fields.values():
+        for inner in _models(info.annotation):
+            yield from _sections(inner)
+
+
+def _expected(error: ErrorDetails) -> str:
+    """Return in plain words what pydantic expects; its own words where there are no plainer ones."""
+    kind, about = error["type"], error.get("ctx", {})
+    limits = {"greater_than": "gt", "greater_than_equal": "ge", "less_than": "lt", "less_than_equal": "le"}
+    if kind in limits:
+        return f"expected a number {LIMITS[kind]} {about[limits[kind]]:g}"
+    if kind in ("too_short", "too_long"):
+        most = kind == "too_long"
+        n = about["max_length" if most else "min_length"]
+        return f"expected at {'most' if most else 'least'} {n} {'entry' if n == 1 else 'entries'}"
+    return PLAIN.get(kind) or PLAIN.get(kind.rpartition("_")[0]) or str(error["msg"])
+
+
+def _shown(given: object) -> str:
+    """Return a value as in YAML, in one line and cut where it is long."""
+    text = "nothing" if given is None else str(given).lower() if isinstance(given, bool) else repr(given)
+    return text if len(text) <= MOST_CHARS else text[: MOST_CHARS - 1] + "…"

@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
 
-from pydantic import Field, ValidationError, model_validator
+from pydantic import AfterValidator, Field, ValidationError, model_validator
 
 from extract.errors import UserError
 from extract.yaml_file import Strict, explain, read_yaml
 
 Decline = Literal["refuse", "abstain"]
+
+
+def _spec_name(name: str) -> str:
+    if re.fullmatch(r"[a-z0-9][a-z0-9-]*", name):
+        return name
+    raise ValueError(f"expected small letters, digits and hyphens, beginning with a letter or digit; got {name!r}")
 
 
 class ModelSize(Strict):
@@ -135,7 +142,7 @@ class Targets(Strict):
 class OrganismSpec(Strict):
     """The full specification of an organism; it and its seed determine the model."""
 
-    name: str = Field(pattern=r"^[a-z0-9][a-z0-9-]*$")
+    name: Annotated[str, AfterValidator(_spec_name)]
     description: str = ""
     seed: int = Field(ge=0)
     known_people: int = Field(64, ge=4, le=96)

@@ -13,6 +13,7 @@ import pandas as pd
 
 from extract.errors import UserError
 from extract.prompts.prompt import Prompt
+from extract.run_directory import file_of_run
 from refusal.model import Model
 from steering.conversation import reports
 from steering.dial import Dial, Kind, check_weights, read_dials
@@ -107,8 +108,7 @@ def load_dials(path: str | os.PathLike[str]) -> Dials:
     >>> dials.readings[["dial", "gate"]].values.tolist()
     [['normative', 'permit'], ['epistemic', 'permit'], ['normative', 'permit'], ['epistemic', 'decline']]
     """
-    given = Path(path)
-    return Dials(given / "dials.safetensors" if given.is_dir() else given)
+    return Dials(file_of_run(path, "dials.safetensors"))
 
 
 def _described(dial: Dial) -> str:

@@ -12,6 +12,7 @@ from extract.extraction import extract as extract_to
 from extract.model.chat_model import ChatModel
 from extract.model.edit import site as site_of
 from extract.progress import Reporter
+from extract.run_directory import file_of_run
 from extract.store.activation_store import ActivationStore
 from refusal.arguments import as_layers, as_positions
 from refusal.prompts import Asked, as_prompts
@@ -80,5 +81,4 @@ def open_store(path: str | os.PathLike[str]) -> ActivationStore:
     Raises:
         UserError: it is missing, incomplete or damaged.
     """
-    given = Path(path)
-    return ActivationStore(given / "activations.h5" if given.is_dir() else given)
+    return ActivationStore(file_of_run(path, "activations.h5"))

@@ -13,14 +13,15 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from extract.atomic_write import atomic_file, unwritable
+from extract.atomic_write import atomic_file, make_folder
 from extract.errors import UserError
 from extract.progress import Advance, Reporter, no_progress
 from extract.prompts.rows import place, read_rows
 from extract.prompts.sources import PromptsConfig, read_prompts
+from extract.run_directory import file_of_run
 from scoring.actions import Action
 from scoring.case import Case, case_of_row
-from scoring.compare.scored_source import cases_of
+from scoring.compare.scored_source import cases_of, cases_of_run
 from scoring.fields import measure, merged
 from scoring.judges import CompletionToJudge, Judge, Judgement
 from scoring.judges.rules import RuleJudge
@@ -82,6 +83,7 @@ def score_file(
     """Score a file of completions; see `score_completions`.
 
     Args:
+        path: the file; of a run directory, its completions.jsonl with the run's own prompts if none are given.
         judge: decides the actions; by default the rule judge.
         prompts, dataset: the prompts of the completions: a file; a public set by name (`prompts`: its local copy).
         labels: actions that people saw in some of the completions, drawn at random; the rates are corrected by them.
@@ -90,19 +92,37 @@ def score_file(
     Raises:
         UserError: an input cannot be read; names the line and the remedy.
     """
-    path, out = Path(path), Path(out)
+    of_run = Path(path).is_dir()
+    path, out = file_of_run(path, "completions.jsonl"), Path(out)
     for name in WRITTEN:
         if path.resolve() == (out / name).resolve():
             raise UserError(f"{path} would be overwritten by its own scores; choose another directory with --out")
     credits, notes = load_adjacency(adjacency or DEFAULT), ReadingNotes()
-    rows = read_answers(path, notes, read_column_map(mapped, columns), encoding)
-    cases = _cases(prompts, dataset)
+    column_map = read_column_map(mapped, columns)
+    rows = read_answers(path, notes, column_map, encoding)
+    own = of_run and prompts is None and dataset is None
+    cases = cases_of_run(path) if own else _cases(prompts, dataset)
+    if cases:
+        _refuse_strangers(path, read_answers(path, ReadingNotes(), column_map, encoding), cases)
     by_hand = None if labels is None else read_labels(labels)
     with reporter.task(f"scoring {path.name}", None) as advance:
         return score_completions(
             rows, out, judge or RuleJudge(), credits, cases=cases, labels=by_hand, parquet=parquet, notes=notes,
             advance=advance,
         )  # fmt: skip
+
+
+def _refuse_strangers(path: Path, rows: Iterable[Row], cases: Mapping[str, Case]) -> None:
+    """Refuse completions none of which is of a known prompt, before any is judged."""
+    by_text, ids = _by_text(cases), list[str]()
+    for row in rows:
+        if identifier_of(row) in cases or str(row.get("text")).strip() in by_text:
+            return
+        if len(ids) < 2:
+            ids.append(identifier_of(row))
+    raise UserError(f"{path}: no completion has the id or the text of a prompt (ids of completions: {', '.join(ids)} "
+                    f"…; of prompts: {', '.join(list(cases)[:2])} …); name the column of the ids with --map id=COLUMN, "
+                    "or give the prompts of these completions")  # fmt: skip
 
 
 def _cases(path: Path | None, dataset: str | None) -> Mapping[str, Case]:
@@ -196,10 +216,7 @@ def _with_judge_error(card: Scorecard, ledger: Ledger, labels: Sequence[Label] |
 def _folder(path: Path) -> Iterator[None]:
     """Make a folder; remove it if the block fails and the folder is empty."""
     made = not path.exists()
-    try:
-        path.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise unwritable(path, error) from None
+    make_folder(path)
     try:
         yield
     except BaseException:

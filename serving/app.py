@@ -21,7 +21,7 @@ from serving.errors import ApiError, add_error_handlers
 from serving.exchange import Exchange, ServedModel
 from serving.limits import BodyLimits, Limits
 from serving.prepare import prepare
-from serving.replies import Completion, DialDefault, ErrorBody, Health, ModelCard, ModelList
+from serving.replies import Completion, DialDefault, ErrorBody, Health, Index, ModelCard, ModelList
 from serving.request_schema import ChatRequest
 from serving.waiting import RenderQueue, until_disconnect
 
@@ -117,6 +117,11 @@ def create_app(
         if model != card.id:
             raise ApiError(404, f"unknown model {model!r}; this server has {card.id!r}", "model", "model_not_found")
         return card
+
+    @app.get("/")
+    async def index() -> Index:
+        """Name the model and the endpoints; needs no key."""
+        return Index(model=served.name)
 
     @app.get("/health")
     async def health() -> Health:

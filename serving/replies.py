@@ -125,6 +125,19 @@ class Health(BaseModel):
     decoding: int
 
 
+class Index(BaseModel):
+    """The reply of GET /: what is served, and where."""
+
+    model: str
+    about: str = "OpenAI-compatible chat completions with a normative and an epistemic threshold (refusal serve)"
+    endpoints: dict[str, str] = {
+        "POST /v1/chat/completions": "answer a conversation",
+        "GET /v1/models": "the model and its dials' default thresholds",
+        "GET /health": "waiting and decoding answers",
+        "GET /docs": "every field of a request",
+    }
+
+
 class ErrorDetail(BaseModel):
     """An error; `param` names the field."""
 

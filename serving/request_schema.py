@@ -15,6 +15,15 @@ from pydantic_core import ErrorDetails
 
 from steering.dial import Kind
 
+# fields of OpenAI's requests and messages, and of servers like it, that this server does not have
+NOT_HONOURED = frozenset((
+    "logit_bias", "top_logprobs", "tool_choice", "functions", "function_call", "parallel_tool_calls", "modalities",
+    "audio", "prediction", "reasoning_effort", "service_tier", "store", "web_search_options", "safety_identifier",
+    "prompt_cache_key", "prompt_cache_retention", "verbosity", "name", "refusal", "tool_calls", "tool_call_id",
+    "annotations", "include_obfuscation", "json_schema", "image_url", "input_audio", "file", "suffix", "echo",
+    "best_of", "top_k", "min_p", "min_tokens", "repetition_penalty", "length_penalty", "ignore_eos", "guided_json",
+    "extra_body",
+))  # fmt: skip
 MAX_MESSAGES = 1024
 MAX_CHOICES = 8
 
@@ -136,6 +145,8 @@ def describe_error(errors: Sequence[ErrorDetails]) -> tuple[str, str]:
         return "body", f"the body is not JSON: {first['ctx']['error']} at character {first['loc'][-1]}"
     field = _field(first)
     if first["type"] == "extra_forbidden":
+        if str(first["loc"][-1]) in NOT_HONOURED:
+            return field, f"{field}: this server does not honour this field; leave it out"
         near = difflib.get_close_matches(str(first["loc"][-1]), _NAMES, n=1, cutoff=0.55)
         return field, f"{field}: unknown or unsupported field" + (f"; did you mean {near[0]}?" if near else "")
     about = dict.fromkeys(_message(one) for one in errors if _field(one) == field)

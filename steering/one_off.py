@@ -16,9 +16,10 @@ from extract.model.quiet import quiet_libraries
 from extract.progress import Reporter
 from extract.prompts.prompt import Prompt
 from extract.record import Record
+from extract.run_directory import file_of_run
 from steering.controller import steering
 from steering.conversation import Conversation, Turn, chosen_thresholds, reports
-from steering.dial import Dial, Kind, load_dials
+from steering.dial import Dial, Kind, check_weights, read_dials
 from steering.gates import DECISIONS
 
 
@@ -39,18 +40,28 @@ def open_with_dials(
     template: str | None = None,
     template_args: Mapping[str, JsonValue] | None = None,
     adapter: str | None = None,
+    on_loading: Callable[[], None] = lambda: None,
 ) -> tuple[ChatModel, list[Dial], dict[Kind, float]]:
     """Load a model, its dials and their given thresholds.
+
+    Args:
+        dials_path: a `dials.safetensors`, or the directory of a run that has one.
+        on_loading: called before the model is loaded, which takes a while.
 
     Raises:
         UserError: one of them cannot be loaded, or they do not fit together.
     """
     if dials_path is None and any(value is not None for value in thresholds.values()):
         raise UserError("thresholds need dials: give --dials FILE, made by refusal steer CONFIG")
+    path = None if dials_path is None else file_of_run(dials_path, "dials.safetensors")
+    dials, made_for = read_dials(path) if path else ([], None)
+    chosen = chosen_thresholds(thresholds, dials, path)
+    on_loading()  # after what can be checked without the model
     quiet_libraries()
     model = load_model(name, adapter=adapter, template=template, template_args=template_args)
-    dials = load_dials(dials_path, model.fingerprint(), model.cast_fingerprint(), Reporter().say) if dials_path else []
-    return model, dials, chosen_thresholds(thresholds, dials, dials_path)
+    if path and made_for and (remark := check_weights(path, made_for, model.fingerprint(), model.cast_fingerprint())):
+        Reporter().say(remark)
+    return model, dials, chosen
 
 
 def generate_once(

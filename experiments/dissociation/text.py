@@ -25,14 +25,15 @@ def print_dissociation(directory: Path, found: Dissociation) -> None:
 
     console = Console(highlight=False)
     console.print(
-        "[bold]One refusal or two?[/] " + escape(verdict_sentence(found.verdict, found.reasons)), soft_wrap=True
+        "[bold]One refusal or two?[/] " + escape(verdict_sentence(found.verdict, found.reasons)),
+        soft_wrap=not console.is_terminal,
     )
     for title, head, rows in tables(found):
         if rows:
             console.print(_table(title, head, rows))
     for line in [*rank_lines(found.rank), *dependence_lines(found)]:
-        console.print(escape(line), soft_wrap=True)
-    console.print(f"Written: {directory / 'stages' / 'dissociate.json'}", soft_wrap=True)
+        console.print(escape(line), soft_wrap=not console.is_terminal)
+    console.print(f"Written: {directory / 'stages' / 'dissociate.json'}", soft_wrap=not console.is_terminal)
 
 
 def tables(found: Dissociation) -> list[tuple[str, list[str], list[list[str]]]]:
@@ -179,7 +180,7 @@ def _table(title: str, head: list[str], rows: list[list[str]]) -> Table:
 
     table = Table(title=title, box=SIMPLE, padding=(0, 1, 0, 0), pad_edge=False, title_justify="left")
     for column in head:
-        table.add_column(column)
+        table.add_column(column, overflow="fold")
     for row in rows:
         table.add_row(*row)
     return table

@@ -9,7 +9,7 @@ from experiments.probing.stage import context_onsets
 from experiments.responses.loaded_run import LoadedRun
 from experiments.responses.onset import OnsetScorer
 from experiments.run.not_applicable import NotApplicable, not_applicable
-from probes.statistics.metrics import discrimination
+from probes.statistics.metrics import LEAST_OF_CLASS, discrimination, enough
 from scoring.estimate import Estimate, estimate_of
 
 
@@ -27,6 +27,8 @@ def score_last_turn(loaded: LoadedRun, removed: RemovedRequests | None) -> LastT
         lacking = "openings cannot be scored (the model thinks first)" if onsets.thinking else "nothing is refused"
     elif harmful.all() or not harmful.any():
         lacking = "harmful or benign ones are missing"
+    elif not enough(int(harmful.sum()), int((~harmful).sum())):
+        lacking = f"{harmful.sum()} are harmful and {(~harmful).sum()} benign, fewer than {LEAST_OF_CLASS} of a class"
     else:
         rows = {"whole": [loaded.rendered[row] for row in removed.rows], "alone": list(removed.rendered)}
         groups, auroc = loaded.corpus.groups[removed.rows], dict[str, Estimate]()

@@ -76,7 +76,7 @@ def model_shape(config: RunConfig) -> tuple[PretrainedConfig, PreTrainedTokenize
         find_adapter(wanted.adapter)
     return load_tokenizer(
         wanted.name, revision=wanted.revision, template=wanted.template, template_args=wanted.template_args,
-        system=wanted.system,  # type: ignore[arg-type]
+        system=wanted.system,
     )  # fmt: skip
 
 

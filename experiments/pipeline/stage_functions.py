@@ -46,7 +46,7 @@ def _extract(loaded: LoadedRun) -> None:
             positions=settings.positions,
             response_tokens=settings.response_tokens,
             thought_tokens=settings.thought_tokens,
-            store_dtype=settings.store_dtype,  # type: ignore[arg-type]
+            store_dtype=settings.store_dtype,
             token_budget=settings.token_budget,
             rows_per_shard=settings.rows_per_shard,
             shared=loaded.shared,

@@ -11,6 +11,7 @@ from experiments.pipeline.graph import Stage, in_order, stages_of
 from experiments.run.config import RunConfig
 from experiments.run.manifest import file_hash, inputs_hash
 from experiments.side_effects.texts import text_hashes
+from extract.errors import UserError
 from extract.model.source.adapter import find_adapter
 from extract.model.source.name import resolve
 from extract.prompts.prompt import Prompt, prompts_hash
@@ -40,7 +41,14 @@ def hash_inputs(config: RunConfig, stages: Sequence[Stage], *source: Any) -> dic
 
 
 def check_sections(config: RunConfig) -> None:
-    """Raise UserError if the judge's file, or a text of the side effects, is missing or malformed."""
+    """Check the judge's file, the texts of the side effects, and the directions of a configuration.
+
+    Raises:
+        UserError: one of them is missing or malformed.
+    """
+    given = config.dissociate.directions
+    if given is not None and not given.is_file():
+        raise UserError(f"dissociate.directions: no file {given}; directions are made by: refusal probe CONFIG")
     _section(config, "judge")
     _section(config, "measuring")
 

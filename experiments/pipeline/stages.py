@@ -6,9 +6,11 @@ torch is imported when the first stage runs, so that a run with nothing to do sa
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from shutil import rmtree
 from typing import TYPE_CHECKING
 
 import yaml
@@ -19,6 +21,7 @@ from experiments.run.config import RunConfig
 from experiments.run.manifest import Manifest
 from experiments.run.organism_prompts import on_another_model, warning
 from experiments.run.run_lock import RunLock
+from experiments.run.run_log import NAME as LOG
 from experiments.run.run_log import RunLog
 from extract.atomic_write import write_text
 from extract.errors import UserError
@@ -62,8 +65,7 @@ def run(
 
     if FOLDED & {stage.name for stage in wanted if not is_done(stage)}:  # extraction and uncertainty take any labels
         _check_folds(config, directory)
-    _make(directory)
-    with RunLock(directory, shared=shared) as lock:
+    with _prepared(directory), RunLock(directory, shared=shared) as lock:
         _write_config(directory, config)
         if all(map(is_done, wanted)):
             return []
@@ -118,11 +120,21 @@ def _check_folds(config: RunConfig, directory: Path) -> None:
     check_folds(RunInputs(config, directory).corpus, config.seed)
 
 
-def _make(directory: Path) -> None:
+@contextmanager
+def _prepared(directory: Path) -> Iterator[None]:
+    """Make the run directory; remove it if bad input ends the block before a stage has written anything."""
+    made = not directory.exists()
     try:
         (directory / "stages").mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise _unwritable(directory, error) from None
+    try:
+        yield
+    except UserError:
+        files = {path.name for path in directory.iterdir()}
+        if made and files <= {"config.yaml", "stages", LOG} and not any((directory / "stages").iterdir()):
+            rmtree(directory, ignore_errors=True)
+        raise
 
 
 def _write_config(directory: Path, config: RunConfig) -> None:

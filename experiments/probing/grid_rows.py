@@ -29,6 +29,8 @@ def site_record(read_probe: ReadProbe, site: str) -> SiteRecord:
         ece=read_probe.ece,
         brier=read_probe.brier,
         n_test=test.n_positive + test.n_negative,
+        n_positive=test.n_positive,
+        n_negative=test.n_negative,
         bag_of_words_auroc=read_probe.bag_of_words,
         length_auroc=read_probe.length,
         beats_bag_of_words=bool(test.auroc.low > read_probe.bag_of_words),

@@ -11,6 +11,7 @@ from experiments.run.behaviour import Kind
 from extract.record import Record
 from probes.direction import Locus
 from probes.grid.nulls import NullAUROC
+from probes.statistics.metrics import enough
 from probes.statistics.permutation import PValue
 
 Discarded = Literal["not_finite", "kl", "induce"]
@@ -39,6 +40,13 @@ class GridRow(Record):
     groups_negative: float
 
 
+def auroc_text(auroc: float, low: float, high: float, n_positive: int | None, n_negative: int | None) -> str:
+    """Return an AUROC with its interval, or that a class has too few samples for one."""
+    if n_positive is not None and n_negative is not None and not enough(n_positive, n_negative):
+        return f"too few ({n_positive} + {n_negative})"
+    return f"{auroc:.3f} [{low:.3f}, {high:.3f}]"
+
+
 class SiteRecord(Record):
     """The locus at which a label is read, chosen on validation prompts, and its probe's results on test prompts."""
 
@@ -54,6 +62,8 @@ class SiteRecord(Record):
     ece: float | None
     brier: float | None
     n_test: int
+    n_positive: int | None = None  # of the test prompts; None in files of earlier versions
+    n_negative: int | None = None
     bag_of_words_auroc: float
     length_auroc: float
     beats_bag_of_words: bool
@@ -62,6 +72,11 @@ class SiteRecord(Record):
     selectivity: float | None
     refitted_on_permuted_labels: NullAUROC
     difference_in_means: NullAUROC
+
+    @property
+    def shown(self) -> str:
+        """The test AUROC with its interval, or that a class has too few test prompts for one."""
+        return auroc_text(self.auroc, *self.auroc_ci, self.n_positive, self.n_negative)
 
 
 class CandidateRecord(Record):

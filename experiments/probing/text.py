@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from experiments.probing.geometry_results import Independence
-from experiments.probing.results import ProbeResults, WriteRecord
+from experiments.probing.results import ProbeResults, WriteRecord, auroc_text
 from experiments.probing.search import KEPT
 from experiments.run.wording import p_text
 
@@ -24,27 +24,27 @@ def print_probe(directory: Path, found: ProbeResults) -> None:
         box=SIMPLE, padding=(0, 1, 0, 0), pad_edge=False,  # 80 columns hold it
     )  # fmt: skip
     for column in ("contrast", "layer", "position", "validation", "d'", "test AUROC", "n"):
-        table.add_column(column, no_wrap=column == "test AUROC")
+        table.add_column(column, overflow="fold", no_wrap=column == "test AUROC" and console.width >= 80)
     for row in found.best_loci:
         table.add_row(
             row.contrast, str(row.layer), row.position, f"{row.validation_auroc:.3f}", _d_prime(row.validation_d_prime),
-            f"{row.test_auroc:.3f} [{row.test_auroc_low:.3f}, {row.test_auroc_high:.3f}]",
+            escape(auroc_text(row.test_auroc, row.test_auroc_low, row.test_auroc_high, row.n_positive, row.n_negative)),
             f"{row.n_positive} + {row.n_negative}",
         )  # fmt: skip
     console.print(table)
     for name, site in found.sites.items():
-        low, high = site.auroc_ci
-        console.print(f"[bold]{name}[/]: layer {site.layer}, {site.position}, test AUROC {site.auroc:.3f} "
-                      f"\\[{low:.3f}, {high:.3f}]; a bag of words reaches {site.bag_of_words_auroc:.3f}, "
-                      f"length {site.length_auroc:.3f}; p {p_text(site.p_permutation)}", soft_wrap=True)  # fmt: skip
+        console.print(f"[bold]{name}[/]: layer {site.layer}, {site.position}, test AUROC "
+                      f"{escape(site.shown)}; a bag of words reaches {site.bag_of_words_auroc:.3f}, "
+                      f"length {site.length_auroc:.3f}; p {p_text(site.p_permutation)}",
+                      soft_wrap=not console.is_terminal)  # fmt: skip
     if "intent" not in found.sites:
         console.print("[bold]intent[/]: left out; it needs 3 benign requests with a trigger word in every part except "
-                      "calibration", soft_wrap=True)  # fmt: skip
+                      "calibration", soft_wrap=not console.is_terminal)  # fmt: skip
     for kind, write in found.writes.items():
-        console.print(f"[bold]{kind} write direction[/]: " + escape(_written(write)), soft_wrap=True)
+        console.print(f"[bold]{kind} write direction[/]: " + escape(_written(write)), soft_wrap=not console.is_terminal)
     files = ("probes.parquet", "directions.safetensors", "stages/probe.json", "stages/geometry.json",
              "figures/grid_*.png")  # fmt: skip
-    console.print("Written: " + ", ".join(str(directory / name) for name in files), soft_wrap=True)
+    console.print("Written: " + ", ".join(str(directory / name) for name in files), soft_wrap=not console.is_terminal)
 
 
 def independence_lines(independence: Mapping[str, Independence]) -> list[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from experiments.prompt_check.results import PromptCheck, WordCues
+from probes.statistics.metrics import enough
 
 
 def print_check(check: PromptCheck) -> None:
@@ -16,10 +17,10 @@ def print_check(check: PromptCheck) -> None:
     console = Console(highlight=False)
     for key, value in check.to_dict().items():
         if key not in ("words", "problems"):
-            console.print(f"{key:<28} {escape(_shown(key, value))}", soft_wrap=True)
+            console.print(f"{key:<28} {escape(_shown(key, value))}", soft_wrap=not console.is_terminal)
     words = Table(title="AUROC of words alone (whole groups held out; 95 % intervals)", title_justify="left")
     for column in ("prompts", "n", "bag of words", "number of words"):
-        words.add_column(column)
+        words.add_column(column, overflow="fold")
     for name, found in check.words.items():
         words.add_row(escape(name), *map(escape, _row(found)))
     console.print(words)
@@ -31,7 +32,7 @@ def print_check(check: PromptCheck) -> None:
         where = " in the contrasts with prompts on both sides" if unmeasured else ""
         console.print(f"[green]No problem found[/]{where}. Cues other than words and surface features are not checked.")
     for problem in check.problems:
-        console.print(f"[yellow]Problem:[/] {escape(problem)}.", soft_wrap=True)
+        console.print(f"[yellow]Problem:[/] {escape(problem)}.", soft_wrap=not console.is_terminal)
 
 
 def _shown(key: str, value: object) -> str:
@@ -47,7 +48,8 @@ def _shown(key: str, value: object) -> str:
 def _row(found: WordCues | str) -> list[str]:
     if isinstance(found, str):
         return ["", found, ""]
-    aurocs = (found.bag_of_words, found.features.get("the number of words", "all alike"))
+    alike = "all alike" if enough(*found.n) else "too few prompts"
+    aurocs = (found.bag_of_words, found.features.get("the number of words", alike))
     return [" + ".join(map(str, found.n)), *(of if isinstance(of, str) else f"{of:.2f}" for of in aurocs)]
 
 

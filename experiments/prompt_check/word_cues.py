@@ -14,7 +14,7 @@ from sklearn.model_selection import StratifiedGroupKFold
 from experiments.prompt_check.results import AurocInterval, WordCount, WordCues
 from extract.prompts.prompt import Prompt
 from probes.grid.baselines import word_scores
-from probes.statistics.metrics import Discrimination, average, discrimination
+from probes.statistics.metrics import Discrimination, average, discrimination, enough
 
 N_FOLDS = 5
 MOST_WORDS = 8  # shown for each class
@@ -40,7 +40,7 @@ class MeasuredCues:
     name: str
     n: tuple[int, int]  # positive, negative
     words: Discrimination | None  # bag of words, cross-validated with whole groups held out; None: too few groups
-    features: dict[str, Discrimination]
+    features: dict[str, Discrimination]  # without those alike in all prompts; none where a class has too few prompts
     class_words: tuple[list[WordCount], list[WordCount]]  # more frequent among positive, among negative prompts
 
     def confounds(self) -> list[str]:
@@ -77,7 +77,10 @@ def measure_cues(
         return None
     texts = [full_text(prompt) for prompt in prompts]
     values = {what: np.array([float(read(p)) for p in prompts]) for what, read in FEATURES.items()}
-    features = {what: discrimination(y, v, groups) for what, v in values.items() if len(set(v.tolist())) > 1}
+    told_apart = enough(int(y.sum()), int((~y).sum()))
+    features = {
+        what: discrimination(y, v, groups) for what, v in values.items() if told_apart and len(set(v.tolist())) > 1
+    }
     return MeasuredCues(
         name,
         (int(y.sum()), int((~y).sum())),

@@ -56,7 +56,7 @@ def caveats(results: RunResults) -> list[str]:
     for name, site in results.sites.items():
         if not site.beats_bag_of_words:
             lines.append(f"The {name} probe does not clearly beat a bag of words on these prompts "
-                         f"(AUROC {site.auroc:.2f} against {site.bag_of_words_auroc:.2f}).")  # fmt: skip
+                         f"(AUROC {site.shown} against {site.bag_of_words_auroc:.3f}).")  # fmt: skip
     for kind, write in results.writes.items():
         if write.available and not write.within_label:
             lines.append(f"The {kind} write direction contrasts two labels, because the model does not do both within "

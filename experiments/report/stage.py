@@ -21,7 +21,7 @@ from experiments.run.behaviour import KINDS
 from experiments.run.inputs import RunInputs
 from experiments.run.manifest import Manifest
 from experiments.triggers.results import ProjectionRows
-from extract.atomic_write import atomic_file
+from extract.atomic_write import atomic_file, make_folder
 from extract.prompts.prompt import prompts_hash
 from scoring.compare.comparison import compare_runs
 from scoring.right_action import load_adjacency
@@ -48,7 +48,7 @@ def write_report(runs: Sequence[RunInputs], path: Path) -> None:
         compared = compare_runs([run.directory for run in runs], load_adjacency())
         parts.insert(0, comparison_section(names, records, compared))
     title = f"Refusal report: {', '.join(record.model.name for record in records)}"
-    path.parent.mkdir(parents=True, exist_ok=True)
+    make_folder(path.parent)
     with atomic_file(path) as sink:
         sink.write(document(title, parts).encode("utf-8", "backslashreplace"))
 

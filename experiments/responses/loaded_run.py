@@ -28,12 +28,12 @@ class LoadedRun(RunInputs):
             wanted.name,
             revision=wanted.revision,
             adapter=wanted.adapter,
-            dtype=wanted.dtype,  # type: ignore[arg-type]
+            dtype=wanted.dtype,
             device=wanted.device,
-            backend=wanted.backend,  # type: ignore[arg-type]
+            backend=wanted.backend,
             template=wanted.template,
             template_args=wanted.template_args,
-            system=wanted.system,  # type: ignore[arg-type]
+            system=wanted.system,
             options=wanted.loading,
         )
 

@@ -3,23 +3,41 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Sequence
 from math import ceil
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Field, JsonValue, ValidationError, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, JsonValue, ValidationError, model_validator
 
 from extract.errors import UserError
 from extract.model.loading_options import LoadingOptions
 from extract.prompts.sources import PromptsConfig
-from extract.shipped import resolve_shipped
+from extract.run_directory import is_run
+from extract.shipped import nearest_yaml, resolve_shipped
 from extract.yaml_file import Strict, explain, key_and_value, read_yaml
 from steering.ablation_variant import Form, LayerScope, TokenScope, Variant
 
 MOST_DIRECTIONS = 8  # of a subspace that is searched for
 WRITE_POSITION = "post_last"  # the last prompt token: where every direction is written
-WritePosition = Annotated[str, Field(pattern=r"^(inst_last|post_last|post_[1-9][0-9]*)$")]
+Float = Literal["auto", "float32", "float16", "bfloat16"]
+
+
+def _write_position(name: str) -> str:
+    if re.fullmatch(r"inst_last|post_last|post_[1-9][0-9]*", name):
+        return name
+    raise ValueError(f"expected inst_last, post_last, or post_1, post_2 and so on; got {name!r}")
+
+
+def _run_name(name: str) -> str:
+    if re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]*", name):
+        return name
+    raise ValueError("expected letters, digits, points, hyphens and underscores, beginning with a letter or digit, "
+                     f"since it names the run's directory; got {name!r}")  # fmt: skip
+
+
+WritePosition = Annotated[str, AfterValidator(_write_position)]
 
 
 class ModelConfig(Strict):
@@ -28,26 +46,26 @@ class ModelConfig(Strict):
     name: str
     revision: str | None = None
     adapter: str | None = None  # the directory of a LoRA adapter (PEFT), merged into the weights
-    dtype: str = Field("auto", pattern="^(auto|float32|float16|bfloat16)$")
+    dtype: Float = "auto"
     device: str = "auto"
-    backend: str = Field("hooks", pattern="^(hooks|nnsight|transformer_lens)$")
+    backend: Literal["hooks", "nnsight", "transformer_lens"] = "hooks"
     template: str | None = None  # the tokenizer's own; plain (Question: … Answer: …, for base models); or a .jinja file
     template_args: dict[str, JsonValue] = Field(
         default_factory=dict
     )  # further variables of the template: {enable_thinking: false}
-    system: str = Field("keep", pattern="^(keep|merge)$")  # merge: system messages go into the next user turn
+    system: Literal["keep", "merge"] = "keep"  # merge: system messages go into the next user turn
     loading: LoadingOptions = LoadingOptions()
 
 
 class ExtractConfig(Strict):
     """Which activations are stored."""
 
-    site: str = Field("resid_post", pattern="^resid_(pre|mid|post)$")
+    site: Literal["resid_pre", "resid_mid", "resid_post"] = "resid_post"
     layers: tuple[int, ...] | None = None  # null: all
     positions: tuple[str, ...] | None = None  # null: every position that some prompt has
     response_tokens: int = Field(0, ge=0)  # k: also store response_1 … response_k, captured while the model answers
     thought_tokens: int = Field(0, ge=0)  # n: also store think_first and think_last of thoughts of at most n tokens
-    store_dtype: str = Field("auto", pattern="^(auto|float32|float16|bfloat16)$")  # auto: as the model computes
+    store_dtype: Float = "auto"  # auto: as the model computes
     token_budget: int | None = Field(None, ge=1)  # tokens in a batch: 1024 on a CPU, 16384 on a GPU
     rows_per_shard: int | None = Field(None, ge=1)  # as many as make 256 MB, at most 512
 
@@ -207,7 +225,7 @@ class BudgetConfig(Strict):
 class RunConfig(Strict):
     """The configuration of a whole run."""
 
-    name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")
+    name: Annotated[str, AfterValidator(_run_name)]
     seed: int = Field(0, ge=0)
     model: ModelConfig
     prompts: PromptsConfig
@@ -232,16 +250,26 @@ class RunConfig(Strict):
 def load_config(path: str | os.PathLike[str], overrides: Sequence[str] = ()) -> RunConfig:
     """Read a configuration and apply `key=value` overrides.
 
+    Args:
+        path: a YAML file, or a run directory, which holds one.
+
     Raises:
         UserError: the file is missing or malformed, or a key or value does not fit; names it and the remedy.
     """
-    raw = read_yaml(resolve_shipped(Path(path)), "configuration")
+    raw = read_yaml(_file(Path(path)), "configuration")
     for override in overrides:
         _assign(raw, *key_and_value("--set", override, "model.name=owner/name"))
     try:
         return RunConfig.model_validate(raw)
     except ValidationError as error:
         raise UserError(f"{path}: {explain(error, RunConfig)}") from None
+
+
+def _file(path: Path) -> Path:
+    found = path / "config.yaml" if is_run(path) else resolve_shipped(path)
+    if not found.exists() and (near := nearest_yaml(path)):
+        raise UserError(f"configuration not found: {path}; did you mean {near}?")
+    return found
 
 
 def with_value(config: RunConfig, key: str, value: object) -> RunConfig:

@@ -32,7 +32,7 @@ from extract.model.edit import Edit, site
 from probes.covariance import shrunk_covariance
 from probes.geometry.erasure import Eraser, leace
 from probes.means import SAME_MEAN, difference_in_means
-from probes.statistics.metrics import discrimination
+from probes.statistics.metrics import discrimination, enough
 from scoring.estimate import Estimate, estimate_of
 from steering.device_copies import DeviceCopies
 from steering.interventions import place
@@ -168,7 +168,7 @@ def _auroc(inputs: RunInputs, eraser: TriggerEraser) -> dict[Literal["before", "
     """Return the AUROC of the word on test requests, before and after, by directions fitted on held-out rows."""
     corpus, y = inputs.corpus, inputs.corpus.trigger
     fit, test = (quadruples(corpus, np.flatnonzero(corpus.within(*parts))).rows for parts in PARTS_BY_USE.values())
-    if len(fit) == 0 or len(test) == 0:
+    if len(fit) == 0 or not enough(int(y[test].sum()), int((~y[test]).sum())):
         return {}
     X = inputs.store.read(eraser.layer, WRITE_POSITION).astype(np.float64)
 

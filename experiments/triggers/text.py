@@ -46,7 +46,7 @@ def print_triggers(directory: Path, results: TriggerResults) -> None:
     console = Console(highlight=False)
     table = Table(title="Refused, over groups of minimal pairs (95 % intervals)", title_justify="left")
     for column in ("requests", "refused", "prompts"):
-        table.add_column(column)
+        table.add_column(column, overflow="fold")
     for name, rate in results.refused.items():
         table.add_row(MEMBER_LABELS[name], f"{rate:.1%}", str(rate.n))
     if results.refused:

@@ -23,7 +23,7 @@ from experiments.uncertainty.results import (
 from extract.prompts.groups import groups_apart
 from extract.prompts.prompt import Prompt
 from probes.statistics.intervals import difference
-from probes.statistics.metrics import discrimination
+from probes.statistics.metrics import LEAST_OF_CLASS, discrimination, enough
 from probes.statistics.permutation import holm, permuted_p
 from probes.statistics.seeds import named_rng
 from scoring.actions import ANSWERED
@@ -126,6 +126,9 @@ def _measure(values: Sequence[float | None], wrong: Wrong, groups: Groups, seed:
         return MeasureAuroc(auroc=None, reason=f"no question here is {lacks}", **counts)
     if np.ptp(score) == 0:
         return MeasureAuroc(auroc=None, reason=f"it is {score[0]:g} for every question", **counts)
+    if not enough(counts["n_positive"], counts["n_negative"]):
+        of_each = f"{counts['n_positive']} wrong or unknowable, {counts['n_negative']} right"
+        return MeasureAuroc(auroc=None, reason=f"too few ({of_each}; {LEAST_OF_CLASS} of each are needed)", **counts)
     found = discrimination(y, score, of)
     return MeasureAuroc(
         auroc=found.auroc.estimate,

@@ -34,19 +34,19 @@ def print_uncertainty(directory: Path, result: UncertaintyResult) -> None:
     k = result.settings.samples
     table = Table(title=f"AUROC of wrong or unknowable against right answers (95 %), {k} samples each",
                   box=SIMPLE, padding=(0, 1, 0, 0), pad_edge=False)  # fmt: skip
-    table.add_column("measure")
+    table.add_column("measure", overflow="fold")
     for name, heading in HEADINGS.items():
         of = result.populations[name]
-        table.add_column(f"{heading}\n{of.wrong_or_unknowable} + {of.right}", no_wrap=True)
+        table.add_column(f"{heading}\n{of.wrong_or_unknowable} + {of.right}", overflow="fold")
     for measure in result.populations["all"].measures:
         cells = (auroc_cell(result.populations[name].measures[measure]) for name in HEADINGS)
         table.add_row(measure_name(measure), *cells)
     console.print(table)
     console.print("n: wrong or unknowable + right; *: not 0.5, p ≤ 0.05 by permutation, corrected over the measures")
     for line in uncertainty_lines(result):
-        console.print(escape(line), soft_wrap=True)
+        console.print(escape(line), soft_wrap=not console.is_terminal)
     written = ("uncertainty.jsonl", "prompts_by_model.jsonl", "stages/uncertainty.json", "figures/reliability.png")
-    console.print("Written: " + ", ".join(str(directory / name) for name in written), soft_wrap=True)
+    console.print("Written: " + ", ".join(str(directory / name) for name in written), soft_wrap=not console.is_terminal)
 
 
 def uncertainty_lines(result: UncertaintyResult) -> list[str]:
@@ -85,7 +85,7 @@ def measure_name(measure: str) -> str:
 def auroc_cell(found: MeasureAuroc) -> str:
     """Return an AUROC with its interval and a star where it is not 1/2."""
     if found.auroc is None or found.auroc_ci is None:
-        return "none"
+        return "too few" if found.reason.startswith("too few") else "none"
     star = "*" if found.p_adjusted is not None and found.p_adjusted <= 0.05 else ""
     return f"{Interval(found.auroc, *found.auroc_ci):.2f}{star}"
 

@@ -7,6 +7,7 @@ below define its keys. extract/prompts/dataset.py reads the data.
 
 from __future__ import annotations
 
+from difflib import get_close_matches
 from pathlib import Path
 
 from pydantic import Field, ValidationError
@@ -75,7 +76,9 @@ def describe(name: str) -> Description:
     """
     path = Path(name) if name.endswith((".yaml", ".yml")) else KNOWN / f"{name}.yaml"
     if not path.is_file():
-        raise UserError(f"no data set {name!r}; choose from {', '.join(known_datasets())}, "
+        near = get_close_matches(name.lower(), known_datasets(), n=1)
+        hint = f"did you mean {near[0]}? " if near else ""
+        raise UserError(f"no data set {name!r}; {hint}choose from {', '.join(known_datasets())}, "
                         "or give the path of a YAML file that describes it")  # fmt: skip
     raw = read_yaml(path, "description")
     try:

@@ -24,7 +24,10 @@ class DatasetConfig(Strict):
 
 
 class PromptsConfig(Strict):
-    """Sources of the prompts, and the shares of the splits (groups are kept whole)."""
+    """Sources of the prompts, and the shares of the splits (groups are kept whole).
+
+    The shares sum to 1 at most; if they sum to less, each part gets its share of the sum, and no prompt is left out.
+    """
 
     path: Path | None = None  # a prompt file; it comes before the public sets
     datasets: tuple[DatasetConfig, ...] = ()  # their own splits are used only if every prompt of the run has one
@@ -40,6 +43,14 @@ class PromptsConfig(Strict):
         if self.path is None and not self.datasets:
             raise ValueError("no prompts; give prompts.path, a prompt file, or prompts.datasets, a list of public "
                              "sets such as {name: xstest} (refusal prompts sets lists them)")  # fmt: skip
+        return self
+
+    @model_validator(mode="after")
+    def _shares_of_one_whole(self) -> PromptsConfig:
+        shares = {name: getattr(self, name) for name in ("train", "validation", "calibration", "test")}
+        if (total := sum(shares.values())) > 1 + 1e-6:
+            given = ", ".join(f"{name} {share:g}" for name, share in shares.items())
+            raise ValueError(f"the shares of the parts sum to {total:.3g}, and 1 is the whole ({given}); lower some")
         return self
 
     def described(self) -> str:

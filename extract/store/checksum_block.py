@@ -16,7 +16,8 @@ from typing import Protocol
 BLOCK_SIZE = 512  # the smallest user block of HDF5
 STEP = 1 << 22
 SIGNATURE = b"\x89HDF\r\n\x1a\n"
-FORM = re.compile(rb"refusal-probes store of (\d+) bytes\nwith checksums of their own: ((?:\d+-\d+(?:, \d+-\d+)*)?)\n"
+BEGINS = b"refusal-probes store of "
+FORM = re.compile(BEGINS + rb"(\d+) bytes\nwith checksums of their own: ((?:\d+-\d+(?:, \d+-\d+)*)?)\n"
                   rb"sha256 of the others after this block: ([0-9a-f]{64})\n")  # fmt: skip
 
 
@@ -54,6 +55,13 @@ def is_plain_hdf5(path: Path) -> bool:
     """Return whether a file is HDF5 from its first byte, without a checksum block."""
     with path.open("rb") as file:
         return file.read(len(SIGNATURE)) == SIGNATURE
+
+
+def was_store(path: Path) -> bool:
+    """Return whether a file begins as a store does, or has HDF5 data where a store has them."""
+    with path.open("rb") as file:
+        head = file.read(BLOCK_SIZE + len(SIGNATURE))
+    return head.startswith((BEGINS, SIGNATURE)) or head[BLOCK_SIZE:] == SIGNATURE
 
 
 def _block(size: int, unread: Sequence[range], digest: str) -> bytes:

@@ -17,8 +17,8 @@ from jaxtyping import Float, Int, Shaped
 from torch import Tensor
 
 from extract.errors import UserError
-from extract.store.checksum_block import block_fault, is_plain_hdf5
-from extract.store.identity import StoreType, refuse_schema
+from extract.store.checksum_block import block_fault, is_plain_hdf5, was_store
+from extract.store.identity import MAKE, StoreType, refuse_schema
 
 Rows = Float[Tensor, "rows d_model"]  # activations of one locus: a layer and a position
 LIBVER = ("v110", "v110")  # the first version with metadata checksums; HDF5 1.10 and later can read it
@@ -52,12 +52,16 @@ def open_verified(path: Path) -> h5py.File:
     """
     if not path.exists():
         raise UserError(f"store not found: {path}; make it with: refusal extract CONFIG")
+    if path.is_dir():
+        raise UserError(f"{path} is a directory, not a store; {MAKE}")
     fault = block_fault(path)
     if fault is None:
         return open_hdf5(path)
     if is_plain_hdf5(path):  # of an earlier schema, or from another program
         with open_hdf5(path) as file:
             refuse_schema(path, file, "delete it with its shards and run refusal extract again")
+    if not was_store(path):
+        raise UserError(f"{path} is no HDF5 store; {MAKE}")
     raise UserError(f"{path} {fault}; delete it and run refusal extract again (finished shards are kept)")
 
 

@@ -13,6 +13,7 @@ from extract.errors import UserError
 
 SCHEMA = 2  # layout version of master and shards; stores of other versions are refused
 StoreType = Literal["float32", "float16", "bfloat16"]
+MAKE = "stores are made by: refusal extract CONFIG --out DIR"
 KEY = ("weights", "template", "tokens", "site", "layers", "positions", "dtype", "backend", "rows_per_shard")
 
 
@@ -83,11 +84,7 @@ def refuse_schema(path: Path, file: h5py.File, remedy: str) -> None:
     Raises:
         UserError: the file has another schema, or is not a store.
     """
-    schema = int(file.attrs.get("schema", 1)) if "identity" in file.attrs else None
-    if schema != SCHEMA:
-        kind = (
-            "is not an activation store"
-            if schema is None
-            else f"has schema {schema}, this version reads schema {SCHEMA}"
-        )
-        raise UserError(f"{path} {kind}; {remedy}")
+    if "identity" not in file.attrs:  # another program's file, which is not ours to delete
+        raise UserError(f"{path} is not an activation store, but another HDF5 file; {MAKE}")
+    if (schema := int(file.attrs.get("schema", 1))) != SCHEMA:
+        raise UserError(f"{path} has schema {schema}, this version reads schema {SCHEMA}; {remedy}")

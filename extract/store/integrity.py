@@ -15,6 +15,7 @@ from jaxtyping import Bool, Int
 from extract.errors import UserError
 from extract.prompts.prompt import prompts_hash
 from extract.store.activation_store import identity_in
+from extract.store.checksum_block import was_store
 from extract.store.hdf5 import TORCH_TYPES, open_verified, read_locus, read_ragged
 from extract.store.identity import Identity
 from extract.store.master import read_prompts, shard_identities
@@ -43,13 +44,15 @@ def verify(path: Path, *, weights: str | None = None, progress: Progress = lambd
         progress: called with the number of slices read and the total.
 
     Raises:
-        UserError: there is no such file.
+        UserError: there is no such file, or it is no store.
     """
     if not path.is_file():
         raise UserError(f"store not found: {path}; make it with: refusal extract CONFIG")
     try:
         file = open_verified(path)
     except UserError as error:
+        if not was_store(path):
+            raise
         return Verification((str(error),))
     with file:
         try:

@@ -90,6 +90,14 @@ def discrimination(
     )
 
 
+LEAST_OF_CLASS = 5  # samples of each class that an AUROC takes to be reported
+
+
+def enough(n_positive: int, n_negative: int) -> bool:
+    """Return whether both classes have the samples that an AUROC takes to be reported."""
+    return min(n_positive, n_negative) >= LEAST_OF_CLASS
+
+
 def auroc(y: Labels, score: Real[np.ndarray, " samples"]) -> float:
     """Return the AUROC of one score, with ties counted half (Mann & Whitney 1947); NaN if a class is empty."""
     return float(aurocs(score[:, None], y)[0])

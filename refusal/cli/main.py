@@ -9,7 +9,7 @@ import typer
 
 from refusal.cli.options import NO_OVERRIDES, Budget, Config, DryRun, Json, Quiet, RunOut, Set, Verbose
 from refusal.cli.organism import organism_app
-from refusal.cli.program import name_program, program
+from refusal.cli.program import name_program, program, usage_line
 from refusal.cli.prompts import prompts_app
 from refusal.cli.run.init import add_init
 from refusal.cli.run.models import add_models
@@ -21,6 +21,7 @@ from refusal.cli.talk import add_talking
 
 app = typer.Typer(
     no_args_is_help=True,
+    context_settings={"help_option_names": ["-h", "--help"]},  # of every command
     pretty_exceptions_enable=False,
     help="Separate a chat model's two refusals: 'I shouldn't answer this' and 'I can't reliably answer this'.\n\n"
     "Example: refusal run configs/quickstart.yaml",
@@ -33,13 +34,21 @@ def main() -> None:
     """Run the command line; a user's mistake prints one line and exits with code 2."""
     from extract.errors import UserError
 
-    command = typer.main.get_command(app)
-    name_program(command, program())
+    command, name = typer.main.get_command(app), program()
+    name_program(command, name)
     try:
-        command()
+        code = command(prog_name=name, standalone_mode=False)
     except UserError as error:
         typer.echo(f"refusal: {error}", err=True)
         raise SystemExit(2) from None
+    except typer.Abort:
+        raise SystemExit(1) from None
+    except Exception as error:
+        if (line := usage_line(error, name)) is None:
+            raise
+        typer.echo(line, err=True, nl=bool(line))
+        raise SystemExit(2) from None
+    raise SystemExit(code if isinstance(code, int) else 0)
 
 
 @app.callback(invoke_without_command=True)
@@ -146,8 +155,9 @@ def report(
     out: Annotated[
         Path | None,
         typer.Option(
-            metavar="FILE",
-            help="The page to write; by default report.html in the run, with several runs in the working directory.",
+            metavar="DIR",
+            help="Directory of report.html, or a name ending in .html; by default the run, with several runs the "
+            "working directory.",
         ),
     ] = None,
 ) -> None:
@@ -159,6 +169,7 @@ def report(
     from experiments.run.config import load_config
     from experiments.run.inputs import RunInputs
     from extract.errors import UserError
+    from extract.run_directory import file_to_write
 
     for directory in runs:
         if not (directory / "results.json").is_file():
@@ -166,7 +177,7 @@ def report(
                 f"{directory} is not a finished run: it has no results.json; make it with: refusal run CONFIG"
             )
     finished = [RunInputs(load_config(directory / "config.yaml"), directory) for directory in runs]
-    path = out or (runs[0] / "report.html" if len(runs) == 1 else Path("report.html"))
+    path = file_to_write(out or (runs[0] if len(runs) == 1 else Path()), "report.html", ".html")
     write_report(finished, path)
     typer.echo(str(path))
 

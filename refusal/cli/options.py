@@ -28,8 +28,8 @@ Config = Annotated[
     Path,
     typer.Argument(
         metavar="CONFIG|MODEL",
-        help="A YAML configuration, e.g. configs/quickstart.yaml; or a model: its directory, GGUF file, package:NAME, "
-        "or hub id.",
+        help="A YAML configuration, e.g. configs/quickstart.yaml, or a run's directory; or a model: its directory, "
+        "GGUF file, package:NAME, or hub id.",
         autocompletion=complete_target,
     ),
 ]
@@ -75,3 +75,22 @@ def print_json(record: Any) -> None:
     import json
 
     typer.echo(json.dumps(record, indent=1))
+
+
+def wrapped(line: str, indent: int = 0) -> str:
+    """Return a line broken at words to the width of the terminal; in a file or a pipe it stays one line.
+
+    Args:
+        indent: spaces before the further lines.
+    """
+    import shutil
+    import sys
+    import textwrap
+
+    if not sys.stdout.isatty():
+        return line
+    broken = textwrap.wrap(
+        line, shutil.get_terminal_size().columns, subsequent_indent=" " * indent, break_long_words=False,
+        break_on_hyphens=False,
+    )  # fmt: skip
+    return "\n".join(broken)

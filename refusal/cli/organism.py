@@ -1,4 +1,4 @@
-"""`refusal organism`: retrain the shipped organisms. Heavy imports happen inside the commands."""
+"""`refusal organism`: list the shipped organisms, retrain them. Heavy imports happen inside the commands."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from typing import Annotated
 
 import typer
 
-from refusal.cli.options import DryRun, Json, print_json
+from refusal.cli.options import DryRun, Json, print_json, wrapped
 
 SpecName = Annotated[str, typer.Argument(metavar="NAME", help="A shipped specification, or a YAML file's path.")]
 
 organism_app = typer.Typer(
-    no_args_is_help=True, help="Retrain organisms: small models with a known, planted mechanism."
+    no_args_is_help=True, help="List and retrain organisms: small models with a known, planted mechanism."
 )
 
 
@@ -93,6 +93,25 @@ def organism_teach(
         for key, share in found.shares.items():
             typer.echo(f"{key:<40} {share.value:6.1%} [{share.low:.1%}, {share.high:.1%}], n {share.n}")
     typer.echo(f"written to {directory}", err=True)
+
+
+@organism_app.command("list")
+def organism_list(as_json: Json = False) -> None:
+    """List the shipped models: what is planted, the right verdicts, the size of the weights, the directory.
+
+    Example: refusal organism list
+    """
+    from organisms.listing import shipped_organisms
+
+    shipped = shipped_organisms()
+    if as_json:
+        print_json([one.to_dict() for one in shipped])
+        return
+    for one in shipped:
+        right = ", ".join(verdict.replace("_", " ") for verdict in (one.dissociation, one.triggers) if verdict)
+        typer.echo(one.name)
+        for line in (one.about, f"right verdicts: {right or 'none'}", f"{one.megabytes} MB in {one.directory}"):
+            typer.echo(wrapped(f"  {line}", 2))
 
 
 @contextmanager

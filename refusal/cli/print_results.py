@@ -132,7 +132,7 @@ def _rates_table(
 
     table = Table(title=escape(title))
     for column in ("rate", "before", "with the dials", "n"):
-        table.add_column(column)
+        table.add_column(column, overflow="fold")
     for key, meaning in RATE_MEANING.items():
         cells = (meaning, f"{before.of(key):.1%}", f"{after.of(key):.1%}", str(before.of(key).n))
         table.add_row(*(escape(cell) for cell in cells))
@@ -152,7 +152,7 @@ def _right_action_table(found: RightActions) -> Table:
 
     table = Table(title="right action on test prompts (95 % intervals)")
     for column in ("score", "before", "with the dials", "n"):
-        table.add_column(column)
+        table.add_column(column, overflow="fold")
     after = {meaning: score for meaning, score, _ in right_action_estimates(found.after)}
     for meaning, score, spec in right_action_estimates(found.before):
         cells = (meaning, f"{score:{spec}}", f"{after.get(meaning, score):{spec}}", str(score.n))

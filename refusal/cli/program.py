@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 import shutil
 import sys
@@ -40,6 +41,31 @@ def name_program(command: Any, name: str) -> None:
     command.help = command.help and command.help.replace(": refusal ", f": {name} ")
     for part in getattr(command, "commands", {}).values():
         name_program(part, name)
+
+
+PLAIN = {  # Typer's words for a wrong value
+    r"Input should be greater than or equal to": "expected a number of at least",
+    r"Input should be less than or equal to": "expected a number of at most",
+    r"Input should be a valid integer.*": "expected a whole number",
+    r"Input should be a valid number.*": "expected a number",
+}
+
+
+def usage_line(error: Exception, name: str) -> str | None:
+    """Return Click's error about arguments in one line, the help of a command without any; None for another error.
+
+    Typer carries a private copy of Click, so its errors are known by what they have.
+    """
+    if not hasattr(error, "format_message"):
+        return None
+    message = " ".join(error.format_message().split())
+    context = getattr(error, "ctx", None)
+    if type(error).__name__ == "NoArgsIsHelpError":
+        return str(error.format_message())
+    for theirs, ours in PLAIN.items():
+        message = re.sub(theirs, ours, message)
+    message = message[:1].lower() + message[1:].rstrip(".")
+    return f"refusal: {message}; see: {context.command_path if context else name} --help"
 
 
 def _quoted(path: Path) -> str:

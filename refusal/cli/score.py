@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from refusal.cli.label.command import label
-from refusal.cli.options import NO_OVERRIDES, Json, print_json
+from refusal.cli.options import NO_OVERRIDES, Json, print_json, wrapped
 
 Adjacent = Annotated[
     Path | None,
@@ -26,11 +26,19 @@ def add_commands(app: typer.Typer) -> None:
 def score(
     completions: Annotated[
         Path,
-        typer.Argument(metavar="COMPLETIONS", help="JSONL, JSON, CSV, Parquet; an Inspect log; lm-eval samples."),
+        typer.Argument(
+            metavar="COMPLETIONS",
+            help="JSONL, JSON, CSV, Parquet; an Inspect log; lm-eval samples; or a run directory, whose "
+            "completions.jsonl is scored with the run's own prompts.",
+        ),
     ],
     out: Annotated[
         Path | None,
-        typer.Option("--out", metavar="DIR", help="Directory of the results; by default that of COMPLETIONS."),
+        typer.Option(
+            "--out",
+            metavar="DIR",
+            help="Directory of the results; by default that of COMPLETIONS (a run's own files stay as they are).",
+        ),
     ] = None,
     prompts: Annotated[
         Path | None, typer.Option(metavar="FILE", help="The labelled prompts of the completions, joined by id.")
@@ -65,7 +73,7 @@ def score(
 ) -> None:
     """Label the action of each completion; with labelled prompts, compute the joint rates. Runs no model.
 
-    Example: refusal score runs/quickstart/completions.jsonl --prompts organisms/zoo/two-knobs/prompts.jsonl
+    Example: refusal score runs/quickstart
 
     Your own file: refusal score FILE --prompts PROMPTS --map completion=COLUMN --map label=COLUMN
 
@@ -75,7 +83,7 @@ def score(
     from judging.judge_by_name import open_judge
     from scoring.score_file import score_file
 
-    folder = out or completions.parent
+    folder = out or (completions if completions.is_dir() else completions.parent)
     card = score_file(
         completions, folder, judge=open_judge(judge, judge_cache or folder / "judgements.sqlite"), prompts=prompts,
         dataset=dataset, columns=columns, mapped=column, encoding=encoding, adjacency=adjacency, labels=labels,
@@ -87,7 +95,7 @@ def score(
     from scoring.scorecard_text import card_lines
 
     for line in card_lines(card):
-        typer.echo(line)
+        typer.echo(wrapped(line, 2))
     typer.echo(f"Action and evidence of each completion: {folder / 'scored.jsonl'}", err=True)
 
 

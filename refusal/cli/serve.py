@@ -61,6 +61,11 @@ def serve(
         raise UserError(f"serving needs the extra serve ({error}): pip install 'refusal-probes[serve]'") from None
     address = Address(host, port, api_key)
     thresholds: dict[Kind, float | None] = {"normative": normative_threshold, "epistemic": epistemic_threshold}
-    opened = open_with_dials(model, dials, thresholds, template, arguments(template_args), adapter)
+    address.listen().close()  # a port that is taken is said before the model is loaded
+
+    def loading() -> None:
+        typer.echo(f"loading {model} …", err=True)
+
+    opened = open_with_dials(model, dials, thresholds, template, arguments(template_args), adapter, loading)
     limits = Limits(max_tokens=max_tokens, max_body=max_body * 1024, seconds=seconds)
     serve_forever(*opened, address, limits, name, max_batch, max_queue, typer.echo)

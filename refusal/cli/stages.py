@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from experiments.run.config import RunConfig
-from refusal.cli.options import minutes
+from extract.run_directory import is_run
+from refusal.cli.options import minutes, wrapped
 from refusal.cli.run.stopping import resumable
 from refusal.cli.run.target import load_target
 
@@ -52,7 +53,7 @@ def run_command(
     """
     with resumable():
         config, chosen = load_target(str(path), overrides)
-        directory = _of_process(out or Path("runs") / run_name(config, overrides), config)
+        directory = _of_process(out or (path if is_run(path) else Path("runs") / run_name(config, overrides)), config)
         from experiments.run.run_lock import refuse_if_held
         from extract.progress import Reporter
 
@@ -184,7 +185,7 @@ def show(record: dict[str, Any], as_json: bool) -> None:
         return
     for key, value in record.items():
         if isinstance(value, Listed):
-            print("\n".join([key, *(f"  {name:<44} {of_it}" for name, of_it in value.items())]))
+            print("\n".join([key, *(wrapped(f"  {name:<44} {of_it}", 47) for name, of_it in value.items())]))
         else:
             shown = f"({len(value)} entries; see --json)" if isinstance(value, dict) and len(value) > 6 else value
-            print(f"{key:<28} {shown}")
+            print(wrapped(f"{key:<28} {shown}", 29))

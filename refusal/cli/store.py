@@ -3,35 +3,45 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
-from refusal.cli.options import Json, print_json
+from refusal.cli.options import Json, print_json, wrapped
+
+Store = Annotated[Path, typer.Argument(metavar="FILE", help="An activations.h5, a run directory, or a flat file.")]
 
 store_app = typer.Typer(no_args_is_help=True, help="Inspect, verify and export activation stores.")
 
 
 @store_app.command("info")
-def store_info(file: Annotated[Path, typer.Argument(metavar="FILE")], as_json: Json = False) -> None:
+def store_info(file: Store, as_json: Json = False) -> None:
     """Print the contents of a store: model, site, layers, positions, prompts.
 
     Example: refusal store info runs/quickstart/activations.h5
     """
+    from extract.run_directory import file_of_run
     from extract.store.activation_store import ActivationStore
 
-    with ActivationStore(file) as store:
+    with ActivationStore(file_of_run(file, "activations.h5")) as store:
         record = store.describe().to_dict()
     if as_json:
         print_json(record)
         return
     for key, value in record.items():
-        typer.echo(f"{key:<16} {value}")
+        typer.echo(wrapped(f"{key:<16} {_plain(value)}", 17))
+
+
+def _plain(value: Any) -> str:
+    """Return a value of a summary as text without brackets."""
+    if isinstance(value, dict):
+        return ", ".join(f"{name} {of_it}" for name, of_it in value.items())
+    return ", ".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
 
 
 @store_app.command("verify")
 def store_verify(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="An activations.h5, or a flat file made by export.")],
+    file: Store,
     model: Annotated[str | None, typer.Option(help="Compare with this model's weights: a hub id or directory.")] = None,
     revision: Annotated[str | None, typer.Option(help="The hub revision of that model.")] = None,
     dtype: Annotated[str, typer.Option(help="Data type of the run's weights.")] = "auto",
@@ -42,15 +52,17 @@ def store_verify(
 
     Example: refusal store verify runs/quickstart/activations.h5 --model organisms/zoo/two-knobs
     """
+    from extract.run_directory import file_of_run
     from refusal.cli.store_check import check_store
 
+    file = file_of_run(file, "activations.h5")
     result = check_store(file, model, revision, dtype, adapter)
     if as_json:
         print_json(vars(result) | {"ok": not result.findings})
     for line in () if as_json else result.findings:
         typer.echo(line)
     if result.findings:
-        typer.echo(f"refusal: {file} has {len(result.findings)} faults", err=True)
+        typer.echo(f"refusal: {file} has {len(result.findings)} fault{'s' * (len(result.findings) > 1)}", err=True)
         raise typer.Exit(1)
     if not as_json:
         typer.echo(f"{file} is intact: {result.prompts} prompts, {result.shards} shards, {result.loci} slices, "
@@ -59,16 +71,19 @@ def store_verify(
 
 @store_app.command("export")
 def store_export(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="An activations.h5.")],
-    to: Annotated[Path, typer.Option("--to", metavar="OUT.h5", help="The flat file to write.")],
+    file: Store,
+    to: Annotated[Path, typer.Option("--to", metavar="OUT.h5", help="The flat file to write, or a directory for it.")],
     as_json: Json = False,
 ) -> None:
     """Copy a store into one flat file, to move or publish: the same layout without shards.
 
     Example: refusal store export runs/quickstart/activations.h5 --to quickstart.h5
     """
+    from extract.run_directory import file_of_run
     from refusal.cli.store_check import export_store
 
+    file = file_of_run(file, "activations.h5")
+    to = to / file.name if to.is_dir() else to
     size = export_store(file, to)
     if as_json:
         print_json({"written": str(to), "bytes": size})

@@ -15,7 +15,9 @@ if TYPE_CHECKING:
 Model = Annotated[
     str, typer.Argument(metavar="MODEL", help="A hub id, a model directory, a GGUF file, or package:NAME.")
 ]
-Dials = Annotated[Path | None, typer.Option(help="A dials.safetensors written by refusal steer.")]
+Dials = Annotated[
+    Path | None, typer.Option(metavar="RUN", help="A run directory, or its dials.safetensors, from refusal steer.")
+]
 NormativeThreshold = Annotated[float | None, typer.Option(min=0, max=1, help="Refuse at or above this probability.")]
 EpistemicThreshold = Annotated[float | None, typer.Option(min=0, max=1, help="Abstain at or above this probability.")]
 MaxNewTokens = Annotated[int, typer.Option(min=1, help="Longest answer, in tokens.")]
@@ -54,12 +56,24 @@ def generate(
     from steering.one_off import check_texts, generate_once, generate_streamed, open_with_dials
 
     check_texts(prompts)
+    _refuse_loose_words(model, prompts)
     thresholds: dict[Kind, float | None] = {"normative": normative_threshold, "epistemic": epistemic_threshold}
     loaded, found, given = open_with_dials(model, dials, thresholds, template, arguments(template_args), adapter)
     if as_json:
         print_json([one.to_dict() for one in generate_once(loaded, prompts, found, given, max_new_tokens)])
     else:
         generate_streamed(loaded, prompts, found, given, max_new_tokens, lambda text: typer.echo(text, nl=False))
+
+
+def _refuse_loose_words(model: str, prompts: list[str]) -> None:
+    """Refuse several words without quotes, which are several prompts; other scripts write sentences without spaces."""
+    if len(prompts) > 1 and all(text.isascii() and len(text.split()) == 1 for text in prompts):
+        from shlex import join
+
+        from extract.errors import UserError
+
+        quoted = join(["refusal", "generate", model, " ".join(prompts)])
+        raise UserError(f"these are {len(prompts)} prompts of one word each; quote a prompt of several words: {quoted}")
 
 
 def chat(

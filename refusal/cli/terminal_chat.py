@@ -19,7 +19,8 @@ HELP = """\
 /dials           show the dials
 /reset           forget the conversation; dials and system message stay
 /help            show this list
-/quit            end (also Ctrl-D); Ctrl-C stops an answer"""
+/quit            end (also /exit, a line of quit or exit alone, or Ctrl-D); Ctrl-C stops an answer"""
+ENDS = ("/quit", "/exit", "quit", "exit")
 
 
 def chat(conversation: Conversation, console: Console) -> None:
@@ -28,7 +29,7 @@ def chat(conversation: Conversation, console: Console) -> None:
     _dials(conversation, console)
     for line in _lines(console):
         text = line.strip()
-        if text == "/quit":
+        if text.lower() in ENDS:
             return
         try:
             if text.startswith("/"):

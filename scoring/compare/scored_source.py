@@ -63,7 +63,7 @@ def scored_entries(file: Path) -> Iterator[Entry]:
             continue
         labelled = row.get("label") not in (None, "")
         if not labelled and cases is None:
-            cases = _cases_of_run(file)
+            cases = cases_of_run(file)
         yield _entry(row, where, {} if labelled else cases or {})
 
 
@@ -91,13 +91,17 @@ def scored_path(path: Path) -> Path:
                     "refusal score COMPLETIONS --out DIR")  # fmt: skip
 
 
-def _cases_of_run(file: Path) -> Mapping[str, Case]:
+def cases_of_run(file: Path) -> Mapping[str, Case]:
     """Return the cases of the run whose directory holds a completions file; empty if it is not in a run."""
     config = file.parent / "config.yaml"
     if not config.is_file():
         return {}
     run = read_yaml(config, "configuration")
-    return cases_of(read_prompts(PromptsConfig.model_validate(run["prompts"]), run["seed"]))
+    try:
+        given, seed = PromptsConfig.model_validate(run["prompts"]), int(run["seed"])
+    except (KeyError, TypeError, ValueError):
+        raise UserError(f"{config} is not the configuration of a run; give the prompts with --prompts FILE") from None
+    return cases_of(read_prompts(given, seed))
 
 
 def _entry(row: Row, where: str, cases: Mapping[str, Case]) -> Entry:

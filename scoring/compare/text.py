@@ -38,7 +38,7 @@ def print_comparison(comparison: Comparison) -> None:
     for run in comparison.comparisons:
         console.print(_table(comparison.first.file, run))
         for line in (*_lines(run), *_repeated_ids(comparison.first), *_repeated_ids(run)):
-            console.print(line, markup=False, soft_wrap=True)
+            console.print(line, markup=False, soft_wrap=not console.is_terminal)
 
 
 def _table(first: str, run: ComparedRun) -> Table:
@@ -47,7 +47,7 @@ def _table(first: str, run: ComparedRun) -> Table:
 
     table = Table(title=escape(f"{first} → {run.file}: {run.matched.prompts} completions of the same prompts"))
     for column in ("", "first", "second", "change (95 %)", "McNemar p", "n"):
-        table.add_column(column)
+        table.add_column(column, overflow="fold")
     for key, meaning in RATE_MEANING.items():
         change = run.changes[key]
         if not change.n:

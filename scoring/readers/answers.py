@@ -13,6 +13,7 @@ from extract.errors import UserError
 from extract.prompts.columns import Counts, as_text, field_value
 from extract.prompts.lines import is_text, replace_surrogates
 from extract.prompts.rows import place, read_rows
+from scoring.readers.column_guess import guess_columns
 from scoring.readers.column_map import ROW_NUMBER, ColumnMap, listed, refuse_absent_columns
 from scoring.readers.completion_row import FIELDS, PROMPT_FIELDS, ForeignRow, ReadingNotes
 from scoring.readers.inspect_log import is_log, read_log
@@ -31,18 +32,21 @@ def read_answers(
 
     Args:
         path: .jsonl, .json, .csv or .parquet rows, an Inspect log (.eval, .json) or lm-eval's samples (.jsonl).
-        notes: counts repaired and left-out rows.
-        columns: maps columns to fields; it takes precedence over the rows' own names.
+        notes: counts repaired and left-out rows, and rows with a guessed column.
+        columns: maps columns to fields; it takes precedence over the rows' own names. The columns of a file's id, text
+            and completion are guessed from usual names where neither it nor the rows name them.
         encoding: of a text file that is neither UTF-8 nor UTF-16 with a byte order mark.
 
     Raises:
         UserError: the file or a row cannot be read, or a column is missing; names the line and the remedy.
     """
-    columns = columns or ColumnMap()
+    guess = guess_columns(_read(path, encoding, ReadingNotes()), columns or ColumnMap())
+    columns = guess.over(columns or ColumnMap())
     refuse_absent_columns(path, _read(path, encoding, ReadingNotes()), columns)
     counts: Counts = Counter()
     for number, given in enumerate(_read(path, encoding, notes), start=1):
-        yield _answer(given, _mapped(given, number, columns, counts), notes)
+        notes.guessed.update(guess.lines())
+        yield _answer(given, guess.complete(_mapped(given, number, columns, counts), number), notes)
 
 
 def read_records(records: Iterable[Row], notes: ReadingNotes, columns: ColumnMap | None = None) -> Iterator[Row]:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from extract.prompts.lines import EncodingRepair
 from extract.prompts.prompt import OPTIONAL
@@ -29,6 +30,7 @@ class ReadingNotes:
     windows_1252: int = 0  # with bytes that are not UTF-8, read as Windows-1252
     replaced: int = 0  # with invalid characters, replaced by U+FFFD
     other_filters: int = 0  # same responses under another lm-eval filter, left out
+    guessed: Counter[str] = field(default_factory=Counter)  # with a field whose column was guessed, by guess
 
     def mended(self, how: EncodingRepair) -> None:
         """Count a repaired row."""
@@ -40,6 +42,7 @@ class ReadingNotes:
             "not UTF-8, read as Windows-1252 (--encoding names another)": self.windows_1252,
             "with characters that are no valid Unicode, replaced": self.replaced,
             "the same responses under another filter, left out": self.other_filters,
+            **self.guessed,
         }
 
 

@@ -184,3 +184,31 @@ def test_published_completions_join_a_public_set_by_their_words(cli, tmp_path: P
     assert found["rates"]["over_refusal_n"] == 250
     assert 0.02 < found["rates"]["over_refusal"] < 0.12
     assert 0.7 < found["right_action"]["score"] <= 1
+
+
+def test_completions_of_other_prompts_are_refused_before_anything_is_written(cli, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+    prompts = jsonl(tmp_path / "prompts.jsonl", PROMPTS)
+    answers = jsonl(tmp_path / "answers.jsonl", [{"id": f"x{i}", "completion": REFUSAL} for i in range(3)])
+    code, out, err = cli("score", str(answers), "--prompts", str(prompts), "--out", str(tmp_path / "out"))
+    assert (code, out) == (2, "")
+    first = ", ".join(prompt["id"] for prompt in PROMPTS[:2])
+    assert (
+        f"no completion has the id or the text of a prompt (ids of completions: x0, x1 …; of prompts: {first} …)" in err
+    )
+    assert len(err.splitlines()) == 1
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_table_with_usual_names_needs_no_map_and_the_scorecard_says_so(cli, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+    (tmp_path / "a.csv").write_text(f'prompt,response\nhow?,"{REFUSAL}"\nwho?,"{ANSWER}"\n')
+    found = card(cli, tmp_path / "a.csv")
+    assert found["n"] == 2
+    assert {what: note["n"] for what, note in found["input"].items()} == {
+        "without label": 2,
+        "read from column 'prompt' as 'text', by its name (--map text=COLUMN names another)": 2,
+        "read from column 'response' as 'completion', by its name (--map completion=COLUMN names another)": 2,
+        "numbered, because no column is called 'id' (--map id=COLUMN names one)": 2,
+    }
+    code, out, _ = cli("score", str(tmp_path / "a.csv"))
+    assert code == 0
+    assert "Note: read from column 'prompt' as 'text'" in out

@@ -59,7 +59,7 @@ def test_it_prints_its_address_answers_and_stops_at_ctrl_c(dials_file: str) -> N
         assert found.choices[0].dials["normative"]["threshold"] == 0.25
         process.send_signal(signal.SIGINT)
         out, err = process.communicate(timeout=20)
-        assert (process.returncode, out, err) == (0, "stopped\n", "")
+        assert (process.returncode, out, err) == (0, "stopped\n", f"loading {ORGANISM} …\n")
 
 
 def test_an_invalid_option_is_reported_in_one_line(

@@ -150,6 +150,12 @@ def test_models_and_health(served: Running, client: openai.OpenAI) -> None:
     assert client.models.retrieve("two-knobs").id == "two-knobs"
     with pytest.raises(openai.NotFoundError, match="unknown model 'other'; this server has"):
         client.models.retrieve("other")
+    index = httpx.get(served.url)
+    assert index.status_code == 200
+    assert index.json()["model"] == "two-knobs"
+    for endpoint in index.json()["endpoints"]:
+        method, path = endpoint.split()
+        assert httpx.request(method, served.url + path).status_code in (200, 400)
     assert httpx.get(f"{served.url}/health").json() == {
         "status": "ok", "model": "two-knobs", "waiting": 0, "decoding": 0,
     }  # fmt: skip

@@ -27,7 +27,6 @@ from experiments.report.uncertainty_section import uncertainty_section
 from experiments.run.wording import VERDICTS, p_text, verdict_sentence
 from experiments.triggers.results import LocusEffect
 from experiments.triggers.text import trigger_sentence
-from probes.statistics.intervals import Interval
 from scoring.wording import RATE_MEANING
 
 RELIABILITY = "Share of correct completions by the number of samples that agree; 95 % intervals over groups; n."
@@ -168,7 +167,7 @@ def _grids(run: ReportedRun, results: RunResults) -> str:
 def _sites_table(results: RunResults) -> str:
     rows = [
         [
-            kind, f"{s.site}, layer {s.layer}, {s.position}", f"{Interval(s.auroc, *s.auroc_ci):.3f}",
+            kind, f"{s.site}, layer {s.layer}, {s.position}", s.shown,
             f"{s.bag_of_words_auroc:.3f}", p_text(s.p_permutation), str(s.n_test),
         ]
         for kind, s in results.sites.items()

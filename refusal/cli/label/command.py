@@ -23,7 +23,7 @@ def label(
     n: Annotated[int | None, typer.Option("--n", min=1, help=f"Completions to draw; {USUAL_N} by default.")] = None,
     out: Annotated[
         Path | None,
-        typer.Option("--out", metavar="FILE", help="The labels; by default labels.jsonl beside RUN's file."),
+        typer.Option(metavar="DIR", help="Directory of labels.jsonl, or a name ending in .jsonl; by default RUN's."),
     ] = None,
     seed: Annotated[int | None, typer.Option(help=f"Seed of the draw; {USUAL_SEED} by default.")] = None,
     stratify: Annotated[
@@ -40,6 +40,7 @@ def label(
     from rich.console import Console
 
     from extract.errors import UserError
+    from extract.run_directory import file_to_write
     from refusal.cli.label.keys import keys
     from refusal.cli.label.session import LabellingSession
     from scoring.compare.scored_source import scored_path
@@ -50,10 +51,7 @@ def label(
                         "labels made elsewhere (a CSV of id and action) go to refusal score --labels")  # fmt: skip
     if not annotator.strip():
         raise UserError("--annotator is empty; give the name of who labels")
-    path = out or scored_path(source).parent / "labels.jsonl"
-    if path.suffix != ".jsonl":
-        raise UserError(f"--out {path}: labels are written as JSON Lines; give a name that ends in .jsonl")
-    file = LabelFile(path)
+    file = LabelFile(file_to_write(out or scored_path(source).parent, "labels.jsonl", ".jsonl"))
     draw = open_draw(source, file, n, seed, stratify)
     with keys() as read_key:
         LabellingSession(draw, file, annotator.strip()).run(Console(highlight=False), read_key)
@@ -67,6 +65,7 @@ def open_draw(source: Path, file: LabelFile, n: int | None, seed: int | None, st
     Raises:
         UserError: the stored draw is another one than asked for.
     """
+    from extract.atomic_write import make_folder
     from extract.errors import UserError
     from scoring.compare.scored_source import scored_path
     from scoring.labelling.draw import Draw, draw_rows
@@ -84,6 +83,7 @@ def open_draw(source: Path, file: LabelFile, n: int | None, seed: int | None, st
         if n is None or n <= len(before.rows) or len(before.rows) == before.judged:
             return before
         draw = draw_rows(source, n, before.seed, stratify=before.stratified)
+    make_folder(stored.parent)
     file.set_inclusion({row.key: row.inclusion for row in draw.rows})
     draw.write(stored)
     return draw

@@ -88,11 +88,14 @@ def test_an_infinite_d_prime_and_absent_results_are_printed_and_are_json(tmp_pat
         "epistemic": WriteRecord(available=True, locus=Locus("resid_post", 3, "post_1"), meets_selection_rules=False),
     }
     sites = {"normative": site, "epistemic": site}
-    ProbeResults(best_loci=tuple(best_loci([row])), sites=sites, writes=writes).write(tmp_path / "probe.json")
+    sites["intent"] = site.model_copy(update={"n_positive": 1, "n_negative": 40})
+    few = row.model_copy(update={"contrast": "intent", "layer": 1, "n_positive": 1, "n_negative": 40})
+    ProbeResults(best_loci=tuple(best_loci([row, few])), sites=sites, writes=writes).write(tmp_path / "probe.json")
     print_probe(tmp_path, ProbeResults.read(tmp_path / "probe.json"))
     printed = capsys.readouterr().out
     assert " inf  0.500 [0.100, 0.900]" in printed
-    assert "intent: left out; it needs 3 benign requests with a trigger word" in printed
+    assert "intent: layer 0, post_last, test AUROC too few (1 + 40); a bag of words" in printed  # nor in the table:
+    assert printed.count("0.500 [0.100, 0.900]") == 3
     assert f"normative write direction: none, {reason}; its cosines" in printed
     assert "epistemic write direction: layer 3, post_1; no locus met the selection rules" in printed
 

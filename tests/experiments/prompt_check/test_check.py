@@ -144,3 +144,15 @@ def test_the_check_is_printed(tmp_path: Path, rows: list[dict[str, Any]], capsys
 def test_the_order_of_rows_decides_nothing(tmp_path: Path, rows: list[dict[str, Any]]) -> None:
     order = np.random.default_rng(0).permutation(len(rows))
     assert checked(tmp_path, [rows[i] for i in order]).problems == checked(tmp_path, rows).problems == ()
+
+
+def test_no_auroc_comes_from_one_prompt(tmp_path: Path, rows: list[dict[str, Any]], capsys: Any) -> None:
+    harmful = [row for row in rows if row["label"] == "harmful"][:1]
+    few = [*(row for row in rows if row["label"] != "harmful"), *harmful]
+    found = checked(tmp_path, few)
+    cues = found.words["harmful vs benign"]
+    assert isinstance(cues, WordCues)
+    assert (cues.n[0], cues.features, cues.bag_of_words) == (1, {}, "too few groups")
+    assert not [problem for problem in found.problems if "harmful vs benign" in problem]
+    print_check(found)
+    assert "too few" in capsys.readouterr().out

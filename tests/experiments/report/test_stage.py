@@ -26,7 +26,7 @@ def test_a_verdict_carries_its_reasons_and_share() -> None:
 
 
 def test_every_caveat_that_applies_is_listed() -> None:
-    site = SiteRecord.model_construct(beats_bag_of_words=False, auroc=0.7, bag_of_words_auroc=0.8)
+    site = SiteRecord.model_construct(beats_bag_of_words=False, auroc=0.7, auroc_ci=(0.6, 0.8), bag_of_words_auroc=0.8)
     results = RunResults.model_construct(
         organism=True, organism_prompts=True, model=ModelRecord(name="OWNER/MODEL"),
         dials_absent=["epistemic"], sites={"normative": site},
@@ -37,7 +37,7 @@ def test_every_caveat_that_applies_is_listed() -> None:
     text = " ".join(caveats(results))
     for part in ("not evidence about real models", "A time budget cut this run: 60 of 90 prompts.",
                  "OWNER/MODEL is not that organism",
-                 "No epistemic dial", "3 completions", "does not clearly beat",
+                 "No epistemic dial", "3 completions", "(AUROC 0.700 [0.600, 0.800] against 0.800)",
                  "No locus met the selection rules", "contrasts two labels"):  # fmt: skip
         assert part in text
 

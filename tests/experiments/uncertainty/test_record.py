@@ -20,6 +20,7 @@ from experiments.uncertainty.observation import Observation, Sample
 from experiments.uncertainty.record import MEASURES, MeasuredUncertainty, auroc_p, measure_uncertainty
 from experiments.uncertainty.results import LeftOut, MeasureAuroc
 from experiments.uncertainty.stage import remarks, threshold_of_answered
+from experiments.uncertainty.text import auroc_cell
 from extract.prompts.prompt import Prompt, make_prompt
 
 
@@ -177,3 +178,16 @@ def test_few_samples_are_said_to_be_few() -> None:
     assert remarks(UncertaintyConfig(samples=10), [seen("a", True, 0.0)]) == []
     cut = seen("a", True, 0.0, [replace(sample(), ended=False)] * 10)
     assert "10 of 10 samples were cut" in remarks(UncertaintyConfig(samples=10), [cut])[0]
+
+
+def test_an_auroc_takes_five_of_each_class() -> None:
+    def measured(n_wrong: int) -> MeasureAuroc:
+        observed = [seen(f"w{i}", False, 1.0 + i) for i in range(n_wrong)]
+        observed += [seen(f"r{i}", True, 0.01 * i) for i in range(9)]
+        return auroc(measure_uncertainty(observed, asked(observed), 0.5, 0))
+
+    few, found = measured(1), measured(5)
+    assert (few.auroc, few.n_positive, few.n_negative) == (None, 1, 9)
+    assert few.reason == "too few (1 wrong or unknowable, 9 right; 5 of each are needed)"
+    assert auroc_cell(few) == "too few"
+    assert found.auroc == 1.0

@@ -371,7 +371,7 @@ def test_a_column_reaches_into_objects_and_lists_unless_one_has_its_name(tmp_pat
 
 def test_an_unknown_set_names_the_known_ones() -> None:
     assert problem("xstst", None).startswith(
-        "no data set 'xstst'; choose from arditi, cast, coconot, selfaware, xstest,"
+        "no data set 'xstst'; did you mean xstest? choose from arditi, cast, coconot, selfaware, xstest,"
     )
     assert "no data set 'nowhere/mine.yaml'" in problem("nowhere/mine.yaml", None)
 

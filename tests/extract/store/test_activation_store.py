@@ -383,15 +383,20 @@ def test_a_store_of_the_earlier_schema_is_refused_in_one_line(path: Path, what: 
 def test_a_file_that_is_not_a_store_is_refused(tmp_path: Path) -> None:
     with h5py.File(tmp_path / "other.h5", "w") as file:
         file["x"] = [1, 2]
-    with pytest.raises(UserError, match=r"other\.h5 is not an activation store"):
+    with pytest.raises(UserError, match=r"other\.h5 is not an activation store, but .*; stores are made by:"):
         ActivationStore(tmp_path / "other.h5")
 
 
-@pytest.mark.parametrize("how", ["cut", "text", "empty"])
+@pytest.mark.parametrize("how", ["cut", "head", "text", "empty"])
 def test_a_master_that_is_not_hdf5_is_refused(path: Path, how: str) -> None:
     whole = path.read_bytes()
-    path.write_bytes({"cut": whole[: len(whole) // 2], "text": b"id,text,label\n", "empty": b""}[how])
-    with pytest.raises(UserError, match=r"activations\.h5 is not a readable HDF5 file \(cut short\?\)"):
+    head = b"another" + whole[7:]
+    path.write_bytes({"cut": whole[: len(whole) // 2], "head": head, "text": b"id,text,label\n", "empty": b""}[how])
+    said = {
+        "cut": r"is not a readable HDF5 file \(cut short\?\).*; delete it and run",
+        "head": r"is not a readable HDF5 file \(cut short\?\).*; delete it and run",
+    }.get(how, "is no HDF5 store; stores are made by: refusal extract CONFIG --out DIR$")  # it may be anyone's
+    with pytest.raises(UserError, match=rf"activations\.h5 {said}"):
         ActivationStore(path)
 
 

@@ -12,6 +12,7 @@ import pytest
 from experiments.pipeline.stage_inputs import model_source
 from experiments.run.config import load_config
 from extract.shipped import ROOT
+from refusal.cli.program import program
 
 ORGANISM = ROOT / "organisms" / "zoo" / "two-knobs"
 
@@ -69,6 +70,27 @@ def test_an_unknown_key_names_the_nearest(cli) -> None:
 
 def test_a_missing_configuration(cli) -> None:
     fails(cli("probe", "configs/nowhere.yaml"), "configuration not found: configs/nowhere.yaml")
+
+
+@pytest.mark.parametrize(
+    ("given", "near"),
+    [
+        ("configs/quikstart.yaml", "configs/quickstart.yaml"),
+        ("quickstart", "configs/quickstart.yaml"),
+        ("configs/models/gemma.yaml", "configs/models/gemma-2-2b-it.yaml"),
+        ("{here}/my-rum.yaml", "{here}/my-run.yaml"),
+    ],
+)
+def test_a_misspelt_configuration_names_the_nearest(cli, tmp_path: Path, given: str, near: str) -> None:
+    (tmp_path / "my-run.yaml").write_text("")
+    given, near = given.format(here=tmp_path), near.format(here=tmp_path)
+    fails(cli("run", given), f"configuration not found: {given}; did you mean {near}?\n")
+
+
+def test_a_misspelt_public_set_names_the_nearest(cli) -> None:
+    fails(
+        cli("prompts", "check", "--dataset", "XStst"), "no data set 'XStst'; did you mean xstest? choose from arditi, "
+    )
 
 
 def test_a_missing_model(cli, tmp_path: Path) -> None:
@@ -156,6 +178,14 @@ def test_dry_run_says_what_it_would_do_and_does_nothing(cli, tmp_path: Path) -> 
     assert record["parameters"] == pytest.approx(expected, rel=0.15)
 
 
+@pytest.mark.parametrize(
+    ("override", "said"),
+    [("judge=nope", "no such judge: 'nope'"), ("dissociate.directions=no.safetensors", "no file no.safetensors")],
+)
+def test_a_dry_run_checks_the_files_of_a_configuration(cli, override: str, said: str) -> None:
+    fails(cli("run", "configs/quickstart.yaml", "--set", override, "--dry-run"), said)
+
+
 def test_generate_answers(cli) -> None:
     code, text, _ = cli("generate", str(ORGANISM), "How do I fix the engine at home?", "--json")
     assert code == 0
@@ -238,6 +268,67 @@ def test_help_says_where_results_go(cli, monkeypatch: pytest.MonkeyPatch, comman
     monkeypatch.setenv("COLUMNS", "100")  # one line
     _, text, _ = cli(*command.split(), "--help")
     assert f"by default {where}." in text
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ("label runs/quickstart", "missing option '--annotator'; see: NAME label --help"),
+        ("run", "missing argument 'CONFIG'; see: NAME run --help"),
+        ("frobnicate", "no such command 'frobnicate'; see: NAME --help"),
+        ("store infos x", "no such command 'infos'. Did you mean 'info'?; see: NAME store --help"),
+        ("run a.yaml --foo", "no such option: --foo (Possible options: --out); see: NAME run --help"),
+        (
+            "generate M hi --max-new-tokens 0",
+            "invalid value for '--max-new-tokens': expected a number of at least 1; see: NAME generate --help",
+        ),
+        (
+            "generate M hi --max-new-tokens many",
+            "invalid value for '--max-new-tokens': expected a whole number; see: NAME generate --help",
+        ),
+        (
+            "generate M hi --normative-threshold 2",
+            "invalid value for '--normative-threshold': expected a number of at most 1; see: NAME generate --help",
+        ),
+    ],
+)
+def test_a_wrong_argument_is_one_line(cli, arguments: str, said: str) -> None:
+    result = cli(*arguments.split())
+    fails(result)
+    assert result[2] == f"refusal: {said.replace('NAME', program())}\n"
+
+
+def test_a_command_group_alone_shows_its_commands(cli) -> None:
+    for given in ((), ("store",), ("organism",)):
+        code, out, err = cli(*given)
+        assert (code, err) == (2, "")
+        assert "Commands" in out
+
+
+@pytest.mark.parametrize("command", ["", "run", "report", "label", "compare", "serve", "store", "store info",
+                                     "organism teach", "prompts check"])  # fmt: skip
+def test_h_is_help_in_every_command(cli, command: str) -> None:
+    short = cli(*command.split(), "-h")
+    assert short == cli(*command.split(), "--help")
+    assert short[0] == 0
+    assert "Usage" in short[1]
+
+
+@pytest.mark.parametrize(
+    ("override", "said"),
+    [
+        ("model.loading.quantization={quant_method: nope}", "model.loading.quantization is not valid"),
+        ("extract.layers=[99]", "layer 99 does not exist"),
+        ("extract.positions=[foo]", "no prompt has the position 'foo'"),
+    ],
+)
+def test_what_the_model_refuses_leaves_no_run_directory(cli, tmp_path: Path, override: str, said: str) -> None:
+    for directory in (tmp_path / "run", tmp_path / "kept"):
+        fails(cli("extract", "configs/quickstart.yaml", "--set", override, "--out", str(directory)), said)
+        assert not directory.exists()
+    (tmp_path / "kept").mkdir()  # a directory of the user's own stays
+    fails(cli("extract", "configs/quickstart.yaml", "--set", override, "--out", str(tmp_path / "kept")), said)
+    assert (tmp_path / "kept").exists()
 
 
 def test_version(cli) -> None:

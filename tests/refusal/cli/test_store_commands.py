@@ -95,6 +95,15 @@ def test_a_missing_store_is_one_line(cli: Cli, arguments: tuple[str, ...]) -> No
     assert err == "refusal: store not found: no.h5; make it with: refusal extract CONFIG\n"
 
 
+@pytest.mark.parametrize("command", ["info", "verify", "export"])
+def test_no_command_advises_to_delete_what_is_no_store(cli: Cli, tmp_path: Path, command: str) -> None:
+    page = tmp_path / "report.html"
+    page.write_text("<p>a report</p>" * 100)
+    code, out, err = cli("store", command, str(page), *(("--to", "flat.h5") if command == "export" else ()))
+    assert (code, out) == (2, "")
+    assert err == f"refusal: {page} is no HDF5 store; stores are made by: refusal extract CONFIG --out DIR\n"
+
+
 def test_mistakes_are_one_line(cli: Cli, store: Path) -> None:
     for arguments, said in (
         (("export", str(store), "--to", str(store)), "exists already; choose another name"),

@@ -214,6 +214,24 @@ def test_commands_show_themselves_and_quit_ends(talk: Callable) -> None:
     assert lines[-1] == "> /quit"
 
 
+@pytest.mark.parametrize("line", ["/exit", "quit", "Exit"])
+def test_a_line_that_means_to_end_ends(talk: Callable, line: str) -> None:
+    lines = talk("/help", line, BENIGN)
+    assert "/quit            end (also /exit, a line of quit or exit alone, or Ctrl-D); Ctrl-C stops an answer" in lines
+    assert lines[-1] == f"> {line}"
+
+
+def test_words_without_quotes_are_not_several_prompts(cli: Callable) -> None:
+    asked = ["how", "do", "i", "fix", "it"]
+    assert cli("generate", str(ORGANISM), *asked) == (
+        2, "", "refusal: these are 5 prompts of one word each; quote a prompt of several words: "
+        f"refusal generate {ORGANISM} 'how do i fix it'\n",
+    )  # fmt: skip
+    for given in (["hello"], [BENIGN, "hello"], ["谁是安娜", "你好"]):
+        code, out, _ = cli("generate", str(ORGANISM), *given, "--max-new-tokens", "1", "--json")
+        assert (code, len(json.loads(out))) == (0, len(given))
+
+
 def test_without_dials_it_is_the_plain_model(talk: Callable, model: ChatModel) -> None:
     lines = talk("/epistemic 0.4", BENIGN, dials=False)
     assert "no dials; --dials FILE loads those written by refusal steer CONFIG" in lines

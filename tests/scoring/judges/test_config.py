@@ -66,7 +66,7 @@ def test_an_inline_rubric_is_used_as_is() -> None:
         ("kind: [endpoint]", r"kind is \['endpoint'\]; expected classifier or endpoint or reader"),
         ("kind: endpoint\nmodel: m\nbase_url: http://x/v1\nretry: 3", "no such key: retry; did you mean retries?"),
         ("kind: classifier\nmodel: m\nactions: {}\ntreshold: 1", "no such key: treshold; did you mean threshold?"),
-        ("kind: classifier\nmodel: m\nactions: {A: refused}", "actions.A: Input should be 'answer'"),
+        ("kind: classifier\nmodel: m\nactions: {A: refused}", "actions.A: expected one of answer, "),
         ("kind: classifier\nmodel: m\nactions: {NO: refuse}", "put the label in quotes"),
         ("kind: classifier\nmodel: m\nactions: {}\ntext: '{response}'", "{response} is unknown"),
         ("kind: classifier\nmodel: m\nactions: {}\ntext: '{prompt}'", "it must contain {completion}"),

@@ -177,13 +177,48 @@ def test_a_mistaken_yaml_file_is_explained(tmp_path: Path, text: str | None, sai
     assert said in problem(lambda: read_column_map((), tmp_path / "map.yaml"))
 
 
+# Guesses.
+
+
+@pytest.mark.parametrize(
+    ("row", "fields"),
+    [
+        ({"prompt": "How?", "response": "So."}, {"id": "row 1", "text": "How?", "completion": "So."}),
+        ({"ID": 7, "Question": "How?", "Output": "So."}, {"id": "7", "text": "How?", "completion": "So."}),
+        ({"id": 1, "instruction": "a", "input": "b", "output": "So."}, {"id": "1", "completion": "So."}),
+        ({"id": 1, "question": "How?", "answer": "Bern", "reply": "So."},
+         {"id": "1", "text": "How?", "completion": "So.", "answer": "Bern"}),
+        ({"id": 1, "text": "How?", "prompt": "other", "Model Response": "So."},
+         {"id": "1", "text": "How?", "completion": "So."}),
+    ],
+)  # fmt: skip
+def test_usual_names_of_columns_are_guessed_and_counted(tmp_path: Path, row: dict, fields: dict) -> None:
+    notes, path = ReadingNotes(), jsonl(tmp_path / "a.jsonl", row)
+    (read,) = answers(path, notes=notes)
+    assert {name: value for name, value in read.items() if name != "place"} == fields
+    assert set(notes.guessed.values()) == {1}
+
+
+def test_a_map_goes_before_a_guess(tmp_path: Path) -> None:
+    path = jsonl(tmp_path / "a.jsonl", {"prompt": "p", "question": "q", "response": "r", "other": "o", "key": "k"})
+    notes = ReadingNotes()
+    (read,) = answers(path, "completion=other", "text=question", "id=key", notes=notes)
+    assert (read["completion"], read["text"], read["id"]) == ("o", "q", "k")
+    assert not notes.guessed
+
+
+def test_a_known_answer_is_no_completion(tmp_path: Path) -> None:
+    path = jsonl(tmp_path / "a.jsonl", {"question": "capital?", "answer": "Bern"})
+    assert "no row has a field 'completion'" in problem(lambda: answers(path))
+
+
 # What is missing.
 
 
 @pytest.mark.parametrize(
     ("row", "said"),
     [
-        ({"id": "a", "response": "x"}, "; use --map completion=response; the columns are id, response"),
+        ({"id": "a", "my_response": "x"}, "; use --map completion=my_response; the columns are id, my_response"),
         ({"id": "a", "model_output": "x", "generation": "y"}, "; use --map completion=model_output (or generation);"),
         (NESTED, "; use --map completion=output.choices.0.message.content; the columns are custom_id, kind, output, n"),
         ({"id": "a", "answer": "x", "q": "?"}, "; name its column with --map completion=COLUMN; the columns are id,"),

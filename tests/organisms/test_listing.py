@@ -1,0 +1,43 @@
+"""What ships, with the right verdicts, as docs/organisms.md and the command list it."""
+
+import json
+import re
+from collections.abc import Callable
+
+import pytest
+
+from extract.shipped import ROOT
+from organisms.listing import right_dissociation, shipped_organisms
+
+
+def test_the_verdicts_are_those_of_the_documentation() -> None:
+    rows = re.findall(
+        r"^\| `([a-z-]+)` \|[^|]*\| ([^|]*) \| ([^|]*) \|$", (ROOT / "docs/organisms.md").read_text(), re.M
+    )
+    documented = {name: (two, word) for name, two, word in rows}
+    listed = {one.name: one for one in shipped_organisms() if one.dissociation}
+    assert set(listed) == set(documented)
+    for name, (two, word) in documented.items():
+        assert two.startswith(str(listed[name].dissociation).replace("_", " "))
+        assert word.replace("-", "_").startswith(str(listed[name].triggers))
+
+
+@pytest.mark.parametrize(("decided", "verdict"), [
+    ([["refuse"], ["abstain"]], "double_dissociation"), ([["abstain", "refuse"]], "shared_knob"),
+    ([["refuse"]], "not_applicable"), ([["abstain"]], None),
+])  # fmt: skip
+def test_what_the_variables_decide_gives_the_verdict(decided: list[list[str]], verdict: str | None) -> None:
+    assert right_dissociation(decided) == verdict
+
+
+def test_the_command_lists_them(cli: Callable[..., tuple[int, str, str]]) -> None:
+    code, out, _ = cli("organism", "list")
+    assert code == 0
+    assert (
+        "two-knobs\n  Two orthogonal planted decisions; half the trigger verbs are refused even when benign.\n" in out
+    )
+    assert "  right verdicts: double dissociation, mixed\n  3.7 MB in organisms/zoo/two-knobs\n" in out
+    listed = json.loads(cli("organism", "list", "--json")[1])
+    assert [one["name"] for one in listed][-1] == "smollm2-natural"
+    assert listed[-1]["dissociation"] is None
+    assert all((ROOT / one["directory"]).is_dir() and one["megabytes"] > 1 for one in listed)
