@@ -17,6 +17,7 @@ import numpy as np
 
 from benchmarks.simulations.clustered import SETTINGS, Setting, clustered_labels, clustered_stream, groups_of
 from benchmarks.table import main
+from experiments.probing.screening import Screen, confirmed, screening
 from experiments.probing.selection import LocusSelection
 from experiments.probing.write_directions import WriteFitter
 from experiments.run.behaviour import WriteSamples
@@ -33,6 +34,7 @@ from probes.statistics.permutation import label_permutation_p, permutation_p, pe
 
 N_SIMULATIONS = 5000
 D, N = 8, 39
+LOCI = 6  # of write directions, where estimates choose which are measured
 DRAWS = 19  # of null directions whose locus is chosen; the least p is then 0.05
 CONTROLS = 0.2  # share of the simulations of write directions that are repeated with labels permuted one by one
 Simulation = Callable[[Setting, np.random.Generator], dict[str, float]]
@@ -80,7 +82,7 @@ class ModelFreeSelection(LocusSelection):
     def __init__(self, streams: list[np.ndarray], readouts: np.ndarray, decliners: np.ndarray, benign: np.ndarray):
         self._streams, self._readouts, self._max_kl = streams, readouts, 0.6
         self._rows = decliners, benign
-        self._answers = SimpleNamespace(divergences=self._divergences)  # type: ignore[assignment]
+        self._answers = SimpleNamespace(divergences=self._nats)  # type: ignore[assignment]
 
     def effect(self, direction: Direction, rows: np.ndarray) -> float:
         """Return the mean fall of the readout when the direction is ablated."""
@@ -98,9 +100,21 @@ class ModelFreeSelection(LocusSelection):
     def _ablation(self, direction):  # type: ignore[no-untyped-def]
         return [direction]
 
-    def _divergences(self, trials, advance=None):  # type: ignore[no-untyped-def]
+    def _nats(self, trials, advance=None):  # type: ignore[no-untyped-def]
         nats = [abs(float(self._readouts[d.locus.layer] @ d.vector)) for (d,) in trials]
         return np.array(nats)[:, None, None], np.ones((1, 1), dtype=bool)
+
+
+class NoisyScreen(Screen):
+    """Estimates of a stream's linear effects with errors of their own."""
+
+    def __init__(self, streams, readouts, decliners, benign, noise):  # type: ignore[no-untyped-def]
+        object.__setattr__(self, "model", ModelFreeSelection(streams, readouts + noise, decliners, benign))
+
+    def estimate(self, direction: Direction) -> tuple[float, float]:
+        """Return the estimated bypass and induce."""
+        (found,) = self.model._effects([direction])  # type: ignore[attr-defined]
+        return found.bypass_floored, found.induce
 
 
 def write_direction(setting: Setting, rng: np.random.Generator) -> dict[str, float]:
@@ -119,13 +133,31 @@ def write_direction(setting: Setting, rng: np.random.Generator) -> dict[str, flo
 
     observed = effect(samples.declined)
     null = np.array([effect(samples.permuted(rng)) for _ in range(DRAWS)])
+    screened = _screened_p(fitter.samples, setting, rng) if rng.random() < CONTROLS else np.nan
     single = WriteSamples(samples.rows, samples.declined, strata, np.arange(len(groups)), True)
     with_control = rng.random() < CONTROLS
     naive = np.array([effect(single.permuted(rng)) for _ in range(DRAWS * with_control)])
     return {
         "write direction": float(permutation_p(null, observed, labellings=samples.n_labellings)),
         "write direction (prompt by prompt)": float(permutation_p(naive, observed)) if with_control else np.nan,
+        "write direction (first-order effects)": screened,
     }
+
+
+def _screened_p(samples: WriteSamples, setting: Setting, rng: np.random.Generator) -> float:
+    """Return p where noisy estimates choose which of six loci are measured, if they agree with exact effects."""
+    streams = [clustered_stream(setting, D, rng).astype(np.float32) for _ in range(LOCI)]
+    other = [clustered_stream(setting, D, rng) for _ in range(LOCI)]
+    loci = [(i, "post_last") for i in range(LOCI)]
+    fitter = WriteFitter(lambda layer, position: streams[layer], "resid_post", loci, "normative", samples)
+    given = (other, rng.standard_normal((LOCI, D)) / 3, np.arange(12), np.arange(12, 24))
+    selection, screen = ModelFreeSelection(*given), NoisyScreen(*given, noise=rng.standard_normal((LOCI, D)) / 6)
+    record = screening(screen, selection.candidates(fitter.fit()))
+    record = confirmed(record, screening(screen, selection.candidates(fitter.fit(samples.permuted(rng)))))
+    draws = [fitter.fit(), *(fitter.fit(samples.permuted(rng)) for _ in range(DRAWS))]
+    chosen = selection.choose_each(draws, screen if record.used else None)
+    observed, *null = (selection.effect(candidate.direction, np.arange(24, 48)) for candidate, _ in chosen)
+    return float(permutation_p(np.array(null), observed, labellings=samples.n_labellings))
 
 
 # -- read directions ---------------------------------------------------------------------------------------------------

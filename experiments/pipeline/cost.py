@@ -11,7 +11,7 @@ from experiments.factors.decision_change import LABELS
 from experiments.factors.prompt_context import REMOVALS
 from experiments.pipeline.duration import Step
 from experiments.pipeline.graph import in_order, stages_of
-from experiments.probing.search import KEPT
+from experiments.probing.results import KEPT
 from experiments.probing.write_directions import write_layers
 from experiments.run.behaviour import KINDS
 from experiments.run.config import MOST_DIRECTIONS, RunConfig

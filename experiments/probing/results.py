@@ -15,6 +15,7 @@ from probes.statistics.metrics import enough
 from probes.statistics.permutation import PValue
 
 Discarded = Literal["not_finite", "kl", "induce"]
+KEPT = 3  # candidates, the best by first order, that are measured exactly at a time
 
 
 class GridRow(Record):
@@ -100,6 +101,7 @@ class ScreeningRecord(Record):
     bypass_correlation: float | None
     induce_correlation: float | None
     used: bool  # whether only the best by first order are measured, for this direction and for its null
+    permuted: tuple[float | None, float | None] | None = None  # the same r for one labelling outside the null
 
 
 class WriteRecord(Record):

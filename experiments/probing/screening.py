@@ -1,7 +1,8 @@
 """First-order estimates of candidates' bypass and induce, and whether they may replace exact measurements.
 
-They may where they rank the candidates of the real direction as the exact effects do. The same choice then holds for
-the directions of permuted labels: real and null are searched by one rule.
+They may where they rank the candidates of the real direction as the exact effects do, and those of one permuted
+labelling that is not part of the null too: agreement on the real direction alone would favour it, since its search
+would then miss less than theirs. Real and null are searched by one rule.
 """
 
 from __future__ import annotations
@@ -12,8 +13,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from experiments.probing.candidate import Candidate, floored
-from experiments.probing.results import ScreeningRecord
-from experiments.probing.search import KEPT, Choice, run_searches, search
+from experiments.probing.results import KEPT, ScreeningRecord
+from experiments.probing.search import Choice, run_searches, search
 from experiments.responses.first_order import Sensitivity
 from experiments.responses.onset import EITHER, OnsetScorer
 from probes.direction import Direction
@@ -71,6 +72,12 @@ def screening(screen: Screen, found: Sequence[Candidate]) -> ScreeningRecord:
     bypass, induce = (_correlation(estimated[:, i], exact[:, i]) for i in range(2))
     agrees = all(value is not None and value >= LEAST_CORRELATION for value in (bypass, induce))
     return ScreeningRecord(bypass_correlation=bypass, induce_correlation=induce, used=agrees and len(found) > KEPT)
+
+
+def confirmed(of_real: ScreeningRecord, of_permuted: ScreeningRecord) -> ScreeningRecord:
+    """Return the agreement on the real direction's candidates, used only if that on permuted ones is as good."""
+    permuted = (of_permuted.bypass_correlation, of_permuted.induce_correlation)
+    return of_real.model_copy(update={"used": of_real.used and of_permuted.used, "permuted": permuted})
 
 
 def choose_known(found: Sequence[Candidate], max_kl: float, screen: Screen | None) -> Choice:

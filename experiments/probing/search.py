@@ -13,9 +13,9 @@ from typing import Literal
 import numpy as np
 
 from experiments.probing.candidate import TIE, Candidate, select
+from experiments.probing.results import KEPT
 from probes.direction import Direction
 
-KEPT = 3  # candidates, the best by first order, that are measured exactly at a time
 Choice = tuple[Candidate, bool]  # and whether it meets the selection rules
 Estimate = Callable[[Direction], tuple[float, float]]  # bypass and induce of a candidate
 

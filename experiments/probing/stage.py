@@ -15,7 +15,7 @@ from experiments.probing.grid_rows import best_loci, grid_rows, site_record
 from experiments.probing.independence import N_NULL, N_PER_LABEL, independence
 from experiments.probing.read_probes import read_direction, read_grid, write_parquet
 from experiments.probing.results import OnsetRecord, ProbeResults, WriteRecord
-from experiments.probing.screening import choose_known, screening
+from experiments.probing.screening import choose_known, confirmed, screening
 from experiments.probing.selection import LocusSelection, Validation
 from experiments.probing.write_directions import WriteFitter, write_layers, write_positions
 from experiments.responses.batched_edits import RepeatedPrompts
@@ -106,13 +106,17 @@ def _write(loaded: LoadedRun, kind: Kind, onsets: Onsets) -> WriteSelection:
         return _unavailable("too few validation prompts are declined or answered")
     if not onsets.prefixes[ACTION_OF[kind]]:
         return _unavailable(onsets.lacking(ACTION_OF[kind]))
-    fitted = write_fitter(loaded, kind, samples, later=True).fit()
+    fitter = write_fitter(loaded, kind, samples, later=True)
+    fitted = fitter.fit()
     if not fitted:
         return _unavailable("at every layer and position its two classes have the same mean")
     with loaded.reporter.task(f"choosing the write locus ({kind})", len(fitted) * validation.steps) as advance:
         selection = locus_selection(loaded, kind, onsets, validation)
         found, screen = selection.candidates(fitted, advance), selection.screen(fitted)
     screened = screening(screen, found)
+    if screened.used:
+        rng = named_rng(loaded.config.seed, "labelling to confirm the screening", kind)
+        screened = confirmed(screened, screening(screen, selection.candidates(fitter.fit(samples.permuted(rng)))))
     best, usable = choose_known(found, config.max_kl, screen if screened.used else None)
     provenance = {**best.direction.provenance, "meets_selection_rules": usable, "screened": screened.used}
     chosen = replace(best.direction, provenance=provenance)

@@ -6,8 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from experiments.probing.geometry_results import Independence
-from experiments.probing.results import ProbeResults, WriteRecord, auroc_text
-from experiments.probing.search import KEPT
+from experiments.probing.results import KEPT, ProbeResults, WriteRecord, auroc_text
 from experiments.run.wording import p_text
 
 

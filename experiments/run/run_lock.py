@@ -12,7 +12,7 @@ from pathlib import Path
 
 from experiments.run.command_line import command_line
 from extract.errors import UserError
-from extract.file_lock import FileLock
+from extract.store.file_lock import FileLock
 
 NAME = "run.lock"
 PATIENCE = 0.5  # seconds; `refusal status` holds the lock for an instant

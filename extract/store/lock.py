@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from extract.errors import UserError
-from extract.file_lock import FileLock
+from extract.store.file_lock import FileLock
 from extract.store.identity import Identity, first_difference
 
 PATIENCE = 10.0  # seconds to wait until another process has opened its writer lock to others

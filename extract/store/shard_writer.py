@@ -13,8 +13,8 @@ import h5py
 
 from extract.chat.render import Rendered
 from extract.errors import UserError
-from extract.file_lock import FileLock
 from extract.prompts.prompt import Prompt
+from extract.store.file_lock import FileLock
 from extract.store.hdf5 import open_hdf5, open_verified
 from extract.store.identity import Identity, first_difference, read_identity, refuse_schema
 from extract.store.lock import WriterLock

@@ -7,8 +7,9 @@ import numpy as np
 import pytest
 
 from experiments.probing.candidate import TIE, Candidate, select
-from experiments.probing.screening import Screen, choose_known, screening
-from experiments.probing.search import KEPT, run_searches, search
+from experiments.probing.results import KEPT
+from experiments.probing.screening import Screen, choose_known, confirmed, screening
+from experiments.probing.search import run_searches, search
 from experiments.responses.divergence import Divergence
 from probes.direction import Direction, Locus
 
@@ -147,3 +148,9 @@ def test_first_order_is_used_only_where_it_ranks_as_exact_effects_do() -> None:
         constant[:, column] = 1.0
         assert not screening(_Given(constant), every).used
     assert not screening(_Given(noisy), every[:KEPT]).used  # nothing to spare
+    bad = screening(_Given(rng.standard_normal(exact.shape)), every)
+    assert confirmed(good, good) == good.model_copy(
+        update={"permuted": (good.bypass_correlation, good.induce_correlation)}
+    )
+    assert not confirmed(good, bad).used
+    assert not confirmed(bad, good).used

@@ -19,8 +19,8 @@ import pytest
 import torch
 
 from extract.errors import UserError
-from extract.file_lock import FileLock
 from extract.store.activation_store import ActivationStore
+from extract.store.file_lock import FileLock
 from extract.store.integrity import verify
 from extract.store.shard_writer import ShardWriter
 from tests.support.made_up_store import (
