@@ -1,6 +1,6 @@
 """Size of the report page for 10,000 prompts, and its time until use in headless Chromium.
 
-Keys: `megabytes`, `seconds_to_use` (median time until the prompts, the rates under the dials and every chart in view are
+Keys: `megabytes`, `seconds_to_use` (median time until the prompts, the rates under the dials and the charts in view are
 drawn), `seconds_to_all` (until every chart of the page is drawn, the scatter plot of all prompts among them),
 `ratio_vs_empty_page` (`seconds_to_use` divided by that of an empty page, which holds Vega's script too). Prompts are
 synthetic, 100 to 400 characters with answers of 200; all other parts are those of a committed run.

@@ -35,7 +35,14 @@ def specification(chart: Chart, background: str = "transparent") -> str:
     styled = (
         chart.configure(font=FONT, background=background)
         .configure_view(stroke=None)
-        .configure_axis(labelFontSize=11, titleFontSize=12, titleFontWeight="normal", gridOpacity=0.35, gridColor=GREY)
+        .configure_axis(
+            labelFontSize=11,
+            titleFontSize=12,
+            titleFontWeight="normal",
+            gridOpacity=0.35,
+            gridColor=GREY,
+            labelFlush=False,
+        )
         .configure_legend(labelFontSize=11, titleFontSize=12, titleFontWeight="normal", labelLimit=420, titleLimit=420)
         .configure_title(fontSize=13, fontWeight="normal", anchor="start", limit=1200)
         .configure_header(labelFontSize=12, titleFontSize=12)

@@ -5,11 +5,15 @@ Blocks hold data; templates make HTML of them and escape every text.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
+from experiments.charts.heat_map import HEIGHT
 from experiments.charts.specification import Chart, Row, Value, specification
+
+AROUND = 70  # pixels above and below a chart's plane
 
 
 @dataclass(frozen=True)
@@ -67,6 +71,11 @@ class Figure:
     numbers: Table | None
     kind: ClassVar[str] = "figure"
 
+    @property
+    def height(self) -> int:
+        """About how many pixels the drawn chart will take, so that the page does not jump when it is drawn."""
+        return drawn_height(json.loads(self.chart))
+
 
 @dataclass(frozen=True)
 class Figures:
@@ -116,6 +125,15 @@ def figure(name: str, chart: Chart, caption: str, rows: Sequence[Row], columns: 
     cells = [[_cell(row.get(field), heading) for field, heading in columns.items()] for row in rows]
     numbers = Table(list(columns.values()), cells, "The numbers", fold=True) if rows else None
     return Figure(name, caption, specification(chart), numbers)
+
+
+def drawn_height(spec: Mapping[str, Any]) -> int:
+    """Return about how many pixels high a chart is with its axis and legend, from its specification."""
+    height = spec.get("height")
+    if isinstance(height, int | float):
+        return int(height) + AROUND
+    rows = {row["row"] for data in spec.get("datasets", {}).values() for row in data if "row" in row}
+    return HEIGHT * len(rows) + AROUND
 
 
 def _cell(value: Value, heading: str) -> str:

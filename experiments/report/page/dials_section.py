@@ -9,7 +9,7 @@ from experiments.dials.results import SteerResult
 from experiments.dials.text import dial_lines, point_rows
 from experiments.dials.tradeoff_figure import MEANING, PANELS, tradeoff_chart, tradeoff_rows
 from experiments.report.blocks import Block, Figure, Figures, Heading, Lines, Table, figure
-from experiments.report.calibration import DialReadings, calibration_chart, calibration_rows
+from experiments.report.calibration import LABEL, DialReadings, calibration_chart, calibration_rows
 from experiments.report.results import RunResults
 from extract.record import Record
 
@@ -67,7 +67,7 @@ def dials_blocks(results: RunResults, reads: Mapping[str, DialReadings]) -> list
         blocks.append(Figures([_tradeoff(results, risk) for risk in PANELS]))
     blocks += _dials_table(results)
     if reads:
-        blocks += [Heading("Calibration"), _calibration(reads)]
+        blocks += [Heading("Calibration"), Figures([_calibration(kind, read) for kind, read in reads.items()])]
     return blocks + steer_blocks(steer)
 
 
@@ -82,13 +82,13 @@ def _tradeoff(results: RunResults, risk: str) -> Figure:
     )  # fmt: skip
 
 
-def _calibration(reads: Mapping[str, DialReadings]) -> Figure:
+def _calibration(kind: str, read: DialReadings) -> Figure:
     return figure(
-        "calibration", calibration_chart(reads),
-        "Share of test prompts with each dial's label, by the probability that it reads; n beside each point; lines: "
-        "95 %; dashed: perfect calibration",
-        calibration_rows(reads),
-        {"series": "dial", "bin": "probability", "y": "share, %", "low": "from, %", "high": "to, %", "n": "n"},
+        f"calibration_{kind}", calibration_chart({kind: read}),
+        f"Share of {LABEL[kind]} prompts among test prompts by the probability that the {kind} dial reads; n beside "
+        "each point; lines: 95 %; dashed: perfect calibration",
+        calibration_rows({kind: read}),
+        {"bin": "probability", "y": "share, %", "low": "from, %", "high": "to, %", "n": "n"},
     )  # fmt: skip
 
 

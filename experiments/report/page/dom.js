@@ -44,6 +44,7 @@ addEventListener("beforeprint", () => {
   for (const fold of document.querySelectorAll("details:not([open]):not(.harmful)")) {
     fold.open = true;
     fold.dataset.printed = "";
+    if (fold.fill) fold.fill(); // its toggle event comes after the print
   }
 });
 addEventListener("afterprint", () => {

@@ -98,7 +98,8 @@ class PromptList {
     if (run.dials.length) did.append(" → ", this.actionMark(run.actionsNow[i]));
     line.append(node("span", label, { class: `label ${label}` }), text, did, quoted("span", p.id[i], { class: "id" }));
     row.append(line);
-    row.addEventListener("toggle", () => { if (row.open && row.children.length === 1) row.append(this.inside(i, row)); });
+    row.fill = () => { if (row.open && row.children.length === 1) row.append(this.inside(i, row)); };
+    row.addEventListener("toggle", row.fill);
     return row;
   }
 

@@ -192,9 +192,15 @@ def test_every_chart_is_drawn_and_has_its_numbers(page: Any) -> None:
             figure.querySelectorAll("table tbody tr").length]);
     }""")  # fmt: skip
     names = [name for name, _, _ in charts]
-    assert {"rates", "matrix", "calibration", "scatter", "tradeoff_missed_harm", "grid_normative", "cosine"} <= set(
-        names
-    )
+    assert {
+        "rates",
+        "matrix",
+        "calibration_normative",
+        "scatter",
+        "tradeoff_missed_harm",
+        "grid_normative",
+        "cosine",
+    } <= set(names)
     assert all(marks == 1 for _, marks, _ in charts)
     assert all(rows > 0 or name == "scatter" for name, _, rows in charts)
     assert len(data_of(page, "scatter", "prompts")) == page.evaluate("runs[0].prompts.id.length")
