@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from experiments.charts.heat_map import HEIGHT
 from experiments.charts.specification import Chart, Row, Value, specification
@@ -74,7 +74,7 @@ class Figure:
     @property
     def height(self) -> int:
         """About how many pixels the drawn chart will take, so that the page does not jump when it is drawn."""
-        return drawn_height(json.loads(self.chart))
+        return drawn_height(self.chart)
 
 
 @dataclass(frozen=True)
@@ -127,8 +127,9 @@ def figure(name: str, chart: Chart, caption: str, rows: Sequence[Row], columns: 
     return Figure(name, caption, specification(chart), numbers)
 
 
-def drawn_height(spec: Mapping[str, Any]) -> int:
+def drawn_height(chart: str) -> int:
     """Return about how many pixels high a chart is with its axis and legend, from its specification."""
+    spec = json.loads(chart)
     height = spec.get("height")
     if isinstance(height, int | float):
         return int(height) + AROUND

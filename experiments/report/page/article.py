@@ -52,9 +52,11 @@ def article(run: ReportedRun, results: RunResults, given: Payload, anchor: str =
     """
     controls = Controls.model_validate(given)
     remarks = [*caveats(results), *reading_caveats(results, run.judge)]
+    shown_tiles = tiles(results, len(remarks))
     sections = [section for section in _sections(run, results, given) if section.blocks]
     return render(
-        "article.html", anchor=anchor, name=run.name, model=results.model.name, tiles=tiles(results, len(remarks)),
+        "article.html", anchor=anchor, name=run.name, model=results.model.name, tiles=shown_tiles,
+        linked={LAST.name, *(section.name for section in sections)},
         warnings=warning_lines(results.steer), rates=rates_view(results), sliders=sliders(controls),
         contents=[*FIRST, *sections, LAST], sections=sections, caveats=remarks, facts=_facts(run, results),
         reads=_reads(results), payload=to_json(given),

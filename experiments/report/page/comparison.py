@@ -43,7 +43,7 @@ def _changed(first: str, second: str, run: ComparedRun) -> Section:
          f"{change.mcnemar_p_holm:.2g}{' *' if change.shown else ''}", str(change.n)]
         for name, change in run.changes.items()
     ]  # fmt: skip
-    head = ["with no dial", first, second, "change (95 %)", "McNemar p (Holm)", "n"]
+    head = ["rate", first, second, "change (95 %)", "McNemar p (Holm)", "n"]
     flips = run.flips
     lines = [
         f"{run.matched.prompts:,} prompts in both; {len(flips):,} have another action; all rates together: "
@@ -51,7 +51,8 @@ def _changed(first: str, second: str, run: ComparedRun) -> Section:
     ]
     if len(flips) > MOST_FLIPS:
         lines.append(f"The first {MOST_FLIPS:,} of {len(flips):,} are shown.")
-    blocks: list[Block] = [Table(head, rows), Lines(lines)]
+    caption = "Rates without dials on the prompts that both runs have, of every part"
+    blocks: list[Block] = [Table(head, rows, caption), Lines(lines)]
     if flips:
         blocks.append(_flips(first, second, flips))
     return Section("changes", "", f"Changes from {first} to {second}", blocks)

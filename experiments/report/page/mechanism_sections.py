@@ -81,7 +81,8 @@ def _nats(value: float | None) -> str:
 def dissociation_blocks(found: Dissociation) -> list[Block]:
     """Return the tables that have rows, the later ones closed, and the lines on rank and dependence."""
     shown = [Table(head, rows, title, fold=i >= LATER) for i, (title, head, rows) in enumerate(tables(found)) if rows]
-    return [*shown, Lines([*rank_lines(found.rank), *dependence_lines(found)])]
+    lines = [*rank_lines(found.rank), *dependence_lines(found)]
+    return [*shown, *([Lines(lines)] if lines else [])]
 
 
 def trigger_blocks(results: TriggerResults, eta: Sequence[LocusEffect]) -> list[Block]:

@@ -33,7 +33,7 @@ MOST_WORDS = 200  # of an attributed request
 LOW_OVER_REFUSAL = 0.02
 
 
-def payload(inputs: RunInputs, results: RunResults) -> dict[str, Any]:
+def payload(inputs: RunInputs, results: RunResults) -> Payload:
     """Return the data of one run, ready for JSON."""
     labels = list(inputs.corpus.counts())
     found = {"actions": list(ACTIONS), "labels": labels, "prompts": _prompts(inputs, labels), "dials": []}

@@ -34,7 +34,10 @@ class PromptList {
     select.value = options.some(([key]) => key === value) ? value : options[0][0];
   }
 
-  change(i) { return `${this.run.action(this.run.prompts.before[i])} → ${this.run.action(this.run.actionsNow[i])}`; }
+  change(i) {
+    const before = this.run.action(this.run.prompts.before[i]);
+    return this.run.dials.length ? `${before} → ${this.run.action(this.run.actionsNow[i])}` : before;
+  }
 
   /** Offer each pair of actions that some prompt has at these thresholds, and keep what was chosen. */
   offerChanges(first) {
@@ -43,7 +46,8 @@ class PromptList {
     const chosen = run.at("select.change").value, changes = [...counts.keys()].sort();
     const some = run.prompts.part.some((part, i) => run.actionsNow[i] !== run.prompts.before[i] && (part === "test" || !first));
     if (chosen && chosen !== "changed" && !counts.has(chosen)) changes.push(chosen);
-    this.fill("select.change", [["", "all"], ["changed", "changed by the dials"], ...changes.map((v) => [v, v])], first && !some ? "" : chosen);
+    const dials = run.dials.length ? [["changed", "changed by the dials"]] : [];
+    this.fill("select.change", [["", "all"], ...dials, ...changes.map((v) => [v, v])], first && !some ? "" : chosen);
   }
 
   chosen() {

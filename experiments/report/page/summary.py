@@ -174,11 +174,12 @@ def runs_table(names: Sequence[str], records: Sequence[RunResults]) -> Table:
         ["one refusal or two", *(VERDICTS[record.dissociation.verdict] for record in records)],
         ["word or intent", *(VERDICTS[record.triggers.verdict] for record in records)],
     ]
-    for rates, condition in (
-        ([record.rates.before for record in records], "without dials"),
-        ([record.rates.after for record in records], "with the dials"),
-    ):
-        rows += [[f"{RATE_MEANING[name]}, {condition}", *(f"{of.of(name):.1%}" for of in rates)] for name in RATES]
+    for name in RATES:
+        cells = [f"{record.rates.before.of(name):.1%}" for record in records]
+        rows.append([f"{RATE_MEANING[name]}, without dials", *cells])
+    for name in RATES:
+        cells = [f"{record.rates.after.of(name):.1%}" if record.dials else "no dials" for record in records]
+        rows.append([f"{RATE_MEANING[name]}, with the dials", *cells])
     return Table(["", *names], rows, "Verdicts and rates of each run on its own test prompts, with 95 % intervals")
 
 

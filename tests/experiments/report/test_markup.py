@@ -30,7 +30,7 @@ def test_no_text_becomes_an_element(text: str) -> None:
     shown = blocks_html([
         Table([text], [[text, Quoted("harmful", text)]], text), Table([text], [[text]], text, fold=True), Lines([text]),
         Heading(text), Requests([Request(text, [(text, 2.0), (text, None)])]),
-        Figure("a", text, json.dumps(text), None),
+        Figure("a", text, json.dumps({"title": text}), None),
         figure("b", chart, text, [cell], {"row": text, "value": "value"}),
     ])  # fmt: skip
     assert not re.search(r"<(script(?! type=\"application/json\" class=\"spec\">)|img|b>|!--)", shown)

@@ -205,6 +205,9 @@ def test_a_run_without_dials_shows_no_rates_with_them(browser: Any, run: Path) -
     with opened(browser, other / "report.html") as page:
         heads = page.locator("table.live-rates thead th").all_inner_texts()
         assert heads == ["rate on test prompts", "without dials", "n"]
+        assert page.locator("select.change option").all_inner_texts()[0] == "all"
+        assert "changed by the dials" not in page.locator("select.change").inner_text()
+        assert page.locator("select.change").input_value() == ""
         assert page.locator(".slider").count() == 0
 
 
@@ -233,6 +236,9 @@ def test_several_runs_are_compared(browser: Any, context: RunInputs, run: Path) 
         for link in page.locator("nav.contents a").evaluate_all("of => of.map((a) => a.getAttribute('href'))"):
             assert page.locator(link).count() == 1
         assert "over_refusal" in page.locator(".changes table").first.inner_text()
+        assert (
+            "of every part" in page.locator(".changes caption").first.inner_text()
+        )  # rates elsewhere are of test prompts
         second = page.locator("article.run").nth(1)
         second.locator(".exact[data-kind=normative]").fill("0")
         second.locator(".exact[data-kind=normative]").press("Enter")

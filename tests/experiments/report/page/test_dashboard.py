@@ -2,19 +2,26 @@
 
 import json
 import re
+import shutil
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 
 from experiments.dials.counterfactuals import Counterfactuals
 from experiments.report.results import RunResults
+from experiments.report.stage import write_report
+from experiments.run.config import load_config
 from experiments.run.inputs import RunInputs
 from experiments.run.wording import VERDICTS
 from tests.support.browser import needs_browser, opened
 from tests.support.report_page import KINDS, data_of, place
 
 pytestmark = needs_browser
+_PACKAGE = find_spec("axe_playwright_python")
+AXE = [Path(_PACKAGE.origin).parent / "axe.min.js"] if _PACKAGE and _PACKAGE.origin else []
 
 # -- prompts -----------------------------------------------------------------------------------------------------------
 
@@ -262,3 +269,79 @@ def test_the_matrix_has_its_intervals_and_the_null(page: Any, context: RunInputs
     assert re.search(
         r"normative n = \d+ and epistemic n = \d+", page.locator("[data-chart=cosine] figcaption").inner_text()
     )
+
+
+@pytest.mark.usefixtures("without_figures")
+def test_what_a_run_lacks_has_no_section_no_entry_and_no_link(browser: Any, run: Path) -> None:
+    other = run.with_name("nothing measured")
+    shutil.copytree(run, other)
+    results = json.loads((run / "results.json").read_text())
+    nothing = {"matrix": {}, "effects": {}, "variants": [], "side_effects": {}, "contrasts": {}, "power": []}
+    nothing |= {"null": None, "additions": None, "dependence": None, "verdict": "not_applicable"}
+    results["dissociation"] |= nothing | {"reasons": ["nothing is refused"]}
+    (other / "results.json").write_text(json.dumps(results | {"dials": {}, "steer": {}}))
+    write_report([RunInputs(load_config(other / "config.yaml"), other)], other / "report.html")
+    with opened(browser, other / "report.html") as page:
+        assert "Nothing is refused." in page.locator(".tile").first.inner_text()
+        assert page.locator(".tile").first.locator("a").count() == 0
+        assert page.locator("section.matrix, section.dials, .slider").count() == 0
+        links = page.locator("a[href^='#']").evaluate_all("of => of.map((a) => a.getAttribute('href'))")
+        assert all(page.locator(link).count() == 1 for link in links)
+        sections = page.locator("article.run > section").evaluate_all("of => of.map((s) => [s.id, s.innerText])")
+        assert all(len(text.splitlines()) > 1 for _, text in sections)
+
+
+# -- for everyone: contrast, paper, tools ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("chart", ["matrix", "grid_epistemic"])
+def test_numbers_contrast_with_the_colour_of_their_cell(page: Any, chart: str) -> None:
+    """By WCAG 2, from the colours as they are drawn."""
+    colours = page.evaluate("""async (chart) => {
+        const figure = runs[0].charts.named(chart);
+        await runs[0].charts.draw(figure);
+        const fills = (marks) => [...figure.querySelectorAll(marks)].map((mark) => getComputedStyle(mark).fill);
+        return [fills(".mark-rect.role-mark path"), fills(".mark-text.role-mark text")];
+    }""", chart)  # fmt: skip
+    cells, numbers = (np.array([[int(c) for c in re.findall(r"\d+", fill)[:3]] for fill in of]) for of in colours)
+    n = len(numbers) // 2  # each number, then each interval
+    assert n > 5
+    light = [luminance(of) for of in (cells[:n], numbers[:n])]
+    contrast = (np.maximum(*light) + 0.05) / (np.minimum(*light) + 0.05)
+    assert contrast.min() >= 4.5
+
+
+def luminance(colour: np.ndarray) -> np.ndarray:
+    share = colour / 255
+    return np.where(share <= 0.04045, share / 12.92, ((share + 0.055) / 1.055) ** 2.4) @ [0.2126, 0.7152, 0.0722]
+
+
+def test_on_paper_folds_are_open_and_harmful_prompts_stay_closed(browser: Any, report: Path) -> None:
+    with opened(browser, report) as page:
+        page.locator("select.change").select_option("")
+        page.locator("select.label").select_option("harmful")
+        page.emulate_media(media="print")
+        page.evaluate("dispatchEvent(new Event('beforeprint'))")
+        assert page.locator("details:not([open]):not(.harmful)").count() == 0
+        assert page.locator("details.harmful[open]").count() == 0
+        rows = page.locator(".each details")
+        assert rows.locator(".inside").count() == rows.count() == 20
+        assert "tick “show harmful prompts”" in rows.first.locator(".inside").inner_text()
+        assert page.locator(".provenance dd").first.is_visible()
+        page.evaluate("dispatchEvent(new Event('afterprint'))")
+        assert page.locator("details[open]").count() == 0
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not AXE, reason="pip install axe-playwright-python")
+@pytest.mark.parametrize(("width", "scheme"), [(1280, "light"), (1280, "dark"), (390, "light")])
+def test_axe_finds_no_serious_fault(browser: Any, report: Path, width: int, scheme: str) -> None:
+    with opened(browser, report, width, scheme, bypass_csp=True) as page:
+        page.evaluate("Promise.all(runs[0].charts.figures.map((of) => runs[0].charts.draw(of))).then(() => 1)")
+        page.locator(".each details summary").first.click()
+        page.add_style_tag(content=".wide { background: none !important }")  # behind a gradient axe tells no contrast
+        page.evaluate(AXE[0].read_text(encoding="utf-8"))
+        found = page.evaluate("axe.run(document, { resultTypes: ['violations'] })")["violations"]
+        told = [(one["impact"], one["id"], [of["html"][:120] for of in one["nodes"][:3]]) for one in found]
+        assert [one for one in told if one[0] in ("serious", "critical")] == []
+        assert len(page.locator("main").inner_text()) > 1000

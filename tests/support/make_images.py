@@ -1,6 +1,6 @@
 """Makes the pictures of the documentation from a finished run: screenshots of its page, and two of its figures.
 
-    python -m docs.images.make runs/quickstart
+    python -m tests.support.make_images runs/quickstart
 
 From the repository's root; needs Chromium. The page and the figures of the run are written again first.
 """
@@ -18,13 +18,13 @@ from typing import TYPE_CHECKING
 from experiments.report.stage import report
 from experiments.run.config import load_config
 from experiments.run.inputs import RunInputs
-from extract.errors import UserError
+from extract.shipped import ROOT
+from tests.support.browser import started
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page
 
-HERE = Path(__file__).resolve().parent
-CHROMIUM = ("chromium", "chromium-browser", "google-chrome")
+IMAGES = ROOT / "docs" / "images"
 FIGURES = {"grid": "grid_epistemic", "pareto": "pareto"}  # picture: figure of the run
 DRAWN = "Promise.all(runs[0].charts.figures.map((figure) => runs[0].charts.draw(figure))).then(() => 1)"
 
@@ -70,23 +70,17 @@ SHOTS = {
 
 
 def main(directory: Path) -> None:
-    """Write the pictures of a run into this folder."""
-    from playwright.sync_api import sync_playwright
-
-    found = next((path for name in CHROMIUM if (path := shutil.which(name))), None)
-    if found is None:
-        raise UserError("Chromium is not installed; run: apt install chromium")
+    """Write the pictures of a run into docs/images."""
     with tempfile.TemporaryDirectory() as folder:
         run = Path(folder, "quickstart")
         shutil.copytree(directory, run, ignore=shutil.ignore_patterns("generations.sqlite*"))
         report(RunInputs(load_config(run / "config.yaml"), run))
         for picture, figure in FIGURES.items():
-            shutil.copy(run / "figures" / f"{figure}.png", HERE / f"{picture}.png")
+            shutil.copy(run / "figures" / f"{figure}.png", IMAGES / f"{picture}.png")
         page_file = run / "report.html"
         hidden = page_file.read_text(encoding="utf-8").replace(str(run), "runs/quickstart")
         page_file.write_text(hidden, encoding="utf-8")
-        with sync_playwright() as playwright:
-            browser = playwright.chromium.launch(executable_path=found, args=["--no-sandbox", "--disable-gpu"])
+        with started() as browser:
             for name, shot in SHOTS.items():
                 size = {"width": shot.width, "height": shot.height}
                 page = browser.new_page(viewport=size, color_scheme=shot.scheme)
@@ -94,9 +88,8 @@ def main(directory: Path) -> None:
                 page.evaluate(DRAWN)
                 shot.prepare(page)
                 page.evaluate("new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))")
-                page.screenshot(path=HERE / f"{name}.png")
+                page.screenshot(path=IMAGES / f"{name}.png")
                 page.close()
-            browser.close()
 
 
 if __name__ == "__main__":
