@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -16,7 +17,15 @@ BLUE, ORANGE, GREEN, YELLOW, PINK, GREY = "#0072B2", "#D55E00", "#009E73", "#E69
 # Okabe & Ito's palette, and a grey that is seen on white and on black
 LABEL_COLOURS = {"benign": BLUE, "harmful": ORANGE, "uncertain": GREEN, "dual_use": YELLOW}
 DIAL_COLOURS = {"normative": ORANGE, "epistemic": GREEN}
-FONT = "sans-serif"
+_LARGE, _SMALL = {"titleFontSize": 12, "titleFontWeight": "normal"}, {"labelFontSize": 11}
+STYLE = {
+    "font": "sans-serif",
+    "view": {"stroke": None},
+    "axis": _LARGE | _SMALL | {"gridOpacity": 0.35, "gridColor": GREY, "labelFlush": False},
+    "legend": _LARGE | _SMALL | {"labelLimit": 420, "titleLimit": 420},
+    "title": {"fontSize": 13, "fontWeight": "normal", "anchor": "start", "limit": 1200},
+    "concat": {"spacing": 30},
+}
 PNG_SCALE = 1.5
 
 
@@ -32,23 +41,9 @@ def data_of(rows: Sequence[Row], name: str = "") -> alt.InlineData:
 
 def specification(chart: Chart, background: str = "transparent") -> str:
     """Return a chart as Vega-Lite's JSON, in the style of all charts."""
-    styled = (
-        chart.configure(font=FONT, background=background)
-        .configure_view(stroke=None)
-        .configure_axis(
-            labelFontSize=11,
-            titleFontSize=12,
-            titleFontWeight="normal",
-            gridOpacity=0.35,
-            gridColor=GREY,
-            labelFlush=False,
-        )
-        .configure_legend(labelFontSize=11, titleFontSize=12, titleFontWeight="normal", labelLimit=420, titleLimit=420)
-        .configure_title(fontSize=13, fontWeight="normal", anchor="start", limit=1200)
-        .configure_header(labelFontSize=12, titleFontSize=12)
-        .configure_concat(spacing=30)
-    )
-    return str(styled.to_json(indent=None))
+    made = chart.to_dict(validate=False)  # altair has validated each part as it was made
+    made["config"] = STYLE | {"background": background}  # its own `configure_` copies all data for each setting
+    return json.dumps(made, separators=(",", ":"), allow_nan=False)
 
 
 def save(chart: Chart, path: Path) -> None:

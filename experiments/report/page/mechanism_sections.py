@@ -194,7 +194,9 @@ def uncertainty_blocks(gates: OpenedGates | None, result: UncertaintyResult | No
     """
     opened = gates is not None and (gates.normative.applicable or gates.epistemic.applicable)
     blocks: list[Block] = (
-        [Heading("Could it have answered?"), Lines([gate_sentence(gates)])] if opened and gates else []
+        [Heading("Could it have answered? (declined test prompts)"), Lines([gate_sentence(gates)])]
+        if opened and gates
+        else []
     )
     if result is None:
         return blocks
