@@ -22,7 +22,7 @@ STYLE = {
     "font": "sans-serif",
     "view": {"stroke": None},
     "axis": _LARGE | _SMALL | {"gridOpacity": 0.35, "gridColor": GREY, "labelFlush": False},
-    "legend": _LARGE | _SMALL | {"labelLimit": 420, "titleLimit": 420},
+    "legend": _LARGE | _SMALL | {"labelLimit": 420, "titleLimit": 420, "symbolBaseFillColor": GREY},
     "title": {"fontSize": 13, "fontWeight": "normal", "anchor": "start", "limit": 1200},
     "concat": {"spacing": 30},
 }
