@@ -9,17 +9,17 @@ from typing import TYPE_CHECKING, Literal
 
 import pandas as pd
 
+from experiments.probing.results import GridRow
 from experiments.report.results import RunResults
 from experiments.run.completion_file import read_completions
 from experiments.run.config import load_config
 from experiments.run.inputs import RunInputs
 from experiments.run.wording import VERDICTS
 from extract.errors import UserError
-from probes.grid.probe_grid import LOGISTIC
 from refusal.judged import rates_frame
 
 if TYPE_CHECKING:
-    from refusal.charts import Chart
+    from experiments.charts.specification import Chart
 
 Picture = Literal["rates", "grid", "matrix"]
 
@@ -103,41 +103,22 @@ class Run:
         Raises:
             UserError: there is no such picture or contrast.
         """
-        from refusal import charts
+        from experiments.probing.grid_figure import grid_figure
+        from experiments.report.figures import matrix_chart, rates_chart
 
+        found = self.results
         match what:
             case "rates":
-                both = [frame.assign(when=when) for when, frame in self._rates_by_state()]
-                return charts.rates_before_after(pd.concat(both).reset_index(), self.results.model.name)
+                return rates_chart(found.rates, found.steer.certified, dials=bool(found.dials), title=found.model.name)
             case "grid":
-                return charts.auroc_by_layer(
-                    self._logistic(contrast), None, f"{contrast}: {LOGISTIC} probes on test prompts"
-                )
+                return grid_figure([GridRow.model_validate(row) for row in self.grid.to_dict("records")], contrast)
             case "matrix":
-                return charts.effect_matrix(self._matrix(), "behaviours under interventions")
+                chart = matrix_chart(found.dissociation.matrix)
+                if chart is None:
+                    reasons = "; ".join(found.dissociation.reasons)
+                    raise UserError(f"{self.path}: the dissociation was not tested ({reasons})")
+                return chart
         raise UserError(f"no such picture: {what!r}; expected rates, grid or matrix")
-
-    def _rates_by_state(self) -> list[tuple[str, pd.DataFrame]]:
-        rates = self.results.rates
-        return [("before", rates_frame(rates.before)), ("with dials", rates_frame(rates.after))]
-
-    def _logistic(self, contrast: str) -> pd.DataFrame:
-        there = self.grid["contrast"].unique().tolist()
-        if contrast not in there:
-            raise UserError(f"there is no contrast {contrast!r}; there are {', '.join(there)}")
-        rows = self.grid[(self.grid["contrast"] == contrast) & (self.grid["probe"] == LOGISTIC)]
-        return rows.rename(columns=lambda name: name.removeprefix("test_"))
-
-    def _matrix(self) -> pd.DataFrame:
-        found = [
-            (intervention.replace("_", " "), behaviour.replace("_", " "), one.estimate, one.low, one.high)
-            for intervention, row in self.results.dissociation.matrix.items()
-            for behaviour, one in row.items()
-        ]
-        if not found:
-            raise UserError(f"{self.path}: the dissociation was not tested "
-                            f"({'; '.join(self.results.dissociation.reasons)})")  # fmt: skip
-        return pd.DataFrame(found, columns=["intervention", "behaviour", "rate", "low", "high"])
 
 
 def load_run(path: str | os.PathLike[str]) -> Run:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from experiments.report.page.document import SCRIPTS
+from experiments.report.page.document import HERE, SCRIPTS
 from extract.shipped import ROOT
 
 PACKAGES = {
@@ -58,6 +58,7 @@ def test_the_shipped_organism_and_configurations_are_in(wheel: list[str]) -> Non
         *(f"{package}/__init__.pyi" for package in ("extract", "probes", "steering", "scoring", "judging", "refusal")),
         "experiments/report/page/page.css",
         *(f"experiments/report/page/{name}" for name in SCRIPTS),
+        *(f"experiments/report/page/templates/{path.name}" for path in (HERE / "templates").glob("*.html")),
     } <= set(wheel)
 
 

@@ -167,14 +167,14 @@ def regret_line(least: LeastRegret) -> str:
 
 
 def point_rows(matched: MatchedSettings, lines: SystemLines) -> tuple[list[str], list[list[str]]]:
-    """Return the table of the policies at matched over-refusal, and of each system line."""
+    """Return the table of the policies at matched over-refusal, and of each system line, in percent."""
     shown = [name for name in RISK_NAMES if name != "uncertain_mistaken"]  # the sum of two others
-    head = ["on test prompts", *shown]
-    rows = [[f"{POLICIES[name]}, {_thresholds(point)}", *(_percent(point.test[risk]) for risk in shown)]
+    head = ["on test prompts", *shown, "known facts right"]
+    rows = [[f"{POLICIES[name]}, {_thresholds(point)}", *(_percent(point.test[risk]) for risk in shown), "-"]
             for name, point in matched.policies.items()]  # fmt: skip
     for point in lines.points:
         values = [point.rates.of(rate).estimate for rate in RATES]
-        rows.append([f"“{point.line}”", *map(_percent, values), f"{_percent(point.known_facts_right)} right"])
+        rows.append([f"“{point.line}”", *map(_percent, values), "-", _percent(point.known_facts_right)])
     return head, rows
 
 

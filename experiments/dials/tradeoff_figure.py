@@ -1,76 +1,81 @@
-"""Figure of the trade-off: rates of each policy on test prompts, before and after."""
+"""Charts of the trade-off: rates of each policy on test prompts, without and with the dials."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+import altair as alt
 
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
-
-from experiments.dials.results import SteerResult
-from experiments.dials.text import POLICIES
+from experiments.charts.specification import Chart, Row
+from experiments.charts.tradeoff import tradeoff
+from experiments.dials.results import SteerResult, When
 from scoring.estimate import Estimate
 from scoring.rates import RatesRecord
 
-LOOK = {"two_dials": ("#0072B2", "o"), "one_dial": ("#D55E00", "s")}  # of Okabe & Ito's palette
 PANELS = ("uncertain_mistaken", "missed_harm")
+NAMES = {"two_dials": "two dials", "one_dial": "one dial"}
 COUNTED_AS = {"uncertain_mistaken": "overconfidence", "missed_harm": "missed_harm"}  # a rate of the same prompts
 MEANING = {
-    "over_refusal": "over_refusal (% of benign prompts declined)",
-    "uncertain_mistaken": "uncertain_mistaken (% of uncertain prompts answered firmly or refused)",
-    "missed_harm": "missed_harm (% of harmful prompts answered)",
+    "over_refusal": "over_refusal (% of benign)",
+    "uncertain_mistaken": "uncertain_mistaken (% of uncertain)",
+    "missed_harm": "missed_harm (% of harmful)",
 }
 
 
-def pareto(result: SteerResult, before: RatesRecord, after: RatesRecord) -> Figure:
-    """Draw missed_harm and uncertain_mistaken over over_refusal: frontiers chosen off test, measured on test.
+def pareto(result: SteerResult, before: RatesRecord, after: RatesRecord) -> Chart:
+    """Draw uncertain_mistaken and missed_harm over over_refusal: frontiers chosen off test, measured on test.
 
     Args:
         before, after: joint rates of the test prompts without dials and with them.
     """
     if result.hypervolume is None or result.frontier is None:
         raise ValueError("without dials there is no trade-off to draw")
-    volume, figure = result.hypervolume, Figure(figsize=(9.6, 4.2))
-    panels, n = figure.subplots(1, 2), volume.n
-    for axes, other in zip(panels, PANELS, strict=True):
-        for name, points in result.frontier.items():
-            colour, marker = LOOK[name]
-            label = f"{POLICIES[name]}: {volume.policies[name].estimate:.3f}"
-            of = [(p.test["over_refusal"], p.test[other]) for p in points]
-            _scatter(axes, of, color=colour, marker=marker, label=label, alpha=0.55, s=22)
-        lines = [
-            (point.rates.over_refusal, result.on_axis(point.rates, other).estimate)
-            for point in result.system_lines.points
-        ]
-        _scatter(axes, lines, color="#009E73", marker="P", label="system lines", s=48)
-        _mark(axes, before.of("over_refusal"), result.on_axis(before, other, "before"), "black", "before")
-        _mark(axes, after.of("over_refusal"), result.on_axis(after, other, "after"), "#CC79A7", "the dials as set")
-        axes.set(xlabel=f"{MEANING['over_refusal']}, n = {n['over_refusal']}", xlim=(-4, 104), ylim=(-4, 104),
-                 ylabel=f"{MEANING[other]}, n = {before.of(COUNTED_AS[other]).n}")  # fmt: skip
-    panels[0].legend(frameon=False, fontsize=7, loc="upper right", title="hypervolume", title_fontsize=7)
-    figure.suptitle("Pareto-optimal settings on the choice prompts, measured on test prompts; bars: 95 %", fontsize=9)
-    return figure
+    panels = [tradeoff_chart(result, before, after, risk) for risk in PANELS]
+    return alt.hconcat(
+        *panels, title="Pareto-optimal settings on the choice prompts, measured on test prompts; bars: 95 %"
+    )
 
 
-def _scatter(axes: Axes, points: Sequence[tuple[float | None, float | None]], **look: Any) -> None:
-    known = [(x, y) for x, y in points if x is not None and y is not None]
-    if known:
-        axes.scatter([100 * x for x, _ in known], [100 * y for _, y in known], lw=0, **look)
+def tradeoff_chart(
+    result: SteerResult, before: RatesRecord, after: RatesRecord, risk: str, *, live: bool = False
+) -> Chart:
+    """Draw one rate over over_refusal, with its n on each axis.
+
+    Args:
+        live: leave a place for the point that the page's sliders move.
+    """
+    n, of = before.of("over_refusal").n or 0, before.of(COUNTED_AS[risk]).n or 0
+    return tradeoff(
+        tradeoff_rows(result, before, after, risk),
+        x_title=f"{MEANING['over_refusal']}, n = {n:,}", y_title=f"{MEANING[risk]}, n = {of:,}", live=live,
+    )  # fmt: skip
 
 
-def _mark(axes: Axes, over_refusal: Estimate, other: Estimate, colour: str, label: str) -> None:
-    """Draw one point, with the intervals that it has."""
+def tradeoff_rows(result: SteerResult, before: RatesRecord, after: RatesRecord, risk: str) -> list[Row]:
+    """Return the points of a panel that have both rates: frontiers, system lines, without dials, the dials as set."""
+    rows: list[Row] = [
+        {"kind": NAMES[policy], "name": f"{NAMES[policy]}, at " + ", ".join(f"{t:.3f}" for t in p.thresholds.values()),
+         "x": x, "y": y}
+        for policy, settings in (result.frontier or {}).items()
+        for p in settings
+        if (x := p.test["over_refusal"]) is not None and (y := p.test[risk]) is not None
+    ]  # fmt: skip
+    marked: list[tuple[str, str, RatesRecord, When | None]] = [
+        ("a system line", f"system line “{point.line[:200]}”", point.rates, None)
+        for point in result.system_lines.points
+    ]
+    marked += [
+        ("without dials", "without dials", before, "before"),
+        ("the dials as set", "the dials as set", after, "after"),
+    ]
+    for kind, name, rates, when in marked:
+        rows += _row(kind, name, rates.of("over_refusal"), result.on_axis(rates, risk, when))
+    return rows
+
+
+def _row(kind: str, name: str, over_refusal: Estimate, other: Estimate) -> list[Row]:
+    """Return a point with the intervals it has; none where a rate has no judged completion."""
     if over_refusal.estimate is None or other.estimate is None:
-        return
-    bars = [_bar(rate) for rate in (over_refusal, other)]
-    axes.errorbar(100 * over_refusal.estimate, 100 * other.estimate, xerr=bars[0], yerr=bars[1], fmt="*", ms=11,
-                  color=colour, capsize=3, lw=1, label=label)  # fmt: skip
-
-
-def _bar(rate: Estimate) -> list[list[float]] | None:
-    """Return the lengths of a bar in percent, to the left (below) and to the right (above); None without limits."""
-    if rate.low is None or rate.high is None:
-        return None
-    of = rate.interval
-    return [[100 * (of.estimate - of.low)], [100 * (of.high - of.estimate)]]
+        return []
+    return [
+        {"kind": kind, "name": name, "x": over_refusal.estimate, "x_low": over_refusal.low, "x_high": over_refusal.high,
+         "y": other.estimate, "y_low": other.low, "y_high": other.high}
+    ]  # fmt: skip

@@ -1,98 +1,121 @@
-"""Figures of a run: joint rates, the intervention matrix, prompts projected on the two write directions."""
+"""Figures of a run: joint rates, the intervention matrix, cosines by layer, prompts on the two write directions."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+
 import numpy as np
 from jaxtyping import Float
-from matplotlib.figure import Figure
 
+from experiments.charts.heat_map import heat_map
+from experiments.charts.layers import by_layer
+from experiments.charts.rates import rates_before_after
+from experiments.charts.scatter import scatter, shape_of
+from experiments.charts.specification import LABEL_COLOURS, Chart, Row
+from experiments.dials.results import Certificate
 from experiments.report.results import Rates
 from probes.direction import Direction
 from scoring.estimate import Estimate
+from scoring.wording import RATE_MEANING
 
-# Okabe & Ito's colour-blind-safe palette
-COLOUR = {"benign": "#0072B2", "harmful": "#D55E00", "uncertain": "#009E73", "dual_use": "#E69F00"}
-MARKER = {"answer": "o", "refuse": "X", "abstain": "^"}
-RATE_NAMES = {
-    "over_refusal": "over_refusal\n(benign declined)",
-    "missed_harm": "missed_harm\n(harmful answered)",
-    "overconfidence": "overconfidence\n(uncertain answered)",
-    "uncertain_refused": "uncertain_refused\n(uncertain refused)",
-}
-COLUMN_NAMES = {
-    "refusal_on_harmful": "harmful:\nrefused",
-    "abstention_on_uncertain": "uncertain:\nabstained",
-    "answering_on_benign": "benign:\nanswered",
-    "refusal_on_answered_benign": "answered benign:\nnow refused",
-    "abstention_on_answered_benign": "answered benign:\nnow abstained",
-}
+Matrix = Mapping[str, Mapping[str, Estimate]]
+MATRIX_WIDTH = 118  # pixels a column: behaviours have long names
+BECOME = ("refusals_", "abstentions_")  # columns on what baseline declines become
 
 
-def rates(found: Rates) -> Figure:
-    """Draw the joint rates before and after the dials, with 95 % intervals."""
-    figure = Figure(figsize=(7.5, 3.4))
-    axes = figure.subplots()
-    bars = ((-0.19, "without dials", found.before, "#999999"), (0.19, "with the dials", found.after, "#0072B2"))
-    for offset, when, record, colour in bars:
-        for x, name in enumerate(RATE_NAMES):
+def rates_chart(found: Rates, certified: Certificate | None, *, dials: bool, title: str = "") -> Chart:
+    """Draw the joint rates without and with the dials, with 95 % intervals and the limits asked for."""
+    return rates_before_after(rates_rows(found, certified, dials=dials), title)
+
+
+def rates_rows(found: Rates, certified: Certificate | None, *, dials: bool) -> list[Row]:
+    """Return each rate without the dials and, where the run has some, with them."""
+    rows: list[Row] = []
+    states = [("without dials", found.before), *([("with the dials", found.after)] if dials else [])]
+    for name in RATE_MEANING:
+        limit = None if certified is None or name not in certified.risks else certified.risks[name].limit
+        for when, record in states:
             rate = record.of(name)
-            if rate.estimate is None:
-                continue
-            value, low, high = rate.interval.estimate, rate.interval.low, rate.interval.high
-            label = when if x == 0 else None
-            axes.bar(x + offset, 100 * value, 0.36, color=colour, label=label)
-            axes.errorbar(x + offset, 100 * value, [[100 * (value - low)], [100 * (high - value)]],
-                          color="black", capsize=3, lw=1)  # fmt: skip
-    names = [f"{text}\nn = {found.before.of(name).n}" for name, text in RATE_NAMES.items()]
-    axes.set_xticks(range(len(names)), names, fontsize=8)
-    axes.set(ylabel="% of test prompts", ylim=(0, 105))
-    axes.legend(frameon=False, fontsize=8)
-    return figure
+            rows.append({"rate": name, "when": when, "value": rate.estimate, "low": rate.low, "high": rate.high,
+                         "n": rate.n, "limit": limit if dials else None})  # fmt: skip
+    return rows
 
 
-def matrix(table: dict[str, dict[str, Estimate]]) -> Figure:
-    """Draw the share of test prompts with each behaviour (columns) under each intervention (rows)."""
-    names, columns = list(table), list(COLUMN_NAMES)
-    shares = [[table[row][c] for c in columns] for row in names]
-    values = np.array([[share.interval.estimate if share.n else np.nan for share in row] for row in shares])
-    figure = Figure(figsize=(8.4, 0.9 + 0.48 * len(names)))
-    axes = figure.subplots()
-    axes.imshow(values, vmin=0, vmax=1, cmap="cividis", aspect="auto")
-    for (r, c), value in np.ndenumerate(values):
-        cell = table[names[r]][columns[c]]
-        text = "n = 0" if not cell.n else f"{value:.0%}\n[{cell.interval.low:.0%}, {cell.interval.high:.0%}]"
-        axes.text(c, r, text, ha="center", va="center", fontsize=7, color="white" if value < 0.6 else "black")
-    shown = [f"{COLUMN_NAMES[c]}\nn = {table['none'][c].n}" for c in columns]
-    axes.set_xticks(range(len(columns)), shown, fontsize=8)
-    axes.set_yticks(range(len(names)), [name.replace("_", " ") for name in names], fontsize=8)
-    axes.set_title("share of test prompts with each behaviour, by intervention; 95 % intervals", fontsize=9)
-    return figure
+def matrix_chart(matrix: Matrix, *, become: bool = False) -> Chart | None:
+    """Draw the share of test prompts with each behaviour (columns) under each intervention (rows).
+
+    Args:
+        become: the columns on what the plain model's refusals and abstentions become, in place of the others.
+
+    Returns:
+        None where no such share was measured.
+    """
+    cells = matrix_cells(matrix, become=become)
+    title = "What the plain model's refusals and abstentions become" if become else (
+        "Share of test prompts with each behaviour under each intervention")  # fmt: skip
+    return heat_map(
+        cells, title=title, columns="", lines="", unit="share", domain=(0.0, 1.0), number=".0%",
+        column_width=MATRIX_WIDTH,
+    ) if cells else None  # fmt: skip
 
 
-def scatter(
-    streams: dict[str, Float[np.ndarray, "n_prompts d_model"]],
-    directions: dict[str, Direction],
-    labels: list[str],
-    actions: list[str | None],
-) -> Figure:
+def matrix_cells(matrix: Matrix, *, become: bool = False) -> list[Row]:
+    """Return the cells of a matrix chart that have prompts."""
+    return [
+        {"column": _column(name, matrix), "row": row.replace("_", " "), "value": of.estimate, "low": of.low,
+         "high": of.high, "n": of.n}
+        for row, shares in matrix.items()
+        for name, of in shares.items()
+        if of.n and name.startswith(BECOME) == become
+    ]  # fmt: skip
+
+
+def _column(name: str, matrix: Matrix) -> str:
+    what, _, among = name.replace("_", " ").partition(" on ")
+    return f"{what}, {f'on {among}, ' if among else ''}n = {next(iter(matrix.values()))[name].n}"
+
+
+def cosine_rows(cosines: Mapping[str, float | None]) -> list[Row]:
+    """Return the cosine of the two write directions at each layer where both are known."""
+    return [
+        {"layer": int(layer), "series": "cosine", "value": value, "low": None, "high": None, "n": None}
+        for layer, value in cosines.items()
+        if value is not None
+    ]
+
+
+def cosine_chart(cosines: Mapping[str, float | None]) -> Chart:
+    """Draw the cosine of the two write directions over layers."""
+    return by_layer(cosine_rows(cosines), y_title="cosine of the two write directions", number="+.2f")
+
+
+def scatter_chart(
+    layers: tuple[int, int], labels: Sequence[str], rows: Sequence[Row] | None = None
+) -> Chart:  # fmt: skip
     """Draw every prompt by its projections on the two write directions.
 
     Args:
-        streams: by direction name, the activations at the locus of that direction.
-        labels, actions: of each prompt; an action other than refuse and abstain is drawn as an answer.
+        layers: of the normative and the epistemic write direction.
+        rows: the prompts; None where the page's script fills them in.
     """
-    figure = Figure(figsize=(6.2, 4.6))
-    axes = figure.subplots()
+    shown = [label for label in LABEL_COLOURS if label in labels]
+    return scatter(rows, labels=shown, x_title=f"normative write direction, layer {layers[0]} (residual-stream units)",
+                   y_title=f"epistemic write direction, layer {layers[1]} (residual-stream units)")  # fmt: skip
+
+
+def scatter_rows(
+    streams: Mapping[str, Float[np.ndarray, "n_prompts d_model"]],
+    directions: Mapping[str, Direction],
+    labels: Sequence[str],
+    actions: Sequence[str | None],
+) -> list[Row]:
+    """Return one row a prompt.
+
+    Args:
+        streams: by direction name, the activations at the locus of that direction.
+    """
     x, y = (directions[name].project(streams[name]) for name in ("normative_write", "epistemic_write"))
-    label, shape = np.array(labels), np.array([a if a in MARKER else "answer" for a in actions])
-    for name, colour in COLOUR.items():
-        for action, marker in MARKER.items():
-            here = (label == name) & (shape == action)
-            if here.any():
-                axes.scatter(x[here], y[here], s=14, c=colour, marker=marker, alpha=0.6, lw=0,
-                             label=f"{name}, {action} (n = {int(here.sum())})")  # fmt: skip
-    loci = [directions[n].locus for n in ("normative_write", "epistemic_write")]
-    axes.set_xlabel(f"normative write direction, layer {loci[0].layer} (residual-stream units)")
-    axes.set_ylabel(f"epistemic write direction, layer {loci[1].layer} (residual-stream units)")
-    axes.legend(fontsize=7, frameon=False, bbox_to_anchor=(1.01, 1), loc="upper left")
-    return figure
+    return [
+        {"i": i, "x": float(x[i]), "y": float(y[i]), "label": label, "action": shape_of(action)}
+        for i, (label, action) in enumerate(zip(labels, actions, strict=True))
+    ]

@@ -10,8 +10,8 @@ import pyarrow.parquet
 
 from experiments.dials.counterfactuals import read_table
 from experiments.probing.results import GridRow
+from experiments.report.calibration import DialReadings
 from experiments.report.page.article import ReportedRun, article
-from experiments.report.page.calibration import DialReadings
 from experiments.report.page.comparison import comparison_section
 from experiments.report.page.document import document
 from experiments.report.page.payload import payload
@@ -40,13 +40,14 @@ def write_report(runs: Sequence[RunInputs], path: Path) -> None:
     """
     records = [RunResults.read(run.file("results.json")) for run in runs]
     names = _names(runs)
+    anchors = [f"run-{i + 1}" for i in range(len(runs))]
     parts = [
-        article(_run(inputs, r, name), r, payload(inputs, r))
-        for inputs, r, name in zip(runs, records, names, strict=True)
+        article(_run(inputs, r, name), r, payload(inputs, r), anchor)
+        for inputs, r, name, anchor in zip(runs, records, names, anchors, strict=True)
     ]
     if len(runs) > 1:
         compared = compare_runs([run.directory for run in runs], load_adjacency())
-        parts.insert(0, comparison_section(names, records, compared))
+        parts.insert(0, comparison_section(names, anchors, records, compared))
     title = f"Refusal report: {', '.join(record.model.name for record in records)}"
     make_folder(path.parent)
     with atomic_file(path) as sink:
@@ -66,6 +67,7 @@ def _run(inputs: RunInputs, results: RunResults, name: str) -> ReportedRun:
     cells = [
         GridRow.model_validate(row) for row in pyarrow.parquet.read_table(inputs.file("probes.parquet")).to_pylist()
     ]
+    draw(inputs, results, cells, reads)
     return ReportedRun(
         name,
         inputs.config.judge,
@@ -73,7 +75,6 @@ def _run(inputs: RunInputs, results: RunResults, name: str) -> ReportedRun:
         prompts_hash(inputs.prompts),
         cells,
         ProjectionRows.read(inputs.file("stages/trigger_projection.json")).rows,
-        draw(inputs, results, cells, reads),
         reads,
     )
 

@@ -13,7 +13,7 @@ from extract.shipped import ROOT
 
 PARTS = ("low", "point", "high")
 KEYS = {
-    "page": {"megabytes", "seconds_to_use", "ratio_vs_empty_page"},
+    "page": {"megabytes", "seconds_to_use", "seconds_to_all", "ratio_vs_empty_page"},
     "judge": {
         "xstest_compliance_accuracy", "xstest_compliance_two_models", "xstest_three_class_accuracy",
         "xstest_three_class_two_models", "xstest_partial_found", "human_compliance_agreement",

@@ -25,9 +25,16 @@ def started() -> Iterator[Any]:
 
 
 @contextmanager
-def opened(browser: Any, path: Path, width: int = 1100, scheme: str = "light") -> Iterator[Any]:
-    """Open a page from disk; whatever it logs, asks for or pops up fails the test."""
-    page = browser.new_page(viewport={"width": width, "height": 900}, color_scheme=scheme)
+def opened(
+    browser: Any, path: Path, width: int = 1100, scheme: str = "light", *, bypass_csp: bool = False
+) -> Iterator[Any]:
+    """Open a page from disk; whatever it logs, asks for or pops up fails the test.
+
+    Args:
+        bypass_csp: let a tool of the tests put its own script into the page.
+    """
+    size = {"width": width, "height": 900}
+    page = browser.new_page(viewport=size, color_scheme=scheme, bypass_csp=bypass_csp)
     faults: list[str] = []
     page.on("console", lambda message: faults.append(message.text))
     page.on("pageerror", lambda error: faults.append(str(error)))

@@ -15,22 +15,25 @@ import pyarrow.parquet
 
 from experiments.dials.counterfactuals import outcome_name, read_table
 from experiments.dials.surface import COUNTED, RISKS
-from experiments.report.markup import shortened
+from experiments.report.page.document import shortened
 from experiments.report.results import RunResults
 from experiments.run.behaviour import KINDS
 from experiments.run.completion_file import read_completions
 from experiments.run.config import WRITE_POSITION
 from experiments.run.inputs import RunInputs
+from experiments.triggers.results import AttributedRequest
 from extract.prompts.prompt import LABELS
 from scoring.actions import ACTIONS
 from scoring.right_action import load_adjacency, net_credits
 from steering.direction_file import load_directions
 
+Payload = Mapping[str, Any]  # JSON for the page's script
 MOST_CHARACTERS = 400  # of a prompt or a completion
+MOST_WORDS = 200  # of an attributed request
 LOW_OVER_REFUSAL = 0.02
 
 
-def payload(inputs: RunInputs, results: RunResults) -> dict[str, Any]:
+def payload(inputs: RunInputs, results: RunResults) -> Payload:
     """Return the data of one run, ready for JSON."""
     labels = list(inputs.corpus.counts())
     found = {"actions": list(ACTIONS), "labels": labels, "prompts": _prompts(inputs, labels), "dials": []}
@@ -72,8 +75,11 @@ def _prompts(inputs: RunInputs, labels: Sequence[str]) -> dict[str, Any]:
         "stated": _bits(plain.correct),
         "before": _indices(plain.actions),
         "said": [shortened(c.completion, MOST_CHARACTERS) for c in completions],
+        "why": [shortened(c.evidence, MOST_CHARACTERS) for c in completions],
         "after": _indices(np.array([under[p.id].action if p.id in under else None for p in prompts], dtype=object)),
         "steered": [shortened(under[p.id].completion, MOST_CHARACTERS) if p.id in under else "" for p in prompts],
+        "why_steered": [shortened(under[p.id].evidence, MOST_CHARACTERS) if p.id in under else "" for p in prompts],
+        "words": _attributed(inputs),
     }
     directions = load_directions(inputs.file("directions.safetensors"))
     for axis, kind in zip("xy", KINDS, strict=True):
@@ -81,6 +87,20 @@ def _prompts(inputs: RunInputs, labels: Sequence[str]) -> dict[str, Any]:
             columns[axis] = _floats(direction.project(inputs.store.read(direction.locus.layer, WRITE_POSITION)))
             columns[f"{axis}_layer"] = direction.locus.layer
     return columns
+
+
+def _attributed(inputs: RunInputs) -> dict[str, list[list[Any]]]:
+    """Return the words of each attributed request with their scores in nats, by the prompt's place."""
+    path, place = inputs.file("attributions.jsonl"), {prompt.id: i for i, prompt in enumerate(inputs.prompts)}
+    lines = path.read_text(encoding="utf-8").split("\n") if path.is_file() else []
+    requests = [AttributedRequest.model_validate_json(line) for line in lines if line]
+    return {
+        str(place[request.id]): [
+            [shortened(word, 80), round(score, 2)] for word, score in zip(words, request.scores, strict=False)
+        ]
+        for request in requests
+        if request.id in place and (words := request.words[:MOST_WORDS])
+    }
 
 
 def _text(messages: Sequence[Mapping[str, str]]) -> str:

@@ -1,6 +1,7 @@
 """`refusal steer` on the quickstart: rates with the dials, certificates, and agreement of look-ups with the dials."""
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -77,7 +78,7 @@ def test_it_is_said_and_drawn(quickstart: Path) -> None:
     page = (quickstart / "report.html").read_text()
     for said in ("Certified with 95% confidence", "Not certified", "Two dials do better than one"):
         assert said in " ".join(table.split())
-        assert said in page
+        assert said in re.sub(r"</?button[^>]*>", "", page)  # which explain terms
     assert "trigger word" in table
     assert (quickstart / "figures" / "pareto.png").is_file()
     results = json.loads((quickstart / "results.json").read_text())

@@ -16,8 +16,8 @@ from experiments.dials.results import (
 from experiments.dials.surface import MEASURED, RISKS
 from experiments.dials.text import RISK_NAMES, dial_lines, point_rows, steer_lines, two_dials_line, warning_lines
 from experiments.dials.tradeoff_figure import pareto
-from experiments.report.markup import table
-from experiments.report.steer_section import steer_section, steer_warnings
+from experiments.report.page.dials_section import steer_blocks
+from experiments.report.page.document import blocks_html
 from scoring.estimate import Estimate
 from scoring.rates import RATES, RatesRecord
 
@@ -80,7 +80,8 @@ def test_every_risk_stands_in_the_table_of_policies() -> None:
     assert shown.matched is not None
     head, rows = point_rows(shown.matched, SystemLines(points=[refusing]))
     assert {len(row) for row in rows} == {len(head)}
-    assert head[1:] == list(RISKS)
+    assert head[1:] == [*RISKS, "known facts right"]
+    assert all("%" in cell or cell == "-" for row in rows for cell in row[1:])
     column = head.index("uncertain_refused")
     assert [row[column] for row in rows] == ["3.0%", "3.0%", "40.0%"]
 
@@ -121,9 +122,7 @@ def test_what_no_setting_meets_and_what_gets_worse_is_said_first() -> None:
     assert said[2].startswith("Thresholds: ")
     assert "safety margin" not in " ".join(said)
     assert said[2:] == dial_lines(result)
-    page = steer_warnings(result)
-    assert page.index("2,450 settings") < page.index("a rate worse")
-    assert "2,450" not in steer_section(result, table)
+    assert "2,450" not in blocks_html(steer_blocks(result))
 
 
 def test_limits_that_only_conflict_are_said_too() -> None:
@@ -143,12 +142,13 @@ def test_uncertain_mistaken_of_a_former_file_is_the_sum_of_its_parts() -> None:
 
 
 def test_the_page_has_it_escaped_and_the_picture_its_n() -> None:
-    page = steer_section(record(over_refusal=RISK), table)
+    page = blocks_html(steer_blocks(record(over_refusal=RISK)))
     assert "<b>" not in page
     assert "&lt;b&gt;be kind" in page
-    figure = pareto(record(over_refusal=RISK), *[RatesRecord.model_validate(JOINT)] * 2)
-    labels = [text for axes in figure.axes for text in (axes.get_xlabel(), axes.get_ylabel())]
-    assert all("n = " in label for label in labels)
+    chart = pareto(record(over_refusal=RISK), *[RatesRecord.model_validate(JOINT)] * 2).to_dict()
+    for panel in chart["hconcat"]:
+        [points] = [layer for layer in panel["layer"] if layer["mark"]["type"] == "point"]
+        assert all("n = " in points["encoding"][axis]["title"] for axis in "xy")
 
 
 def test_a_model_with_one_way_of_declining_has_no_second_dial_to_praise() -> None:
@@ -158,7 +158,7 @@ def test_a_model_with_one_way_of_declining_has_no_second_dial_to_praise() -> Non
 
 def test_without_dials_nothing_is_said() -> None:
     assert steer_lines(SteerResult(certified=None)) == []
-    assert steer_section(SteerResult(), table) == ""
+    assert steer_blocks(SteerResult()) == []
 
 
 def test_the_former_name_of_the_rule_is_read() -> None:

@@ -8,8 +8,8 @@ import pytest
 
 from experiments.dissociation.results import Dissociation
 from experiments.dissociation.text import print_dissociation, strength_sentence, tables
-from experiments.report.dissociation_section import dissociation_section
-from experiments.report.markup import table
+from experiments.report.page.document import blocks_html
+from experiments.report.page.mechanism_sections import dissociation_blocks
 
 SHARE = {"estimate": 0.98, "low": 0.9, "high": 1.0, "n": 100}
 EFFECT = SHARE | {"p_null": 0.005, "p_corrected": 0.02, "onset": {"estimate": 12.3, "low": 11.0, "high": 13.6, "n": 30}}
@@ -53,7 +53,7 @@ def test_every_part_is_shown(capsys: pytest.CaptureFixture[str], monkeypatch: py
 
 def test_the_report_shows_the_same_tables_escaped() -> None:
     hostile = RECORD | {"variants": [RECORD["variants"][0] | {"ablated": "<b>"}]}
-    page = dissociation_section(Dissociation.model_validate(hostile), table)
+    page = blocks_html(dissociation_blocks(Dissociation.model_validate(hostile)))
     assert "<b>" not in page
     assert "&lt;b&gt;" in page
     assert page.count("<table>") == sum(bool(rows) for _, _, rows in tables(FOUND)) == 6

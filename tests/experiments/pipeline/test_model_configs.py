@@ -100,7 +100,7 @@ def test_a_whole_run(name: str, prompts: Path, tmp_path: Path) -> None:
     assert "refusal on harmful is absent" in " ".join(results["dissociation"]["reasons"])
     assert results["model"]["system"] == ("merge" if name.startswith("gemma") else "keep")
     page = (tmp_path / "run" / "report.html").read_text()
-    assert "refusal on harmful is absent" in page
+    assert "refusal on harmful is absent" in page.lower()
     merged = [line for line in reporter.lines if "model.system: merge" in line]
     assert [line.split(":")[0] for line in merged] == ["24 of 144 prompts"] * name.startswith("gemma")
 

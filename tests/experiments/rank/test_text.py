@@ -9,8 +9,8 @@ from experiments.dissociation.results import Dissociation
 from experiments.dissociation.text import print_dissociation
 from experiments.rank.results import RankEffect, RankEstimate, Ranks
 from experiments.rank.text import rank_lines, rank_tables
-from experiments.report.dissociation_section import dissociation_section
-from experiments.report.markup import table
+from experiments.report.page.document import blocks_html
+from experiments.report.page.mechanism_sections import dissociation_blocks
 from scoring.estimate import Estimate
 from tests.experiments.dissociation.test_text import FOUND
 
@@ -61,7 +61,7 @@ def test_terminal_and_report_show_it(capsys: pytest.CaptureFixture[str], monkeyp
     monkeypatch.setenv("COLUMNS", "140")
     found = Dissociation.model_validate(FOUND.to_dict() | {"rank": TWO.to_dict()})
     print_dissociation(Path("runs/x"), found)
-    for shown in (capsys.readouterr().out, dissociation_section(found, table)):
+    for shown in (capsys.readouterr().out, blocks_html(dissociation_blocks(found))):
         assert "2; one direction stops 36% (the verdict's 30%), 2 directions stop 95%." in unescape(shown)
         assert "59 [49, 69]" in shown
     print_dissociation(Path("runs/x"), FOUND)

@@ -3,15 +3,13 @@
 import json
 import re
 
-import numpy as np
 import pytest
-from matplotlib import colormaps
 
-from experiments.report.markup import escaped, hidden_if_harmful, json_script, paragraphs, shortened, table
-from experiments.report.page.document import document
-from experiments.report.page.drawing import ChartPoint, share_chart, x_of, y_of
-from experiments.report.page.heat import HeatCell, heat_map, ink_on
-from experiments.report.triggers_section import request_html
+from experiments.charts.heat_map import heat_map
+from experiments.report.blocks import Figure, Heading, Lines, Quoted, Request, Requests, Table, figure
+from experiments.report.page.document import blocks_html, document, json_script, shortened, to_json, vega_bundle
+from experiments.report.page.glossary import TERMS, with_terms
+from experiments.report.page.mechanism_sections import marked_request
 from experiments.triggers.results import AttributedRequest
 
 HOSTILE = [
@@ -27,72 +25,70 @@ HOSTILE = [
 
 @pytest.mark.parametrize("text", HOSTILE)
 def test_no_text_becomes_an_element(text: str) -> None:
-    mark = ChartPoint(0.5, 0.5, "before", text)
-    shown = (table([text], [[text, text]], text) + paragraphs([text]) + escaped(text) + share_chart(text, text, [mark])
-             + heat_map(text, text, [text], [text], {(text, text): HeatCell(0.5, text, text)}))  # fmt: skip
-    assert not re.search(r"<(script|img|b>|!--)", shown)
-    assert 'data-tip="' in shown
+    cell = {"column": text, "row": text, "value": 0.5, "low": 0.4, "high": 0.6, "n": text}
+    chart = heat_map([cell], title=text, columns=text, lines=text, unit=text, domain=(0, 1))
+    shown = blocks_html([
+        Table([text], [[text, Quoted("harmful", text)]], text), Table([text], [[text]], text, fold=True), Lines([text]),
+        Heading(text), Requests([Request(text, [(text, 2.0), (text, None)])]),
+        Figure("a", text, json.dumps({"title": text}), None),
+        figure("b", chart, text, [cell], {"row": text, "value": "value"}),
+    ])  # fmt: skip
+    assert not re.search(r"<(script(?! type=\"application/json\" class=\"spec\">)|img|b>|!--)", shown)
     assert shown.count("<bdi>") >= 3  # and the direction of a text does not leak into what stands around it
+    assert with_terms(f"{text} AUROC {text}").count("<button") == 1
+    assert not re.search(r"<(script|img|b>|!--)", with_terms(f"{text} AUROC {text}"))
 
 
 @pytest.mark.parametrize("text", [*HOSTILE, "a\u2028b", "half \ud800 of a pair"])
 def test_no_text_ends_the_script_it_stands_in(text: str) -> None:
-    script = json_script("payload", {"text": [text]})
+    script = json_script(to_json({"text": [text]}), "payload")
     inside = script.removeprefix('<script type="application/json" class="payload">').removesuffix("</script>")
     assert not set(inside) & set("<>&\u2028\u2029")
     written = inside.encode("utf-8", "backslashreplace").decode()
     assert json.loads(written) == {"text": [text]}
 
 
-def test_only_the_page_s_own_script_may_run_and_nothing_is_loaded() -> None:
-    page = document("<title>", ["<p>x</p>"])
+def test_only_the_page_s_own_scripts_may_run_and_nothing_is_loaded() -> None:
+    page = document("<title>", [blocks_html([Lines(["x"])])])
     assert "<title>&lt;title&gt;</title>" in page
     assert "default-src 'none'" in page
-    assert len(re.findall(r"script-src 'sha256-[A-Za-z0-9+/=]{44}'\"", page)) == 1
-    assert not re.search(r"(src|href)=\"?(http|//)", page)
+    assert len(re.findall(r"script-src 'sha256-[A-Za-z0-9+/=]{44}' 'sha256-[A-Za-z0-9+/=]{44}'\"", page)) == 1
+    assert not re.search(r"(src|href)=\"?(http|//)", page.replace(vega_bundle(), ""))
+
+
+def test_vega_s_script_cannot_end_its_element() -> None:
+    assert not re.search(r"</script|<!--", vega_bundle(), re.IGNORECASE)
 
 
 def test_long_texts_are_cut_and_it_is_said() -> None:
     assert shortened("a" * 100_000, 3) == "aaa … (99,997 characters more)"
     assert shortened("abc", 3) == "abc"
+    line = "x" * 100_000
+    assert len(blocks_html([Table(["a", "b"], [[line, line]]), Lines([line])])) < 7_500
 
 
 def test_a_harmful_prompt_waits_to_be_opened() -> None:
-    assert hidden_if_harmful("benign", escaped("<b>")) == "<bdi>&lt;b&gt;</bdi>"
-    shown = table(["a", "b"], [["x", hidden_if_harmful("harmful", escaped("<b>"))]])
-    assert "<td><details" in shown
-    assert "<bdi>&lt;b&gt;</bdi></details></td>" in shown
+    shown = blocks_html([Table(["a", "b", "c"], [["x", Quoted("harmful", "<b>"), Quoted("benign", "<i>")]])])
+    closed = re.search(r"<td>\s*<details class=\"harmful\">(.*?)</details>", shown, re.DOTALL)
+    assert closed is not None
+    assert "<bdi>&lt;b&gt;</bdi>" in closed[1]
+    assert "<bdi>&lt;i&gt;</bdi>" not in closed[1]
 
 
 def test_a_request_of_many_words_is_cut_and_each_word_keeps_its_direction_to_itself() -> None:
-    shown = request_html(
-        AttributedRequest.model_construct(
-            label="harmful", words=("\u202ekill", *["word"] * 20_000), scores=(7.0, *[0.0] * 20_000)
-        )
+    request = AttributedRequest.model_construct(
+        label="harmful", words=("\u202ekill", *["word"] * 20_000), scores=(7.0, *[0.0] * 20_000)
     )
+    shown = blocks_html([Requests([marked_request(request)])])
     assert "<mark><bdi>\u202ekill</bdi>" in shown
     assert "words more)" in shown
     assert len(shown) < 20_000
     assert "<summary>" in shown
 
 
-@pytest.mark.parametrize("share", np.linspace(0, 1, 101))
-def test_numbers_contrast_with_every_colour_of_the_scale(share: float) -> None:
-    colour = np.array(colormaps["cividis"](share)[:3])
-    linear = np.where(colour <= 0.04045, colour / 12.92, ((colour + 0.055) / 1.055) ** 2.4)
-    luminance = float(linear @ [0.2126, 0.7152, 0.0722])
-    ink = 0.0 if ink_on(colour) == "#000" else 1.0
-    assert (max(luminance, ink) + 0.05) / (min(luminance, ink) + 0.05) >= 4.5
-
-
-def test_what_quotes_a_text_of_any_length_stays_short() -> None:
-    line = "x" * 100_000
-    assert len(table(["a", "b"], [[line, line]]) + paragraphs([line])) < 7_000
-
-
-def test_a_chart_places_shares_on_its_axes() -> None:
-    assert (x_of(0), x_of(1), y_of(0), y_of(1)) == (52, 336, 254, 12)
-    shown = share_chart("x", "y", [ChartPoint(0.25, 0.5, "before", "told", (0.1, 0.4), None)], live="overconfidence")
-    assert f"translate({x_of(0.25)} {y_of(0.5)})" in shown
-    assert f"M{x_of(0.1)} {y_of(0.5)}H{x_of(0.4)}" in shown
-    assert 'data-live="overconfidence"' in shown
+def test_a_term_is_explained_once_a_text_and_not_inside_another_word() -> None:
+    shown = with_terms("AUROC of inst_last, inst_lastly and inst_last; uncertified, certified")
+    assert re.findall(r'popovertarget="([^"]+)"', shown) == ["term-auroc", "term-inst-last", "term-certified"]
+    page = document("t", [])
+    for term in TERMS.values():
+        assert page.count(f'<div popover id="term-{term.anchor}"') == 1

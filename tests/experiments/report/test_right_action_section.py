@@ -1,7 +1,9 @@
 """The report's table of right actions: each action, and the dual-use prompts, without and with the dials."""
 
+from experiments.dials.results import DialResult, SteerResult
+from experiments.report.page.document import blocks_html
+from experiments.report.page.summary import right_action_blocks
 from experiments.report.results import RightActions, RunResults
-from experiments.report.right_action_section import right_action_section
 from scoring.estimate import Estimate
 from scoring.scorecard_record import DualUseRecord, RightActionCard
 
@@ -18,11 +20,16 @@ def card(credit: float) -> RightActionCard:
     return RightActionCard(score=0.5, score_ci=(0.4, 0.6), n=900, by_action={"refuse": estimate(0.9)}, dual_use=middle)
 
 
+def results(found: RightActions, *, dials: bool) -> RunResults:
+    made = {"normative": DialResult(threshold=0.5)} if dials else {}
+    return RunResults.model_construct(right_action=found, dials=made, steer=SteerResult())
+
+
 FOUND = RightActions(before=card(0.4), after=card(0.8))
 
 
 def test_every_right_action_and_the_dual_use_prompts_have_a_row() -> None:
-    page = right_action_section(FOUND, dials=True)
+    page = blocks_html(right_action_blocks(results(FOUND, dials=True)))
     for told in ("right-action score", "credit where refuse is right", "dual-use: credit of the action taken",
                  "dual-use: credit where clarify is right", "dual-use: prompts answered firmly",
                  "dual-use: prompts declined", "0.40 [0.00, 1.00]", "0.80 [0.00, 1.00]", "20.0%", "with the dials",
@@ -31,10 +38,10 @@ def test_every_right_action_and_the_dual_use_prompts_have_a_row() -> None:
 
 
 def test_without_dials_there_is_one_column_and_without_scores_no_table() -> None:
-    page = right_action_section(FOUND, dials=False)
+    page = blocks_html(right_action_blocks(results(FOUND, dials=False)))
     assert "with the dials" not in page
     assert "0.80" not in page
-    assert right_action_section(RightActions(), dials=True) == ""  # a run of an earlier version
+    assert right_action_blocks(results(RightActions(), dials=True)) == []  # a run of an earlier version
 
 
 def test_results_keep_them() -> None:

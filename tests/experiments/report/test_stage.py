@@ -3,8 +3,9 @@
 from experiments.probing.geometry_results import Independence, StreamChange
 from experiments.probing.results import SiteRecord, WriteRecord
 from experiments.probing.text import independence_lines
+from experiments.report.blocks import Table
 from experiments.report.caveats import caveats
-from experiments.report.markup import table
+from experiments.report.page.document import blocks_html
 from experiments.report.results import ModelRecord, Rates, RunResults
 from experiments.run.wording import verdict_sentence
 from probes.direction import Locus
@@ -15,9 +16,9 @@ HOSTILE = "<script>alert(1)</script>\"'></td>\u202e&amp;"
 
 
 def test_cells_are_escaped() -> None:
-    page = table([HOSTILE], [[HOSTILE]])
+    page = blocks_html([Table([HOSTILE], [[HOSTILE]])])
     assert "<script>" not in page
-    assert page.count("&lt;script&gt;") == 2
+    assert page.count("&lt;script&gt;") == 3  # its name for screen readers, too
 
 
 def test_a_verdict_carries_its_reasons_and_share() -> None:

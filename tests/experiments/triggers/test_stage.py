@@ -9,7 +9,9 @@ import pytest
 from experiments.factors.results import ContextResults, FactorResult, LastTurnAlone
 from experiments.factors.text import factor_lines, factor_rows, moved_lines
 from experiments.pipeline.stages import run
-from experiments.report.triggers_section import request_html, triggers_section
+from experiments.report.blocks import Requests
+from experiments.report.page.document import blocks_html
+from experiments.report.page.mechanism_sections import finding_blocks, marked_request
 from experiments.run.config import load_config
 from experiments.run.inputs import RunInputs
 from experiments.run.not_applicable import not_applicable
@@ -172,7 +174,7 @@ def test_patching_is_told_by_its_intervals() -> None:
 
 
 def test_words_that_fired_are_set_off_on_the_page_and_data_is_escaped(results: TriggerResults) -> None:
-    page = triggers_section(results)
+    page = blocks_html(finding_blocks(results))
     assert "<mark>" in page
     assert "<li>" in page
     hostile = AttributedRequest(
@@ -180,8 +182,8 @@ def test_words_that_fired_are_set_off_on_the_page_and_data_is_escaped(results: T
         tokens=((0,), (1,)), top="kill", fired_by_trigger=True,
     )  # fmt: skip
     words = "<bdi>&lt;script&gt;</bdi> <mark><bdi>kill</bdi> <small>+7.5</small></mark>"
-    assert request_html(hostile) == f"<em>benign</em>: {words}"
-    assert triggers_section(TriggerFindings()) == ""
+    assert f"<em>benign</em>: {words}" in blocks_html([Requests([marked_request(hostile)])])
+    assert finding_blocks(TriggerFindings()) == []
 
 
 def test_what_a_value_moves_is_said_and_what_is_not_shown_is_not_denied() -> None:

@@ -5,8 +5,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from experiments.charts.specification import specification
 from experiments.uncertainty.reliability import reliability
-from experiments.uncertainty.reliability_figure import reliability_diagram
+from experiments.uncertainty.reliability_figure import reliability_diagram, reliability_rows
 from tests.support.draws import draws
 
 
@@ -43,5 +44,8 @@ def test_the_gap_s_interval_covers_the_truth_as_often_as_it_says(n_draws: int) -
 def test_the_figure_is_drawn_with_and_without_answers() -> None:
     one = reliability(np.array([0.5, 1.0]), np.array([True, False]), np.arange(2))
     none = reliability(np.zeros(0), np.zeros(0, dtype=bool), np.zeros(0, dtype=int))
-    axes = reliability_diagram({"committed": one, "known_answer": none}).axes[0]
-    assert "n = 2" in " ".join(text.get_text() for text in axes.get_legend().get_texts())
+    rows = reliability_rows({"committed": one, "known_answer": none})
+    assert {row["series"] for row in rows} == {"all questions answered (n = 2)"}
+    assert [row["x"] for row in rows] == [0.5, 1.0]
+    assert "all questions answered" in specification(reliability_diagram({"committed": one, "known_answer": none}))
+    assert specification(reliability_diagram({"committed": none, "known_answer": none}))

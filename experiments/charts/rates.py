@@ -1,0 +1,47 @@
+"""The rates before and with the dials as bars, with 95 % intervals and the limits that were asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import altair as alt
+
+from experiments.charts.specification import BLUE, GREY, ORANGE, Chart, Row, data_of
+
+X_TITLE = "% of test prompts; lines: 95 % intervals"
+WIDTH, HEIGHT = 290, 46  # of the chart, and of each rate
+
+
+def rates_before_after(rows: Sequence[Row], title: str = "") -> Chart:
+    """Draw each rate's bars with their intervals; the axis ends at the largest upper limit.
+
+    Args:
+        rows: fields rate, when, value, low, high (shares), n, limit (None where no limit is asked).
+    """
+    known = [row for row in rows if row["value"] is not None]
+    states = list(dict.fromkeys(row["when"] for row in rows))
+    limited = [row for row in known if row.get("limit") is not None]
+    title_of_x = f"{X_TITLE}; red: limit" if limited else X_TITLE
+    legend = alt.Legend(orient="top", symbolType="square") if len(states) > 1 else None
+    scale = alt.Scale(domain=states, range=[GREY, BLUE][: len(states)])
+    colour = alt.Color("when:N", title=None, sort=None, legend=legend, scale=scale)
+    axis = alt.Axis(labelLimit=200, ticks=False, domain=False, labelPadding=8)
+    y = alt.Y("rate:N", sort=None, title=None, axis=axis)
+    x = alt.X("value:Q", title=title_of_x, scale=alt.Scale(domainMin=0, nice=True),
+              axis=alt.Axis(format=".0%", tickCount=6))  # fmt: skip
+    base = alt.Chart(data_of(known)).encode(
+        y=y, yOffset=alt.YOffset("when:N", sort=None, scale=alt.Scale(domain=states))
+    )
+    tooltip = ["rate:N", "when:N", *(alt.Tooltip(f"{f}:Q", format=".1%") for f in ("value", "low", "high")), "n:N"]
+    bars = base.mark_bar(opacity=0.75).encode(x=x, color=colour, tooltip=tooltip)
+    ends = base.mark_tick(thickness=3, size=14, opacity=1).encode(x=x, color=colour, tooltip=tooltip)
+    intervals = base.mark_rule(strokeWidth=1.5, color=GREY).encode(alt.X("low:Q", title=title_of_x), alt.X2("high:Q"))
+    layers = [bars, intervals, ends]
+    if limited:
+        limits = alt.Chart(data_of([{"rate": row["rate"], "value": row["limit"]} for row in limited]))
+        mark = limits.mark_tick(thickness=2, size=HEIGHT - 8, color=ORANGE)
+        layers.append(mark.encode(y=y, x=x, tooltip=["rate:N", alt.Tooltip("value:Q", format=".0%", title="limit")]))
+    n_rates = len({row["rate"] for row in known})
+    return alt.layer(*layers).properties(
+        width=WIDTH, height=HEIGHT * max(1, n_rates), **({"title": title} if title else {})
+    )

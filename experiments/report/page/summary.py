@@ -1,0 +1,191 @@
+"""The first screen of a run's page: verdicts, status of the evidence, and the one table of rates with their limits."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from experiments.dials.results import RiskCertificate, SteerResult
+from experiments.dissociation.text import strength_sentence
+from experiments.report.blocks import Block, Figure, Table, figure
+from experiments.report.figures import rates_chart, rates_rows
+from experiments.report.results import RunResults
+from experiments.run.wording import VERDICTS
+from probes.statistics.intervals import Interval
+from scoring.rates import RATES
+from scoring.wording import RATE_MEANING, right_action_estimates
+
+DRIVES = {
+    "intent_driven": "Intent drives refusing",
+    "trigger_driven": "The trigger word drives refusing",
+    "mixed": "Both drive refusing (mixed)",
+}
+KNOWN_FACTS = "known_facts"
+EXPLAINED = "Credit: 1 for the right action and acceptable ones, less for adjacent ones, 0 for the rest"
+
+
+@dataclass(frozen=True)
+class Tile:
+    """One tile: a question, its answer in plain words, and what qualifies it."""
+
+    question: str
+    answer: str
+    lines: Sequence[str]
+    style: str = ""
+    link: str = ""  # the name of a section
+    link_text: str = ""
+
+
+@dataclass(frozen=True)
+class RateRow:
+    """One row of the table of rates; all shares with their 95 % intervals."""
+
+    name: str
+    meaning: str
+    before: str
+    now: str
+    n: str
+    limit: str = ""
+    certified: str = ""
+    style: str = ""  # yes, no or empty
+
+
+@dataclass(frozen=True)
+class RatesView:
+    """The section of rates: the chart, the one table, the right-action score, and further blocks."""
+
+    title: str
+    chart: Figure
+    head: Sequence[str]
+    rows: Sequence[RateRow]
+    caption: str
+    score: RateRow | None
+    blocks: Sequence[Block]
+
+
+def tiles(results: RunResults, n_caveats: int) -> list[Tile]:
+    """Return the tiles: both verdicts, and what the evidence is worth."""
+    two, word = results.dissociation, results.triggers
+    share = [] if word.trigger_share is None else [
+        f"Trigger share {Interval(word.trigger_share, *word.trigger_share_ci):.2f}: the part of the effect on refusing "
+        "that the word has."
+    ]  # fmt: skip
+    return [
+        Tile("One refusal or two?", VERDICTS[two.verdict],
+             [line for line in (_sentence("; ".join(filter(None, two.reasons))), strength_sentence(two)) if line],
+             two.verdict, "matrix", "The evidence"),
+        Tile("Trigger word or intent?", DRIVES.get(word.verdict, VERDICTS[word.verdict]),
+             [line for line in (_sentence(word.reason), *share) if line], word.verdict, "triggers", "The evidence"),
+        _evidence(results, n_caveats),
+    ]  # fmt: skip
+
+
+def _sentence(text: str) -> str:
+    return f"{text[0].upper()}{text[1:]}." if text else ""
+
+
+def _evidence(results: RunResults, n_caveats: int) -> Tile:
+    total, test = sum(results.prompts.values()), results.prompts_by_part.get("test", {})
+    counts = ", ".join(f"{n:,} {label}" for label, n in test.items())
+    lines = [f"{total:,} prompts; rates are of the {sum(test.values()):,} test prompts ({counts})." if test
+             else f"{total:,} prompts."]  # fmt: skip
+    if results.organism:
+        answer = "An organism: the method works"
+        lines.insert(0, "Trained with a planted mechanism; this is not evidence about real models.")
+    elif results.organism_prompts:
+        answer = "A real model on an organism's prompts"
+    else:
+        answer = "A real model"
+    return Tile("What is it evidence of?", answer, lines, "evidence", "about",
+                f"{n_caveats} {'caveat' if n_caveats == 1 else 'caveats'}")  # fmt: skip
+
+
+def rates_view(results: RunResults) -> RatesView:
+    """Return the section of rates on test prompts."""
+    dials, steer = bool(results.dials), results.steer
+    certified = steer.certified
+    head = (["rate on test prompts", "without dials", "at these thresholds", "limit", "certified", "n"] if dials
+            else ["rate on test prompts", "without dials", "n"])  # fmt: skip
+    caption = "% of test prompts, 95 % intervals over independent groups"
+    if dials and certified:
+        caption += f"; limits certified on {certified.part} prompts at the thresholds of this run"
+    chart = figure(
+        "rates", rates_chart(results.rates, certified, dials=dials),
+        "The four rates without and with the dials of this run" if dials else "The four rates; this run has no dials",
+        rates_rows(results.rates, certified, dials=dials),
+        {"rate": "rate", "when": "when", "value": "rate, %", "low": "from, %", "high": "to, %", "n": "n"},
+    )  # fmt: skip
+    title = "Rates and dials" if dials else "Rates; this run has no dials"
+    return RatesView(title, chart, head, _rows(results, steer), caption, _score(results), right_action_blocks(results))
+
+
+def _rows(results: RunResults, steer: SteerResult) -> list[RateRow]:
+    rows = []
+    for name, meaning in RATE_MEANING.items():
+        before, after = results.rates.before.of(name), results.rates.after.of(name)
+        risk = None if steer.certified is None else steer.certified.risks.get(name)
+        rows.append(RateRow(name, meaning.partition(": ")[2], f"{before:.1%}", f"{after:.1%}",
+                            _both(before.n or 0, after.n or 0), *_limit(risk)))  # fmt: skip
+    facts = results.known_facts_right
+    if facts.n:
+        lost = None if steer.certified is None else steer.certified.risks.get("facts_lost")
+        words = _limit(lost)
+        limit = (f"{words[0]} lost" if words[0] else "", *words[1:])
+        rows.append(RateRow(KNOWN_FACTS, "stated right", _percent(facts.before), _percent(facts.after), str(facts.n),
+                            *limit))  # fmt: skip
+    return rows
+
+
+def _limit(risk: RiskCertificate | None) -> tuple[str, str, str]:
+    """Return the limit of a rate, whether it is certified, and the style of that cell."""
+    if risk is None or risk.limit is None:
+        return "", "", ""
+    found = f"at most {risk.at_most:.1%}"
+    if risk.certified:
+        return f"≤ {risk.limit:.0%}", f"yes, {found}", "yes"
+    return f"≤ {risk.limit:.0%}", f"no, {found}", "no"
+
+
+def _score(results: RunResults) -> RateRow | None:
+    before, after = results.right_action.before.estimate, results.right_action.after.estimate
+    if before.estimate is None:
+        return None
+    now = "none" if after.estimate is None else f"{after.estimate:.3f}"
+    return RateRow("right_action", "", f"{before.estimate:.3f}", now, _both(before.n or 0, after.n or before.n or 0))
+
+
+def right_action_blocks(results: RunResults) -> list[Block]:
+    """Return the table of right-action scores and credits on test prompts; nothing where there are none."""
+    dials = bool(results.dials)
+    after = {meaning: score for meaning, score, _ in right_action_estimates(results.right_action.after)}
+    rows = [
+        [meaning, f"{score:{spec}}", *([f"{after[meaning]:{spec}}" if meaning in after else ""] * dials), str(score.n)]
+        for meaning, score, spec in right_action_estimates(results.right_action.before)
+        if score.estimate is not None
+    ]
+    head = ["right action on test prompts", "without dials", *(["with the dials"] * dials), "n"]
+    caption = f"Right actions on test prompts. {EXPLAINED}; 95 % intervals over independent groups"
+    return [Table(head, rows, caption, fold=True)] if rows else []
+
+
+def runs_table(names: Sequence[str], records: Sequence[RunResults]) -> Table:
+    """Return a table of the verdicts and rates of several runs."""
+    rows = [
+        ["one refusal or two", *(VERDICTS[record.dissociation.verdict] for record in records)],
+        ["word or intent", *(VERDICTS[record.triggers.verdict] for record in records)],
+    ]
+    for name in RATES:
+        cells = [f"{record.rates.before.of(name):.1%}" for record in records]
+        rows.append([f"{RATE_MEANING[name]}, without dials", *cells])
+    for name in RATES:
+        cells = [f"{record.rates.after.of(name):.1%}" if record.dials else "no dials" for record in records]
+        rows.append([f"{RATE_MEANING[name]}, with the dials", *cells])
+    return Table(["", *names], rows, "Verdicts and rates of each run on its own test prompts, with 95 % intervals")
+
+
+def _percent(share: float | None) -> str:
+    return "none judged" if share is None else f"{share:.1%}"
+
+
+def _both(n: int, then: int) -> str:
+    return f"{n:,}" if n == then else f"{n:,}, then {then:,}"

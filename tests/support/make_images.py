@@ -1,0 +1,96 @@
+"""Makes the pictures of the documentation from a finished run: screenshots of its page, and two of its figures.
+
+    python -m tests.support.make_images runs/quickstart
+
+From the repository's root; needs Chromium. The page and the figures of the run are written again first.
+"""
+
+from __future__ import annotations
+
+import shutil
+import sys
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from experiments.report.stage import report
+from experiments.run.config import load_config
+from experiments.run.inputs import RunInputs
+from extract.shipped import ROOT
+from tests.support.browser import started
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Page
+
+IMAGES = ROOT / "docs" / "images"
+FIGURES = {"grid": "grid_epistemic", "pareto": "pareto"}  # picture: figure of the run
+DRAWN = "Promise.all(runs[0].charts.figures.map((figure) => runs[0].charts.draw(figure))).then(() => 1)"
+
+
+@dataclass(frozen=True)
+class Shot:
+    """One screenshot: its window, and what is done to the page before it is taken."""
+
+    width: int
+    height: int
+    prepare: Callable[[Page], None] = lambda page: None
+    scheme: str = "light"
+
+
+def open_row(page: Page) -> None:
+    """Open a refused benign prompt whose words are scored."""
+    page.locator("select.change").select_option("refuse → answer")
+    scored = page.evaluate("runs[0].list.chosen().find((i) => runs[0].prompts.words[i])")
+    page.evaluate(f"runs[0].list.open({scored})")
+    page.locator("section.prompts").evaluate("section => section.scrollIntoView()")
+
+
+def move_sliders(page: Page) -> None:
+    """Set the thresholds of least regret, with the sliders and their trade-off in view."""
+    page.get_by_role("button", name="least regret").click()
+    page.locator(".dials").first.evaluate("part => part.scrollIntoView()")
+
+
+def print_it(page: Page) -> None:
+    """Show the page as it is printed, at the width of A4."""
+    page.emulate_media(media="print")
+    page.evaluate("dispatchEvent(new Event('beforeprint'))")
+
+
+SHOTS = {
+    "report": Shot(1280, 800),
+    "report-dark": Shot(1280, 800, scheme="dark"),
+    "report-row": Shot(1280, 800, open_row),
+    "report-sliders": Shot(1280, 420, move_sliders),
+    "report-phone": Shot(390, 800),
+    "report-print": Shot(794, 1123, print_it),
+}
+
+
+def main(directory: Path) -> None:
+    """Write the pictures of a run into docs/images."""
+    with tempfile.TemporaryDirectory() as folder:
+        run = Path(folder, "quickstart")
+        shutil.copytree(directory, run, ignore=shutil.ignore_patterns("generations.sqlite*"))
+        report(RunInputs(load_config(run / "config.yaml"), run))
+        for picture, figure in FIGURES.items():
+            shutil.copy(run / "figures" / f"{figure}.png", IMAGES / f"{picture}.png")
+        page_file = run / "report.html"
+        hidden = page_file.read_text(encoding="utf-8").replace(str(run), "runs/quickstart")
+        page_file.write_text(hidden, encoding="utf-8")
+        with started() as browser:
+            for name, shot in SHOTS.items():
+                size = {"width": shot.width, "height": shot.height}
+                page = browser.new_page(viewport=size, color_scheme=shot.scheme)
+                page.goto(page_file.as_uri())
+                page.evaluate(DRAWN)
+                shot.prepare(page)
+                page.evaluate("new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))")
+                page.screenshot(path=IMAGES / f"{name}.png")
+                page.close()
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))
