@@ -9,6 +9,7 @@ import pytest
 import yaml
 
 from extract.shipped import ROOT
+from scoring.compare.fail_if import parse_all
 
 README = ROOT / "README.md"
 INDEX = ROOT / "docs" / "README.md"
@@ -114,3 +115,24 @@ def test_the_citation_names_the_package_as_it_is() -> None:
 def test_the_glossary_defines_each_term_once() -> None:
     ids = re.findall(r'<a id="([^"]+)">', (ROOT / "docs" / "glossary.md").read_text(encoding="utf-8"))
     assert len(ids) == len(set(ids)) > 20
+
+
+def test_the_dockerfile_copies_every_package() -> None:
+    packages = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["hatch"]["build"]["targets"]["wheel"][
+        "packages"
+    ]
+    copied = re.findall(r"^COPY (\w+) \./(\w+)$", (ROOT / "Dockerfile").read_text(), flags=re.M)
+    assert sorted(source for source, _ in copied) == sorted(packages)
+    assert all(source == target for source, target in copied)
+    let_through = re.findall(r"^!(\w+)$", (ROOT / ".dockerignore").read_text(), flags=re.M)
+    assert {*packages, "LICENSE"} == set(let_through)
+
+
+def test_the_workflow_of_the_guide_is_one_and_its_conditions_are_known() -> None:
+    text = (ROOT / "docs" / "guides" / "watch-an-upgrade.md").read_text()
+    workflow = yaml.safe_load(re.findall(r"```yaml\n(.*?)```", text, flags=re.S)[-1])
+    steps = workflow["jobs"]["compare"]["steps"]
+    commands = "\n".join(step.get("run", "") for step in steps)
+    conditions = re.findall(r"--fail-if '([^']+)'", commands)
+    assert sum(len(parse_all(condition)) for condition in conditions) == len(conditions) == 3  # each is parsed
+    assert "set -o pipefail" in commands  # else tee hides the exit code
