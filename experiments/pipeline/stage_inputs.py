@@ -13,7 +13,7 @@ from experiments.run.manifest import file_hash, inputs_hash
 from experiments.side_effects.texts import text_hashes
 from extract.errors import UserError
 from extract.model.source.adapter import find_adapter
-from extract.model.source.name import resolve
+from extract.model.source.name import locate
 from extract.prompts.prompt import Prompt, prompts_hash
 from scoring.judges.config import load_judge
 
@@ -59,16 +59,16 @@ def version() -> str:
 
 
 def model_source(config: RunConfig) -> Any:
-    """Identify the model without loading it: a directory's files and their times, or hub id and revision.
+    """Identify the model without opening it: its files and their times, or hub id and revision.
 
     A configured template file and the files of an adapter count as some of its files.
     """
-    path, template, adapter = Path(resolve(config.model.name)), config.model.template, config.model.adapter
+    path, template, adapter = locate(config.model.name), config.model.template, config.model.adapter
     besides: list[Any] = [file_hash(Path(template))] if template else []
     besides += [file_hash(file) for file in sorted(find_adapter(adapter).glob("adapter_*"))] if adapter else []
-    if path.is_dir():
-        files = [(f.name, f.stat().st_size, f.stat().st_mtime_ns) for f in sorted(path.iterdir()) if f.is_file()]
-        return [*files, *besides]
+    if path is not None:
+        files = [f for f in sorted(path.iterdir()) if f.is_file()] if path.is_dir() else [path]
+        return [*((f.name, f.stat().st_size, f.stat().st_mtime_ns) for f in files), *besides]
     return [config.model.name, config.model.revision, *besides]
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from experiments.run.config import RunConfig
 from extract.errors import UserError
-from extract.model.source.name import resolve
+from extract.model.source.name import locate
 from extract.prompts.prompt import Prompt
 from extract.shipped import resolve_shipped
 
@@ -29,9 +29,10 @@ def on_another_model(config: RunConfig, prompts: Sequence[Prompt]) -> bool:
     if owner is None and 2 * sum(prompt.source == SOURCE for prompt in prompts) < len(prompts):
         return False
     try:
-        model = _organism(Path(resolve(config.model.name)))
+        located = locate(config.model.name)
     except UserError:  # no such model: loading it reports this
         return False
+    model = None if located is None else _organism(located)
     return model is None or (owner is not None and owner != model)
 
 

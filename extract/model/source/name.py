@@ -14,33 +14,41 @@ from extract.shipped import ROOT
 
 
 def resolve(name: str) -> str:
-    """Return the directory of a model, or the name itself if it is a hub id.
-
-    `package:NAME` is the model inside an installed package. A GGUF file, or a directory that holds one and no
-    config.json, is dequantised into the cache. A path that does not exist is also searched where the packages are
-    installed, for shipped organisms.
+    """Return the directory of a model, or the name itself if it is a hub id; a GGUF file is dequantised into the cache.
 
     Raises:
         UserError: there is no such model, or its files cannot be read.
     """
+    path = locate(name)
+    return name if path is None else str(dequantised(path) if path.suffix == SUFFIX and path.is_file() else path)
+
+
+def locate(name: str) -> Path | None:
+    """Return the directory or the GGUF file that a model's name stands for, None for a hub id; opens nothing.
+
+    `package:NAME` is the model inside an installed package. A directory that holds a GGUF file and no config.json
+    stands for that file. A path that does not exist is also searched where the packages are installed, for shipped
+    organisms.
+
+    Raises:
+        UserError: there is no such model.
+    """
     if name.startswith(PREFIX):
-        return str(_opened(packaged_model(name.removeprefix(PREFIX))))
+        return _file_in(packaged_model(name.removeprefix(PREFIX)))
     for path in (Path(name), ROOT / name):
         if name and (path.is_dir() or (path.suffix == SUFFIX and path.is_file())):
-            return str(_opened(path))
+            return _file_in(path)
     if not _is_hub_id(name):
         raise UserError(f"model not found: {name!r} is neither a directory nor a hub id of the form owner/name")
-    return name
+    return None
 
 
-def _opened(path: Path) -> Path:
-    """Return the path, or the directory of the GGUF file that it is or holds."""
-    if path.suffix == SUFFIX and path.is_file():
-        return dequantised(path)
+def _file_in(path: Path) -> Path:
+    """Return the GGUF file that a directory holds instead of a model's files, else the path."""
     held = [] if (path / "config.json").is_file() else sorted(path.glob(f"*{SUFFIX}"))
     if len(held) > 1:
         raise UserError(f"{path} holds {len(held)} GGUF files; name one, such as {held[0]}")
-    return dequantised(held[0]) if held else path
+    return held[0] if held else path
 
 
 def _is_hub_id(name: str) -> bool:

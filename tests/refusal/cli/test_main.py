@@ -11,8 +11,12 @@ import pytest
 
 from experiments.pipeline.stage_inputs import model_source
 from experiments.run.config import load_config
+from experiments.run.organism_prompts import on_another_model
+from extract.model.loading import load_model
+from extract.model.source.cache import CACHE_VARIABLE
 from extract.shipped import ROOT
 from refusal.cli.program import program
+from tests.support.tiny_gguf import tiny_llama, write_gguf
 
 ORGANISM = ROOT / "organisms" / "zoo" / "two-knobs"
 
@@ -150,6 +154,21 @@ def test_an_adapter_taught_again_is_another_input(tmp_path: Path) -> None:
     before = model_source(config)
     assert model_source(config) == before
     (tmp_path / "adapter_model.safetensors").write_bytes(b"2")
+    assert model_source(config) != before
+
+
+def test_a_gguf_file_is_its_own_input_whether_it_was_opened_or_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(CACHE_VARIABLE, str(tmp_path / "cache"))
+    file = write_gguf(tmp_path / "tiny.gguf", tiny_llama())
+    config = load_config(ROOT / "configs" / "quickstart.yaml", [f"model.name={file}"])
+    before = model_source(config)
+    assert on_another_model(config, [])
+    assert not (tmp_path / "cache").exists()  # nothing was dequantised to find out
+    load_model(str(file), device="cpu")
+    assert model_source(config) == before
+    write_gguf(file, tiny_llama(seed=1))
     assert model_source(config) != before
 
 
