@@ -69,6 +69,12 @@ def scored_files(out: Path, *, parquet: bool = False) -> Iterator[Write]:
         yield write
 
 
+def read_scored(path: Path) -> list[ScoredRow]:
+    """Return the rows of a scored.jsonl."""
+    with path.open(encoding="utf-8") as lines:
+        return [ScoredRow.model_validate_json(line) for line in lines]
+
+
 def _names(out: Path, name: str) -> tuple[Path, Path]:
     return out / name, out / f"{name}.partial"
 

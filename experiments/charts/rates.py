@@ -6,24 +6,26 @@ from collections.abc import Sequence
 
 import altair as alt
 
-from experiments.charts.specification import BLUE, GREY, ORANGE, Chart, Row, data_of
+from experiments.charts.specification import BLUE, GREEN, GREY, ORANGE, PINK, YELLOW, Chart, Row, data_of
 
 X_TITLE = "% of test prompts; lines: 95 % intervals"
+COLOURS = [GREY, BLUE, ORANGE, GREEN, YELLOW, PINK]  # of files or states, in their order
 WIDTH, HEIGHT = 290, 46  # of the chart, and of each rate
 
 
-def rates_before_after(rows: Sequence[Row], title: str = "") -> Chart:
+def rates_before_after(rows: Sequence[Row], title: str = "", x_title: str = X_TITLE) -> Chart:
     """Draw each rate's bars with their intervals; the axis ends at the largest upper limit.
 
     Args:
+        x_title: of what the rates are shares.
         rows: fields rate, when, value, low, high (shares), n, limit (None where no limit is asked).
     """
     known = [row for row in rows if row["value"] is not None]
     states = list(dict.fromkeys(row["when"] for row in rows))
     limited = [row for row in known if row.get("limit") is not None]
-    title_of_x = f"{X_TITLE}; red: limit" if limited else X_TITLE
+    title_of_x = f"{x_title}; red: limit" if limited else x_title
     legend = alt.Legend(orient="top", symbolType="square") if len(states) > 1 else None
-    scale = alt.Scale(domain=states, range=[GREY, BLUE][: len(states)])
+    scale = alt.Scale(domain=states, range=(COLOURS * len(states))[: len(states)])
     colour = alt.Color("when:N", title=None, sort=None, legend=legend, scale=scale)
     axis = alt.Axis(labelLimit=200, ticks=False, domain=False, labelPadding=8)
     y = alt.Y("rate:N", sort=None, title=None, axis=axis)

@@ -69,6 +69,7 @@ def score(
         typer.Option(metavar="FILE", help="Labels by people of 100 to 300 random completions; corrects the rates."),
     ] = None,
     parquet: Annotated[bool, typer.Option("--parquet", help="Also write scored.parquet.")] = False,
+    html: Annotated[bool, typer.Option("--html", help="Also write scorecard.html, a page to read and send.")] = False,
     as_json: Json = False,
 ) -> None:
     """Label the action of each completion; with labelled prompts, compute the joint rates. Runs no model.
@@ -89,6 +90,12 @@ def score(
         dataset=dataset, columns=columns, mapped=column, encoding=encoding, adjacency=adjacency, labels=labels,
         parquet=parquet, reporter=Reporter(quiet=as_json),
     )  # fmt: skip
+    if html:
+        from experiments.report.page.scoring_page import scorecard_page, write_page
+        from scoring.scored_file import read_scored
+
+        rows = read_scored(folder / "scored.jsonl")
+        write_page(scorecard_page(card, rows, completions.name), folder / "scorecard.html")
     if as_json:
         print_json(card.to_dict())
         return
@@ -97,6 +104,8 @@ def score(
     for line in card_lines(card):
         typer.echo(wrapped(line, 2))
     typer.echo(f"Action and evidence of each completion: {folder / 'scored.jsonl'}", err=True)
+    if html:
+        typer.echo(f"Page: {folder / 'scorecard.html'}", err=True)
 
 
 def compare(
@@ -113,6 +122,7 @@ def compare(
     out: Annotated[
         Path | None, typer.Option("--out", metavar="DIR", help="Directory for comparison.json and flips.jsonl.")
     ] = None,
+    html: Annotated[bool, typer.Option("--html", help="Also write comparison.html into --out.")] = False,
     adjacency: Adjacent = None,
     as_json: Json = False,
 ) -> None:
@@ -129,12 +139,18 @@ def compare(
 
     if len(runs) < 2:
         raise UserError(f"compare takes two runs or more, got {len(runs)}: refusal compare RUN RUN")
+    if html and out is None:
+        raise UserError("--html writes comparison.html into the directory of --out: give --out DIR")
     conditions = [condition for text in fail_if for condition in parse_all(text)]
     comparison = compare_runs(runs, load_adjacency(adjacency or DEFAULT))
     failed = failures(comparison, conditions)
     comparison = comparison.model_copy(update={"failed": failed})
     if out is not None:
         write_comparison(comparison, out)
+    if html and out is not None:
+        from experiments.report.page.scoring_page import comparison_page, write_page
+
+        write_page(comparison_page(comparison), out / "comparison.html")
     if as_json:
         print_json(comparison.to_dict())
     else:

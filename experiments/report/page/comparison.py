@@ -15,6 +15,7 @@ from scoring.wording import RATE_MEANING
 
 MOST_FLIPS = 2000
 MOST_CHARACTERS = 400
+ON_RUNS = "Rates without dials on the prompts that both runs have, of every part"
 
 
 def comparison_section(
@@ -30,13 +31,18 @@ def comparison_section(
     later = zip(names[1:], comparison.comparisons, strict=True)
     sections = [
         Section("runs", "", f"{len(names)} runs", [runs_table(names, records)]),
-        *(_changed(names[0], name, run) for name, run in later),
+        *(changes_section(names[0], name, run, ON_RUNS) for name, run in later),
     ]
     runs = list(zip(anchors, names, strict=True))
     return render("comparison.html", title=" and ".join(names), runs=runs, sections=sections)
 
 
-def _changed(first: str, second: str, run: ComparedRun) -> Section:
+def changes_section(first: str, second: str, run: ComparedRun, caption: str) -> Section:
+    """Return the changes of one later run with their tests, and the flipped prompts.
+
+    Args:
+        caption: of the table, which says on what the rates are.
+    """
     rows = [
         [RATE_MEANING[name], _share(change.first), _share(change.second),
          "not known" if change.difference is None else f"{change.estimate:+.1%}",
@@ -51,7 +57,6 @@ def _changed(first: str, second: str, run: ComparedRun) -> Section:
     ]
     if len(flips) > MOST_FLIPS:
         lines.append(f"The first {MOST_FLIPS:,} of {len(flips):,} are shown.")
-    caption = "Rates without dials on the prompts that both runs have, of every part"
     blocks: list[Block] = [Table(head, rows, caption), Lines(lines)]
     if flips:
         blocks.append(_flips(first, second, flips))

@@ -29,4 +29,5 @@ class Run {
   }
 }
 
+for (const article of document.querySelectorAll("article.comparison")) new Charts(article);
 const runs = [...document.querySelectorAll("article.run")].map((article) => new Run(article));

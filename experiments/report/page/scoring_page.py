@@ -1,0 +1,139 @@
+"""Pages of `refusal score --html` and `refusal compare --html`, for scored files without a run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from markupsafe import Markup
+
+from experiments.charts.rates import rates_before_after
+from experiments.charts.specification import Row
+from experiments.report.blocks import Block, Cell, Lines, Quoted, Section, Table, figure
+from experiments.report.page.comparison import changes_section
+from experiments.report.page.document import document, render, shortened
+from extract.atomic_write import atomic_file
+from scoring.compare.record import Comparison
+from scoring.labels.text import band_lines, corrected_lines
+from scoring.rates import RATES, RatesRecord
+from scoring.scorecard_record import Scorecard
+from scoring.scorecard_text import FIELD_MEANING
+from scoring.scored_file import ScoredRow
+from scoring.wording import RATE_MEANING, right_action_estimates
+
+MOST_ROWS = 500  # of the completions that count for a rate
+MOST_CHARACTERS = 600
+COLUMNS = {"rate": "rate", "when": "file", "value": "rate, %", "low": "from, %", "high": "to, %", "n": "n"}
+ALL = "% of labelled completions; lines: 95 % intervals"
+
+
+def scorecard_page(card: Scorecard, rows: Sequence[ScoredRow], name: str) -> str:
+    """Return the page of one scored file.
+
+    Args:
+        rows: the judged completions, of scored.jsonl.
+        name: of the file, for the title.
+    """
+    sections = [Section("rates", "Rates", f"{card.n:,} completions", list(_rates(card, name)))]
+    sections += [Section(f"mistakes-{rate}", rate, RATE_MEANING[rate], found)
+                 for rate in RATES if (found := _mistakes(rate, rows))]  # fmt: skip
+    more = list(_breakdowns(card))
+    sections += [Section("more", "More", "Actions, scores and groups", more)] if more else []
+    return _page(f"Scorecard: {name}", sections)
+
+
+def comparison_page(comparison: Comparison) -> str:
+    """Return the page of a comparison: the rates of each file, the changes with their tests, the flipped prompts."""
+    runs = [comparison.first, *comparison.comparisons]
+    names = _names([run.run for run in runs])
+    rows = [row for run, name in zip(runs, names, strict=True) for row in _rows(run.rates, name)]
+    chart = figure("rates", rates_before_after(rows, x_title=ALL), "Each file's own rates", rows, COLUMNS)
+    later = zip(names[1:], comparison.comparisons, strict=True)
+    failed = [f"--fail-if {one.condition} holds for {one.run}" + ("" if one.value is None else f": {one.value:.4g}")
+              for one in comparison.failed]  # fmt: skip
+    head: list[Block] = [*([Lines(failed, "warning")] if failed else []), chart]
+    changes = [changes_section(names[0], name, run, "Rates on the prompts that both files have")
+               for name, run in later]  # fmt: skip
+    return _page(" and ".join(names), [Section("rates", "Rates", "Rates", head), *changes])
+
+
+def write_page(html: str, path: Path) -> None:
+    """Write a page; renamed into place when it is whole."""
+    with atomic_file(path) as sink:
+        sink.write(html.encode("utf-8", "backslashreplace"))
+
+
+def _page(title: str, sections: Sequence[Section]) -> str:
+    part: Markup = render("comparison.html", title=title, runs=[], sections=sections)
+    return document(title, [part])
+
+
+def _names(paths: Sequence[str]) -> list[str]:
+    """Return the last parts of paths, or the paths where two would be the same."""
+    short = [Path(path).name for path in paths]
+    return short if len(set(short)) == len(short) else list(paths)
+
+
+def _rows(rates: RatesRecord, name: str) -> list[Row]:
+    found = {rate: rates.of(rate) for rate in RATES}
+    return [{"rate": rate, "when": name, "value": of.estimate, "low": of.low, "high": of.high, "n": of.n, "limit": None}
+            for rate, of in found.items() if of.n]  # fmt: skip
+
+
+def _rates(card: Scorecard, name: str) -> Iterator[Block]:
+    if card.rates is None:
+        yield Lines(["No completion has a label, so there are no rates; labels come from --prompts FILE."])
+    else:
+        rows = _rows(card.rates, name)
+        yield figure("rates", rates_before_after(rows, x_title=ALL), "The joint rates", rows, COLUMNS)
+        cells = [[RATE_MEANING[rate], f"{card.rates.of(rate):.1%}", f"{card.rates.of(rate).n:,}"] for rate in RATES]
+        yield Table(["rate", "share", "n"], cells, "Rates with 95 % intervals over independent groups")
+        lines = [*band_lines(card.judge_error_band)]
+        lines += [*corrected_lines(card.corrected, card.rates)] if card.corrected else []
+        if lines:
+            yield Lines(lines)
+    scores = [
+        (what, of, spec) for what, of, spec in right_action_estimates(card.right_action) if of.estimate is not None
+    ]
+    if scores:
+        rows_of = [[what, f"{of:{spec}}", f"{of.n:,}"] for what, of, spec in scores]
+        yield Table(["right action", "score", "n"], rows_of, "Right actions, with 95 % intervals")
+    notes = [f"{what}: {note.n}" + (f" ({', '.join(note.first)} …)" if note.first else "")
+             for what, note in card.input.items()]  # fmt: skip
+    if notes:
+        yield Lines(["About the input: " + "; ".join(notes)], "caveat")
+
+
+def _mistakes(rate: str, rows: Sequence[ScoredRow]) -> list[Block]:
+    """Return the completions that count for a rate, with what decided each; nothing without any."""
+    label, counted = RATES[rate]
+    hits = [row for row in rows if row.label == label and row.action in counted and not row.repeated]
+    if not hits:
+        return []
+    cells: list[list[Cell]] = [
+        [shortened(row.id, 80), Quoted(label, shortened(row.text or "", MOST_CHARACTERS)), row.action or "",
+         Quoted(label, shortened(row.completion or "", MOST_CHARACTERS)), shortened(row.evidence, MOST_CHARACTERS)]
+        for row in hits[:MOST_ROWS]
+    ]  # fmt: skip
+    which = f"The {len(hits):,} completions" if len(hits) <= MOST_ROWS else f"The first {MOST_ROWS} of {len(hits):,}"
+    return [Table(["id", "prompt", "action", "completion", "what decided it"], cells, which, fold=True)]
+
+
+def _breakdowns(card: Scorecard) -> Iterator[Block]:
+    by_label = card.actions_by_label or {"all": card.actions}
+    actions = list(card.actions)
+    yield Table(["label", *actions],
+                [[label, *(f"{found.get(action, 0):,}" for action in actions)] for label, found in by_label.items()],
+                "Actions by label")  # fmt: skip
+    fields = [[FIELD_MEANING[name], f"{of.estimate:.2f}", f"{of.n:,}"]
+              for name, of in card.fields.items() if of.estimate.estimate is not None]  # fmt: skip
+    if fields:
+        yield Table(["field", "mean", "n"], fields, "The five fields, 0 to 1")
+    for column, groups in (card.by or {}).items():
+        rows = [[shortened(value, 80), *(_share(rates, rate) for rate in RATES)] for value, rates in groups.items()]
+        yield Table([column, *RATES], rows, f"Rates by {column}", fold=True)
+
+
+def _share(rates: RatesRecord, rate: str) -> str:
+    found = rates.of(rate)
+    return f"{found:.1%}, n {found.n:,}" if found.n else "none"
