@@ -67,15 +67,10 @@ def extract(
         UserError: the path holds a store of other prompts or another model, or another process writes it; an activation
             is not finite; the disk is full; a single prompt does not fit into memory.
     """
-    wanted = CaptureSpec(
-        site,
-        tuple(range(model.n_layers)) if layers is None else tuple(sorted(set(layers))),
-        _chosen(positions, position_names(rendered, trigger=any(p.trigger for p in prompts))),
-        response_tokens,
-        model.dtype if store_dtype == "auto" else TORCH_TYPES[store_dtype],
-        thought_tokens,
-    )
-    _check_request(model, prompts, wanted)
+    wanted = capture_spec(
+        model, prompts, rendered, site=site, layers=layers, positions=positions, response_tokens=response_tokens,
+        thought_tokens=thought_tokens, store_dtype=store_dtype,
+    )  # fmt: skip
     identity = identify(model, prompts, rendered, wanted, rows_per_shard)
     budget = TokenBudget(token_budget or (TOKENS_ON_GPU if model.device.type == "cuda" else TOKENS_ON_CPU), say)
     with ShardWriter(Path(path), identity, len(prompts), model.d_model, shared=shared) as writer:
@@ -92,6 +87,35 @@ def extract(
             _fill(writer, rendered, Capturer(model, wanted, budget, BackgroundThread(), None, advance))
         progress(len(prompts), len(prompts))  # includes the shards of other processes
         writer.finish(prompts, rendered, versions())
+
+
+def capture_spec(
+    model: ChatModel,
+    prompts: Sequence[Prompt],
+    rendered: Sequence[Rendered],
+    *,
+    site: Site = "resid_post",
+    layers: Sequence[int] | None = None,
+    positions: Sequence[str] | None = None,
+    response_tokens: int = 0,
+    thought_tokens: int = 0,
+    store_dtype: StoreType | Literal["auto"] = "auto",
+) -> CaptureSpec:
+    """Return what `extract` would store with these arguments, without computing anything.
+
+    Raises:
+        UserError: the model has no such layer, no prompt has such a position, or there is nothing to extract.
+    """
+    wanted = CaptureSpec(
+        site,
+        tuple(range(model.n_layers)) if layers is None else tuple(sorted(set(layers))),
+        _chosen(positions, position_names(rendered, trigger=any(p.trigger for p in prompts))),
+        response_tokens,
+        model.dtype if store_dtype == "auto" else TORCH_TYPES[store_dtype],
+        thought_tokens,
+    )
+    _check_request(model, prompts, wanted)
+    return wanted
 
 
 def _fill(writer: ShardWriter, rendered: Sequence[Rendered], capturer: Capturer) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
@@ -21,7 +22,7 @@ from experiments.triggers.judge import judge_triggers
 from experiments.triggers.measure import measure_triggers
 from experiments.uncertainty.stage import uncertainty
 from extract.chat.thinking import split_thinking
-from extract.extraction import extract, versions
+from extract.extraction import capture_spec, extract, versions
 from extract.model.edit import site
 from extract.prompts.prompt import prompts_hash
 
@@ -41,18 +42,27 @@ def _extract(loaded: LoadedRun) -> None:
             loaded.prompts,
             rendered,
             loaded.file("activations.h5"),
-            site=site(settings.site),
-            layers=settings.layers,
-            positions=settings.positions,
-            response_tokens=settings.response_tokens,
-            thought_tokens=settings.thought_tokens,
-            store_dtype=settings.store_dtype,
+            **_stored(loaded),
             token_budget=settings.token_budget,
             rows_per_shard=settings.rows_per_shard,
             shared=loaded.shared,
             progress=progress,
             say=loaded.reporter.say,
         )
+
+
+def check_extraction(loaded: LoadedRun) -> None:
+    """Raise UserError if the model or the prompts have no such layers or positions; nothing is computed."""
+    capture_spec(loaded.model, loaded.prompts, loaded.rendered, **_stored(loaded))
+
+
+def _stored(loaded: LoadedRun) -> Any:
+    """Return what is stored, as arguments of `extract` and `capture_spec`."""
+    settings = loaded.config.extract
+    return {
+        "site": site(settings.site),
+        **settings.model_dump(include={"layers", "positions", "response_tokens", "thought_tokens", "store_dtype"}),
+    }
 
 
 def _respond(loaded: LoadedRun) -> None:

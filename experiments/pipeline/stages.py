@@ -66,14 +66,19 @@ def run(
     if FOLDED & {stage.name for stage in wanted if not is_done(stage)}:  # extraction and uncertainty take any labels
         _check_folds(config, directory)
     with _prepared(directory), RunLock(directory, shared=shared) as lock:
-        _write_config(directory, config)
-        if all(map(is_done, wanted)):
+        left = {stage.name for stage in wanted if not is_done(stage)}
+        if not left:
+            _write_config(directory, config)
             return []
+        loaded = _loaded(config, directory, shared, model)
+        if "extract" in left:  # a layer that does not exist must not cost the files of an earlier run
+            with reporter.stage("opening the model"):
+                _check_extraction(loaded)
+        _write_config(directory, config)
         log = RunLog(directory)
         with log.recording():
             for note in notes:
                 log.write(f"Note: {note}")
-            loaded = _loaded(config, directory, shared, model)
             return _work(loaded, wanted, is_done, replace(reporter, log=log.write), lock, inputs)
 
 
@@ -111,6 +116,12 @@ def _loaded(config: RunConfig, directory: Path, shared: bool, model: ChatModel |
     if model is not None:
         loaded.__dict__["model"] = model
     return loaded
+
+
+def _check_extraction(loaded: LoadedRun) -> None:
+    from experiments.pipeline.stage_functions import check_extraction
+
+    check_extraction(loaded)
 
 
 def _check_folds(config: RunConfig, directory: Path) -> None:

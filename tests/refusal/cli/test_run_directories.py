@@ -118,3 +118,13 @@ def test_the_report_takes_a_directory(
     assert written == [
         finished / "report.html", tmp_path / "new" / "report.html", tmp_path / "page.html", Path("report.html"),
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize("override", ["extract.layers=[99]", "extract.positions=[nowhere]", "model.name=owner/nothing"])
+def test_a_setting_that_does_not_hold_costs_a_finished_run_nothing(cli: Cli, finished: Path, override: str) -> None:
+    before = contents(finished)
+    code, out, err = cli("run", str(finished), "--set", override, "--out", str(finished))
+    assert (code, out) == (2, "")
+    assert [line.partition(":")[0] for line in err.strip().splitlines()][-1] == "refusal"  # a note may come before it
+    assert "Traceback" not in err
+    assert contents(finished) == before
