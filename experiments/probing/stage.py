@@ -14,8 +14,8 @@ from experiments.probing.grid_figure import draw_grids
 from experiments.probing.grid_rows import best_loci, grid_rows, site_record
 from experiments.probing.independence import N_NULL, N_PER_LABEL, independence
 from experiments.probing.read_probes import read_direction, read_grid, write_parquet
-from experiments.probing.results import OnsetRecord, ProbeResults, WriteRecord
-from experiments.probing.screening import choose_known, confirmed, screening
+from experiments.probing.results import OnsetRecord, ProbeResults, ScreeningRecord, WriteRecord
+from experiments.probing.screening import Screen, choose_known, confirmed, screening
 from experiments.probing.selection import LocusSelection, Validation
 from experiments.probing.write_directions import WriteFitter, write_layers, write_positions
 from experiments.responses.batched_edits import RepeatedPrompts
@@ -112,16 +112,30 @@ def _write(loaded: LoadedRun, kind: Kind, onsets: Onsets) -> WriteSelection:
         return _unavailable("at every layer and position its two classes have the same mean")
     with loaded.reporter.task(f"choosing the write locus ({kind})", len(fitted) * validation.steps) as advance:
         selection = locus_selection(loaded, kind, onsets, validation)
-        found, screen = selection.candidates(fitted, advance), selection.screen(fitted)
-    screened = screening(screen, found)
-    if screened.used:
-        rng = named_rng(loaded.config.seed, "labelling to confirm the screening", kind)
-        screened = confirmed(screened, screening(screen, selection.candidates(fitter.fit(samples.permuted(rng)))))
-    best, usable = choose_known(found, config.max_kl, screen if screened.used else None)
-    provenance = {**best.direction.provenance, "meets_selection_rules": usable, "screened": screened.used}
+        found = selection.candidates(fitted, advance)
+    screen, screened = _screened(loaded, selection, fitter, found)
+    best, usable = choose_known(found, config.max_kl, screen)
+    provenance = {**best.direction.provenance, "meets_selection_rules": usable, "screened": screen is not None}
     chosen = replace(best.direction, provenance=provenance)
     record = _write_record(best, usable, found, samples, config).model_copy(update={"screening": screened})
     return WriteSelection(chosen, tuple(fitted), record)
+
+
+def _screened(
+    loaded: LoadedRun, selection: LocusSelection, fitter: WriteFitter, found: list[Candidate]
+) -> tuple[Screen | None, ScreeningRecord | None]:
+    """Return the first-order estimates if they may choose, and how well they agree with the exact effects `found`."""
+    try:
+        screen = selection.screen([candidate.direction for candidate in found])
+    except UserError as error:
+        loaded.reporter.say(f"{error}, so the null measures every candidate")
+        return None, None
+    agreement = screening(screen, found)
+    if agreement.used:
+        rng = named_rng(loaded.config.seed, "labelling to confirm the screening", fitter.kind)
+        permuted = selection.candidates(fitter.fit(fitter.samples.permuted(rng)))
+        agreement = confirmed(agreement, screening(screen, permuted))
+    return screen if agreement.used else None, agreement
 
 
 def validation_of(loaded: LoadedRun, kind: Kind) -> Validation | None:

@@ -21,6 +21,7 @@ from torch import Tensor
 from experiments.responses.batched_edits import RepeatedPrompts, Trial
 from experiments.responses.first_order import Sensitivity, StreamGradients
 from extract.chat.render import Rendered
+from extract.errors import UserError, in_one_line
 from extract.model.chat_model import ChatModel
 from extract.model.continuation import CachedPrompts, continued_log_probs, continued_log_probs_traced
 from extract.model.edit import Edit, Site
@@ -130,17 +131,24 @@ class OnsetScorer:
         Args:
             kind: refuse, abstain, or decline for either.
             first_token: take the last prompt token alone, not the prefixes' tokens after it.
+
+        Raises:
+            UserError: the model cannot be differentiated here (offloaded or quantised weights), or memory runs out.
         """
         kinds, cached = KINDS if kind == EITHER else (kind,), self._prompts.times(1)
         plain = self._mass(cached, [])
         total = sum((plain[one].double() for one in kinds), start=torch.zeros((), device=self._model.device))
         slope = (1 / (total + EPSILON) + 1 / ((1 - total).clamp(min=0) + EPSILON)).float()  # of the log-odds by mass
         taken = StreamGradients(where, tuple(layers), first_token=first_token)
-        with torch.enable_grad(), self._model.editing(taken.edits):
-            for continuation, parents in _in_few_passes(self._by_parent).items():
-                log_probs = continued_log_probs_traced(self._model, cached, continuation)
-                mass = self._mass_of_pass(log_probs, parents)
-                taken.add((slope * sum((mass[one] for one in kinds if one in mass), start=log_probs.sum() * 0)).sum())
+        try:
+            with torch.enable_grad(), self._model.editing(taken.edits):
+                for continuation, parents in _in_few_passes(self._by_parent).items():
+                    log_probs = continued_log_probs_traced(self._model, cached, continuation)
+                    mass = self._mass_of_pass(log_probs, parents)
+                    of_kinds = sum((mass[one] for one in kinds if one in mass), start=log_probs.sum() * 0)
+                    taken.add((slope * of_kinds).sum())
+        except (RuntimeError, NotImplementedError) as error:
+            raise UserError(f"first-order effects cannot be computed ({in_one_line(error)})") from None
         return taken.sensitivity(_log_odds(total.cpu().numpy()))
 
     def _mass(self, cached: CachedPrompts, edits: Sequence[Edit]) -> dict[str, Tensor]:

@@ -1,14 +1,17 @@
 """First-order effects against small and whole edits of a small model whose log-odds are not saturated."""
 
 from functools import partial
+from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
+from accelerate import disk_offload
 from torch import Tensor
 
 from experiments.responses.onset import EITHER, Onsets, OnsetScorer
 from extract.chat.render import render
+from extract.errors import UserError
 from extract.model.chat_model import ChatModel
 from extract.model.edit import Scope, Site
 from extract.model.loading import load_model
@@ -87,3 +90,24 @@ def test_setting_a_projection_moves_each_token_from_its_own(model: ChatModel) ->
         np.testing.assert_allclose(
             found.setting(layer, r.numpy(), target), (after - before) / 0.05, atol=0.02, rtol=0.1
         )
+
+
+def test_offloaded_weights_give_the_same_effects(tmp_path: Path) -> None:
+    model = load_model(str(ROOT / "organisms" / "zoo" / "two-knobs"), device="cpu")
+    of_model = scorer(model)
+    here = of_model.sensitivity("refuse", "resid_post", LAYERS)
+    disk_offload(model.model, tmp_path, execution_device=torch.device("cpu"))
+    away = of_model.sensitivity("refuse", "resid_post", LAYERS)
+    for layer in LAYERS:
+        torch.testing.assert_close(away.gradients[layer], here.gradients[layer])
+
+
+def test_a_model_that_cannot_be_differentiated_is_said_so() -> None:
+    model = load_model(str(ROOT / "organisms" / "zoo" / "two-knobs"), device="cpu")
+    of_model = scorer(model)
+    with torch.inference_mode():  # such weights cannot be saved for a gradient
+        weight = model.model.lm_head.weight.clone()
+    model.model.lm_head.weight = torch.nn.Parameter(weight, requires_grad=False)
+    with pytest.raises(UserError, match=r"^first-order effects cannot be computed \("):
+        of_model.sensitivity("refuse", "resid_post", LAYERS)
+    assert np.isfinite(of_model.log_odds()["refuse"]).all()  # exact effects still are
