@@ -40,7 +40,8 @@ class RepeatedPrompts:
     def __init__(self, model: ChatModel, rows: Sequence[Rendered]) -> None:
         self.n_rows = len(rows)
         self._vocabulary = int(model.model.config.get_text_config().vocab_size)
-        self._by_times = {1: cache_prompts(model, model.batch(list(rows)))}
+        self._once = cache_prompts(model, model.batch(list(rows)))
+        self._repeated = (1, self._once)  # the last number of times; keeping all would fill the memory
 
     def passes(self, trials: Sequence[Trial], n_distributions: int) -> Iterator[TrialBatch]:
         """Yield the passes that cover all trials.
@@ -60,9 +61,11 @@ class RepeatedPrompts:
 
     def times(self, n: int) -> CachedPrompts:
         """Return the prompts repeated n times."""
-        if n not in self._by_times:
-            self._by_times[n] = repeat_batch(self._by_times[1], n)
-        return self._by_times[n]
+        if n == 1:
+            return self._once
+        if n != self._repeated[0]:
+            self._repeated = (n, repeat_batch(self._once, n))
+        return self._repeated[1]
 
 
 def trials_per_pass(n_trials: int, n_rows: int, logits_per_row: int) -> int:

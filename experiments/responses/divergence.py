@@ -78,7 +78,7 @@ class ForcedResponses:
         n_rows = max(1, MOST_LOGITS // (k * int(model.model.config.get_text_config().vocab_size)))
         self._parts = [slice(start, start + n_rows) for start in range(0, len(rows), n_rows)]
         self._prompts = [RepeatedPrompts(model, rows[part]) for part in self._parts]
-        self._plain: dict[tuple[int, int], Tensor] = {}
+        self._plain: dict[int, Tensor] = {}  # of each part, for the last number of repeated rows
 
     def divergences(
         self, trials: Sequence[Trial], advance: Callable[[int], None] = lambda steps: None
@@ -97,9 +97,9 @@ class ForcedResponses:
         for batch in prompts.passes(trials, self._k):
             size = len(batch.cached.batch.tokens)
             suffix = forced.repeat(size // n, 1)
-            if (part, size) not in self._plain:  # the same shape, so that an edit that changes nothing gives 0
-                self._plain[part, size] = _log_probs(self._model, batch.cached, suffix, [])
-            nats = kl(self._plain[part, size], _log_probs(self._model, batch.cached, suffix, batch.edits))
+            if part not in self._plain or len(self._plain[part]) != size:  # the same shape, so that no change gives 0
+                self._plain[part] = _log_probs(self._model, batch.cached, suffix, [])
+            nats = kl(self._plain[part], _log_probs(self._model, batch.cached, suffix, batch.edits))
             found.append(batch.split(nats).cpu().double().numpy())
             advance(len(found[-1]) * n)
         return np.concatenate(found)
