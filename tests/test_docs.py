@@ -128,8 +128,8 @@ def test_the_dockerfile_copies_every_package() -> None:
     assert {*packages, "LICENSE"} == set(let_through)
 
 
-def test_the_workflow_of_the_guide_is_one_and_its_conditions_are_known() -> None:
-    text = (ROOT / "docs" / "guides" / "watch-an-upgrade.md").read_text()
+def test_the_example_of_a_workflow_is_one_and_its_conditions_are_known() -> None:
+    text = (ROOT / "docs" / "scoring.md").read_text()
     workflow = yaml.safe_load(re.findall(r"```yaml\n(.*?)```", text, flags=re.S)[-1])
     steps = workflow["jobs"]["compare"]["steps"]
     commands = "\n".join(step.get("run", "") for step in steps)

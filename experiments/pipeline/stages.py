@@ -71,7 +71,7 @@ def run(
             _write_config(directory, config)
             return []
         loaded = _loaded(config, directory, shared, model)
-        if "extract" in left:  # a layer that does not exist must not cost the files of an earlier run
+        if "extract" in left and (directory / "manifest.json").is_file():  # a layer that does not exist costs no files
             with reporter.stage("opening the model"):
                 _check_extraction(loaded)
         _write_config(directory, config)

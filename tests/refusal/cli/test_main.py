@@ -293,7 +293,7 @@ def test_help_says_where_results_go(cli, monkeypatch: pytest.MonkeyPatch, comman
     ("arguments", "said"),
     [
         ("label runs/quickstart", "missing option '--annotator'; see: NAME label --help"),
-        ("run", "missing argument 'CONFIG'; see: NAME run --help"),
+        ("run", "missing argument 'CONFIG|MODEL'; see: NAME run --help"),
         ("frobnicate", "no such command 'frobnicate'; see: NAME --help"),
         ("store infos x", "no such command 'infos'. Did you mean 'info'?; see: NAME store --help"),
         ("run a.yaml --foo", "no such option: --foo (Possible options: --out); see: NAME run --help"),

@@ -60,7 +60,9 @@ def test_a_directory_or_a_gguf_file_is_a_model(tmp_path: Path) -> None:
 )  # fmt: skip
 def test_a_mistyped_path_is_no_model(target: str) -> None:
     assert settings_for(target) is None
-    with pytest.raises(UserError, match=f"^configuration not found: {target}$"):
+    with pytest.raises(
+        UserError, match=f"^configuration not found: {target}(; did you mean configs/quickstart.yaml.)?$"
+    ):
         load_target(target, [])
 
 
