@@ -15,7 +15,7 @@ KINDS = ("normative", "epistemic")
 
 
 def expected(context: RunInputs, table: Counterfactuals, thresholds: tuple[float, float]) -> dict[str, float]:
-    """Count anew what the page should show, by the run's own functions."""
+    """Count again what the page should show, by the run's own functions."""
     test = np.flatnonzero(context.corpus.within("test"))
     prompts, actions = [context.prompts[row] for row in test], table.actions_at(thresholds)[test]
     groups = context.corpus.groups[test]
