@@ -154,3 +154,12 @@ def test_first_order_is_used_only_where_it_ranks_as_exact_effects_do() -> None:
     )
     assert not confirmed(good, bad).used
     assert not confirmed(bad, good).used
+
+
+def test_the_next_are_measured_where_the_best_induce_less_than_estimated() -> None:
+    model = Model(np.arange(N, dtype=float), np.where(np.arange(N) < KEPT, -1.0, 1.0), np.zeros(N))
+    ((chosen, usable),) = run_searches(
+        [search(DIRECTIONS, MAX_KL, lambda d: (float(d.locus.layer), 1.0))], model.effects, model.divergence
+    )
+    assert (chosen.direction.locus.layer, usable) == (KEPT, True)
+    assert model.effects_of == list(range(2 * KEPT))
