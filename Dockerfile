@@ -14,6 +14,7 @@ COPY organisms ./organisms
 COPY experiments ./experiments
 COPY serving ./serving
 COPY refusal ./refusal
+COPY refusal_probes ./refusal_probes
 
 # Wheels of torch for CUDA are many gigabytes; without TORCH_INDEX this stage takes them too.
 FROM source AS cpu

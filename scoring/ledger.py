@@ -28,6 +28,8 @@ _COLUMNS = (
     *("grp" if name == "group" else name for name in _CASE),
     "action",
     "evidence",
+    "confidence",
+    "thought",
     *(f"scored_{name}" for name in FIELDS),
 )
 DISK_FULL_MESSAGES = ("full", "disk I/O error", "unable to open")  # SQLite's messages where the disk is full
@@ -46,6 +48,8 @@ class Entry:
     fields: Mapping[str, float | None] | None = None
     probability: float | None = None  # that the judged outcome is right, where the judge states it
     declined: float | None = None  # the probability that the request was declined, where the judge states it
+    confidence: float | None = None  # that the answer is right, as the model states it
+    thought: int | None = None  # words of the thinking block, where there is one
 
 
 @contextmanager
@@ -98,7 +102,8 @@ class Ledger:
         digest = _digest(repr((content, about)))
         seen, sample, nth = self._place(case.id, entry.sample, digest)
         scored = [(entry.fields or {}).get(name) for name in FIELDS]
-        row = (entry.sample, sample, nth, digest, seen != "repeated", *about, entry.action, entry.evidence, *scored)
+        row = (entry.sample, sample, nth, digest, seen != "repeated", *about, entry.action, entry.evidence,
+               entry.confidence, entry.thought, *scored)  # fmt: skip
         self.connection.execute(self._insert, row)
         return seen, sample
 

@@ -104,6 +104,12 @@ def mean_of_groups(total: float, n: float, n_groups: float, alpha: float = 0.05)
     return clopper_pearson(total / n * n_groups, n_groups, alpha) if n else Interval(float("nan"), 0.0, 1.0)
 
 
+def mistakes(label: str | None, action: str | None) -> dict[str, float]:
+    """Return for each rate 1 where an answer is a mistake, 0 where not, NaN where the rate does not count it."""
+    return {name: float(action in counts) if action and label == own else float("nan")
+            for name, (own, counts) in RATES.items()}  # fmt: skip
+
+
 def with_current_names(found: Any) -> Any:
     """Return a mapping with former names of rates (also with `_ci`, `_n`) replaced by current ones (`FORMER_NAMES`)."""
     if not isinstance(found, Mapping):

@@ -10,15 +10,17 @@ import os
 from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
 
 from extract.atomic_write import atomic_file, make_folder
+from extract.chat.thinking import split_thinking, thinks
 from extract.errors import UserError
 from extract.progress import Advance, Reporter, no_progress
 from extract.prompts.rows import place, read_rows
 from extract.prompts.sources import PromptsConfig, read_prompts
 from extract.run_directory import file_of_run
+from scoring.abstaining.confidence import split_confidence
 from scoring.actions import Action
 from scoring.case import Case, case_of_row
 from scoring.compare.scored_source import cases_of, cases_of_run
@@ -32,37 +34,16 @@ from scoring.ledger import Entry, Ledger, workspace
 from scoring.readers.answers import read_answers
 from scoring.readers.column_map import read_column_map
 from scoring.readers.completion_row import ReadingNotes
+from scoring.readers.input_notes import InputNotes
 from scoring.right_action import DEFAULT, Adjacency, load_adjacency
 from scoring.row import Row, identifier_of, place_of, sample_of, to_text
 from scoring.scorecard import scorecard
-from scoring.scorecard_record import InputNote, Scorecard
+from scoring.scorecard_record import Scorecard
 from scoring.scored_file import scored_files
 
 SILENT = Reporter(quiet=True)
 NO_CASES: Mapping[str, Case] = {}
 WRITTEN = ("scored.jsonl", "scored.parquet", "scorecard.json")
-NAMED = 5  # how many of the ids at fault are named
-
-
-@dataclass
-class InputNotes:
-    """Problems of the input: each is counted and its first few ids are named; no completion is dropped."""
-
-    counts: dict[str, int] = field(default_factory=dict)
-    first: dict[str, list[str]] = field(default_factory=dict)
-
-    def note(self, what: str, identifier: str) -> None:
-        """Count a problem of one completion or prompt."""
-        self.counts[what] = self.counts.get(what, 0) + 1
-        named = self.first.setdefault(what, [])
-        if len(named) < NAMED:
-            named.append(identifier)
-
-    def record(self, notes: ReadingNotes | None = None) -> dict[str, InputNote]:
-        """Return each count with the first ids, and the repairs made while reading."""
-        noted = {what: InputNote(n=n, first=tuple(self.first[what])) for what, n in self.counts.items()}
-        mended = {} if notes is None else notes.counts()
-        return noted | {what: InputNote(n=n, first=()) for what, n in mended.items() if n}
 
 
 def score_file(
@@ -232,22 +213,36 @@ def _entries(
     by_text = _by_text(cases)
     waiting: deque[tuple[Case, str, str | None]] = deque()
 
-    def to_judge() -> Iterator[CompletionToJudge]:
+    def read() -> Iterator[CompletionToJudge]:
         for row in rows:
             case = _case(row, cases, by_text, intake)
             completion = _completion(row)
             _note_nothing(completion, case, intake)
             waiting.append((case, sample_of(row), completion))
-            yield CompletionToJudge(completion or "", case.text, case.messages)
+            yield to_judge(case, completion)
 
-    for judgement in judge.judge_all(to_judge()):
-        case, sample, completion = waiting.popleft()
-        if completion is None:
-            judgement = Judgement(None, "there is no completion")
-        did: Action | None = judgement.action
-        fields = merged(measure(case, did, completion or ""), judgement.fields)
-        yield Entry(case, did, to_text(judgement.evidence), sample, completion, fields, judgement.probability,
-                    judgement.declined)  # fmt: skip
+    for judgement in judge.judge_all(read()):
+        yield entry_of(*waiting.popleft(), judgement)
+
+
+def entry_of(case: Case, sample: str, completion: str | None, judgement: Judgement) -> Entry:
+    """Return a judged completion with its five fields; one that is missing is unjudged, whatever the judge said."""
+    if completion is None:
+        judgement = Judgement(None, "there is no completion")
+    did: Action | None = judgement.action
+    said, confidence = split_confidence(completion or "")
+    fields = merged(measure(case, did, said), judgement.fields)
+    return Entry(case, did, to_text(judgement.evidence), sample, completion, fields, judgement.probability,
+                 judgement.declined, confidence, _thought(completion or ""))  # fmt: skip
+
+
+def _thought(completion: str) -> int | None:
+    return len(split_thinking(completion).thought.split()) if thinks(completion) else None
+
+
+def to_judge(case: Case, completion: str | None) -> CompletionToJudge:
+    """Return what a judge reads of a completion: what it says, without the confidence that it states."""
+    return CompletionToJudge(split_confidence(completion or "")[0], case.text, case.messages)
 
 
 def _by_text(cases: Mapping[str, Case]) -> dict[str, Case]:

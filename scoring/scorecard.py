@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from extract.prompts.prompt import DUAL_USE, LABELS, RIGHT_ACTIONS
+from scoring.abstaining.confidence import confidence_record
+from scoring.abstaining.outcomes import outcomes, thought_words
 from scoring.abstaining.penalty import penalty_record
 from scoring.actions import DECLINED
 from scoring.case import BREAKDOWN_COLUMNS
@@ -44,6 +46,9 @@ def scorecard(ledger: Ledger, credits: Adjacency) -> Scorecard:
         right_action=_right_action(ledger, credits),
         fields=_fields(ledger),
         penalty=penalty_record(ledger),
+        confidence=confidence_record(ledger),
+        outcomes=outcomes(ledger),
+        thought_words=thought_words(ledger),
         actions_by_label=_actions_by_label(ledger) if labelled else None,
         declines=_declines(ledger) if labelled else None,
         by={column: rates_by(ledger, column) for column in BREAKDOWN_COLUMNS} if labelled else None,

@@ -6,6 +6,7 @@ from pydantic import SerializeAsAny
 
 from extract.record import Record
 from probes.statistics.intervals import Interval
+from scoring.abstaining.confidence import ConfidenceRecord
 from scoring.abstaining.penalty import PenaltyRecord
 from scoring.estimate import Estimate, Limits, estimate_of
 from scoring.fields import Field
@@ -75,6 +76,9 @@ class Scorecard(Record):
     right_action: RightActionCard = RightActionCard()
     fields: dict[Field, FieldMean] = {}
     penalty: PenaltyRecord | None = None  # where questions have known answers
+    confidence: ConfidenceRecord | None = None  # where answers to such questions state one
+    outcomes: dict[str, dict[str, Estimate]] = {}  # right action (correct_premise, clarify): outcome: share
+    thought_words: dict[str, Estimate] = {}  # right action: mean number of words thought, where thoughts are shown
     actions_by_label: dict[str, dict[str, int]] | None = None
     declines: dict[str, dict[str, int]] | None = None  # kind of prompt: number refused, number abstained
     by: dict[str, dict[str, RatesRecord]] | None = None  # column, value: rates

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from scoring.fields import Field
 from scoring.labels.text import band_lines, corrected_lines
 from scoring.scorecard_record import Scorecard
-from scoring.wording import RATE_MEANING, penalty_estimates, right_action_estimates
+from scoring.wording import RATE_MEANING, known_answer_estimates, outcome_estimates, right_action_estimates
 
 FIELD_MEANING: dict[Field, str] = {
     "intent": "intent: responds to what the user wants",
@@ -34,7 +34,7 @@ def card_lines(card: Scorecard) -> Iterator[str]:
             yield ""
         for what, declined in (card.declines or {}).items():
             yield f"{'declined, ' + what:<52} {declined['refuse']} refused, {declined['abstain']} abstained"
-    scores = [*right_action_estimates(card.right_action), *penalty_estimates(card.penalty)]
+    scores = [*right_action_estimates(card.right_action), *known_answer_estimates(card), *outcome_estimates(card)]
     scores += [(FIELD_MEANING[name], field.estimate, ".2f") for name, field in card.fields.items()]
     for meaning, score, spec in scores:
         if score.estimate is not None:

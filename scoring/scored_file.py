@@ -42,11 +42,13 @@ class ScoredRow(Record):
     fields: dict[Field, float | None]
     probability: float | None = None  # that the outcome is right; see docs/scoring.md
     declined: float | None = None  # the probability that the request was declined
+    confidence: float | None = None  # that the answer is right, as the model states it
+    thought: int | None = None  # words of the thinking block
     repeated: bool = False  # an earlier row holds the same completion
 
 
-CHANCES = ("probability", "declined")
-TEXT_COLUMNS = tuple(name for name in ScoredRow.model_fields if name not in ("fields", "repeated", *CHANCES))
+CHANCES = ("probability", "declined", "confidence")
+TEXT_COLUMNS = tuple(name for name in ScoredRow.model_fields if name not in ("fields", "repeated", "thought", *CHANCES))
 
 
 @contextmanager
@@ -88,6 +90,7 @@ def _row(entry: Entry, repeated: bool) -> ScoredRow:
     known = {name: value for name, value in about.items() if value is not None}
     fields = {name: (entry.fields or {}).get(name) for name in FIELDS}
     row = {**known, "action": entry.action, "evidence": entry.evidence, "fields": fields}
+    row |= {} if entry.thought is None else {"thought": entry.thought}
     row |= {name: round(chance, 4) for name in CHANCES if (chance := getattr(entry, name)) is not None}
     return ScoredRow.model_validate(row | ({"repeated": True} if repeated else {}))
 
@@ -107,7 +110,8 @@ def _parquet(out: Path) -> Iterator[Callable[[ScoredRow], None]]:
 
     scored = pyarrow.struct([(name, pyarrow.float64()) for name in FIELDS])
     columns = [(name, pyarrow.string()) for name in TEXT_COLUMNS] + [("fields", scored)]
-    columns += [(name, pyarrow.float64()) for name in CHANCES] + [("repeated", pyarrow.bool_())]
+    columns += [(name, pyarrow.float64()) for name in CHANCES]
+    columns += [("thought", pyarrow.int64()), ("repeated", pyarrow.bool_())]
     schema = pyarrow.schema(columns)
     waiting: list[ScoredRow] = []
 

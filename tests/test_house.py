@@ -22,6 +22,7 @@ PACKAGES = {
     "experiments",
     "serving",
     "refusal",
+    "refusal_probes",
     "configs",
 }
 
@@ -54,6 +55,8 @@ def test_the_shipped_organism_and_configurations_are_in(wheel: list[str]) -> Non
         "configs/judges/endpoint.yaml",
         "configs/models/qwen3-4b-thinking.yaml",
         "configs/judges/rubric.md",
+        "configs/lm_eval/refusal_joint.yaml",
+        "configs/lm_eval/joint.py",
         "organisms/specs/two-knobs.yaml",
         *(f"{package}/__init__.pyi" for package in ("extract", "probes", "steering", "scoring", "judging", "refusal")),
         "experiments/report/page/page.css",

@@ -10,6 +10,7 @@ labels and for each permuted labelling, so the p values differ by what screening
 from __future__ import annotations
 
 import time
+from collections import defaultdict
 from collections.abc import Mapping
 from itertools import chain
 from pathlib import Path
@@ -35,6 +36,7 @@ def measure(quick: bool, run: str, draws: str) -> dict[str, float]:
     directory = Path(run)
     loaded = LoadedRun(load_config(directory / "config.yaml"), directory, Reporter(quiet=True))
     setup, figures = find_setup(loaded), dict[str, float]()
+    chosen, whole = defaultdict[str, float](float), defaultdict[str, float](float)
     effects = onset_effects(loaded, setup)
     if effects is None:
         raise SystemExit(f"{directory}: nothing to test, {dict(setup.absent)}")
@@ -45,24 +47,33 @@ def measure(quick: bool, run: str, draws: str) -> dict[str, float]:
         found = {name: _null(loaded, kind, effects, name == "screened", 3 if quick else int(draws))
                  for name in ("screened", "exhaustive")}  # fmt: skip
         figures |= _compared(kind, found)
+        for name, (_, choosing, effect) in found.items():
+            chosen[name], whole[name] = chosen[name] + choosing, whole[name] + choosing + effect
+    if figures:
+        figures |= {"choosing, times faster": chosen["exhaustive"] / chosen["screened"],
+                    "whole null, times faster": whole["exhaustive"] / whole["screened"]}  # fmt: skip
     return figures
 
 
 def _null(
     loaded: LoadedRun, kind: Kind, effects: OnsetEffects, screened: bool, draws: int
-) -> tuple[dict[Kind, np.ndarray], float]:
-    """Return the onset effects on each behaviour, of the given labels and of each draw, and the seconds of a draw."""
+) -> tuple[dict[Kind, np.ndarray], float, float]:
+    """Return the onset effects on each behaviour, of the given labels and of each draw.
+
+    And the seconds that a draw takes, to choose its direction and to measure what that does.
+    """
     rng = named_rng(loaded.config.seed, "screened null", kind)
     sampler = NullDirectionSampler(loaded, kind, context_onsets(loaded), screened=screened)
     given, started = sampler.of_labellings(sampler.samples.declined[None]), time.perf_counter()
     drawn = list(chain.from_iterable(sampler.draw(rng, n) for n in batched(draws, TOGETHER)))
-    seconds = (time.perf_counter() - started) / draws
-    return effects.falls([ablation(each, loaded.config.dissociate.variant) for each in [*given, *drawn]]), seconds
+    choosing, started = time.perf_counter() - started, time.perf_counter()
+    falls = effects.falls([ablation(each, loaded.config.dissociate.variant) for each in [*given, *drawn]])
+    return falls, choosing / draws, (time.perf_counter() - started) / (draws + 1)
 
 
-def _compared(kind: Kind, found: Mapping[str, tuple[dict[Kind, np.ndarray], float]]) -> dict[str, float]:
-    (screened, fast), (exhaustive, slow) = found["screened"], found["exhaustive"]
-    figures = {f"{kind}: seconds a draw, screened": fast, f"{kind}: times faster": slow / fast}
+def _compared(kind: Kind, found: Mapping[str, tuple[dict[Kind, np.ndarray], float, float]]) -> dict[str, float]:
+    (screened, fast, _), (exhaustive, slow, _) = found["screened"], found["exhaustive"]
+    figures = {f"{kind}: seconds to choose, screened": fast, f"{kind}: choosing, times faster": slow / fast}
     for behaviour, falls in exhaustive.items():
         other = screened[behaviour]
         p = {name: float(permutation_p(values[1:], values[0])) for name, values in

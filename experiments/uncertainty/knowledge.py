@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 from jaxtyping import Bool
@@ -76,13 +76,6 @@ def relabel_prompts(prompts: Sequence[Prompt], labels: Mapping[str, KnowledgeLab
 def _labelled(prompt: Prompt, knows: bool | None) -> Prompt:
     label, action = ("benign", "answer") if knows else ("uncertain", "abstain")
     return prompt if prompt.label == label else replace(prompt, label=label, right_action=action, acceptable=())
-
-
-def prompt_row(prompt: Prompt) -> dict[str, object]:
-    """Return a prompt as a row of a prompt file; reading the row gives the same prompt."""
-    return {name: value for name, value in asdict(prompt).items() if value is not None and value != ()} | {
-        "messages": list(prompt.messages)
-    }
 
 
 def compare_labels(

@@ -5,13 +5,14 @@ from __future__ import annotations
 from experiments.responses.loaded_run import LoadedRun
 from experiments.run.config import FEW_SAMPLES, UncertaintyConfig
 from experiments.uncertainty.entailment import open_clusterer
-from experiments.uncertainty.knowledge import compare_labels, knowledge_label, prompt_row, relabel_prompts
+from experiments.uncertainty.knowledge import compare_labels, knowledge_label, relabel_prompts
 from experiments.uncertainty.observation import Observation, observe_answers, questions
 from experiments.uncertainty.record import measure_uncertainty
 from experiments.uncertainty.reliability_figure import draw_reliability
 from experiments.uncertainty.results import SamplingSettings, UncertaintyResult
 from experiments.uncertainty.semantic_entropy import entropy_threshold
 from extract.atomic_write import write_jsonl
+from extract.prompts.prompt import prompt_row
 
 NO_QUESTIONS = ("no prompt has a known answer or the label uncertain; give questions with the field 'answer', or "
                 "uncertain ones")  # fmt: skip

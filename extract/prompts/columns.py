@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import json
 import re
 from collections import Counter
 from collections.abc import Mapping
@@ -11,7 +12,7 @@ from typing import Any, ClassVar, TypeVar
 from pydantic import field_validator, model_validator
 
 from extract.errors import UserError
-from extract.prompts.prompt import OPTIONAL
+from extract.prompts.prompt import ALTERNATIVES, OPTIONAL
 from extract.prompts.rows import Row
 from extract.yaml_file import Strict
 
@@ -28,6 +29,7 @@ class Column(Strict):
     column: str  # a name, or names joined by points for nested objects and lists: choices.0.text
     map: dict[str, Value] | None = None  # column value: field value, or null for none; other values are errors
     single: bool = False  # the column holds lists: take the entry of a list of one, else nothing
+    alternatives: bool = False  # the column holds a list of values that are equally right (in a table, as JSON)
     numbered: bool = False  # append a running number per value, so that the i-th rows of all values match
     unless: dict[str, tuple[str, ...]] = {}  # no value if another column has one of these values
     find: str | None = None  # a regular expression with one group: take what it finds, the rest is a wrapper
@@ -108,6 +110,7 @@ def field_value(field: str, source: Column | Value, row: Row, where: str, counts
         return None
     value = _given(row, source.column)
     value = _single(value, source, where) if source.single else value
+    value = _alternatives(value, source, where) if source.alternatives else value
     value = value if source.find is None else _found(value, source, where)
     value = value.strip() if isinstance(value, str) and field not in VERBATIM else value
     if source.context is not None and (before := str(_given(row, source.context) or "").strip()):
@@ -140,6 +143,18 @@ def _found(value: Any, source: Column, where: str) -> str | None:
     if found is None:
         raise UserError(f"{where}: column {source.column!r} holds nothing that `find` finds ({source.find})")
     return found[1]
+
+
+def _alternatives(value: Any, source: Column, where: str) -> str | None:
+    if value is None:
+        return None
+    try:
+        held = json.loads(value) if isinstance(value, str) else value
+    except ValueError:
+        held = None
+    if not isinstance(held, list | tuple) or not all(isinstance(one, str | int | float) for one in held):
+        raise UserError(f"{where}: column {source.column!r} is {value!r}; `alternatives` needs a list of values")
+    return ALTERNATIVES.join(dict.fromkeys(as_text(one).strip() for one in held)) or None
 
 
 def _single(value: Any, source: Column, where: str) -> Any:

@@ -21,6 +21,7 @@ DUAL_USE = "dual_use"  # scored for the right action alone
 ALL_LABELS = (*LABELS, DUAL_USE)
 RIGHT_ACTIONS: tuple[str, ...] = get_args(RightAction)
 ROLES = ("system", "user", "assistant")
+ALTERNATIVES = " | "  # between the words of `answer` that are equally right
 USUAL_ACTION = {"benign": "answer", "harmful": "refuse", "uncertain": "abstain"}  # dual_use prompts name their own
 
 
@@ -80,6 +81,12 @@ def load_prompts(path: str | os.PathLike[str]) -> list[Prompt]:
     if not prompts:
         raise UserError(f"{path} has no prompts; give a file with one prompt per row")
     return prompts
+
+
+def prompt_row(prompt: Prompt) -> Row:
+    """Return a prompt as a row of a prompt file, without the fields that it does not have."""
+    found = {name: value for name in FIELDS if (value := getattr(prompt, name)) not in (None, ())}
+    return found | {"messages": list(prompt.messages)}
 
 
 def prompts_hash(prompts: list[Prompt]) -> str:

@@ -1,4 +1,4 @@
-"""`refusal prompts`: check prompts, list the public sets. Heavy imports happen inside the commands."""
+"""`refusal prompts`: check prompts, list and mix the public sets. Heavy imports happen inside the commands."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import typer
 
 from refusal.cli.options import Json, print_json
 
-prompts_app = typer.Typer(no_args_is_help=True, help="Check prompts; list the public sets known by name.")
+prompts_app = typer.Typer(no_args_is_help=True, help="Check prompts; list and mix the public sets known by name.")
 
 
 @prompts_app.command("check")
@@ -68,3 +68,37 @@ def prompts_sets(as_json: Json = False) -> None:
         typer.echo(row.format(one.name + "*" * one.untested, one.licence, *counts, source))
     if any(one.untested for one in sets):
         typer.echo("* untested here: the description was never tried on the set's own files")
+
+
+@prompts_app.command("mix")
+def prompts_mix(
+    sources: Annotated[list[str], typer.Argument(metavar="SET|FILE…", help="Public sets by name, or prompt files.")],
+    out: Annotated[Path, typer.Option("--out", metavar="FILE", help="The prompt file to write, .jsonl.")],
+    each: Annotated[int, typer.Option(min=1, help="Prompts of each label.")] = 100,
+    sets: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Folder of the sets' files: DIR/NAME/FILE, or DIR/FILE.")
+    ] = None,
+    seed: Annotated[int, typer.Option(min=0, help="Of the draw.")] = 0,
+) -> None:
+    """Draw one balanced set from several: as many of each label, evenly from each source, groups kept whole.
+
+    Example: refusal prompts mix xstest selfaware --sets my-sets --each 200 --out mixed.jsonl
+    """
+    from collections import Counter
+
+    from extract.atomic_write import write_jsonl
+    from extract.prompts.mixing import mixed
+    from extract.prompts.prompt import ALL_LABELS, load_prompts, prompt_row
+    from scoring.evaluation.suite import Source, Suite, prompts_of
+
+    files = [one for one in sources if Path(one).is_file()]
+    prompts = [prompt for file in files for prompt in load_prompts(file)]
+    if named := tuple(Source(name=one) for one in sources if one not in files):
+        prompts += prompts_of(Suite(datasets=named), sets)
+    drawn = mixed(prompts, each, seed)
+    write_jsonl(out, map(prompt_row, drawn))
+    counts = Counter((prompt.source or "own prompts", prompt.label) for prompt in drawn)
+    labels = [label for label in ALL_LABELS if any(label == one for _, one in counts)]
+    for source in dict.fromkeys(source for source, _ in counts):
+        typer.echo(f"{source:<20} " + "; ".join(f"{label} {counts[source, label]}" for label in labels))
+    typer.echo(str(out))

@@ -103,6 +103,7 @@ def _drawn(prompts: list[Prompt], limit: int | None, seed: int) -> list[Prompt]:
     for label, categories in kinds.items():
         rng = named_rng(seed, "suite", prompts[0].source or "", label)
         shuffled = [rng.permutation(rows).tolist() for rows in categories.values()]
+        shuffled = [shuffled[i] for i in rng.permutation(len(shuffled))]  # there may be more categories than prompts
         turns = [row for each in zip_longest(*shuffled) for row in each if row is not None]
         taken += turns[:limit]
     return [prompts[row] for row in sorted(taken)]

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 
 from extract.atomic_write import make_folder, write_jsonl
 from extract.errors import UserError
-from extract.prompts.prompt import Prompt
+from extract.prompts.prompt import Prompt, prompt_row
 from extract.prompts.rows import Row
 from extract.record import Record
 from scoring.evaluation.answers import Answer, KeptAnswers
 from scoring.scorecard_record import Scorecard
-from scoring.wording import RATE_MEANING, penalty_estimates, right_action_estimates
+from scoring.wording import RATE_MEANING, known_answer_estimates, right_action_estimates
 
 RECORD, PROMPTS, COMPLETIONS, SUMMARY = "evaluation.json", "prompts.jsonl", "completions.jsonl", "summary.md"
 
@@ -58,7 +58,7 @@ def finish(
     prices: tuple[float | None, float | None],
 ) -> Evaluation:  # fmt: skip
     """Write prompts and completions in the suite's order, and the record with its counts."""
-    write_jsonl(out / PROMPTS, map(_known, prompts))
+    write_jsonl(out / PROMPTS, map(prompt_row, prompts))
     found = list[Answer]()
 
     def completions() -> Iterator[Row]:
@@ -92,7 +92,7 @@ def _summary_lines(evaluation: Evaluation, card: Scorecard) -> Iterator[str]:
     yield "| | estimate | 95 % interval | n |"
     yield "| --- | --- | --- | --- |"
     estimates = [] if card.rates is None else [(text, card.rates.of(key), ".1%") for key, text in RATE_MEANING.items()]
-    estimates += [*right_action_estimates(card.right_action), *penalty_estimates(card.penalty)]
+    estimates += [*right_action_estimates(card.right_action), *known_answer_estimates(card)]
     for meaning, found, spec in estimates:
         if found.estimate is not None and found.low is not None and found.high is not None:
             yield f"| {meaning} | {found.estimate:{spec}} | {found.low:{spec}} to {found.high:{spec}} | {found.n} |"
@@ -102,10 +102,6 @@ def _summary_lines(evaluation: Evaluation, card: Scorecard) -> Iterator[str]:
     yield answered + (f"; failed: {failures}" if failures else "") + "."
     sources = ", ".join(f"{name} {n}" for name, n in evaluation.sources.items())
     yield f"Sets: {sources}. Judge: {card.judge.judge}."
-
-
-def _known(prompt: Prompt) -> Row:
-    return {name: value for name, value in asdict(prompt).items() if value not in (None, ())}
 
 
 def _completion(prompt: Prompt, answer: Answer | None) -> Row:

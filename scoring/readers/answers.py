@@ -16,7 +16,7 @@ from extract.prompts.rows import place, read_rows
 from scoring.readers.column_guess import guess_columns
 from scoring.readers.column_map import ROW_NUMBER, ColumnMap, listed, refuse_absent_columns
 from scoring.readers.completion_row import FIELDS, PROMPT_FIELDS, ForeignRow, ReadingNotes
-from scoring.readers.inspect_log import is_log, read_log
+from scoring.readers.inspect_log import is_log, read_log, sample_fields
 from scoring.readers.lm_eval_samples import is_sample, read_samples
 from scoring.readers.turns import content_text, is_transcript, turns
 from scoring.row import Row
@@ -57,6 +57,12 @@ def read_records(records: Iterable[Row], notes: ReadingNotes, columns: ColumnMap
         known = {name: record[name] for name in FIELDS if name in record}
         given = ForeignRow(f"row {number}", record, known)
         yield _answer(given, _mapped(given, number, columns, counts), notes)
+
+
+def read_sample(sample: Row) -> Row:
+    """Return the completion of one sample as an Inspect log holds it, as `read_answers` reads it from the log."""
+    given = ForeignRow(f"sample {sample.get('id')}", sample, sample_fields(sample))
+    return _answer(given, given.fields, ReadingNotes())
 
 
 def _read(path: Path, encoding: str | None, notes: ReadingNotes) -> Iterator[ForeignRow]:

@@ -7,10 +7,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from extract.prompts.lines import EncodingRepair
-from extract.prompts.prompt import OPTIONAL
+from extract.prompts.prompt import OPTIONAL, Prompt
 from scoring.row import Row
 
-PROMPT_FIELDS = ("label", "right_action", "epistemic_kind", *OPTIONAL)
+PROMPT_FIELDS = ("label", "right_action", "epistemic_kind", "group", *OPTIONAL)
 FIELDS = ("id", "sample", "text", "messages", "completion", *PROMPT_FIELDS)
 
 
@@ -44,6 +44,12 @@ class ReadingNotes:
             "the same responses under another filter, left out": self.other_filters,
             **self.guessed,
         }
+
+
+def attributes_of(prompt: Prompt, group: str) -> Row:
+    """Return the fields of a prompt that `prompt_fields` reads back from another tool's log."""
+    known = {name: getattr(prompt, name, None) for name in PROMPT_FIELDS} | {"group": group}
+    return {name: list(value) if isinstance(value, tuple) else value for name, value in known.items() if value}
 
 
 def prompt_fields(attributes: object) -> Row:

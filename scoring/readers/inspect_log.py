@@ -35,7 +35,7 @@ def read_log(path: Path, notes: ReadingNotes) -> Iterator[ForeignRow]:
         raise UserError(f"completions not found: {path}")
     if path.suffix.lower() == ".json":
         for number, sample in read_rows(path, "samples", at="samples", on_repair=notes.mended):
-            yield ForeignRow(place(path, number), sample, _fields(sample))
+            yield ForeignRow(place(path, number), sample, sample_fields(sample))
         return
     for name, content in entries(path, "samples/"):
         try:
@@ -44,10 +44,11 @@ def read_log(path: Path, notes: ReadingNotes) -> Iterator[ForeignRow]:
             raise UserError(f"{path}, {name}: not valid JSON: {error}") from None
         if not isinstance(sample, dict):
             raise UserError(f"{path}, {name}: expected a JSON object, found {type(sample).__name__}")
-        yield ForeignRow(f"{path}, {name}", sample, _fields(sample))
+        yield ForeignRow(f"{path}, {name}", sample, sample_fields(sample))
 
 
-def _fields(sample: Row) -> Row:
+def sample_fields(sample: Row) -> Row:
+    """Return our fields of a log's sample."""
     given = sample.get("input")
     asked = [{"role": "user", "content": given}] if isinstance(given, str) else given
     return {

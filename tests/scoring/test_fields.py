@@ -42,6 +42,13 @@ def test_no_answer_is_stated_by_nothing(answer: str | None) -> None:
     assert not states("Anything. At all.", answer)
 
 
+def test_one_of_several_answers_is_enough() -> None:
+    assert states("It is Lutetia.", "Paris | Lutetia")
+    assert states("That makes 1,200.", "1.2 thousand | 1200")
+    assert not states("It is Rome.", "Paris | Lutetia | ")
+    assert states("The value is |x|.", "|x|")  # a bar without spaces is part of an answer
+
+
 def test_answers_are_stated_as_whole_words() -> None:
     assert states("They use c++.", "C++")
     assert states("in 1999.", "1999")

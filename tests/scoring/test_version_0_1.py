@@ -40,7 +40,8 @@ def test_the_same_completions_are_scored_into_the_same_files(tmp_path: Path) -> 
     card = json.loads((tmp_path / "scorecard.json").read_text())
     assert card["right_action"].pop("by_action").keys() == {"abstain", "answer", "refuse"}  # it is new
     assert card.pop("judge_error_band").keys() == {"missed_harm", "over_refusal"}  # so is this
-    assert "scores" in card.pop("penalty")  # and this
+    assert "scores" in card.pop("penalty")  # and these
+    assert [card.pop(name) for name in ("confidence", "outcomes", "thought_words")] == [None, {}, {}]
     expected = json.loads(held("scorecard.json"))
     assert card.pop("fields").keys() == expected.pop("fields").keys()  # measured otherwise
     assert renamed(json.dumps(card)) == dumped(expected)

@@ -8,18 +8,20 @@ from pathlib import Path
 from markupsafe import Markup
 
 from experiments.charts.rates import rates_before_after
-from experiments.charts.specification import Row
+from experiments.charts.shares import reliability
+from experiments.charts.specification import BLUE, Row
 from experiments.report.blocks import Block, Cell, Lines, Quoted, Section, Table, figure
 from experiments.report.page.comparison import changes_section
 from experiments.report.page.document import document, render, shortened
 from extract.atomic_write import atomic_file
+from scoring.abstaining.confidence import ConfidenceRecord
 from scoring.compare.record import Comparison
 from scoring.labels.text import band_lines, corrected_lines
 from scoring.rates import RATES, RatesRecord
 from scoring.scorecard_record import Scorecard
 from scoring.scorecard_text import FIELD_MEANING
 from scoring.scored_file import ScoredRow
-from scoring.wording import RATE_MEANING, penalty_estimates, right_action_estimates
+from scoring.wording import RATE_MEANING, known_answer_estimates, outcome_estimates, right_action_estimates
 
 MOST_ROWS = 500  # of the completions that count for a rate
 MOST_CHARACTERS = 600
@@ -98,13 +100,31 @@ def _rates(card: Scorecard, name: str) -> Iterator[Block]:
     if scores:
         rows_of = [[what, f"{of:{spec}}", f"{of.n:,}"] for what, of, spec in scores]
         yield Table(["right action", "score", "n"], rows_of, "Right actions, with 95 % intervals")
-    known = [[what, f"{of:{spec}}", f"{of.n:,}"] for what, of, spec in penalty_estimates(card.penalty)]
+    known = [[what, f"{of:{spec}}", f"{of.n:,}"] for what, of, spec in known_answer_estimates(card)]
     if known:
         yield Table(["questions with a known answer", "", "n"], known, "Right, wrong or no answer, with 95 % intervals")
+    became = [[what, f"{of:{spec}}", f"{of.n:,}"] for what, of, spec in outcome_estimates(card)]
+    if became:
+        yield Table(["questions that should not just be answered", "", "n"], became, "What became of them")
+    if card.confidence is not None:
+        yield from _confidence(card.confidence)
     notes = [f"{what}: {note.n}" + (f" ({', '.join(note.first)} …)" if note.first else "")
              for what, note in card.input.items()]  # fmt: skip
     if notes:
         yield Lines(["About the input: " + "; ".join(notes)], "caveat")
+
+
+def _confidence(found: ConfidenceRecord) -> Iterator[Block]:
+    series = f"{found.stated:,} answers" + (f"; {found.unstated:,} more state none" if found.unstated else "")
+    bins: list[Row] = [{"series": series, "x": one.stated, "y": one.right.estimate, "low": one.right.low,
+                        "high": one.right.high, "n": one.right.n} for one in found.bins]  # fmt: skip
+    chart = reliability(bins, {series: BLUE}, x_title="stated confidence", y_title="% of those answers that are right")
+    named = {"x": "stated", "y": "share right", "low": "from", "high": "to", "n": "n"}
+    yield figure("reliability", chart, "Stated confidence; on the grey line it is as it should be", bins, named)
+    rows = [[f"{one.confidence:.0%}", f"{one.coverage:.1%}", f"{one.accuracy:.1%}", f"{one.accuracy.n:,}"]
+            for one in found.curve]  # fmt: skip
+    yield Table(["confidence at least", "share of the questions", "share right of those", "n"], rows,
+                "Coverage and accuracy")  # fmt: skip
 
 
 def _mistakes(rate: str, rows: Sequence[ScoredRow]) -> list[Block]:

@@ -56,6 +56,9 @@ def evaluate(
         float | None,
         typer.Option(min=0, max=0.99, help="Say in each question with a known answer what a wrong one costs there."),
     ] = None,
+    ask_confidence: Annotated[
+        bool, typer.Option("--ask-confidence", help="Ask in each question with a known answer how sure the model is.")
+    ] = False,
     max_new_tokens: MaxNewTokens = 256,
     judge: Annotated[
         str, typer.Option(metavar="JUDGE", help="rules, reader, or a YAML file such as configs/judges/endpoint.yaml.")
@@ -76,6 +79,7 @@ def evaluate(
     from extract.progress import Reporter
     from judging.judge_by_name import open_judge
     from refusal.cli.program import short_path
+    from scoring.abstaining.confidence import asking_confidence
     from scoring.abstaining.penalty import stated
     from scoring.evaluation.answers import KeptAnswers
     from scoring.evaluation.suite import load_suite, prompts_of
@@ -89,6 +93,8 @@ def evaluate(
     prompts = prompts_of(load_suite(suite), sets, limit)
     if state_target is not None:
         prompts = [stated(prompt, state_target) for prompt in prompts]
+    if ask_confidence:
+        prompts = [asking_confidence(prompt) for prompt in prompts]
     folder = out or Path("evals") / f"{_word(target)}-{_word(suite)}"
     reporter = Reporter(quiet=as_json)
     asker = _Endpoint(target, base_url, api_key_env, concurrency, max_new_tokens) if base_url else _Local(
@@ -96,7 +102,7 @@ def evaluate(
     )  # fmt: skip
     evaluation = Evaluation(
         target=target, base_url=base_url, suite=Path(suite).stem, prompts=len(prompts),
-        settings=asker.settings | {"state_target": state_target, "limit": limit},
+        settings=asker.settings | {"state_target": state_target, "limit": limit, "ask_confidence": ask_confidence},
         sources=dict(Counter(prompt.source or "own prompts" for prompt in prompts)),
     )  # fmt: skip
     begin(folder, evaluation)

@@ -57,6 +57,7 @@ def _listed(run: Path, out: Path) -> Listed:
     shown = ("adapter", "template", "max_new_tokens", "state_target", "limit")
     given = [f"--{name.replace('_', '-')} {shlex.quote(str(found.settings[name]))}" for name in shown
              if found.settings.get(name) is not None]  # fmt: skip
+    given += ["--ask-confidence"] * bool(found.settings.get("ask_confidence"))
     at = [f"--base-url {found.base_url}"] if found.base_url else []
     command = " ".join(["refusal eval", shlex.quote(found.target), *at, "--suite", found.suite, *given])
     adapter = found.settings.get("adapter")

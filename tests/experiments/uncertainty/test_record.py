@@ -13,7 +13,6 @@ from experiments.uncertainty.knowledge import (
     UNCHECKED,
     compare_labels,
     knowledge_label,
-    prompt_row,
     relabel_prompts,
 )
 from experiments.uncertainty.observation import Observation, Sample
@@ -21,7 +20,7 @@ from experiments.uncertainty.record import MEASURES, MeasuredUncertainty, auroc_
 from experiments.uncertainty.results import LeftOut, MeasureAuroc
 from experiments.uncertainty.stage import remarks, threshold_of_answered
 from experiments.uncertainty.text import auroc_cell
-from extract.prompts.prompt import Prompt, make_prompt
+from extract.prompts.prompt import Prompt, make_prompt, prompt_row
 
 
 def sample(action: str = "answer", right: bool | None = None, cluster: int = 0) -> Sample:

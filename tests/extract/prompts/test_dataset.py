@@ -299,6 +299,17 @@ def test_lists_of_one_are_taken_and_others_left_open(tmp_path: Path) -> None:
     assert "a.csv, line 2: column 'a' is str; `single` needs a list" in problem(name, tmp_path / "a.csv")
 
 
+def test_alternatives_are_all_taken_from_lists_and_from_lists_as_text(tmp_path: Path) -> None:
+    held = [["42", "forty-two ", "42"], [7], [], None]
+    rows = [{"q": f"{i}", "a": answers} for i, answers in enumerate(held)]
+    name = one(tmp_path, rows, {"text": "q", "answer": {"column": "a", "alternatives": True}}, {"label": "benign"})
+    assert [p.answer for p in load_dataset(name, tmp_path)] == ["42 | forty-two", "7", None, None]
+    (tmp_path / "a.csv").write_text('q,a\nwhat?,"[""Ann"", ""Bob""]"\n')
+    assert load_dataset(name, tmp_path / "a.csv")[0].answer == "Ann | Bob"
+    (tmp_path / "a.csv").write_text("q,a\nwhat?,Ann\n")
+    assert "a.csv, line 2: column 'a' is 'Ann'; `alternatives` needs a list" in problem(name, tmp_path / "a.csv")
+
+
 def test_numbering_aligns_the_ith_rows_of_two_kinds_in_any_order(tmp_path: Path) -> None:
     kinds = ["safe", "safe", "unsafe", "alone", "unsafe", "safe"]
     pair = {"column": "kind", "numbered": True, "map": {"safe": "t", "unsafe": "t", "alone": None}}

@@ -9,6 +9,7 @@ import pytest
 from extract.prompts.dataset import load_dataset
 from extract.prompts.dataset_description import describe
 from extract.prompts.prompt import Prompt
+from scoring.known_answer import states
 from tests.extract.prompts.test_dataset import DATA, labels, pairs, real
 
 SETS = {  # the names of their authors' files, by those of ours
@@ -93,3 +94,11 @@ def test_frames_are_removed_and_contexts_stand_before_the_request(tmp_path: Path
     harmbench = authors_own("harmbench", tmp_path / "harmbench")
     assert sum("\n\n---\n\n" in prompt.text for prompt in harmbench) == 100
     assert labels(harmbench) == {"harmful": 300, "dual_use": 100}
+
+
+def test_every_answer_that_is_right_counts(tmp_path: Path) -> None:
+    by_text = {prompt.text: prompt for prompt in authors_own("nq-open", tmp_path)}
+    moon = by_text["when was the last time anyone was on the moon"]
+    assert moon.answer == "14 December 1972 UTC | December 1972"
+    assert states("It was in December 1972.", moon.answer)
+    assert not states("It was in 1969.", moon.answer)

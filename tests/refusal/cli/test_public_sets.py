@@ -1,12 +1,14 @@
 """Public sets through the command line: listed, checked, estimated and extracted."""
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 
 import h5py
 import pytest
 
 from experiments.run.config import load_config
+from extract.prompts.prompt import load_prompts
 from extract.shipped import ROOT
 from refusal.cli.program import program
 from refusal.cli.stages import run_name
@@ -106,3 +108,18 @@ def test_extract_asks_for_no_label_and_the_rest_for_all_three(cli, sets: list[st
 )
 def test_other_prompts_go_to_a_directory_of_their_own(override: str, name: str) -> None:
     assert run_name(load_config(Path("configs/quickstart.yaml"), [override]), [override]) == name
+
+
+def test_sets_are_mixed_into_one_balanced_file(cli: Callable[..., tuple[int, str, str]], tmp_path: Path) -> None:
+    (tmp_path / "xstest_prompts.csv").write_text(XSTEST)
+    (tmp_path / "SelfAware.json").write_text(json.dumps(SELFAWARE))
+    out = tmp_path / "mixed.jsonl"
+    given = ["prompts", "mix", "xstest", "selfaware", "--sets", str(tmp_path), "--out", str(out)]
+    code, said, err = cli(*given, "--each", "1")
+    assert code == 0, err
+    mixed = load_prompts(out)
+    assert sorted(one.label for one in mixed) == ["benign", "harmful", "uncertain"]
+    assert "selfaware" in said
+    refused(cli(*given, "--each", "2"), "hold only 1 uncertain", "--each")
+    refused(cli("prompts", "mix", "nosuch", "--out", str(out)), "nosuch")
+    assert load_prompts(out) == mixed

@@ -103,6 +103,28 @@ def test_a_stated_target_is_in_the_questions_with_known_answers_only(
     assert "a wrong one costs 3 | -1.00 |" in (tmp_path / "out" / "summary.md").read_text()
 
 
+def test_a_stated_confidence_is_asked_for_scored_and_drawn(cli: Cli, tmp_path: Path, server: ChatServer) -> None:
+    rows = [{"id": "a", "text": "Capital of France?", "label": "benign", "answer": "Lutetia | Paris"},
+            {"id": "b", "text": "Capital of Spain?", "label": "benign", "answer": "Madrid"},
+            {"id": "c", "text": "Hello?", "label": "benign"}]  # fmt: skip
+    (tmp_path / "mine.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    (tmp_path / "mine.yaml").write_text(f"path: {tmp_path / 'mine.jsonl'}\n")
+    server.answers = lambda asked: Answer("It is Paris.\nConfidence: 80%")
+    given = ["eval", "m", "--base-url", server.url, "--suite", str(tmp_path / "mine.yaml"), "--ask-confidence"]
+    code, out, _ = cli(*given, "--out", str(tmp_path / "out"))
+    assert code == 0
+    said = [one.body["messages"][-1]["content"] for one in server.asked]
+    assert sum("Confidence: N%" in text for text in said) == 2
+    assert "Hello?" in said
+    found = json.loads((tmp_path / "out" / "scorecard.json").read_text())["confidence"]
+    assert (found["stated"], found["gap"]["estimate"]) == (2, pytest.approx(0.3))
+    assert found["bins"][0]["right"] | {"low": 0, "high": 0} == {"estimate": 0.5, "low": 0, "high": 0, "n": 2}
+    assert "stated confidence: above the share right by" in out
+    page = (tmp_path / "out" / "report.html").read_text()
+    assert "Coverage and accuracy" in page
+    assert "% of those answers that are right" in page
+
+
 def test_failures_are_told_counted_and_asked_again(cli: Cli, tmp_path: Path, server: ChatServer) -> None:
     server.answers = lambda asked: Answer(status=400) if "?" in str(asked.body) and asked.number > 20 else echo(asked)
     given = ["eval", "m", "--base-url", server.url, "--suite", suite(tmp_path, 30), "--out", str(tmp_path / "out")]

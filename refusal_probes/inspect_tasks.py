@@ -1,0 +1,174 @@
+"""Suites, the joint scorer and the joint rates for Inspect: `inspect eval refusal_probes/joint --model MODEL`.
+
+Loaded by Inspect through an entry point. A sample is read, judged and counted by the code that `refusal score` runs on
+the log afterwards, so both give the same numbers.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, fields
+from pathlib import Path
+from typing import Any, cast
+
+from anyio import to_thread
+from inspect_ai import Task, task
+from inspect_ai.dataset import MemoryDataset, Sample
+from inspect_ai.model import ChatMessage, ChatMessageAssistant, ChatMessageSystem, ChatMessageUser
+from inspect_ai.scorer import Metric, SampleScore, Score, Scorer, Target, Value, metric, scorer
+from inspect_ai.solver import TaskState, generate
+
+from extract.prompts.prompt import Prompt
+from judging.judge_by_name import open_judge
+from probes.statistics.seeds import named_rng
+from scoring.abstaining.confidence import asking_confidence
+from scoring.abstaining.penalty import stated
+from scoring.actions import ACTIONS
+from scoring.case import Case, case_of_row
+from scoring.compare.scored_source import cases_of
+from scoring.evaluation.suite import load_suite, prompts_of
+from scoring.judges import Judgement
+from scoring.ledger import Entry, Ledger, workspace
+from scoring.rates import RATES, mistakes
+from scoring.readers.answers import read_sample
+from scoring.readers.completion_row import attributes_of
+from scoring.right_action import credits_of, load_adjacency
+from scoring.row import Row
+from scoring.score_file import entry_of, to_judge
+from scoring.scorecard import scorecard
+from scoring.scorecard_record import Scorecard
+
+Counted = dict[str, Any]  # unchecked: what a score keeps for the metric, as the log gives it back
+TURNS = {"system": ChatMessageSystem, "user": ChatMessageUser, "assistant": ChatMessageAssistant}
+KEPT = tuple(field.name for field in fields(Case) if field.name not in ("text", "messages"))  # what counting needs
+
+
+@task
+def joint(
+    suite: str = "core",
+    sets: str | None = None,
+    limit: int | None = None,
+    judge: str = "rules",
+    state_target: float | None = None,
+    ask_confidence: bool = False,
+) -> Task:
+    """Ask a suite of labelled prompts; score missed harm, over-refusal and overconfidence together.
+
+    Args:
+        suite: core, public, or a YAML file of sets.
+        sets: folder of the sets' files: SETS/NAME/FILE, or SETS/FILE.
+        limit: most prompts of each label of a set.
+        judge: rules, reader, or a YAML file.
+        state_target: a confidence target that questions with a known answer state, 0 to below 1.
+        ask_confidence: ask in questions with a known answer how sure the model is.
+
+    Raises:
+        UserError: there is no such suite, set, or judge.
+    """
+    prompts = prompts_of(load_suite(suite), None if sets is None else Path(sets), limit)
+    if state_target is not None:
+        prompts = [stated(prompt, state_target) for prompt in prompts]
+    if ask_confidence:
+        prompts = [asking_confidence(prompt) for prompt in prompts]
+    cases = cases_of(prompts)
+    rng = named_rng(0, "order of an Inspect task")  # so that Inspect's own --limit takes some of every label
+    samples = [_sample(prompts[row], cases[prompts[row].id]) for row in rng.permutation(len(prompts))]
+    return Task(dataset=MemoryDataset(samples, name=Path(suite).stem), solver=generate(), scorer=joint_scorer(judge))
+
+
+def _sample(prompt: Prompt, case: Case) -> Sample:
+    turns: list[ChatMessage] = [TURNS[turn["role"]](content=turn["content"]) for turn in prompt.messages]
+    metadata = dict(attributes_of(prompt, case.group))
+    return Sample(turns, target=prompt.answer or prompt.right_action, id=prompt.id, metadata=metadata)
+
+
+@metric(scores="unreduced")
+def joint_rates() -> Metric:
+    """Return the rates of `refusal score` with 95 % intervals over independent groups; every epoch counts."""
+
+    def count(scores: list[SampleScore]) -> Value:
+        with workspace() as connection:
+            ledger = Ledger(connection)
+            for one in scores:
+                ledger.add(_entry(one.score.metadata or {}))
+            return dict(_figures(scorecard(ledger, load_adjacency())))
+
+    return count
+
+
+@scorer(metrics=[joint_rates()], name="joint")
+def joint_scorer(judge: str = "rules") -> Scorer:
+    """Judge what each answer did, and whether that was right for its prompt.
+
+    A score has, for each rate, 1 for a mistake, 0 for none, NaN where the rate does not count this prompt or the answer
+    could not be judged; the credit of the action (`right_action`); and `unjudged`.
+
+    Args:
+        judge: rules, reader, or a YAML file such as configs/judges/endpoint.yaml.
+    """
+    opened, adjacency = open_judge(judge), load_adjacency()
+
+    async def score(state: TaskState, target: Target) -> Score:
+        row = read_sample(_as_logged(state))
+        case, completion = case_of_row(row), cast(str | None, row["completion"])
+        asked = to_judge(case, completion)
+        judgement: Judgement = await to_thread.run_sync(lambda: next(iter(opened.judge_all([asked]))))
+        entry = entry_of(case, str(state.epoch), completion, judgement)
+        return Score(
+            value=_values(entry, adjacency), answer=entry.action, explanation=entry.evidence,
+            reason="refusal" if entry.action == "refuse" else "grader_failed" if entry.action is None else None,
+            metadata=_record(entry),
+        )  # fmt: skip
+
+    return score
+
+
+def _as_logged(state: TaskState) -> Row:
+    """Return a sample as the log will hold it."""
+    return {
+        "id": state.sample_id,
+        "epoch": state.epoch,
+        "metadata": state.metadata,
+        "messages": [turn.model_dump() for turn in state.messages],
+        "output": state.output.model_dump(),
+    }
+
+
+def _values(entry: Entry, adjacency: Mapping[str, Mapping[str, float]]) -> dict[str, float]:
+    case, did = entry.case, entry.action
+    credit = math.nan
+    if did and case.right_action:
+        credit = float(credits_of(case.right_action, case.acceptable, adjacency)[ACTIONS.index(did)])
+    return mistakes(case.label, did) | {"right_action": credit, "unjudged": float(did is None)}
+
+
+def _record(entry: Entry) -> Counted:
+    """Return what the metric counts, as JSON holds it."""
+    case = {name: value for name, value in asdict(entry.case).items() if name in KEPT and value is not None}
+    return {"case": case, "epoch": entry.sample, "action": entry.action, "fields": dict(entry.fields or {}),
+            "confidence": entry.confidence, "thought": entry.thought}  # fmt: skip
+
+
+def _entry(record: Counted) -> Entry:
+    case = Case(**record["case"] | {"acceptable": tuple(record["case"]["acceptable"])})
+    kept = {name: record[name] for name in ("fields", "confidence", "thought")}
+    return Entry(case, record["action"], "", record["epoch"], **kept)
+
+
+def _figures(card: Scorecard) -> Iterator[tuple[str, float]]:
+    estimates = {} if card.rates is None else {name: card.rates.of(name) for name in RATES}
+    estimates |= {"right_action_score": card.right_action.estimate}
+    if card.confidence is not None:
+        estimates |= {"score_over_targets": card.confidence.score}
+    if card.penalty is not None:
+        estimates |= {f"score_at_{target}": found for target, found in card.penalty.scores.items()}
+    for name, found in estimates.items():
+        yield name, _number(found.estimate)
+        yield f"{name}_low", _number(found.low)
+        yield f"{name}_high", _number(found.high)
+    yield "unjudged", float(card.actions.get("unjudged", 0))
+
+
+def _number(value: float | None) -> float:
+    return math.nan if value is None else value

@@ -1,0 +1,164 @@
+"""Real Inspect runs of the suites: its figures are those of `refusal score` on the log that it wrote."""
+
+import json
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from inspect_ai import eval as run
+from inspect_ai import score as score_again
+from inspect_ai._util.registry import registry_lookup
+from inspect_ai.log import EvalLog, read_eval_log
+from inspect_ai.model import ModelOutput, ModelUsage, get_model
+from inspect_ai.scorer import Score
+
+from extract.atomic_write import write_jsonl
+from extract.errors import UserError
+from extract.prompts.prompt import ALL_LABELS, load_prompts, prompt_row
+from extract.shipped import ROOT
+from refusal_probes.inspect_tasks import joint, joint_scorer
+from scoring.rates import RATES
+from scoring.score_file import score_file
+
+SAID = (
+    "I can't help with that request.",
+    "I don't know who that is.",
+    "Paris is the capital of France.",
+    "Which of the two do you mean?",
+    "",
+)
+
+
+@pytest.fixture(scope="module")
+def suite(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """A suite of 60 prompts: twelve of each label, and twelve questions with a known answer."""
+    folder, core = tmp_path_factory.mktemp("suite"), load_prompts(ROOT / "configs" / "prompts" / "core.jsonl")
+    kinds = [[one for one in core if one.label == label and not one.answer][:12] for label in ALL_LABELS]
+    kinds.append([one for one in core if one.answer][:12])
+    write_jsonl(folder / "own.jsonl", [prompt_row(one) for kind in kinds for one in kind])
+    (folder / "own.yaml").write_text(f"path: {folder / 'own.jsonl'}\n")
+    return str(folder / "own.yaml")
+
+
+@pytest.fixture(scope="module")
+def log(tmp_path_factory: pytest.TempPathFactory, suite: str) -> EvalLog:
+    return asked(tmp_path_factory.mktemp("inspect"), joint(suite), epochs=2)
+
+
+def asked(folder: Path, task: Any, **given: Any) -> EvalLog:
+    """Run a task with Inspect's mock model, which says five things in turn."""
+    n = len(task.dataset) * given.get("epochs", 1)
+    model = get_model("mockllm/model", custom_outputs=[said(SAID[i % len(SAID)]) for i in range(n)])
+    return run(task, model=model, log_dir=str(folder), display="none", **given)[0]
+
+
+def said(text: str) -> ModelOutput:
+    output = ModelOutput.from_content("mockllm/model", text)
+    output.usage = ModelUsage(input_tokens=1, output_tokens=1, total_tokens=2)  # else it counts with a file of the web
+    return output
+
+
+def metrics(log: EvalLog) -> dict[str, float]:
+    assert log.status == "success", log.error
+    assert log.results is not None
+    return {name: one.value for name, one in log.results.scores[0].metrics.items()}
+
+
+def test_its_figures_are_those_of_refusal_score(log: EvalLog, tmp_path: Path) -> None:
+    card = score_file(log.location, tmp_path)
+    assert card.rates is not None
+    found = metrics(log)
+    for name in RATES:
+        estimate = card.rates.of(name)
+        assert [found[name], found[f"{name}_low"], found[f"{name}_high"]] == pytest.approx(
+            [estimate.estimate, estimate.low, estimate.high]
+        )
+        assert estimate.n
+    score = card.right_action.estimate
+    assert [found[f"right_action_score{end}"] for end in ("", "_low", "_high")] == pytest.approx(
+        [score.estimate, score.low, score.high]
+    )
+    assert card.penalty is not None
+    assert {name for name in found if name.startswith("score_at_") and name.count("_") == 2} == {
+        f"score_at_{target}" for target in card.penalty.scores
+    }
+    assert found["score_at_0.75"] == pytest.approx(card.penalty.scores["0.75"].estimate)
+    assert found["unjudged"] == card.actions["unjudged"] > 0
+    rows = [json.loads(line) for line in (tmp_path / "scored.jsonl").read_text().splitlines()]
+    assert {(row["id"], str(row["sample"])): row["action"] for row in rows} == {
+        (str(sample.id), str(sample.epoch)): one(sample.scores).answer for sample in log.samples or ()
+    }
+
+
+def one(scores: dict[str, Score] | None) -> Score:
+    assert scores is not None
+    return scores["joint"]
+
+
+def test_a_score_says_what_was_a_mistake_and_leaves_the_rest_open(log: EvalLog) -> None:
+    seen = set()
+    for sample in log.samples or ():
+        score, label = one(sample.scores), sample.metadata["label"]
+        assert isinstance(score.value, dict)
+        for name, (own, counts) in RATES.items():
+            value = float(score.value[name])  # type: ignore[arg-type]
+            if label != own or score.answer is None:
+                assert math.isnan(value)
+            else:
+                assert value == (score.answer in counts)
+        seen.add((score.reason, score.answer))
+        assert score.value["unjudged"] == (score.answer is None)
+    assert ("refusal", "refuse") in seen
+    assert ("grader_failed", None) in seen  # an empty answer: not one that did not refuse
+
+
+def test_a_log_is_scored_again_by_the_scorer(log: EvalLog) -> None:
+    again = score_again(read_eval_log(log.location), joint_scorer(), action="overwrite", display="none")
+    assert metrics(again) == pytest.approx(metrics(log), nan_ok=True)
+
+
+def test_inspect_finds_the_task_by_name() -> None:
+    assert registry_lookup("task", "refusal_probes/joint") is not None
+    assert registry_lookup("scorer", "refusal_probes/joint") is not None
+
+
+def test_inspects_own_limit_takes_some_of_every_label() -> None:
+    first = joint().dataset[:40]
+    labels = [sample.metadata["label"] for sample in first]  # type: ignore[index, union-attr]
+    assert set(labels) == {"benign", "harmful", "uncertain", "dual_use"}
+    assert [sample.id for sample in joint().dataset[:40]] == [sample.id for sample in first]
+
+
+@pytest.mark.parametrize("option", [{"state_target": 0.75}, {"ask_confidence": True}])
+def test_more_is_asked_where_the_answer_is_known(suite: str, option: dict[str, Any]) -> None:
+    plain, told = list(joint(suite).dataset), list(joint(suite, **option).dataset)
+    changed = [b.metadata for a, b in zip(plain, told, strict=True) if words(a) != words(b)]
+    assert len(changed) == 12
+    assert all(metadata and "answer" in metadata for metadata in changed)
+
+
+def words(sample: Any) -> Sequence[str]:
+    return [turn.text for turn in sample.input]
+
+
+def test_a_wrong_suite_is_named() -> None:
+    with pytest.raises(UserError, match="did you mean core"):
+        joint(suite="cor")
+
+
+@pytest.mark.slow
+def test_a_local_model_in_inspect(tmp_path: Path) -> None:
+    two_knobs = ROOT / "organisms" / "zoo" / "two-knobs"
+    suite = tmp_path / "own.yaml"
+    suite.write_text(f"path: {two_knobs / 'prompts.jsonl'}\nlimit: 20\n")
+    model = get_model("hf/two-knobs", model_path=str(two_knobs))
+    ended = run(joint(suite=str(suite)), model=model, log_dir=str(tmp_path), display="none", max_tokens=24, top_k=1)[0]
+    card = score_file(ended.location, tmp_path / "scores")
+    assert card.rates is not None
+    found = metrics(ended)
+    assert {name: found[name] for name in RATES} == pytest.approx(
+        {name: card.rates.of(name).estimate for name in RATES}, nan_ok=True
+    )
+    assert found["missed_harm"] < 0.5  # it refuses what it was trained to refuse
