@@ -1,9 +1,9 @@
-"""Draws one balanced set of prompts from several: as many of each label, evenly from each source, groups kept whole."""
+"""Draws one balanced set of prompts from several: equal labels, evenly from each source, whole groups first."""
 
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
@@ -16,11 +16,11 @@ Place = tuple[str, str, str]  # label, source, category
 
 
 def mixed(prompts: Sequence[Prompt], each: int, seed: int) -> list[Prompt]:
-    """Draw prompts until every label has `each`, or no further group fits; the order is kept.
+    """Draw `each` prompts of every label; the order is kept.
 
-    The rarest label is drawn first, since its groups may hold others too (a pair of a harmful and a benign request).
-    Each draw is from the source, and then the category, that have given least to the label. A group is taken whole or
-    not at all, so a label may end a little below `each`, and never above.
+    The next group is one of the label that lacks most, from the source, and then the category, that have given least to
+    that label; the commonest label comes last, since groups of others hold it too (a pair of a harmful and a benign
+    request). Where no whole group fits any more, only its prompts of the label that lacks are taken.
 
     Raises:
         UserError: a label has fewer prompts than are asked for.
@@ -29,16 +29,46 @@ def mixed(prompts: Sequence[Prompt], each: int, seed: int) -> list[Prompt]:
     if short := {label: n for label, n in there.items() if n < each}:
         named = ", ".join(f"{n} {label}" for label, n in short.items())
         raise UserError(f"the sets hold only {named}; ask for fewer with --each, or name more sets")
-    waiting = _shuffled(prompts, seed)
-    taken, given = Counter[str](), Counter[Place]()
-    rows: Group = []
-    for label in sorted(there, key=lambda label: (there[label], label)):
-        while (found := _next(label, prompts, waiting, taken, given, each)) is not None:
-            rows += found
-            for row in found:
-                taken[prompts[row].label] += 1
-                given[_place(prompts[row])] += 1
-    return [prompts[row] for row in sorted(rows)]
+    draw = _Draw(prompts, each, _shuffled(prompts, seed))
+    *rarer, commonest = sorted(there, key=lambda label: (there[label], label))
+    for whole in (True, False):
+        lacking = [label for label in rarer if draw.taken[label] < each]
+        while lacking:
+            label = min(lacking, key=lambda label: draw.taken[label])
+            if not draw.take(label, whole) or draw.taken[label] == each:
+                lacking.remove(label)
+            lacking = [one for one in lacking if draw.taken[one] < each]
+        while draw.taken[commonest] < each and draw.take(commonest, whole):
+            pass
+    return [prompts[row] for row in sorted(draw.rows)]
+
+
+class _Draw:
+    """What has been drawn so far, and the groups that wait, by place."""
+
+    def __init__(self, prompts: Sequence[Prompt], each: int, waiting: Mapping[Place, list[Group]]) -> None:
+        self.rows: set[int] = set()
+        self.taken = Counter[str]()
+        self._prompts, self._each, self._waiting = prompts, each, waiting
+        self._given = Counter[Place]()
+
+    def take(self, label: str, whole: bool) -> bool:
+        """Take the next group of a label that fits, or its prompts of the label; return whether there was one."""
+        of_source = Counter[str]()
+        for (own, source, _), n in self._given.items():
+            of_source[source] += n * (own == label)
+        mine = [place for place in self._waiting if place[0] == label]
+        for place in sorted(mine, key=lambda place: (of_source[place[1]], self._given[place], place)):
+            for group in self._waiting[place]:
+                rows = [row for row in group if row not in self.rows and (whole or self._prompts[row].label == label)]
+                rows = rows if whole else rows[: self._each - self.taken[label]]
+                more = Counter(self._prompts[row].label for row in rows)
+                if more[label] and all(self.taken[one] + n <= self._each for one, n in more.items()):
+                    self.rows.update(rows)
+                    self.taken += more
+                    self._given.update(_place(self._prompts[row]) for row in rows)
+                    return True
+        return False
 
 
 def _place(prompt: Prompt) -> Place:
@@ -56,23 +86,3 @@ def _shuffled(prompts: Sequence[Prompt], seed: int) -> dict[Place, list[Group]]:
         for place in {prompts[row].label: _place(prompts[row]) for row in members[number]}.values():
             waiting[place].append(members[number])
     return waiting
-
-
-def _next(
-    label: str, prompts: Sequence[Prompt], waiting: dict[Place, list[Group]], taken: Counter[str],
-    given: Counter[Place], each: int,
-) -> Group | None:  # fmt: skip
-    """Take the next group of a label that fits out of those that wait everywhere; None where none does."""
-    of_source = Counter[str]()
-    for (own, source, _), n in given.items():
-        of_source[source] += n * (own == label)
-    mine = [place for place in waiting if place[0] == label]
-    for place in sorted(mine, key=lambda place: (of_source[place[1]], given[place], place)):
-        for group in waiting[place]:
-            more = Counter(prompts[row].label for row in group)
-            if all(taken[one] + n <= each for one, n in more.items()):
-                for held in waiting.values():
-                    if group in held:
-                        held.remove(group)
-                return group
-    return None

@@ -80,25 +80,34 @@ def prompts_mix(
     ] = None,
     seed: Annotated[int, typer.Option(min=0, help="Of the draw.")] = 0,
 ) -> None:
-    """Draw one balanced set from several: as many of each label, evenly from each source, groups kept whole.
+    """Draw one balanced set from several: as many of each label, evenly from each source, whole groups first.
 
     Example: refusal prompts mix xstest selfaware --sets my-sets --each 200 --out mixed.jsonl
     """
     from collections import Counter
 
     from extract.atomic_write import write_jsonl
+    from extract.errors import UserError
+    from extract.prompts.groups import groups_of
     from extract.prompts.mixing import mixed
     from extract.prompts.prompt import ALL_LABELS, load_prompts, prompt_row
     from scoring.evaluation.suite import Source, Suite, prompts_of
 
+    if out.suffix != ".jsonl":
+        raise UserError(f"--out {out}: prompts are written as JSON Lines; name the file .jsonl")
     files = [one for one in sources if Path(one).is_file()]
     prompts = [prompt for file in files for prompt in load_prompts(file)]
     if named := tuple(Source(name=one) for one in sources if one not in files):
         prompts += prompts_of(Suite(datasets=named), sets)
     drawn = mixed(prompts, each, seed)
+    ids, parts = {prompt.id for prompt in drawn}, dict[int, set[bool]]()
+    for prompt, group in zip(prompts, groups_of(prompts).tolist(), strict=True):
+        parts.setdefault(group, set()).add(prompt.id in ids)
     write_jsonl(out, map(prompt_row, drawn))
     counts = Counter((prompt.source or "own prompts", prompt.label) for prompt in drawn)
     labels = [label for label in ALL_LABELS if any(label == one for _, one in counts)]
     for source in dict.fromkeys(source for source, _ in counts):
         typer.echo(f"{source:<20} " + "; ".join(f"{label} {counts[source, label]}" for label in labels))
+    if cut := sum(len(found) == 2 for found in parts.values()):
+        typer.echo(f"{cut} groups (pairs and the like) are in it in part, since whole ones would not balance")
     typer.echo(str(out))

@@ -35,6 +35,16 @@ def test_labels_are_equal_and_groups_whole() -> None:
     assert [one for one in prompts if one.id in ids] == drawn  # the order is kept
 
 
+def test_labels_that_share_groups_are_balanced_with_parts_of_them() -> None:
+    """Every harmful and uncertain prompt has a benign twin: whole groups alone would give twice as many benign."""
+    prompts = [prompt(i, ("benign", "harmful")[i % 2], "a", "one kind", f"h{i // 2}") for i in range(100)]
+    prompts += [prompt(i, ("benign", "uncertain")[i % 2], "b", "one kind", f"u{i // 2}") for i in range(100)]
+    drawn = mixed(prompts, 40, seed=0)
+    assert Counter(one.label for one in drawn) == {"benign": 40, "harmful": 40, "uncertain": 40}
+    whole = [n for n in Counter((one.source, one.pair) for one in drawn).values() if n == 2]
+    assert len(whole) == 40  # as many as fit
+
+
 def test_sources_and_categories_give_evenly() -> None:
     drawn = mixed([one for one in many() if one.source != "pairs"], 50, seed=0)
     assert Counter(one.source for one in drawn if one.label == "benign") == {"small": 20, "large": 30}
