@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import warnings
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -41,7 +43,15 @@ def load_dataset(name: str, path: Path | None = None) -> list[Prompt]:
 
 def _from_files(dataset: Description, path: Path) -> Iterator[tuple[str, Rows]]:
     for name, part, file in list(_files(dataset, path)):
+        if part.sha256 is not None and part.sha256 != _digest(file):
+            warnings.warn(f"{file} is not the file that {dataset.name} was described from: its authors changed it, or "
+                          "someone here did; its prompts may be others", stacklevel=2)  # fmt: skip
         yield name, [(place(file, number), row) for number, row in read_rows(file, dataset.name, part.at)]
+
+
+def _digest(file: Path) -> str:
+    with file.open("rb") as opened:
+        return hashlib.file_digest(opened, "sha256").hexdigest()
 
 
 def _files(dataset: Description, path: Path) -> Iterator[tuple[str, Part, Path]]:

@@ -33,6 +33,7 @@ class Part(ColumnMapping):
     """Rows with one mapping; its columns and constants override those of the set."""
 
     file: str  # the file's name in the set's directory
+    sha256: str | None = Field(None, pattern="^[0-9a-f]{64}$")  # of the file that this description was tested on
     optional: bool = False  # the file may be missing
     at: str = ""  # where the rows are in a JSON file: keys joined by points, `*` for every key (rows.py)
     hub: Split | None = None  # None: the part is read from files only

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+import warnings
 from functools import cache
 from pathlib import Path
 from typing import Annotated, Any
@@ -29,7 +30,7 @@ from refusal.cli.options import (
     workers_wanted,
 )
 from refusal.cli.organism import organism_app
-from refusal.cli.program import name_program, program, usage_line
+from refusal.cli.program import name_program, program, usage_line, warning_line
 from refusal.cli.prompts import prompts_app
 from refusal.cli.run.eval import add_eval
 from refusal.cli.run.init import add_init
@@ -59,6 +60,7 @@ def main() -> None:
 
     # Threads of torch that wait would else spin: beside another process, decoding then takes up to ten times as long.
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+    warnings.formatwarning = warning_line
     name = program()
     try:
         code = _named_command(name)(with_ray_address(sys.argv[1:]), prog_name=name, standalone_mode=False)

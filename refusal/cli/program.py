@@ -68,6 +68,15 @@ def usage_line(error: Exception, name: str) -> str | None:
     return f"refusal: {message}; see: {context.command_path if context else name} --help"
 
 
+def warning_line(
+    message: Warning | str, category: type[Warning], filename: str, lineno: int, line: str | None = None
+) -> str:
+    """Return a warning as one line; of what is meant for users without the place in the code."""
+    return (
+        f"refusal: {message}\n" if category is UserWarning else f"{filename}:{lineno}: {category.__name__}: {message}\n"
+    )
+
+
 def _quoted(path: Path) -> str:
     short = short_path(path)
     return shlex.quote(str(short) if len(short.parts) > 1 else f"./{short}")

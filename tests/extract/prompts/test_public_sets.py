@@ -1,6 +1,7 @@
 """The descriptions of public sets on their authors' own files, which are not committed."""
 
 import re
+import warnings
 from collections import Counter
 from pathlib import Path
 
@@ -96,9 +97,29 @@ def test_frames_are_removed_and_contexts_stand_before_the_request(tmp_path: Path
     assert labels(harmbench) == {"harmful": 300, "dual_use": 100}
 
 
+@real
 def test_every_answer_that_is_right_counts(tmp_path: Path) -> None:
     by_text = {prompt.text: prompt for prompt in authors_own("nq-open", tmp_path)}
     moon = by_text["when was the last time anyone was on the moon"]
     assert moon.answer == "14 December 1972 UTC | December 1972"
     assert states("It was in December 1972.", moon.answer)
     assert not states("It was in 1969.", moon.answer)
+
+
+@real
+def test_a_file_that_its_authors_changed_is_noticed(tmp_path: Path) -> None:
+    own = real_file("truthful-qa")
+    copy = tmp_path / "TruthfulQA.csv"
+    copy.write_bytes(own)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        before = load_dataset("truthful-qa", copy)
+    lines = own.decode().splitlines(keepends=True)
+    copy.write_text("".join(lines[:-1]))
+    with pytest.warns(UserWarning, match=r"TruthfulQA.csv is not the file that truthful-qa was described from"):
+        assert len(load_dataset("truthful-qa", copy)) == len(before) - 1
+
+
+def real_file(name: str) -> bytes:
+    (ours,) = SETS[name]
+    return (DATA / "sets" / ours).read_bytes()
