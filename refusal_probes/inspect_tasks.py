@@ -34,7 +34,7 @@ from scoring.rates import RATES, mistakes
 from scoring.readers.answers import read_sample
 from scoring.readers.completion_row import attributes_of
 from scoring.right_action import credits_of, load_adjacency
-from scoring.row import Row
+from scoring.row import Row, sample_of
 from scoring.score_file import entry_of, to_judge
 from scoring.scorecard import scorecard
 from scoring.scorecard_record import Scorecard
@@ -114,7 +114,7 @@ def joint_scorer(judge: str = "rules") -> Scorer:
         case, completion = case_of_row(row), cast(str | None, row["completion"])
         asked = to_judge(case, completion)
         judgement: Judgement = await to_thread.run_sync(lambda: next(iter(opened.judge_all([asked]))))
-        entry = entry_of(case, str(state.epoch), completion, judgement)
+        entry = entry_of(case, sample_of(row), completion, judgement)
         return Score(
             value=_values(entry, adjacency), answer=entry.action, explanation=entry.evidence,
             reason="refusal" if entry.action == "refuse" else "grader_failed" if entry.action is None else None,

@@ -19,6 +19,8 @@ from extract.errors import UserError
 from extract.prompts.prompt import ALL_LABELS, load_prompts, prompt_row
 from extract.shipped import ROOT
 from refusal_probes.inspect_tasks import joint, joint_scorer
+from scoring.compare.scored_source import cases_of
+from scoring.evaluation.suite import load_suite, prompts_of
 from scoring.rates import RATES
 from scoring.score_file import score_file
 
@@ -48,9 +50,9 @@ def log(tmp_path_factory: pytest.TempPathFactory, suite: str) -> EvalLog:
 
 
 def asked(folder: Path, task: Any, **given: Any) -> EvalLog:
-    """Run a task with Inspect's mock model, which says five things in turn."""
+    """Run a task with Inspect's mock model, which says five things in turn, each twice."""
     n = len(task.dataset) * given.get("epochs", 1)
-    model = get_model("mockllm/model", custom_outputs=[said(SAID[i % len(SAID)]) for i in range(n)])
+    model = get_model("mockllm/model", custom_outputs=[said(SAID[i // 2 % len(SAID)]) for i in range(n)])
     return run(task, model=model, log_dir=str(folder), display="none", **given)[0]
 
 
@@ -117,6 +119,13 @@ def test_a_score_says_what_was_a_mistake_and_leaves_the_rest_open(log: EvalLog) 
 def test_a_log_is_scored_again_by_the_scorer(log: EvalLog) -> None:
     again = score_again(read_eval_log(log.location), joint_scorer(), action="overwrite", display="none")
     assert metrics(again) == pytest.approx(metrics(log), nan_ok=True)
+
+
+def test_prompts_of_one_group_stay_one_group(suite: str) -> None:
+    cases = cases_of(prompts_of(load_suite(suite)))
+    groups = {str(sample.id): sample.metadata["group"] for sample in joint(suite).dataset if sample.metadata}
+    assert groups == {name: case.group for name, case in cases.items()}
+    assert len(set(groups.values())) < len(groups)
 
 
 def test_inspect_finds_the_task_by_name() -> None:

@@ -47,6 +47,14 @@ def test_the_core_suite_draws_evenly_over_labels_and_categories_and_always_the_s
     assert {prompt.id for prompt in other} != {prompt.id for prompt in prompts}
 
 
+def test_where_there_are_more_categories_than_prompts_any_may_be_drawn(tmp_path: Path) -> None:
+    rows = [{"id": f"p{i}", "text": f"{i}?", "label": "benign", "category": f"{i // 4}"} for i in range(160)]
+    (tmp_path / "own.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    drawn = [prompts_of(Suite(path=tmp_path / "own.jsonl", limit=8, seed=seed)) for seed in range(40)]
+    assert all(len({prompt.category for prompt in prompts}) == 8 for prompts in drawn)
+    assert len({prompt.category for prompts in drawn for prompt in prompts}) == 40
+
+
 def test_the_lower_of_two_limits_counts() -> None:
     assert len(prompts_of(Suite(path=CORE, limit=5))) == 20
     assert len(prompts_of(Suite(path=CORE, limit=5), limit=3)) == 12
