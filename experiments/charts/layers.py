@@ -25,7 +25,7 @@ def by_layer(rows: Sequence[Row], *, y_title: str, reference: float | None = 0.0
     base = alt.Chart(data_of(rows)).encode(
         x=alt.X("layer:O", title="layer", axis=alt.Axis(labelAngle=0)),
         color=alt.Color("series:N", scale=colours, legend=legend),
-        xOffset=alt.XOffset("series:N", scale=alt.Scale(range=[-3, 3])),
+        xOffset=alt.XOffset("series:N", scale=alt.Scale(type="point", padding=4)),  # near the tick, side by side
     )
     y = alt.Y("value:Q", title=y_title, scale=alt.Scale(zero=False), axis=alt.Axis(tickCount=7, format=number))
     tooltip = ["layer:O", "series:N", *(alt.Tooltip(f"{f}:Q", format=number) for f in ("value", "low", "high")), "n:N"]

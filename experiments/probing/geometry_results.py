@@ -37,6 +37,15 @@ class CosineRow(LocusRow):
     n_shared: int
 
 
+class BoundaryRow(LocusRow):
+    """Where over-refused prompts lie: 0 at answered benign ones, 1 at harmful ones; null limits are unbounded."""
+
+    estimate: float | None
+    low: float | None
+    high: float | None
+    n: int  # over-refused prompts
+
+
 class AngleRow(LocusRow):
     """Principal angles of two reading subspaces (`probes.geometry.subspaces.Angles`)."""
 
@@ -160,4 +169,5 @@ class Geometry(Record):
     cosine_by_layer: dict[str, float | None] = Field(default_factory=dict)
     between_chosen: dict[str, float | None] = Field(default_factory=dict)
     independence: dict[str, Independence] | None = None
+    over_refused_place: tuple[BoundaryRow, ...] = ()  # at each layer, at the normative read probe's position
     at_read_locus: GeometryAtLocus | None = Field(None, alias="read")

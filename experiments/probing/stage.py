@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from experiments.probing.boundary import over_refused_places
 from experiments.probing.candidate import Candidate
 from experiments.probing.contrast_geometry import geometry_tables
 from experiments.probing.geometry_results import Geometry, Independence
@@ -58,6 +59,7 @@ def probe(loaded: LoadedRun) -> None:
         geometry=_cosines(directions, writes).model_copy(
             update={
                 "independence": _independence(loaded, writes),
+                "over_refused_place": over_refused_places(loaded, chosen_read.position),
                 "at_read_locus": tables.at(chosen_read.layer, chosen_read.position),
             }
         ),

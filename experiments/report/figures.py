@@ -13,6 +13,7 @@ from experiments.charts.rates import rates_before_after
 from experiments.charts.scatter import scatter, shape_of
 from experiments.charts.specification import LABEL_COLOURS, Chart, Row
 from experiments.dials.results import Certificate
+from experiments.probing.geometry_results import BoundaryRow
 from experiments.report.results import Rates
 from probes.direction import Direction
 from scoring.estimate import Estimate
@@ -87,6 +88,20 @@ def cosine_rows(cosines: Mapping[str, float | None]) -> list[Row]:
 def cosine_chart(cosines: Mapping[str, float | None]) -> Chart:
     """Draw the cosine of the two write directions over layers."""
     return by_layer(cosine_rows(cosines), y_title="cosine of the two write directions", number="+.2f")
+
+
+def boundary_rows(found: Sequence[BoundaryRow]) -> list[Row]:
+    """Return the place of over-refused prompts at each layer where it is known."""
+    return [
+        {"layer": row.layer, "series": "place", "value": row.estimate, "low": row.low, "high": row.high, "n": row.n}
+        for row in found
+        if row.estimate is not None and row.low is not None
+    ]
+
+
+def boundary_chart(found: Sequence[BoundaryRow]) -> Chart:
+    """Draw where over-refused prompts lie over layers; the dashed line is midway."""
+    return by_layer(boundary_rows(found), y_title="0: answered benign, 1: harmful", reference=0.5)
 
 
 def scatter_chart(

@@ -13,7 +13,14 @@ from experiments.probing.results import GridRow
 from experiments.probing.text import independence_lines
 from experiments.rank.text import rank_lines
 from experiments.report.blocks import Block, Figure, Figures, Heading, Lines, Request, Requests, Table, figure
-from experiments.report.figures import cosine_chart, cosine_rows, matrix_cells, matrix_chart
+from experiments.report.figures import (
+    boundary_chart,
+    boundary_rows,
+    cosine_chart,
+    cosine_rows,
+    matrix_cells,
+    matrix_chart,
+)
 from experiments.report.results import RunResults
 from experiments.run.wording import p_text
 from experiments.triggers.figures import eta_cells, eta_maps, patching, patching_rows
@@ -171,6 +178,11 @@ def geometry_blocks(results: RunResults) -> list[Block]:
         caption = f"Cosine of the two write directions fitted at each layer, {counted}"
         chart = cosine_chart(geometry.cosine_by_layer)
         blocks.append(figure("cosine", chart, caption, rows, {"layer": "layer", "value": "cosine"}))
+    if rows := boundary_rows(geometry.over_refused_place):
+        caption = (f"Where over-refused prompts lie between the means of answered benign and harmful ones, at "
+                   f"{geometry.over_refused_place[0].position}; n = {rows[0]['n']:,}, 95 % intervals")  # fmt: skip
+        columns = {"layer": "layer", "value": "place", "low": "from", "high": "to", "n": "n"}
+        blocks.append(figure("boundary", boundary_chart(geometry.over_refused_place), caption, rows, columns))
     return blocks
 
 

@@ -155,6 +155,22 @@ def test_geometry_is_measured_at_every_layer_with_permuted_labels(quickstart: Pa
 
 
 @pytest.mark.slow
+def test_over_refused_prompts_are_placed_at_every_layer(quickstart: Path) -> None:
+    found = ProbeResults.read(quickstart / "stages" / "probe.json")
+    rows = found.geometry.over_refused_place
+    assert [row.layer for row in rows] == list(range(8))
+    assert {row.position for row in rows} == {found.sites["normative"].position}
+    completions = [json.loads(line) for line in (quickstart / "completions.jsonl").read_text().splitlines()]
+    declined = {row["id"] for row in completions if row["action"] in ("refuse", "abstain")}
+    assert {row.n for row in rows} == {sum(one["label"] == "benign" and one["id"] in declined for one in ROWS)}
+    for row in rows[4:]:  # after both decisions they are nearer to what is refused than at the embedding
+        assert row.low is not None
+        assert rows[0].high is not None
+        assert row.low > rows[0].high
+    assert "Where over-refused prompts lie" in (quickstart / "report.html").read_text()
+
+
+@pytest.mark.slow
 def test_the_auroc_of_a_probe_exceeds_its_permutation_null(quickstart: Path) -> None:
     sites = json.loads((quickstart / "results.json").read_text())["sites"]
     for site in sites.values():
