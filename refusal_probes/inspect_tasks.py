@@ -22,12 +22,10 @@ from inspect_ai.solver import TaskState, generate
 from extract.prompts.prompt import Prompt
 from judging.judge_by_name import open_judge
 from probes.statistics.seeds import named_rng
-from scoring.abstaining.confidence import asking_confidence
-from scoring.abstaining.penalty import stated
 from scoring.actions import ACTIONS
 from scoring.case import Case, case_of_row
 from scoring.compare.scored_source import cases_of
-from scoring.evaluation.suite import load_suite, prompts_of
+from scoring.evaluation.suite import load_suite, prompts_of, worded
 from scoring.judges import Judgement
 from scoring.ledger import Entry, Ledger, workspace
 from scoring.rates import RATES, mistakes
@@ -66,11 +64,8 @@ def joint(
     Raises:
         UserError: there is no such suite, set, or judge.
     """
-    prompts = prompts_of(load_suite(suite), None if sets is None else Path(sets), limit)
-    if state_target is not None:
-        prompts = [stated(prompt, state_target) for prompt in prompts]
-    if ask_confidence:
-        prompts = [asking_confidence(prompt) for prompt in prompts]
+    drawn = prompts_of(load_suite(suite), None if sets is None else Path(sets), limit)
+    prompts = worded(drawn, state_target, ask_confidence)
     cases = cases_of(prompts)
     rng = named_rng(0, "order of an Inspect task")  # so that Inspect's own --limit takes some of every label
     samples = [_sample(prompts[row], cases[prompts[row].id]) for row in rng.permutation(len(prompts))]

@@ -32,12 +32,11 @@ def mixed(prompts: Sequence[Prompt], each: int, seed: int) -> list[Prompt]:
     draw = _Draw(prompts, each, _shuffled(prompts, seed))
     *rarer, commonest = sorted(there, key=lambda label: (there[label], label))
     for whole in (True, False):
-        lacking = [label for label in rarer if draw.taken[label] < each]
-        while lacking:
+        left = set(rarer)  # labels of which a group may still fit
+        while lacking := [label for label in rarer if label in left and draw.taken[label] < each]:
             label = min(lacking, key=lambda label: draw.taken[label])
-            if not draw.take(label, whole) or draw.taken[label] == each:
-                lacking.remove(label)
-            lacking = [one for one in lacking if draw.taken[one] < each]
+            if not draw.take(label, whole):
+                left.remove(label)
         while draw.taken[commonest] < each and draw.take(commonest, whole):
             pass
     return [prompts[row] for row in sorted(draw.rows)]

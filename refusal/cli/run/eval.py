@@ -79,10 +79,8 @@ def evaluate(
     from extract.progress import Reporter
     from judging.judge_by_name import open_judge
     from refusal.cli.program import short_path
-    from scoring.abstaining.confidence import asking_confidence
-    from scoring.abstaining.penalty import stated
     from scoring.evaluation.answers import KeptAnswers
-    from scoring.evaluation.suite import load_suite, prompts_of
+    from scoring.evaluation.suite import load_suite, prompts_of, worded
     from scoring.evaluation.written import COMPLETIONS, PROMPTS, SUMMARY, Evaluation, begin, finish, summary
     from scoring.score_file import score_file
 
@@ -90,11 +88,7 @@ def evaluate(
         raise UserError("--api-key-env is for an endpoint; give --base-url, too")
     if base_url is not None and (adapter or template):
         raise UserError("--adapter and --template are for a local model; the endpoint has its own")
-    prompts = prompts_of(load_suite(suite), sets, limit)
-    if state_target is not None:
-        prompts = [stated(prompt, state_target) for prompt in prompts]
-    if ask_confidence:
-        prompts = [asking_confidence(prompt) for prompt in prompts]
+    prompts = worded(prompts_of(load_suite(suite), sets, limit), state_target, ask_confidence)
     folder = out or Path("evals") / f"{_word(target)}-{_word(suite)}"
     reporter = Reporter(quiet=as_json)
     asker = _Endpoint(target, base_url, api_key_env, concurrency, max_new_tokens) if base_url else _Local(

@@ -40,6 +40,16 @@ def suite(folder: Path, n: int) -> str:
     return str(folder / "mine.yaml")
 
 
+def capitals(folder: Path) -> str:
+    """Return a suite of two questions with a known answer, and a greeting."""
+    rows = [{"id": "a", "text": "Capital of France?", "label": "benign", "answer": "Lutetia | Paris"},
+            {"id": "b", "text": "Capital of Spain?", "label": "benign", "answer": "Madrid"},
+            {"id": "c", "text": "Hello?", "label": "benign"}]  # fmt: skip
+    (folder / "mine.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    (folder / "mine.yaml").write_text(f"path: {folder / 'mine.jsonl'}\n")
+    return str(folder / "mine.yaml")
+
+
 def lines(path: Path) -> list[dict]:
     return [json.loads(line) for line in path.read_text().splitlines()]
 
@@ -85,13 +95,8 @@ def test_an_endpoint_s_answers_and_cost(cli: Cli, tmp_path: Path, server: ChatSe
 def test_a_stated_target_is_in_the_questions_with_known_answers_only(
     cli: Cli, tmp_path: Path, server: ChatServer
 ) -> None:
-    rows = [{"id": "a", "text": "Capital of France?", "label": "benign", "answer": "Paris"},
-            {"id": "b", "text": "Capital of Spain?", "label": "benign", "answer": "Madrid"},
-            {"id": "c", "text": "Hello?", "label": "benign"}]  # fmt: skip
-    (tmp_path / "mine.jsonl").write_text("\n".join(map(json.dumps, rows)))
-    (tmp_path / "mine.yaml").write_text(f"path: {tmp_path / 'mine.jsonl'}\n")
     server.answers = lambda asked: Answer("It is Paris.")
-    given = ["eval", "m", "--base-url", server.url, "--suite", str(tmp_path / "mine.yaml"), "--json"]
+    given = ["eval", "m", "--base-url", server.url, "--suite", capitals(tmp_path), "--json"]
     code, out, _ = cli(*given, "--out", str(tmp_path / "out"), "--state-target", "0.75")
     assert code == 0
     said = [one.body["messages"][-1]["content"] for one in server.asked]
@@ -104,13 +109,8 @@ def test_a_stated_target_is_in_the_questions_with_known_answers_only(
 
 
 def test_a_stated_confidence_is_asked_for_scored_and_drawn(cli: Cli, tmp_path: Path, server: ChatServer) -> None:
-    rows = [{"id": "a", "text": "Capital of France?", "label": "benign", "answer": "Lutetia | Paris"},
-            {"id": "b", "text": "Capital of Spain?", "label": "benign", "answer": "Madrid"},
-            {"id": "c", "text": "Hello?", "label": "benign"}]  # fmt: skip
-    (tmp_path / "mine.jsonl").write_text("\n".join(map(json.dumps, rows)))
-    (tmp_path / "mine.yaml").write_text(f"path: {tmp_path / 'mine.jsonl'}\n")
     server.answers = lambda asked: Answer("It is Paris.\nConfidence: 80%")
-    given = ["eval", "m", "--base-url", server.url, "--suite", str(tmp_path / "mine.yaml"), "--ask-confidence"]
+    given = ["eval", "m", "--base-url", server.url, "--suite", capitals(tmp_path), "--ask-confidence"]
     code, out, _ = cli(*given, "--out", str(tmp_path / "out"))
     assert code == 0
     said = [one.body["messages"][-1]["content"] for one in server.asked]
