@@ -126,17 +126,20 @@ class Engine:
 
     def _work(self) -> None:
         while self._wait_for_work():
-            with self._changed:
-                self._decoding = self._next_batch()
-            try:
-                self._decode_within_memory(self._decoding)
-                for choice in self._decoding:
-                    choice.fail("the server is stopping")  # the others have ended already
-            except Exception:  # any error: the server goes on, and the choices fail
-                LOG.exception("decoding failed")
-                for choice in self._decoding:
-                    choice.fail("decoding failed; see the server's log", transient=False)
-            self._decoding = []
+            self._work_on_next_batch()  # a call of its own: between batches no variable here keeps a choice alive
+
+    def _work_on_next_batch(self) -> None:
+        with self._changed:
+            self._decoding = self._next_batch()
+        try:
+            self._decode_within_memory(self._decoding)
+            for choice in self._decoding:
+                choice.fail("the server is stopping")  # the others have ended already
+        except Exception:  # any error: the server goes on, and the choices fail
+            LOG.exception("decoding failed")
+            for choice in self._decoding:
+                choice.fail("decoding failed; see the server's log", transient=False)
+        self._decoding = []
 
     def _wait_for_work(self) -> bool:
         """Wait until a choice is in the queue; False: the server is stopping."""
