@@ -55,7 +55,7 @@ check: .venv/installed
 	touch $@
 
 test-vllm: $(VLLM)/installed
-	$(VLLM)/bin/python -m pytest tests/vllm -n $(WORKERS) -m "$(VLLM_TESTS)" -p no:cacheprovider
+	$(VLLM)/bin/python -m pytest tests/vllm -n $(WORKERS) --dist worksteal -m "$(VLLM_TESTS)" -p no:cacheprovider
 	$(VLLM)/bin/python -m benchmarks.in_vllm $(VLLM_SIZE)
 
 $(VLLM)/installed: pyproject.toml constraints-vllm.txt

