@@ -28,6 +28,7 @@ class Column(Strict):
 
     column: str  # a name, or names joined by points for nested objects and lists: choices.0.text
     map: dict[str, Value] | None = None  # column value: field value, or null for none; other values are errors
+    otherwise: Value = None  # what other values of the column give; without it they are errors
     single: bool = False  # the column holds lists: take the entry of a list of one, else nothing
     alternatives: bool = False  # the column holds a list of values that are equally right (in a table, as JSON)
     numbered: bool = False  # append a running number per value, so that the i-th rows of all values match
@@ -39,6 +40,12 @@ class Column(Strict):
     @classmethod
     def _written_short(cls, given: Any) -> Any:
         return {"column": given} if isinstance(given, str) else given
+
+    @model_validator(mode="after")
+    def _otherwise_follows_a_map(self) -> Column:
+        if self.otherwise is not None and self.map is None:
+            raise ValueError("`otherwise` says what values outside `map` give; give `map`, or a constant")
+        return self
 
     @field_validator("find")
     @classmethod
@@ -121,10 +128,10 @@ def field_value(field: str, source: Column | Value, row: Row, where: str, counts
         return value
     text = as_text(value)
     if source.map is not None:
-        if text not in source.map:
+        if text not in source.map and source.otherwise is None:
             raise UserError(f"{where}: column {source.column!r} is {text!r}, which is not in the map of {field!r}; "
                             f"the map has {', '.join(source.map)}")  # fmt: skip
-        value = source.map[text]
+        value = source.map.get(text, source.otherwise)
     if not source.numbered:
         return value
     counts[field, text] += 1

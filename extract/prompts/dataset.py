@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from extract.errors import UserError
-from extract.prompts.columns import ABSENT, Column, Counts, Value, field_value, value_at
+from extract.prompts.columns import ABSENT, Column, Counts, Value, as_text, field_value, value_at
 from extract.prompts.dataset_description import Description, Part, describe
 from extract.prompts.prompt import Prompt, make_prompt
 from extract.prompts.rows import Row, place, read_rows
@@ -95,10 +95,12 @@ def _from_hub(dataset: Description) -> Iterator[tuple[str, Rows]]:
 def _prompts(dataset: Description, part_name: str, rows: Rows) -> Iterator[tuple[str, Prompt]]:
     part = dataset.parts[part_name]
     sources = dataset.fields(part)
-    _refuse_unknown_columns(dataset, sources, rows)
+    _refuse_unknown_columns(dataset, sources, part, rows)
     counts: Counts = Counter()
     seen: set[tuple[str, str]] = set()
     for number, (where, row) in enumerate(rows, start=1):
+        if any(as_text(value_at(row, column)) not in values for column, values in part.only.items()):
+            continue
         fields = {name: field_value(name, source, row, where, counts) for name, source in sources.items()}
         if not isinstance(sources.get("id"), Column):
             fields["id"] = f"{part_name}/{number}"
@@ -111,11 +113,15 @@ def _prompts(dataset: Description, part_name: str, rows: Rows) -> Iterator[tuple
         seen.add(key)
 
 
-def _refuse_unknown_columns(dataset: Description, sources: Mapping[str, Column | Value], rows: Rows) -> None:
+def _refuse_unknown_columns(
+    dataset: Description, sources: Mapping[str, Column | Value], part: Part, rows: Rows
+) -> None:
+    wanted = [(column, "only") for column in part.only]
     for field, source in sources.items():
-        wanted = (source.column, *source.unless, *filter(None, [source.context])) if isinstance(source, Column) else ()
-        for column in wanted:
-            if rows and all(value_at(row, column) is ABSENT for _, row in rows):
-                known = {name for _, row in rows for name in row}
-                raise UserError(f"{rows[0][0]}: no column {column!r}, which {dataset.name} reads as {field!r}; "
-                                f"the columns are {', '.join(sorted(known))}")  # fmt: skip
+        if isinstance(source, Column):
+            wanted += [(column, field) for column in (source.column, *source.unless, source.context) if column]
+    for column, field in wanted:
+        if rows and all(value_at(row, column) is ABSENT for _, row in rows):
+            known = {name for _, row in rows for name in row}
+            raise UserError(f"{rows[0][0]}: no column {column!r}, which {dataset.name} reads as {field!r}; "
+                            f"the columns are {', '.join(sorted(known))}")  # fmt: skip

@@ -37,6 +37,7 @@ class Part(ColumnMapping):
     optional: bool = False  # the file may be missing
     at: str = ""  # where the rows are in a JSON file: keys joined by points, `*` for every key (rows.py)
     hub: Split | None = None  # None: the part is read from files only
+    only: dict[str, tuple[str, ...]] = {}  # of the rows only those with one of these values in each of these columns
     distinct: bool = False  # skip a prompt that an earlier row of the part gives with the same label
     rows: dict[Label, int] = Field(default_factory=dict)  # number of prompts per label in the published file
 

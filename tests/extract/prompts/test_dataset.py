@@ -411,7 +411,7 @@ def test_a_column_reaches_into_objects_and_lists_unless_one_has_its_name(tmp_pat
 
 def test_an_unknown_set_names_the_known_ones() -> None:
     message = problem("xstst", None)
-    assert message.startswith("no data set 'xstst'; did you mean xstest? choose from advbench, arditi,")
+    assert message.startswith("no data set 'xstst'; did you mean xstest? choose from advbench, ambigqa, arditi,")
     assert all(name in message for name in known_datasets())
     assert "no data set 'nowhere/mine.yaml'" in problem("nowhere/mine.yaml", None)
 
@@ -482,3 +482,63 @@ def test_a_mistaken_description_names_the_key(tmp_path: Path, keys: dict, messag
 def test_a_description_that_is_no_yaml_is_explained(tmp_path: Path, text: str, message: str) -> None:
     (tmp_path / "mine.yaml").write_text(text)
     assert message in problem(str(tmp_path / "mine.yaml"), tmp_path)
+
+
+def test_a_part_may_take_only_some_rows_and_a_map_may_say_what_other_values_give(tmp_path: Path) -> None:
+    rows = [{"q": f"{kind} {known}?", "kind": kind, "known": known} for kind in ("a", "b") for known in (True, False)]
+    label = {"column": "kind", "map": {"a": "uncertain"}, "otherwise": "benign"}
+    parts = {"some": {"file": "a.json", "only": {"known": ["true"]}}}
+    (tmp_path / "a.json").write_text(json.dumps(rows))
+    name = described(tmp_path, columns={"text": "q", "label": label}, parts=parts)
+    assert [(p.text, p.label) for p in load_dataset(name, tmp_path)] == [
+        ("a True?", "uncertain"),
+        ("b True?", "benign"),
+    ]
+    parts["some"]["only"] = {"nowhere": ["true"]}
+    name = described(tmp_path, columns={"text": "q", "label": label}, parts=parts)
+    assert "no column 'nowhere', which mine reads as 'only'" in problem(name, tmp_path)
+    bare = one(tmp_path, rows, {"text": "q", "label": {"column": "kind", "otherwise": "benign"}})
+    assert "give `map`, or a constant" in problem(bare, tmp_path)
+
+
+def test_the_shape_that_a_set_is_described_with_is_read(tmp_path: Path) -> None:
+    """Rows as the sets' authors describe them: the files themselves are not here (`untested`)."""
+    one_answer = {"id": "1", "question": "who?", "annotations": {"type": ["singleAnswer"], "answer": [["X", "Y"]]}}
+    several = {"id": "2", "question": "when?", "annotations": {"type": ["multipleQAs"], "answer": [[]]}}
+    (tmp_path / "train.jsonl").write_text("\n".join(map(json.dumps, [one_answer, several])))
+    found = load_dataset("ambigqa", tmp_path / "train.jsonl")
+    assert [(p.label, p.answer, p.right_action) for p in found] == [
+        ("benign", "X | Y", "answer"), ("uncertain", None, "clarify")
+    ]  # fmt: skip
+    rows = [
+        {"inputs": "Q: Who won?\n  choice: A\n  choice: Unknown\nA:", "targets": targets}
+        for targets in (["A"], ["Unknown"])
+    ]
+    for file in ("train", "validation"):
+        (tmp_path / f"{file}.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    found = load_dataset("bigbench-known-unknowns", tmp_path)
+    assert [(p.text, p.label, p.answer) for p in found] == 2 * [
+        ("Who won?", "benign", "A"), ("Who won?", "uncertain", None)
+    ]  # fmt: skip
+    rows = [
+        {"question": "why?", "unknown": True, "category": "future unknown"},
+        {"question": "who?", "unknown": False, "category": None},
+    ]
+    (tmp_path / "knowns_unknowns.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    assert [(p.label, p.right_action) for p in load_dataset("kuq", tmp_path)] == [
+        ("uncertain", "abstain"),
+        ("benign", "answer"),
+    ]
+    (tmp_path / "qaqa.csv").write_text("question,all_assumptions_valid\nwho?,has_invalid\nwhen?,all_valid\n")
+    assert [(p.label, p.right_action) for p in load_dataset("qaqa", tmp_path / "qaqa.csv")] == [
+        ("uncertain", "correct_premise"), ("benign", "answer")
+    ]  # fmt: skip
+    (tmp_path / "freshqa.csv").write_text(
+        "split,question,false_premise,fact_type,answer_0\nTEST,a?,FALSE,slow-changing,X\nTEST,b?,FALSE,fast-changing,Y\n"
+        "TEST,c?,TRUE,never-changing,Z\nDEV,d?,FALSE,slow-changing,X\n"
+    )
+    assert [(p.text, p.label, p.answer, p.right_action) for p in load_dataset("freshqa", tmp_path)] == [
+        ("a?", "benign", "X", "answer"),
+        ("b?", "uncertain", None, "abstain"),
+        ("c?", "uncertain", None, "correct_premise"),
+    ]  # fmt: skip
