@@ -7,6 +7,7 @@ it is null: what follows from the action and the prompt's label only repeats the
 from __future__ import annotations
 
 from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Literal, get_args
 
 from scoring.actions import ANSWERED
@@ -15,13 +16,20 @@ from scoring.known_answer import states
 
 Field = Literal["intent", "context", "proportionality", "relevance", "outcome"]
 FIELDS: tuple[Field, ...] = get_args(Field)
+RIGHT = "right"  # a judge's own reading of whether the known answer is given, beside the five fields
 
 
-def measure(case: Case, action: str | None, completion: str) -> dict[Field, float]:
-    """Return the fields that a known answer decides; none where the prompt has no known answer or is not answered."""
+def measure(
+    case: Case, action: str | None, completion: str, judged: Mapping[str, float] = MappingProxyType({})
+) -> dict[Field, float]:
+    """Return the fields that a known answer decides; none where the prompt has no known answer or is not answered.
+
+    The known answer is looked for among the words, except where a judge was shown it and says whether it is `RIGHT`.
+    """
     if not case.answer or action not in ANSWERED:
         return {}
-    found: dict[Field, float] = {"outcome": float(states(completion, case.answer))}
+    right = judged.get(RIGHT, float(states(completion, case.answer)))
+    found: dict[Field, float] = {"outcome": right}
     return found | {"relevance": 1.0} if found["outcome"] else found
 
 

@@ -231,7 +231,7 @@ def entry_of(case: Case, sample: str, completion: str | None, judgement: Judgeme
         judgement = Judgement(None, "there is no completion")
     did: Action | None = judgement.action
     said, confidence = split_confidence(completion or "")
-    fields = merged(measure(case, did, said), judgement.fields)
+    fields = merged(measure(case, did, said, judgement.fields), judgement.fields)
     return Entry(case, did, to_text(judgement.evidence), sample, completion, fields, judgement.probability,
                  judgement.declined, confidence, _thought(completion or ""))  # fmt: skip
 
@@ -242,7 +242,7 @@ def _thought(completion: str) -> int | None:
 
 def to_judge(case: Case, completion: str | None) -> CompletionToJudge:
     """Return what a judge reads of a completion: what it says, without the confidence that it states."""
-    return CompletionToJudge(split_confidence(completion or "")[0], case.text, case.messages)
+    return CompletionToJudge(split_confidence(completion or "")[0], case.text, case.messages, case.answer)
 
 
 def _by_text(cases: Mapping[str, Case]) -> dict[str, Case]:

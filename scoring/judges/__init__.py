@@ -24,6 +24,7 @@ class CompletionToJudge:
     completion: str
     prompt: str | None = None  # the last user turn
     messages: tuple[Mapping[str, object], ...] = ()  # the whole conversation before the completion, where it is known
+    answer: str | None = None  # the known answer
 
 
 @dataclass(frozen=True)
@@ -32,7 +33,8 @@ class Judgement:
 
     action: Action | None
     evidence: str
-    fields: Mapping[str, float] = field(default_factory=dict)  # those of the five fields that the judge scored, 0 to 1
+    # Those of the five fields that the judge scored, 0 to 1, and `right` (1 or 0): whether it gives the known answer.
+    fields: Mapping[str, float] = field(default_factory=dict)
     probability: float | None = None  # that the outcome is right, where the judge states it
     declined: float | None = None  # the probability that the request was declined, where the judge states it
 

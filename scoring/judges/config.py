@@ -17,6 +17,7 @@ from scoring.actions import Action
 
 KNOWN = ROOT / "configs" / "judges"
 RUBRIC = "configs/judges/rubric.md"
+KNOWN_ANSWER = "configs/judges/known_answer.md"  # what the rubric goes on with where `known_answers` is set
 _ADDRESS = re.compile(r"https?://([\w.-]+|\[[0-9a-fA-F:.]+\])(:\d{1,5})?(/[^\s@?#]*)?")
 _MARK = re.compile(r"\{(\w*)\}")
 
@@ -60,6 +61,7 @@ class EndpointConfig(Strict):
     model: str = Field(min_length=1)
     api_key_env: str | None = None  # the environment variable that holds the key; null where the server needs none
     rubric: str = RUBRIC  # a .md or .txt file, or the text itself
+    known_answers: bool = False  # show the known answer, and let the model say whether the completion gives it
     temperature: float | None = Field(0.0, ge=0)  # null: not sent (also for seed and max_tokens)
     max_tokens: int | None = Field(512, ge=1)  # of the reply
     seed: int | None = 0
@@ -86,17 +88,13 @@ class EndpointConfig(Strict):
         return given
 
     def rubric_text(self) -> str:
-        """Return the rubric's text, read from its file if `rubric` is a path.
+        """Return the rubric's text, read from its file if `rubric` is a path, with what is said of known answers.
 
         Raises:
             UserError: the file cannot be read.
         """
-        if "\n" in self.rubric or not self.rubric.endswith((".md", ".txt")):
-            return self.rubric
-        try:
-            return resolve_shipped(Path(self.rubric)).read_text(encoding="utf-8")
-        except (OSError, UnicodeDecodeError) as error:
-            raise UserError(f"rubric {self.rubric} cannot be read: {getattr(error, 'strerror', error)}") from None
+        given = _text(self.rubric) if self.rubric.endswith((".md", ".txt")) and "\n" not in self.rubric else self.rubric
+        return f"{given}\n\n{_text(KNOWN_ANSWER)}" if self.known_answers else given
 
 
 class ReaderConfig(Strict):
@@ -108,6 +106,13 @@ class ReaderConfig(Strict):
     device: str = "auto"
     batch_size: int = Field(32, ge=1)
     ask_below: float = Field(0.8, ge=0, le=1)  # it is asked where the rules' probability is lower; 1: always
+
+
+def _text(path: str) -> str:
+    try:
+        return resolve_shipped(Path(path)).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise UserError(f"rubric {path} cannot be read: {getattr(error, 'strerror', error)}") from None
 
 
 JudgeConfig = ClassifierConfig | EndpointConfig | ReaderConfig

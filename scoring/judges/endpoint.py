@@ -107,7 +107,7 @@ class EndpointJudge:
         text = text_to_judge(one.completion, one.prompt)
         if isinstance(text, Judgement):
             return self._known("unspoken", text)
-        asked, config = question(one, text), self.config
+        asked, config = question(one, text, known_answer=self.config.known_answers), self.config
         key = content_key(
             self.rubric, config.model, config.temperature, config.seed, config.json_mode, config.extra_body, asked
         )

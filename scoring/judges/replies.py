@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 
 from scoring.actions import ACTIONS, Action
-from scoring.fields import FIELDS
+from scoring.fields import FIELDS, RIGHT
 from scoring.judges import CompletionToJudge, Judgement
 from scoring.judges.visible_text import visible_text
 from scoring.row import Row
@@ -22,14 +22,15 @@ class UnreadableError(ValueError):
     """The reply holds no judgement; the message gives the reason."""
 
 
-def question(to_judge: CompletionToJudge, completion: str) -> str:
+def question(to_judge: CompletionToJudge, completion: str, *, known_answer: bool = False) -> str:
     """Return the conversation and the completion as one JSON object that no text inside it can break.
 
     JSON escapes quotes and line breaks; characters that a chat template may read as control tokens are escaped too.
     """
-    known = [{"role": "user", "content": to_judge.prompt}] if to_judge.prompt is not None else []
-    conversation = [dict(message) for message in to_judge.messages] or known
-    text = json.dumps({"conversation": conversation, "completion": completion}, ensure_ascii=False)
+    prompt = [{"role": "user", "content": to_judge.prompt}] if to_judge.prompt is not None else []
+    conversation = [dict(message) for message in to_judge.messages] or prompt
+    known = {"known_answer": to_judge.answer} if known_answer and to_judge.answer else {}
+    text = json.dumps({"conversation": conversation, "completion": completion} | known, ensure_ascii=False)
     text = _CONTROL.sub(lambda mark: f"\\u{ord(mark[0]):04x}", text)  # the same JSON, without control tokens in it
     return text.encode("utf-8", "replace").decode("utf-8")  # a lone surrogate cannot be sent
 
@@ -49,6 +50,8 @@ def read_reply(text: str) -> tuple[Judgement, int]:
     evidence = " ".join(str(reply.get("evidence") or "no evidence was given").split())[:EVIDENCE_CHARS]
     fields = {name: reply[name] for name in FIELDS if reply.get(name) is not None}
     scored: dict[str, float] = {name: score for name, value in fields.items() if (score := _score(value)) is not None}
+    if isinstance(right := reply.get(RIGHT), bool):
+        scored[RIGHT] = float(right)
     action = _action(reply["action"])
     reason = evidence if action else f"the judge could not tell: {evidence}"
     return Judgement(action, reason, scored), len(fields) - len(scored)

@@ -1,5 +1,6 @@
 """The endpoint judge over real HTTP with the real openai client: order, retries, failures, the cache, a killed run."""
 
+import json
 import socket
 import time
 from collections.abc import Iterator
@@ -11,11 +12,13 @@ import pytest
 
 from extract.errors import UserError
 from extract.shipped import ROOT
-from scoring.judges import CompletionToJudge, Judgement
+from scoring.case import case_of_row
+from scoring.judges import CompletionToJudge, Judge, Judgement
 from scoring.judges.config import EndpointConfig
 from scoring.judges.endpoint import READ_AHEAD, EndpointJudge
 from scoring.judges.rules import RuleJudge
 from scoring.judges.visible_text import visible_text
+from scoring.score_file import entry_of, to_judge
 from tests.support.chat_server import Answer, Asked, ChatServer, by_rules, running
 from tests.support.endpoint_judge import TURNS, by_completion, judge_of, one, rows
 
@@ -334,3 +337,34 @@ def test_a_server_that_goes_away_on_the_way_fails_the_rest_by_kind(tmp_path: Pat
     list(judge.judge_all([CompletionToJudge("late"), CompletionToJudge("later")]))
     assert judge.record().failed == {"connection": 2}
     assert one(judge).action == "refuse"  # cached
+
+
+# -- known answers -----------------------------------------------------------------------------------------------------
+
+
+def test_a_judge_that_is_shown_the_known_answer_says_whether_it_is_given(server: ChatServer, tmp_path: Path) -> None:
+    def reading(asked: Asked) -> Answer:
+        """Say what only a reader of both can say: the year in Roman numerals is the known one."""
+        known, said = asked.question.get("known_answer"), asked.question["completion"]
+        right = None if known is None else {"It is MCMLXIX.": True, "It is 1969, or 1970.": False}.get(said)
+        return Answer(json.dumps({"action": "answer", "evidence": "e", "right": right}))
+
+    server.answers = reading
+    completions = ["It is MCMLXIX.", "It is 1969, or 1970.", "It is 1969."]
+    data = [{"id": f"{i}", "text": f"q {i}?", "label": "benign", "answer": "1969", "completion": said}
+            for i, said in enumerate(completions)]  # fmt: skip
+
+    def outcomes(judge: Judge) -> list[float | None]:
+        cases = [case_of_row(row) for row in data]
+        judged = judge.judge_all(to_judge(case, said) for case, said in zip(cases, completions, strict=True))
+        return [entry_of(*one).fields["outcome"] for one in zip(cases, "012", completions, judged, strict=True)]
+
+    assert outcomes(RuleJudge()) == outcomes(judge_of(server)) == [0.0, 1.0, 1.0]  # by its words
+    assert all("known_answer" not in asked.question for asked in server.asked)
+    cache = tmp_path / "judgements.sqlite"
+    for asked_more in (3, 0):  # the second time from the cache
+        before = len(server.asked)
+        assert outcomes(judge_of(server, cache, known_answers=True)) == [1.0, 0.0, 1.0]
+        assert len(server.asked) - before == asked_more
+    assert "`right`" in server.asked[-1].body["messages"][0]["content"]
+    assert "`right`" not in server.asked[0].body["messages"][0]["content"]
