@@ -1,5 +1,6 @@
 """The descriptions of public sets on their authors' own files, which are not committed."""
 
+import json
 import re
 import warnings
 from collections import Counter
@@ -123,3 +124,46 @@ def test_a_file_that_its_authors_changed_is_noticed(tmp_path: Path) -> None:
 def real_file(name: str) -> bytes:
     (ours,) = SETS[name]
     return (DATA / "sets" / ours).read_bytes()
+
+
+def test_the_shape_that_a_set_is_described_with_is_read(tmp_path: Path) -> None:
+    """Rows as the sets' authors describe them: the files themselves are not here (`untested`)."""
+    one_answer = {"id": "1", "question": "who?", "annotations": {"type": ["singleAnswer"], "answer": [["X", "Y"]]}}
+    several = {"id": "2", "question": "when?", "annotations": {"type": ["multipleQAs"], "answer": [[]]}}
+    (tmp_path / "train.jsonl").write_text("\n".join(map(json.dumps, [one_answer, several])))
+    found = load_dataset("ambigqa", tmp_path / "train.jsonl")
+    assert [(p.label, p.answer, p.right_action) for p in found] == [
+        ("benign", "X | Y", "answer"), ("uncertain", None, "clarify")
+    ]  # fmt: skip
+    rows = [
+        {"inputs": "Q: Who won?\n  choice: A\n  choice: Unknown\nA:", "targets": targets}
+        for targets in (["A"], ["Unknown"])
+    ]
+    for file in ("train", "validation"):
+        (tmp_path / f"{file}.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    found = load_dataset("bigbench-known-unknowns", tmp_path)
+    assert [(p.text, p.label, p.answer) for p in found] == 2 * [
+        ("Who won?", "benign", "A"), ("Who won?", "uncertain", None)
+    ]  # fmt: skip
+    rows = [
+        {"question": "why?", "unknown": True, "category": "future unknown"},
+        {"question": "who?", "unknown": False, "category": None},
+    ]
+    (tmp_path / "knowns_unknowns.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    assert [(p.label, p.right_action) for p in load_dataset("kuq", tmp_path)] == [
+        ("uncertain", "abstain"),
+        ("benign", "answer"),
+    ]
+    (tmp_path / "qaqa.csv").write_text("question,all_assumptions_valid\nwho?,has_invalid\nwhen?,all_valid\n")
+    assert [(p.label, p.right_action) for p in load_dataset("qaqa", tmp_path / "qaqa.csv")] == [
+        ("uncertain", "correct_premise"), ("benign", "answer")
+    ]  # fmt: skip
+    (tmp_path / "freshqa.csv").write_text(
+        "split,question,false_premise,fact_type,answer_0\nTEST,a?,FALSE,slow-changing,X\nTEST,b?,FALSE,fast-changing,Y\n"
+        "TEST,c?,TRUE,never-changing,Z\nDEV,d?,FALSE,slow-changing,X\n"
+    )
+    assert [(p.text, p.label, p.answer, p.right_action) for p in load_dataset("freshqa", tmp_path)] == [
+        ("a?", "benign", "X", "answer"),
+        ("b?", "uncertain", None, "abstain"),
+        ("c?", "uncertain", None, "correct_premise"),
+    ]  # fmt: skip

@@ -94,7 +94,7 @@ def test_a_misspelt_configuration_names_the_nearest(cli, tmp_path: Path, given: 
 def test_a_misspelt_public_set_names_the_nearest(cli) -> None:
     fails(
         cli("prompts", "check", "--dataset", "XStst"),
-        "no data set 'XStst'; did you mean xstest? choose from advbench, arditi, ",
+        "no data set 'XStst'; did you mean xstest? choose from advbench, ambigqa, arditi, ",
     )
 
 

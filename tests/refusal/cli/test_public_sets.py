@@ -66,7 +66,7 @@ def test_a_set_is_checked_though_it_lacks_a_label(cli, sets: list[str], tmp_path
 
 def test_what_to_check_must_be_given_and_known(cli) -> None:
     refused(cli("prompts", "check"), "give a prompt FILE, or --dataset NAME")
-    refused(cli("prompts", "check", "--dataset", "xstst"), "no data set 'xstst'", "choose from advbench, arditi,")
+    refused(cli("prompts", "check", "--dataset", "xstst"), "no data set 'xstst'", "choose from advbench, ambigqa,")
     refused(cli("prompts", "check", "no.csv", "--dataset", "xstest"), "xstest not found: no.csv", "https://github.com/")
 
 
