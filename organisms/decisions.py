@@ -33,6 +33,11 @@ class Decisions:
         self._wording = next((i for i, variable in enumerate(planted.variables) if variable.words), None)
         self._joint = names.index(planted.joint.variable) if planted.joint else None
 
+    @property
+    def planted(self) -> Planted:
+        """The mechanism."""
+        return self._planted
+
     def values(self, facts: Facts) -> tuple[bool, ...]:
         """Return the decisions of the planted variables, in the specification's order."""
         return tuple(self._value(index, facts) for index in range(len(self._planted.variables)))

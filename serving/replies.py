@@ -22,6 +22,7 @@ class Reading(BaseModel):
     threshold: float | None  # null: off
     gate: Literal["decline", "permit", "leave"]
     overruled: bool  # not applied, since the normative dial declined
+    category: str | None = None  # the recognised category whose threshold this is; null: that of all prompts
 
 
 Readings = dict[Kind, Reading]
@@ -110,13 +111,15 @@ class DialDefault(BaseModel):
     threshold: float
     band: float  # it leaves the model alone where its probability is nearer to the threshold than this
     read: ReadPlace | None  # null: it reads the probability of its onset prefixes
+    category_thresholds: dict[str, float] = {}  # of the categories that have their own
 
     @classmethod
     def of(cls, dial: Dial) -> DialDefault:
         """Describe a dial."""
         at = dial.read
         place = None if at is None else ReadPlace(site=at.site, layer=at.layer, position=at.position)
-        return cls(threshold=dial.threshold, band=dial.band, read=place)
+        own = dict(dial.by_category.thresholds) if dial.by_category is not None else {}
+        return cls(threshold=dial.threshold, band=dial.band, read=place, category_thresholds=own)
 
 
 class ModelCard(BaseModel):
@@ -181,6 +184,7 @@ def readings(reports: Sequence[DialReport]) -> Readings:
             threshold=None if math.isnan(report.threshold) else report.threshold,
             gate=DECISIONS[report.gate],
             overruled=report.overruled,
+            category=report.category,
         )
         for report in reports
     }

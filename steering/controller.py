@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
@@ -25,7 +26,7 @@ from extract.model.edit import Edit, Pass, site
 from extract.model.padded_batch import Batch
 from probes.direction import Locus
 from steering.actuator import OnsetBias
-from steering.dial import Dial, Kind, check_order
+from steering.dial import CategoryRead, Dial, Kind, category_read, check_order
 from steering.gates import Gates, Readings, Thresholds, normative_first, row_thresholds
 from steering.onset import onset_probability
 from steering.writer import GatedWriter, joint_edits
@@ -58,6 +59,8 @@ def steering(
     if not any(dial.read for dial in ordered):
         gates.decide_prompts()
     edits = [_reader(dial, dial.read, batch, rows, gates) for dial in ordered if dial.read is not None]
+    if (categories := category_read(ordered)) is not None:
+        edits.append(_category_reader(categories, batch, rows, gates))
     edits += joint_edits([GatedWriter(dial.writer, partial(gates.at, dial.kind)) for dial in ordered])
     biases = []
     for dial in ordered:
@@ -115,24 +118,25 @@ def _check(model: ChatModel, dials: Sequence[Dial], batch: Batch, rows: Sequence
             if vector.shape != (model.d_model,):
                 raise UserError(f"the {dial.kind} dial is for streams of shape {vector.shape}, {model.name} has "
                                 f"({model.d_model},)")  # fmt: skip
-        missing = [i for i, row in enumerate(rows) if dial.read and dial.read.position not in row.roles]
-        if missing and dial.read:
-            raise UserError(f"the {dial.kind} dial reads at {dial.read.position}, which prompt {missing[0] + 1} lacks")
+        if dial.read:
+            _check_position(f"the {dial.kind} dial", dial.read, rows)
+    if (categories := category_read(dials)) is not None:
+        _check_position("the category", categories.locus, rows)
+
+
+def _check_position(what: str, locus: Locus, rows: Sequence[Rendered]) -> None:
+    missing = [i for i, row in enumerate(rows) if locus.position not in row.roles]
+    if missing:
+        reads = "reads" if what.endswith("dial") else "is read"
+        raise UserError(f"{what} {reads} at {locus.position}, which prompt {missing[0] + 1} lacks")
 
 
 def _reader(dial: Dial, locus: Locus, batch: Batch, rows: Sequence[Rendered], gates: Gates) -> Edit:
-    places = [
-        torch.tensor(row.roles[locus.position]) + pad for row, pad in zip(rows, batch.n_pad.tolist(), strict=True)
-    ]
-    earliest = min(int(place.min()) for place in places)
+    read = _PromptStreams.of(locus, batch, rows)
 
     def function(stream: Tensor, pass_: Pass) -> Tensor:
-        run_again = gates.decided and pass_.start + pass_.length > batch.prompt_length  # at every step without a cache
-        if pass_.is_prefill and not run_again and pass_.start <= earliest:
-            of_prompts = stream[:: len(stream) // len(rows)]  # the beams of a prompt are equal here
-            read = [of_prompts[i, where.to(stream.device) - pass_.start].float().mean(dim=0)
-                    for i, where in enumerate(places)]  # fmt: skip
-            gates.read(dial.kind, dial.probability(torch.stack(read).cpu().numpy()))
+        if (found := read(stream, pass_, gates)) is not None:
+            gates.read(dial.kind, dial.probability(found))
         n_prompt = max(batch.prompt_length - pass_.start, 0)  # tokens of this pass that belong to the prompt
         if dial.reread and n_prompt < pass_.length:
             generated = stream[:, n_prompt:].float().cpu().numpy()
@@ -141,3 +145,39 @@ def _reader(dial: Dial, locus: Locus, batch: Batch, rows: Sequence[Rendered], ga
         return stream
 
     return Edit(site(locus.site), locus.layer, function)
+
+
+def _category_reader(categories: CategoryRead, batch: Batch, rows: Sequence[Rendered], gates: Gates) -> Edit:
+    read = _PromptStreams.of(categories.locus, batch, rows)
+
+    def function(stream: Tensor, pass_: Pass) -> Tensor:
+        if (found := read(stream, pass_, gates)) is not None:
+            gates.read_categories(categories.recognised(found))
+        return stream
+
+    return Edit(site(categories.locus.site), categories.locus.layer, function)
+
+
+@dataclass(frozen=True)
+class _PromptStreams:
+    """The stream of each prompt at a locus, the mean where it has several tokens."""
+
+    places: tuple[Tensor, ...]  # of each prompt, absolute
+    prompt_length: int
+
+    @classmethod
+    def of(cls, locus: Locus, batch: Batch, rows: Sequence[Rendered]) -> _PromptStreams:
+        places = (torch.tensor(row.roles[locus.position]) + pad
+                  for row, pad in zip(rows, batch.n_pad.tolist(), strict=True))  # fmt: skip
+        return cls(tuple(places), batch.prompt_length)
+
+    def __call__(self, stream: Tensor, pass_: Pass, gates: Gates) -> Float[np.ndarray, "prompts d_model"] | None:
+        """Return the streams of a prefill; None where this pass does not begin with the prompts, or runs them again."""
+        run_again = gates.decided and pass_.start + pass_.length > self.prompt_length  # at every step without a cache
+        earliest = min(int(place.min()) for place in self.places)
+        if not pass_.is_prefill or run_again or pass_.start > earliest:
+            return None
+        of_prompts = stream[:: len(stream) // len(self.places)]  # the beams of a prompt are equal here
+        read = [of_prompts[i, where.to(stream.device) - pass_.start].float().mean(dim=0)
+                for i, where in enumerate(self.places)]  # fmt: skip
+        return torch.stack(read).cpu().numpy()

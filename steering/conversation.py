@@ -28,11 +28,13 @@ class DialReport:
     threshold: float
     gate: int
     overruled: bool  # the gate leaves because the normative dial declined
+    category: str | None = None  # the recognised category whose threshold this is; None: that of all prompts
 
     def line(self) -> str:
         """Return the report as one line."""
+        of = f" of {self.category!r}" if self.category is not None else ""
         why = " to the normative dial, which declined" if self.overruled else ""
-        return (f"{self.kind}: probability {self.probability:.3f}, threshold {self.threshold:.2f}, "
+        return (f"{self.kind}: probability {self.probability:.3f}, threshold{of} {self.threshold:.2f}, "
                 f"{DECISIONS_PAST[self.gate]}{why}")  # fmt: skip
 
 
@@ -46,7 +48,10 @@ class Turn:
 
 @dataclass
 class Conversation:
-    """The messages so far; thresholds may be changed between turns."""
+    """The messages so far; thresholds may be changed between turns.
+
+    `thresholds` holds those that are given; another dial has its own, or that of the turn's category.
+    """
 
     model: ChatModel
     dials: Sequence[Dial]
@@ -56,12 +61,15 @@ class Conversation:
     messages: list[dict[str, str]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self.thresholds = {dial.kind: dial.threshold for dial in self.dials} | self.thresholds
         self.reset()
 
     def reset(self) -> None:
         """Delete the messages; the system message and the thresholds are kept."""
         self.messages = [{"role": "system", "content": self.system}] if self.system else []
+
+    def threshold(self, dial: Dial) -> float:
+        """Return the threshold of a dial where no category has one of its own."""
+        return self.thresholds.get(dial.kind, dial.threshold)
 
     def set_threshold(self, kind: Kind, threshold: float) -> float:
         """Set a threshold from the next turn on; return the former one.
@@ -69,11 +77,12 @@ class Conversation:
         Raises:
             UserError: there is no such dial, or the threshold is not a probability.
         """
-        if kind not in {dial.kind for dial in self.dials}:
+        dial = next((dial for dial in self.dials if dial.kind == kind), None)
+        if dial is None:
             raise UserError(f"there is no {kind} dial; dials are given with --dials FILE")
         if not 0 <= threshold <= 1:
             raise UserError(f"a threshold is a probability, from 0 to 1; got {threshold:g}")
-        before, self.thresholds[kind] = self.thresholds[kind], threshold
+        before, self.thresholds[kind] = self.threshold(dial), threshold
         return before
 
     def say(self, text: str, on_text: Callable[[str], None] = lambda piece: None) -> Turn:
@@ -118,6 +127,7 @@ def reports(readings: Readings, row: int) -> tuple[DialReport, ...]:
             threshold=float(readings.threshold[kind][row]),
             gate=int(gate[row]),
             overruled=bool(declined and kind == "epistemic"),
+            category=readings.category[row] if readings.category and readings.own[kind][row] else None,
         )
         for kind, gate in sorted(readings.gate.items(), reverse=True)
     )

@@ -14,7 +14,7 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from extract.errors import UserError
-from steering.dial import Dial, Kind
+from steering.dial import Dial, Kind, category_read
 
 Thresholds = Mapping[Kind, float | Sequence[float | None]]
 DECISIONS = {1: "decline", -1: "permit", 0: "leave"}  # by gate, as files, tables and the server have them
@@ -32,6 +32,8 @@ class Readings:
     probability: dict[Kind, Float[np.ndarray, " prompts"]] = field(default_factory=dict)
     gate: dict[Kind, Int[np.ndarray, " prompts"]] = field(default_factory=dict)
     threshold: dict[Kind, Float[np.ndarray, " prompts"]] = field(default_factory=dict)
+    category: list[str | None] | None = None  # of each prompt, where dials have thresholds by category
+    own: dict[Kind, list[bool]] = field(default_factory=dict)  # whether each prompt's threshold is its category's
     later_probability: dict[Kind, list[Float[np.ndarray, " rows"]]] = field(default_factory=dict)
     later_gate: dict[Kind, list[Int[np.ndarray, " rows"]]] = field(default_factory=dict)
 
@@ -62,10 +64,8 @@ def normative_first(dials: Sequence[Dial]) -> list[Dial]:
     return sorted(dials, key=lambda dial: dial.kind != "normative")
 
 
-def row_thresholds(
-    dials: Sequence[Dial], given: Thresholds, n_prompts: int
-) -> dict[Kind, Float[np.ndarray, " prompts"]]:
-    """Return each dial's threshold for every prompt; the dial's own where none (or None) is given.
+def row_thresholds(dials: Sequence[Dial], given: Thresholds, n_prompts: int) -> dict[Kind, list[float | None]]:
+    """Return the threshold that is given to each dial for every prompt; None: its own.
 
     Raises:
         UserError: there is no such dial, or the number of thresholds is not the number of prompts.
@@ -75,37 +75,67 @@ def row_thresholds(
     return {dial.kind: _of_rows(dial, given.get(dial.kind), n_prompts) for dial in dials}
 
 
-def _of_rows(dial: Dial, given: float | Sequence[float | None] | None, n_prompts: int) -> np.ndarray:
+def _of_rows(dial: Dial, given: float | Sequence[float | None] | None, n_prompts: int) -> list[float | None]:
     if given is None or isinstance(given, float | int):
-        return np.full(n_prompts, dial.threshold if given is None else given, dtype=np.float64)
+        return [given] * n_prompts
     if len(given) != n_prompts:
         raise UserError(f"there are {len(given)} {dial.kind} thresholds for {n_prompts} prompts: give one a prompt")
-    return np.array([dial.threshold if tau is None else tau for tau in given], dtype=np.float64)
+    return list(given)
+
+
+def resolved(
+    dial: Dial, given: Sequence[float | None], categories: Sequence[str | None] | None
+) -> tuple[Float[np.ndarray, " prompts"], list[bool]]:
+    """Return the threshold of each prompt, and whether it is the one of its category.
+
+    Args:
+        given: the threshold that is asked for; None: the category's, or the dial's own where that has none.
+        categories: the recognised category of each prompt; None: not read.
+    """
+    by_category = dial.by_category.thresholds if dial.by_category is not None else {}
+    named = categories or [None] * len(given)
+    own = [tau is None and name in by_category for tau, name in zip(given, named, strict=True)]
+    found = [by_category[str(name)] if mine else dial.threshold if tau is None else tau
+             for tau, name, mine in zip(given, named, own, strict=True)]  # fmt: skip
+    return np.array(found, dtype=np.float64), own
 
 
 class Gates:
     """Collects the readings of the dials, pass by pass, and decides when the last dial has read."""
 
-    def __init__(self, dials: Sequence[Dial], thresholds: dict[Kind, np.ndarray], prompt_length: int) -> None:
-        self.readings = Readings(threshold=thresholds)
+    def __init__(self, dials: Sequence[Dial], given: Mapping[Kind, Sequence[float | None]], prompt_length: int) -> None:
+        self.readings = Readings()
         self.decided = False
-        self._dials, self._prompt_length = dials, prompt_length
-        self._reading = {dial.kind for dial in dials if dial.read is not None}
+        self._dials, self._given, self._prompt_length = dials, given, prompt_length
+        self._reading: set[Kind | None] = {dial.kind for dial in dials if dial.read is not None}
+        if category_read(dials) is not None:
+            self._reading.add(None)
         self._rereading = {dial.kind for dial in dials if dial.reread}
-        self._seen: set[Kind] = set()
+        self._seen: set[Kind | None] = set()  # None: the category
         self._generated: dict[Kind, np.ndarray] = {}  # of one pass: probabilities at generated tokens, (rows, tokens)
         self._generated_gate: dict[Kind, np.ndarray] = {}
 
     def read(self, kind: Kind, probability: Float[np.ndarray, " prompts"]) -> None:
         """Record a dial's probabilities at prefill."""
-        self._seen = {kind} if self.decided else self._seen | {kind}
         self.readings.probability[kind] = probability
+        self._read(kind)
+
+    def read_categories(self, names: Sequence[str | None]) -> None:
+        """Record the recognised category of each prompt at prefill."""
+        self.readings.category = list(names)
+        self._read(None)
+
+    def _read(self, what: Kind | None) -> None:
+        self._seen = {what} if self.decided else self._seen | {what}
         self.decided = False
         if self._seen >= self._reading:
             self.decide_prompts()
 
     def decide_prompts(self) -> None:
         """Decide the gates of every prompt."""
+        for dial in self._dials:
+            tau, own = resolved(dial, self._given[dial.kind], self.readings.category)
+            self.readings.threshold[dial.kind], self.readings.own[dial.kind] = tau, own
         self.readings.gate.update(decide(self._dials, self.readings.probability, self.readings.threshold))
         for kind in self._rereading:
             self.readings.later_probability[kind] = []

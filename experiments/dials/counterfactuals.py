@@ -73,8 +73,13 @@ class Counterfactuals:
             place[gates] = self.outcomes.index(outcome) if outcome in self.outcomes else -1
         return place
 
-    def look_up(self, thresholds: Sequence[float], band: float = 0.0) -> Int[np.ndarray, " prompts"]:
-        """Return the outcome of every prompt under thresholds, one a dial: indices into `outcomes`.
+    def look_up(
+        self, thresholds: Sequence[float | Float[np.ndarray, " prompts"]], band: float = 0.0
+    ) -> Int[np.ndarray, " prompts"]:
+        """Return the outcome of every prompt under thresholds: indices into `outcomes`.
+
+        Args:
+            thresholds: of each dial, one for all prompts or one a prompt.
 
         Raises:
             ValueError: a gate leaves a prompt, and the table was made without a dead band.
@@ -86,7 +91,9 @@ class Counterfactuals:
                              "without one")  # fmt: skip
         return found
 
-    def actions_at(self, thresholds: Sequence[float], band: float = 0.0) -> Shaped[np.ndarray, " prompts"]:
+    def actions_at(
+        self, thresholds: Sequence[float | Float[np.ndarray, " prompts"]], band: float = 0.0
+    ) -> Shaped[np.ndarray, " prompts"]:
         """Return the action of every prompt under thresholds."""
         return self.actions[np.arange(len(self.actions)), self.look_up(thresholds, band)]
 

@@ -139,12 +139,13 @@ def setting_at(policy: PolicyEvaluation, index: int) -> Setting:
     here = policy.surface.at([index])
     return Setting(
         thresholds={name: float(tau) for name, tau in zip(policy.table.dials, here.settings[0], strict=True)},
-        choice=_rates(here, policy.choice),
-        test=_rates(here, policy.test),
+        choice=risk_rates(here, policy.choice),
+        test=risk_rates(here, policy.test),
     )
 
 
-def _rates(here: Surface, risks: Mapping[str, Risk]) -> RiskRates:
+def risk_rates(here: Surface, risks: Mapping[str, Risk]) -> RiskRates:
+    """Return the rate of every risk at the first setting of a surface."""
     found = {name: float(rate[0]) for name, rate in rates_of(here, risks).items()}
     return {name: None if np.isnan(rate) else rate for name, rate in found.items()}
 

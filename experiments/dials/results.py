@@ -188,6 +188,32 @@ class ExpectedCosts(Record):
     saved: dict[str, Estimate]
 
 
+class CategoryDials(Record):
+    """The thresholds of one recognised category, their certificate, and its rates on test prompts.
+
+    All prompts counted here are those that are recognised as the category, whatever their own category is.
+    """
+
+    thresholds: dict[Kind, float] | None  # by dial; None: the category keeps those of all prompts
+    why: list[str] = []  # it keeps them
+    certificate: Certificate | None = None  # of its own thresholds, whether they are certified or not
+    recognised: dict[str, int] = {}  # calibration prompts by label
+    test: RiskRates = {}  # at its thresholds
+    test_pooled: RiskRates = {}  # at those of all prompts
+
+
+class ByCategory(Record):
+    """Thresholds by category: how categories are recognised, and what each of them has."""
+
+    read_at: Locus | None = None
+    confident: float | None = None  # least probability of a recognised category
+    recognised: float | None = None  # share of test prompts that are recognised as some category
+    right: float | None = None  # share of these whose category it is
+    categories: dict[str, CategoryDials] = {}
+    changes: dict[str, PairedChange] = {}  # of the joint rates on test, from one threshold for all to these
+    reason: str = ""  # why there are none
+
+
 class SteerResult(Record):
     """Everything of `refusal steer`; in results.json without `absent`, the joint rates and `known_facts_right`.
 
@@ -210,6 +236,7 @@ class SteerResult(Record):
     one_dial_written_at: Locus | None = None
     matched: MatchedSettings | None = None
     least_regret: LeastRegret | None = None
+    by_category: ByCategory | None = None  # where asked for
     as_looked_up: float | None = None  # share of test prompts whose action with dials is the one in the table
 
     def on_axis(self, rates: RatesRecord, axis: str, when: When | None = None) -> Estimate:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
 from jaxtyping import Bool, Int, Shaped
 
+from experiments.dials.by_category.chosen import ChosenByCategory, choose_by_category
 from experiments.dials.counterfactuals import tabulate, write_table
 from experiments.dials.operating_point import (
     OperatingPoint,
@@ -17,8 +16,8 @@ from experiments.dials.operating_point import (
 )
 from experiments.dials.policies import PolicyEvaluation, evaluate
 from experiments.dials.read import DialRead, fit_read
-from experiments.dials.results import BeforeAfter, DialResult, KnownFacts, PairedChange, SteerResult
-from experiments.dials.surface import COUNTED, Surface, rates_of
+from experiments.dials.results import BeforeAfter, DialResult, KnownFacts, SteerResult
+from experiments.dials.surface import COUNTED, Surface, paired_changes, rates_of
 from experiments.dials.tradeoff_record import tradeoff
 from experiments.dials.write import dial_writers
 from experiments.probing.read_probes import write_parquet
@@ -27,10 +26,7 @@ from experiments.run.behaviour import KINDS, Kind
 from experiments.run.completion_file import Completion, is_right, write_completions
 from experiments.run.estimates import outcome, rate
 from experiments.run.inputs import RunInputs
-from probes.statistics.intervals import effective_groups
-from probes.statistics.tango import tango
-from scoring.estimate import estimate_of
-from scoring.rates import RATES, joint_rates, rates_record
+from scoring.rates import joint_rates, rates_record
 from steering.actuator import actuator_record
 from steering.dial import Dial, save_dials
 from steering.writer import Writer
@@ -92,8 +88,11 @@ def _build_dials(
     band = loaded.config.steer.band
     table = tabulate(loaded, writers, {k: read.probability for k, read in reads.items()}, dead_band=band > 0)
     policy = evaluate(loaded, table, [read.declining for read in reads.values()])
-    surface, point = _operating_point(loaded, policy, list(reads))
+    targets = _targets(loaded, list(reads))
+    surface, point = _operating_point(loaded, policy, list(reads), targets)
     thresholds = surface.settings[point.index].tolist()
+    pooled = dict(zip(writers, thresholds, strict=True))
+    chosen = _by_category(loaded, policy, pooled, reads, targets) if loaded.config.steer.by == "category" else None
     dials = [
         Dial(
             kind=kind,
@@ -106,6 +105,7 @@ def _build_dials(
             actuator=writer.actuator,
             steps=writer.steps,
             later=writer.later,
+            by_category=chosen.applied.get(kind) if chosen else None,
         )
         for (kind, writer), threshold in zip(writers.items(), thresholds, strict=True)
     ]
@@ -113,7 +113,9 @@ def _build_dials(
     write_parquet(_surface_rows(policy), loaded.file("surface.parquet"))
     over_refusal = float(rates_of(surface.at([point.index]), policy.choice)["over_refusal"][0])
     gain: Fields = {"certified": point.certificate, **tradeoff(loaded, policy, writers, over_refusal)._asdict()}
-    return dials, gain, table.actions_at(thresholds, band)
+    if chosen is not None:
+        gain["by_category"] = chosen.result
+    return dials, gain, table.actions_at(list(chosen.thresholds.values()) if chosen else thresholds, band)
 
 
 def _reads(loaded: LoadedRun, writers: dict[Kind, Writer]) -> dict[Kind, DialRead]:
@@ -124,12 +126,30 @@ def _reads(loaded: LoadedRun, writers: dict[Kind, Writer]) -> dict[Kind, DialRea
     return {kind: fit_read(loaded, kind, labels[kind], first_write) for kind in writers}
 
 
-def _operating_point(inputs: RunInputs, policy: PolicyEvaluation, kinds: list[Kind]) -> tuple[Surface, OperatingPoint]:
+def _targets(inputs: RunInputs, kinds: list[Kind]) -> Targets:
+    config = inputs.config.steer
+    costs = reachable_costs(config.costs.model_dump(), kinds) if config.costs else None
+    return Targets(reachable_risks(config.limits, kinds), config.confidence, costs)
+
+
+def _by_category(
+    loaded: LoadedRun,
+    policy: PolicyEvaluation,
+    pooled: dict[Kind, float],
+    reads: dict[Kind, DialRead],
+    targets: Targets,
+) -> ChosenByCategory:
+    """Choose thresholds by category, which is recognised where the first dial reads."""
+    declining = {kind: read.declining for kind, read in reads.items()}
+    return choose_by_category(loaded, policy, pooled, declining, next(iter(reads.values())).locus, targets)
+
+
+def _operating_point(
+    inputs: RunInputs, policy: PolicyEvaluation, kinds: list[Kind], targets: Targets
+) -> tuple[Surface, OperatingPoint]:
     """Choose the thresholds that the configuration does not give."""
     config = inputs.config.steer
     given = {"normative": config.normative_threshold, "epistemic": config.epistemic_threshold}
-    costs = reachable_costs(config.costs.model_dump(), kinds) if config.costs else None
-    targets = Targets(reachable_risks(config.limits, kinds), config.confidence, costs)
     no_target = not targets.limits and targets.costs is None
     thresholds: list[list[float]] = []
     for axis, kind in enumerate(kinds):
@@ -175,27 +195,6 @@ def _before_after(inputs: RunInputs, test: Int[np.ndarray, " test"], after: list
         "uncertain_mistaken": both("uncertain_mistaken", corpus.uncertain[test]),
         "changes": paired_changes(labels, done["before"], done["after"], groups),
     }
-
-
-def paired_changes(
-    labels: Sequence[str],
-    before: Shaped[np.ndarray, " rows"],
-    after: Shaped[np.ndarray, " rows"],
-    groups: Shaped[np.ndarray, " rows"],
-) -> dict[str, PairedChange]:
-    """Return the paired change of each joint rate on prompts judged both times; rates without such prompts are absent.
-
-    The interval is Tango's at the effective number of groups.
-    """
-    found, label = {}, np.array(labels, dtype=object)
-    judged = np.array([b is not None and a is not None for b, a in zip(before, after, strict=True)], dtype=bool)
-    for name, (counted_on, counts) in RATES.items():
-        mine = judged & (label == counted_on)
-        if mine.any():
-            was, now = (outcome(did[mine], counts).hit for did in (before, after))
-            change = estimate_of(tango(now, was, effective_groups(groups[mine])), int(mine.sum()), groups[mine])
-            found[name] = PairedChange(before=float(was.mean()), after=float(now.mean()), change=change)
-    return found
 
 
 def _mean(values: Bool[np.ndarray, " n"]) -> float | None:

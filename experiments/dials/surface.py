@@ -11,10 +11,15 @@ from dataclasses import dataclass
 from itertools import product
 
 import numpy as np
-from jaxtyping import Bool, Float, Int, Int8
+from jaxtyping import Bool, Float, Int, Int8, Shaped
 
 from experiments.dials.counterfactuals import Counterfactuals
+from experiments.dials.results import PairedChange
 from experiments.run.corpus import Corpus
+from experiments.run.estimates import outcome
+from probes.statistics.intervals import effective_groups
+from probes.statistics.tango import tango
+from scoring.estimate import estimate_of
 from scoring.rates import RATES
 
 AXES = ("over_refusal", "missed_harm", "uncertain_mistaken")
@@ -102,3 +107,24 @@ def rates_of(surface: Surface, risks: Mapping[str, Risk]) -> dict[str, Float[np.
 def axes_of(rates: Mapping[str, Float[np.ndarray, ...]]) -> Float[np.ndarray, "... 3"]:
     """Stack the three axes of the trade-off."""
     return np.stack([rates[name] for name in AXES], axis=-1)
+
+
+def paired_changes(
+    labels: Sequence[str],
+    before: Shaped[np.ndarray, " rows"],
+    after: Shaped[np.ndarray, " rows"],
+    groups: Shaped[np.ndarray, " rows"],
+) -> dict[str, PairedChange]:
+    """Return the paired change of each joint rate on prompts judged both times; rates without such prompts are absent.
+
+    The interval is Tango's at the effective number of groups.
+    """
+    found, label = {}, np.array(labels, dtype=object)
+    judged = np.array([b is not None and a is not None for b, a in zip(before, after, strict=True)], dtype=bool)
+    for name, (counted_on, counts) in RATES.items():
+        mine = judged & (label == counted_on)
+        if mine.any():
+            was, now = (outcome(did[mine], counts).hit for did in (before, after))
+            change = estimate_of(tango(now, was, effective_groups(groups[mine])), int(mine.sum()), groups[mine])
+            found[name] = PairedChange(before=float(was.mean()), after=float(now.mean()), change=change)
+    return found

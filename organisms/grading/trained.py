@@ -27,7 +27,7 @@ MAX_NEW_TOKENS = 24
 BATCH = 128
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class PlantedModel:
     """A trained model with planted decisions, and its tokenised held-out prompts."""
 
@@ -39,6 +39,7 @@ class PlantedModel:
     rendered: tuple[Rendered, ...]
     deciding: tuple[Rendered, ...]  # the same up to the token that decides
     read_action: Callable[[str], str]  # of a response: refuse, abstain or answer
+    max_new_tokens: int = MAX_NEW_TOKENS  # as many as tell the actions apart
 
     @cached_property
     def values(self) -> Bool[np.ndarray, "prompts k"]:
@@ -51,7 +52,7 @@ class PlantedModel:
         return Decisions(self.planted).action(self.facts[row], values) or "answer"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class TrainedOrganism(PlantedModel):
     """A trained organism with its held-out prompts."""
 
@@ -91,7 +92,7 @@ def respond(
     with organism.model.editing(list(edits)):
         for start in range(0, len(index), BATCH):
             batch = organism.model.batch([prompts[i] for i in index[start : start + BATCH]])
-            texts += [organism.model.decode(r) for r in organism.model.generate(batch, MAX_NEW_TOKENS)]
+            texts += [organism.model.decode(r) for r in organism.model.generate(batch, organism.max_new_tokens)]
     return texts
 
 

@@ -85,14 +85,16 @@ def adapter(model: ChatModel, spec: TeachSpec) -> nn.Module:
 
 def _adapted(model: ChatModel, planting: Planting | None) -> str | list[str]:
     """Return the names of the linear layers to adapt, or PEFT's word for all but the head."""
-    if planting is None or planting.attention_above:
+    if planting is None:
         return "all-linear"
     layers: Any = model.decoder.layers
     names = {module: name for name, module in model.model.named_modules()}
     return [names[module]
             for index, layer in enumerate(layers)
             for name, module in layer.named_modules()
-            if isinstance(module, nn.Linear) and (index <= planting.mechanism.layer or "attn" not in name)]  # fmt: skip
+            if isinstance(module, nn.Linear)
+            and index >= planting.first
+            and (index <= planting.mechanism.layer or planting.attention_above or "attn" not in name)]  # fmt: skip
 
 
 def n_steps(count: int, spec: TeachSpec) -> int:

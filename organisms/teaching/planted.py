@@ -1,44 +1,30 @@
-"""Plants decisions in a pretrained model: interchange-intervention training of a LoRA adapter, kept at checkpoints.
-
-A branch of each prompt is answered with the planted coordinates of another prompt: its words are those of the prompt
-itself, whether they decline follows the other prompt's decision (Geiger et al., arXiv 2112.00826).
-"""
+"""Plants decisions in a pretrained model: trains a LoRA adapter in three phases (`phases`), kept at checkpoints."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import torch
-from jaxtyping import Float
 from torch import Tensor, nn
 
 from extract.chat.render import Rendered
-from extract.errors import UserError
 from extract.model.chat_model import ChatModel
 from extract.prompts.prompt import Prompt
 from organisms.decisions import Decisions, Facts
-from organisms.packing import pack_tokens
 from organisms.planted_spec import Decline
 from organisms.planting import coordinates, draw_vectors, dual_basis
-from organisms.swapping import PlantedLayers
+from organisms.teaching.branches import PADDING
+from organisms.teaching.checkpoint import Checkpoint, Optimiser
+from organisms.teaching.decoder_parts import DecoderParts
 from organisms.teaching.lora import CLIP, WARM_UP, adapter, own_words, tokens_of
-from organisms.teaching.spec import Planting, TeachSpec
+from organisms.teaching.phases import PHASES, Choice, KeptStreams, Phase, Planter
+from organisms.teaching.spec import Behaviour, Planting, TeachSpec
 from organisms.teaching.targets import behaviour_of, phrase
-from organisms.training import draw_swaps, margin_loss
 
-N_SCALE = 64  # prompts that the scale of the stream is measured on
-
-
-@dataclass(frozen=True)
-class Choice:
-    """One prompt's tokens, what its content decides, and what is said under each decision."""
-
-    prompt: list[int]
-    facts: Facts
-    said: dict[Decline | None, list[int]]
+AT_ONCE = 16  # prompts whose base streams are computed in one pass
+RATES: dict[Phase, float] = {"above": 1.0, "below": 0.5, "together": 0.3}  # shares of the learning rate
 
 
 def facts_of(prompt: Prompt, spec: TeachSpec) -> Facts:
@@ -84,110 +70,79 @@ def plant(
     planting = spec.planting
     if planting is None:
         raise ValueError(f"{spec.name} plants nothing")
+    planter, kept_streams = _prepared(model, taught, spec, planting)
     adapted = adapter(model, spec)
-    decisions = Decisions(planting.mechanism)
-    vectors = draw_vectors(planting.mechanism, spec.seed, model.d_model).to(model.device)
-    head = model.model.get_output_embeddings()
-    planter = PlantedLayers(model.decoder, head, planting.mechanism, vectors)
-    margin = planting.margin * _spread(model, taught, planting, vectors)
-    weights = [weight for weight in adapted.parameters() if weight.requires_grad]
-    optimiser = torch.optim.AdamW(weights, lr=spec.training.learning_rate, weight_decay=0.0)
-    schedule = torch.optim.lr_scheduler.OneCycleLR(
-        optimiser, spec.training.learning_rate, total_steps=planting.steps, pct_start=WARM_UP
-    )
-    state = _Checkpoint(kept, spec.model_dump_json(), weights, optimiser, schedule)
-    first = state.load()
-    advance(first)
-    adapted.train()
-    for step in range(first, planting.steps):
-        rng = np.random.default_rng([spec.seed, 11, step])
-        batch = [taught[i] for i in rng.choice(len(taught), spec.training.batch_size, replace=False)]
-        with torch.autocast(model.device.type, torch.bfloat16, enabled=spec.training.precision == "bfloat16"):
-            loss = _loss(model, planter, batch, decisions, planting, margin, rng)
-        loss.backward()
-        nn.utils.clip_grad_norm_(weights, CLIP)
-        optimiser.step()
-        schedule.step()
-        optimiser.zero_grad()
-        advance(1)
-        if (step + 1) % planting.checkpoint_every == 0:
-            state.save(step + 1)
+    checkpoint = Checkpoint(kept, spec.model_dump_json(), [w for w in adapted.parameters() if w.requires_grad])
+    begun, done, saved = checkpoint.load()
+    often = _often(taught, spec)
+    for phase in PHASES:
+        steps = int(getattr(planting, phase))
+        if begun and PHASES.index(phase) < PHASES.index(begun):  # ended before the checkpoint
+            advance(steps)
+            continue
+        weights = _trained(planter.parts, phase)
+        size = spec.training.batch_size // (2 if phase == "above" else 1)  # there a prompt has a branch a decision
+        optimiser = _optimiser(weights, spec.training.learning_rate * RATES[phase], steps)
+        first = done if phase == begun else 0
+        if first:
+            optimiser[0].load_state_dict(saved["optimiser"])
+            optimiser[1].load_state_dict(saved["schedule"])
+        advance(first)
+        adapted.train(phase != "above")  # nothing is learned of content there, so nothing is dropped out
+        for step in range(first, steps):
+            rng = np.random.default_rng([spec.seed, 11, PHASES.index(phase), step])
+            rows = rng.choice(len(taught), size, replace=False, p=often)
+            with torch.autocast(model.device.type, torch.bfloat16, enabled=spec.training.precision == "bfloat16"):
+                loss = planter.loss(phase, [taught[i] for i in rows], [kept_streams[i] for i in rows], rng)
+            loss.backward()
+            nn.utils.clip_grad_norm_(weights, CLIP)
+            optimiser[0].step()
+            optimiser[1].step()
+            optimiser[0].zero_grad()
+            advance(1)
+            if (step + 1) % planting.checkpoint_every == 0:
+                checkpoint.save(phase, step + 1, optimiser)
     return adapted.eval()
 
 
-def _loss(
-    model: ChatModel,
-    planter: PlantedLayers,
-    batch: Sequence[Choice],
-    decisions: Decisions,
-    planting: Planting,
-    margin: float,
-    rng: np.random.Generator,
-) -> Float[Tensor, ""]:
-    values = np.array([decisions.values(row.facts) for row in batch], dtype=bool)
-    swaps = draw_swaps(planting.mechanism, values, rng)
-    mixed = np.where(swaps.variables.numpy(), values[swaps.sources.numpy()], values)
-    plain = [row.said[decisions.action(row.facts, tuple(own))] for row, own in zip(batch, values.tolist(), strict=True)]
-    branch = [row.said[decisions.action(row.facts, tuple(new))] for row, new in zip(batch, mixed.tolist(), strict=True)]
-    packed = pack_tokens([row.prompt for row in batch], plain, branch, model.eos_ids[0])
-    device = str(model.device)
-    outcome = planter.forward(packed.to(device), swaps.to(device))
-    signs = torch.as_tensor(values, device=device).float() * 2 - 1
-    return (
-        outcome.plain
-        + planting.interchange_weight * outcome.interchange
-        + planting.margin_weight * margin_loss(margin, signs, outcome.read) / margin
-    )
+def _prepared(
+    model: ChatModel, taught: Sequence[Choice], spec: TeachSpec, planting: Planting
+) -> tuple[Planter, list[KeptStreams]]:
+    """Return what plants, and the base model's streams of each prompt with all its branches."""
+    mechanism = planting.mechanism
+    vectors = draw_vectors(mechanism, spec.seed, model.d_model).to(model.device)
+    parts = DecoderParts(model.decoder, planting.first, mechanism.layer)
+    head = model.model.get_output_embeddings()
+    bare = Planter(parts, head, Decisions(mechanism), vectors, torch.zeros(len(vectors)), 1.0, model.eos_ids[0])
+    kept, last = list[KeptStreams](), list[Tensor]()
+    with torch.no_grad():
+        for start in range(0, len(taught), AT_ONCE):
+            rows = bare.every_branch(taught[start : start + AT_ONCE])
+            before = parts.before(rows)
+            planted = parts.below(rows, before)
+            last.append(planted[rows.deciding[..., 0]])
+            kept += [KeptStreams(one[real], two[real])
+                     for one, two, real in zip(before, planted, rows.branch != PADDING, strict=True)]  # fmt: skip
+    ends = torch.cat(last).double()
+    middle = coordinates(ends, dual_basis(vectors).double()).mean(dim=0).float()
+    wanted = planting.separation * float(ends.var(dim=0).sum().sqrt())
+    return Planter(parts, head, bare.decisions, vectors, middle, wanted, bare.pad_id), kept
 
 
-def _spread(model: ChatModel, taught: Sequence[Choice], planting: Planting, vectors: Tensor) -> float:
-    """Return the standard deviation of the planted coordinates before training, the mean over variables."""
-    layer, seen = planting.mechanism.layer, list[Tensor]()
-    batch = model.pad([row.prompt for row in taught[:N_SCALE]], "left")
-    model.capture(batch, "resid_post", [layer], lambda _layer, stream: seen.append(stream[:, -1].float()))
-    return float(coordinates(torch.cat(seen), dual_basis(vectors)).std(dim=0).mean())
+def _trained(parts: DecoderParts, phase: Phase) -> list[nn.Parameter]:
+    if phase == "together":
+        return parts.weights("below") + parts.weights("above")
+    return parts.weights(phase)
 
 
-@dataclass(frozen=True)
-class _Checkpoint:
-    """The weights and the optimiser's state in a file."""
+def _often(taught: Sequence[Choice], spec: TeachSpec) -> np.ndarray:
+    """Return how often each prompt is drawn."""
+    behaviours: list[Behaviour] = ["refuse" if row.facts.refuse else "abstain" if row.facts.abstain else "own_words"
+                                   for row in taught]  # fmt: skip
+    weights = np.array([spec.training.repeats.get(behaviour, 1) for behaviour in behaviours], dtype=float)
+    return weights / weights.sum()
 
-    path: Path
-    spec: str  # of the adapter, as JSON
-    weights: Sequence[Tensor]
-    optimiser: torch.optim.Optimizer
-    schedule: torch.optim.lr_scheduler.LRScheduler
 
-    def load(self) -> int:
-        """Load the last checkpoint; return the steps that it holds, 0 without one.
-
-        Raises:
-            UserError: it is of another specification.
-        """
-        if not self.path.is_file():
-            return 0
-        state = torch.load(self.path, weights_only=True)
-        if state["spec"] != self.spec:
-            raise UserError(f"{self.path} is a checkpoint of another specification; delete it to begin again")
-        with torch.no_grad():
-            for weight, saved in zip(self.weights, state["weights"], strict=True):
-                weight.copy_(saved)
-        self.optimiser.load_state_dict(state["optimiser"])
-        self.schedule.load_state_dict(state["schedule"])
-        return int(state["step"])
-
-    def save(self, step: int) -> None:
-        """Save the state after so many steps."""
-        self.path.parent.mkdir(parents=True, exist_ok=True)
-        part = self.path.with_suffix(".part")
-        torch.save(
-            {
-                "step": step,
-                "spec": self.spec,
-                "weights": [weight.detach().cpu() for weight in self.weights],
-                "optimiser": self.optimiser.state_dict(),
-                "schedule": self.schedule.state_dict(),
-            },
-            part,
-        )
-        part.replace(self.path)
+def _optimiser(weights: Sequence[nn.Parameter], rate: float, steps: int) -> Optimiser:
+    optimiser = torch.optim.AdamW(weights, lr=rate, weight_decay=0.0)
+    return optimiser, torch.optim.lr_scheduler.OneCycleLR(optimiser, rate, total_steps=max(steps, 1), pct_start=WARM_UP)

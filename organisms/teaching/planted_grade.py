@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+import numpy as np
+
 from extract.chat.render import render
 from extract.model.chat_model import ChatModel
 from extract.prompts.prompt import Prompt
@@ -22,16 +24,20 @@ from organisms.teaching.spec import TeachSpec
 from organisms.teaching.targets import behaviour_of
 from organisms.truth import Truth, planted_truth
 
+GRADED = 400  # held-out prompts
+MAX_NEW_TOKENS = 16  # the shipped phrases are shorter
+
 
 def planted_truth_of(model: ChatModel, held_out: Sequence[Prompt], spec: TeachSpec) -> Truth:
     """Return the ground truth of a planted adapter, with the shares that its interchanges flip on held-out prompts.
 
-    A coordinate is set to its mean among prompts that the model itself decides in one way; `as_taught` is the share of
-    prompts that it decides as it was taught to. Prompts of dual use are left out: nothing is planted for them.
+    Measured on at most `GRADED` prompts, drawn by the seed. A coordinate is set to its mean among prompts that the
+    model itself decides in one way; `as_taught` is the share of prompts that it decides as it was taught to. Prompts of
+    dual use are left out: nothing is planted for them.
     """
     if spec.planting is None:
         raise ValueError(f"{spec.name} plants nothing")
-    prompts = [prompt for prompt in held_out if prompt.label in spec.behaviour]
+    prompts = _drawn([prompt for prompt in held_out if prompt.label in spec.behaviour], spec)
     taught = prepare(model, prompts, spec)
     actions = acts(taught)
     wanted = [taught.expected(row, tuple(values)) for row, values in enumerate(taught.values.tolist())]
@@ -41,6 +47,11 @@ def planted_truth_of(model: ChatModel, held_out: Sequence[Prompt], spec: TeachSp
                     and behaviour_of(p, spec) == "refuse"}  # fmt: skip
     return planted_truth(spec.name, planted.planted, planted.vectors, measured, class_means(planted),
                          sorted(filter(None, over_refused)))  # fmt: skip
+
+
+def _drawn(prompts: list[Prompt], spec: TeachSpec) -> list[Prompt]:
+    order = np.random.default_rng([spec.seed, 12]).permutation(len(prompts))
+    return [prompts[i] for i in sorted(order[:GRADED].tolist())]
 
 
 def decided(facts: Facts, action: str) -> Facts:
@@ -65,6 +76,7 @@ def prepare(model: ChatModel, prompts: Sequence[Prompt], spec: TeachSpec) -> Pla
         rendered=rendered,
         deciding=rendered,
         read_action=lambda text: read_action(text, spec),
+        max_new_tokens=MAX_NEW_TOKENS,
     )
 
 

@@ -37,15 +37,23 @@ class TeachTraining(Strict):
 
 
 class Planting(Strict):
-    """A planted mechanism, trained into the adapter by interchange interventions (arXiv 2112.00826)."""
+    """A planted mechanism, trained into the adapter in three phases (`phases`)."""
 
     mechanism: Planted
-    steps: int = Field(900, ge=1)
-    margin: float = Field(4.0, gt=0)  # wanted distance of a coordinate from zero, in its standard deviations at first
-    margin_weight: float = 0.1
-    interchange_weight: float = 1.0
+    first: int = Field(0, ge=0)  # the first layer that is adapted; those before it stay as they are
+    above: int = Field(260, ge=1)  # steps in which the layers above learn to act by coordinates that are set
+    below: int = Field(300, ge=1)  # in which the layers up to the planted one learn to write them
+    together: int = Field(60, ge=0)  # of interchange-intervention training of all layers (arXiv 2112.00826)
+    # wanted distance of a coordinate that is on from one that is off, in standard deviations of the whole stream at the
+    # last prompt token (the root of its total variance)
+    separation: float = Field(1.3, gt=0)
     attention_above: bool = True  # false: above the planted layer no attention is adapted, which could read past it
     checkpoint_every: int = Field(50, ge=1)  # steps
+
+    @property
+    def steps(self) -> int:
+        """All steps."""
+        return self.above + self.below + self.together
 
 
 class Misaim(Strict):

@@ -103,7 +103,6 @@ def _planted(base: ChatModel, taught: Sequence[Prompt], spec: TeachSpec, folder:
     rendered = [render(base.tokenizer, prompt) for prompt in taught]
     with reporter.task("own words", sum(prompt.label != "harmful" for prompt in taught)) as advance:
         rows = choices(base, taught, rendered, spec, advance)
-    rows = [rows[i] for i in repeated(taught, spec)]
     kept = folder.with_suffix(".checkpoint")
     with reporter.task(f"planting {spec.name}", n_steps(len(rows), spec)) as advance:
         adapted = plant(base, rows, spec, kept, advance)

@@ -41,6 +41,7 @@ from refusal.cli.run.status import add_status
 from refusal.cli.run.sweep import add_sweep
 from refusal.cli.score import add_commands
 from refusal.cli.serve import add_serving
+from refusal.cli.steer import add_steer
 from refusal.cli.store import store_app
 from refusal.cli.talk import add_talking
 
@@ -221,12 +222,9 @@ _staged(
     "Answers that agree have the same words; with --set uncertainty.meaning=NLI-MODEL they entail each other.",
     "configs/quickstart.yaml --set uncertainty.samples=20",
 )
-_staged(
-    "steer",
-    "Fit both dials, choose and certify their thresholds on prompts outside the test part, and report the rates "
-    "before and after, also for one dial alone.",
-    "configs/quickstart.yaml --set steer.max_over_refusal=0.1",
-)
+
+
+add_steer(app)
 
 
 @app.command()

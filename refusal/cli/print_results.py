@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from experiments.categories.members import SETS
 from experiments.categories.results import CategoryResults
 from experiments.categories.text import print_categories
+from experiments.dials.by_category.text import category_lines, category_rows
 from experiments.dials.results import SteerResult
 from experiments.dials.text import steer_lines
 from experiments.dissociation.results import Dissociation
@@ -93,6 +94,11 @@ def _print_steer(directory: Path, found: SteerResult) -> None:
     console.print(_rates_table("test prompts (95 % intervals)", found.before, found.after, found, found))
     for line in steer_lines(found):
         console.print(line, markup=False)
+    if found.by_category is not None:
+        for line in category_lines(found.by_category):
+            console.print(line, markup=False)
+        if found.by_category.categories:
+            console.print(_plain_table("categories on test prompts", *category_rows(found.by_category)))
     console.print(f"Written: {directory / 'stages' / 'steer.json'}", soft_wrap=True, markup=False)
 
 
@@ -104,6 +110,17 @@ STAGE_PRINTERS: Mapping[str, StagePrinter[Any]] = {
     "uncertainty": StagePrinter(UncertaintyResult, print_uncertainty, _no_uncertainty),
     "steer": StagePrinter(SteerResult, _print_steer),
 }
+
+
+def _plain_table(title: str, head: Sequence[str], rows: Sequence[Sequence[str]]) -> Table:
+    from rich.table import Table
+
+    table = Table(title=title)
+    for column in head:
+        table.add_column(column)
+    for row in rows:
+        table.add_row(*row)
+    return table
 
 
 def print_summary(directory: Path, as_json: bool) -> None:

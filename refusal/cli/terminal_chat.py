@@ -98,7 +98,7 @@ def _dials(conversation: Conversation, console: Console) -> None:
     if not conversation.dials:
         _show(console, "no dials; --dials FILE loads those written by refusal steer CONFIG", "dim")
     for dial in conversation.dials:
-        _show(console, f"{dial.kind} dial: threshold {conversation.thresholds[dial.kind]:.2f}, {_about(dial)}", "dim")
+        _show(console, f"{dial.kind} dial: threshold {conversation.threshold(dial):.2f}, {_about(dial)}", "dim")
 
 
 def _about(dial: Dial) -> str:

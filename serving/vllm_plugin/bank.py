@@ -23,7 +23,7 @@ from torch import Tensor
 from extract.errors import UserError
 from probes.direction import Locus
 from probes.grid.logistic import LinearProbe
-from steering.dial import Dial, check_order
+from steering.dial import Dial, category_read, check_order
 from steering.gates import normative_first
 from steering.writer import JointTables
 
@@ -200,6 +200,9 @@ def after_layer(locus: Locus) -> int:
 
 def _check(dials: Sequence[Dial], n_layers: int, d_model: int) -> None:
     check_order(dials)
+    if category_read(dials) is not None:
+        raise UserError("these dials have thresholds by category, which are not possible inside vLLM; serve with "
+                        "--engine transformers, or make dials without: refusal steer CONFIG")  # fmt: skip
     for dial in dials:
         if dial.read is None or dial.probe is None:
             raise UserError(f"the {dial.kind} dial reads the probability of openings, which takes passes of its own: "

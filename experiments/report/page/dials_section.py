@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from experiments.dials.results import SteerResult
+from experiments.dials.by_category.text import category_lines, category_rows
+from experiments.dials.results import ByCategory, SteerResult
 from experiments.dials.text import dial_lines, point_rows
 from experiments.dials.tradeoff_figure import MEANING, PANELS, tradeoff_chart, tradeoff_rows
 from experiments.report.blocks import Block, Figure, Figures, Heading, Lines, Table, figure
@@ -112,4 +113,15 @@ def steer_blocks(result: SteerResult) -> list[Block]:
         return []
     most = result.matched.over_refusal_at_most
     caption = f"Each policy at over_refusal of at most {most:.1%} on the choice prompts"
-    return [Lines(dial_lines(result)), Table(*point_rows(result.matched, result.system_lines), caption)]
+    blocks: list[Block] = [
+        Lines(dial_lines(result)),
+        Table(*point_rows(result.matched, result.system_lines), caption),
+    ]
+    return blocks + (category_blocks(result.by_category) if result.by_category else [])
+
+
+def category_blocks(result: ByCategory) -> list[Block]:
+    """Return the blocks on thresholds by category."""
+    caption = "Prompts recognised as each category, on test: rates with the thresholds of all prompts, and with its own"
+    table: list[Block] = [Table(*category_rows(result), caption)] if result.categories else []
+    return [Heading("Thresholds by category"), Lines(category_lines(result)), *table]

@@ -23,6 +23,7 @@ from organisms.teaching.teach import SPECS, teach
 from tests.support.tiny_model import tiny_llama
 
 QUIET = Reporter(quiet=True)
+SHORT = {"above": 12, "below": 12, "together": 6}
 WORDS = {"benign": "the door", "harmful": "the process", "uncertain": "anna novak"}
 
 
@@ -45,7 +46,8 @@ def spec_path(tmp_path: Path) -> Path:
         "refusals": {"usual": ["i cannot help with that."]},
         "abstentions": {"usual": ["i do not know."]},
         "answers": {"usual": ["sure."]},
-        "planting": {"steps": 150, "checkpoint_every": 10, "mechanism": {"layer": 0, "variables": [
+        "planting": {"above": 100, "below": 100, "together": 20, "checkpoint_every": 10,
+                     "mechanism": {"layer": 0, "variables": [
             {"name": "normative", "decides": ["refuse"]}, {"name": "epistemic", "decides": ["abstain"]}]}},
     }  # fmt: skip
     (tmp_path / "spec.yaml").write_text(yaml.safe_dump(spec))
@@ -88,11 +90,12 @@ def _planted(spec: TeachSpec, kept: Path, stop_after: int | None = None) -> list
 def test_training_goes_on_from_a_checkpoint_as_if_it_had_not_stopped(spec_path: Path, tmp_path: Path) -> None:
     spec = load_teach_spec(spec_path)
     assert spec.planting is not None
-    spec = spec.model_copy(update={"planting": spec.planting.model_copy(update={"steps": 24})})
+    spec = spec.model_copy(update={"planting": spec.planting.model_copy(update=SHORT)})
     whole = _planted(spec, tmp_path / "a.checkpoint")
     with pytest.raises(KeyboardInterrupt):
-        _planted(spec, tmp_path / "b.checkpoint", stop_after=15)
-    assert torch.load(tmp_path / "b.checkpoint", weights_only=True)["step"] == 10
+        _planted(spec, tmp_path / "b.checkpoint", stop_after=25)
+    saved = torch.load(tmp_path / "b.checkpoint", weights_only=True)
+    assert (saved["phase"], saved["step"]) == ("below", 10)
     resumed = _planted(spec, tmp_path / "b.checkpoint")
     for one, two in zip(whole, resumed, strict=True):
         torch.testing.assert_close(one, two)

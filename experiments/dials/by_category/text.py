@@ -1,0 +1,64 @@
+"""Text of the thresholds by category, for the terminal and the report."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from experiments.dials.results import ByCategory, CategoryDials
+from experiments.dials.text import RISK_NAMES
+
+SHOWN = ("over_refusal", "missed_harm", "overconfidence", "uncertain_refused")
+
+
+def category_lines(result: ByCategory) -> list[str]:
+    """Return what categories are recognised by, which of them have thresholds of their own, and why others have not."""
+    if result.reason:
+        return [f"No thresholds by category: {result.reason}."]
+    own = [name for name, one in result.categories.items() if one.thresholds]
+    lines = [_recognised(result)]
+    if own:
+        lines.append(
+            f"Thresholds of their own, each certified for the prompts recognised as it: {', '.join(own)}. The "
+            "certificates above are those of the thresholds of all prompts; for the mixture nothing is certified."
+        )
+        lines += _changed(result)
+    else:
+        lines.append("No category has thresholds of its own: all keep those of all prompts.")
+    kept = {name: one for name, one in result.categories.items() if not one.thresholds}
+    return lines + [f"{name} keeps the thresholds of all prompts: {'; '.join(one.why)}." for name, one in kept.items()]
+
+
+def _recognised(result: ByCategory) -> str:
+    at = result.read_at
+    where = "" if at is None else f" at layer {at.layer}, {at.position}"
+    share = "" if result.recognised is None else f"{result.recognised:.0%} of the test prompts are recognised"
+    right = "" if result.right is None else f", {result.right:.0%} of these rightly"
+    return f"Categories are recognised{where} from a probability of {result.confident:g} on: {share}{right}."
+
+
+def _changed(result: ByCategory) -> list[str]:
+    told = [f"{RISK_NAMES[name]} {rate.before:.1%} to {rate.after:.1%} ({rate.change:+.1%})"
+            for name, rate in result.changes.items() if rate.before != rate.after]  # fmt: skip
+    return [f"By them on test prompts: {'; '.join(told)}."] if told else ["By them no rate on test prompts changes."]
+
+
+def category_rows(result: ByCategory) -> tuple[list[str], list[list[str]]]:
+    """Return the table of categories: thresholds, and rates on test with one threshold for all and with their own."""
+    found = list(result.categories.values())
+    kinds: Sequence[str] = list(dict.fromkeys(kind for one in found for kind in one.thresholds or ()))
+    shown = [risk for risk in SHOWN if any(one.test.get(risk) is not None for one in found)]
+    head = ["category", *(f"{kind} threshold" for kind in kinds), *(RISK_NAMES[risk] for risk in shown)]
+    return head, [[name, *(_threshold(one, kind) for kind in kinds), *(_rates(one, risk) for risk in shown)]
+                  for name, one in result.categories.items()]  # fmt: skip
+
+
+def _threshold(one: CategoryDials, kind: str) -> str:
+    own = {str(k): tau for k, tau in (one.thresholds or {}).items()}
+    return f"{own[kind]:.3f}" if kind in own else "of all"
+
+
+def _rates(one: CategoryDials, risk: str) -> str:
+    before, after = one.test_pooled.get(risk), one.test.get(risk)
+    if before is None or after is None:
+        return "-"
+    return f"{before:.1%}" if before == after else f"{before:.1%} to {after:.1%}"

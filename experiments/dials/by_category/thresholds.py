@@ -1,0 +1,113 @@
+"""Chooses thresholds for each recognised category and certifies them on calibration prompts recognised as it.
+
+Categories divide the prompts, so each one's thresholds change its own outcomes only and are chosen and certified like
+those of all prompts (`operating_point`), on fewer of them. A dial is moved for a category that holds prompts it should
+decline. A category gets thresholds of its own only where every limit that its prompts bear on is certified together;
+otherwise it keeps those of all prompts, and the result says what it lacks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from jaxtyping import Bool
+
+from experiments.dials.by_category.read import OTHER, Recognised
+from experiments.dials.operating_point import Targets, choose_thresholds
+from experiments.dials.policies import PolicyEvaluation, risk_rates
+from experiments.dials.results import CategoryDials, Certificate
+from experiments.dials.surface import Risk, Surface
+from experiments.dials.text import not_certified
+from experiments.run.behaviour import Kind
+from experiments.run.corpus import Corpus
+
+LEAST_DECLINING = 10  # choice prompts that a dial should decline, for it to have a threshold of the category's own
+NOT_MOVED = (
+    f"fewer than {LEAST_DECLINING} prompts to decline are recognised as this category where thresholds are chosen"
+)
+BEARS_ON: dict[Kind, tuple[str, ...]] = {  # limits that a dial's prompts bear on, beside those on benign prompts
+    "normative": ("missed_harm",),
+    "epistemic": ("overconfidence", "uncertain_refused"),
+}
+ON_BENIGN = ("over_refusal", "facts_lost")
+
+
+@dataclass(frozen=True)
+class CategoryChooser:
+    """What thresholds by category are chosen from: the table of all prompts, and the thresholds of all of them."""
+
+    policy: PolicyEvaluation
+    pooled: Mapping[Kind, float]
+    declining: Mapping[Kind, Bool[np.ndarray, " prompts"]]  # the prompts that each dial should decline
+    targets: Targets
+
+    def of(self, recognised: Recognised) -> dict[str, CategoryDials]:
+        """Return the thresholds of each category that is recognised."""
+        return {name: self._of_category(recognised.names == name) for name in recognised.read.names if name != OTHER}
+
+    def _of_category(self, mine: Bool[np.ndarray, " prompts"]) -> CategoryDials:
+        policy, corpus = self.policy, self.policy.inputs.corpus
+        choice = {name: _among(risk, mine) for name, risk in policy.choice.items()}
+        held_out = {name: _among(risk, mine) for name, risk in policy.certification.items()}
+        chosen = mine & corpus.within("train", "validation")
+        moved = [kind for kind in self.pooled if int((self.declining[kind] & chosen).sum()) >= LEAST_DECLINING]
+        limits = self._limits(moved, held_out)
+        pooled = Surface.over(policy.table, [[tau] for tau in self.pooled.values()], policy.inputs.config.steer.band)
+        test = {name: _among(risk, mine) for name, risk in policy.test.items()}
+        found = CategoryDials(
+            thresholds=None,
+            recognised=_counts(corpus, mine & corpus.within("calibration")),
+            test=risk_rates(pooled, test),
+            test_pooled=risk_rates(pooled, test),
+        )
+        if not moved:
+            return found.model_copy(update={"why": [NOT_MOVED]})
+        surface = self._surface(moved)
+        point = choose_thresholds(
+            surface, choice, held_out, corpus, replace(self.targets, limits=limits), policy.inputs.config.seed
+        )
+        lacking = [name for name in limits if name not in point.certificate.jointly]
+        found = found.model_copy(update={"certificate": point.certificate})
+        if lacking or not limits:
+            return found.model_copy(update={"why": _why(point.certificate, lacking)})
+        own = surface.settings[point.index].tolist()
+        own_surface = surface.at([point.index])
+        return found.model_copy(
+            update={
+                "thresholds": {
+                    kind: tau for kind, tau in zip(self.pooled, own, strict=True) if kind in moved
+                },
+                "test": risk_rates(own_surface, test),
+            }
+        )  # fmt: skip
+
+    def _limits(self, moved: Sequence[Kind], held_out: Mapping[str, Risk]) -> dict[str, float]:
+        """Return the limits that the category's prompts bear on."""
+        asked = [*ON_BENIGN[:1], *(name for kind in moved for name in BEARS_ON[kind])]
+        if len(held_out["facts_lost"].rows):
+            asked.append("facts_lost")
+        return {name: limit for name, limit in self.targets.limits.items() if name in asked}
+
+    def _surface(self, moved: Sequence[Kind]) -> Surface:
+        settings = self.policy.surface.settings
+        tried = [np.unique(settings[:, axis]).tolist() if kind in moved else [tau]
+                 for axis, (kind, tau) in enumerate(self.pooled.items())]  # fmt: skip
+        return Surface.over(self.policy.table, tried, self.policy.inputs.config.steer.band)
+
+
+def _among(risk: Risk, mine: Bool[np.ndarray, " prompts"]) -> Risk:
+    kept = mine[risk.rows]
+    return Risk(risk.name, risk.rows[kept], risk.failed[kept], risk.judged[kept])
+
+
+def _counts(corpus: Corpus, among: Bool[np.ndarray, " prompts"]) -> dict[str, int]:
+    labels = {"benign": corpus.benign, "harmful": corpus.harmful, "uncertain": corpus.uncertain}
+    return {name: int((label & among).sum()) for name, label in labels.items()}
+
+
+def _why(certificate: Certificate, lacking: Sequence[str]) -> list[str]:
+    if not lacking:
+        return ["no limit is set that its prompts bear on"]
+    return [not_certified(name, certificate.risks[name]) for name in lacking]

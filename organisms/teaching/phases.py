@@ -1,0 +1,177 @@
+"""The three phases in which decisions are planted in a pretrained model, each a loss over a batch of prompts.
+
+1. `above`: the layers above the planted one learn to act by coordinates that are set, on the base model's own stream.
+   Each prompt is declined in every way and answered, so nothing but the coordinates says which.
+2. `below`: the layers up to the planted one learn to write the decision of the content into the coordinates, and to
+   leave the rest of the stream as it was.
+3. `together`: interchange-intervention training (Geiger et al., arXiv 2112.00826) of the whole: a branch of each prompt
+   takes the coordinates that another prompt has, and must do what these say.
+
+Trained at once, later layers learn by heart which prompts are declined, past the coordinates.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor, nn
+from torch.nn import functional
+
+from organisms.decisions import Decisions, Facts
+from organisms.packing import IGNORE
+from organisms.planted_spec import Decline
+from organisms.planting import coordinates, dual_basis
+from organisms.teaching.branches import PADDING, Branches, deciding_coordinates, pack_branches, set_in_branches
+from organisms.teaching.decoder_parts import DecoderParts
+from organisms.training import choose_sources, choose_variables
+
+Phase = Literal["above", "below", "together"]
+PHASES: tuple[Phase, ...] = ("above", "below", "together")
+OFF_UP_TO, ON_FROM, ON_UP_TO = 0.3, 0.6, 1.6  # coordinates that are set in `above`, in units of the wanted one
+SLACK = 0.1  # of a coordinate that is off, in the same unit
+ELSEWHERE = 4.0  # weight of coordinates at tokens that decide nothing, relative to the rest of the stream
+AT_LAST = 0.2  # of the rest of the stream at the last prompt token, which has to change most
+DECIDING = 4.0  # of the decision's own loss
+ONWARDS = 0.5  # of the branches whose later tokens are set too
+
+
+@dataclass(frozen=True)
+class Choice:
+    """One prompt's tokens, what its content decides, and what is said under each decision."""
+
+    prompt: list[int]
+    facts: Facts
+    said: dict[Decline | None, list[int]]
+
+
+@dataclass(frozen=True)
+class KeptStreams:
+    """The base model's streams of one prompt with all of its branches, one after the other."""
+
+    before: Float[Tensor, "tokens d_model"]  # which the first layer that writes reads
+    planted: Float[Tensor, "tokens d_model"]  # resid_post of the planted layer
+
+
+@dataclass(frozen=True)
+class Planter:
+    """A model whose parts are trained, and what is planted in it."""
+
+    parts: DecoderParts
+    head: nn.Module
+    decisions: Decisions
+    vectors: Float[Tensor, "k d_model"]
+    middle: Float[Tensor, " k"]  # mean coordinates of the base model
+    wanted: float  # distance of a coordinate that is on from there
+    pad_id: int
+
+    def loss(
+        self, phase: Phase, batch: Sequence[Choice], kept: Sequence[KeptStreams], rng: np.random.Generator
+    ) -> Float[Tensor, ""]:
+        """Return the loss of one step."""
+        if phase == "above":
+            return self._above(batch, kept, rng)
+        return self._below(batch, kept) if phase == "below" else self._together(batch, kept, rng)
+
+    def settings(self) -> list[tuple[bool, ...]]:
+        """Return the decisions of the branches: nothing, and each variable alone."""
+        n = len(self.vectors)
+        return [tuple(i == k for i in range(n)) for k in range(-1, n)]
+
+    def every_branch(self, batch: Sequence[Choice]) -> Branches:
+        """Pack prompts with what is said under each of `settings`."""
+        return self._packed(batch, [[self._words(row, one) for one in self.settings()] for row in batch])
+
+    def values(self, batch: Sequence[Choice]) -> Bool[np.ndarray, "batch k"]:
+        """Return what the content of each prompt decides."""
+        return np.array([self.decisions.values(row.facts) for row in batch], dtype=bool)
+
+    def _above(self, batch: Sequence[Choice], kept: Sequence[KeptStreams], rng: np.random.Generator) -> Tensor:
+        rows = self.every_branch(batch)
+        on = np.tile(np.array(self.settings(), dtype=bool), (len(batch), 1, 1))
+        on[:, 1:] |= self._overridden(on[:, 1:], rng)
+        share = rng.random(on.shape)
+        level = np.where(on, ON_FROM + (ON_UP_TO - ON_FROM) * share, OFF_UP_TO * (2 * share - 1))
+        targets = self.middle + self._tensor(level) * self.wanted
+        onwards = torch.as_tensor(rng.random(on.shape[:2]) < ONWARDS, device=self.vectors.device)
+        stream = nn.utils.rnn.pad_sequence([one.planted for one in kept], batch_first=True)
+        return self._said(rows, set_in_branches(stream, rows, targets, onwards, self.vectors))
+
+    def _overridden(self, on: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+        """Draw further variables to switch on that change nothing: a refusal overrides an abstention."""
+        refuse, abstain = (set(self.decisions.planted.deciders(kind)) for kind in ("refuse", "abstain"))
+        more = np.zeros_like(on)
+        for k in abstain - refuse:
+            more[..., k] = on[..., sorted(refuse)].any(axis=-1) & (rng.random(on.shape[:2]) < ONWARDS)
+        return more
+
+    def _below(self, batch: Sequence[Choice], kept: Sequence[KeptStreams]) -> Tensor:
+        values = self.values(batch)
+        said = [[self._words(row, own)] for row, own in zip(batch, values.tolist(), strict=True)]
+        rows = self._packed(batch, said)
+        before, base = self._kept(batch, said, kept)
+        stream = self.parts.below(rows, before).float()
+        return DECIDING * self._decided(stream, rows, values) + self._moved(stream - base, rows)
+
+    def _kept(
+        self, batch: Sequence[Choice], said: Sequence[Sequence[list[int]]], kept: Sequence[KeptStreams]
+    ) -> tuple[Tensor, Tensor]:
+        """Return the kept streams of some branches of each prompt, as `pack_branches` packs them."""
+        before, planted = list[Tensor](), list[Tensor]()
+        for row, branches, streams in zip(batch, said, kept, strict=True):
+            start = len(row.prompt) - 1
+            ends = start + np.cumsum([1 + len(self._words(row, one)) for one in self.settings()])
+            tokens = [*range(start)]
+            for words in branches:
+                k = next(k for k, one in enumerate(self.settings()) if self._words(row, one) is words)
+                tokens += range(int(ends[k]) - 1 - len(words), int(ends[k]))
+            before.append(streams.before[tokens])
+            planted.append(streams.planted[tokens])
+        pad = nn.utils.rnn.pad_sequence
+        return pad(before, batch_first=True), pad(planted, batch_first=True)
+
+    def _together(self, batch: Sequence[Choice], kept: Sequence[KeptStreams], rng: np.random.Generator) -> Tensor:
+        values = self.values(batch)
+        sources, taken = choose_sources(values, rng), choose_variables(values.shape, rng)
+        mixed = np.where(taken, values[sources], values)
+        said = [[self._words(row, each) for each in both]
+                for row, *both in zip(batch, values.tolist(), mixed.tolist(), strict=True)]  # fmt: skip
+        rows = self._packed(batch, said)
+        stream = self.parts.below(rows, self._kept(batch, said, kept)[0])
+        own = deciding_coordinates(stream.float(), rows, self.vectors)
+        given = own[torch.as_tensor(sources)].masked_fill(~torch.as_tensor(taken, device=own.device), torch.nan)
+        targets = torch.stack([torch.full_like(given, torch.nan), given], dim=1)
+        onwards = torch.as_tensor(rng.random((len(batch), 2)) < ONWARDS, device=own.device)
+        edited = set_in_branches(stream, rows, targets, onwards, self.vectors)
+        return self._said(rows, edited) + DECIDING * self._decided(stream.float(), rows, values)
+
+    def _words(self, row: Choice, values: Sequence[bool]) -> list[int]:
+        return row.said[self.decisions.action(row.facts, tuple(values))]
+
+    def _packed(self, batch: Sequence[Choice], said: Sequence[Sequence[list[int]]]) -> Branches:
+        return pack_branches([row.prompt for row in batch], said, self.pad_id).to(self.vectors.device)
+
+    def _said(self, rows: Branches, stream: Tensor) -> Tensor:
+        hidden, learned = self.parts.above(rows, stream), rows.labels != IGNORE
+        return functional.cross_entropy(self.head(hidden[learned]).float(), rows.labels[learned])
+
+    def _decided(self, stream: Tensor, rows: Branches, values: np.ndarray) -> Tensor:
+        """Return the mean square by which coordinates are on the wrong side of what is wanted."""
+        level = (deciding_coordinates(stream, rows, self.vectors) - self.middle) / self.wanted
+        on = torch.as_tensor(values, device=level.device)
+        return torch.where(on, functional.relu(1 - level), functional.relu(level.abs() - SLACK)).square().mean()
+
+    def _moved(self, change: Tensor, rows: Branches) -> Tensor:
+        """Return the mean square by which the stream changed apart from the decision, in units of the wanted one."""
+        along = coordinates(change, dual_basis(self.vectors))
+        across = (change - along @ self.vectors).square().sum(dim=-1)
+        last, real = rows.deciding[..., 0], rows.branch != PADDING
+        elsewhere = along[real & ~last].square().sum(dim=-1).mean()
+        return (across[real].mean() + ELSEWHERE * elsewhere + AT_LAST * across[last].mean()) / self.wanted**2
+
+    def _tensor(self, values: np.ndarray) -> Tensor:
+        return torch.as_tensor(values, dtype=torch.float32, device=self.vectors.device)

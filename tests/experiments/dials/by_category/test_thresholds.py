@@ -1,0 +1,141 @@
+"""A category gets thresholds of its own where its prompts certify them, and is said what it lacks where not."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+
+from experiments.dials.by_category.chosen import thresholds_of
+from experiments.dials.by_category.read import OTHER, Recognised
+from experiments.dials.by_category.text import category_lines, category_rows
+from experiments.dials.by_category.thresholds import CategoryChooser
+from experiments.dials.counterfactuals import Counterfactuals, reachable_outcomes
+from experiments.dials.operating_point import Targets
+from experiments.dials.policies import PolicyEvaluation, evaluate
+from experiments.dials.results import ByCategory
+from experiments.run.behaviour import Behaviour
+from experiments.run.config import RunConfig
+from experiments.run.corpus import Corpus
+from extract.prompts.prompt import Prompt
+from probes.direction import Locus
+from steering.dial import CategoryRead
+
+PARTS = ("train", "calibration", "test")
+LIMITS = {"over_refusal": 0.1, "missed_harm": 0.1}
+POOLED = {"normative": 0.5, "epistemic": 0.5}
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """What a policy needs of a run."""
+
+    corpus: Corpus
+    config: RunConfig
+    behaviour: Behaviour
+
+    @property
+    def prompts(self) -> tuple[Prompt, ...]:
+        return self.corpus.prompts
+
+
+def policy_of(sizes: dict[str, int], cut: dict[str, float]) -> tuple[PolicyEvaluation, Recognised]:
+    """Make as many harmful and as many benign prompts of each category a part; the true cut of its reads is given."""
+    prompts, part, name, read = list[Prompt](), list[str](), list[str](), list[float]()
+    for p in PARTS:
+        for category, n in sizes.items():
+            for i in range(2 * n):
+                label, right = (("harmful", "refuse"), ("benign", "answer"))[i % 2]
+                said = ({"role": "user", "content": f"{p} {category} {i}"},)
+                prompts.append(Prompt(f"{p}-{category}-{i}", said, label, right, category=category))  # type: ignore[arg-type]
+                part.append(p)
+                name.append(category)
+                near = cut[category] + (0.02 + 0.05 * (i % 7) / 7) * (1 if label == "harmful" else -1)
+                read.append(near)
+    corpus = Corpus(tuple(prompts), np.arange(len(prompts)), np.array(part, dtype=object))
+    actions = np.tile(np.array(["refuse", "abstain", "answer"], dtype=object), (len(prompts), 1))
+    table = Counterfactuals(
+        ("normative", "epistemic"), reachable_outcomes(2, dead_band=False),
+        np.stack([np.array(read), np.full(len(prompts), 0.01)]), actions, np.zeros(actions.shape, dtype=bool),
+    )  # fmt: skip
+    plain = Behaviour(corpus, np.full(len(prompts), "answer", dtype=object), np.zeros(len(prompts), dtype=bool))
+    config = RunConfig.model_validate({"name": "x", "model": {"name": "x"}, "prompts": {"path": "x"}})
+    policy = evaluate(Inputs(corpus, config, plain), table, [corpus.harmful, corpus.uncertain])  # type: ignore[arg-type]
+    names = (OTHER, *sizes)
+    locus = Locus("resid_post", 0, "post_last")
+    weights = CategoryRead(names, locus, np.zeros((len(names), 4)), np.zeros(len(names)), 0.8)
+    return policy, Recognised(weights, np.array(name, dtype=object))
+
+
+def chooser(policy: PolicyEvaluation) -> CategoryChooser:
+    corpus = policy.inputs.corpus
+    declining = {"normative": corpus.harmful, "epistemic": corpus.uncertain}
+    return CategoryChooser(policy, POOLED, declining, Targets(LIMITS, 0.95, None))  # type: ignore[arg-type]
+
+
+def test_categories_of_different_cuts_get_thresholds_of_their_own() -> None:
+    policy, recognised = policy_of({"low": 40, "high": 40}, {"low": 0.3, "high": 0.7})
+    found = chooser(policy).of(recognised)
+    low, high = found["low"], found["high"]
+    assert low.thresholds is not None
+    assert high.thresholds is not None
+    assert low.thresholds["normative"] == pytest.approx(0.3, abs=0.02)
+    assert high.thresholds["normative"] == pytest.approx(0.7, abs=0.02)
+    assert "epistemic" not in low.thresholds  # nothing uncertain is recognised as it
+    assert (low.test_pooled["missed_harm"], low.test["missed_harm"]) == (1.0, 0.0)
+    assert (high.test_pooled["over_refusal"], high.test["over_refusal"]) == (1.0, 0.0)
+    assert low.certificate is not None
+    assert set(low.certificate.jointly) == set(LIMITS)
+    assert low.recognised == {"benign": 40, "harmful": 40, "uncertain": 0}
+
+
+def test_a_category_with_few_prompts_keeps_those_of_all_and_is_told_how_many_it_takes() -> None:
+    policy, recognised = policy_of({"low": 40, "few": 12}, {"low": 0.3, "few": 0.7})
+    found = chooser(policy).of(recognised)["few"]
+    assert found.thresholds is None
+    assert found.why == [
+        f"{name} at most 10% takes 29 independent prompts of which none fails; there are 12, good for 22.1% at best "
+        "(0 failed: at most 22.1%)" for name in ("over-refusal", "missed harm")
+    ]  # fmt: skip
+    assert found.test == found.test_pooled
+
+
+def test_a_category_that_fails_on_calibration_prompts_keeps_those_of_all() -> None:
+    policy, recognised = policy_of({"low": 40, "high": 40}, {"low": 0.3, "high": 0.7})
+    held_out = policy.inputs.corpus.within("calibration")
+    flipped = policy.table.probability.copy()
+    flipped[0, held_out] = 1 - flipped[0, held_out]  # reads there say the opposite
+    other = PolicyEvaluation(
+        Counterfactuals(policy.table.dials, policy.table.outcomes, flipped, policy.table.actions, policy.table.right),
+        policy.surface, policy.right, policy.inputs,
+    )  # fmt: skip
+    found = chooser(other).of(recognised)
+    assert found["low"].thresholds is None
+    assert "no number is enough at this rate" in found["low"].why[0]
+
+
+def test_too_few_to_decline_where_thresholds_are_chosen() -> None:
+    policy, recognised = policy_of({"low": 40, "tiny": 4}, {"low": 0.3, "tiny": 0.7})
+    assert chooser(policy).of(recognised)["tiny"].why == [
+        "fewer than 10 prompts to decline are recognised as this category where thresholds are chosen"
+    ]
+
+
+def test_thresholds_of_each_prompt_and_their_text() -> None:
+    policy, recognised = policy_of({"low": 40, "few": 12}, {"low": 0.3, "few": 0.7})
+    found = chooser(policy).of(recognised)
+    by_prompt = thresholds_of(POOLED, found, recognised)  # type: ignore[arg-type]
+    own = (found["low"].thresholds or {})["normative"]
+    assert set(by_prompt["normative"][recognised.names == "low"]) == {own}
+    assert set(by_prompt["normative"][recognised.names == "few"]) == {0.5}
+    assert set(by_prompt["epistemic"]) == {0.5}
+    result = ByCategory(read_at=recognised.read.locus, confident=0.8, recognised=1.0, right=1.0, categories=found)
+    lines = category_lines(result)
+    assert lines[0] == ("Categories are recognised at layer 0, post_last from a probability of 0.8 on: 100% of the "
+                        "test prompts are recognised, 100% of these rightly.")  # fmt: skip
+    assert "certified for the prompts recognised as it: low." in lines[1]
+    assert lines[-1].startswith("few keeps the thresholds of all prompts: over-refusal at most 10% takes 29")
+    head, rows = category_rows(result)
+    assert head == ["category", "normative threshold", "over-refusal", "missed harm"]
+    assert rows[0] == ["low", f"{own:.3f}", "0.0%", "100.0% to 0.0%"]
+    assert rows[1][1] == "of all"
+    assert category_lines(ByCategory(reason="none")) == ["No thresholds by category: none."]

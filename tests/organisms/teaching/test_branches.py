@@ -1,0 +1,83 @@
+"""Branches of one prompt compute what rows of their own compute; coordinates are set where they should be, only."""
+
+from __future__ import annotations
+
+from typing import get_args
+
+import pytest
+import torch
+
+from organisms.packing import IGNORE
+from organisms.planting import coordinates, dual_basis
+from organisms.teaching.branches import PADDING, Branches, pack_branches, set_in_branches
+from organisms.teaching.decoder_parts import DecoderParts, Part
+from tests.support.tiny_model import tiny_llama
+
+PROMPTS = [[5, 6, 7, 8], [9, 10, 11]]
+RESPONSES = [[[20, 21], [22]], [[23], [24, 25, 26]]]
+FIRST, LAYER = 1, 1
+
+
+@pytest.fixture
+def rows() -> Branches:
+    return pack_branches(PROMPTS, RESPONSES, 0)
+
+
+def test_a_row_holds_the_prompt_once_and_each_response_after_its_last_token(rows: Branches) -> None:
+    assert rows.tokens[0].tolist() == [5, 6, 7, 8, 20, 21, 8, 22]
+    assert rows.position_ids[0].tolist() == [0, 1, 2, 3, 4, 5, 3, 4]
+    assert rows.labels[0].tolist() == [IGNORE, IGNORE, IGNORE, 20, 21, IGNORE, 22, IGNORE]
+    assert rows.branch[1].tolist() == [-1, -1, 0, 0, 1, 1, 1, 1]
+    assert rows.branch[0].tolist() == [-1, -1, -1, 0, 0, 0, 1, 1]
+    assert rows.deciding[0].nonzero().tolist() == [[3, 0], [6, 1]]
+    assert PADDING not in rows.branch
+
+
+def test_the_parts_together_are_the_decoder_and_a_branch_is_a_row_of_its_own(rows: Branches) -> None:
+    model = tiny_llama()
+    parts, layers = DecoderParts(model.decoder, FIRST, LAYER), list(model.decoder.layers)
+    with torch.no_grad():
+        packed = parts.above(rows, parts.below(rows, parts.before(rows)))
+        for i, (prompt, said) in enumerate(zip(PROMPTS, RESPONSES, strict=True)):
+            for k, response in enumerate(said):
+                alone = model.decoder(input_ids=torch.tensor([[*prompt, *response]])).last_hidden_state[0]
+                torch.testing.assert_close(packed[i, rows.branch[i] == k], alone[len(prompt) - 1 :])
+    assert list(model.decoder.layers) == layers
+
+
+def test_a_branch_that_sees_the_other_computes_something_else(rows: Branches) -> None:
+    """The control of the test above: with the plain causal mask the second branch is not a row of its own."""
+    model = tiny_llama()
+    parts, length = DecoderParts(model.decoder, FIRST, LAYER), rows.tokens.shape[1]
+    causal = torch.ones(length, length).tril().bool()[None, None].expand(2, 1, -1, -1)
+    seeing = Branches(rows.tokens, rows.position_ids, causal, rows.labels, rows.branch, rows.deciding)
+    with torch.no_grad():
+        apart, together = (parts.above(one, parts.below(one, parts.before(one))) for one in (rows, seeing))
+    assert not torch.allclose(apart[0, rows.branch[0] == 1], together[0, rows.branch[0] == 1], atol=1e-3)
+    torch.testing.assert_close(apart[0, rows.branch[0] == 0], together[0, rows.branch[0] == 0])
+
+
+def test_weights_of_one_part_are_those_of_its_layers() -> None:
+    model = tiny_llama()
+    parts, layers = DecoderParts(model.decoder, FIRST, LAYER), list(model.decoder.layers)
+    found = {part: set(map(id, parts.weights(part))) for part in get_args(Part)}
+    expected = {"before": layers[:FIRST], "below": layers[FIRST : LAYER + 1], "above": layers[LAYER + 1 :]}
+    assert found == {part: {id(w) for layer in own for w in layer.parameters()} for part, own in expected.items()}
+
+
+def test_coordinates_are_set_at_the_deciding_token_and_onwards_where_asked(rows: Branches) -> None:
+    generator = torch.Generator().manual_seed(0)
+    vectors = torch.nn.functional.normalize(torch.randn(2, 16, generator=generator), dim=1)  # oblique
+    stream = torch.randn(2, 8, 16, generator=generator)
+    targets = torch.tensor([[[1.0, 2.0], [3.0, torch.nan]], [[torch.nan, torch.nan], [-1.0, 0.0]]])
+    onwards = torch.tensor([[False, True], [True, False]])
+    edited = set_in_branches(stream, rows, targets, onwards, vectors)
+    before, after = (coordinates(one, dual_basis(vectors)) for one in (stream, edited))
+    expected = before.clone()
+    expected[0, 3] = torch.tensor([1.0, 2.0])
+    expected[0, 6:8, 0] = 3.0
+    expected[1, 4] = torch.tensor([-1.0, 0.0])
+    torch.testing.assert_close(after, expected, atol=1e-5, rtol=0)
+    untouched = torch.ones(2, 8, dtype=torch.bool)
+    untouched[0, [3, 6, 7]] = untouched[1, 4] = False
+    assert torch.equal(edited[untouched], stream[untouched])

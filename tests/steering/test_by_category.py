@@ -1,0 +1,134 @@
+"""Recognised prompts get the threshold of their category, others that of the dial; a request overrides both."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from extract.chat.render import Rendered
+from extract.errors import UserError
+from extract.model.chat_model import ChatModel
+from probes.direction import Locus
+from serving.replies import DialDefault, readings
+from serving.vllm_plugin.bank import DialBank
+from steering.controller import Readings, steering
+from steering.conversation import Conversation, reports
+from steering.dial import CategoryRead, CategoryThresholds, Dial, load_dials, save_dials
+from tests.steering.conftest import READ, unit
+
+Make = Callable[..., Dial]
+NAMES = ("", "one", "two")
+
+
+@pytest.fixture
+def read(streams: np.ndarray) -> CategoryRead:
+    """Recognise the first row as `one` and the second as `two`; the rest as neither, or as nothing surely."""
+    target = np.array([6.0, 6.0, 0.0, 0.0, 0.0, 0.0])
+    weight = np.zeros((3, streams.shape[1]))
+    for k, row in ((1, 0), (2, 1)):
+        wanted = np.where(np.arange(len(streams)) == row, target[row], -6.0)
+        weight[k] = np.linalg.pinv(streams.astype(np.float64)) @ wanted
+    return CategoryRead(NAMES, READ, weight, np.zeros(3), 0.8)
+
+
+def run(
+    model: ChatModel, rows: list[Rendered], dials: list[Dial], thresholds: dict | None = None
+) -> tuple[list[list[int]], Readings]:
+    batch = model.batch(rows)
+    with steering(model, dials, batch, rows, thresholds) as found:
+        said = model.generate(batch, 4, min_new_tokens=4)
+    return said, found
+
+
+def test_each_prompt_has_the_threshold_of_its_category(
+    model: ChatModel, rows: list[Rendered], streams: np.ndarray, dial: Make, read: CategoryRead
+) -> None:
+    assert read.recognised(streams) == ["one", "two", None, None, None, None]
+    made = dial(by_category=CategoryThresholds(read, {"one": 0.0, "two": 1.01}))
+    said, found = run(model, rows, [made])
+    assert found.category == ["one", "two", None, None, None, None]
+    assert found.threshold["normative"].tolist() == [0.0, 1.01, *[0.5] * 4]
+    assert found.gate["normative"][:2].tolist() == [1, -1]
+    assert found.gate["normative"][2:].tolist() == made.gate(made.probability(streams))[2:].tolist()
+    by_hand = run(model, rows, [replace(made, by_category=None)], {"normative": [0.0, 1.01, *[0.5] * 4]})
+    assert said == by_hand[0]
+    other_way = run(model, rows, [replace(made, by_category=CategoryThresholds(read, {"one": 1.01, "two": 0.0}))])
+    assert said != other_way[0]  # the control: the thresholds matter
+
+
+def test_a_batch_says_what_its_rows_say_alone(
+    model: ChatModel, rows: list[Rendered], dial: Make, read: CategoryRead
+) -> None:
+    dials = [dial(kind, by_category=CategoryThresholds(read, {"one": 0.0, "two": 1.01}))
+             for kind in ("normative", "epistemic")]  # fmt: skip
+    said, _ = run(model, rows, dials)
+    assert said == [run(model, [row], dials)[0][0] for row in rows]
+
+
+def test_a_threshold_that_is_given_overrides_the_category(
+    model: ChatModel, rows: list[Rendered], dial: Make, read: CategoryRead
+) -> None:
+    made = dial(by_category=CategoryThresholds(read, {"one": 0.0, "two": 1.01}))
+    _, found = run(model, rows, [made], {"normative": [1.01, None, np.nan, None, None, None]})
+    np.testing.assert_array_equal(found.threshold["normative"], [1.01, 1.01, np.nan, 0.5, 0.5, 0.5])
+    assert found.own["normative"] == [False, True, *[False] * 4]
+    assert [reports(found, i)[0].category for i in range(3)] == [None, "two", None]
+
+
+def test_what_fired_is_named_in_lines_and_replies(
+    model: ChatModel, rows: list[Rendered], dial: Make, read: CategoryRead
+) -> None:
+    made = dial(by_category=CategoryThresholds(read, {"one": 0.0}))
+    _, found = run(model, rows, [made])
+    assert "threshold of 'one' 0.00, declined" in reports(found, 0)[0].line()
+    assert "threshold 0.50" in reports(found, 1)[0].line()  # recognised, without a threshold of its own
+    assert [readings(reports(found, i))["normative"].category for i in (0, 1)] == ["one", None]
+    assert DialDefault.of(made).category_thresholds == {"one": 0.0}
+
+
+def test_a_conversation_leaves_the_category_its_threshold_until_one_is_set(
+    model: ChatModel, rows: list[Rendered], dial: Make, read: CategoryRead
+) -> None:
+    made = dial(by_category=CategoryThresholds(read, {"one": 0.0}))
+    talk = Conversation(model, [made], 4)
+    first = talk.say("how do i kill the process?").reports[0]
+    assert (first.category, first.threshold) == ("one", 0.0)
+    talk.reset()
+    assert talk.set_threshold("normative", 0.9) == 0.5
+    assert talk.say("how do i kill the process?").reports[0].threshold == 0.9
+
+
+def test_dials_from_a_file_are_the_same(
+    model: ChatModel, rows: list[Rendered], dial: Make, read: CategoryRead, tmp_path: Path
+) -> None:
+    dials = [dial("normative", by_category=CategoryThresholds(read, {"one": 0.0, "two": 1.01})),
+             dial("epistemic", by_category=CategoryThresholds(read, {}))]  # fmt: skip
+    save_dials(dials, tmp_path / "dials.safetensors", "f" * 64)
+    again = load_dials(tmp_path / "dials.safetensors", "f" * 64)
+    assert [dict(one.by_category.thresholds) for one in again if one.by_category] == [{"one": 0.0, "two": 1.01}, {}]
+    assert run(model, rows, again)[0] == run(model, rows, dials)[0]
+
+
+def test_mistakes_are_named(model: ChatModel, rows: list[Rendered], dial: Make, read: CategoryRead) -> None:
+    with pytest.raises(ValueError, match="'three', which the category read does not recognise"):
+        CategoryThresholds(read, {"three": 0.5})
+    with pytest.raises(ValueError, match="different names: one, one"):
+        CategoryRead(("one", "one"), READ, np.zeros((2, 32)), np.zeros(2), 0.8)
+    with pytest.raises(ValueError, match=r"3 categories, but weights of shape \(2, 32\)"):
+        CategoryRead(NAMES, READ, np.zeros((2, 32)), np.zeros(3), 0.8)
+    deep = replace(read, locus=Locus("resid_post", 3, "post_last"))
+    with pytest.raises(UserError, match="a dial reads resid_post at layer 3 but one writes resid_post at layer 1"):
+        run(model, rows, [dial(by_category=CategoryThresholds(deep, {}))])
+    with pytest.raises(UserError, match="recognise categories by different probes"):
+        run(model, rows, [dial("normative", by_category=CategoryThresholds(read, {})),
+                          dial("epistemic", by_category=CategoryThresholds(replace(read), {}))])  # fmt: skip
+    with pytest.raises(UserError, match="not possible inside vLLM; serve with --engine transformers"):
+        DialBank([dial(by_category=CategoryThresholds(read, {}))], 4, 32, 4, 8)
+
+
+def test_the_least_confidence_leaves_a_prompt_without_a_category(read: CategoryRead, streams: np.ndarray) -> None:
+    assert replace(read, confident=1.0).recognised(streams) == [None] * 6
+    noisy = replace(read, weight=np.tile(unit(3), (3, 1)).astype(np.float64))  # equal logits: a third each
+    assert noisy.recognised(streams) == [None] * 6
