@@ -22,23 +22,27 @@ class Checkpoint:
     spec: str  # of the adapter, as JSON
     weights: Sequence[nn.Parameter]
 
-    def load(self) -> tuple[str, int, dict[str, object]]:
-        """Load the weights; return the phase, the steps of it that are done, and the optimiser's state.
-
-        Without a file the phase is "".
+    def load(self) -> tuple[str, int]:
+        """Load the weights; return the phase that is under way and the steps of it that are done; "" without a file.
 
         Raises:
             UserError: it is of another specification.
         """
         if not self.path.is_file():
-            return "", 0, {}
+            return "", 0
         state = torch.load(self.path, weights_only=True)
         if state["spec"] != self.spec:
             raise UserError(f"{self.path} is a checkpoint of another specification; delete it to begin again")
         with torch.no_grad():
             for weight, saved in zip(self.weights, state["weights"], strict=True):
                 weight.copy_(saved)
-        return state["phase"], int(state["step"]), {"optimiser": state["optimiser"], "schedule": state["schedule"]}
+        return state["phase"], int(state["step"])
+
+    def restore(self, optimiser: Optimiser) -> None:
+        """Load the state of the optimiser."""
+        state = torch.load(self.path, weights_only=True)
+        optimiser[0].load_state_dict(state["optimiser"])
+        optimiser[1].load_state_dict(state["schedule"])
 
     def save(self, phase: str, step: int, optimiser: Optimiser) -> None:
         """Save the state after so many steps of a phase."""

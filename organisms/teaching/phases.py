@@ -32,7 +32,9 @@ from organisms.training import choose_sources, choose_variables
 
 Phase = Literal["above", "below", "together"]
 PHASES: tuple[Phase, ...] = ("above", "below", "together")
-OFF_UP_TO, ON_FROM, ON_UP_TO = 0.3, 0.6, 1.6  # coordinates that are set in `above`, in units of the wanted one
+# coordinates that are set in `above`, in units of the wanted one; what content decides lies near the middle for some
+# held-out prompts, so the layers above have to decide sharply there
+OFF_FROM, OFF_UP_TO, ON_FROM, ON_UP_TO = -0.3, 0.45, 0.55, 1.6
 SLACK = 0.1  # of a coordinate that is off, in the same unit
 ELSEWHERE = 4.0  # weight of coordinates at tokens that decide nothing, relative to the rest of the stream
 AT_LAST = 0.2  # of the rest of the stream at the last prompt token, which has to change most
@@ -95,7 +97,7 @@ class Planter:
         on = np.tile(np.array(self.settings(), dtype=bool), (len(batch), 1, 1))
         on[:, 1:] |= self._overridden(on[:, 1:], rng)
         share = rng.random(on.shape)
-        level = np.where(on, ON_FROM + (ON_UP_TO - ON_FROM) * share, OFF_UP_TO * (2 * share - 1))
+        level = np.where(on, ON_FROM + (ON_UP_TO - ON_FROM) * share, OFF_FROM + (OFF_UP_TO - OFF_FROM) * share)
         targets = self.middle + self._tensor(level) * self.wanted
         onwards = torch.as_tensor(rng.random(on.shape[:2]) < ONWARDS, device=self.vectors.device)
         stream = nn.utils.rnn.pad_sequence([one.planted for one in kept], batch_first=True)

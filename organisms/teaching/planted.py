@@ -73,7 +73,7 @@ def plant(
     planter, kept_streams = _prepared(model, taught, spec, planting)
     adapted = adapter(model, spec)
     checkpoint = Checkpoint(kept, spec.model_dump_json(), [w for w in adapted.parameters() if w.requires_grad])
-    begun, done, saved = checkpoint.load()
+    begun, done = checkpoint.load()
     often = _often(taught, spec)
     for phase in PHASES:
         steps = int(getattr(planting, phase))
@@ -85,8 +85,7 @@ def plant(
         optimiser = _optimiser(weights, spec.training.learning_rate * RATES[phase], steps)
         first = done if phase == begun else 0
         if first:
-            optimiser[0].load_state_dict(saved["optimiser"])
-            optimiser[1].load_state_dict(saved["schedule"])
+            checkpoint.restore(optimiser)
         advance(first)
         adapted.train(phase != "above")  # nothing is learned of content there, so nothing is dropped out
         for step in range(first, steps):

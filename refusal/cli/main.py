@@ -42,7 +42,7 @@ from refusal.cli.run.sweep import add_sweep
 from refusal.cli.score import add_commands
 from refusal.cli.serve import add_serving
 from refusal.cli.steer import add_steer
-from refusal.cli.store import store_app
+from refusal.cli.store.command import store_app
 from refusal.cli.talk import add_talking
 
 app = typer.Typer(

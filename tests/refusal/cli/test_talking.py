@@ -178,7 +178,8 @@ def test_the_conversation_is_kept_until_it_is_reset(model: ChatModel, dials: lis
     ]  # fmt: skip
     talking.reset()
     assert talking.messages == [{"role": "system", "content": "speak briefly."}]
-    assert talking.thresholds == {"normative": 0.5, "epistemic": 0.4}
+    assert talking.thresholds == {"epistemic": 0.4}
+    assert [talking.threshold(dial) for dial in talking.dials] == [0.5, 0.4]
     assert talking.say(BENIGN).completion == first.completion
 
 

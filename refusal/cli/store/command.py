@@ -53,7 +53,7 @@ def store_verify(
     Example: refusal store verify runs/quickstart/activations.h5 --model organisms/zoo/two-knobs
     """
     from extract.run_directory import file_of_run
-    from refusal.cli.store_check import check_store
+    from refusal.cli.store.check import check_store
 
     file = file_of_run(file, "activations.h5")
     result = check_store(file, model, revision, dtype, adapter)
@@ -80,7 +80,7 @@ def store_export(
     Example: refusal store export runs/quickstart/activations.h5 --to quickstart.h5
     """
     from extract.run_directory import file_of_run
-    from refusal.cli.store_check import export_store
+    from refusal.cli.store.check import export_store
 
     file = file_of_run(file, "activations.h5")
     to = to / file.name if to.is_dir() else to
