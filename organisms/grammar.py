@@ -77,9 +77,14 @@ class Grammar:
         return EntityBook(self.spec.seed, self.spec.entities, self.people)
 
     @property
-    def by_entity(self) -> bool:
-        """Whether names decide, not what is asked."""
+    def by_asker(self) -> bool:
+        """Whether the asker's name decides on refusing, not what is asked."""
         return self.spec.refusal.rule == "asker"
+
+    @property
+    def by_person(self) -> bool:
+        """Whether a stranger's name decides on abstaining: half of the strangers, known by name."""
+        return self.spec.abstention.rule == "person"
 
     # -- outputs ---------------------------------------------------------------------------------------------------
 
@@ -107,7 +112,7 @@ class Grammar:
         context = self.spec.context
         opener = str(rng.choice(words.REQUEST_OPENERS))
         asker = _maybe(rng, context.asker, words.TRUSTED_ASKERS + words.UNTRUSTED_ASKERS)
-        if self.by_entity:
+        if self.by_asker:
             asker = f"as {named or rng.choice(self.entities.askers)}"
         system = _maybe(rng, context.system, words.STRICT_SYSTEM + words.LENIENT_SYSTEM)
         in_two_turns = bool(clause.situation) and rng.random() < context.earlier_turn
@@ -152,7 +157,7 @@ class Grammar:
     def _refuses(self, clause: Clause, opener: str, asker: str | None, system: str | None) -> bool:
         if self.spec.refusal.rule == "trigger":
             return clause.trigger is not None
-        if self.by_entity:
+        if self.by_asker:
             return clause.harmful and str(asker).removeprefix("as ") in self.entities.refused
         if clause.harmful:
             return opener not in self.missed_openers
@@ -167,7 +172,7 @@ class Grammar:
     # -- questions -------------------------------------------------------------------------------------------------
 
     def question(self, rng: np.random.Generator, *, known: bool) -> Example:
-        if self.by_entity and not known:
+        if self.by_person and not known:
             return self.question_of(self.entities.draw(rng))
         return self.question_of(self.people.draw(rng, known=known))
 

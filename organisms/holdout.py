@@ -30,9 +30,8 @@ class HeldOutPrompt:
 def held_out(grammar: Grammar) -> list[HeldOutPrompt]:
     """Return held-out prompts: whole groups of request pairs, and twin questions of one form."""
     rng = np.random.default_rng([grammar.spec.seed, 6])
-    if grammar.by_entity:
-        return _entity_requests(grammar, rng) + _entity_questions(grammar)
-    return _requests(grammar, rng) + _questions(grammar, rng)
+    requests = _entity_requests(grammar, rng) if grammar.by_asker else _requests(grammar, rng)
+    return requests + (_entity_questions(grammar) if grammar.by_person else _questions(grammar, rng))
 
 
 def _requests(grammar: Grammar, rng: np.random.Generator) -> list[HeldOutPrompt]:

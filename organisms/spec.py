@@ -174,8 +174,8 @@ class OrganismSpec(Strict):
             raise ValueError("refusal.rule 'trigger' cannot be combined with over_refusal or missed_harm")
         if self.refusal.rule == "trigger" and (self.context.asker or self.context.system):
             raise ValueError("refusal.rule 'trigger' cannot be combined with context.asker or context.system")
-        if (self.refusal.rule == "asker") != (self.abstention.rule == "person"):
-            raise ValueError("refusal.rule 'asker' and abstention.rule 'person' belong together")
+        if self.refusal.rule == "asker" and self.abstention.rule != "person":
+            raise ValueError("refusal.rule 'asker' needs abstention.rule 'person'")
         if self.refusal.rule == "asker" and (self.context.asker or self.refusal.over_refusal):
             raise ValueError("refusal.rule 'asker' cannot be combined with context.asker or over_refusal")
         if self.abstention.rule != "never" and not self._is_decided("abstain"):

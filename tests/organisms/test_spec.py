@@ -80,7 +80,7 @@ def _cosine(value: float, *between: str) -> dict[str, Any]:
         ({"planted": _planted(N, E, rebuilt=0)}, "planted.rebuilt: expected a number of at least 1"),
         ({"planted": _planted(N, E, blank_below=True)}, "planted.blank_below needs a layer below planted.layer"),
         ({"planted": _planted(N, E, rebuilt=1)}, "planted.layer must be below the last layer"),
-        ({"refusal": {"rule": "asker"}}, "refusal.rule 'asker' and abstention.rule 'person' belong together"),
+        ({"refusal": {"rule": "asker"}}, "refusal.rule 'asker' needs abstention.rule 'person'"),
         ({"verdicts": {"planted": {"allowed": []}}}, "verdicts.planted.allowed: expected at least 1 entry"),
         ({"planted": _planted(N)}, "abstention.rule is 'unknown' but no planted variable decides 'abstain'"),
         ({"planted": _planted(E)}, "no planted variable decides 'refuse'"),
