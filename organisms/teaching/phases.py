@@ -1,9 +1,9 @@
 """The three phases in which decisions are planted in a pretrained model, each a loss over a batch of prompts.
 
-1. `above`: the layers above the planted one learn to act by coordinates that are set, on the base model's own stream.
-   Each prompt is declined in every way and answered, so nothing but the coordinates says which.
-2. `below`: the layers up to the planted one learn to write the decision of the content into the coordinates, and to
+1. `below`: the layers up to the planted one learn to write the decision of the content into the coordinates, and to
    leave the rest of the stream as it was.
+2. `above`: the layers above the planted one learn to act by coordinates that are set in the stream that those below
+   write now. Each prompt is declined in every way and answered, so nothing but the coordinates says which.
 3. `together`: interchange-intervention training (Geiger et al., arXiv 2112.00826) of the whole: a branch of each prompt
    takes the coordinates that another prompt has, and must do what these say.
 
@@ -30,8 +30,8 @@ from organisms.teaching.branches import PADDING, Branches, deciding_coordinates,
 from organisms.teaching.decoder_parts import DecoderParts
 from organisms.training import choose_sources, choose_variables
 
-Phase = Literal["above", "below", "together"]
-PHASES: tuple[Phase, ...] = ("above", "below", "together")
+Phase = Literal["below", "above", "together"]
+PHASES: tuple[Phase, ...] = ("below", "above", "together")
 # coordinates that are set in `above`, in units of the wanted one; what content decides lies near the middle for some
 # held-out prompts, so the layers above have to decide sharply there
 OFF_FROM, OFF_UP_TO, ON_FROM, ON_UP_TO = -0.3, 0.45, 0.55, 1.6
@@ -53,7 +53,7 @@ class Choice:
 
 @dataclass(frozen=True)
 class KeptStreams:
-    """The base model's streams of one prompt with all of its branches, one after the other."""
+    """The streams of one prompt with all of its branches, one after the other."""
 
     before: Float[Tensor, "tokens d_model"]  # which the first layer that writes reads
     planted: Float[Tensor, "tokens d_model"]  # resid_post of the planted layer

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from extract.chat.render import Rendered
 from extract.model.chat_model import ChatModel
@@ -88,6 +89,8 @@ def plant(
             checkpoint.restore(optimiser)
         advance(first)
         adapted.train(phase != "above")  # nothing is learned of content there, so nothing is dropped out
+        if phase == "above":
+            kept_streams = _streams(planter, taught)
         for step in range(first, steps):
             rng = np.random.default_rng([spec.seed, 11, PHASES.index(phase), step])
             rows = rng.choice(len(taught), size, replace=False, p=often)
@@ -113,19 +116,24 @@ def _prepared(
     parts = DecoderParts(model.decoder, planting.first, mechanism.layer)
     head = model.model.get_output_embeddings()
     bare = Planter(parts, head, Decisions(mechanism), vectors, torch.zeros(len(vectors)), 1.0, model.eos_ids[0])
-    kept, last = list[KeptStreams](), list[Tensor]()
-    with torch.no_grad():
-        for start in range(0, len(taught), AT_ONCE):
-            rows = bare.every_branch(taught[start : start + AT_ONCE])
-            before = parts.before(rows)
-            planted = parts.below(rows, before)
-            last.append(planted[rows.deciding[..., 0]])
-            kept += [KeptStreams(one[real], two[real])
-                     for one, two, real in zip(before, planted, rows.branch != PADDING, strict=True)]  # fmt: skip
-    ends = torch.cat(last).double()
+    kept = _streams(bare, taught)
+    ends = torch.stack([one.planted[len(row.prompt) - 1] for row, one in zip(taught, kept, strict=True)]).double()
     middle = coordinates(ends, dual_basis(vectors).double()).mean(dim=0).float()
     wanted = planting.separation * float(ends.var(dim=0).sum().sqrt())
-    return Planter(parts, head, bare.decisions, vectors, middle, wanted, bare.pad_id), kept
+    return replace(bare, middle=middle, wanted=wanted), kept
+
+
+def _streams(planter: Planter, taught: Sequence[Choice]) -> list[KeptStreams]:
+    """Return the streams of each prompt with all its branches, as the layers write them now."""
+    kept = list[KeptStreams]()
+    with torch.no_grad():
+        for start in range(0, len(taught), AT_ONCE):
+            rows = planter.every_branch(taught[start : start + AT_ONCE])
+            before = planter.parts.before(rows)
+            planted = planter.parts.below(rows, before)
+            kept += [KeptStreams(one[real], two[real])
+                     for one, two, real in zip(before, planted, rows.branch != PADDING, strict=True)]  # fmt: skip
+    return kept
 
 
 def _trained(parts: DecoderParts, phase: Phase) -> list[nn.Parameter]:

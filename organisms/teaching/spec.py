@@ -41,8 +41,8 @@ class Planting(Strict):
 
     mechanism: Planted
     first: int = Field(0, ge=0)  # the first layer that is adapted; those before it stay as they are
-    above: int = Field(260, ge=1)  # steps in which the layers above learn to act by coordinates that are set
-    below: int = Field(300, ge=1)  # in which the layers up to the planted one learn to write them
+    below: int = Field(300, ge=1)  # steps in which the layers up to the planted one learn to write decisions
+    above: int = Field(260, ge=1)  # in which those above it learn to act by coordinates that are set
     together: int = Field(60, ge=0)  # of interchange-intervention training of all layers (arXiv 2112.00826)
     # wanted distance of a coordinate that is on from one that is off, in standard deviations of the whole stream at the
     # last prompt token (the root of its total variance)

@@ -95,7 +95,7 @@ def test_training_goes_on_from_a_checkpoint_as_if_it_had_not_stopped(spec_path: 
     with pytest.raises(KeyboardInterrupt):
         _planted(spec, tmp_path / "b.checkpoint", stop_after=25)
     saved = torch.load(tmp_path / "b.checkpoint", weights_only=True)
-    assert (saved["phase"], saved["step"]) == ("below", 10)
+    assert (saved["phase"], saved["step"]) == ("above", 10)
     resumed = _planted(spec, tmp_path / "b.checkpoint")
     for one, two in zip(whole, resumed, strict=True):
         torch.testing.assert_close(one, two)
