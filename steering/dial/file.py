@@ -47,7 +47,8 @@ def save_dials(
         about = _CategoryMetadata(names=read.names, locus=read.locus, confident=read.confident)
         metadata[CATEGORIES] = json.dumps(about.to_dict())
     with atomic_path(Path(path)) as partial:
-        save_file(tensors, partial, metadata=metadata)
+        # safetensors writes the bytes of an array as they lie, whatever its order
+        save_file({name: np.ascontiguousarray(tensor) for name, tensor in tensors.items()}, partial, metadata=metadata)
 
 
 def load_dials(

@@ -105,10 +105,13 @@ def test_dials_from_a_file_are_the_same(
 ) -> None:
     dials = [dial("normative", by_category=CategoryThresholds(read, {"one": 0.0, "two": 1.01})),
              dial("epistemic", by_category=CategoryThresholds(read, {}))]  # fmt: skip
+    turned = replace(read, weight=np.asfortranarray(read.weight))  # as scikit-learn gives it
+    dials = [replace(one, by_category=replace(one.by_category, read=turned)) for one in dials]
     save_dials(dials, tmp_path / "dials.safetensors", "f" * 64)
     again = load_dials(tmp_path / "dials.safetensors", "f" * 64)
     assert [dict(one.by_category.thresholds) for one in again if one.by_category] == [{"one": 0.0, "two": 1.01}, {}]
     assert run(model, rows, again)[0] == run(model, rows, dials)[0]
+    assert run(model, rows, again)[1].category == ["one", "two", None, None, None, None]
 
 
 def test_mistakes_are_named(model: ChatModel, rows: list[Rendered], dial: Make, read: CategoryRead) -> None:
