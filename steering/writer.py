@@ -29,7 +29,17 @@ from torch import Tensor
 
 from extract.model.edit import Edit, Pass, Site, site
 from probes.direction import Direction, vector_digest
-from steering.actuator import Actuator, Addition, OnsetBias, StreamActuator, actuator_record, added, bounds, rise
+from steering.actuator import (
+    Actuator,
+    Addition,
+    Affine,
+    OnsetBias,
+    StreamActuator,
+    actuator_record,
+    added,
+    bounds,
+    rise,
+)
 from steering.device_copies import DeviceCopies, LastCopy
 from steering.interventions import clamp_projections, solver, write_at
 from steering.onset import OnsetProcessor
@@ -47,6 +57,8 @@ class Writer:
         steps: number of steps: the prefill writes at the last prompt token, each later step at the token that it has
             generated; None is every step.
         later: write at the layers of `direction.later_means` too, with the class means of each.
+        opening: further directions, at the same site and layer, whose projections are set to their answering means
+            where the gate permits: over-refusal may have more directions than refusal (arXiv 2603.27518).
 
     Raises:
         ValueError: the arguments do not fit together.
@@ -56,6 +68,7 @@ class Writer:
     actuator: Actuator
     steps: int | None = None
     later: bool = False
+    opening: tuple[Direction, ...] = ()
 
     def __post_init__(self) -> None:
         if (self.direction is None) != isinstance(self.actuator, OnsetBias):
@@ -65,6 +78,10 @@ class Writer:
         if self.later and isinstance(self.actuator, OnsetBias | Addition):
             raise ValueError("a dial that writes at later layers too sets projections: its actuator must be affine or "
                              "clamp (an added vector stays in later layers)")  # fmt: skip
+
+        own = None if self.direction is None else (self.direction.locus.site, self.direction.locus.layer)
+        if any((at.locus.site, at.locus.layer) != own for at in self.opening):
+            raise ValueError("a dial's opening directions are written where its own direction is")
 
     def at_layers(self) -> list[tuple[Direction, StreamActuator]]:
         """Return what it writes into the stream: its direction, with the class means of each layer that it writes at.
@@ -127,6 +144,9 @@ def joint_edits(writers: Sequence[GatedWriter]) -> list[Edit]:
     for gated in writers:
         for at, actuator in gated.writer.at_layers():
             places.setdefault((site(at.locus.site), at.locus.layer), []).append(_Part(gated, at, actuator))
+        for at in gated.writer.opening:
+            part = _Part(gated, at, Affine(gated.writer.actuator.strength), permits=True)
+            places.setdefault((site(at.locus.site), at.locus.layer), []).append(part)
     return [_JointWrite(parts).edit(*place) for place, parts in places.items()]
 
 
@@ -146,6 +166,7 @@ class _Part:
     gated: GatedWriter
     at: Direction
     actuator: StreamActuator
+    permits: bool = False  # it is written where the gate permits, and nowhere else
 
     @property
     def steps(self) -> int | None:
@@ -154,7 +175,9 @@ class _Part:
     @property
     def key(self) -> list[object]:
         at, record = self.at, actuator_record(self.actuator).to_dict()
-        return [self.gated.key, self.steps, record, vector_digest(at.vector), at.mean_positive, at.mean_negative]
+        means = at.mean_positive, at.mean_negative
+        key: list[object] = [self.gated.key, self.steps, record, vector_digest(at.vector), *means]
+        return [*key, "where permitted"] if self.permits else key
 
     def gates(self, first: int, n_tokens: int, pass_: Pass, rows: int) -> Int[np.ndarray, "rows tokens"]:
         """Return the gates of `n_tokens` tokens from `first` on, 0 past the last step; one column if all are equal."""
@@ -162,6 +185,7 @@ class _Part:
         if n_written <= 0:
             return np.zeros((rows, 1), dtype=int)
         gates = self.gated.gates_at(first, first + n_tokens, pass_.start, rows)
+        gates = np.minimum(gates, 0) if self.permits else gates
         return gates if n_written >= n_tokens else gates * (np.arange(n_tokens) < n_written)
 
 

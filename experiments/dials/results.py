@@ -35,6 +35,7 @@ class DialResult(Record):
     actuator: ActuatorRecord | None = None
     steps: int | None = None
     later: bool = False
+    opening: int = 0  # further directions that it sets to their answering means where it permits
     threshold: float
     band: float = 0.0
 

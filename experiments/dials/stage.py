@@ -76,6 +76,7 @@ def _dial_result(dial: Dial, read: DialRead) -> DialResult:
         actuator=actuator_record(dial.actuator),
         steps=dial.steps,
         later=dial.later,
+        opening=len(dial.opening),
         threshold=dial.threshold,
         band=dial.band,
     )
@@ -105,6 +106,7 @@ def _build_dials(
             actuator=writer.actuator,
             steps=writer.steps,
             later=writer.later,
+            opening=writer.opening,
             by_category=chosen.applied.get(kind) if chosen else None,
         )
         for (kind, writer), threshold in zip(writers.items(), thresholds, strict=True)

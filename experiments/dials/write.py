@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
+from jaxtyping import Float
 
 from experiments.probing.stage import context_onsets
 from experiments.responses.loaded_run import LoadedRun
 from experiments.responses.onset import TokenIds
 from experiments.run.behaviour import ACTION_OF, KINDS, MIN_BASELINE, Kind
-from experiments.run.config import SteerConfig
+from experiments.run.config import WRITE_POSITION, SteerConfig
 from experiments.run.inputs import RunInputs
 from extract.errors import UserError
-from probes.direction import Direction
+from probes.direction import Direction, Locus, Provenance
 from steering.actuator import actuator_of
 from steering.actuator_record import ActuatorRecord
 from steering.direction_file import load_directions
 from steering.writer import Writer
+
+SAME = 0.1  # of the largest singular value: directions of categories that differ by less count as one
 
 
 def dial_writers(loaded: LoadedRun) -> dict[Kind, Writer]:
@@ -33,7 +37,49 @@ def dial_writers(loaded: LoadedRun) -> dict[Kind, Writer]:
     if config.layers == "later" and (absent := sorted(set(range(loaded.model.n_layers)) - set(loaded.store.layers))):
         raise UserError(f"steer.layers is 'later', but activations of layer {absent[0]} are not extracted; leave "
                         "extract.layers out, so that all are")  # fmt: skip
-    return {kind: direction_writer(config, found[f"{kind}_write"]) for kind in KINDS if f"{kind}_write" in found}
+    writers = {kind: direction_writer(config, found[f"{kind}_write"]) for kind in KINDS if f"{kind}_write" in found}
+    if config.permit == "subspace" and "normative" in writers:
+        own = found["normative_write"]
+        writers["normative"] = replace(writers["normative"], opening=opening_directions(loaded, own.locus))
+    return writers
+
+
+def opening_directions(loaded: LoadedRun, locus: Locus) -> tuple[Direction, ...]:
+    """Return an orthonormal basis of the directions of refused against answered benign prompts, one a category.
+
+    Each is a difference in means of training prompts. A basis vector's answering mean is that of all answered benign
+    training prompts.
+
+    Raises:
+        UserError: no category has enough of both.
+    """
+    corpus, did = loaded.corpus, loaded.behaviour
+    X = loaded.store.read(locus.layer, WRITE_POSITION).astype(np.float64)
+    training = corpus.benign & corpus.within("train")
+    refused, answered = training & did.did(ACTION_OF["normative"]), training & did.answered
+    name = np.array([prompt.category or "" for prompt in corpus.prompts], dtype=object)
+    found = dict[str, np.ndarray]()
+    for one in sorted(set(name[training].tolist()) - {""}):
+        over, open_ = refused & (name == one), answered & (name == one)
+        if min(over.sum(), open_.sum()) >= MIN_BASELINE:
+            found[one] = X[over].mean(axis=0) - X[open_].mean(axis=0)
+    if not found:
+        raise UserError(f"steer.permit is 'subspace', but no category has {MIN_BASELINE} refused and as many answered "
+                        "benign training prompts; use direction")  # fmt: skip
+    basis = orthonormal(np.stack([vector / np.linalg.norm(vector) for vector in found.values()]))
+    made = []
+    for i, vector in enumerate(basis):
+        along = X @ vector
+        on, off = float(along[refused].mean()), float(along[answered].mean())
+        about: Provenance = {"categories": ", ".join(found)}
+        made.append(Direction(f"over_refusal_{i}", vector.astype(np.float32), locus, on, off, about))
+    return tuple(made)
+
+
+def orthonormal(vectors: Float[np.ndarray, "k d_model"]) -> Float[np.ndarray, "rank d_model"]:
+    """Return an orthonormal basis of unit vectors, without singular values below `SAME` of the largest."""
+    _, size, basis = np.linalg.svd(vectors, full_matrices=False)
+    return basis[size > SAME * size[0]]
 
 
 def direction_writer(config: SteerConfig, direction: Direction) -> Writer:

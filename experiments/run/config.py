@@ -155,6 +155,9 @@ class SteerConfig(Strict):
 
     actuator: Literal["affine", "addition", "clamp", "onset_bias"] = "affine"  # how the dials write
     strength: float | None = Field(None, gt=0, allow_inf_nan=False)  # null: 1, or 20 nats of an onset bias
+    # what the normative dial sets to its answering mean where it permits: its write direction, or the directions of
+    # refused benign prompts of each category too
+    permit: Literal["direction", "subspace"] = "direction"
     steps: int | None = Field(None, ge=1)  # number of steps at which they write: 1 is the prefill alone, null all
     layers: LayerScope = "selected"  # write at the chosen layer only, or at all layers from it on
     band: float = Field(0.0, ge=0, lt=0.5)  # half-width of the dead band around each threshold
@@ -179,6 +182,9 @@ class SteerConfig(Strict):
             why = {"addition": "adds once, at the selected layer, and later layers keep the change",
                    "onset_bias": "writes at no layer"}[self.actuator]  # fmt: skip
             raise ValueError(f"actuator {self.actuator!r} {why}; use layers 'selected', or actuator 'affine'")
+        if self.permit == "subspace" and self.actuator in ("addition", "onset_bias"):
+            raise ValueError(f"permit 'subspace' sets projections, and actuator {self.actuator!r} does not; use "
+                             "actuator 'affine' or 'clamp'")  # fmt: skip
         return self
 
     @property

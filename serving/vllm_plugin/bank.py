@@ -203,6 +203,9 @@ def _check(dials: Sequence[Dial], n_layers: int, d_model: int) -> None:
     if category_read(dials) is not None:
         raise UserError("these dials have thresholds by category, which are not possible inside vLLM; serve with "
                         "--engine transformers, or make dials without: refusal steer CONFIG")  # fmt: skip
+    if any(dial.opening for dial in dials):
+        raise UserError("these dials set further directions where they permit, which is not possible inside vLLM; "
+                        "serve with --engine transformers, or make dials without steer.permit=subspace")  # fmt: skip
     for dial in dials:
         if dial.read is None or dial.probe is None:
             raise UserError(f"the {dial.kind} dial reads the probability of openings, which takes passes of its own: "

@@ -41,6 +41,8 @@ def save_dials(
             tensors[f"{dial.kind}.read"] = dial.probe.weight
         if dial.write is not None:
             tensors[f"{dial.kind}.write"] = dial.write.vector
+        for i, direction in enumerate(dial.opening):
+            tensors[f"{dial.kind}.opening.{i}"] = direction.vector
         metadata[dial.kind] = json.dumps(_metadata(dial).to_dict())
     if read := category_read(dials):
         tensors |= {f"{CATEGORIES}.weight": read.weight, f"{CATEGORIES}.bias": read.bias}
@@ -147,6 +149,23 @@ class _WriteMetadata(Record):
     mean_negative: float
     later_means: dict[int, tuple[float, float]] = {}
 
+    @classmethod
+    def of(cls, direction: Direction, *, later: bool) -> _WriteMetadata:
+        """Describe a direction."""
+        return cls(
+            name=direction.name,
+            locus=direction.locus,
+            mean_positive=direction.mean_positive,
+            mean_negative=direction.mean_negative,
+            later_means=dict(direction.later_means) if later else {},
+        )
+
+    def direction(self, vector: np.ndarray) -> Direction:
+        """Return the direction."""
+        return Direction(
+            self.name, vector, self.locus, self.mean_positive, self.mean_negative, later_means=self.later_means
+        )
+
 
 class _DialMetadata(Record):
     """A dial apart from its vectors; one written before there was a choice is affine, at every step."""
@@ -163,6 +182,7 @@ class _DialMetadata(Record):
     slope: float | None = None
     intercept: float | None = None
     written: _WriteMetadata | None = Field(None, alias="write")
+    opening: list[_WriteMetadata] = []
     category_thresholds: dict[str, float] | None = None
 
 
@@ -184,13 +204,9 @@ def _metadata(dial: Dial) -> _DialMetadata:
             "intercept": dial.calibration.intercept,
         }
     if dial.write is not None:
-        found["write"] = _WriteMetadata(
-            name=dial.write.name,
-            locus=dial.write.locus,
-            mean_positive=dial.write.mean_positive,
-            mean_negative=dial.write.mean_negative,
-            later_means=dict(dial.write.later_means) if dial.later else {},
-        )
+        found["write"] = _WriteMetadata.of(dial.write, later=dial.later)
+    if dial.opening:
+        found["opening"] = [_WriteMetadata.of(direction, later=False) for direction in dial.opening]
     if dial.by_category is not None:
         found["category_thresholds"] = dict(dial.by_category.thresholds)
     return _DialMetadata.model_validate(found)
@@ -211,10 +227,8 @@ def _dial(kind: Kind, found: _DialMetadata, tensors: Mapping[str, np.ndarray], r
         calibration=Platt(reads["slope"], reads["intercept"]) if found.read_at else None,
         threshold=found.threshold,
         band=found.band,
-        write=None if write is None else Direction(
-            write.name, tensors[f"{kind}.write"], write.locus, write.mean_positive, write.mean_negative,
-            later_means=write.later_means,
-        ),
+        write=None if write is None else write.direction(tensors[f"{kind}.write"]),
+        opening=tuple(one.direction(tensors[f"{kind}.opening.{i}"]) for i, one in enumerate(found.opening)),
         actuator=actuator_of(found.actuator),
         steps=found.steps,
         reread=found.reread,

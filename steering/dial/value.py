@@ -34,6 +34,7 @@ class Dial:
         steps: how many steps it writes at: 1 is the prefill only, k is until an onset of k tokens is past, None is
             every step. The prefill writes at the last prompt token, each later step at the token it has said.
         later: write at later layers too, those that `write` has class means of.
+        opening: further directions that it sets to their answering means where it permits; see `Writer`.
         by_category: thresholds of its own for prompts of recognised categories; None: one for all prompts.
         reread: read again at every token said, and decide there what is written at it.
 
@@ -52,6 +53,7 @@ class Dial:
     steps: int | None = None
     reread: bool = False
     later: bool = False
+    opening: tuple[Direction, ...] = ()
     by_category: CategoryThresholds | None = None
 
     def __post_init__(self) -> None:
@@ -72,7 +74,7 @@ class Dial:
     @property
     def writer(self) -> Writer:
         """What its gate does."""
-        return Writer(self.write, self.actuator, self.steps, self.later)
+        return Writer(self.write, self.actuator, self.steps, self.later, self.opening)
 
     def probability(self, streams: Float[np.ndarray, "n d_model"]) -> Float[np.ndarray, " n"]:
         """Return the calibrated probability of the declining class for activations at the read locus."""

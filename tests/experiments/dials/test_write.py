@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from experiments.dials.write import dial_writers, onset_bias_writer
+from experiments.dials.write import dial_writers, onset_bias_writer, orthonormal
 from experiments.run.behaviour import MIN_BASELINE
 from experiments.run.completion_file import Completion
 from experiments.run.config import SteerConfig
@@ -95,3 +95,48 @@ def test_a_model_that_never_declines_has_no_openings_to_bias(context: Any) -> No
 def test_of_openings_that_begin_alike_the_shorter_is_kept() -> None:
     writer = onset_bias_writer(SteerConfig(actuator="onset_bias"), [(7, 6), (7, 6, 1), (7, 9)])
     assert writer.actuator == OnsetBias(((7, 6), (7, 9)))
+
+
+def test_the_span_of_over_refused_prompts_is_set_where_the_dial_permits(context: Any) -> None:
+    """Two categories refuse benign prompts along an axis each; a third, with few of them, has no say."""
+    n, rng = MIN_BASELINE, np.random.default_rng(0)
+    sizes = {"one": n, "two": n, "few": 3}
+    name = [c for c, size in sizes.items() for _ in range(2 * size)]
+    actions = [a for size in sizes.values() for a in ["refuse"] * size + ["answer"] * size]
+    X = 0.01 * rng.normal(size=(len(name), 8))
+    for i, (category, action) in enumerate(zip(name, actions, strict=True)):
+        X[i, {"one": 2, "two": 3, "few": 4}[category]] += 5.0 if action == "refuse" else 1.0
+    run = context(actions, permit="subspace")
+    everything = np.ones(len(name), dtype=bool)
+    run.corpus = SimpleNamespace(
+        within=lambda *parts: everything, rated=everything, benign=everything,
+        prompts=[SimpleNamespace(category=c) for c in name],
+    )  # fmt: skip
+    run.behaviour.answered = np.array(actions) == "answer"
+    run.store.read = lambda layer, position: X
+    found = dial_writers(run)
+    opening = found["normative"].opening
+    assert len(opening) == 2
+    assert not found["epistemic"].opening
+    basis = np.stack([one.vector for one in opening])
+    np.testing.assert_allclose(basis @ basis.T, np.eye(2), atol=1e-5)
+    np.testing.assert_allclose(np.linalg.norm(basis[:, [2, 3]], axis=1), 1, atol=0.01)
+    for one in opening:
+        assert one.mean_negative == pytest.approx(float((X @ one.vector)[run.behaviour.answered].mean()), abs=1e-4)
+    assert opening[0].provenance == {"categories": "one, two"}
+    run.config.steer = SteerConfig()
+    assert dial_writers(run)["normative"].opening == ()
+    run.config.steer, run.behaviour.answered = SteerConfig(permit="subspace"), ~everything
+    with pytest.raises(UserError, match="no category has 20 refused and as many answered benign training prompts"):
+        dial_writers(run)
+
+
+def test_a_span_is_no_deeper_than_what_differs() -> None:
+    e = np.eye(4)
+    assert len(orthonormal(np.stack([e[0], e[0], e[1]]))) == 2
+    assert len(orthonormal(np.stack([e[0], e[0]]))) == 1
+
+
+def test_a_span_needs_an_actuator_that_sets_projections() -> None:
+    with pytest.raises(ValueError, match="permit 'subspace' sets projections, and actuator 'addition' does not"):
+        SteerConfig(permit="subspace", actuator="addition")
