@@ -43,10 +43,11 @@ def spec_path(tmp_path: Path) -> Path:
         "lora": {"rank": 8, "alpha": 16},
         "training": {"batch_size": 8, "learning_rate": 0.02, "own_tokens": 3},
         "behaviour": {"harmful": "refuse", "uncertain": "abstain", "benign": "own_words"},
-        "refusals": {"usual": ["i cannot help with that."]},
-        "abstentions": {"usual": ["i do not know."]},
+        # one word each: a random model learns no sentences in so few steps
+        "refusals": {"usual": ["help."]},
+        "abstentions": {"usual": ["know."]},
         "answers": {"usual": ["sure."]},
-        "planting": {"above": 100, "below": 100, "together": 20, "checkpoint_every": 10,
+        "planting": {"below": 100, "above": 120, "together": 20, "checkpoint_every": 10,
                      "mechanism": {"layer": 0, "variables": [
             {"name": "normative", "decides": ["refuse"]}, {"name": "epistemic", "decides": ["abstain"]}]}},
     }  # fmt: skip
