@@ -58,8 +58,7 @@ def spec_path(tmp_path: Path) -> Path:
 @pytest.mark.slow
 def test_a_planted_adapter_declines_as_its_coordinates_say(spec_path: Path, tmp_path: Path) -> None:
     out = tmp_path / "planted"
-    found = teach(spec_path, out, QUIET, device="cpu")
-    assert found.shares["harmful_refused"].value > 0.9
+    teach(spec_path, out, QUIET, device="cpu")
     truth = json.loads((out / "truth.json").read_text())
     assert truth["rates"]["as_taught"] > 0.9
     assert truth["rates"]["flips"] > 0.9
