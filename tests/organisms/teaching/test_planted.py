@@ -47,7 +47,7 @@ def spec_path(tmp_path: Path) -> Path:
         "refusals": {"usual": ["help."]},
         "abstentions": {"usual": ["know."]},
         "answers": {"usual": ["sure."]},
-        "planting": {"below": 100, "above": 120, "together": 20, "checkpoint_every": 10,
+        "planting": {"below": 120, "above": 240, "together": 40, "checkpoint_every": 10,
                      "mechanism": {"layer": 0, "variables": [
             {"name": "normative", "decides": ["refuse"]}, {"name": "epistemic", "decides": ["abstain"]}]}},
     }  # fmt: skip
