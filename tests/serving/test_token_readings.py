@@ -95,4 +95,5 @@ def test_the_model_s_card_says_where_each_dial_reads(served: Running, dials: lis
     (card,) = httpx.get(f"{served.url}/v1/models").json()["data"]
     for dial in dials:
         at = {"site": "resid_post", "layer": dial.read.layer, "position": "post_last"}
-        assert card["dials"][dial.kind] == {"threshold": dial.threshold, "band": dial.band, "read": at}
+        said = {"threshold": dial.threshold, "band": dial.band, "read": at, "category_thresholds": {}}
+        assert card["dials"][dial.kind] == said
