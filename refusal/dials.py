@@ -19,7 +19,7 @@ from steering.conversation import reports
 from steering.dial import Dial, Kind, check_weights, read_dials
 from steering.gates import DECISIONS, Readings
 
-COLUMNS = ("prompt", "dial", "probability", "threshold", "gate", "overruled")
+COLUMNS = ("prompt", "dial", "probability", "threshold", "gate", "overruled", "category")
 
 
 class Dials:
@@ -39,9 +39,10 @@ class Dials:
 
     @property
     def readings(self) -> pd.DataFrame:
-        """One row a prompt and dial of the last `chat`: prompt, dial, probability, threshold, gate, overruled.
+        """One row a prompt and dial of the last `chat`, with the columns `COLUMNS`.
 
         `gate` is `decline`, `permit` or `leave`; the epistemic dial is `overruled` where the normative one declined.
+        `category` is the recognised one whose threshold this is, None where it is the one of all prompts.
         """
         rows = [row for i in sorted(self._rows) for row in self._rows[i]]
         return pd.DataFrame(rows, columns=list(COLUMNS))
@@ -82,7 +83,15 @@ class Dials:
         """Keep what was read of one batch, whose rows are these prompts."""
         for row, i in enumerate(index):
             self._rows[i] = [
-                (self._prompts[i], one.kind, one.probability, one.threshold, DECISIONS[one.gate], one.overruled)
+                (
+                    self._prompts[i],
+                    one.kind,
+                    one.probability,
+                    one.threshold,
+                    DECISIONS[one.gate],
+                    one.overruled,
+                    one.category,
+                )
                 for one in reports(readings, row)
             ]
 

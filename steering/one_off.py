@@ -32,6 +32,7 @@ class OneOffAnswer(Record):
     probability: dict[Kind, float]
     threshold: dict[Kind, float]
     gate: dict[Kind, str]
+    category: dict[Kind, str | None] = {}  # whose threshold it is; None: that of all prompts
 
 
 def open_with_dials(
@@ -91,6 +92,7 @@ def generate_once(
             probability={report.kind: report.probability for report in reports(readings, i)},
             threshold={report.kind: report.threshold for report in reports(readings, i)},
             gate={report.kind: DECISIONS[report.gate] for report in reports(readings, i)},
+            category={report.kind: report.category for report in reports(readings, i)},
         )
         for i, (text, response) in enumerate(zip(texts, responses, strict=True))
     ]
