@@ -19,7 +19,7 @@ from serving.request_schema import ChatRequest
 from serving.token_readings import readable
 from steering.actuator import OnsetBias
 from steering.conversation import context_length
-from steering.dial import Dial, Kind
+from steering.dial import Dial, Kind, category_read
 
 
 def prepare(
@@ -74,6 +74,10 @@ def _rendered(asked: ChatRequest, model: ChatModel, dials: Sequence[Dial], name:
     except UserError as error:
         reason = str(error).removeprefix("prompt 'of this request': ").replace(str(model.tokenizer.name_or_path), name)
         raise ApiError(400, f"messages: {reason}", "messages") from None
+    if (categories := category_read(dials)) is not None and categories.locus.position not in row.roles:
+        raise ApiError(
+            400, f"messages: the category is read at {categories.locus.position}, which they lack", "messages"
+        )
     for dial in dials:
         if dial.read and dial.read.position not in row.roles:
             raise ApiError(400, f"messages: the {dial.kind} dial reads at {dial.read.position}, which they lack",

@@ -98,7 +98,7 @@ def serve_forever(
 
     Args:
         make_engine: returns the engine for the dials with their default thresholds.
-        thresholds: default thresholds by kind of dial, in place of the dials' own.
+        thresholds: default thresholds by kind of dial, in place of the dials' own and of those by category.
         name: the model's name for clients; by default the last part of its path.
         report: called with each line for the terminal.
         ui: serve the live page, too.
@@ -106,7 +106,8 @@ def serve_forever(
     Raises:
         UserError: the port cannot be opened.
     """
-    placed = [replace(dial, threshold=thresholds.get(dial.kind, dial.threshold)) for dial in dials]
+    placed = [replace(dial, threshold=thresholds[dial.kind], by_category=None) if dial.kind in thresholds else dial
+              for dial in dials]  # fmt: skip
     served = ServedModel(name or Path(model.name).name, int(time.time()), model.fingerprint()[:12])
     engine = make_engine(placed)
     app = create_app(engine, served, limits, address.api_key, address.allowed_hosts, ui=ui)

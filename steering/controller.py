@@ -113,7 +113,8 @@ def _check(model: ChatModel, dials: Sequence[Dial], batch: Batch, rows: Sequence
         raise UserError(f"the batch holds {len(batch.tokens)} prompts, but {len(rows)} rendered ones were given")
     for dial in dials:
         vectors = [] if dial.probe is None else [dial.probe.weight]
-        vectors += [] if dial.write is None else [dial.write.vector]
+        vectors += [] if dial.write is None else [dial.write.vector, *(one.vector for one in dial.opening)]
+        vectors += [] if dial.by_category is None else list(dial.by_category.read.weight)
         for vector in vectors:
             if vector.shape != (model.d_model,):
                 raise UserError(f"the {dial.kind} dial is for streams of shape {vector.shape}, {model.name} has "

@@ -144,9 +144,6 @@ def joint_edits(writers: Sequence[GatedWriter]) -> list[Edit]:
     for gated in writers:
         for at, actuator in gated.writer.at_layers():
             places.setdefault((site(at.locus.site), at.locus.layer), []).append(_Part(gated, at, actuator))
-        for at in gated.writer.opening:
-            part = _Part(gated, at, Affine(gated.writer.actuator.strength), permits=True)
-            places.setdefault((site(at.locus.site), at.locus.layer), []).append(part)
     return [_JointWrite(parts).edit(*place) for place, parts in places.items()]
 
 
@@ -166,7 +163,12 @@ class _Part:
     gated: GatedWriter
     at: Direction
     actuator: StreamActuator
-    permits: bool = False  # it is written where the gate permits, and nowhere else
+
+    @property
+    def opening(self) -> tuple[Direction, ...]:
+        """Further directions that are written here where the gate permits."""
+        own = self.gated.writer.direction
+        return self.gated.writer.opening if own is not None and own.locus.layer == self.at.locus.layer else ()
 
     @property
     def steps(self) -> int | None:
@@ -177,7 +179,8 @@ class _Part:
         at, record = self.at, actuator_record(self.actuator).to_dict()
         means = at.mean_positive, at.mean_negative
         key: list[object] = [self.gated.key, self.steps, record, vector_digest(at.vector), *means]
-        return [*key, "where permitted"] if self.permits else key
+        opened = [[vector_digest(one.vector), one.mean_negative] for one in self.opening]
+        return [*key, "where permitted", opened] if opened else key
 
     def gates(self, first: int, n_tokens: int, pass_: Pass, rows: int) -> Int[np.ndarray, "rows tokens"]:
         """Return the gates of `n_tokens` tokens from `first` on, 0 past the last step; one column if all are equal."""
@@ -185,7 +188,6 @@ class _Part:
         if n_written <= 0:
             return np.zeros((rows, 1), dtype=int)
         gates = self.gated.gates_at(first, first + n_tokens, pass_.start, rows)
-        gates = np.minimum(gates, 0) if self.permits else gates
         return gates if n_written >= n_tokens else gates * (np.arange(n_tokens) < n_written)
 
 
@@ -193,27 +195,36 @@ class _Part:
 class JointTables:
     """What several gates write at one place, for each of their 3^k joint states; state `idle` writes nothing.
 
-    A state is the number with the digits gate + 1 in base 3, the first gate's first (`powers`).
+    A state is the number with the digits gate + 1 in base 3, the first gate first (`powers`). A gate has one direction,
+    and may have further ones that it writes where it permits.
     """
 
-    R: Float[np.ndarray, "gates d_model"]
+    R: Float[np.ndarray, "directions d_model"]
     added: Float[np.ndarray, "states d_model"] | None  # vectors that are added first; None: no state adds any
-    least: Float[np.ndarray, "states gates"]  # bounds of the projections on R afterwards
-    most: Float[np.ndarray, "states gates"]
-    solve: Float[np.ndarray, "states gates gates"]  # from changes of projections to weights of R's rows
-
-    @property
-    def powers(self) -> Int[np.ndarray, " gates"]:
-        return np.asarray(3 ** np.arange(len(self.R))[::-1])
+    least: Float[np.ndarray, "states directions"]  # bounds of the projections on R afterwards
+    most: Float[np.ndarray, "states directions"]
+    solve: Float[np.ndarray, "states directions directions"]  # from changes of projections to weights of R's rows
+    powers: Int[np.ndarray, " gates"]
 
     @property
     def idle(self) -> int:
         return len(self.least) // 2
 
     @classmethod
-    def of(cls, written: Sequence[tuple[Direction, StreamActuator]]) -> JointTables:
-        """Tabulate the directions, with their class means at this place, and actuators of some gates."""
-        states = np.array(list(product((-1, 0, 1), repeat=len(written))))
+    def of(
+        cls, written: Sequence[tuple[Direction, StreamActuator]], permitting: Sequence[tuple[int, Direction]] = ()
+    ) -> JointTables:
+        """Tabulate the directions, with their class means at this place, and actuators of some gates.
+
+        Args:
+            written: of each gate.
+            permitting: further directions, each with the index of the gate that sets it where it permits.
+        """
+        gates = np.array(list(product((-1, 0, 1), repeat=len(written))))
+        own = [gate for gate, _ in permitting]
+        states = np.concatenate([gates, np.minimum(gates[:, own], 0)], axis=1) if own else gates
+        powers = np.asarray(3 ** np.arange(len(written))[::-1])
+        written = [*written, *((at, Affine(written[gate][1].strength)) for gate, at in permitting)]
 
         def of_states(f: Callable[[StreamActuator, Direction, int], object]) -> np.ndarray:
             return np.array([[f(actuator, at, gate) for (at, actuator), gate in zip(written, s, strict=True)]
@@ -226,14 +237,15 @@ class JointTables:
         sets = np.array([not isinstance(actuator, Addition) for _, actuator in written])
         strength = np.array([actuator.strength for _, actuator in written])
         solve = np.stack([solver(R, sets & (s != 0)) for s in states]) * strength
-        return cls(R, adds @ R if adds.any() else None, least, most, solve)
+        return cls(R, adds @ R if adds.any() else None, least, most, solve, powers)
 
 
 class _JointWrite:
     """The write of several gates at one place, by their joint state."""
 
     def __init__(self, parts: Sequence[_Part]) -> None:
-        tables, self._parts = JointTables.of([(part.at, part.actuator) for part in parts]), parts
+        permitting = [(i, at) for i, part in enumerate(parts) for at in part.opening]
+        tables, self._parts = JointTables.of([(part.at, part.actuator) for part in parts], permitting), parts
         self._powers, self._idle = tables.powers, tables.idle
         self._added = None if tables.added is None else DeviceCopies(tables.added)
         self._R, self._solve = DeviceCopies(tables.R), DeviceCopies(tables.solve)

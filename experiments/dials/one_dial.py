@@ -43,6 +43,8 @@ def either_samples(behaviour: Behaviour) -> WriteSamples | None:
 def either_writers(inputs: RunInputs, writers: Mapping[Kind, Writer]) -> list[Writer]:
     """Return the candidate writers: a direction at each locus where one of the two writes, or all their openings.
 
+    A writer at the normative dial's locus also opens what that dial opens, so that thresholds are compared, not writes.
+
     There are none if the model never declines, or the run leaves this baseline out.
     """
     if not inputs.config.steer.one_dial:
@@ -56,8 +58,9 @@ def either_writers(inputs: RunInputs, writers: Mapping[Kind, Writer]) -> list[Wr
     places = dict.fromkeys(writer.direction.locus for writer in writers.values() if writer.direction)
     later = inputs.store.layers if config.layers == "later" else ()
     fitted = [fit_write(inputs.store.read, locus, "normative", samples, later) for locus in places]
+    opening = {writer.direction.locus: writer.opening for writer in writers.values() if writer.direction}
     return [
-        direction_writer(config, replace(direction, name=f"{NAME}_write"))
-        for direction in fitted
+        replace(direction_writer(config, replace(direction, name=f"{NAME}_write")), opening=opening[locus])
+        for locus, direction in zip(places, fitted, strict=True)
         if direction is not None
     ]

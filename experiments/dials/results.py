@@ -212,6 +212,7 @@ class ByCategory(Record):
     right: float | None = None  # share of these whose category it is
     categories: dict[str, CategoryDials] = {}
     changes: dict[str, PairedChange] = {}  # of the joint rates on test, from one threshold for all to these
+    as_looked_up: float | None = None  # share of test prompts whose action with these is the one in the table
     reason: str = ""  # why there are none
 
 
@@ -238,6 +239,7 @@ class SteerResult(Record):
     matched: MatchedSettings | None = None
     least_regret: LeastRegret | None = None
     by_category: ByCategory | None = None  # where asked for
+    no_opening: str = ""  # why there are no further directions, where they are asked for
     as_looked_up: float | None = None  # share of test prompts whose action with dials is the one in the table
 
     def on_axis(self, rates: RatesRecord, axis: str, when: When | None = None) -> Estimate:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
+
 import numpy as np
 from jaxtyping import Bool, Int, Shaped
 
@@ -16,13 +19,13 @@ from experiments.dials.operating_point import (
 )
 from experiments.dials.policies import PolicyEvaluation, evaluate
 from experiments.dials.read import DialRead, fit_read
-from experiments.dials.results import BeforeAfter, DialResult, KnownFacts, SteerResult
+from experiments.dials.results import BeforeAfter, ByCategory, DialResult, KnownFacts, SteerResult
 from experiments.dials.surface import COUNTED, Surface, paired_changes, rates_of
 from experiments.dials.tradeoff_record import tradeoff
 from experiments.dials.write import dial_writers
 from experiments.probing.read_probes import write_parquet
 from experiments.responses.loaded_run import LoadedRun
-from experiments.run.behaviour import KINDS, Kind
+from experiments.run.behaviour import KINDS, MIN_BASELINE, Kind
 from experiments.run.completion_file import Completion, is_right, write_completions
 from experiments.run.estimates import outcome, rate
 from experiments.run.inputs import RunInputs
@@ -33,6 +36,7 @@ from steering.writer import Writer
 
 Fields = dict[str, object]  # some fields of `SteerResult`, by name
 Row = dict[str, object]  # of surface.parquet
+NO_OPENING = f"no category has {MIN_BASELINE} refused and as many answered benign training prompts"
 NO_DIALS: Fields = dict.fromkeys(("certified", "frontier", "hypervolume", "least_regret"))
 
 
@@ -45,20 +49,23 @@ def steer(loaded: LoadedRun) -> None:
     """
     writers = dial_writers(loaded)
     reads = _reads(loaded, writers)
-    dials, gain, looked_up = _build_dials(loaded, writers, reads) if writers else ([], NO_DIALS, None)
+    dials, gain, looked_up, chosen = _build_dials(loaded, writers, reads) if writers else ([], NO_DIALS, None, None)
     model, path = loaded.model, loaded.file("dials.safetensors")
     save_dials(dials, path, model.fingerprint(), model.cast_fingerprint())
     test = np.flatnonzero(loaded.corpus.within("test"))
     with loaded.reporter.task("test prompts with the dials", len(test)) as advance:
-        after = loaded.completer.complete(test.tolist(), dials=dials, advance=advance)
+        pooled = [replace(dial, by_category=None) for dial in dials]
+        after = loaded.completer.complete(test.tolist(), dials=pooled, advance=advance)
     write_completions(after, loaded.file("completions_steered.jsonl"))
     if looked_up is not None:
-        same = [action == c.action for action, c in zip(looked_up[test], after, strict=True)]
-        gain = gain | {"as_looked_up": float(np.mean(same))}
+        gain = gain | {"as_looked_up": _agreement(looked_up[test], after)}
+    if chosen is not None:
+        gain = gain | {"by_category": _checked(loaded, dials, chosen, test)}
     found = {
         "dials": {dial.kind: _dial_result(dial, reads[dial.kind]) for dial in dials},
         "absent": [kind for kind in KINDS if kind not in writers],
         **_before_after(loaded, test, after),
+        "no_opening": NO_OPENING if _lacks_opening(loaded, writers) else "",
         **gain,
     }
     SteerResult.model_validate(found).write(loaded.file("stages/steer.json"))
@@ -84,8 +91,13 @@ def _dial_result(dial: Dial, read: DialRead) -> DialResult:
 
 def _build_dials(
     loaded: LoadedRun, writers: dict[Kind, Writer], reads: dict[Kind, DialRead]
-) -> tuple[list[Dial], Fields, Shaped[np.ndarray, " prompts"]]:
-    """Tabulate the outcomes and build the dials; return them, the trade-off, and every prompt's action by look-up."""
+) -> tuple[list[Dial], Fields, Shaped[np.ndarray, " prompts"], ChosenByCategory | None]:
+    """Tabulate the outcomes and build the dials.
+
+    Returns:
+        The dials, the trade-off, every prompt's action by look-up at one threshold for all prompts, and the thresholds
+        by category where they are asked for.
+    """
     band = loaded.config.steer.band
     table = tabulate(loaded, writers, {k: read.probability for k, read in reads.items()}, dead_band=band > 0)
     policy = evaluate(loaded, table, [read.declining for read in reads.values()])
@@ -115,9 +127,26 @@ def _build_dials(
     write_parquet(_surface_rows(policy), loaded.file("surface.parquet"))
     over_refusal = float(rates_of(surface.at([point.index]), policy.choice)["over_refusal"][0])
     gain: Fields = {"certified": point.certificate, **tradeoff(loaded, policy, writers, over_refusal)._asdict()}
-    if chosen is not None:
-        gain["by_category"] = chosen.result
-    return dials, gain, table.actions_at(list(chosen.thresholds.values()) if chosen else thresholds, band)
+    return dials, gain, table.actions_at(thresholds, band), chosen
+
+
+def _lacks_opening(loaded: LoadedRun, writers: dict[Kind, Writer]) -> bool:
+    return loaded.config.steer.permit == "subspace" and not any(writer.opening for writer in writers.values())
+
+
+def _agreement(looked_up: Shaped[np.ndarray, " rows"], said: Sequence[Completion]) -> float:
+    return float(np.mean([action == one.action for action, one in zip(looked_up, said, strict=True)]))
+
+
+def _checked(
+    loaded: LoadedRun, dials: Sequence[Dial], chosen: ChosenByCategory, test: Int[np.ndarray, " test"]
+) -> ByCategory:
+    """Return the result by category, with the share of test prompts on which the dials do what the table says."""
+    if not chosen.applied:
+        return chosen.result
+    with loaded.reporter.task("test prompts with thresholds by category", len(test)) as advance:
+        said = loaded.completer.complete(test.tolist(), dials=dials, advance=advance)
+    return chosen.result.model_copy(update={"as_looked_up": _agreement(chosen.actions[test], said)})
 
 
 def _reads(loaded: LoadedRun, writers: dict[Kind, Writer]) -> dict[Kind, DialRead]:

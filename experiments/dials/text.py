@@ -61,6 +61,8 @@ def dial_lines(result: SteerResult) -> list[str]:
     lines += [f"Where it permits, the {kind} dial also sets {dial.opening} "
               f"direction{'s' * (dial.opening > 1)} of refused benign prompts to their answering means."
               for kind, dial in result.dials.items() if dial.opening]  # fmt: skip
+    if result.no_opening:
+        lines.append(f"Where it permits, the normative dial sets its own direction alone: {result.no_opening}.")
     if result.expected_costs is not None and len(thresholds) == 2 and "one_dial" in result.expected_costs.saved:
         lines.append(two_dials_line(result.expected_costs))
     lines += hypervolume_lines(result.hypervolume, result.system_lines.reason)

@@ -48,11 +48,8 @@ def dial_writers(loaded: LoadedRun) -> dict[Kind, Writer]:
 def opening_directions(loaded: LoadedRun, locus: Locus) -> tuple[Direction, ...]:
     """Return an orthonormal basis of the directions of refused against answered benign prompts, one a category.
 
-    Each is a difference in means of training prompts. A basis vector's answering mean is that of all answered benign
-    training prompts.
-
-    Raises:
-        UserError: no category has enough of both.
+    Each is a difference in means of training prompts, of categories with enough of both; without such a category there
+    are none. A basis vector's answering mean is that of all answered benign training prompts.
     """
     corpus, did = loaded.corpus, loaded.behaviour
     X = loaded.store.read(locus.layer, WRITE_POSITION).astype(np.float64)
@@ -65,8 +62,7 @@ def opening_directions(loaded: LoadedRun, locus: Locus) -> tuple[Direction, ...]
         if min(over.sum(), open_.sum()) >= MIN_BASELINE:
             found[one] = X[over].mean(axis=0) - X[open_].mean(axis=0)
     if not found:
-        raise UserError(f"steer.permit is 'subspace', but no category has {MIN_BASELINE} refused and as many answered "
-                        "benign training prompts; use direction")  # fmt: skip
+        return ()
     basis = orthonormal(np.stack([vector / np.linalg.norm(vector) for vector in found.values()]))
     made = []
     for i, vector in enumerate(basis):

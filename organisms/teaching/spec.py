@@ -77,6 +77,13 @@ class Phrasings(Strict):
         return (*self.usual, *self.others)
 
 
+class Unseen(Strict):
+    """Prompts of a further file, none of which is taught, shipped with the held-out ones: more to test verdicts on."""
+
+    path: Path
+    categories: tuple[str, ...] = Field(min_length=1)
+
+
 class TeachSpec(Strict):
     """Everything that a taught model depends on."""
 
@@ -84,6 +91,7 @@ class TeachSpec(Strict):
     base: str
     prompts: Path
     taught_share: float = Field(0.5, gt=0, lt=1)  # of the groups of minimal pairs; the others are held out
+    unseen: Unseen | None = None
     seed: int = 0
     lora: Lora = Lora()
     training: TeachTraining = TeachTraining()

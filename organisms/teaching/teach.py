@@ -118,8 +118,11 @@ def _write_rest(folder: Path, spec_path: Path, spec: TeachSpec, held_out: Sequen
 
 
 def _rows(spec: TeachSpec, ids: set[str]) -> Iterator[Row]:
-    """Yield the held-out rows of the prompt file as they stand there."""
-    return (row for _, row in read_rows(resolve_shipped(spec.prompts), "prompts") if row["id"] in ids)
+    """Yield the held-out rows of the prompt file as they stand there, then the unseen ones of the other file."""
+    yield from (row for _, row in read_rows(resolve_shipped(spec.prompts), "prompts") if row["id"] in ids)
+    if spec.unseen is not None:
+        yield from (row for _, row in read_rows(resolve_shipped(spec.unseen.path), "prompts")
+                    if row.get("category") in spec.unseen.categories)  # fmt: skip
 
 
 def _card(spec: TeachSpec, found: TeachGrade) -> str:

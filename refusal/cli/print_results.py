@@ -113,13 +113,14 @@ STAGE_PRINTERS: Mapping[str, StagePrinter[Any]] = {
 
 
 def _plain_table(title: str, head: Sequence[str], rows: Sequence[Sequence[str]]) -> Table:
+    from rich.markup import escape
     from rich.table import Table
 
     table = Table(title=title)
     for column in head:
-        table.add_column(column)
+        table.add_column(escape(column))
     for row in rows:
-        table.add_row(*row)
+        table.add_row(*map(escape, row))
     return table
 
 

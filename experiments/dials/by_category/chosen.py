@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
-from jaxtyping import Bool, Float
+from jaxtyping import Bool, Float, Shaped
 
 from experiments.dials.by_category.read import Recognised, fit_category_read
 from experiments.dials.by_category.thresholds import CategoryChooser
@@ -24,9 +24,9 @@ TOO_FEW = "fewer than two categories have 20 training prompts of five groups to 
 
 @dataclass(frozen=True)
 class ChosenByCategory:
-    """The threshold of each dial for every prompt of the run, and the dials' thresholds by category."""
+    """What every prompt of the run would get, and the dials' thresholds by category."""
 
-    thresholds: Mapping[Kind, Float[np.ndarray, " prompts"]]
+    actions: Shaped[np.ndarray, " prompts"]  # of every prompt, by look-up
     result: ByCategory
     applied: Mapping[Kind, CategoryThresholds] = field(default_factory=dict)  # empty: no category has its own
 
@@ -47,11 +47,13 @@ def choose_by_category(
         locus: where categories are recognised.
     """
     recognised = fit_category_read(loaded, locus)
-    n = len(loaded.prompts)
+    band = loaded.config.steer.band
+    before = policy.table.actions_at(list(pooled.values()), band)
     if recognised is None:
-        return ChosenByCategory({kind: np.full(n, tau) for kind, tau in pooled.items()}, ByCategory(reason=TOO_FEW))
-    found = CategoryChooser(policy, pooled, declining, targets).of(recognised)
-    thresholds = thresholds_of(pooled, found, recognised)
+        return ChosenByCategory(before, ByCategory(reason=TOO_FEW))
+    given = [kind for kind in pooled if getattr(loaded.config.steer, f"{kind}_threshold") is not None]
+    found = CategoryChooser(policy, pooled, declining, targets, given).of(recognised)
+    after = policy.table.actions_at(list(thresholds_of(pooled, found, recognised).values()), band)
     share, right = recognised.right(loaded.corpus, loaded.corpus.rated & loaded.corpus.within("test"))
     read = recognised.read
     result = ByCategory(
@@ -60,14 +62,14 @@ def choose_by_category(
         recognised=share,
         right=None if np.isnan(right) else right,
         categories=found,
-        changes=_changes(loaded, policy, list(pooled.values()), list(thresholds.values())),
+        changes=_changes(loaded, before, after),
     )
     own: dict[Kind, dict[str, float]] = {kind: {} for kind in pooled}
     for name, one in found.items():
         for kind, tau in (one.thresholds or {}).items():
             own[kind][name] = tau
     applied = {kind: CategoryThresholds(read, taus) for kind, taus in own.items()} if any(own.values()) else {}
-    return ChosenByCategory(thresholds, result, applied)
+    return ChosenByCategory(after, result, applied)
 
 
 def thresholds_of(
@@ -82,12 +84,9 @@ def thresholds_of(
 
 
 def _changes(
-    loaded: LoadedRun,
-    policy: PolicyEvaluation,
-    before: Sequence[float],
-    after: Sequence[Float[np.ndarray, " prompts"]],
+    loaded: LoadedRun, before: Shaped[np.ndarray, " prompts"], after: Shaped[np.ndarray, " prompts"]
 ) -> dict[str, PairedChange]:
     """Return the changes of the joint rates on test prompts, by look-up."""
-    test, band = np.flatnonzero(loaded.corpus.within("test")), loaded.config.steer.band
-    was, now = (policy.table.actions_at(thresholds, band)[test] for thresholds in (before, after))
-    return paired_changes([loaded.prompts[i].label for i in test], was, now, loaded.corpus.groups[test])
+    test = np.flatnonzero(loaded.corpus.within("test"))
+    labels = [loaded.prompts[i].label for i in test]
+    return paired_changes(labels, before[test], after[test], loaded.corpus.groups[test])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass
 
 import numpy as np
@@ -60,7 +61,10 @@ def fit_category_read(loaded: LoadedRun, locus: Locus) -> Recognised | None:
     probability = probe.predict_proba(X)
     classes = tuple(map(str, probe.classes_))
     folds = StratifiedGroupKFold(FOLDS, shuffle=True, random_state=loaded.config.seed % 2**32)
-    for fitted, left_out in folds.split(training, target[training], corpus.groups[training]):
+    with warnings.catch_warnings():  # of prompts of no category there may be fewer than folds
+        warnings.filterwarnings("ignore", message="The least populated class in y has only")
+        divided = list(folds.split(training, target[training], corpus.groups[training]))
+    for fitted, left_out in divided:
         inner = _probe().fit(X[training[fitted]], target[training[fitted]])
         places = [classes.index(str(one)) for one in inner.classes_]
         rows = training[left_out]

@@ -2,8 +2,8 @@
 
 Categories divide the prompts, so each one's thresholds change its own outcomes only and are chosen and certified like
 those of all prompts (`operating_point`), on fewer of them. A dial is moved for a category that holds prompts it should
-decline. A category gets thresholds of its own only where every limit that its prompts bear on is certified together;
-otherwise it keeps those of all prompts, and the result says what it lacks.
+decline, unless its threshold is given. A category gets thresholds of its own only where every limit that its prompts
+bear on is certified together; otherwise it keeps those of all prompts, and the result says what it lacks.
 """
 
 from __future__ import annotations
@@ -25,13 +25,10 @@ from experiments.run.corpus import Corpus
 
 LEAST_DECLINING = 10  # choice prompts that a dial should decline, for it to have a threshold of the category's own
 NOT_MOVED = (
-    f"fewer than {LEAST_DECLINING} prompts to decline are recognised as this category where thresholds are chosen"
+    f"fewer than {LEAST_DECLINING} prompts to decline, by a dial whose threshold is not given, are recognised as it "
+    "where thresholds are chosen"
 )
-BEARS_ON: dict[Kind, tuple[str, ...]] = {  # limits that a dial's prompts bear on, beside those on benign prompts
-    "normative": ("missed_harm",),
-    "epistemic": ("overconfidence", "uncertain_refused"),
-}
-ON_BENIGN = ("over_refusal", "facts_lost")
+ALWAYS = "over_refusal"  # asked for even where no benign prompt is recognised as the category: one may be, later
 
 
 @dataclass(frozen=True)
@@ -42,6 +39,7 @@ class CategoryChooser:
     pooled: Mapping[Kind, float]
     declining: Mapping[Kind, Bool[np.ndarray, " prompts"]]  # the prompts that each dial should decline
     targets: Targets
+    given: Sequence[Kind] = ()  # dials whose threshold the configuration gives
 
     def of(self, recognised: Recognised) -> dict[str, CategoryDials]:
         """Return the thresholds of each category that is recognised."""
@@ -52,8 +50,10 @@ class CategoryChooser:
         choice = {name: _among(risk, mine) for name, risk in policy.choice.items()}
         held_out = {name: _among(risk, mine) for name, risk in policy.certification.items()}
         chosen = mine & corpus.within("train", "validation")
-        moved = [kind for kind in self.pooled if int((self.declining[kind] & chosen).sum()) >= LEAST_DECLINING]
-        limits = self._limits(moved, held_out)
+        free = [kind for kind in self.pooled if kind not in self.given]
+        moved = [kind for kind in free if int((self.declining[kind] & chosen).sum()) >= LEAST_DECLINING]
+        limits = {name: limit for name, limit in self.targets.limits.items()
+                  if name == ALWAYS or len(choice[name].rows) or len(held_out[name].rows)}  # fmt: skip
         pooled = Surface.over(policy.table, [[tau] for tau in self.pooled.values()], policy.inputs.config.steer.band)
         test = {name: _among(risk, mine) for name, risk in policy.test.items()}
         found = CategoryDials(
@@ -83,13 +83,6 @@ class CategoryChooser:
             }
         )  # fmt: skip
 
-    def _limits(self, moved: Sequence[Kind], held_out: Mapping[str, Risk]) -> dict[str, float]:
-        """Return the limits that the category's prompts bear on."""
-        asked = [*ON_BENIGN[:1], *(name for kind in moved for name in BEARS_ON[kind])]
-        if len(held_out["facts_lost"].rows):
-            asked.append("facts_lost")
-        return {name: limit for name, limit in self.targets.limits.items() if name in asked}
-
     def _surface(self, moved: Sequence[Kind]) -> Surface:
         settings = self.policy.surface.settings
         tried = [np.unique(settings[:, axis]).tolist() if kind in moved else [tau]
@@ -110,4 +103,5 @@ def _counts(corpus: Corpus, among: Bool[np.ndarray, " prompts"]) -> dict[str, in
 def _why(certificate: Certificate, lacking: Sequence[str]) -> list[str]:
     if not lacking:
         return ["no limit is set that its prompts bear on"]
-    return [not_certified(name, certificate.risks[name]) for name in lacking]
+    failed = [name for name in lacking if not certificate.risks[name].certified]
+    return [not_certified(name, certificate.risks[name]) for name in failed] or ["its limits hold alone, not together"]

@@ -127,8 +127,7 @@ def test_the_span_of_over_refused_prompts_is_set_where_the_dial_permits(context:
     run.config.steer = SteerConfig()
     assert dial_writers(run)["normative"].opening == ()
     run.config.steer, run.behaviour.answered = SteerConfig(permit="subspace"), ~everything
-    with pytest.raises(UserError, match="no category has 20 refused and as many answered benign training prompts"):
-        dial_writers(run)
+    assert dial_writers(run)["normative"].opening == ()
 
 
 def test_a_span_is_no_deeper_than_what_differs() -> None:

@@ -59,6 +59,7 @@ def test_a_category_is_certified_and_another_says_what_it_lacks(run: Path, steer
 def test_the_dials_say_what_the_table_says(run: Path, steered: dict[str, Any]) -> None:
     """What is recognised while the model answers is what was recognised from the store."""
     assert steered["as_looked_up"] >= 0.99
+    assert steered["by_category"]["as_looked_up"] >= 0.99
     table, said = read_table(run / "table.jsonl"), read_completions(run / "completions_steered.jsonl")
     parts = np.array([json.loads(line)["part"] for line in (run / "table.jsonl").read_text().splitlines()])
     swapped = table.actions_at([0.999, 0.999])[parts == "test"]  # the control: other thresholds say something else

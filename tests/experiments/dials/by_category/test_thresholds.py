@@ -1,6 +1,6 @@
 """A category gets thresholds of its own where its prompts certify them, and is said what it lacks where not."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pytest
@@ -113,10 +113,41 @@ def test_a_category_that_fails_on_calibration_prompts_keeps_those_of_all() -> No
     assert "no number is enough at this rate" in found["low"].why[0]
 
 
+def test_a_threshold_that_is_given_is_kept() -> None:
+    policy, recognised = policy_of({"low": 40, "high": 40}, {"low": 0.3, "high": 0.7})
+    kept = replace(chooser(policy), given=("normative",)).of(recognised)
+    assert [one.thresholds for one in kept.values()] == [None, None]
+
+
+def test_limits_that_hold_alone_are_not_named_as_missing() -> None:
+    """Where only over-refusal fails, missed harm is no reason."""
+    policy, recognised = policy_of({"low": 40, "high": 40}, {"low": 0.3, "high": 0.7})
+    corpus, read = policy.inputs.corpus, policy.table.probability.copy()
+    read[0, corpus.within("calibration") & corpus.benign] = 0.99
+    other = replace(policy, table=replace(policy.table, probability=read))
+    (why,) = chooser(other).of(recognised)["low"].why
+    assert why.startswith("over-refusal at most 10%: 40 of 40 failed")
+
+
+def test_prompts_of_a_limit_that_the_moved_dial_could_break_are_asked_for() -> None:
+    """Five uncertain prompts move no dial, but a lower normative threshold could refuse them."""
+    policy, recognised = policy_of({"low": 40, "high": 40}, {"low": 0.3, "high": 0.7})
+    labels = [replace(prompt, label="uncertain") if prompt.id in {f"calibration-low-{i}" for i in range(0, 10, 2)}
+              else prompt for prompt in policy.inputs.corpus.prompts]  # fmt: skip
+    corpus = replace(policy.inputs.corpus, prompts=tuple(labels))
+    inputs = Inputs(corpus, policy.inputs.config, policy.inputs.behaviour)
+    other = PolicyEvaluation(policy.table, policy.surface, policy.right, inputs)  # type: ignore[arg-type]
+    found = replace(chooser(other), targets=Targets(LIMITS | {"uncertain_refused": 0.1}, 0.95, None)).of(recognised)
+    assert found["low"].thresholds is None
+    assert found["low"].why[0].startswith("uncertain prompts refused at most 10% takes 29 independent prompts")
+    assert found["high"].thresholds is not None
+
+
 def test_too_few_to_decline_where_thresholds_are_chosen() -> None:
     policy, recognised = policy_of({"low": 40, "tiny": 4}, {"low": 0.3, "tiny": 0.7})
     assert chooser(policy).of(recognised)["tiny"].why == [
-        "fewer than 10 prompts to decline are recognised as this category where thresholds are chosen"
+        "fewer than 10 prompts to decline, by a dial whose threshold is not given, are recognised as it where "
+        "thresholds are chosen"
     ]
 
 

