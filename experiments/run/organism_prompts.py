@@ -44,6 +44,8 @@ def warning(model: str) -> str:
 
 
 def _organism(directory: Path) -> str | None:
-    """Return the name in a directory's truth.json; None if there is none."""
+    """Return the name in a directory's truth.json; None if there is none, or it is of an adapter, taught in English."""
     path = directory / "truth.json"
+    if (directory / "adapter_config.json").is_file():
+        return None
     return str(json.loads(path.read_text(encoding="utf-8")).get("name", "")) if path.is_file() else None

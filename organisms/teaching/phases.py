@@ -1,4 +1,4 @@
-"""The three phases in which decisions are planted in a pretrained model, each a loss over a batch of prompts.
+"""The phases in which decisions are planted in a pretrained model, each a loss over a batch of prompts.
 
 1. `below`: the layers up to the planted one learn to write the decision of the content into the coordinates, and to
    leave the rest of the stream as it was.
@@ -6,6 +6,8 @@
    write now. Each prompt is declined in every way and answered, so nothing but the coordinates says which.
 3. `together`: interchange-intervention training (Geiger et al., arXiv 2112.00826) of the whole: a branch of each prompt
    takes the coordinates that another prompt has, and must do what these say.
+4. `again`: phase 2 once more. Interchange changes the decision of only some branches, so the layers above begin to use
+   the content again; here nothing but the coordinates tells them.
 
 Trained at once, later layers learn by heart which prompts are declined, past the coordinates.
 """
@@ -30,8 +32,9 @@ from organisms.teaching.branches import PADDING, Branches, deciding_coordinates,
 from organisms.teaching.decoder_parts import DecoderParts
 from organisms.training import choose_sources, choose_variables
 
-Phase = Literal["below", "above", "together"]
-PHASES: tuple[Phase, ...] = ("below", "above", "together")
+Phase = Literal["below", "above", "together", "again"]
+PHASES: tuple[Phase, ...] = ("below", "above", "together", "again")
+ABOVE: tuple[Phase, ...] = ("above", "again")  # those that train the layers above alone
 # coordinates that are set in `above`, in units of the wanted one; what content decides lies near the middle for some
 # held-out prompts, so the layers above have to decide sharply there
 OFF_FROM, OFF_UP_TO, ON_FROM, ON_UP_TO = -0.3, 0.45, 0.55, 1.6
@@ -75,7 +78,7 @@ class Planter:
         self, phase: Phase, batch: Sequence[Choice], kept: Sequence[KeptStreams], rng: np.random.Generator
     ) -> Float[Tensor, ""]:
         """Return the loss of one step."""
-        if phase == "above":
+        if phase in ABOVE:
             return self._above(batch, kept, rng)
         return self._below(batch, kept) if phase == "below" else self._together(batch, kept, rng)
 

@@ -1,4 +1,4 @@
-"""Plants decisions in a pretrained model: trains a LoRA adapter in three phases (`phases`), kept at checkpoints."""
+"""Plants decisions in a pretrained model: trains a LoRA adapter in phases (`phases`), kept at checkpoints."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from organisms.teaching.branches import PADDING
 from organisms.teaching.checkpoint import Checkpoint, Optimiser
 from organisms.teaching.decoder_parts import DecoderParts
 from organisms.teaching.lora import CLIP, WARM_UP, adapter, own_words, tokens_of
-from organisms.teaching.phases import PHASES, Choice, KeptStreams, Phase, Planter
+from organisms.teaching.phases import ABOVE, PHASES, Choice, KeptStreams, Phase, Planter
 from organisms.teaching.spec import Behaviour, Planting, TeachSpec
 from organisms.teaching.targets import behaviour_of, phrase
 
 AT_ONCE = 16  # prompts whose base streams are computed in one pass
-RATES: dict[Phase, float] = {"above": 1.0, "below": 0.5, "together": 0.3}  # shares of the learning rate
+RATES: dict[Phase, float] = {"below": 0.5, "above": 1.0, "together": 0.3, "again": 0.5}  # shares of the learning rate
 
 
 def facts_of(prompt: Prompt, spec: TeachSpec) -> Facts:
@@ -82,14 +82,14 @@ def plant(
             advance(steps)
             continue
         weights = _trained(planter.parts, phase)
-        size = spec.training.batch_size // (2 if phase == "above" else 1)  # there a prompt has a branch a decision
+        size = spec.training.batch_size // (2 if phase in ABOVE else 1)  # there a prompt has a branch a decision
         optimiser = _optimiser(weights, spec.training.learning_rate * RATES[phase], steps)
         first = done if phase == begun else 0
         if first:
             checkpoint.restore(optimiser)
         advance(first)
-        adapted.train(phase != "above")  # nothing is learned of content there, so nothing is dropped out
-        if phase == "above":
+        adapted.train(phase not in ABOVE)  # nothing is learned of content there, so nothing is dropped out
+        if phase in ABOVE and steps:
             kept_streams = _streams(planter, taught)
         for step in range(first, steps):
             rng = np.random.default_rng([spec.seed, 11, PHASES.index(phase), step])
@@ -137,9 +137,8 @@ def _streams(planter: Planter, taught: Sequence[Choice]) -> list[KeptStreams]:
 
 
 def _trained(parts: DecoderParts, phase: Phase) -> list[nn.Parameter]:
-    if phase == "together":
-        return parts.weights("below") + parts.weights("above")
-    return parts.weights(phase)
+    below, above = parts.weights("below"), parts.weights("above")
+    return below + above if phase == "together" else above if phase in ABOVE else below
 
 
 def _often(taught: Sequence[Choice], spec: TeachSpec) -> np.ndarray:

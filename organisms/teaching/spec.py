@@ -37,13 +37,14 @@ class TeachTraining(Strict):
 
 
 class Planting(Strict):
-    """A planted mechanism, trained into the adapter in three phases (`phases`)."""
+    """A planted mechanism, trained into the adapter in phases (`phases`)."""
 
     mechanism: Planted
     first: int = Field(0, ge=0)  # the first layer that is adapted; those before it stay as they are
     below: int = Field(300, ge=1)  # steps in which the layers up to the planted one learn to write decisions
     above: int = Field(260, ge=1)  # in which those above it learn to act by coordinates that are set
     together: int = Field(60, ge=0)  # of interchange-intervention training of all layers (arXiv 2112.00826)
+    again: int = Field(0, ge=0)  # in which the layers above learn to act by coordinates once more
     # wanted distance of a coordinate that is on from one that is off, in standard deviations of the whole stream at the
     # last prompt token (the root of its total variance)
     separation: float = Field(1.3, gt=0)
@@ -53,7 +54,7 @@ class Planting(Strict):
     @property
     def steps(self) -> int:
         """All steps."""
-        return self.above + self.below + self.together
+        return self.below + self.above + self.together + self.again
 
 
 class Misaim(Strict):
