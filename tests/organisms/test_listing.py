@@ -38,6 +38,8 @@ def test_the_command_lists_them(cli: Callable[..., tuple[int, str, str]]) -> Non
     )
     assert "  right verdicts: double dissociation, mixed\n  3.7 MB in organisms/zoo/two-knobs\n" in out
     listed = json.loads(cli("organism", "list", "--json")[1])
-    assert [one["name"] for one in listed][-1] == "smollm2-natural"
-    assert listed[-1]["dissociation"] is None
+    taught = {one["name"]: one["dissociation"] for one in listed if "taught" in one["directory"]}
+    assert taught == {
+        "smollm2-natural": None, "smollm2-shared-knob": "shared_knob", "smollm2-two-knobs": "double_dissociation",
+    }  # fmt: skip
     assert all((ROOT / one["directory"]).is_dir() and one["megabytes"] > 1 for one in listed)
