@@ -13,6 +13,8 @@ from experiments.dials.counterfactuals import Counterfactuals, reachable_outcome
 from experiments.dials.operating_point import Targets
 from experiments.dials.policies import PolicyEvaluation, evaluate
 from experiments.dials.results import ByCategory
+from experiments.report.blocks import Heading, Lines, Table
+from experiments.report.page.dials_section import category_blocks
 from experiments.run.behaviour import Behaviour
 from experiments.run.config import RunConfig
 from experiments.run.corpus import Corpus
@@ -170,3 +172,8 @@ def test_thresholds_of_each_prompt_and_their_text() -> None:
     assert rows[0] == ["low", f"{own:.3f}", "0.0%", "100.0% to 0.0%"]
     assert rows[1][1] == "of all"
     assert category_lines(ByCategory(reason="none")) == ["No thresholds by category: none."]
+    heading, told, table = category_blocks(result)
+    assert (heading, told) == (Heading("Thresholds by category"), Lines(lines))
+    assert isinstance(table, Table)
+    assert [list(row) for row in table.rows] == rows
+    assert len(category_blocks(ByCategory(reason="none"))) == 2
