@@ -42,10 +42,11 @@ class Dials:
         """One row a prompt and dial of the last `chat`, with the columns `COLUMNS`.
 
         `gate` is `decline`, `permit` or `leave`; the epistemic dial is `overruled` where the normative one declined.
-        `category` is the recognised one whose threshold this is, None where it is the one of all prompts.
+        `category`, of dials with thresholds by category, is the one whose threshold this is; None: that of all prompts.
         """
         rows = [row for i in sorted(self._rows) for row in self._rows[i]]
-        return pd.DataFrame(rows, columns=list(COLUMNS))
+        found = pd.DataFrame(rows, columns=list(COLUMNS))
+        return found if any(dial.by_category for dial in self.dials) else found.drop(columns="category")
 
     @contextmanager
     def attach(
