@@ -65,9 +65,9 @@ def test_its_coordinates_decide_on_held_out_prompts(folder: Path) -> None:
     spec = load_teach_spec(folder / "spec.yaml")
     own = load_prompts(folder / "prompts.jsonl")
     held_out = [prompt for prompt in own if prompt.label in spec.behaviour and prompt.source == "refusal-probes core"]
-    prompts = [held_out[i] for i in np.random.default_rng(0).permutation(len(held_out))[:24]]
+    prompts = [held_out[i] for i in np.random.default_rng(0).permutation(len(held_out))[:60]]
     taught = prepare(load_model(spec.base, adapter=str(folder), dtype="float32", device="cpu"), prompts, spec)
     actions = acts(taught)
     assert set(actions) == {"refuse", "abstain", "answer"}
     planted = replace(taught, facts=tuple(map(decided, taught.facts, actions.tolist())))
-    assert interchanged(planted, actions)["flips"] > 0.7  # of few prompts each
+    assert interchanged(planted, actions)["flips"] > 0.6  # the least of eight shares of few prompts each
