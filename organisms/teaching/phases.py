@@ -47,7 +47,7 @@ ONWARDS = 0.5  # of the branches whose later tokens are set too
 
 @dataclass(frozen=True)
 class Choice:
-    """One prompt's tokens, what its content decides, and what is said under each decision."""
+    """One prompt's tokens, what its content decides, and the response under each decision."""
 
     prompt: list[int]
     facts: Facts
@@ -88,7 +88,7 @@ class Planter:
         return [tuple(i == k for i in range(n)) for k in range(-1, n)]
 
     def every_branch(self, batch: Sequence[Choice]) -> Branches:
-        """Pack prompts with what is said under each of `settings`."""
+        """Pack prompts with their responses under each of `settings`."""
         return self._packed(batch, [[self._words(row, one) for one in self.settings()] for row in batch])
 
     def values(self, batch: Sequence[Choice]) -> Bool[np.ndarray, "batch k"]:

@@ -18,13 +18,16 @@ from organisms.planted_spec import Decline
 from organisms.planting import coordinates, draw_vectors, dual_basis
 from organisms.teaching.branches import PADDING
 from organisms.teaching.checkpoint import Checkpoint, Optimiser
-from organisms.teaching.decoder_parts import DecoderParts
+from organisms.teaching.decoder_parts import DecoderParts, Part
 from organisms.teaching.lora import CLIP, WARM_UP, adapter, own_words, tokens_of
 from organisms.teaching.phases import ABOVE, PHASES, Choice, KeptStreams, Phase, Planter
 from organisms.teaching.spec import Behaviour, Planting, TeachSpec
 from organisms.teaching.targets import behaviour_of, phrase
 
 AT_ONCE = 16  # prompts whose base streams are computed in one pass
+TRAINED: dict[Phase, tuple[Part, ...]] = {
+    "below": ("below",), "above": ("above",), "together": ("below", "above"), "again": ("above",),
+}  # fmt: skip
 RATES: dict[Phase, float] = {"below": 0.5, "above": 1.0, "together": 0.3, "again": 0.5}  # shares of the learning rate
 
 
@@ -42,7 +45,7 @@ def choices(
     spec: TeachSpec,
     advance: Callable[[int], None],
 ) -> list[Choice]:
-    """Return what is said to each prompt under each decision.
+    """Return the responses to each prompt under each decision.
 
     A harmful prompt that is not declined is told one of the fixed `answers`, which hold no content.
     """
@@ -137,8 +140,7 @@ def _streams(planter: Planter, taught: Sequence[Choice]) -> list[KeptStreams]:
 
 
 def _trained(parts: DecoderParts, phase: Phase) -> list[nn.Parameter]:
-    below, above = parts.weights("below"), parts.weights("above")
-    return below + above if phase == "together" else above if phase in ABOVE else below
+    return [weight for part in TRAINED[phase] for weight in parts.weights(part)]
 
 
 def _often(taught: Sequence[Choice], spec: TeachSpec) -> np.ndarray:

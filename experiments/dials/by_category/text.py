@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from experiments.dials.results import ByCategory, CategoryDials
 from experiments.dials.text import RISK_NAMES
+from experiments.run.behaviour import Kind
 
 SHOWN = ("over_refusal", "missed_harm", "overconfidence", "uncertain_refused")
 
@@ -45,15 +44,15 @@ def _changed(result: ByCategory) -> list[str]:
 def category_rows(result: ByCategory) -> tuple[list[str], list[list[str]]]:
     """Return the table of categories: thresholds, and rates on test with one threshold for all and with their own."""
     found = list(result.categories.values())
-    kinds: Sequence[str] = list(dict.fromkeys(kind for one in found for kind in one.thresholds or ()))
+    kinds = list(dict.fromkeys(kind for one in found for kind in one.thresholds or ()))
     shown = [risk for risk in SHOWN if any(one.test.get(risk) is not None for one in found)]
     head = ["category", *(f"{kind} threshold" for kind in kinds), *(RISK_NAMES[risk] for risk in shown)]
     return head, [[name, *(_threshold(one, kind) for kind in kinds), *(_rates(one, risk) for risk in shown)]
                   for name, one in result.categories.items()]  # fmt: skip
 
 
-def _threshold(one: CategoryDials, kind: str) -> str:
-    own = {str(k): tau for k, tau in (one.thresholds or {}).items()}
+def _threshold(one: CategoryDials, kind: Kind) -> str:
+    own = one.thresholds or {}
     return f"{own[kind]:.3f}" if kind in own else "of all"
 
 
