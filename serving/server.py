@@ -106,8 +106,7 @@ def serve_forever(
     Raises:
         UserError: the port cannot be opened.
     """
-    placed = [replace(dial, threshold=thresholds[dial.kind], by_category=None) if dial.kind in thresholds else dial
-              for dial in dials]  # fmt: skip
+    placed = with_thresholds(dials, thresholds)
     served = ServedModel(name or Path(model.name).name, int(time.time()), model.fingerprint()[:12])
     engine = make_engine(placed)
     app = create_app(engine, served, limits, address.api_key, address.allowed_hosts, ui=ui)
@@ -120,6 +119,12 @@ def serve_forever(
         with suppress(KeyboardInterrupt):  # not raised where the shell ignores SIGINT
             Server(app, engine).run(sockets=[listening])
     report("stopped")
+
+
+def with_thresholds(dials: Sequence[Dial], thresholds: Mapping[Kind, float]) -> list[Dial]:
+    """Return the dials with the given thresholds in place of their own and of those by category."""
+    return [replace(dial, threshold=thresholds[dial.kind], by_category=None) if dial.kind in thresholds else dial
+            for dial in dials]  # fmt: skip
 
 
 class Server(uvicorn.Server):

@@ -30,17 +30,19 @@ def class_means(organism: PlantedModel, *, rebuilt: bool = False) -> Float[np.nd
     return means
 
 
-def interchanged(organism: PlantedModel, plain: np.ndarray) -> dict[str, float]:
-    """Set each planted coordinate to a class mean, at the deciding token only, and from there on.
+def interchanged(
+    organism: PlantedModel, plain: np.ndarray, scopes: Sequence[Scope] = ("last_prompt", "last_on")
+) -> dict[str, float]:
+    """Set each planted coordinate to a class mean, and return the least share of each kind over scopes.
 
     Args:
         plain: the action on each prompt without an edit.
+        scopes: the tokens at which it is set: the deciding one alone, and from there on.
     """
     places = [class_means(organism)]
     if organism.planted.rebuilt is not None:
         places.append(class_means(organism, rebuilt=True))
     flips, unchanged, alone = list[float](), list[float](), list[float]()
-    scopes: tuple[Scope, Scope] = ("last_prompt", "last_on")
     for scope in scopes:
         for k in range(organism.values.shape[1]):
             if np.isnan(places[0][k]).any():

@@ -33,7 +33,8 @@ def planted_truth_of(model: ChatModel, held_out: Sequence[Prompt], spec: TeachSp
 
     Measured on at most `GRADED` prompts, drawn by the seed. A coordinate is set to its mean among prompts that the
     model itself decides in one way; `as_taught` is the share of prompts that it decides as it was taught to. Prompts of
-    dual use are left out: nothing is planted for them.
+    dual use are left out: nothing is planted for them. `…_at_last_prompt`: set at the last prompt token alone. Shares
+    that do not apply are left out.
     """
     if spec.planting is None:
         raise ValueError(f"{spec.name} plants nothing")
@@ -42,7 +43,11 @@ def planted_truth_of(model: ChatModel, held_out: Sequence[Prompt], spec: TeachSp
     actions = acts(taught)
     wanted = [taught.expected(row, tuple(values)) for row, values in enumerate(taught.values.tolist())]
     planted = replace(taught, facts=tuple(map(decided, taught.facts, actions.tolist())))
-    measured = {"as_taught": float((actions == wanted).mean())} | interchanged(planted, actions)
+    once, onwards = (interchanged(planted, actions, [scope]) for scope in ("last_prompt", "last_on"))
+    measured = {"as_taught": float((actions == wanted).mean())}
+    for name in ("flips", "others_unchanged"):
+        measured |= {name: float(np.min([once[name], onwards[name]])), f"{name}_at_last_prompt": once[name]}
+    measured = {name: share for name, share in measured.items() if not np.isnan(share)}
     over_refused = {p.trigger for p in prompts if p.label == "benign" and p.trigger
                     and behaviour_of(p, spec) == "refuse"}  # fmt: skip
     return planted_truth(spec.name, planted.planted, planted.vectors, measured, class_means(planted),

@@ -12,6 +12,7 @@ from extract.errors import UserError
 from extract.model.chat_model import ChatModel
 from probes.direction import Locus
 from serving.replies import DialDefault, readings
+from serving.server import with_thresholds
 from serving.vllm_plugin.bank import DialBank
 from steering.controller import Readings, steering
 from steering.conversation import Conversation, reports
@@ -98,6 +99,13 @@ def test_a_conversation_leaves_the_category_its_threshold_until_one_is_set(
     talk.reset()
     assert talk.set_threshold("normative", 0.9) == 0.5
     assert talk.say("how do i kill the process?").reports[0].threshold == 0.9
+
+
+def test_a_threshold_given_to_the_server_replaces_those_by_category(dial: Make, read: CategoryRead) -> None:
+    dials = [dial(kind, by_category=CategoryThresholds(read, {"one": 0.0})) for kind in ("normative", "epistemic")]
+    normative, epistemic = with_thresholds(dials, {"normative": 0.1})
+    assert (normative.threshold, normative.by_category) == (0.1, None)
+    assert epistemic is dials[1]
 
 
 def test_dials_from_a_file_are_the_same(

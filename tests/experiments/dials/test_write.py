@@ -134,6 +134,8 @@ def test_a_span_is_no_deeper_than_what_differs() -> None:
     e = np.eye(4)
     assert len(orthonormal(np.stack([e[0], e[0], e[1]]))) == 2
     assert len(orthonormal(np.stack([e[0], e[0]]))) == 1
+    nearly = e[0] + 0.05 * e[2]
+    assert len(orthonormal(np.stack([e[0], nearly / np.linalg.norm(nearly)]))) == 1
 
 
 def test_a_span_needs_an_actuator_that_sets_projections() -> None:

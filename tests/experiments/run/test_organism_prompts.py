@@ -46,6 +46,12 @@ def test_prompts_for_real_models() -> None:
     assert not found(given("model.name=OWNER/MODEL", "prompts.path=configs/prompts/core.jsonl"))
 
 
+def test_prompts_of_an_adapter_with_a_planted_mechanism_are_english() -> None:
+    adapter = "organisms/taught/smollm2-two-knobs"
+    assert (ROOT / adapter / "truth.json").is_file()
+    assert not found(given("model.name=OWNER/MODEL", f"prompts.path={adapter}/prompts.jsonl"))
+
+
 def test_a_missing_model_is_left_to_the_loader() -> None:
     assert not found(given("model.name=./nowhere"))
 
