@@ -1,0 +1,115 @@
+"""The losses of the phases in which decisions are planted: what costs nothing, and what each part of them notices."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+from organisms.decisions import Decisions, Facts
+from organisms.planted_spec import Planted, Variable
+from organisms.teaching import phases
+from organisms.teaching.branches import pack_branches
+from organisms.teaching.decoder_parts import DecoderParts
+from organisms.teaching.phases import Choice, KeptStreams, Planter
+from tests.support.tiny_model import tiny_llama
+
+FIRST, LAYER, D = 1, 1, 32
+SAID = {"refuse": [20, 21, 22], "abstain": [23], None: [24, 25]}
+FACTS = (Facts(True, False, "refuse", 0), Facts(False, True, "abstain", 0), Facts(False, False, "refuse", 0))
+BATCH = [Choice([5 + i, 6, 7, 8][: 3 + i % 2], facts, dict(SAID)) for i, facts in enumerate(FACTS)]  # type: ignore[arg-type]
+VECTORS = torch.eye(D)[:2]
+
+
+@pytest.fixture
+def planter() -> Planter:
+    model = tiny_llama()
+    planted = Planted(layer=LAYER, variables=(Variable(name="n", decides=("refuse",)),
+                                              Variable(name="e", decides=("abstain",))))  # fmt: skip
+    parts = DecoderParts(model.decoder, FIRST, LAYER)
+    return Planter(parts, model.model.get_output_embeddings(), Decisions(planted), VECTORS, torch.zeros(2), 10.0, 0)
+
+
+@pytest.fixture
+def kept(planter: Planter) -> list[KeptStreams]:
+    with torch.no_grad():
+        rows = planter.every_branch(BATCH)
+        before = planter.parts.before(rows)
+        planted = planter.parts.below(rows, before)
+    return [KeptStreams(a[real], b[real]) for a, b, real in zip(before, planted, rows.branch != -2, strict=True)]
+
+
+def test_kept_streams_are_those_of_the_branch_that_is_said(planter: Planter, kept: list[KeptStreams]) -> None:
+    """What is kept of all branches, cut to one of them, is what a row with that branch alone computes."""
+    for names in ((None,), ("refuse",), ("abstain", "refuse")):
+        said = [[one.said[name] for name in names] for one in BATCH]  # type: ignore[index]
+        rows = pack_branches([one.prompt for one in BATCH], said, 0)
+        before, planted = planter._kept(BATCH, said, kept)
+        with torch.no_grad():
+            own = planter.parts.before(rows)
+            real = rows.branch != -2
+            torch.testing.assert_close(before[real], own[real])
+            torch.testing.assert_close(planted[real], planter.parts.below(rows, own)[real])
+
+
+def test_a_stream_that_has_not_changed_costs_nothing_but_the_decision(
+    planter: Planter, kept: list[KeptStreams]
+) -> None:
+    values = planter.values(BATCH)
+    assert values.tolist() == [[True, False], [False, True], [False, False]]
+    rows = pack_branches([one.prompt for one in BATCH], [[SAID[None]]] * 3, 0)
+    still = torch.zeros(*rows.tokens.shape, D)
+    assert planter._moved(still, rows) == 0
+    whole = planter._below(BATCH, kept)
+    streams = torch.stack([one.planted[len(row.prompt) - 1] for row, one in zip(BATCH, kept, strict=True)])
+    level = streams[:, :2] / planter.wanted
+    wanted = torch.where(torch.tensor(values), (1 - level).clamp(min=0), (level.abs() - 0.1).clamp(min=0))
+    torch.testing.assert_close(whole, 4 * wanted.square().mean())
+
+
+def test_only_the_decision_at_the_last_prompt_token_may_move_freely(planter: Planter) -> None:
+    rows = pack_branches([one.prompt for one in BATCH], [[SAID[None]]] * 3, 0)
+    last, change = rows.deciding[..., 0], torch.zeros(*rows.tokens.shape, D)
+    change[last] = 30 * VECTORS[0]
+    assert planter._moved(change, rows) == 0
+    elsewhere = torch.zeros_like(change)
+    elsewhere[:, 0] = 30 * VECTORS[0]
+    across = torch.zeros_like(change)
+    across[:, 0, 5] = 30.0
+    assert planter._moved(elsewhere, rows) > planter._moved(across, rows) > 0
+
+
+def test_coordinates_as_wanted_cost_nothing_and_wrong_ones_do(planter: Planter) -> None:
+    rows = pack_branches([one.prompt for one in BATCH], [[SAID[None]]] * 3, 0)
+    values, last = planter.values(BATCH), rows.deciding[..., 0]
+    stream = torch.zeros(*rows.tokens.shape, D)
+    stream[last] = torch.tensor(values).float() @ VECTORS * planter.wanted
+    assert planter._decided(stream, rows, values) == 0
+    assert planter._decided(2 * stream, rows, values) == 0  # farther on is as good
+    assert planter._decided(-stream, rows, values) > 0
+    assert planter._decided(stream, rows, ~values) > 0
+
+
+def test_what_is_set_says_everything_in_the_phases_above(planter: Planter, kept: list[KeptStreams]) -> None:
+    """The loss of `above` does not depend on what the content of the prompts decides."""
+    for phase in ("above", "again"):
+        found = [planter.loss(phase, [Choice(one.prompt, facts, one.said) for one in BATCH], kept,
+                              np.random.default_rng(3)) for facts in FACTS]  # type: ignore[arg-type]  # fmt: skip
+        torch.testing.assert_close(found[0], found[1])
+        torch.testing.assert_close(found[0], found[2])
+    other = planter.loss("above", BATCH, kept, np.random.default_rng(4))
+    assert not torch.allclose(other, planter.loss("above", BATCH, kept, np.random.default_rng(3)))
+
+
+def test_an_interchange_with_nothing_to_change_is_the_plain_response(
+    planter: Planter, kept: list[KeptStreams], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A batch of copies of one prompt: the coordinates taken from another are its own, and both branches are equal."""
+    same, streams = [BATCH[0]] * 3, [kept[0]] * 3
+    with torch.no_grad():
+        monkeypatch.setattr(phases, "ONWARDS", 0.0)  # later tokens have coordinates of their own
+        loss = planter._together(same, streams, np.random.default_rng(0))
+        rows = pack_branches([one.prompt for one in same], [[SAID["refuse"]]] * 3, 0)
+        stream = planter.parts.below(rows, planter.parts.before(rows))
+        plain = planter._said(rows, stream) + 4 * planter._decided(stream, rows, planter.values(same))
+    torch.testing.assert_close(loss, plain, rtol=1e-4, atol=1e-4)
