@@ -146,6 +146,8 @@ def print_summary(directory: Path, as_json: bool) -> None:
         console.print("[bold]Could it have answered?[/] " + escape(gate_sentence(results.could_have_answered)))
     for line in steer_lines(results.steer):
         console.print("[bold]Dials:[/] " + escape(line))
+    for line in category_lines(results.steer.by_category) if results.steer.by_category else ():
+        console.print("[bold]Dials by category:[/] " + escape(line))
     for line in caveats(results):
         console.print("[yellow]Note:[/] " + escape(line))
     for line in next_steps(directory, results):

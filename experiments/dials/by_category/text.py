@@ -17,14 +17,18 @@ def category_lines(result: ByCategory) -> list[str]:
     lines = [_recognised(result)]
     if own:
         lines.append(
-            f"Thresholds of their own, each certified for the prompts recognised as it: {', '.join(own)}. The "
-            "certificates above are those of the thresholds of all prompts; for the mixture nothing is certified."
+            f"Categories with their own thresholds, each certified on prompts recognised as that category: "
+            f"{', '.join(own)}. The certificates above are for one threshold for all prompts; nothing is certified for "
+            "the mixture."
         )
         lines += _changed(result)
     else:
-        lines.append("No category has thresholds of its own: all keep those of all prompts.")
-    kept = {name: one for name, one in result.categories.items() if not one.thresholds}
-    return lines + [f"{name} keeps the thresholds of all prompts: {'; '.join(one.why)}." for name, one in kept.items()]
+        lines.append("No category has its own thresholds.")
+    kept: dict[str, list[str]] = {}
+    for name, one in result.categories.items():
+        if not one.thresholds:
+            kept.setdefault("; ".join(one.why), []).append(name)
+    return lines + [f"Without their own: {', '.join(names)} ({why})." for why, names in kept.items()]
 
 
 def _recognised(result: ByCategory) -> str:
@@ -38,7 +42,7 @@ def _recognised(result: ByCategory) -> str:
 def _changed(result: ByCategory) -> list[str]:
     told = [f"{RISK_NAMES[name]} {rate.before:.1%} to {rate.after:.1%} ({rate.change:+.1%})"
             for name, rate in result.changes.items() if rate.before != rate.after]  # fmt: skip
-    return [f"By them on test prompts: {'; '.join(told)}."] if told else ["By them no rate on test prompts changes."]
+    return [f"Changes on test prompts: {'; '.join(told)}."] if told else ["No rate on test prompts changes."]
 
 
 def category_rows(result: ByCategory) -> tuple[list[str], list[list[str]]]:

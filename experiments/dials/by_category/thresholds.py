@@ -24,10 +24,7 @@ from experiments.run.behaviour import Kind
 from experiments.run.corpus import Corpus
 
 LEAST_DECLINING = 10  # choice prompts that a dial should decline, for it to have a threshold of the category's own
-NOT_MOVED = (
-    f"fewer than {LEAST_DECLINING} prompts to decline, by a dial whose threshold is not given, are recognised as it "
-    "where thresholds are chosen"
-)
+NOT_MOVED = f"fewer than {LEAST_DECLINING} choice prompts to decline are recognised as it, or the threshold is given"
 ALWAYS = "over_refusal"  # asked for even where no benign prompt is recognised as the category: one may be, later
 
 

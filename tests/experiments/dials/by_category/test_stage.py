@@ -53,7 +53,7 @@ def test_a_category_is_certified_and_another_says_what_it_lacks(run: Path, steer
     assert without
     assert all(without)
     printed = " ".join((run / "stdout.txt").read_text().split())
-    assert "certified for the prompts recognised as it: order" in printed
+    assert "certified on prompts recognised as that category: order" in printed
 
 
 def test_the_dials_say_what_the_table_says(run: Path, steered: dict[str, Any]) -> None:

@@ -148,8 +148,7 @@ def test_prompts_of_a_limit_that_the_moved_dial_could_break_are_asked_for() -> N
 def test_too_few_to_decline_where_thresholds_are_chosen() -> None:
     policy, recognised = policy_of({"low": 40, "tiny": 4}, {"low": 0.3, "tiny": 0.7})
     assert chooser(policy).of(recognised)["tiny"].why == [
-        "fewer than 10 prompts to decline, by a dial whose threshold is not given, are recognised as it where "
-        "thresholds are chosen"
+        "fewer than 10 choice prompts to decline are recognised as it, or the threshold is given"
     ]
 
 
@@ -165,8 +164,8 @@ def test_thresholds_of_each_prompt_and_their_text() -> None:
     lines = category_lines(result)
     assert lines[0] == ("Categories are recognised at layer 0, post_last from a probability of 0.8 on: 100% of the "
                         "test prompts are recognised, 100% of these rightly.")  # fmt: skip
-    assert "certified for the prompts recognised as it: low." in lines[1]
-    assert lines[-1].startswith("few keeps the thresholds of all prompts: over-refusal at most 10% takes 29")
+    assert "certified on prompts recognised as that category: low." in lines[1]
+    assert lines[-1].startswith("Without their own: few (over-refusal at most 10% takes 29")
     head, rows = category_rows(result)
     assert head == ["category", "normative threshold", "over-refusal", "missed harm"]
     assert rows[0] == ["low", f"{own:.3f}", "0.0%", "100.0% to 0.0%"]
