@@ -139,13 +139,12 @@ def setting_at(policy: PolicyEvaluation, index: int) -> Setting:
     here = policy.surface.at([index])
     return Setting(
         thresholds={name: float(tau) for name, tau in zip(policy.table.dials, here.settings[0], strict=True)},
-        choice=risk_rates(here, policy.choice),
-        test=risk_rates(here, policy.test),
+        choice=_rates(here, policy.choice),
+        test=_rates(here, policy.test),
     )
 
 
-def risk_rates(here: Surface, risks: Mapping[str, Risk]) -> RiskRates:
-    """Return the rate of every risk at the first setting of a surface."""
+def _rates(here: Surface, risks: Mapping[str, Risk]) -> RiskRates:
     found = {name: float(rate[0]) for name, rate in rates_of(here, risks).items()}
     return {name: None if np.isnan(rate) else rate for name, rate in found.items()}
 

@@ -199,8 +199,8 @@ class CategoryDials(Record):
     why: list[str] = []  # it keeps them
     certificate: Certificate | None = None  # of its own thresholds, whether they are certified or not
     recognised: dict[str, int] = {}  # calibration prompts by label
-    test: RiskRates = {}  # at its thresholds
-    test_pooled: RiskRates = {}  # at those of all prompts
+    test: RatesRecord = RatesRecord()  # at its thresholds
+    test_pooled: RatesRecord = RatesRecord()  # at those of all prompts
 
 
 class ByCategory(Record):

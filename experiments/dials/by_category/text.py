@@ -5,8 +5,7 @@ from __future__ import annotations
 from experiments.dials.results import ByCategory, CategoryDials
 from experiments.dials.text import RISK_NAMES
 from experiments.run.behaviour import Kind
-
-SHOWN = ("over_refusal", "missed_harm", "overconfidence", "uncertain_refused")
+from scoring.rates import RATES
 
 
 def category_lines(result: ByCategory) -> list[str]:
@@ -49,9 +48,9 @@ def category_rows(result: ByCategory) -> tuple[list[str], list[list[str]]]:
     """Return the table of categories: thresholds, and rates on test with one threshold for all and with their own."""
     found = list(result.categories.values())
     kinds = list(dict.fromkeys(kind for one in found for kind in one.thresholds or ()))
-    shown = [risk for risk in SHOWN if any(one.test.get(risk) is not None for one in found)]
-    head = ["category", *(f"{kind} threshold" for kind in kinds), *(RISK_NAMES[risk] for risk in shown)]
-    return head, [[name, *(_threshold(one, kind) for kind in kinds), *(_rates(one, risk) for risk in shown)]
+    shown = [rate for rate in RATES if any(one.test.of(rate).n for one in found)]
+    head = ["category", *(f"{kind} threshold" for kind in kinds), *(RISK_NAMES[rate] for rate in shown)]
+    return head, [[name, *(_threshold(one, kind) for kind in kinds), *(_rates(one, rate) for rate in shown)]
                   for name, one in result.categories.items()]  # fmt: skip
 
 
@@ -60,8 +59,9 @@ def _threshold(one: CategoryDials, kind: Kind) -> str:
     return f"{own[kind]:.3f}" if kind in own else "of all"
 
 
-def _rates(one: CategoryDials, risk: str) -> str:
-    before, after = one.test_pooled.get(risk), one.test.get(risk)
-    if before is None or after is None:
+def _rates(one: CategoryDials, rate: str) -> str:
+    before, after = one.test_pooled.of(rate), one.test.of(rate)
+    if not after.n:
         return "-"
-    return f"{before:.1%}" if before == after else f"{before:.1%} to {after:.1%}"
+    shown = f"{after:.1%}, n {after.n}"
+    return shown if before.estimate == after.estimate else f"{before:.1%} to {shown}"

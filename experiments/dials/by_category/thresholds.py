@@ -12,16 +12,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-from jaxtyping import Bool
+from jaxtyping import Bool, Int
 
 from experiments.dials.by_category.read import OTHER, Recognised
 from experiments.dials.operating_point import Targets, choose_thresholds
-from experiments.dials.policies import PolicyEvaluation, risk_rates
+from experiments.dials.policies import PolicyEvaluation
 from experiments.dials.results import CategoryDials, Certificate
 from experiments.dials.surface import Risk, Surface
 from experiments.dials.text import not_certified
 from experiments.run.behaviour import Kind
 from experiments.run.corpus import Corpus
+from scoring.rates import RatesRecord, joint_rates, rates_record
 
 LEAST_DECLINING = 10  # choice prompts that a dial should decline, for it to have a threshold of the category's own
 NOT_MOVED = f"fewer than {LEAST_DECLINING} choice prompts to decline are recognised as it, or the threshold is given"
@@ -52,12 +53,12 @@ class CategoryChooser:
         limits = {name: limit for name, limit in self.targets.limits.items()
                   if name == ALWAYS or len(choice[name].rows) or len(held_out[name].rows)}  # fmt: skip
         pooled = Surface.over(policy.table, [[tau] for tau in self.pooled.values()], policy.inputs.config.steer.band)
-        test = {name: _among(risk, mine) for name, risk in policy.test.items()}
+        test = np.flatnonzero(mine & corpus.within("test"))
         found = CategoryDials(
             thresholds=None,
             recognised=_counts(corpus, mine & corpus.within("calibration")),
-            test=risk_rates(pooled, test),
-            test_pooled=risk_rates(pooled, test),
+            test=self._rates(pooled, test),
+            test_pooled=self._rates(pooled, test),
         )
         if not moved:
             return found.model_copy(update={"why": [NOT_MOVED]})
@@ -76,9 +77,16 @@ class CategoryChooser:
                 "thresholds": {
                     kind: tau for kind, tau in zip(self.pooled, own, strict=True) if kind in moved
                 },
-                "test": risk_rates(own_surface, test),
+                "test": self._rates(own_surface, test),
             }
         )  # fmt: skip
+
+    def _rates(self, at: Surface, rows: Int[np.ndarray, " rows"]) -> RatesRecord:
+        """Return the joint rates of some prompts at the first setting of a surface, by look-up."""
+        corpus = self.policy.inputs.corpus
+        actions = self.policy.table.actions[rows, at.outcome[0, rows]]
+        labels = [corpus.prompts[i].label for i in rows]
+        return rates_record(joint_rates(labels, actions.tolist(), corpus.groups[rows]))
 
     def _surface(self, moved: Sequence[Kind]) -> Surface:
         settings = self.policy.surface.settings

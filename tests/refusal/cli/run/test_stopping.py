@@ -79,7 +79,10 @@ with resumable():
 
 def test_while_python_would_drop_it() -> None:
     """Python ignores an exception in a finalizer: without care the run would go on."""
-    done = subprocess.run([sys.executable, "-c", DROPPED], capture_output=True, text=True, cwd=ROOT, timeout=100)
+    done = subprocess.run(
+        [sys.executable, "-c", DROPPED], capture_output=True, text=True, cwd=ROOT, timeout=100,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # a shell's background jobs ignore it
+    )  # fmt: skip
     assert done.returncode == 130, done.stderr
     assert done.stdout == "dropped\n"
     assert done.stderr.startswith("Stopped; the same command goes on where it stopped: ")
