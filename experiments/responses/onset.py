@@ -63,6 +63,7 @@ def learn_onsets(
     purity: float = 0.95,
     max_length: int = 12,
     max_prefixes: int = 6,
+    enough: float = 0.95,
 ) -> Onsets:
     """Find the shortest prefixes that open almost only one kind of completion, for each kind, most frequent first.
 
@@ -70,6 +71,8 @@ def learn_onsets(
         thinking: which completions think before they answer; by default none.
         purity: least share, among completions with a prefix, that are of the kind.
         max_length: most tokens of a prefix, not counting the tokens that all completions open with.
+        enough: share of what the most frequent `max_prefixes` open from which on no rarer one is taken. Rare ones are
+            long, change the log-odds little, and each takes a pass of its own.
     """
     by_prefix: dict[TokenIds, Counter[str]] = defaultdict(Counter)
     given = zip(responses, actions, thinking or [False] * len(responses), strict=True)
@@ -86,6 +89,8 @@ def learn_onsets(
         pure = {p: c[kind] for p, c in by_prefix.items() if c[kind] >= purity * c.total() and c[kind] > 0}
         shortest = {p: n for p, n in pure.items() if not any(p[:k] in pure for k in range(1, len(p)))}
         chosen = sorted(shortest, key=lambda p: (-shortest[p], p))[:max_prefixes]
+        opened = np.cumsum([shortest[p] for p in chosen])
+        chosen = [p for p, before in zip(chosen, [0, *opened], strict=False) if before < enough * opened[-1]]
         total = kinds.count(kind)
         prefixes[kind] = tuple(chosen)
         coverage[kind] = sum(shortest[p] for p in chosen) / total if total else 0.0

@@ -46,6 +46,17 @@ def test_rare_exceptions_are_tolerated_to_the_purity_asked() -> None:
     assert learn_onsets(responses, actions, purity=0.999).prefixes["refuse"] == ((1, 2),)
 
 
+def test_prefixes_that_add_little_are_not_taken() -> None:
+    rare = [(3, i) for i in range(10, 14)]
+    responses = [*[(1, 2)] * 60, *[(2, 2)] * 36, *rare[:3], rare[3]]
+    actions = ["refuse"] * 99 + ["answer"]
+    assert learn_onsets(responses, actions).prefixes["refuse"] == ((1,), (2,))
+    assert learn_onsets(responses, actions).coverage["refuse"] == pytest.approx(96 / 99)
+    assert learn_onsets(responses, actions, enough=0.98).prefixes["refuse"] == ((1,), (2,), (3, 10), (3, 11))
+    assert learn_onsets(responses, actions, enough=1).prefixes["refuse"] == ((1,), (2,), *rare[:3])
+    assert learn_onsets(responses, actions, enough=1, max_prefixes=2).prefixes["refuse"] == ((1,), (2,))
+
+
 def test_log_odds_equal_those_of_a_plain_forward_pass(model: ChatModel) -> None:
     rendered, said = _prompts_and_answers(model)
     _check_against_plain_passes(model, rendered, learn_onsets(said, ["refuse", "answer", "abstain"]))
