@@ -63,6 +63,7 @@ class Live {
     this.readers = this.dials.filter((kind) => this.card.dials[kind].read);
     this.thresholds = Object.fromEntries(this.dials.map((kind) => [kind, this.card.dials[kind].threshold]));
     this.off = new Set();
+    this.byCategory = new Set(this.dials.filter((kind) => Object.keys(this.card.dials[kind].category_thresholds).length)); // until moved
     byId("base").hidden = this.dials.length > 0;
     byId("moving").hidden = !this.dials.length;
     byId("thresholds").replaceChildren(...this.dials.map((kind) => this.slider(kind)));
@@ -78,6 +79,15 @@ class Live {
     const exact = node("input", undefined, { type: "number", min: 0, max: 1, step: "any", class: "exact", "aria-label": `${kind} threshold, as a number` });
     const off = node("label"), tick = node("input", undefined, { type: "checkbox", class: "off", "aria-label": `${kind} dial off` });
     off.append(tick, " off");
+    const own = node("label"), category = node("input", undefined, { type: "checkbox", class: "by-category", "aria-label": `${kind} threshold by category` });
+    own.append(category, " by category");
+    category.checked = this.byCategory.has(kind);
+    own.title = "A prompt of a recognised category is decided by that category's threshold, others by this one; moving it decides all by it.";
+    category.addEventListener("change", () => {
+      if (category.checked) { this.byCategory.add(kind); this.thresholds[kind] = this.card.dials[kind].threshold; } else this.byCategory.delete(kind);
+      this.place(kind);
+      this.moved();
+    });
     range.addEventListener("input", () => this.move(kind, Math.round(1000 * Number(range.value)) / 1000));
     exact.addEventListener("change", () => {
       const value = Number(exact.value);
@@ -88,7 +98,7 @@ class Live {
       range.disabled = exact.disabled = tick.checked;
       this.moved();
     });
-    made.append(node("label", `${kind} threshold`, { for: range.id }), range, exact, off);
+    made.append(node("label", `${kind} threshold`, { for: range.id }), range, exact, off, ...(category.checked ? [own] : []));
     return made;
   }
 
@@ -97,11 +107,14 @@ class Live {
     range.value = this.thresholds[kind];
     range.setAttribute("aria-valuetext", digits(this.thresholds[kind]));
     exact.value = digits(this.thresholds[kind]);
+    const category = document.querySelector(`[data-kind=${kind}] .by-category`);
+    if (category) category.checked = this.byCategory.has(kind);
   }
 
   move(kind, value) {
-    const same = value === this.thresholds[kind];
+    const same = value === this.thresholds[kind] && !this.byCategory.has(kind);
     this.thresholds[kind] = value;
+    this.byCategory.delete(kind);
     this.place(kind);
     if (!same) this.moved();
   }
@@ -112,8 +125,8 @@ class Live {
     if (this.current && byId("moving").querySelector("input").checked) this.waiting = setTimeout(() => this.again(), WAIT);
   }
 
-  /** The thresholds of the next request, by dial: a number, or "off". */
-  chosen() { return Object.fromEntries(this.dials.map((kind) => [kind, this.off.has(kind) ? "off" : this.thresholds[kind]])); }
+  /** The thresholds of the next request, by dial: a number, "off", or null for those by category, which the server has. */
+  chosen() { return Object.fromEntries(this.dials.map((kind) => [kind, this.off.has(kind) ? "off" : this.byCategory.has(kind) ? null : this.thresholds[kind]])); }
 
   // -- asking
 
@@ -176,7 +189,7 @@ class Live {
     this.showError("");
     byId("status").textContent = "answering \u2026";
     const body = { model: this.card.id, messages: this.messages(turn) };
-    for (const kind of this.dials) body[`${kind}_threshold`] = thresholds[kind];
+    for (const kind of this.dials) if (thresholds[kind] !== null) body[`${kind}_threshold`] = thresholds[kind];
     if (this.readers.length) body.token_readings = true;
     const [choice] = (await this.fetch("/v1/chat/completions", body, signal)).choices;
     const tokens = (choice.token_readings || []).map((token) => this.token(token, choice));
@@ -212,7 +225,7 @@ class Live {
 
   showAnswer(answer) {
     const made = node("article", undefined, { class: "answer-of", "aria-label": `answer ${answer.number}` });
-    const at = Object.entries(answer.thresholds).map(([kind, value]) => `${kind} ${value === "off" ? "off" : digits(value)}`).join(", ");
+    const at = Object.entries(answer.thresholds).map(([kind, value]) => `${kind} ${value === "off" ? "off" : value === null ? this.looked(answer.dials[kind]) : digits(value)}`).join(", ");
     made.append(node("h3", `Answer ${answer.number}`));
     if (at) made.append(node("p", `thresholds: ${at}`, { class: "at" }));
     for (const [kind, read] of Object.entries(answer.dials)) made.append(this.decision(kind, read));
@@ -227,6 +240,9 @@ class Live {
     answer.element = made;
     answer.turn.row.append(made);
   }
+
+  /** The threshold that the server took for a prompt, and whose it is. */
+  looked({ threshold, category }) { return `${digits(threshold)} (${category === null ? "no category with its own" : `category ${category}`})`; }
 
   /** What a dial read where it reads, and what it did. */
   decision(kind, read) {

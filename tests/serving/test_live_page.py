@@ -16,7 +16,7 @@ from extract.model.chat_model import ChatModel
 from extract.prompts.prompt import Prompt
 from serving.limits import Limits
 from steering.actuator import OnsetBias
-from steering.dial import Dial
+from steering.dial import CategoryRead, CategoryThresholds, Dial
 from steering.one_off import generate_once
 from tests.support.browser import AXE, faults, needs_browser, opened, started
 from tests.support.planted_dials import BENIGN, STRIKE, UNKNOWN, log_odds_by_hand
@@ -242,6 +242,38 @@ def test_a_dial_that_reads_no_token_is_explained(browser: Any, model: ChatModel)
         ]
         assert ask(page, BENIGN).locator(".decision").count() == 1
         assert page.locator(".token").count() == 0
+
+
+def test_thresholds_by_category_are_the_servers_until_one_is_moved(
+    browser: Any, model: ChatModel, placed: list[Dial]
+) -> None:
+    d_model = len(placed[0].probe.weight)  # type: ignore[union-attr]
+    read = CategoryRead(("", "people"), placed[0].read, np.zeros((2, d_model)), np.array([0.0, 9.0]), 0.8)  # type: ignore[arg-type]
+    own = [replace(placed[0], by_category=CategoryThresholds(read, {})),
+           replace(placed[1], by_category=CategoryThresholds(read, {"people": 1.0}))]  # fmt: skip
+    sent: list[dict[str, Any]] = []
+    with running(model, own, ui=True) as serving, opened(browser, f"{serving.url}/ui") as page:
+        page.on("request", lambda asked: asked.post_data and sent.append(json.loads(asked.post_data)))
+        page.locator(".slider").first.wait_for()
+        boxes = page.locator(".by-category")
+        assert (boxes.count(), boxes.get_attribute("aria-label")) == (1, "epistemic threshold by category")
+        first = ask(page, UNKNOWN)
+        assert first.locator(".at").inner_text() == "thresholds: normative 0.268, epistemic 1.000 (category people)"
+        assert sent[0]["normative_threshold"] == CALIBRATED["normative"]
+        assert "epistemic_threshold" not in sent[0]
+        put(page, "epistemic", CALIBRATED["epistemic"])  # the number that is shown is chosen, for all prompts
+        second = arrived(page, 2)
+        assert second.locator(".at").inner_text() == "thresholds: normative 0.268, epistemic 0.490"
+        assert sent[1]["epistemic_threshold"] == CALIBRATED["epistemic"]
+        assert not boxes.is_checked()
+        assert said(second) != said(first)
+        page.locator("#moving input").uncheck()
+        put(page, "epistemic", 0.25)
+        boxes.check()
+        assert page.locator("[data-kind=epistemic] .exact").input_value() == "0.490"
+        page.get_by_role("button", name="Answer again").click()  # by category again: that answer is there
+        page.locator(".answer-of[aria-current=true] h3", has_text="Answer 1").wait_for()
+        assert len(sent) == 2
 
 
 @pytest.mark.slow
