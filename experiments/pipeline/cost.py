@@ -99,6 +99,7 @@ def _categories(config: RunConfig, size: RunSize) -> list[Step]:
 
 def _steer(config: RunConfig, size: RunSize) -> list[Step]:
     dead_band, given = config.steer.band > 0, config.steer.system_lines
+    tested = size.test + size.dual_use_test
     both, alone = (len(reachable_outcomes(n, dead_band=dead_band)) for n in (len(KINDS), 1))
     two, one = both * size.prompts, alone * size.prompts
     places, where = (1, "") if config.steer.actuator == "onset_bias" else (len(KINDS), ", at two places")
@@ -110,7 +111,8 @@ def _steer(config: RunConfig, size: RunSize) -> list[Step]:
             else []
         ),
         Step("test prompts under system lines", completions=len(given) * size.test),
-        Step("completions with the dials", completions=size.test + size.dual_use_test),
+        Step("completions with the dials", completions=tested),
+        *([Step("completions with thresholds by category", completions=tested)] if config.steer.by else []),
     ]
 
 

@@ -67,6 +67,8 @@ def test_steering_announces_every_outcome_and_a_dead_band_more_of_them() -> None
     assert plain["test prompts under system lines"] == 3 * 35
     assert announced("steer.system_lines=[]")["test prompts under system lines"] == 0
     assert plain["completions with the dials"] == 35
+    by_category = "completions with thresholds by category"
+    assert (announced("steer.by=category")[by_category], by_category in plain) == (35, False)
     biased = announced("steer.actuator=onset_bias")  # openings have no place, so the one dial has one way to act
     assert biased["every outcome of one dial"] == 2 * 100
     assert biased["every outcome of the two gates"] == 3 * 100

@@ -70,14 +70,15 @@ def test_coordinates_are_set_at_the_deciding_token_and_onwards_where_asked(rows:
     vectors = torch.nn.functional.normalize(torch.randn(2, 16, generator=generator), dim=1)  # oblique
     stream = torch.randn(2, 8, 16, generator=generator)
     targets = torch.tensor([[[1.0, 2.0], [3.0, torch.nan]], [[torch.nan, torch.nan], [-1.0, 0.0]]])
-    onwards = torch.tensor([[False, True], [True, False]])
+    onwards = torch.tensor([[[False, False], [True, True]], [[True, True], [False, True]]])
     edited = set_in_branches(stream, rows, targets, onwards, vectors)
     before, after = (coordinates(one, dual_basis(vectors)) for one in (stream, edited))
     expected = before.clone()
     expected[0, 3] = torch.tensor([1.0, 2.0])
     expected[0, 6:8, 0] = 3.0
     expected[1, 4] = torch.tensor([-1.0, 0.0])
+    expected[1, 5:8, 1] = 0.0  # the second coordinate alone at later tokens
     torch.testing.assert_close(after, expected, atol=1e-5, rtol=0)
     untouched = torch.ones(2, 8, dtype=torch.bool)
-    untouched[0, [3, 6, 7]] = untouched[1, 4] = False
+    untouched[0, [3, 6, 7]] = untouched[1, 4:8] = False
     assert torch.equal(edited[untouched], stream[untouched])
