@@ -66,18 +66,18 @@ def set_in_branches(
     stream: Float[Tensor, "batch length d_model"],
     rows: Branches,
     targets: Float[Tensor, "batch n k"],
-    onwards: Bool[Tensor, "batch n"],
+    onwards: Bool[Tensor, "batch n k"],
     vectors: Float[Tensor, "k d_model"],
 ) -> Float[Tensor, "batch length d_model"]:
-    """Set the planted coordinates of each branch at its last prompt token, in branches of `onwards` at later ones too.
+    """Set the planted coordinates of each branch at its last prompt token, those of `onwards` at later tokens too.
 
     Args:
         targets: the coordinates to set, NaN where one is left as it is.
     """
     own = torch.nn.functional.one_hot(rows.branch.clamp(min=0), targets.shape[1]).bool() & (rows.branch >= 0)[..., None]
-    edited = rows.deciding | (own & onwards[:, None])
+    edited = rows.deciding[..., None] | (own[..., None] & onwards[:, None])
     goal = (own[..., None] * targets.nan_to_num()[:, None]).sum(dim=2)
-    where = (edited[..., None] & ~targets.isnan()[:, None]).any(dim=2)
+    where = (edited & ~targets.isnan()[:, None]).any(dim=2)
     return set_coordinates(stream, goal, where, vectors, dual_basis(vectors))
 
 

@@ -42,7 +42,9 @@ SLACK = 0.1  # of a coordinate that is off, in the same unit
 ELSEWHERE = 4.0  # weight of coordinates at tokens that decide nothing, relative to the rest of the stream
 AT_LAST = 0.2  # of the rest of the stream at the last prompt token, which has to change most
 DECIDING = 4.0  # of the decision's own loss
-ONWARDS = 0.5  # of the branches whose later tokens are set too
+# of the coordinates that are set at later tokens too, each drawn apart: a refusal has to stay where the abstention's
+# coordinate is set at every token and the refusal's at the last prompt token alone
+ONWARDS = 0.5
 
 
 @dataclass(frozen=True)
@@ -102,7 +104,7 @@ class Planter:
         share = rng.random(on.shape)
         level = np.where(on, ON_FROM + (ON_UP_TO - ON_FROM) * share, OFF_FROM + (OFF_UP_TO - OFF_FROM) * share)
         targets = self.middle + self._tensor(level) * self.wanted
-        onwards = torch.as_tensor(rng.random(on.shape[:2]) < ONWARDS, device=self.vectors.device)
+        onwards = torch.as_tensor(rng.random(on.shape) < ONWARDS, device=self.vectors.device)
         stream = nn.utils.rnn.pad_sequence([one.planted for one in kept], batch_first=True)
         return self._said(rows, set_in_branches(stream, rows, targets, onwards, self.vectors))
 
@@ -150,7 +152,7 @@ class Planter:
         own = deciding_coordinates(stream.float(), rows, self.vectors)
         given = own[torch.as_tensor(sources)].masked_fill(~torch.as_tensor(taken, device=own.device), torch.nan)
         targets = torch.stack([torch.full_like(given, torch.nan), given], dim=1)
-        onwards = torch.as_tensor(rng.random((len(batch), 2)) < ONWARDS, device=own.device)
+        onwards = torch.as_tensor(rng.random(targets.shape) < ONWARDS, device=own.device)
         edited = set_in_branches(stream, rows, targets, onwards, self.vectors)
         return self._said(rows, edited) + DECIDING * self._decided(stream.float(), rows, values)
 
