@@ -27,7 +27,7 @@ def test_the_zoo_is_whole() -> None:
     assert [path.name for path in ORGANISMS] == [
         "asker-driven", "categories-one-knob", "categories-partly", "categories-three-knobs", "clustered",
         "context-driven", "graded", "instructed", "late", "no-abstention", "oblique", "one-for-both", "opposed",
-        "rebuilt", "redundant", "shared-knob", "tasks", "trigger-driven", "two-knobs", "two-layers", "xor",
+        "rebuilt", "redundant", "shared-knob", "single", "tasks", "trigger-driven", "two-knobs", "two-layers", "xor",
     ]  # fmt: skip
 
 
