@@ -40,7 +40,7 @@ ABOVE: tuple[Phase, ...] = ("above", "again")  # those that train the layers abo
 OFF_FROM, OFF_UP_TO, ON_FROM, ON_UP_TO = -0.3, 0.45, 0.55, 1.6
 SLACK = 0.1  # of a coordinate that is off, in the same unit
 ELSEWHERE = 4.0  # weight of coordinates at tokens that decide nothing, relative to the rest of the stream
-AT_LAST = 0.2  # of the rest of the stream at the last prompt token, which has to change most
+AT_LAST = 1.0  # of the rest of the stream at the last prompt token, which is where directions are fitted
 DECIDING = 4.0  # of the decision's own loss
 # of the coordinates that are set at later tokens too, each drawn apart: a refusal has to stay where the abstention's
 # coordinate is set at every token and the refusal's at the last prompt token alone
