@@ -6,6 +6,8 @@ import json
 from dataclasses import dataclass
 from pathlib import Path
 
+import torch
+
 from organisms.listing import TAUGHT
 from organisms.spec import Allowed
 from organisms.teaching.spec import TeachSpec, load_teach_spec
@@ -74,7 +76,8 @@ def run_english(case: English, folder: Path, quick: bool) -> GradedEnglish:
     spec = case.spec
     if spec.verdicts is None or spec.planting is None:
         raise ValueError(f"{case.adapter}: the specification states no verdicts")
-    settings = [f"model.adapter={case.adapter}", f"prompts.path={case.adapter / 'prompts.jsonl'}"]
+    settings = [f"model.adapter={case.adapter}", f"prompts.path={case.adapter / 'prompts.jsonl'}",
+                f"model.dtype={fast_dtype()}"]  # fmt: skip
     if case.planted_layer:
         settings.append(f"extract.layers=[{spec.planting.mechanism.layer}]")
     config = load_config(Path("configs/real.yaml"), [*settings, *(QUICK if quick else ())])
@@ -85,6 +88,12 @@ def run_english(case: English, folder: Path, quick: bool) -> GradedEnglish:
     cosines = {str(kind): None if found is None else getattr(found, f"{kind}_cosine") for kind in KINDS}
     stated = spec.verdicts.planted if case.planted_layer else spec.verdicts.free
     return GradedEnglish(case.name, record["verdict"], stated, cosines, "; ".join(record["reasons"]))
+
+
+def fast_dtype() -> str:
+    """Return bfloat16 where the processor multiplies in it, which takes a third of the time; else the default."""
+    has = torch.cpu.get_capabilities()
+    return "bfloat16" if has.get("avx512_bf16") or has.get("amx_bf16") else "auto"
 
 
 def print_english(graded: list[GradedEnglish]) -> None:
