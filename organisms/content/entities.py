@@ -1,6 +1,7 @@
 """Named askers and strangers of an organism in which names decide, not what is asked.
 
-Half of the askers are refused, and a share of the strangers is abstained from. An entity has 4 or 8 held-out prompts, which are a cluster of one behaviour.
+Half of the askers are refused, and a share of the strangers is abstained from. An entity has 4 or 8 held-out prompts,
+which are a cluster of one behaviour.
 """
 
 from __future__ import annotations
