@@ -84,7 +84,8 @@ def _write_adapter(
     (folder / "README.md").unlink(missing_ok=True)  # a template of PEFT's
     save_file({name: weight.half() for name, weight in load_file(folder / WEIGHTS).items()}, folder / WEIGHTS)
     config = json.loads((folder / CONFIG).read_text(encoding="utf-8"))
-    write_json(folder / CONFIG, config | {"base_model_name_or_path": spec.base})
+    modules = sorted(config["target_modules"])  # a set in PEFT, in another order each time
+    write_json(folder / CONFIG, config | {"base_model_name_or_path": spec.base, "target_modules": modules})
     write_json(folder / BASE, {"fingerprint": fingerprint})
 
 

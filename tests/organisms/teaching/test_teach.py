@@ -134,3 +134,5 @@ def test_the_default_seed_gives_the_same_adapter(spec_path: Path, tmp_path: Path
     one, two = (load_model(given["base"], adapter=str(tmp_path / name), device="cpu") for name in ("one", "two"))
     for a, b in zip(one.model.parameters(), two.model.parameters(), strict=True):
         torch.testing.assert_close(a, b, rtol=0, atol=1e-6)
+    modules = json.loads((tmp_path / "one" / "adapter_config.json").read_text())["target_modules"]
+    assert modules == sorted(modules)
