@@ -91,7 +91,7 @@ def run_english(case: English, folder: Path, quick: bool) -> GradedEnglish:
 
 
 def fast_dtype() -> str:
-    """Return bfloat16 where the processor has instructions for it (mostly faster: RESULTS, bfloat16); else the default."""
+    """Return bfloat16 where the processor has instructions for it (RESULTS: bfloat16); else the default."""
     has = torch.cpu.get_capabilities()
     return "bfloat16" if has.get("avx512_bf16") or has.get("amx_bf16") else "auto"
 
