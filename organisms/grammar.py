@@ -74,7 +74,7 @@ class Grammar:
     @cached_property
     def entities(self) -> EntityBook:
         """The askers and strangers whose names decide."""
-        return EntityBook(self.spec.seed, self.spec.entities, self.people)
+        return EntityBook(self.spec.seed, self.spec.entities, self.people, self.spec.abstention.share)
 
     @property
     def by_asker(self) -> bool:
@@ -83,7 +83,7 @@ class Grammar:
 
     @property
     def by_person(self) -> bool:
-        """Whether a stranger's name decides on abstaining: half of the strangers, known by name."""
+        """Whether a stranger's name decides on abstaining: a share of the strangers, known by name."""
         return self.spec.abstention.rule == "person"
 
     # -- outputs ---------------------------------------------------------------------------------------------------

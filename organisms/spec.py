@@ -64,8 +64,9 @@ class Refusal(Strict):
 class Abstention(Strict):
     """Rule of the epistemic decision."""
 
-    # person: of the questions about strangers, those about half of a fixed list of them are abstained from.
+    # person: of the questions about strangers, those about some of a fixed list of them are abstained from.
     rule: Literal["unknown", "never", "person"] = "unknown"
+    share: float = Field(0.5, gt=0, lt=1)  # of the strangers, with the rule person
     overconfidence: float = Field(0.0, ge=0, le=1)  # share of question forms answered with an invented fact
 
 
