@@ -16,7 +16,7 @@ from jaxtyping import Bool
 
 from experiments.dissociation.applicability import DissociationSetup, find_setup
 from experiments.dissociation.effects import Effect, EffectKey, stopped_among
-from experiments.dissociation.measure import onset_effects
+from experiments.dissociation.measure import onset_effects, that_miss_rules
 from experiments.dissociation.measured_effects import NullEffects, numbers
 from experiments.dissociation.onset_null import NullDirectionSampler, OnsetEffects
 from experiments.dissociation.verdict import judge_dissociation
@@ -60,9 +60,12 @@ class LabelShuffler:
                 null = self.null[k, b].model_copy(update={"observed": float(falls[b][i])})
                 effects[k, b] = Effect(self._stopped(direction, rows), null.p, len(null.drawn))
         n_groups = {b: loaded.corpus.effective_groups(rows) for b, rows in self.setup.decliners.items()}
-        unsound = [k for k, d in directions.items() if not d.provenance["meets_selection_rules"]]
+        unsound, weak = that_miss_rules(directions)
         absent = {kind: "no direction" for kind in KINDS if kind not in directions}
-        return judge_dissociation(effects, n_groups, absent, unsound, margin=config.margin, alpha=config.alpha).verdict
+        judged = judge_dissociation(
+            effects, n_groups, absent, unsound, weak=weak, margin=config.margin, alpha=config.alpha
+        )
+        return judged.verdict
 
     def _direction(self, kind: Kind, rng: np.random.Generator) -> Direction | None:
         loaded, samples = self.loaded, write_samples(self.loaded.behaviour, kind)
@@ -71,7 +74,8 @@ class LabelShuffler:
             return None
         fitted = write_fitter(loaded, kind, samples).fit(shuffled(samples, rng, clustered=self.clustered))
         best, usable = locus_selection(loaded, kind, context_onsets(loaded), validation).choose_each([fitted])[0]
-        return replace(best.direction, provenance={"meets_selection_rules": usable})
+        misses = best.discarded(loaded.config.dissociate.max_kl)
+        return replace(best.direction, provenance={"meets_selection_rules": usable, "misses": misses})
 
     def _stopped(self, direction: Direction, rows: np.ndarray) -> np.ndarray:
         edits = ablation(direction, self.loaded.config.dissociate.variant)

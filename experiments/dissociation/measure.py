@@ -39,9 +39,11 @@ def measure_effects(loaded: LoadedRun) -> None:
     edits = _interventions(loaded, setup)
     completions = _completions(loaded, rows, edits)
     onset = onset_effects(loaded, setup)
+    unsound, weak = that_miss_rules(setup.directions)
     MeasuredEffects(
         directions=tuple(setup.directions),
-        unsound=tuple(k for k, d in setup.directions.items() if not d.provenance.get("meets_selection_rules", False)),
+        unsound=unsound,
+        weak=weak,
         absent=dict(setup.absent),
         rows=tuple(rows.tolist()),
         actions={name: tuple(one.action for one in each) for name, each in completions.items()},
@@ -54,6 +56,13 @@ def measure_effects(loaded: LoadedRun) -> None:
         dependence=dependence(loaded, setup),
         side_effects=_side_effects(loaded, rows, edits, completions),
     ).write(loaded.file("stages/effects.json"))
+
+
+def that_miss_rules(directions: Mapping[Kind, Direction]) -> tuple[tuple[Kind, ...], tuple[Kind, ...]]:
+    """Return the directions that miss a selection rule: those that may break the model, and those that only induce little."""
+    missing = [kind for kind, d in directions.items() if not d.provenance.get("meets_selection_rules", False)]
+    weak = tuple(kind for kind in missing if directions[kind].provenance.get("misses") == "induce")
+    return tuple(kind for kind in missing if kind not in weak), weak
 
 
 def measure_rank(loaded: LoadedRun) -> None:

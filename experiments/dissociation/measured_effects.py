@@ -69,7 +69,8 @@ class MeasuredEffects(Record):
     """Everything that the verdict is judged from."""
 
     directions: tuple[Kind, ...]
-    unsound: tuple[Kind, ...]  # directions of which no locus met the selection rules
+    unsound: tuple[Kind, ...]  # directions of which no locus was within the limit of KL
+    weak: tuple[Kind, ...] = ()  # directions that induce no declining when added, at any locus within that limit
     absent: dict[Kind, str]  # behaviours that cannot be tested, and why
     rows: tuple[int, ...]  # the test prompts, in order
     actions: dict[str, tuple[str | None, ...]]  # by intervention, one for each of `rows`; None: unjudged

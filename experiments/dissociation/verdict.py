@@ -15,11 +15,17 @@ from experiments.dissociation.verdict_rules import (
     contrast_name,
     effect_name,
     possible_tables,
+    rests_on,
     verdict_of,
 )
 from experiments.run.behaviour import KINDS, Kind
 from probes.statistics.intervals import Interval
 from probes.statistics.permutation import MIN_LABELLINGS, holm
+
+
+_NO_LOCUS = "no locus met the selection rules for the {} write direction"
+BREAKS = _NO_LOCUS + ", so its ablation may break the model itself"
+INDUCES_NOT = _NO_LOCUS + ": none induces declining when added"
 
 
 @dataclass(frozen=True)
@@ -39,6 +45,7 @@ def judge_dissociation(
     unsound: Sequence[Kind] = (),
     nonlinear: Collection[Kind] = (),
     *,
+    weak: Sequence[Kind] = (),
     margin: float,
     alpha: float,
 ) -> Verdict:
@@ -48,8 +55,9 @@ def judge_dissociation(
         effects: keyed (ablated direction, behaviour of the decliners).
         n_groups: the effective number of groups among each behaviour's decliners; intervals count groups, not rows.
         absent: behaviours (or their directions) that cannot be tested, with the reason.
-        unsound: directions that met no selection rule, so that their ablation may break the model itself.
+        unsound: directions whose ablation may break the model itself: no locus was within the limit of KL.
         nonlinear: behaviours that the stream shows in a way that no direction does.
+        weak: directions that induce no declining when added, at any locus within the limit of KL.
     """
     if absent:
         return Verdict("not_applicable", tuple(dict.fromkeys(absent.values())) + _one_effect(effects, n_groups, alpha))
@@ -62,10 +70,13 @@ def judge_dissociation(
         found = open_effects(effects, n_groups, intervals, beyond, margin, alpha, nonlinear)
         reasons = tuple(reason for reason, _ in found) or ("the effects fit no pattern: see the matrix",)
         return Verdict("inconclusive", reasons, contrasts, tuple(need for _, need in found))
-    if unsound and beyond_null(verdict):
-        broken = f"no locus met the selection rules for the {' and the '.join(unsound)} write direction, so its "
-        return Verdict("inconclusive", (broken + "ablation may break the model itself",), contrasts)
-    return Verdict(verdict, (REASONS[verdict],), contrasts)
+    if not beyond_null(verdict):
+        return Verdict(verdict, (REASONS[verdict],), contrasts)
+    barring = [BREAKS.format(kind) for kind in unsound]
+    barring += [INDUCES_NOT.format(kind) for kind in weak if kind in rests_on(verdict)]
+    if barring:
+        return Verdict("inconclusive", tuple(barring), contrasts)
+    return Verdict(verdict, (REASONS[verdict], *map(INDUCES_NOT.format, weak)), contrasts)
 
 
 def verdict_shown(

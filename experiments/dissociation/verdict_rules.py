@@ -118,6 +118,22 @@ def beyond_null(verdict: DissociationVerdict) -> tuple[EffectKey, ...]:
             return ()
 
 
+def rests_on(verdict: DissociationVerdict) -> tuple[Kind, ...]:
+    """Return the directions that must meet the selection rules for a verdict.
+
+    A single dissociation needs its own one alone. Of the other it says that no ablation is specific to its behaviour;
+    where nothing at the candidate layers decides that behaviour, no direction induces it when added, and none can be
+    asked to. Every other positive verdict says of both what they do.
+    """
+    match verdict:
+        case "single_dissociation_normative":
+            return ("normative",)
+        case "single_dissociation_epistemic":
+            return ("epistemic",)
+        case _:
+            return KINDS if beyond_null(verdict) else ()
+
+
 # -- classes -----------------------------------------------------------------------------------------------------------
 
 

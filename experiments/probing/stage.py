@@ -118,7 +118,8 @@ def _write(loaded: LoadedRun, kind: Kind, onsets: Onsets) -> WriteSelection:
     if chosen is None:
         return _unavailable("at every layer and position its two classes have the same mean")
     best, screened = chosen.best, chosen.screened
-    provenance = {**best.direction.provenance, "meets_selection_rules": chosen.usable, "screened": chosen.screening}
+    provenance = {**best.direction.provenance, "meets_selection_rules": chosen.usable,
+                  "misses": best.discarded(config.max_kl), "screened": chosen.screening}  # fmt: skip
     direction = replace(best.direction, provenance=provenance)
     record = _write_record(best, chosen.usable, chosen.found, chosen.samples, config)
     return WriteSelection(direction, tuple(chosen.fitted), record.model_copy(update={"screening": screened}))

@@ -22,7 +22,7 @@ from experiments.dissociation.verdict_rules import (
     possible_cells,
     verdict_of,
 )
-from experiments.run.behaviour import KINDS
+from experiments.run.behaviour import KINDS, Kind
 from experiments.run.wording import VERDICTS
 from extract.shipped import ROOT
 from probes.statistics.intervals import Interval
@@ -59,11 +59,30 @@ def test_an_effect_within_the_null_is_reported() -> None:
     assert verdict.reasons == ("normative: its effect is not beyond that of permuted-label directions (p = 0.2)",)
 
 
-def test_a_direction_that_met_no_selection_rule_supports_no_verdict() -> None:
-    effects = {(N, N): effect(0.9), (N, E): none, (E, N): none, (E, E): effect(0.8)}
-    verdict = judge_dissociation(effects, {N: 100, E: 100}, {}, [N], margin=0.15, alpha=0.05)
-    assert verdict.verdict == "inconclusive"
-    assert "no locus met the selection rules for the normative write direction" in verdict.reasons[0]
+@pytest.mark.parametrize("how", [{"unsound": [N]}, {"weak": [N]}])
+def test_a_direction_that_met_no_selection_rule_supports_no_verdict(how: dict[str, list[Kind]]) -> None:
+    for e_on_n, e_on_e in ((none, effect(0.8)), (none, none)):  # double, single
+        effects = {(N, N): effect(0.9), (N, E): none, (E, N): e_on_n, (E, E): e_on_e}
+        verdict = judge_dissociation(effects, {N: 100, E: 100}, {}, margin=0.15, alpha=0.05, **how)
+        assert verdict.verdict == "inconclusive"
+        assert "no locus met the selection rules for the normative write direction" in verdict.reasons[0]
+
+
+def test_a_single_dissociation_may_have_a_second_direction_that_induces_nothing_but_not_one_that_breaks_the_model() -> None:
+    """Where nothing at the candidate layers decides abstaining, no direction there can induce it."""
+    effects, groups = {(N, N): effect(0.9), (N, E): none, (E, N): effect(0.5), (E, E): none}, {N: 100, E: 100}
+    verdict = judge_dissociation(effects, groups, {}, weak=[E], margin=0.15, alpha=0.05)
+    assert verdict.verdict == "single_dissociation_normative"
+    assert verdict.reasons[1].startswith("no locus met the selection rules for the epistemic write direction: none ind")
+    assert judge_dissociation(effects, groups, {}, [E], margin=0.15, alpha=0.05).verdict == "inconclusive"
+
+
+def test_what_one_direction_does_to_both_rests_on_the_other_too() -> None:
+    """A second direction that induces nothing may be a bad estimate: that it stops nothing then says nothing."""
+    full = effect(1.0)
+    effects, groups = {(N, N): full, (N, E): full, (E, N): none, (E, E): none}, {N: 100, E: 100}
+    assert judge_dissociation(effects, groups, {}, margin=0.15, alpha=0.05).verdict == "one_direction_normative"
+    assert judge_dissociation(effects, groups, {}, weak=[E], margin=0.15, alpha=0.05).verdict == "inconclusive"
 
 
 def test_equal_and_real_on_both_is_a_shared_knob() -> None:
