@@ -44,10 +44,8 @@ class Decisions:
 
     def action(self, facts: Facts, values: tuple[bool, ...]) -> Decline | None:
         """Return the way of declining under these values, None for an answer; refusal overrides abstention."""
-        if facts.jointly and self._joint is not None and values[self._joint]:
-            return "abstain" if self._on("abstain", facts, values) else "refuse"
-        if facts.jointly:
-            return None
+        if facts.jointly and self._joint is not None:
+            return "abstain" if values[self._joint] and self._on("abstain", facts, values) else None
         for kind in DECLINES:
             if self._on(kind, facts, values):
                 return self._worded(kind, facts, values)

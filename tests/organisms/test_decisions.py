@@ -81,7 +81,7 @@ def test_a_joint_abstention_needs_both_variables() -> None:
     table, question = MECHANISMS["joint"], facts(**QUESTION, abstain=True, jointly=True)
     assert table.values(question) == (True, True)
     actions = {values: table.action(question, values) for values in product((False, True), repeat=2)}
-    assert actions == {(True, True): "abstain", (True, False): "refuse", (False, True): None, (False, False): None}
+    assert actions == {(True, True): "abstain", (True, False): None, (False, True): None, (False, False): None}
     alone = facts(**QUESTION, abstain=True)
     assert table.values(alone) == (False, True)
     assert table.action(alone, (True, True)) == "refuse"
