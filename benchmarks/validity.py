@@ -33,7 +33,7 @@ from probes.statistics.intervals import clopper_pearson
 RUNS = Path("runs/validity")  # finished cases are run again only if their inputs have changed
 SHUFFLED = ("two-knobs", "shared-knob")  # the models whose behaviour labels are shuffled
 N_SHUFFLES = 125  # per model, of single prompts, and as many of whole groups
-N_CATEGORY_SHUFFLES = 25  # per organism
+N_CATEGORY_SHUFFLES = 75  # per organism
 SETTINGS = ("dissociate.variants=false", "dissociate.n_side_effects=8", "dissociate.n_null_generation=0")
 QUICK = ("dissociate.n_null_onset=79", "dissociate.n_onset=8", "dissociate.n_selection=8",
          "dissociate.positions=[post_last]")  # fmt: skip
