@@ -59,7 +59,7 @@ def measure_effects(loaded: LoadedRun) -> None:
 
 
 def that_miss_rules(directions: Mapping[Kind, Direction]) -> tuple[tuple[Kind, ...], tuple[Kind, ...]]:
-    """Return the directions that miss a selection rule: those that may break the model, and those that only induce little."""
+    """Return the directions that miss a selection rule: those that may break the model; those that induce little."""
     missing = [kind for kind, d in directions.items() if not d.provenance.get("meets_selection_rules", False)]
     weak = tuple(kind for kind in missing if directions[kind].provenance.get("misses") == "induce")
     return tuple(kind for kind in missing if kind not in weak), weak

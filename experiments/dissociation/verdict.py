@@ -22,7 +22,6 @@ from experiments.run.behaviour import KINDS, Kind
 from probes.statistics.intervals import Interval
 from probes.statistics.permutation import MIN_LABELLINGS, holm
 
-
 _NO_LOCUS = "no locus met the selection rules for the {} write direction"
 BREAKS = _NO_LOCUS + ", so its ablation may break the model itself"
 INDUCES_NOT = _NO_LOCUS + ": none induces declining when added"

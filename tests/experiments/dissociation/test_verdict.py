@@ -68,7 +68,7 @@ def test_a_direction_that_met_no_selection_rule_supports_no_verdict(how: dict[st
         assert "no locus met the selection rules for the normative write direction" in verdict.reasons[0]
 
 
-def test_a_single_dissociation_may_have_a_second_direction_that_induces_nothing_but_not_one_that_breaks_the_model() -> None:
+def test_a_single_dissociation_may_have_a_second_direction_that_induces_nothing_but_breaks_nothing() -> None:
     """Where nothing at the candidate layers decides abstaining, no direction there can induce it."""
     effects, groups = {(N, N): effect(0.9), (N, E): none, (E, N): effect(0.5), (E, E): none}, {N: 100, E: 100}
     verdict = judge_dissociation(effects, groups, {}, weak=[E], margin=0.15, alpha=0.05)
