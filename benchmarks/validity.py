@@ -153,28 +153,28 @@ def _of_categories(folder: Path, quick: bool) -> dict[str, float]:
 
 def print_cases(graded: list[GradedCase]) -> None:
     """Print one line per case."""
-    print(f"{'case':<26} {'verdict':<22} {'right':<6} {'|cos| N, E':<13} {'word or intent':<15} {'right':<6} "
+    print(f"{'case':<27} {'verdict':<29} {'right':<6} {'|cos| N, E':<13} {'word or intent':<15} {'right':<6} "
           "trigger share, planted")  # fmt: skip
     for case in graded:
         cosines = ", ".join("-" if c is None else f"{c:.3f}" for c in case.cosines.values())
         share = "-" if case.share is None else f"[{case.share_ci[0]:.3f}, {case.share_ci[1]:.3f}], {case.share:.3f}"
-        print(f"{case.name:<26} {case.verdict:<22} {_grade(case):<6} {cosines:<13} "
+        print(f"{case.name:<27} {case.verdict:<29} {_grade(case):<6} {cosines:<13} "
               f"{case.triggers:<15} {_trigger_grade(case):<6} {share}"
               f"{'' if case.covers else ' MISSED'}")  # fmt: skip
         if case.ranks:
             ranks = ", ".join(f"{kind} {found} (planted {planted})" for kind, (found, planted) in case.ranks.items())
-            print(f"{'':<26} rank: {ranks}; mean cosine with the planted span {case.subspace_cosine:.3f}")
+            print(f"{'':<27} rank: {ranks}; mean cosine with the planted span {case.subspace_cosine:.3f}")
         if case.verdict not in case.right or case.verdict in ("not_applicable", "inconclusive"):
-            print(f"{'':<26} {case.reason}")
+            print(f"{'':<27} {case.reason}")
 
 
 def print_simpler_readings(graded: list[GradedCase]) -> None:
     """Print what the cosine of the two directions and point estimates without a null say of the same runs."""
-    print(f"{'case':<26} {'by the cosine':<14} {'by point estimates':<30} {'this verdict'}")
+    print(f"{'case':<27} {'by the cosine':<14} {'by point estimates':<30} {'this verdict'}")
     for case in graded:
         if case.by_estimates != case.verdict:
             false = " FALSE" if case.by_estimates in case.forbidden else ""
-            print(f"{case.name:<26} {case.by_cosine:<14} {case.by_estimates + false:<30} {case.verdict}")
+            print(f"{case.name:<27} {case.by_cosine:<14} {case.by_estimates + false:<30} {case.verdict}")
 
 
 def _grade(case: GradedCase) -> str:
