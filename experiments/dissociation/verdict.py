@@ -24,7 +24,7 @@ from probes.statistics.permutation import MIN_LABELLINGS, holm
 
 _NO_LOCUS = "no locus met the selection rules for the {} write direction"
 BREAKS = _NO_LOCUS + ", so its ablation may break the model itself"
-INDUCES_NOT = _NO_LOCUS + ": none induces declining when added"
+INDUCES_NOT = _NO_LOCUS + ": none within the limit of KL induces declining when added"
 
 
 @dataclass(frozen=True)

@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 
 from experiments.dissociation.applicability import check_direction, find_setup
+from experiments.dissociation.measure import that_miss_rules
 from experiments.probing.results import ProbeResults, WriteRecord
 from experiments.responses.onset import Onsets
-from experiments.run.behaviour import Behaviour
+from experiments.run.behaviour import KINDS, Behaviour
 from experiments.run.config import RunConfig
 from experiments.run.corpus import Corpus
 from extract.atomic_write import write_json
@@ -18,7 +19,7 @@ from extract.errors import UserError
 from extract.progress import Reporter
 from extract.prompts.prompt import Prompt
 from probes.direction import Direction, Locus
-from steering.direction_file import save_directions
+from steering.direction_file import load_directions, save_directions
 
 ONSETS = Onsets({"refuse": ((1,),), "abstain": ((2,),)}, {"refuse": 1.0, "abstain": 1.0})
 DECLINES = {"harmful": "refuse", "uncertain": "abstain", "benign": "answer"}
@@ -166,3 +167,18 @@ def test_a_file_that_holds_no_directions_is_refused(context: SimpleNamespace, tm
     assert "cannot be read as directions" in absent["normative"]
     missing = find_setup(configured(context, directions=tmp_path / "none.safetensors")).absent
     assert "none.safetensors cannot be read as directions" in missing["normative"]
+
+
+def test_a_direction_that_only_induces_too_little_is_told_from_one_that_may_break_the_model(tmp_path: Path) -> None:
+    """Read back from the file, as the stage reads it; a direction of which no rule is known counts as the worse."""
+    of_rule = {"kl": {"meets_selection_rules": False, "misses": "kl"}, "none known": {},
+               "induce": {"meets_selection_rules": False, "misses": "induce"},
+               "sound": {"meets_selection_rules": True, "misses": None}}  # fmt: skip
+    save_directions([direction(name, provenance=of) for name, of in of_rule.items()], tmp_path / "some.safetensors")
+    read = load_directions(tmp_path / "some.safetensors")
+    for pair, expected in {
+        ("sound", "sound"): ((), ()),
+        ("kl", "induce"): (("normative",), ("epistemic",)),
+        ("none known", "sound"): (("normative",), ()),
+    }.items():
+        assert that_miss_rules({kind: read[name] for kind, name in zip(KINDS, pair, strict=True)}) == expected

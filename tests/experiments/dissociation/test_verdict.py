@@ -73,7 +73,9 @@ def test_a_single_dissociation_may_have_a_second_direction_that_induces_nothing_
     effects, groups = {(N, N): effect(0.9), (N, E): none, (E, N): effect(0.5), (E, E): none}, {N: 100, E: 100}
     verdict = judge_dissociation(effects, groups, {}, weak=[E], margin=0.15, alpha=0.05)
     assert verdict.verdict == "single_dissociation_normative"
-    assert verdict.reasons[1].startswith("no locus met the selection rules for the epistemic write direction: none ind")
+    assert verdict.reasons[1].startswith(
+        "no locus met the selection rules for the epistemic write direction: none within the"
+    )
     assert judge_dissociation(effects, groups, {}, [E], margin=0.15, alpha=0.05).verdict == "inconclusive"
 
 
