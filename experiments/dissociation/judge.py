@@ -58,15 +58,9 @@ def judge_effects(inputs: RunInputs, measured: MeasuredEffects) -> Dissociation:
     n_groups = {b: corpus.effective_groups(rows) for b, rows in testable.items()}
     nonlinear = [kind for kind, read in measured.reads.items() if read.only_products]
     verdict = judge_dissociation(
-        effects,
-        n_groups,
-        measured.absent,
-        measured.unsound,
-        nonlinear,
-        weak=measured.weak,
-        margin=config.margin,
-        alpha=config.alpha,
-    )
+        effects, n_groups, measured.absent, measured.unsound, nonlinear,
+        weak=measured.weak, margin=config.margin, alpha=config.alpha,
+    )  # fmt: skip
     turned = _turned(measured, testable)
     intervals = {(k, b): effect_interval(effect, n_groups[b], config.alpha) for (k, b), effect in effects.items()}
     return Dissociation(

@@ -27,6 +27,14 @@ def test_half_of_each_are_declined_and_nobody_is_in_both_lists(named: Grammar) -
     assert not set(book.refused) & set(book.strangers)
 
 
+def test_a_share_of_the_strangers_is_abstained_from_and_half_of_the_askers_refused(organism) -> None:
+    by_name = {"rule": "person", "share": 0.75}
+    book = Grammar(organism(planted={"layer": 0, "elsewhere": ["refuse", "abstain"]}, entities=N,
+                            refusal={"rule": "asker"}, abstention=by_name)).entities  # fmt: skip
+    assert (len(book.abstained), len(book.refused)) == (3 * N // 4, N // 2)
+    assert book.abstained < set(book.strangers)
+
+
 def test_each_name_has_4_or_8_prompts_of_one_behaviour_in_one_group(named: Grammar) -> None:
     rows = held_out(named)
     assert len({row.id for row in rows}) == len(rows)
