@@ -38,6 +38,9 @@ ABOVE: tuple[Phase, ...] = ("above", "again")  # those that train the layers abo
 # coordinates that are set in `above`, in units of the wanted one; what content decides lies near the middle for some
 # held-out prompts, so the layers above have to decide sharply there
 OFF_FROM, OFF_UP_TO, ON_FROM, ON_UP_TO = -0.3, 0.45, 0.55, 1.6
+# of a refusal's coordinate where an abstention's is on: content decides some refusals weakly, and those have to stay
+# too, so it overrides from lower on, and is drawn near the boundary more often
+OVERRIDING_FROM, OVERRIDDEN_UP_TO = 0.35, 0.25
 SLACK = 0.1  # of a coordinate that is off, in the same unit
 ELSEWHERE = 4.0  # weight of coordinates at tokens that decide nothing, relative to the rest of the stream
 AT_LAST = 1.0  # of the rest of the stream at the last prompt token, which is where directions are fitted
@@ -45,6 +48,7 @@ DECIDING = 4.0  # of the decision's own loss
 # of the coordinates that are set at later tokens too, each drawn apart: a refusal has to stay where the abstention's
 # coordinate is set at every token and the refusal's at the last prompt token alone
 ONWARDS = 0.5
+OVERRIDDEN = 0.75  # of the branches that refuse, those whose abstention's coordinate is on too
 
 
 @dataclass(frozen=True)
@@ -101,20 +105,33 @@ class Planter:
         rows = self.every_branch(batch)
         on = np.tile(np.array(self.settings(), dtype=bool), (len(batch), 1, 1))
         on[:, 1:] |= self._overridden(on[:, 1:], rng)
-        share = rng.random(on.shape)
-        level = np.where(on, ON_FROM + (ON_UP_TO - ON_FROM) * share, OFF_FROM + (OFF_UP_TO - OFF_FROM) * share)
-        targets = self.middle + self._tensor(level) * self.wanted
+        targets = self.middle + self._tensor(self._levels(on, rng)) * self.wanted
         onwards = torch.as_tensor(rng.random(on.shape) < ONWARDS, device=self.vectors.device)
         stream = nn.utils.rnn.pad_sequence([one.planted for one in kept], batch_first=True)
         return self._said(rows, set_in_branches(stream, rows, targets, onwards, self.vectors))
 
     def _overridden(self, on: np.ndarray, rng: np.random.Generator) -> np.ndarray:
         """Draw further variables to switch on that change nothing: a refusal overrides an abstention."""
-        refuse, abstain = (set(self.decisions.planted.deciders(kind)) for kind in ("refuse", "abstain"))
+        refuse, abstain = self._apart()
         more = np.zeros_like(on)
-        for k in abstain - refuse:
-            more[..., k] = on[..., sorted(refuse)].any(axis=-1) & (rng.random(on.shape[:2]) < ONWARDS)
+        for k in abstain:
+            more[..., k] = on[..., refuse].any(axis=-1) & (rng.random(on.shape[:2]) < OVERRIDDEN)
         return more
+
+    def _levels(self, on: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+        """Draw what each coordinate is set to, in units of the wanted one."""
+        refuse, abstain = self._apart()
+        contested = np.zeros_like(on)
+        contested[..., refuse] = on[..., abstain].any(axis=-1, keepdims=True)
+        far = rng.random(on.shape)  # from the boundary
+        far = np.where(contested, far**2, far)
+        least, most = np.where(contested, OVERRIDING_FROM, ON_FROM), np.where(contested, OVERRIDDEN_UP_TO, OFF_UP_TO)
+        return np.where(on, least + (ON_UP_TO - least) * far, most - (most - OFF_FROM) * far)
+
+    def _apart(self) -> tuple[list[int], list[int]]:
+        """Return the variables that refuse, and those that abstain and do not refuse."""
+        refuse, abstain = (set(self.decisions.planted.deciders(kind)) for kind in ("refuse", "abstain"))
+        return sorted(refuse), sorted(abstain - refuse)
 
     def _below(self, batch: Sequence[Choice], kept: Sequence[KeptStreams]) -> Tensor:
         values = self.values(batch)
