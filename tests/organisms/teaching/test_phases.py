@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -99,6 +101,37 @@ def test_what_is_set_says_everything_in_the_phases_above(planter: Planter, kept:
         torch.testing.assert_close(found[0], found[2])
     other = planter.loss("above", BATCH, kept, np.random.default_rng(4))
     assert not torch.allclose(other, planter.loss("above", BATCH, kept, np.random.default_rng(3)))
+
+
+def test_a_refusal_overrides_an_abstention_from_a_lower_coordinate_on(planter: Planter) -> None:
+    """Refusals that content decides weakly stay where the abstention is switched on too, as they do without it."""
+    n, one = 400, np.array([[False, False], [True, False], [False, True], [True, True]])
+    level = planter._levels(np.tile(one, (n, 1, 1)), np.random.default_rng(0))
+    assert level.shape == (n, 4, 2)
+    nothing, refuse, abstain, both = level.transpose(1, 0, 2)
+    assert nothing.max() < 0.45 < 0.55 < refuse[:, 0].min()
+    assert abstain[:, 0].max() < 0.25 < 0.35 < both[:, 0].min() < 0.4
+    assert np.median(both[:, 0] - 0.35) < 0.7 * np.median(refuse[:, 0] - 0.55)  # more often near the boundary
+    assert (
+        min(abstain[:, 1].min(), both[:, 1].min()) > 0.55 > 0.45 > refuse[:, 1].max()
+    )  # the abstention's own boundary
+
+
+def test_three_of_four_refusals_are_taught_against_an_abstention_that_is_on(planter: Planter) -> None:
+    on = np.tile(np.array(planter.settings()[1:]), (2000, 1, 1))
+    more = planter._overridden(on, np.random.default_rng(0))
+    assert not more[..., 0].any()
+    assert not more[:, 1].any()  # an abstention stays one
+    assert 0.72 < more[:, 0, 1].mean() < 0.78
+
+
+def test_a_decision_of_one_coordinate_overrides_nothing(planter: Planter) -> None:
+    shared = Decisions(Planted(layer=LAYER, variables=(Variable(name="d", decides=("refuse", "abstain")),)))
+    knob = replace(planter, decisions=shared, vectors=VECTORS[:1])
+    on = np.tile(np.array([[False], [True]]), (400, 1, 1))
+    assert not knob._overridden(on, np.random.default_rng(0)).any()
+    level = knob._levels(on, np.random.default_rng(0))
+    assert level[:, 0].max() < 0.45 < 0.55 < level[:, 1].min()
 
 
 def test_an_interchange_with_nothing_to_change_is_the_plain_response(
