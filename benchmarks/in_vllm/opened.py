@@ -14,7 +14,8 @@ from extract.chat.render import Rendered
 from extract.model.chat_model import ChatModel
 from extract.model.padded_batch import Batch
 from serving.vllm_plugin.plugin import SETTING
-from serving.vllm_plugin.request import extra_args, new_key
+from serving.vllm_plugin.reading import METHOD
+from serving.vllm_plugin.request import extra_args, new_key, tokens_read
 from steering.controller import steering
 from steering.dial import Dial, Kind, save_dials
 
@@ -25,7 +26,7 @@ Thresholds = Mapping[Kind, float]
 
 @dataclass(frozen=True)
 class Job:
-    """One request: a prompt's place among the rows, and its thresholds; None: without dials."""
+    """One request: a prompt's place among the rows, and the thresholds that it gives; None: without dials."""
 
     row: int
     thresholds: Thresholds | None
@@ -33,10 +34,11 @@ class Job:
 
 @dataclass(frozen=True)
 class Answered:
-    """The tokens of an answer without its end token, and each dial's probability, the normative one first."""
+    """The tokens of an answer without its end token, each dial's probability, the normative one first, and category."""
 
     tokens: tuple[int, ...]
     probability: tuple[float, ...] | None = None
+    category: str | None = None
 
 
 def open_vllm(checkpoint: Path, dials_path: Path, **arguments: Any) -> Any:
@@ -77,7 +79,7 @@ def in_vllm(
     out = llm.generate(prompts, params, use_tqdm=False)
     ends = set(llm.get_tokenizer().all_special_ids)
     return [
-        Answered(cut(one.outputs[0].token_ids, ends), _probability(llm, key) if job.thresholds is not None else None)
+        Answered(cut(one.outputs[0].token_ids, ends), *(() if job.thresholds is None else _readings(llm, key)))
         for one, key, job in zip(out, keys, jobs, strict=True)
     ]
 
@@ -95,7 +97,8 @@ def in_transformers(
             responses = model.generate(batch, max_tokens)
         for i, (job, response) in enumerate(zip(part, responses, strict=True)):
             read = tuple(float(readings.probability[dial.kind][i]) for dial in sorted(dials, key=_order))
-            found.append(Answered(cut(response, ends), None if job.thresholds is None else read))
+            category = readings.category[i] if readings.category else None
+            found.append(Answered(cut(response, ends), *(() if job.thresholds is None else (read, category))))
     return found
 
 
@@ -115,17 +118,17 @@ def given(key: str, job: Job, dials: Sequence[Dial], rows: Sequence[Rendered]) -
     """Return what a request says of its dials; None: nothing."""
     if job.thresholds is None:
         return None
-    read_at = {dial.kind: rows[job.row].roles[dial.read.position] for dial in dials if dial.read}
-    return extra_args(key, job.thresholds, read_at)
+    return extra_args(key, job.thresholds, tokens_read(dials, rows[job.row]))
 
 
-def _probability(llm: Any, key: str) -> tuple[float, ...] | None:
-    found = llm.collective_rpc("refusal_scores", args=(key,))[0]
-    return None if found is None else tuple(found[1])
+def _readings(llm: Any, key: str) -> tuple[tuple[float, ...] | None, str | None]:
+    found = llm.collective_rpc(METHOD, args=(key,))[0]
+    return (None, None) if found is None else (tuple(found[0]), found[1])
 
 
 def _columns(jobs: Sequence[Job], dials: Sequence[Dial]) -> dict[Kind, list[float | None]]:
-    return {dial.kind: [OFF if job.thresholds is None else job.thresholds[dial.kind] for job in jobs] for dial in dials}
+    return {dial.kind: [OFF if job.thresholds is None else job.thresholds.get(dial.kind) for job in jobs]
+            for dial in dials}  # fmt: skip
 
 
 def _order(dial: Dial) -> bool:

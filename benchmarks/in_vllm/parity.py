@@ -111,6 +111,7 @@ def compare(
         "same": len(jobs) - len(gaps),
         "changed_by_dials": sum(plain[job.row] != expect.tokens for job, expect in zip(jobs, expected, strict=True)),
         "probability_error": max(off),
+        "categories_same": sum(a.category == b.category for a, b in zip(found, expected, strict=True)),
         "largest_gap_at_a_difference": max(gaps, default=0.0),
     }
 

@@ -30,12 +30,14 @@ from extract.shipped import ROOT
 from probes.direction import Direction, Locus
 from probes.grid.logistic import LinearProbe, Platt
 from steering.actuator import Addition, Affine, Clamp, OnsetBias
-from steering.dial import Dial, Kind
+from steering.dial import CategoryRead, CategoryThresholds, Dial, Kind
 
 ORGANISM = ROOT / "organisms" / "zoo" / "two-knobs"
 READ, WRITE = Locus("resid_post", 0, "post_last"), Locus("resid_post", 2, "post_last")
 D_MODEL, N_PROMPTS = 64, 24
-THRESHOLDS = ((0.2, 0.8), (0.5, 0.5), (0.8, 0.2), (0.999, 0.001), None)
+Pairs = Sequence[tuple[float | None, float | None] | None]  # of thresholds; None: the dial's own, or without dials
+THRESHOLDS: Pairs = ((0.2, 0.8), (0.5, 0.5), (0.8, 0.2), (0.999, 0.001), None)
+LEFT: Pairs = ((None, None), (0.5, None), (None, 0.2), (None, 0.001), None)
 KINDS: tuple[Kind, Kind] = ("normative", "epistemic")
 OPENINGS = OnsetBias(((7, 8, 9), (7, 11), (12,)), 30.0)
 LATER = {3: (0.7, -0.4)}
@@ -50,6 +52,7 @@ class Case:
     epistemic: dict[str, Any] = field(default_factory=dict)
     vllm: dict[str, Any] = field(default_factory=dict)
     most: int = 12  # tokens of an answer
+    by_category: bool = False  # both dials have thresholds by category, and some requests leave them to these
 
 
 CASES = {
@@ -64,6 +67,7 @@ CASES = {
     # prompts arrive in pieces, few blocks of keys and values: requests are put off and computed again
     "chunks": Case(vllm={"max_num_batched_tokens": 24, "max_num_seqs": 24, "block_size": 32,
                          "max_model_len": 128, "num_gpu_blocks_override": 8}, most=30),
+    "categories": Case(by_category=True),
     "compiled": Case("Qwen2", {"reread": True}, {"actuator": Clamp()}, {"enforce_eager": False}),
 }  # fmt: skip
 
@@ -104,7 +108,17 @@ def dials_for(model: ChatModel, rows: Sequence[Rendered], case: Case) -> list[Di
                                later_means={at: (on * size, off * size) for at, (on, off) in LATER.items()}),
         }  # fmt: skip
         found.append(Dial(kind, **(made | changes)))
-    return found
+    return _by_category(model, rows, found) if case.by_category else found
+
+
+def _by_category(model: ChatModel, rows: Sequence[Rendered], dials: Sequence[Dial]) -> list[Dial]:
+    """Give dials thresholds for two categories that random directions tell apart, each of about a third of prompts."""
+    weight = np.random.default_rng(7).normal(size=(3, D_MODEL))
+    scores = np.stack([_scores(model, rows, READ, one) for one in weight])
+    weight *= 2 / scores.std(axis=1, keepdims=True)
+    read = CategoryRead(("", "a", "b"), READ, weight, -2 * scores.mean(axis=1) / scores.std(axis=1), 0.5)
+    return [replace(dial, by_category=CategoryThresholds(read, taus))
+            for dial, taus in zip(dials, ({"a": 0.05, "b": 0.95}, {"b": 0.05}), strict=True)]  # fmt: skip
 
 
 def _scores(model: ChatModel, rows: Sequence[Rendered], read: Locus, weight: np.ndarray) -> np.ndarray:
@@ -129,19 +143,20 @@ def measure(name: str) -> dict[str, float]:
         path = saved_dials(dials, model, Path(folder))
         llm = open_vllm(Path(folder), path, **({"enforce_eager": True, "enable_prefix_caching": True} | case.vllm))
         put_off = _count_preemptions(llm)
-        jobs = [Job(i, None if pair is None else dict(zip(KINDS, pair, strict=True)))
-                for i in range(len(rows)) for pair in THRESHOLDS]  # fmt: skip
+        pairs = LEFT if case.by_category else THRESHOLDS
+        jobs = [_job(i, pair) for i in range(len(rows)) for pair in pairs]
         found = in_vllm(llm, dials, rows, jobs, case.most)
         expected = in_transformers(model, dials, rows, jobs, case.most)
         figures = compare(model, dials, rows, jobs, found, expected)
         turns = _second_turns(model, rows, jobs, expected)
-        again = [replace(job, row=i) for i, job in enumerate(_dealt(len(turns)))]
+        again = [_job(i, pairs[-1 - i % 2]) for i in range(len(turns))]
         later = in_vllm(llm, dials, turns, again, case.most)
         expected_later = in_transformers(model, dials, turns, again, case.most)
         figures["second_turns"] = len(turns)
         figures["second_turns_same"] = sum(a.tokens == b.tokens for a, b in zip(later, expected_later, strict=True))
         figures |= _several(llm, dials, rows, jobs, expected, case.most)
         figures["preempted"] = len(put_off)
+        figures["with_a_category"] = sum(answer.category is not None for answer in expected)
     return figures
 
 
@@ -159,9 +174,10 @@ def _second_turns(
     return turns
 
 
-def _dealt(n: int) -> list[Job]:
-    return [Job(i, None if (pair := THRESHOLDS[-1 - i % 2]) is None else dict(zip(KINDS, pair, strict=True)))
-            for i in range(n)]  # fmt: skip
+def _job(row: int, pair: tuple[float | None, float | None] | None) -> Job:
+    if pair is None:
+        return Job(row, None)
+    return Job(row, {kind: tau for kind, tau in zip(KINDS, pair, strict=True) if tau is not None})
 
 
 def _several(

@@ -17,13 +17,13 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from torch import Tensor
 
 from extract.errors import UserError
 from probes.direction import Locus
-from probes.grid.logistic import LinearProbe
-from steering.dial import Dial, category_read, check_order
+from serving.vllm_plugin.categories import Categories
+from steering.dial import Dial, What, category_read, check_order, read_places
 from steering.gates import normative_first
 from steering.writer import JointTables
 
@@ -32,11 +32,12 @@ FOREVER = 2**31 - 1
 
 @dataclass(frozen=True)
 class _Read:
-    """The dials that read at one layer."""
+    """One read: of a dial, or of the category, which has a score for each name."""
 
-    dials: list[int]
-    weight: Float[Tensor, "reads d_model"]
-    bias: Float[Tensor, "reads 1"]
+    place: int  # among the places of the bank
+    scores: slice  # its rows of the bank's scores
+    weight: Float[Tensor, "scores d_model"]
+    bias: Float[Tensor, "scores 1"]
 
 
 @dataclass(frozen=True)
@@ -81,12 +82,17 @@ class DialBank:
         )
         self._again_reads = torch.tensor([[dial.reread] for dial in self.dials], device=self.device)
         self._any_again = any(dial.reread for dial in self.dials)
+        self.places: dict[What, Locus] = read_places(self.dials)
+        read = category_read(self.dials)
+        self.categories = None if read is None else Categories(read, self.dials, self.device)
         self._reads, self._writes = self._read_tables(), self._write_tables()
+        n_scores = K + (0 if read is None else len(read.names))
         self.slot = torch.zeros(n_tokens, dtype=torch.long, device=self.device)
         self.step = torch.full((n_tokens,), -1, dtype=torch.int32, device=self.device)  # 0: the last prompt token
-        self.share = torch.zeros(K, n_tokens, device=self.device)  # of a token in what each dial reads
-        self.score = torch.zeros(K, n_slots, device=self.device)
+        self.share = torch.zeros(len(self.places), n_tokens, device=self.device)  # of a token in what is read there
+        self.score = torch.zeros(n_scores, n_slots, device=self.device)  # of the dials, then of the categories
         self.threshold = torch.full((K, n_slots), torch.nan, device=self.device)  # NaN: off
+        self.own = torch.zeros(K, n_slots, dtype=torch.bool, device=self.device)  # the request gives no threshold
         self._again = torch.zeros(K, n_tokens, device=self.device)  # scores of tokens that are read again
 
     @property
@@ -106,30 +112,44 @@ class DialBank:
             gates[1:].masked_fill_(gates[:1] > 0, 0)
         return gates
 
+    def gates_of(self, slot: Int[Tensor, " n"]) -> Float[Tensor, "dials n"]:
+        """Return the gates of some slots, as their prompts were read."""
+        return self.gates(self.score[: len(self.dials), slot], self.limits(slot))
+
+    def limits(self, slot: Int[Tensor, " n"]) -> Float[Tensor, "dials n"]:
+        """Return the thresholds of some slots."""
+        given = self.threshold[:, slot]
+        if self.categories is None:
+            return given
+        return self.categories.thresholds(self.score[len(self.dials) :, slot], given, self.own[:, slot])
+
+    def rows_of(self, place: int) -> slice:
+        """Return the rows of `score` of one of the places."""
+        return slice(place, place + 1) if place < len(self.dials) else slice(place, None)
+
     def apply(
         self, layer: int, hidden: Float[Tensor, "tokens d_model"], residual: Float[Tensor, "tokens d_model"]
     ) -> None:
         """Read and write after a layer whose stream is `hidden + residual`; writes change `hidden`, in place."""
         n = len(hidden)
         stream = hidden.float() + residual.float()
-        if (read := self._reads.get(layer)) is not None:
+        for read in self._reads.get(layer, ()):
             self._read(read, stream, n)
         if (write := self._writes.get(layer)) is not None:
             hidden.add_(self._change(write, stream, n).to(hidden.dtype))
 
     def _read(self, read: _Read, stream: Tensor, n: int) -> None:
-        score = read.weight @ stream.T + read.bias
-        for row, dial in enumerate(read.dials):  # one or two
-            share = self.share[dial, :n]
-            self.score[dial].index_add_(0, torch.where(share > 0, self.slot[:n], 0), score[row] * share)
-            self._again[dial, :n] = score[row]
+        score, share = read.weight @ stream.T + read.bias, self.share[read.place, :n]
+        self.score[read.scores].index_add_(1, torch.where(share > 0, self.slot[:n], 0), score * share)
+        if read.place < len(self.dials):
+            self._again[read.place, :n] = score[0]
 
     def _change(self, write: _Write, stream: Tensor, n: int) -> Tensor:
         slot, step = self.slot[:n], self.step[:n]
-        score = self.score[:, slot]
+        score = self.score[: len(self.dials), slot]
         if self._any_again:
             score = torch.where(self._again_reads & (step > 0), self._again[:, :n], score)
-        gates = self.gates(score, self.threshold[:, slot])[write.dials]
+        gates = self.gates(score, self.limits(slot))[write.dials]
         gates = torch.where((step >= 0) & (step < write.steps), gates, 0)
         state = ((gates + 1) * write.powers).sum(dim=0)
         wide = stream if write.added is None else stream + write.added[state]
@@ -139,20 +159,15 @@ class DialBank:
         change = weights @ write.R if write.added is None else weights @ write.R + write.added[state]
         return torch.where((state != write.idle)[:, None], change, 0)
 
-    def _read_tables(self) -> dict[int, _Read]:
-        at: dict[int, list[tuple[int, LinearProbe]]] = {}
-        for i, dial in enumerate(self.dials):
-            assert dial.read is not None  # checked
-            assert dial.probe is not None
-            at.setdefault(after_layer(dial.read), []).append((i, dial.probe))
-        return {
-            layer: _Read(
-                [i for i, _ in here],
-                self._float([probe.weight for _, probe in here]),
-                self._float([[probe.bias] for _, probe in here]),
-            )
-            for layer, here in at.items()
-        }
+    def _read_tables(self) -> dict[int, list[_Read]]:
+        probes = [(dial.probe.weight[None], np.array([dial.probe.bias])) for dial in self.dials if dial.probe]
+        if self.categories is not None:
+            probes.append((self.categories.read.weight, self.categories.read.bias))
+        at: dict[int, list[_Read]] = {}
+        for i, (locus, (weight, bias)) in enumerate(zip(self.places.values(), probes, strict=True)):
+            read = _Read(i, self.rows_of(i), self._float(weight), self._float(bias)[:, None])
+            at.setdefault(after_layer(locus), []).append(read)
+        return at
 
     def _write_tables(self) -> dict[int, _Write]:
         at: dict[int, list[int]] = {}
@@ -200,9 +215,6 @@ def after_layer(locus: Locus) -> int:
 
 def _check(dials: Sequence[Dial], n_layers: int, d_model: int) -> None:
     check_order(dials)
-    if category_read(dials) is not None:
-        raise UserError("these dials have thresholds by category, which are not possible inside vLLM; serve with "
-                        "--engine transformers, or make dials without: refusal steer CONFIG")  # fmt: skip
     if any(dial.opening for dial in dials):
         raise UserError("these dials set further directions where they permit, which is not possible inside vLLM; "
                         "serve with --engine transformers, or make dials without steer.permit=subspace")  # fmt: skip
@@ -211,10 +223,13 @@ def _check(dials: Sequence[Dial], n_layers: int, d_model: int) -> None:
             raise UserError(f"the {dial.kind} dial reads the probability of openings, which takes passes of its own: "
                             "not possible inside vLLM; give it a probe")  # fmt: skip
         places = [dial.read, *(at.locus for at, _ in dial.writer.at_layers())]
+        vectors = [dial.probe.weight] + ([] if dial.write is None else [dial.write.vector])
+        if dial.by_category is not None:
+            places.append(dial.by_category.read.locus)
+            vectors += list(dial.by_category.read.weight)
         for locus in places:
             if after_layer(locus) >= n_layers:
                 raise UserError(f"the {dial.kind} dial is for layer {locus.layer}; this model has {n_layers} layers")
-        vectors = [dial.probe.weight] + ([] if dial.write is None else [dial.write.vector])
         for vector in vectors:
             if vector.shape != (d_model,):
                 raise UserError(f"the {dial.kind} dial is for streams of {len(vector)} dimensions; this model has "

@@ -20,7 +20,7 @@ from serving.engine import QueueFullError
 from serving.vllm_plugin.bank import DialBank
 from serving.vllm_plugin.plugin import SETTING, check_version
 from serving.vllm_plugin.reading import ask
-from serving.vllm_plugin.request import Fields, extra_args, new_key
+from serving.vllm_plugin.request import Fields, extra_args, new_key, tokens_read
 from steering.dial import Dial
 
 LOG = logging.getLogger("refusal.serve")
@@ -142,8 +142,7 @@ class VllmEngine:
 
         settings, key = choice.settings, new_key()
         wanted = {dial.kind: settings.thresholds.get(dial.kind) for dial in self.dials}
-        thresholds = {dial.kind: dial.threshold if (tau := wanted[dial.kind]) is None else tau for dial in self.dials}
-        read_at = {dial.kind: choice.row.roles[dial.read.position] for dial in self.dials if dial.read}
+        thresholds = {kind: tau for kind, tau in wanted.items() if tau is not None}
         params = SamplingParams(
             temperature=settings.temperature,
             top_p=settings.top_p,
@@ -151,7 +150,7 @@ class VllmEngine:
             max_tokens=settings.max_new_tokens,
             detokenize=False,
             output_kind=RequestOutputKind.DELTA,
-            extra_args=extra_args(key, thresholds, read_at) if self.dials else None,
+            extra_args=extra_args(key, thresholds, tokens_read(self.dials, choice.row)) if self.dials else None,
         )
         answered = self._llm.generate(tokens_input(list(choice.row.token_ids)), params, key)
         try:

@@ -66,7 +66,7 @@ class Onsets:
             slot: of each row.
             place: of the next token in each row's response; negative while its prompt is not whole.
         """
-        gates = self._bank.gates(self._bank.score[:, slot], self._bank.threshold[:, slot])
+        gates = self._bank.gates_of(slot)
         for onset in self._onsets:
             gate, change = gates[onset.dial], torch.zeros_like(scores, dtype=torch.float32)
             open_ = (slot > 0) & (place >= 0) & (place < onset.steps) & (gate != 0)

@@ -70,13 +70,15 @@ class PlacedDials:
         self._wrap("_prepare_inputs", self._after_prepare)
         self._wrap("execute_model", self._after_execute)
 
-    def scores(self, key: str) -> list[list[float]] | None:
-        """Return each dial's score and probability; None: no such request has been read."""
+    def readings(self, key: str) -> tuple[list[float], str | None] | None:
+        """Return each dial's probability, and the category; None: no such request has been read."""
         found = self.rows.scores(key)
         if found is None:
             return None
-        probability = self.bank.probability(torch.tensor(found, device=self.bank.device)[:, None])[:, 0].tolist()
-        return [found, probability]
+        score, n = torch.tensor(found, device=self.bank.device), len(self.bank.dials)
+        categories = self.bank.categories
+        return (self.bank.probability(score[:n, None])[:, 0].tolist(),
+                None if categories is None else categories.name(score[n:]))  # fmt: skip
 
     @contextmanager
     def taken_out(self) -> Iterator[None]:

@@ -15,7 +15,7 @@ from typing import Any
 
 from extract.errors import UserError
 from serving.vllm_plugin.request import FIELD, Suffix, check
-from steering.dial import Dial, MadeFor, read_dials
+from steering.dial import Dial, MadeFor, What, read_dials, read_places
 
 SETTING = "REFUSAL_DIALS"
 RUNNER = "VLLM_USE_V2_MODEL_RUNNER"
@@ -124,7 +124,7 @@ def _patch_worker(dials: Sequence[Dial], made_for: MadeFor, path: Path) -> None:
         placed = PlacedDials(self.worker.model_runner, dials)
         # a compiled model is cached by vLLM's configuration, in which the layers with dials must count
         config.additional_config = {**config.additional_config, FIELD: placed.bank.layers}
-        self.worker.refusal_scores = placed.scores
+        self.worker.refusal_readings = placed.readings
         self.worker.refusal_placed = lambda: placed  # where engine and worker are one process
         return found
 
@@ -152,20 +152,19 @@ def _check_config(config: Any) -> None:
 def suffix_of(tokenizer: Any, dials: Sequence[Dial]) -> Suffix | None:
     """Return how prompts of the model's chat template end; None where the dials read at no fixed place before the end.
 
-    It is worked out on two prompts: what both end with, and how far before the end each dial reads.
+    It is worked out on two prompts: what both end with, and how far before the end is read.
     """
     from extract.chat.render import render
     from extract.prompts.prompt import Prompt
 
     texts = ("Who wrote this?", "Tell me how to mend a clock, please")
     rows = [render(tokenizer, Prompt(text, ({"role": "user", "content": text},), "benign", "answer")) for text in texts]
-    before: dict[Any, int] = {}
-    for dial in dials:
-        assert dial.read is not None
-        found = [[len(row.token_ids) - 1 - at for at in row.roles.get(dial.read.position, ())] for row in rows]
+    before: dict[What, int] = {}
+    for what, locus in read_places(dials).items():
+        found = [[len(row.token_ids) - 1 - at for at in row.roles.get(locus.position, ())] for row in rows]
         if found[0] != found[1] or len(found[0]) != 1:
             return None
-        before[dial.kind] = found[0][0]
+        before[what] = found[0][0]
     ends = [tuple(row.token_ids) for row in rows]
     n = next(i for i, (a, b) in enumerate(zip(reversed(ends[0]), reversed(ends[1]), strict=False)) if a != b)
     return Suffix(ends[0][len(ends[0]) - n :], before)

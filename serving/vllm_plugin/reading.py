@@ -9,23 +9,26 @@ import numpy as np
 
 from steering.conversation import DialReport, reports
 from steering.dial import Dial, Kind
-from steering.gates import Readings, decide, normative_first
+from steering.gates import Readings, decide, normative_first, resolved
 
-METHOD = "refusal_scores"  # of vLLM's workers
+METHOD = "refusal_readings"  # of vLLM's workers
 
 
 def reports_of(
-    dials: Sequence[Dial], probability: Sequence[float], thresholds: Mapping[Kind, float]
+    dials: Sequence[Dial], probability: Sequence[float], category: str | None, thresholds: Mapping[Kind, float]
 ) -> tuple[DialReport, ...]:
     """Return each dial's report, as they decided where the model is computed.
 
     Args:
         probability: of each dial, the normative one first.
-        thresholds: by kind; NaN is off.
+        category: the recognised one.
+        thresholds: those that the request gives, by kind; NaN is off.
     """
     read = {dial.kind: np.array([p]) for dial, p in zip(normative_first(dials), probability, strict=True)}
-    limits = {kind: np.array([thresholds[kind]]) for kind in read}
-    return reports(Readings(read, decide(dials, read, limits), limits), 0)
+    found = {dial.kind: resolved(dial, [thresholds.get(dial.kind)], [category]) for dial in dials}
+    limits = {kind: tau for kind, (tau, _) in found.items()}
+    own = {kind: is_own for kind, (_, is_own) in found.items()}
+    return reports(Readings(read, decide(dials, read, limits), limits, [category], own), 0)
 
 
 async def ask(client: Any, key: str, dials: Sequence[Dial], thresholds: Mapping[Kind, float]) -> tuple[DialReport, ...]:
@@ -37,4 +40,5 @@ async def ask(client: Any, key: str, dials: Sequence[Dial], thresholds: Mapping[
     found = [one for one in await client.collective_rpc(METHOD, args=(key,)) if one is not None]
     if not found:
         raise RuntimeError("the dials did not read this prompt; its answer is withheld")
-    return reports_of(dials, found[0][1], thresholds)
+    probability, category = found[0]
+    return reports_of(dials, probability, category, thresholds)

@@ -12,8 +12,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, get_args
 
+from extract.chat.render import Rendered
 from serving.vllm_plugin.rows import Asked
-from steering.dial import Dial, Kind
+from steering.dial import Dial, Kind, What, read_places
 
 FIELD = "refusal_dials"  # of vLLM's extra_args
 KINDS = get_args(Kind)
@@ -23,14 +24,16 @@ Fields = dict[str, Any]  # unchecked, of a request's JSON or of vLLM's own
 
 @dataclass(frozen=True)
 class Suffix:
-    """The tokens of a template after the user's last words, and how far before its end each dial reads."""
+    """The tokens of a template after the user's last words, and how far before its end is read."""
 
     tokens: tuple[int, ...]
-    before_end: Mapping[Kind, int]  # 0: the last prompt token
+    before_end: Mapping[What, int]  # 0: the last prompt token
 
 
 def thresholds_of(body: Fields, dials: Sequence[Dial]) -> dict[Kind, float] | None:
-    """Return the threshold of each dial (NaN: off) from a request's fields; None where it names neither.
+    """Return the thresholds that a request's fields give; None where it names neither.
+
+    NaN is off; a dial that is absent has its own threshold, or that of the prompt's category.
 
     Raises:
         ValueError: a threshold is no number from 0 to 1, or there is no such dial.
@@ -38,16 +41,15 @@ def thresholds_of(body: Fields, dials: Sequence[Dial]) -> dict[Kind, float] | No
     if not any(f"{kind}_threshold" in body for kind in KINDS):
         return None
     found: dict[Kind, float] = {}
-    of_kind = {dial.kind: dial for dial in dials}
+    present = {dial.kind for dial in dials}
     for kind in KINDS:
         given, name = body.get(f"{kind}_threshold"), f"{kind}_threshold"
-        if given is not None and kind not in of_kind:
+        if given is not None and kind not in present:
             raise ValueError(f"{name}: this server has no {kind} dial")
         if given == OFF:
             found[kind] = math.nan
         elif given is None:
-            if kind in of_kind:
-                found[kind] = of_kind[kind].threshold
+            continue
         elif isinstance(given, bool) or not isinstance(given, int | float) or not 0 <= given <= 1:
             raise ValueError(f"{name}: expected a number from 0 to 1, null (the dial's own) or {OFF!r}; got {given!r}")
         else:
@@ -55,17 +57,23 @@ def thresholds_of(body: Fields, dials: Sequence[Dial]) -> dict[Kind, float] | No
     return found
 
 
-def extra_args(key: str, thresholds: Mapping[Kind, float], read_at: Mapping[Kind, Sequence[int]] | None) -> Fields:
+def extra_args(key: str, thresholds: Mapping[Kind, float], read_at: Mapping[What, Sequence[int]] | None) -> Fields:
     """Return what vLLM passes on as `SamplingParams.extra_args`.
 
     Args:
-        key: under which the scores can be asked for.
-        read_at: the prompt tokens that each dial reads; None: as the template's suffix says.
+        key: under which the readings can be asked for.
+        thresholds: as `thresholds_of` returns them.
+        read_at: the prompt tokens that are read, as `tokens_read` returns them; None: as the template's suffix says.
     """
     off = [kind for kind, tau in thresholds.items() if math.isnan(tau)]
-    places = None if read_at is None else {kind: list(places) for kind, places in read_at.items()}
+    places = None if read_at is None else {what: list(places) for what, places in read_at.items()}
     on = {kind: tau for kind, tau in thresholds.items() if kind not in off}
     return {FIELD: {"key": key, "thresholds": on, "off": off, "read_at": places}}
+
+
+def tokens_read(dials: Sequence[Dial], row: Rendered) -> dict[What, tuple[int, ...]]:
+    """Return the tokens of a prompt that each dial reads, and those that its category is read from."""
+    return {what: tuple(row.roles[locus.position]) for what, locus in read_places(dials).items()}
 
 
 def new_key() -> str:
@@ -91,15 +99,16 @@ def check(given: Any, prompt: Sequence[int] | None, dials: Sequence[Dial], suffi
         if suffix is None or tuple(prompt[-len(suffix.tokens) :]) != suffix.tokens:
             raise ValueError("this prompt does not end as the model's chat template ends, so there is no telling where "
                              "the dials read; leave out both thresholds")  # fmt: skip
-        given["read_at"] = {kind: [len(prompt) - 1 - n] for kind, n in suffix.before_end.items()}
+        given["read_at"] = {what: [len(prompt) - 1 - n] for what, n in suffix.before_end.items()}
         return
-    for dial in dials:
-        at = places.get(dial.kind)
+    for what in read_places(dials):
+        at = places.get(what)
         if not at or not all(0 <= place < len(prompt) for place in at):
-            raise ValueError(f"the {dial.kind} dial reads tokens {at} of a prompt of {len(prompt)}")
+            reads = "the category is read from" if what == "category" else f"the {what} dial reads"
+            raise ValueError(f"{reads} tokens {at} of a prompt of {len(prompt)}")
 
 
 def asked(given: Fields) -> Asked:
     """Return what the computing process needs of a checked field."""
     thresholds = {kind: float(tau) for kind, tau in given["thresholds"].items()} | dict.fromkeys(given["off"], math.nan)
-    return Asked(thresholds, {kind: tuple(places) for kind, places in given["read_at"].items()}, given["key"])
+    return Asked(thresholds, {what: tuple(places) for what, places in given["read_at"].items()}, given["key"])

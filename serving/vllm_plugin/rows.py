@@ -12,17 +12,21 @@ from jaxtyping import Int
 from torch import Tensor
 
 from serving.vllm_plugin.bank import DialBank
-from steering.dial import Kind
+from steering.dial import Kind, What
 
 KEPT = 4096  # scores of ended requests, the latest
 
 
 @dataclass(frozen=True)
 class Asked:
-    """What a request asks of the dials: a threshold each (NaN: off), and the prompt tokens that each reads."""
+    """What a request asks of the dials, and the prompt tokens that are read by each and for the category.
+
+    Args:
+        thresholds: by kind; NaN is off, and a dial that is absent has its own, or that of the prompt's category.
+    """
 
     thresholds: Mapping[Kind, float]
-    read_at: Mapping[Kind, tuple[int, ...]]
+    read_at: Mapping[What, tuple[int, ...]]
     key: str = ""  # under which its scores can be asked for; empty: its name
 
 
@@ -57,8 +61,10 @@ class Rows:
         self._asked[request] = asked
         self._named.setdefault(asked.key or request, request)
         self._order = ([], self._order[1])
-        values = [asked.thresholds.get(dial.kind, np.nan) for dial in self.bank.dials]
+        values = [asked.thresholds.get(dial.kind, dial.threshold) for dial in self.bank.dials]
         self.bank.threshold[:, slot] = torch.tensor(values, device=self.bank.device)
+        own = [dial.kind not in asked.thresholds for dial in self.bank.dials]
+        self.bank.own[:, slot] = torch.tensor(own, device=self.bank.device)
         self.bank.score[:, slot] = torch.nan  # until it is read
 
     def end(self, request: str) -> None:
@@ -73,7 +79,7 @@ class Rows:
             self._ended.popitem(last=False)
 
     def scores(self, key: str) -> list[float] | None:
-        """Return the scores that the dials have read, in their order; None: there is no such request, or not yet."""
+        """Return the scores of the dials, then of the categories; None: there is no such request, or not yet."""
         if key in self._named:
             found = self.bank.score[:, self._slot[self._named[key]]].tolist()
         elif key in self._ended:
@@ -111,19 +117,19 @@ class Rows:
         row = np.repeat(np.arange(len(slots)), n_scheduled)
         position = np.arange(total) - (ends - n_scheduled)[row] + np.asarray(n_computed)[row]
         step = position - (np.asarray(n_prompt)[row] - 1)
-        share = np.zeros((len(self.bank.dials), total), dtype=np.float32)
-        begins = np.zeros((len(self.bank.dials), len(slots)), dtype=bool)
+        share = np.zeros((len(self.bank.places), total), dtype=np.float32)
+        begins = np.zeros((len(self.bank.places), len(slots)), dtype=bool)
         reading = np.flatnonzero((slots > 0) & (np.asarray(n_computed) < np.asarray(n_prompt)))
         for i in reading.tolist():  # each prompt once
             asked, first = self._asked[requests[i]], int(n_computed[i])
             start = int(ends[i] - n_scheduled[i]) - first
-            for k, dial in enumerate(self.bank.dials):
-                places = asked.read_at[dial.kind]
+            for k, what in enumerate(self.bank.places):
+                places = asked.read_at[what]
                 inside = [at for at in places if first <= at < first + n_scheduled[i]]
                 share[k, [start + at for at in inside]] = 1 / len(places)
                 begins[k, i] = bool(inside) and inside[0] == places[0]
         for k, i in zip(*np.nonzero(begins), strict=True):
-            self.bank.score[k, slots[i]] = 0.0
+            self.bank.score[self.bank.rows_of(int(k)), slots[i]] = 0.0
         self._send(self.bank.slot, slots[row], 0)
         self._send(self.row_slot, slots, 0)
         self._send(self.row_place, np.asarray(n_computed) + n_scheduled - np.asarray(n_prompt), -1)

@@ -19,6 +19,7 @@ from steering.dial.category import CategoryRead, CategoryThresholds
 from steering.writer import Writer
 
 Kind = Literal["normative", "epistemic"]
+What = Literal["normative", "epistemic", "category"]  # is read of a prompt
 # labels of the class that does not decline
 ANSWERING = ("answer", "answer_with_caveat", "correct_premise", "answered", "benign", "known")
 
@@ -106,8 +107,7 @@ def check_order(dials: Sequence[Dial]) -> None:
     Raises:
         UserError: a read would see what a dial wrote, which would make it circular.
     """
-    reads = [dial.read for dial in dials if dial.read is not None]
-    reads += [read.locus for read in [category_read(dials)] if read is not None]
+    reads = list(read_places(dials).values())
     writes = [dial.write.locus for dial in dials if dial.write is not None]
     if not reads or not writes:
         return
@@ -117,6 +117,17 @@ def check_order(dials: Sequence[Dial]) -> None:
             f"a dial reads {latest.site} at layer {latest.layer} but one writes {first.site} at layer {first.layer}: "
             "reads must come before writes"
         )
+
+
+def read_places(dials: Sequence[Dial]) -> dict[What, Locus]:
+    """Return where each dial reads, in their order, and then where the category is read; what has no place is absent.
+
+    Raises:
+        UserError: the dials have different category reads.
+    """
+    places: dict[What, Locus] = {dial.kind: dial.read for dial in dials if dial.read is not None}
+    categories = category_read(dials)
+    return places if categories is None else places | {"category": categories.locus}
 
 
 def category_read(dials: Sequence[Dial]) -> CategoryRead | None:

@@ -15,7 +15,7 @@ from extract.model.loading import load_model
 from extract.prompts.prompt import Prompt
 from probes.direction import Direction, Locus
 from probes.grid.logistic import LinearProbe, Platt
-from steering.dial import Dial
+from steering.dial import CategoryRead, Dial
 
 ORGANISM = Path(__file__).resolve().parents[2] / "organisms" / "zoo" / "two-knobs"
 D_MODEL = 32
@@ -56,6 +56,17 @@ def streams(model: ChatModel, rows: list[Rendered]) -> np.ndarray:
 def unit(seed: int) -> np.ndarray:
     drawn = np.random.default_rng(seed).normal(size=D_MODEL)
     return (drawn / np.linalg.norm(drawn)).astype(np.float32)
+
+
+@pytest.fixture(scope="session")
+def read(streams: np.ndarray) -> CategoryRead:
+    """Recognise the first row as `one` and the second as `two`; the rest as neither, or as nothing surely."""
+    target = np.array([6.0, 6.0, 0.0, 0.0, 0.0, 0.0])
+    weight = np.zeros((3, streams.shape[1]))
+    for k, row in ((1, 0), (2, 1)):
+        wanted = np.where(np.arange(len(streams)) == row, target[row], -6.0)
+        weight[k] = np.linalg.pinv(streams.astype(np.float64)) @ wanted
+    return CategoryRead(("", "one", "two"), READ, weight, np.zeros(3), 0.8)
 
 
 @pytest.fixture(scope="session")

@@ -13,25 +13,12 @@ from extract.model.chat_model import ChatModel
 from probes.direction import Locus
 from serving.replies import DialDefault, readings
 from serving.server import with_thresholds
-from serving.vllm_plugin.bank import DialBank
 from steering.controller import Readings, steering
 from steering.conversation import Conversation, reports
 from steering.dial import CategoryRead, CategoryThresholds, Dial, load_dials, save_dials
 from tests.steering.conftest import READ, unit
 
 Make = Callable[..., Dial]
-NAMES = ("", "one", "two")
-
-
-@pytest.fixture
-def read(streams: np.ndarray) -> CategoryRead:
-    """Recognise the first row as `one` and the second as `two`; the rest as neither, or as nothing surely."""
-    target = np.array([6.0, 6.0, 0.0, 0.0, 0.0, 0.0])
-    weight = np.zeros((3, streams.shape[1]))
-    for k, row in ((1, 0), (2, 1)):
-        wanted = np.where(np.arange(len(streams)) == row, target[row], -6.0)
-        weight[k] = np.linalg.pinv(streams.astype(np.float64)) @ wanted
-    return CategoryRead(NAMES, READ, weight, np.zeros(3), 0.8)
 
 
 def run(
@@ -128,15 +115,13 @@ def test_mistakes_are_named(model: ChatModel, rows: list[Rendered], dial: Make, 
     with pytest.raises(ValueError, match="different names: one, one"):
         CategoryRead(("one", "one"), READ, np.zeros((2, 32)), np.zeros(2), 0.8)
     with pytest.raises(ValueError, match=r"3 categories, but weights of shape \(2, 32\)"):
-        CategoryRead(NAMES, READ, np.zeros((2, 32)), np.zeros(3), 0.8)
+        CategoryRead(read.names, READ, np.zeros((2, 32)), np.zeros(3), 0.8)
     deep = replace(read, locus=Locus("resid_post", 3, "post_last"))
     with pytest.raises(UserError, match="a dial reads resid_post at layer 3 but one writes resid_post at layer 1"):
         run(model, rows, [dial(by_category=CategoryThresholds(deep, {}))])
     with pytest.raises(UserError, match="recognise categories by different probes"):
         run(model, rows, [dial("normative", by_category=CategoryThresholds(read, {})),
                           dial("epistemic", by_category=CategoryThresholds(replace(read), {}))])  # fmt: skip
-    with pytest.raises(UserError, match="not possible inside vLLM; serve with --engine transformers"):
-        DialBank([dial(by_category=CategoryThresholds(read, {}))], 4, 32, 4, 8)
 
 
 def test_the_least_confidence_leaves_a_prompt_without_a_category(read: CategoryRead, streams: np.ndarray) -> None:

@@ -33,7 +33,7 @@ ENVIRONMENT = {"VLLM_CPU_KVCACHE_SPACE": "1", "HF_HUB_OFFLINE": "1", "OMP_NUM_TH
 CASES = [
     "compiled",  # of a tiny Llama
     *(pytest.param(case, marks=pytest.mark.slow)
-      for case in ("llama", "gemma3", "chunks", "qwen2", "qwen3", "mistral", "gemma2", "onset")),
+      for case in ("llama", "gemma3", "categories", "chunks", "qwen2", "qwen3", "mistral", "gemma2", "onset")),
 ]  # fmt: skip
 DECLINED = "i am not able to"
 ASK = "how do i kill the process?"
@@ -57,6 +57,8 @@ def test_every_kind_of_model_and_dial_answers_as_steering_does(case: str) -> Non
     assert found["same"] == found["answers"] == 120
     assert found["changed_by_dials"] > 20
     assert found["probability_error"] < 1e-5
+    assert found["categories_same"] == 120
+    assert (found["with_a_category"] > 20) == (case == "categories")
     assert found["second_turns_same"] == found["second_turns"] == 24  # nothing comes from a steered prefix
     assert found["choices_same"] == found["choices"] == 54
     assert (found["preempted"] > 0) == (case == "chunks")

@@ -1,6 +1,6 @@
 """The flat form of the dials, for rows of any requests, does what `steering` does to a batch."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from itertools import product
 
@@ -17,16 +17,18 @@ from extract.model.edit import Edit, Pass
 from probes.direction import Direction, Locus
 from serving.vllm_plugin.bank import DialBank
 from serving.vllm_plugin.onset import Onsets
+from serving.vllm_plugin.request import tokens_read
 from serving.vllm_plugin.rows import Asked, Rows
 from steering.actuator import Addition, Affine, Clamp, OnsetBias
 from steering.controller import steering
-from steering.dial import Dial, Kind
-from tests.steering.conftest import D_MODEL, WRITE, dial, model, rows, streams, unit
+from steering.dial import CategoryRead, CategoryThresholds, Dial, Kind
+from tests.steering.conftest import D_MODEL, WRITE, dial, model, read, rows, streams, unit
 
-__all__ = ["dial", "model", "rows", "streams"]  # fixtures
+__all__ = ["dial", "model", "read", "rows", "streams"]  # fixtures
 Make = Callable[..., Dial]
 KINDS: tuple[Kind, ...] = ("normative", "epistemic")
 STEPS = 6
+OPENING = OnsetBias(((5, 6, 7), (5, 9), (8,)), 30.0)
 MEAN = Locus("resid_post", 0, "inst_mean")
 LATER = Direction("later", unit(11), WRITE, 9.0, -7.0, later_means={2: (8.0, -5.0), 3: (4.0, -2.0)})
 CASES: dict[str, tuple[dict[str, object], dict[str, object]]] = {
@@ -40,7 +42,7 @@ CASES: dict[str, tuple[dict[str, object], dict[str, object]]] = {
     "both read again": ({"reread": True}, {"reread": True, "band": 0.1}),
     "later layers": ({"write": LATER, "later": True}, {}),
     "read over the instruction": ({"read": MEAN}, {}),
-    "an opening": ({"write": None, "actuator": OnsetBias(((5, 6, 7), (5, 9), (8,)), 30.0)}, {}),
+    "an opening": ({"write": None, "actuator": OPENING}, {}),
     "both openings": (
         {"write": None, "actuator": OnsetBias(((5, 6, 7), (8,)), 30.0)},
         {"write": None, "actuator": OnsetBias(((9, 10), (11, 12, 13)), 4.0), "steps": 2},
@@ -49,17 +51,20 @@ CASES: dict[str, tuple[dict[str, object], dict[str, object]]] = {
 }
 
 
-def flat(model: ChatModel, given: Sequence[Dial], rows: Sequence[Rendered], thresholds: np.ndarray) -> tuple[
-    list[list[int]], Rows
-]:  # fmt: skip
+def recognising(locus: Locus, d_model: int = D_MODEL) -> CategoryThresholds:
+    return CategoryThresholds(CategoryRead(("", "one"), locus, np.zeros((2, d_model)), np.zeros(2), 0.8), {"one": 0.5})
+
+
+def flat(
+    model: ChatModel, given: Sequence[Dial], rows: Sequence[Rendered], thresholds: Mapping[Kind, Sequence[float | None]]
+) -> tuple[list[list[int]], Rows]:
     """Decode greedily with the bank, whose tokens lie one row after the other, without padding."""
     bank = DialBank(given, model.n_layers, D_MODEL, n_slots=len(rows) + 1, n_tokens=512)
     placed, batch, onsets, sizes = Rows(bank), model.batch(rows), Onsets(bank), list[int]()
     for i, row in enumerate(rows):
-        asked = Asked(dict(zip(KINDS, thresholds[:, i], strict=True)),
-                      {one.kind: tuple(row.roles[one.read.position]) for one in given if one.read})  # fmt: skip
-        if not np.isnan(thresholds[:, i]).all():
-            placed.begin(str(i), asked)
+        asked: dict[Kind, float] = {kind: tau for kind, taus in thresholds.items() if (tau := taus[i]) is not None}
+        if len(asked) < len(thresholds) or not np.isnan(list(asked.values())).all():
+            placed.begin(str(i), Asked(asked, tokens_read(given, row)))
     pads = batch.n_pad.tolist()
 
     def edit(layer: int) -> Edit:
@@ -100,11 +105,11 @@ def test_tokens_and_probabilities_are_those_of_steering(
     given = [replace(dial(kind), **change) for kind, change in zip(KINDS, CASES[case], strict=True)]  # type: ignore[arg-type]
     drawn = np.array(list(product((0.1, 0.5, 0.9), (0.3, np.nan))))[: len(rows)].T
     drawn[:, -1] = np.nan  # a row without dials
-    thresholds = dict(zip(KINDS, map(list, drawn), strict=True))
+    thresholds: dict[Kind, list[float | None]] = dict(zip(KINDS, drawn.tolist(), strict=True))
     batch = model.batch(rows)
     with steering(model, given, batch, rows, thresholds) as readings:
         expected = [list(each) for each in model.generate(batch, STEPS)]
-    found, placed = flat(model, given, rows, drawn)
+    found, placed = flat(model, given, rows, thresholds)
     assert found == expected
     assert expected != [list(each) for each in model.generate(batch, STEPS)]  # the dials change something
     for i in range(len(rows) - 1):
@@ -113,6 +118,53 @@ def test_tokens_and_probabilities_are_those_of_steering(
         probability = placed.bank.probability(torch.tensor(score)[:, None])[:, 0].numpy()
         assert probability == pytest.approx([readings.probability[kind][i] for kind in KINDS], abs=1e-5)
     assert placed.scores(str(len(rows) - 1)) is None
+
+
+@pytest.mark.parametrize("changes", [{}, {"reread": True}, {"write": None, "actuator": OPENING}], ids=str)
+def test_thresholds_by_category_are_those_of_steering(
+    model: ChatModel, rows: list[Rendered], dial: Make, read: CategoryRead, changes: dict[str, object]
+) -> None:
+    """A category's threshold, a dial's own where it has none, and a request's before both."""
+    given = [dial("normative", by_category=CategoryThresholds(read, {"one": 0.0, "two": 1.01}), **changes),
+             dial("epistemic", by_category=CategoryThresholds(read, {"two": 0.0}))]  # fmt: skip
+    asked: dict[Kind, list[float | None]] = {"normative": [None, 0.2, None, 0.1, None, np.nan],
+                                             "epistemic": [None, None, 0.9, None, None, np.nan]}  # fmt: skip
+    batch = model.batch(rows)
+    with steering(model, given, batch, rows, asked) as readings:
+        expected = [list(each) for each in model.generate(batch, STEPS)]
+    assert readings.category == ["one", "two", None, None, None, None]
+    found, placed = flat(model, given, rows, asked)
+    assert found == expected
+    bank = placed.bank
+    assert bank.categories is not None
+    for i in range(len(rows) - 1):
+        score = torch.tensor(placed.scores(str(i)))
+        assert bank.categories.name(score[2:]) == readings.category[i]
+        limits = bank.limits(torch.tensor([placed._slot[str(i)]]))[:, 0]
+        assert limits.numpy() == pytest.approx([readings.threshold[kind][i] for kind in KINDS], abs=1e-6)
+    pooled = [replace(one, by_category=None) for one in given]
+    assert flat(model, pooled, rows, asked)[0] != expected  # the control: categories matter
+    swapped = {"normative": [0.0, *asked["normative"][1:]], "epistemic": [None, 0.0, *asked["epistemic"][2:]]}
+    assert flat(model, pooled, rows, swapped)[0] == expected  # type: ignore[arg-type]
+
+
+def test_a_category_read_over_chunks_is_that_of_the_whole_prompt(
+    model: ChatModel, rows: list[Rendered], dial: Make, read: CategoryRead
+) -> None:
+    mean = replace(read, locus=MEAN)
+    given = [dial("normative", by_category=CategoryThresholds(mean, {"one": 0.0}))]
+    bank, row = DialBank(given, model.n_layers, D_MODEL, n_slots=4, n_tokens=64), rows[3]
+    placed, n, streams = Rows(bank), len(row.token_ids), list[Tensor]()
+    placed.begin("a", Asked({}, tokens_read(given, row)))
+    model.capture(model.batch([row]), "resid_post", [0], lambda _, s: streams.append(s[0].clone()))
+    expected = mean.weight @ streams[0][list(row.roles["inst_mean"])].double().mean(dim=0).numpy()
+    for sizes in ([n], [3, n - 3], [1] * n):
+        start = 0
+        for size in sizes:
+            placed.place(["a"], np.array([size]), np.array([start]), np.array([n]))
+            bank.apply(0, streams[0][start : start + size].clone(), torch.zeros(size, D_MODEL))
+            start += size
+        assert placed.scores("a")[1:] == pytest.approx(expected.tolist(), abs=1e-4)  # type: ignore[index]
 
 
 def test_chunks_and_recomputation_read_and_write_the_same(model: ChatModel, rows: list[Rendered], dial: Make) -> None:
@@ -172,6 +224,9 @@ def test_slots_are_given_back_and_scores_outlive_their_request(dial: Make) -> No
          "reads the probability of openings"),
         ({"read": Locus("resid_mid", 1, "post_last")}, "resid_mid of layer 1 is not possible"),
         ({"write": Direction("w", unit(3), Locus("resid_post", 9, "post_last"), 1.0, 0.0)}, "layer 9; this model"),
+        ({"by_category": recognising(Locus("resid_mid", 0, "post_last"))}, "resid_mid of layer 0 is not possible"),
+        ({"by_category": recognising(Locus("resid_post", 2, "post_last"))}, "reads must come before writes"),
+        ({"by_category": recognising(Locus("resid_post", 0, "post_last"), 16)}, "streams of 16 dimensions"),
     ],
 )  # fmt: skip
 def test_what_cannot_be_done_is_refused(dial: Make, changes: dict[str, object], message: str) -> None:

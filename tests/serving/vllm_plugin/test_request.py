@@ -11,18 +11,18 @@ from probes.direction import Locus
 from serving.vllm_plugin.plugin import suffix_of
 from serving.vllm_plugin.reading import reports_of
 from serving.vllm_plugin.request import FIELD, Suffix, asked, check, extra_args, thresholds_of
-from steering.dial import Dial
-from tests.steering.conftest import dial, model, rows, streams
+from steering.dial import CategoryRead, CategoryThresholds, Dial
+from tests.steering.conftest import dial, model, read, rows, streams
 
-__all__ = ["dial", "model", "rows", "streams"]  # fixtures
+__all__ = ["dial", "model", "read", "rows", "streams"]  # fixtures
 Make = Callable[..., Dial]
 
 
 def test_thresholds_are_numbers_off_or_the_dials_own(dial: Make) -> None:
     dials = [dial("normative"), replace(dial("epistemic"), threshold=0.3)]
     assert thresholds_of({"temperature": 1}, dials) is None
-    assert thresholds_of({"normative_threshold": 0.2}, dials) == {"normative": 0.2, "epistemic": 0.3}
-    assert thresholds_of({"epistemic_threshold": None}, dials) == {"normative": 0.5, "epistemic": 0.3}
+    assert thresholds_of({"normative_threshold": 0.2}, dials) == {"normative": 0.2}  # the other has its own
+    assert thresholds_of({"epistemic_threshold": None}, dials) == {}
     found = thresholds_of({"epistemic_threshold": "off", "normative_threshold": 1}, dials)
     assert found is not None
     assert math.isnan(found["epistemic"])
@@ -73,18 +73,43 @@ def test_what_does_not_fit_is_refused(dial: Make, given: object, message: str) -
         check(extra_args("k", {"normative": 0.5}, {"normative": [0]})[FIELD], None, [dial()], None)
 
 
-def test_where_dials_read_is_counted_from_the_end(model: ChatModel, dial: Make) -> None:
-    read = Locus("resid_post", 0, "inst_last")
-    found = suffix_of(model.tokenizer, [dial("normative"), replace(dial("epistemic"), read=read)])
+def test_where_dials_read_is_counted_from_the_end(model: ChatModel, dial: Make, read: CategoryRead) -> None:
+    at = Locus("resid_post", 0, "inst_last")
+    found = suffix_of(model.tokenizer, [dial("normative"), replace(dial("epistemic"), read=at)])
     assert found is not None
     assert found.before_end == {"normative": 0, "epistemic": len(found.tokens)}
     assert model.tokenizer.decode(found.tokens) == "<|end|><|assistant|>"
     assert suffix_of(model.tokenizer, [replace(dial(), read=Locus("resid_post", 0, "inst_mean"))]) is None
+    of_category = CategoryThresholds(replace(read, locus=at), {})
+    found = suffix_of(model.tokenizer, [dial(by_category=of_category)])
+    assert found is not None
+    assert found.before_end == {"normative": 0, "category": len(found.tokens)}
 
 
 def test_reports_are_the_decisions(dial: Make) -> None:
     dials = [dial("epistemic"), replace(dial("normative"), band=0.1)]
-    normative, epistemic = reports_of(dials, [0.9, 0.8], {"normative": 0.5, "epistemic": 0.5})
+    normative, epistemic = reports_of(dials, [0.9, 0.8], None, {})
     assert (normative.kind, normative.gate, epistemic.gate, epistemic.overruled) == ("normative", 1, 0, True)
-    normative, epistemic = reports_of(dials, [0.55, 0.8], {"normative": 0.5, "epistemic": math.nan})
+    normative, epistemic = reports_of(dials, [0.55, 0.8], None, {"normative": 0.5, "epistemic": math.nan})
     assert (normative.gate, epistemic.gate, epistemic.overruled) == (0, 0, False)
+
+
+def test_reports_name_the_category_whose_threshold_decided(dial: Make, read: CategoryRead) -> None:
+    dials = [dial("normative", by_category=CategoryThresholds(read, {"one": 0.95})), dial("epistemic")]
+    normative, epistemic = reports_of(dials, [0.9, 0.8], "one", {})
+    assert (normative.threshold, normative.category, normative.gate) == (0.95, "one", -1)
+    assert (epistemic.threshold, epistemic.category, epistemic.gate) == (0.5, None, 1)
+    normative, _ = reports_of(dials, [0.9, 0.8], "one", {"normative": 0.2})
+    assert (normative.threshold, normative.category, normative.gate) == (0.2, None, 1)
+    assert reports_of(dials, [0.9, 0.8], "two", {})[0].category is None
+
+
+def test_a_dial_that_a_request_does_not_name_has_its_own_threshold(dial: Make, read: CategoryRead) -> None:
+    dials = [dial("normative", by_category=CategoryThresholds(read, {"one": 0.95})), dial("epistemic")]
+    given = extra_args("k", {"epistemic": 0.4}, {"normative": [2], "epistemic": [2], "category": [2]})[FIELD]
+    check(given, [1, 2, 3], dials, None)
+    assert asked(given).thresholds == {"epistemic": 0.4}
+    assert asked(given).read_at["category"] == (2,)
+    given = extra_args("k", {}, {"normative": [2], "epistemic": [2]})[FIELD]
+    with pytest.raises(ValueError, match="the category is read from tokens None of a prompt of 3"):
+        check(given, [1, 2, 3], dials, None)
