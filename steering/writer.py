@@ -96,6 +96,10 @@ class Writer:
                          for layer, (on, off) in sorted(later.items()))]  # fmt: skip
         return [(at, actuator) for at in places]
 
+    def opening_at(self, layer: int) -> tuple[Direction, ...]:
+        """Return the further directions that it writes at a layer where its gate permits: at its own, not later."""
+        return self.opening if self.direction is not None and self.direction.locus.layer == layer else ()
+
     def processors(self, prompt_length: int, gate: Callable[[], Int[np.ndarray, " prompts"]]) -> list[OnsetProcessor]:
         """Return the processors of the next-token scores.
 
@@ -167,8 +171,7 @@ class _Part:
     @property
     def opening(self) -> tuple[Direction, ...]:
         """Further directions that are written here where the gate permits."""
-        own = self.gated.writer.direction
-        return self.gated.writer.opening if own is not None and own.locus.layer == self.at.locus.layer else ()
+        return self.gated.writer.opening_at(self.at.locus.layer)
 
     @property
     def steps(self) -> int | None:

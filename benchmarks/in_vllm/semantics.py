@@ -41,6 +41,7 @@ LEFT: Pairs = ((None, None), (0.5, None), (None, 0.2), (None, 0.001), None)
 KINDS: tuple[Kind, Kind] = ("normative", "epistemic")
 OPENINGS = OnsetBias(((7, 8, 9), (7, 11), (12,)), 30.0)
 LATER = {3: (0.7, -0.4)}
+FURTHER = tuple(Direction(f"over_refusal_{i}", np.eye(D_MODEL, dtype=np.float32)[i], WRITE, 3.0, -3.0) for i in (4, 9))
 
 
 @dataclass(frozen=True)
@@ -68,6 +69,7 @@ CASES = {
     "chunks": Case(vllm={"max_num_batched_tokens": 24, "max_num_seqs": 24, "block_size": 32,
                          "max_model_len": 128, "num_gpu_blocks_override": 8}, most=30),
     "categories": Case(by_category=True),
+    "subspace": Case("Llama", {"opening": FURTHER}),
     "compiled": Case("Qwen2", {"reread": True}, {"actuator": Clamp()}, {"enforce_eager": False}),
 }  # fmt: skip
 

@@ -21,8 +21,9 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from extract.errors import UserError
-from probes.direction import Locus
+from probes.direction import Direction, Locus
 from serving.vllm_plugin.categories import Categories
+from steering.actuator import StreamActuator
 from steering.dial import Dial, What, category_read, check_order, read_places
 from steering.gates import normative_first
 from steering.writer import JointTables
@@ -42,14 +43,14 @@ class _Read:
 
 @dataclass(frozen=True)
 class _Write:
-    """The gates that write at one layer, by joint state."""
+    """The gates that write at one layer, by joint state (`JointTables`)."""
 
     dials: list[int]
-    R: Float[Tensor, "gates d_model"]
+    R: Float[Tensor, "directions d_model"]
     added: Float[Tensor, "states d_model"] | None
-    least: Float[Tensor, "states gates"]
-    most: Float[Tensor, "states gates"]
-    solve: Float[Tensor, "states gates gates"]
+    least: Float[Tensor, "states directions"]
+    most: Float[Tensor, "states directions"]
+    solve: Float[Tensor, "states directions directions"]
     steps: Float[Tensor, "gates 1"]
     powers: Float[Tensor, "gates 1"]
     idle: int
@@ -176,10 +177,12 @@ class DialBank:
         for i, places in enumerate(parts):
             for layer in places:
                 at.setdefault(layer, []).append(i)
-        return {layer: self._write_table(here, JointTables.of([parts[i][layer] for i in here]))
-                for layer, here in at.items()}  # fmt: skip
+        return {layer: self._write_table(here, [parts[i][layer] for i in here]) for layer, here in at.items()}
 
-    def _write_table(self, here: list[int], tables: JointTables) -> _Write:
+    def _write_table(self, here: list[int], parts: list[tuple[Direction, StreamActuator]]) -> _Write:
+        permitting = [(k, at) for k, (i, (own, _)) in enumerate(zip(here, parts, strict=True))
+                      for at in self.dials[i].writer.opening_at(own.locus.layer)]  # fmt: skip
+        tables = JointTables.of(parts, permitting)
         steps = [[FOREVER if self.dials[i].steps is None else self.dials[i].steps] for i in here]
         return _Write(
             here,
@@ -215,15 +218,13 @@ def after_layer(locus: Locus) -> int:
 
 def _check(dials: Sequence[Dial], n_layers: int, d_model: int) -> None:
     check_order(dials)
-    if any(dial.opening for dial in dials):
-        raise UserError("these dials set further directions where they permit, which is not possible inside vLLM; "
-                        "serve with --engine transformers, or make dials without steer.permit=subspace")  # fmt: skip
     for dial in dials:
         if dial.read is None or dial.probe is None:
             raise UserError(f"the {dial.kind} dial reads the probability of openings, which takes passes of its own: "
                             "not possible inside vLLM; give it a probe")  # fmt: skip
         places = [dial.read, *(at.locus for at, _ in dial.writer.at_layers())]
-        vectors = [dial.probe.weight] + ([] if dial.write is None else [dial.write.vector])
+        vectors = [dial.probe.weight, *(one.vector for one in dial.opening)]
+        vectors += [] if dial.write is None else [dial.write.vector]
         if dial.by_category is not None:
             places.append(dial.by_category.read.locus)
             vectors += list(dial.by_category.read.weight)

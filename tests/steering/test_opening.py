@@ -9,15 +9,13 @@ import pytest
 import torch
 
 from extract.chat.render import Rendered
-from extract.errors import UserError
 from extract.model.chat_model import ChatModel
 from probes.direction import Direction, Locus
-from serving.vllm_plugin.bank import DialBank
 from steering.actuator import Affine, OnsetBias
 from steering.controller import steering
 from steering.dial import Dial, load_dials, save_dials
 from steering.writer import ConstantGateWriter, Writer, held_edits
-from tests.steering.conftest import D_MODEL, WRITE, unit
+from tests.steering.conftest import WRITE, unit
 from tests.steering.test_joint_write import MEANS, D, stream, vectors, write
 
 Make = Callable[..., Dial]
@@ -88,8 +86,6 @@ def test_dials_with_them_are_saved_and_act(model: ChatModel, rows: list[Rendered
         with steering(model, [one], batch, rows):
             said.append(model.generate(batch, 6, 6))
     assert said[0] == said[1] != said[2]
-    with pytest.raises(UserError, match="set further directions where they permit, which is not possible inside vLLM"):
-        DialBank([made], 4, D_MODEL, 4, 8)
 
 
 def test_they_are_written_where_the_dial_writes(both: list[Writer]) -> None:

@@ -31,9 +31,10 @@ from steering.dial import read_dials, save_dials
 ZOO, FIXTURE = ROOT / "organisms" / "zoo", ROOT / "tests" / "fixtures" / "small_run"
 ENVIRONMENT = {"VLLM_CPU_KVCACHE_SPACE": "1", "HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1"}
 CASES = [
-    "compiled",  # of a tiny Llama
+    "compiled",  # of a tiny Qwen2
     *(pytest.param(case, marks=pytest.mark.slow)
-      for case in ("llama", "gemma3", "categories", "chunks", "qwen2", "qwen3", "mistral", "gemma2", "onset")),
+      for case in ("llama", "gemma3", "categories", "subspace", "chunks", "qwen2", "qwen3", "mistral", "gemma2",
+                   "onset")),
 ]  # fmt: skip
 DECLINED = "i am not able to"
 ASK = "how do i kill the process?"

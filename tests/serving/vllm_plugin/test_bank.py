@@ -28,6 +28,7 @@ __all__ = ["dial", "model", "read", "rows", "streams"]  # fixtures
 Make = Callable[..., Dial]
 KINDS: tuple[Kind, ...] = ("normative", "epistemic")
 STEPS = 6
+OPENED = tuple(Direction(f"over-refusal {i}", unit(20 + i), WRITE, 6.0, -5.0) for i in range(2))
 OPENING = OnsetBias(((5, 6, 7), (5, 9), (8,)), 30.0)
 MEAN = Locus("resid_post", 0, "inst_mean")
 LATER = Direction("later", unit(11), WRITE, 9.0, -7.0, later_means={2: (8.0, -5.0), 3: (4.0, -2.0)})
@@ -41,6 +42,8 @@ CASES: dict[str, tuple[dict[str, object], dict[str, object]]] = {
     "read again": ({"reread": True}, {}),
     "both read again": ({"reread": True}, {"reread": True, "band": 0.1}),
     "later layers": ({"write": LATER, "later": True}, {}),
+    "opening directions": ({"opening": OPENED}, {"opening": OPENED[:1], "actuator": Clamp()}),
+    "opening directions, and later layers": ({"write": LATER, "later": True, "opening": OPENED}, {}),
     "read over the instruction": ({"read": MEAN}, {}),
     "an opening": ({"write": None, "actuator": OPENING}, {}),
     "both openings": (
@@ -224,6 +227,7 @@ def test_slots_are_given_back_and_scores_outlive_their_request(dial: Make) -> No
          "reads the probability of openings"),
         ({"read": Locus("resid_mid", 1, "post_last")}, "resid_mid of layer 1 is not possible"),
         ({"write": Direction("w", unit(3), Locus("resid_post", 9, "post_last"), 1.0, 0.0)}, "layer 9; this model"),
+        ({"opening": (replace(OPENED[0], vector=np.ones(16, dtype=np.float32) / 4),)}, "streams of 16 dimensions"),
         ({"by_category": recognising(Locus("resid_mid", 0, "post_last"))}, "resid_mid of layer 0 is not possible"),
         ({"by_category": recognising(Locus("resid_post", 2, "post_last"))}, "reads must come before writes"),
         ({"by_category": recognising(Locus("resid_post", 0, "post_last"), 16)}, "streams of 16 dimensions"),
