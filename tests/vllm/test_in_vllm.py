@@ -13,6 +13,7 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from urllib.request import urlopen
@@ -21,12 +22,13 @@ import pytest
 
 pytest.importorskip("vllm", reason="vLLM has an environment of its own: make test-vllm")
 
+import numpy as np
 import openai
 
 from extract.model.loading import load_model
 from extract.shipped import ROOT
 from scoring.judges.rules import RuleJudge
-from steering.dial import read_dials, save_dials
+from steering.dial import CategoryRead, CategoryThresholds, read_dials, save_dials
 
 ZOO, FIXTURE = ROOT / "organisms" / "zoo", ROOT / "tests" / "fixtures" / "small_run"
 ENVIRONMENT = {"VLLM_CPU_KVCACHE_SPACE": "1", "HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1"}
@@ -102,10 +104,18 @@ def free_port() -> int:
 
 @pytest.fixture(scope="module")
 def dials(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return the dials of the committed run with both fingerprints of its model; its file is of an earlier version."""
+    """Return the dials of the committed run with both fingerprints of its model; its file is of an earlier version.
+
+    The epistemic one has a threshold for a category that every prompt is recognised as.
+    """
     path = tmp_path_factory.mktemp("dials") / "dials.safetensors"
     model = load_model(str(ZOO / "two-knobs"), dtype="float32", device="cpu")
-    save_dials(read_dials(FIXTURE / "dials.safetensors")[0], path, model.fingerprint(), model.cast_fingerprint())
+    made = read_dials(FIXTURE / "dials.safetensors")[0]
+    read = next(one.read for one in made if one.read)
+    category = CategoryRead(("", "any"), read, np.zeros((2, model.d_model)), np.array([0.0, 9.0]), 0.9)
+    made = [replace(one, by_category=CategoryThresholds(category, {"any": 0.9})) if one.kind == "epistemic" else one
+            for one in made]  # fmt: skip
+    save_dials(made, path, model.fingerprint(), model.cast_fingerprint())
     return path
 
 
@@ -216,6 +226,13 @@ def test_thresholds_decide_and_are_told(client: openai.OpenAI) -> None:
     assert high.dials["normative"]["gate"] == "permit"
     assert high.dials["epistemic"]["threshold"] is None
     assert low.dials["normative"]["probability"] == high.dials["normative"]["probability"]
+
+
+def test_a_threshold_that_is_not_given_is_that_of_the_category(client: openai.OpenAI) -> None:
+    left, given = ask(client, normative_threshold=0.5), ask(client, normative_threshold=0.5, epistemic_threshold=0.3)
+    told = [(one.dials[kind]["threshold"], one.dials[kind]["category"])
+            for one in (left, given) for kind in ("normative", "epistemic")]  # fmt: skip
+    assert told == [(0.5, None), (0.9, "any"), (0.5, None), (0.3, None)]
 
 
 def test_a_stream_tells_first_and_last(client: openai.OpenAI) -> None:
