@@ -40,7 +40,7 @@ ABOVE: tuple[Phase, ...] = ("above", "again")  # those that train the layers abo
 OFF_FROM, OFF_UP_TO, ON_FROM, ON_UP_TO = -0.3, 0.45, 0.55, 1.6
 # of a refusal's coordinate where an abstention's is on: content decides some refusals weakly, and those have to stay
 # too, so it overrides from lower on, and is drawn near the boundary more often
-OVERRIDING_FROM, OVERRIDDEN_UP_TO = 0.35, 0.25
+OVERRIDING_FROM, OVERRIDDEN_UP_TO = 0.45, 0.35
 SLACK = 0.1  # of a coordinate that is off, in the same unit
 ELSEWHERE = 4.0  # weight of coordinates at tokens that decide nothing, relative to the rest of the stream
 AT_LAST = 1.0  # of the rest of the stream at the last prompt token, which is where directions are fitted
