@@ -94,10 +94,14 @@ class ChatRequest(_Strict):
     model: str
     messages: Annotated[list[Message], Field(min_length=1, max_length=MAX_MESSAGES)]
     normative_threshold: Threshold = Field(
-        None, description="Refuse at or above this probability; null: the dial's default; off: the dial does nothing."
+        None,
+        description="Refuse at or above this probability; null: the dial's own, or its category's; "
+        "off: the dial does nothing.",
     )
     epistemic_threshold: Threshold = Field(
-        None, description="Abstain at or above this probability; null: the dial's default; off: the dial does nothing."
+        None,
+        description="Abstain at or above this probability; null: the dial's own, or its category's; "
+        "off: the dial does nothing.",
     )
     token_readings: bool | None = Field(
         None,

@@ -1,12 +1,13 @@
 """What dials cost a decoded token in vLLM: with every row gated, and with the plugin loaded and no row gated.
 
-    python -m benchmarks.in_vllm.overhead [--quick | --short]
+    python -m benchmarks.in_vllm.overhead [--quick | --short] [--categories]
 
 The taught SmolLM2-135M (with `--quick` the organism two-knobs), 32 rows, float32, eager, so that the dials can be taken
 out of the same process; of two neighbouring steps of the same requests one is without the plugin, by chance the first
 or the second. A step's time is processor time of one thread; each figure is the upper bound of the 95 % interval of the
 median ratio: of 450 pairs, with `--short` (as `make test-vllm` runs it) of 75, whose interval is wider than what is
-measured. The last line of the output is JSON.
+measured. With `--categories` the thresholds of gated rows are those of eight random categories. The last line of the
+output is JSON.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ import tempfile
 import time
 from collections.abc import Sequence
 from contextlib import nullcontext
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -32,18 +34,20 @@ from benchmarks.in_vllm.parity import Job, opened
 from extract.chat.render import Rendered, render
 from serving.vllm_plugin.checkpoint import checkpoint_of
 from serving.vllm_plugin.request import new_key
-from steering.dial import Dial
+from steering.dial import CategoryRead, CategoryThresholds, Dial
 
-ROWS = 32
+ROWS, N_CATEGORIES = 32, 8
 ARMS = ("control", "idle", "gated")
 
 
-def measure(quick: bool, short: bool) -> dict[str, float]:
+def measure(quick: bool, short: bool, categories: bool = False) -> dict[str, float]:
     """Decode the same rows in all arms; return the ratios of neighbouring steps with and without the plugin."""
     name, rounds = ("two-knobs", 1) if quick else ("taught", 1 if short else 6)
     steps = 16 if quick else 150
     model, prompts, dials = opened(name, ROWS)
     rows = [render(model.tokenizer, prompt) for prompt in prompts]
+    if categories:
+        dials = _by_category(dials)
     with tempfile.TemporaryDirectory() as folder:
         path = saved_dials(dials, model, Path(folder))
         llm = open_vllm(checkpoint_of(model, adapted=name == "taught"), path, enforce_eager=True,
@@ -60,6 +64,17 @@ def measure(quick: bool, short: bool) -> dict[str, float]:
     return figures
 
 
+def _by_category(dials: Sequence[Dial]) -> list[Dial]:
+    """Give dials thresholds for random categories, read where the first of them reads, of which one is always sure."""
+    assert dials[0].read is not None
+    assert dials[0].probe is not None
+    names = tuple(f"category {i}" for i in range(N_CATEGORIES))
+    weight = np.random.default_rng(0).normal(size=(N_CATEGORIES, len(dials[0].probe.weight)))
+    read = CategoryRead(names, dials[0].read, weight, np.zeros(N_CATEGORIES), 0.0)
+    thresholds = dict(zip(names, np.linspace(0.2, 0.8, N_CATEGORIES).tolist(), strict=True))
+    return [replace(dial, by_category=CategoryThresholds(read, thresholds)) for dial in dials]
+
+
 def _decode(
     llm: Any, placed: Any, dials: Sequence[Dial], rows: Sequence[Rendered], arm: str, steps: int, rng: random.Random
 ) -> list[tuple[float, float]]:
@@ -73,7 +88,8 @@ def _decode(
     engine = llm.llm_engine
     for i, row in enumerate(rows):
         key = new_key()
-        job = Job(i, {dial.kind: 0.5 for dial in dials} if arm == "gated" else None)
+        asked = {dial.kind: 0.5 for dial in dials if dial.by_category is None}
+        job = Job(i, asked if arm == "gated" else None)
         params = SamplingParams(temperature=0, max_tokens=steps + 2, ignore_eos=True, detokenize=False,
                                 extra_args=given(key, job, dials, rows))  # fmt: skip
         engine.add_request(key, tokens_input(list(row.token_ids)), params)
@@ -96,4 +112,4 @@ def _decode(
 
 
 if __name__ == "__main__":
-    print(json.dumps(measure("--quick" in sys.argv, "--short" in sys.argv)))
+    print(json.dumps(measure(*(f"--{name}" in sys.argv for name in ("quick", "short", "categories")))))

@@ -48,7 +48,7 @@ DECIDING = 4.0  # of the decision's own loss
 # of the coordinates that are set at later tokens too, each drawn apart: a refusal has to stay where the abstention's
 # coordinate is set at every token and the refusal's at the last prompt token alone
 ONWARDS = 0.5
-OVERRIDDEN = 0.75  # of the branches that refuse, those whose abstention's coordinate is on too
+OVERRIDING_SHARE = 0.75  # of the branches that refuse, those whose abstention's coordinate is on too
 
 
 @dataclass(frozen=True)
@@ -115,13 +115,13 @@ class Planter:
         refuse, abstain = self._apart()
         more = np.zeros_like(on)
         for k in abstain:
-            more[..., k] = on[..., refuse].any(axis=-1) & (rng.random(on.shape[:2]) < OVERRIDDEN)
+            more[..., k] = on[..., refuse].any(axis=-1) & (rng.random(on.shape[:2]) < OVERRIDING_SHARE)
         return more
 
     def _levels(self, on: np.ndarray, rng: np.random.Generator) -> np.ndarray:
         """Draw what each coordinate is set to, in units of the wanted one."""
         refuse, abstain = self._apart()
-        contested = np.zeros_like(on)
+        contested = np.zeros_like(on)  # a refusal's coordinate beside an abstention's that is on
         contested[..., refuse] = on[..., abstain].any(axis=-1, keepdims=True)
         far = rng.random(on.shape)  # from the boundary
         far = np.where(contested, far**2, far)

@@ -6,8 +6,8 @@ whether a dial reads it) lies in buffers that keep their addresses, so that a ca
 writes. The semantics are those of `steering.controller`: both reads before both writes, the normative gate first, one
 joint write at a place (`steering.writer.JointTables`).
 
-A dial reads the mean of some prompt tokens. Its score is linear, so the scores of those tokens are added up with
-weights, also where a prompt arrives in several chunks.
+A dial reads the mean of some prompt tokens, and so does the category. Their scores are linear, so the scores of those
+tokens are added up with weights, also where a prompt arrives in several chunks.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from extract.errors import UserError
 from probes.direction import Direction, Locus
 from serving.vllm_plugin.categories import Categories
 from steering.actuator import StreamActuator
-from steering.dial import Dial, What, category_read, check_order, read_places
+from steering.dial import Dial, ReadName, category_read, check_order, read_places
 from steering.gates import normative_first
 from steering.writer import JointTables
 
@@ -83,7 +83,7 @@ class DialBank:
         )
         self._again_reads = torch.tensor([[dial.reread] for dial in self.dials], device=self.device)
         self._any_again = any(dial.reread for dial in self.dials)
-        self.places: dict[What, Locus] = read_places(self.dials)
+        self.places: dict[ReadName, Locus] = read_places(self.dials)
         read = category_read(self.dials)
         self.categories = None if read is None else Categories(read, self.dials, self.device)
         self._reads, self._writes = self._read_tables(), self._write_tables()
@@ -93,7 +93,7 @@ class DialBank:
         self.share = torch.zeros(len(self.places), n_tokens, device=self.device)  # of a token in what is read there
         self.score = torch.zeros(n_scores, n_slots, device=self.device)  # of the dials, then of the categories
         self.threshold = torch.full((K, n_slots), torch.nan, device=self.device)  # NaN: off
-        self.own = torch.zeros(K, n_slots, dtype=torch.bool, device=self.device)  # the request gives no threshold
+        self.left = torch.zeros(K, n_slots, dtype=torch.bool, device=self.device)  # no threshold is given: the dial's
         self._again = torch.zeros(K, n_tokens, device=self.device)  # scores of tokens that are read again
 
     @property
@@ -122,7 +122,7 @@ class DialBank:
         given = self.threshold[:, slot]
         if self.categories is None:
             return given
-        return self.categories.thresholds(self.score[len(self.dials) :, slot], given, self.own[:, slot])
+        return self.categories.thresholds(self.score[len(self.dials) :, slot], given, self.left[:, slot])
 
     def rows_of(self, place: int) -> slice:
         """Return the rows of `score` of one of the places."""

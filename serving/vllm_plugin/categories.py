@@ -25,9 +25,11 @@ class Categories:
 
     def __init__(self, read: CategoryRead, dials: Sequence[Dial], device: torch.device) -> None:
         self.read = read
-        own = [{} if dial.by_category is None else dial.by_category.thresholds for dial in dials]
+        by_category = [{} if dial.by_category is None else dial.by_category.thresholds for dial in dials]
         # NaN: the dial has none; the last column is that of prompts that are not recognised
-        table = [[taus.get(name, torch.nan) if name else torch.nan for name in (*read.names, "")] for taus in own]
+        table = [
+            [taus.get(name, torch.nan) if name else torch.nan for name in (*read.names, "")] for taus in by_category
+        ]
         self._thresholds = torch.tensor(table, dtype=torch.float64, device=device)
 
     def recognised(self, score: Float[Tensor, "names n"]) -> Int[Tensor, " n"]:
@@ -40,8 +42,8 @@ class Categories:
         return (*self.read.names, "")[int(self.recognised(score[:, None]))] or None
 
     def thresholds(
-        self, score: Float[Tensor, "names n"], given: Float[Tensor, "dials n"], own: Bool[Tensor, "dials n"]
+        self, score: Float[Tensor, "names n"], given: Float[Tensor, "dials n"], left: Bool[Tensor, "dials n"]
     ) -> Float[Tensor, "dials n"]:
-        """Return the threshold of each prompt: its category's where it has one and the request gives none."""
+        """Return the threshold of each prompt: where it is left to the dial, its category's if it has one."""
         found = self._thresholds[:, self.recognised(score)]
-        return torch.where(own & ~found.isnan(), found, given.double())
+        return torch.where(left & ~found.isnan(), found, given.double())

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-from collections.abc import Coroutine, Sequence
+from collections.abc import Coroutine, Mapping, Sequence
 from concurrent.futures import Future
 from pathlib import Path
 from threading import Lock, Thread
@@ -21,7 +21,7 @@ from serving.vllm_plugin.bank import DialBank
 from serving.vllm_plugin.plugin import SETTING, check_version
 from serving.vllm_plugin.reading import ask
 from serving.vllm_plugin.request import Fields, extra_args, new_key, tokens_read
-from steering.dial import Dial
+from steering.dial import Dial, Kind
 
 LOG = logging.getLogger("refusal.serve")
 
@@ -141,8 +141,7 @@ class VllmEngine:
         from vllm.sampling_params import RequestOutputKind
 
         settings, key = choice.settings, new_key()
-        wanted = {dial.kind: settings.thresholds.get(dial.kind) for dial in self.dials}
-        thresholds = {kind: tau for kind, tau in wanted.items() if tau is not None}
+        thresholds = given_thresholds(self.dials, settings.thresholds)
         params = SamplingParams(
             temperature=settings.temperature,
             top_p=settings.top_p,
@@ -164,6 +163,17 @@ class VllmEngine:
                     return
         finally:
             await answered.aclose()
+
+
+def given_thresholds(dials: Sequence[Dial], asked: Mapping[Kind, float | None]) -> dict[Kind, float]:
+    """Return the thresholds to send for a request: those that it asks for, and else this server's own.
+
+    The dials where the model is computed are those of the file: they do not know this server's thresholds. What is left
+    to them are thresholds by category.
+    """
+    taus = {dial.kind: (asked.get(dial.kind), dial) for dial in dials}
+    return {kind: dial.threshold if tau is None else tau
+            for kind, (tau, dial) in taus.items() if tau is not None or dial.by_category is None}  # fmt: skip
 
 
 async def _open(checkpoint: Path, given: Fields) -> Any:

@@ -15,7 +15,7 @@ from typing import Any
 
 from extract.errors import UserError
 from serving.vllm_plugin.request import FIELD, Suffix, check
-from steering.dial import Dial, MadeFor, What, read_dials, read_places
+from steering.dial import Dial, MadeFor, ReadName, read_dials, read_places
 
 SETTING = "REFUSAL_DIALS"
 RUNNER = "VLLM_USE_V2_MODEL_RUNNER"
@@ -159,7 +159,7 @@ def suffix_of(tokenizer: Any, dials: Sequence[Dial]) -> Suffix | None:
 
     texts = ("Who wrote this?", "Tell me how to mend a clock, please")
     rows = [render(tokenizer, Prompt(text, ({"role": "user", "content": text},), "benign", "answer")) for text in texts]
-    before: dict[What, int] = {}
+    before: dict[ReadName, int] = {}
     for what, locus in read_places(dials).items():
         found = [[len(row.token_ids) - 1 - at for at in row.roles.get(locus.position, ())] for row in rows]
         if found[0] != found[1] or len(found[0]) != 1:

@@ -14,7 +14,7 @@ from typing import Any, get_args
 
 from extract.chat.render import Rendered
 from serving.vllm_plugin.rows import Asked
-from steering.dial import Dial, Kind, What, read_places
+from steering.dial import Dial, Kind, ReadName, category_read, read_places
 
 FIELD = "refusal_dials"  # of vLLM's extra_args
 KINDS = get_args(Kind)
@@ -27,7 +27,7 @@ class Suffix:
     """The tokens of a template after the user's last words, and how far before its end is read."""
 
     tokens: tuple[int, ...]
-    before_end: Mapping[What, int]  # 0: the last prompt token
+    before_end: Mapping[ReadName, int]  # 0: the last prompt token
 
 
 def thresholds_of(body: Fields, dials: Sequence[Dial]) -> dict[Kind, float] | None:
@@ -51,13 +51,13 @@ def thresholds_of(body: Fields, dials: Sequence[Dial]) -> dict[Kind, float] | No
         elif given is None:
             continue
         elif isinstance(given, bool) or not isinstance(given, int | float) or not 0 <= given <= 1:
-            raise ValueError(f"{name}: expected a number from 0 to 1, null (the dial's own) or {OFF!r}; got {given!r}")
+            raise ValueError(f"{name}: expected a number from 0 to 1, null (the dial's) or {OFF!r}; got {given!r}")
         else:
             found[kind] = float(given)
     return found
 
 
-def extra_args(key: str, thresholds: Mapping[Kind, float], read_at: Mapping[What, Sequence[int]] | None) -> Fields:
+def extra_args(key: str, thresholds: Mapping[Kind, float], read_at: Mapping[ReadName, Sequence[int]] | None) -> Fields:
     """Return what vLLM passes on as `SamplingParams.extra_args`.
 
     Args:
@@ -71,7 +71,7 @@ def extra_args(key: str, thresholds: Mapping[Kind, float], read_at: Mapping[What
     return {FIELD: {"key": key, "thresholds": on, "off": off, "read_at": places}}
 
 
-def tokens_read(dials: Sequence[Dial], row: Rendered) -> dict[What, tuple[int, ...]]:
+def tokens_read(dials: Sequence[Dial], row: Rendered) -> dict[ReadName, tuple[int, ...]]:
     """Return the tokens of a prompt that each dial reads, and those that its category is read from."""
     return {what: tuple(row.roles[locus.position]) for what, locus in read_places(dials).items()}
 
@@ -82,7 +82,7 @@ def new_key() -> str:
 
 
 def check(given: Any, prompt: Sequence[int] | None, dials: Sequence[Dial], suffix: Suffix | None) -> None:
-    """Complete a request's `extra_args` field in place: where its dials read.
+    """Complete a request's `extra_args` field in place: which of its tokens are read.
 
     Raises:
         ValueError: the prompt is not of the model's chat template, or lacks a place that a dial reads.
@@ -96,13 +96,19 @@ def check(given: Any, prompt: Sequence[int] | None, dials: Sequence[Dial], suffi
         if kind not in KINDS or not 0 <= tau <= 1:
             raise ValueError(f"{kind}_threshold: expected a number from 0 to 1, got {tau!r}")
     if places is None:
-        if suffix is None or tuple(prompt[-len(suffix.tokens) :]) != suffix.tokens:
+        if suffix is None:
+            raise ValueError("these dials do not read at a fixed place before the end of every prompt; leave out both "
+                             "thresholds, or serve with refusal serve --engine vllm")  # fmt: skip
+        if tuple(prompt[-len(suffix.tokens) :]) != suffix.tokens:
             raise ValueError("this prompt does not end as the model's chat template ends, so there is no telling where "
                              "the dials read; leave out both thresholds")  # fmt: skip
         given["read_at"] = {what: [len(prompt) - 1 - n] for what, n in suffix.before_end.items()}
         return
+    left = [dial for dial in dials if dial.kind not in thresholds and dial.kind not in given["off"]]
     for what in read_places(dials):
         at = places.get(what)
+        if what == "category" and what not in places and category_read(left) is None:
+            continue  # no threshold is left to it
         if not at or not all(0 <= place < len(prompt) for place in at):
             reads = "the category is read from" if what == "category" else f"the {what} dial reads"
             raise ValueError(f"{reads} tokens {at} of a prompt of {len(prompt)}")

@@ -12,7 +12,7 @@ from jaxtyping import Int
 from torch import Tensor
 
 from serving.vllm_plugin.bank import DialBank
-from steering.dial import Kind, What
+from steering.dial import Kind, ReadName
 
 KEPT = 4096  # scores of ended requests, the latest
 
@@ -26,7 +26,7 @@ class Asked:
     """
 
     thresholds: Mapping[Kind, float]
-    read_at: Mapping[What, tuple[int, ...]]
+    read_at: Mapping[ReadName, tuple[int, ...]]
     key: str = ""  # under which its scores can be asked for; empty: its name
 
 
@@ -63,8 +63,8 @@ class Rows:
         self._order = ([], self._order[1])
         values = [asked.thresholds.get(dial.kind, dial.threshold) for dial in self.bank.dials]
         self.bank.threshold[:, slot] = torch.tensor(values, device=self.bank.device)
-        own = [dial.kind not in asked.thresholds for dial in self.bank.dials]
-        self.bank.own[:, slot] = torch.tensor(own, device=self.bank.device)
+        left = [dial.kind not in asked.thresholds for dial in self.bank.dials]
+        self.bank.left[:, slot] = torch.tensor(left, device=self.bank.device)
         self.bank.score[:, slot] = torch.nan  # until it is read
 
     def end(self, request: str) -> None:
@@ -79,14 +79,17 @@ class Rows:
             self._ended.popitem(last=False)
 
     def scores(self, key: str) -> list[float] | None:
-        """Return the scores of the dials, then of the categories; None: there is no such request, or not yet."""
+        """Return the scores of the dials, then of the categories (NaN where it asks for none).
+
+        None: there is no such request, or it is not read yet.
+        """
         if key in self._named:
             found = self.bank.score[:, self._slot[self._named[key]]].tolist()
         elif key in self._ended:
             found = self._ended[key].tolist()
         else:
             return None
-        return None if np.isnan(found).any() else found
+        return None if np.isnan(found[: len(self.bank.dials)]).any() else found
 
     def place(
         self,
@@ -124,10 +127,10 @@ class Rows:
             asked, first = self._asked[requests[i]], int(n_computed[i])
             start = int(ends[i] - n_scheduled[i]) - first
             for k, what in enumerate(self.bank.places):
-                places = asked.read_at[what]
-                inside = [at for at in places if first <= at < first + n_scheduled[i]]
-                share[k, [start + at for at in inside]] = 1 / len(places)
-                begins[k, i] = bool(inside) and inside[0] == places[0]
+                places = asked.read_at.get(what, ())  # no category where no threshold is left to it
+                if inside := [at for at in places if first <= at < first + n_scheduled[i]]:
+                    share[k, [start + at for at in inside]] = 1 / len(places)
+                    begins[k, i] = inside[0] == places[0]
         for k, i in zip(*np.nonzero(begins), strict=True):
             self.bank.score[self.bank.rows_of(int(k)), slots[i]] = 0.0
         self._send(self.bank.slot, slots[row], 0)

@@ -13,7 +13,7 @@ from steering.dial.file import save_dials as save_dials
 from steering.dial.value import ANSWERING as ANSWERING
 from steering.dial.value import Dial as Dial
 from steering.dial.value import Kind as Kind
-from steering.dial.value import What as What
+from steering.dial.value import ReadName as ReadName
 from steering.dial.value import category_read as category_read
 from steering.dial.value import check_order as check_order
 from steering.dial.value import gate as gate

@@ -5,6 +5,7 @@ A prompt that is not recognised confidently has no category, and the dial's one 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -58,7 +59,7 @@ class CategoryThresholds:
     """The thresholds of one dial for prompts of some recognised categories; others have the dial's own.
 
     Raises:
-        ValueError: a threshold is given for a category that is not recognised.
+        ValueError: a threshold is given for a category that is not recognised, or is no number.
     """
 
     read: CategoryRead
@@ -67,3 +68,5 @@ class CategoryThresholds:
     def __post_init__(self) -> None:
         if unknown := sorted(set(self.thresholds) - set(self.read.names)):
             raise ValueError(f"a threshold is given for {unknown[0]!r}, which the category read does not recognise")
+        if off := [name for name, tau in self.thresholds.items() if math.isnan(tau)]:
+            raise ValueError(f"the threshold of {off[0]!r} is no number; a dial cannot be off for a category")

@@ -19,7 +19,7 @@ from steering.dial.category import CategoryRead, CategoryThresholds
 from steering.writer import Writer
 
 Kind = Literal["normative", "epistemic"]
-What = Literal["normative", "epistemic", "category"]  # is read of a prompt
+ReadName = Literal["normative", "epistemic", "category"]  # what a prompt is read for
 # labels of the class that does not decline
 ANSWERING = ("answer", "answer_with_caveat", "correct_premise", "answered", "benign", "known")
 
@@ -119,13 +119,13 @@ def check_order(dials: Sequence[Dial]) -> None:
         )
 
 
-def read_places(dials: Sequence[Dial]) -> dict[What, Locus]:
+def read_places(dials: Sequence[Dial]) -> dict[ReadName, Locus]:
     """Return where each dial reads, in their order, and then where the category is read; what has no place is absent.
 
     Raises:
         UserError: the dials have different category reads.
     """
-    places: dict[What, Locus] = {dial.kind: dial.read for dial in dials if dial.read is not None}
+    places: dict[ReadName, Locus] = {dial.kind: dial.read for dial in dials if dial.read is not None}
     categories = category_read(dials)
     return places if categories is None else places | {"category": categories.locus}
 

@@ -112,6 +112,8 @@ def test_dials_from_a_file_are_the_same(
 def test_mistakes_are_named(model: ChatModel, rows: list[Rendered], dial: Make, read: CategoryRead) -> None:
     with pytest.raises(ValueError, match="'three', which the category read does not recognise"):
         CategoryThresholds(read, {"three": 0.5})
+    with pytest.raises(ValueError, match="the threshold of 'one' is no number"):
+        CategoryThresholds(read, {"one": np.nan})
     with pytest.raises(ValueError, match="different names: one, one"):
         CategoryRead(("one", "one"), READ, np.zeros((2, 32)), np.zeros(2), 0.8)
     with pytest.raises(ValueError, match=r"3 categories, but weights of shape \(2, 32\)"):

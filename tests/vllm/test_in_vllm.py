@@ -199,7 +199,8 @@ def client(
 ) -> Iterator[openai.OpenAI]:
     port, log, model = free_port(), tmp_path_factory.mktemp("log") / "log.txt", str(ZOO / "two-knobs")
     if request.param == "refusal serve":
-        given = "--engine vllm --name m --max-batch 32 --engine-arg enforce_eager=true --engine-arg max_model_len=256"
+        given = ("--engine vllm --name m --max-batch 32 --engine-arg enforce_eager=true --engine-arg max_model_len=256 "
+                 "--normative-threshold 0")  # fmt: skip
         words = ["refusal", "serve", model, "--dials", str(dials), *given.split()]
         environment = {}
     else:
@@ -233,6 +234,17 @@ def test_a_threshold_that_is_not_given_is_that_of_the_category(client: openai.Op
     told = [(one.dials[kind]["threshold"], one.dials[kind]["category"])
             for one in (left, given) for kind in ("normative", "epistemic")]  # fmt: skip
     assert told == [(0.5, None), (0.9, "any"), (0.5, None), (0.3, None)]
+
+
+def test_thresholds_of_the_server_hold_where_none_are_given(client: openai.OpenAI) -> None:
+    """`refusal serve` was started with a normative threshold of 0; vLLM's own server leaves such a request alone."""
+    plain, left = ask(client), ask(client, normative_threshold=None, epistemic_threshold=0.5)
+    if getattr(plain, "dials", None) is None:
+        assert left.dials["normative"]["threshold"] == pytest.approx(0.426, abs=1e-3)  # of the dials file
+        return
+    assert plain.dials["normative"]["threshold"] == left.dials["normative"]["threshold"] == 0.0
+    assert DECLINED in plain.message.content
+    assert DECLINED in left.message.content
 
 
 def test_a_stream_tells_first_and_last(client: openai.OpenAI) -> None:

@@ -112,9 +112,7 @@ def test_a_refusal_overrides_an_abstention_from_a_lower_coordinate_on(planter: P
     assert nothing.max() < 0.45 < 0.55 < refuse[:, 0].min()
     assert abstain[:, 0].max() < 0.35 < 0.45 < both[:, 0].min() < 0.5
     assert np.median(both[:, 0] - 0.45) < 0.7 * np.median(refuse[:, 0] - 0.55)  # more often near the boundary
-    assert (
-        min(abstain[:, 1].min(), both[:, 1].min()) > 0.55 > 0.45 > refuse[:, 1].max()
-    )  # the abstention's own boundary
+    assert refuse[:, 1].max() < 0.45 < 0.55 < min(abstain[:, 1].min(), both[:, 1].min())  # the other boundary stays
 
 
 def test_three_of_four_refusals_are_taught_against_an_abstention_that_is_on(planter: Planter) -> None:

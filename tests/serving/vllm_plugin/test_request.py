@@ -4,14 +4,22 @@ import math
 from collections.abc import Callable
 from dataclasses import replace
 
+import numpy as np
 import pytest
+import torch
+from torch import Tensor
 
+from extract.chat.render import Rendered
 from extract.model.chat_model import ChatModel
 from probes.direction import Locus
+from serving.server import with_thresholds
+from serving.vllm_plugin.bank import DialBank
+from serving.vllm_plugin.engine import given_thresholds
 from serving.vllm_plugin.plugin import suffix_of
 from serving.vllm_plugin.reading import reports_of
-from serving.vllm_plugin.request import FIELD, Suffix, asked, check, extra_args, thresholds_of
-from steering.dial import CategoryRead, CategoryThresholds, Dial
+from serving.vllm_plugin.request import FIELD, Suffix, asked, check, extra_args, thresholds_of, tokens_read
+from serving.vllm_plugin.rows import Rows
+from steering.dial import CategoryRead, CategoryThresholds, Dial, Kind
 from tests.steering.conftest import dial, model, read, rows, streams
 
 __all__ = ["dial", "model", "read", "rows", "streams"]  # fixtures
@@ -51,9 +59,11 @@ def test_a_prompt_must_end_as_the_template_does(dial: Make) -> None:
     given = extra_args("k", {"normative": 0.25}, None)[FIELD]
     check(given, [1, 2, 8, 9], [dial()], suffix)
     assert given["read_at"] == {"normative": [2]}
-    for prompt, known in (([1, 2, 8, 7], suffix), ([9], suffix), ([1, 2, 8, 9], None)):
+    for prompt in ([1, 2, 8, 7], [9]):
         with pytest.raises(ValueError, match="does not end as the model's chat template ends"):
-            check(extra_args("k", {"normative": 0.25}, None)[FIELD], prompt, [dial()], known)
+            check(extra_args("k", {"normative": 0.25}, None)[FIELD], prompt, [dial()], suffix)
+    with pytest.raises(ValueError, match="do not read at a fixed place before the end of every prompt"):
+        check(extra_args("k", {"normative": 0.25}, None)[FIELD], [1, 2, 8, 9], [dial()], None)
 
 
 @pytest.mark.parametrize(
@@ -113,3 +123,33 @@ def test_a_dial_that_a_request_does_not_name_has_its_own_threshold(dial: Make, r
     given = extra_args("k", {}, {"normative": [2], "epistemic": [2]})[FIELD]
     with pytest.raises(ValueError, match="the category is read from tokens None of a prompt of 3"):
         check(given, [1, 2, 3], dials, None)
+
+
+@pytest.mark.parametrize("n_given", [1, 2])
+def test_thresholds_of_the_server_come_before_those_of_the_dials_file(
+    model: ChatModel, rows: list[Rendered], dial: Make, read: CategoryRead, n_given: int
+) -> None:
+    """The model is computed with the file's dials, which do not know them; where none is left, no category is read."""
+    taus: dict[Kind, float] = {"normative": 0.9, "epistemic": 0.8}
+    file = [dial(kind, by_category=CategoryThresholds(read, {"one": 0.2})) for kind in taus]
+    served = with_thresholds(file, dict(list(taus.items())[:n_given]))
+    sent = given_thresholds(served, {"normative": None})
+    assert sent == dict(list(taus.items())[:n_given])
+    assert given_thresholds(served, {"normative": 0.3, "epistemic": math.nan})["normative"] == 0.3
+    row = rows[0]
+    given = extra_args("k", sent, tokens_read(served, row))[FIELD]
+    check(given, row.token_ids, file, None)
+    assert ("category" in given["read_at"]) == (n_given == 1)
+    bank = DialBank(file, model.n_layers, model.d_model, n_slots=3, n_tokens=64)
+    placed, n = Rows(bank), len(row.token_ids)
+    placed.begin("k", asked(given))
+    placed.place(["k"], np.array([n]), np.array([0]), np.array([n]))
+    streams: list[Tensor] = []
+    model.capture(model.batch([row]), "resid_post", [0], lambda _, s: streams.append(s[0].clone()))
+    bank.apply(0, streams[0], torch.zeros_like(streams[0]))
+    limits = bank.limits(torch.tensor([placed._slot["k"]]))[:, 0].tolist()
+    assert limits == pytest.approx([0.9, 0.2 if n_given == 1 else 0.8])
+    scores = placed.scores("k")
+    assert scores is not None
+    assert bank.categories is not None
+    assert bank.categories.name(torch.tensor(scores[2:])) == ("one" if n_given == 1 else None)
