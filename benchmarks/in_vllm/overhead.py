@@ -65,7 +65,7 @@ def measure(quick: bool, short: bool, categories: bool = False) -> dict[str, flo
 
 
 def _by_category(dials: Sequence[Dial]) -> list[Dial]:
-    """Give dials thresholds for random categories, read where the first of them reads, of which one is always sure."""
+    """Give dials thresholds for random categories, read where the first dial reads; every prompt is recognised."""
     assert dials[0].read is not None
     assert dials[0].probe is not None
     names = tuple(f"category {i}" for i in range(N_CATEGORIES))

@@ -114,7 +114,7 @@ def dials_for(model: ChatModel, rows: Sequence[Rendered], case: Case) -> list[Di
 
 
 def _by_category(model: ChatModel, rows: Sequence[Rendered], dials: Sequence[Dial]) -> list[Dial]:
-    """Give dials thresholds for two categories that random directions tell apart, each of about a third of prompts."""
+    """Give dials thresholds for two categories that random directions tell apart; some prompts have neither."""
     weight = np.random.default_rng(7).normal(size=(3, D_MODEL))
     scores = np.stack([_scores(model, rows, READ, one) for one in weight])
     weight *= 2 / scores.std(axis=1, keepdims=True)

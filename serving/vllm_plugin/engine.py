@@ -171,9 +171,8 @@ def given_thresholds(dials: Sequence[Dial], asked: Mapping[Kind, float | None]) 
     The dials where the model is computed are those of the file: they do not know this server's thresholds. What is left
     to them are thresholds by category.
     """
-    taus = {dial.kind: (asked.get(dial.kind), dial) for dial in dials}
-    return {kind: dial.threshold if tau is None else tau
-            for kind, (tau, dial) in taus.items() if tau is not None or dial.by_category is None}  # fmt: skip
+    own = {dial.kind: dial.threshold for dial in dials if dial.by_category is None}
+    return own | {kind: tau for kind, tau in asked.items() if tau is not None}
 
 
 async def _open(checkpoint: Path, given: Fields) -> Any:
