@@ -23,9 +23,7 @@ LATER = {2: (4.0, -4.0), 3: (5.0, -5.0)}
 DIRECTION = Direction("d", R, Locus("resid_post", 1, "post_last"), 3.0, -2.0, later_means=LATER)
 
 
-def streams(
-    model: ChatModel, row: Rendered, edits: list[Edit], more: int = 2, where: Site = "resid_post"
-) -> Tensor:
+def streams(model: ChatModel, row: Rendered, edits: list[Edit], more: int = 2, where: Site = "resid_post") -> Tensor:
     """Return the projection on R of every layer and token of a prompt and some tokens after it, (n_layers, time)."""
     seen: dict[int, Tensor] = {}
 

@@ -85,6 +85,9 @@ def test_a_dry_run_counts_what_will_be_stored(prompts: Path, tmp_path: Path, cli
         return json.loads(out)
 
     two = ["--set", "extract.positions=[inst_last,post_last]", "--set", "extract.layers=[0]"]
+    assert stored(*two)["independent groups"] == {"benign": 6}  # type: ignore[comparison-overlap]
+    shown = cli(*arguments(prompts, tmp_path / "run", "--dry-run"))[1]
+    assert "6 (6 benign of 6 independent groups), " in " ".join(shown.split())
     few, more = stored(*two), stored(*two, "--set", "extract.response_tokens=3")
     assert few["activations on disk, bytes"] * 5 == more["activations on disk, bytes"] * 2
     assert (few["generated tokens, at most"], more["generated tokens, at most"]) == (0, 18)
