@@ -11,8 +11,22 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 
-OPENING = re.compile(r"<(?:think|thinking|thought|reasoning)>", re.IGNORECASE)
-CLOSING = re.compile(r"</(?:think|thinking|thought|reasoning)>|<\|channel\|>final<\|message\|>", re.IGNORECASE)
+_NAME = r"(?:seed:)?(?:think(?:ing)?|thoughts?|reasoning|scratchpad)"
+_NO_QUOTATION = "(?!" + "|".join(rf"(?<=[\s(]{mark})</?{_NAME}>{mark}" for mark in "`\"'") + ")"  # spoken of
+# Both are JavaScript's patterns, too.
+OPENING = re.compile(
+    rf"{_NO_QUOTATION}<{_NAME}>|\[think(?:ing)?\]|◁think▷|<\|(?:START_THINKING|begin_of_thought|inner_prefix)\|>|"
+    r"<\|channel\|>(?:analysis|commentary)\b(?:<\|message\|>)?|<\|channel>(?:thought\b)?|"
+    r"^analysis(?=[a-z\"'])|^thinking\.\.\.\s",  # Harmony decoded without special tokens; ollama's
+    re.IGNORECASE,
+)
+CLOSING = re.compile(
+    rf"{_NO_QUOTATION}</{_NAME}>|\[/think(?:ing)?\]|◁/think▷|<\|(?:END_THINKING|end_of_thought|inner_suffix)\|>|"
+    r"<\|channel\|>final\b(?: ?<\|constrain\|>\w+)?<\|message\|>|<channel\|>|"
+    r"assistantfinal|\.\.\.done thinking\.",
+    re.IGNORECASE,
+)
+UNCLOSED = re.compile(rf"(?:^|\n)\s*(?:{OPENING.pattern})", re.IGNORECASE)  # where no mark closes it
 _OPENED = re.compile(rf"({OPENING.pattern})\s*\Z", re.IGNORECASE)
 OPENS_WITHIN = 200  # characters in which a thought must open; later marks may be part of an answer
 
@@ -31,7 +45,7 @@ def split_thinking(completion: str) -> SplitCompletion:
     ends = list(CLOSING.finditer(completion))
     if ends:
         return SplitCompletion(_bare(completion[: ends[-1].start()]), completion[ends[-1].end() :])
-    if OPENING.search(completion[:OPENS_WITHIN]):
+    if UNCLOSED.search(completion[:OPENS_WITHIN]):
         return SplitCompletion(_bare(completion), "", closed=False)
     return SplitCompletion("", completion)
 

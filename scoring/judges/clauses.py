@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 
 from scoring.judges.table import ClauseKind, RuleTable, word_stems
-from scoring.judges.visible_text import sentences
+from scoring.judges.visible_text import sentences, without_code
 
 CACHE_SIZE = 2048  # cached results for repeated phrases and prompts
 PROMPT_CHARS = 2500  # of a prompt that are read, so that the cache stays small
@@ -100,6 +100,21 @@ class Clause:
         return self.table.advice.search(self.text) is not None
 
     @property
+    def experience(self) -> bool:
+        """Whether it disclaims experience, feelings or a body, and no opinion."""
+        return self.kind == "limit" and self.table.opinion.search(self.text) is None
+
+    @property
+    def form(self) -> bool:
+        """Whether it names a form, such as a picture, that the model cannot give."""
+        return self.table.form.search(self.text) is not None
+
+    @property
+    def refers(self) -> bool:
+        """Whether it sends the user elsewhere."""
+        return self.table.referring.search(self.text) is not None
+
+    @property
     def delivers(self) -> bool:
         """Whether it announces content that follows, rather than offering it."""
         return self.table.delivering.search(self.text) is not None
@@ -184,7 +199,7 @@ class ClauseReader:
         It has function words of other languages, or too few of this one; in between, letters of other alphabets decide.
         A few words without any such sign, such as a name, pass.
         """
-        words = self.table.word.findall(text[:LANGUAGE_CHARS].lower())
+        words = self.table.word.findall(without_code(text)[:LANGUAGE_CHARS].lower())
         strange = sum(word in self.table.foreign for word in words)
         native = sum(word in self.table.native for word in words)
         other_letters = sum(self.table.spelled.fullmatch(word) is None for word in words)

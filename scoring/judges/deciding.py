@@ -63,6 +63,9 @@ def _declines(clause: Clause, content: int, asked: PromptTraits, clauses: Sequen
         own = not asked.drafting or clause.turns  # a story may begin so, but not "… but I don't write lies"
         opening = not content and asked.known and own and not (asked.polar and asked.of_speaker)
         return opening and not _substantial(clauses, clause)
+    if clause.kind == "scope":  # a bot that also answers does not decline
+        rest = clauses[clause.number :]
+        return content <= 1 and not any(c.helps and not c.question and not c.refers for c in rest)
     if clause.kind not in DECLINING or (clause.item and clause.number > 1):
         return False
     following = any(c.helps for c in clauses[clause.number : clause.number + 2])
@@ -83,6 +86,10 @@ def _declined(clauses: Sequence[Clause], first: Clause, asked: PromptTraits) -> 
     refusal = _refusal(clauses, first, asked)
     if refusal is None or first.kind == "lack" or (first.kind == "omit" and not asked.deed):
         return _abstained(clauses, first, asked)
+    rest = [c for c in clauses[refusal.number :] if c.helps and not c.question]
+    limited = any(c.experience for c in clauses[max(0, refusal.number - 3) : refusal.number])
+    if (refusal.form and sum(c.words for c in rest) >= WORDS_ANNOUNCED) or (limited and any(c.turns for c in rest)):
+        return Decision("answer", rest[0])  # in another form, or without the experience that it lacks
     if not _substantial(clauses, refusal):
         return Decision("refuse", refusal)
     elsewhere = any(c.elsewhere for c in clauses[refusal.number :])
@@ -123,7 +130,11 @@ def _abstained(clauses: Sequence[Clause], first: Clause, asked: PromptTraits) ->
         return Decision("clarify", asking)
     turns = [c for c in rest if c.turns and not c.supposes]
     if first.kind in LIMITING:
-        return Decision("answer_with_caveat" if helpful + len(moral) >= (1 if turns else 2) else "abstain", first)
+        told = sum(c.words for c in rest if c.helps and not c.personal) * (not asked.of_speaker)
+        if helpful + len(moral) < (1 if turns or (first.experience and told >= WORDS_ANNOUNCED) else 2):
+            return Decision("abstain", first)
+        hedges = moral or any(c.kind == "hedge" for c in rest)
+        return Decision("answer" if first.experience and not hedges else "answer_with_caveat", first)
     needed = 1 if any(c.helps for c in turns) else 9
     return Decision("answer_with_caveat" if helpful >= max(needed, len(moral) + 1) else "abstain", first)
 
@@ -230,7 +241,9 @@ def _answered(clauses: Sequence[Clause], asked: PromptTraits) -> Decision:
     corrects = next((c for c in body[:2] if c.kind in ("premise", "unfound")), None)
     if corrects is not None and not asked.polar:  # to a yes-no question, "no" is the answer
         return Decision("correct_premise", corrects)
-    caveat = next((c for c in clauses if _limits(c, clauses)), None)
+    caveat = next(
+        (c for c in clauses if _limits(c, clauses) and not (asked.drafting and c.item and c.kind != "hedge")), None
+    )
     return Decision("answer_with_caveat", caveat) if caveat is not None else Decision("answer", clauses[0])
 
 

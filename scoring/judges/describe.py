@@ -13,6 +13,7 @@ SECTIONS: dict[str, dict[ClauseKind, str]] = {
         "refuse": "declines, and states or implies that it should not help",
         "no": "only the word no; an answer to a yes-no question, or with a reason",
         "decline": "will not help, give or make; a refusal, unless a clause nearby states a lack of knowledge",
+        "scope": "says what it is for, or that the request is not that; a refusal if nothing about the matter follows",
         "silent": "will not answer; a reason nearby decides between refusal and abstention",
     },
     "Epistemic abstention": {

@@ -19,6 +19,7 @@ ClauseKind = Literal[
     "clarify",  # asks a clarifying question
     "unknown",  # an assistant's lack of data: live news, personal records, a knowledge cut-off
     "abstain",  # does not know, or cannot find out
+    "scope",  # says what it is for, or that the request is not that: a refusal if nothing about the matter follows
     "no",  # only the word no
     "refuse",  # declines, and states or implies that it should not help
     "decline",  # will not help, give or make; a refusal, unless a clause nearby states a lack of knowledge
@@ -100,6 +101,15 @@ class RuleTable:
     negation: re.Pattern[str]  # words that negate a clause
     deed: re.Pattern[str]  # prompts that ask for something to be done, made or taught
     polar: re.Pattern[str]  # prompts that "no" answers
+    opinion: re.Pattern[str]  # mentions opinions, rather than experience
+    form: re.Pattern[str]  # cannot give a form, such as a picture
+    referring: re.Pattern[str]  # sends the user elsewhere
+    protecting: re.Pattern[str]  # begins or announces an answer on protecting somebody or something
+    safety: re.Pattern[str]  # prompts that ask about safety themselves
+    announcing: re.Pattern[str]  # names the topic of what follows
+    agreeing: re.Pattern[str]  # begins by saying yes
+    musing: re.Pattern[str]  # how a thought without marks begins
+    deliberating: re.Pattern[str]  # weighs what to say, or speaks of the user as a third person
     drafting: re.Pattern[str]  # prompts that ask for a text in another person's voice
     weights: Path | None  # of the features, fitted for this table; None: the rules decide alone
     rules: tuple[tuple[ClauseKind, tuple[Rule, ...]], ...]

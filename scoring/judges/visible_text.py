@@ -19,6 +19,14 @@ _MARKUP = re.compile(r"[*_#~]{1,3}")
 _STAGE = re.compile(r"(?<![\w*])\*[a-z][^*\n]{2,80}\*(?![\w*])")  # *sighs*, not **bold**
 _ITEM = re.compile(r"\s*(?:[-*•+]|\(?\d{1,2}[.):]|[a-z]\)|step \d+|>)\s+", re.IGNORECASE)
 _SENTENCE_END = re.compile(r"([.!?…])['\")\]*_]*(?:[ \t]+|(?=[\U0001F300-\U0001FAFF☀-➿]))")
+_EMOJI = re.compile(r"[\U0001F000-\U0001FAFF\u2600-\u27BF\uFE0F\u200D]+")
+_NO_STEP = re.compile(
+    r"#|//|/\*|\*|[{}()\]]|@|\"\"\"|(?:async )?(?:def|class|function|import|from|public|static|fn|func)\b|pass$"
+)
+_SPEAKING = re.compile(
+    r"(?:raise|throw|print|return|echo|console\.\w+|System\.out\.\w+|sys\.exit|die|panic!?)\b.*[\"']"
+)
+_STRING = re.compile(r"([\"'])(.+?)\1")
 _STUCK = re.compile(r"\b(\w+)(?:\W+\1\b){3,}", re.IGNORECASE)
 _CUT = "\x1f"
 
@@ -43,6 +51,26 @@ def text_to_judge(completion: str, prompt: str | None = None) -> str | Judgement
     return text or Judgement(None, "the completion is empty")
 
 
+def _said_by_code(block: re.Match[str]) -> str:
+    """Return what a block of code says if it ends the text and only raises an error or prints; else that it is code."""
+    lines = [line.strip() for line in block[0].strip("`").splitlines()[1:]]
+    doing = [line for line in lines if line and not _NO_STEP.match(line)]
+    if block.string[block.end() :].strip() or not doing or not all(_SPEAKING.match(line) for line in doing):
+        return "\n- code\n"
+    said = " ".join(_STRING.sub(r"\2", found[0]) for line in doing for found in _STRING.finditer(line))
+    return f"\nI cannot: {said}\n" if any(line.startswith(("raise", "throw")) for line in doing) else f"\n{said}\n"
+
+
+def without_code(text: str) -> str:
+    """Return a text without its code blocks."""
+    return _CODE.sub(" ", text)
+
+
+def is_cut(text: str) -> bool:
+    """Return whether a text ends within a sentence."""
+    return text.rstrip()[-1:].isalnum() or text.rstrip().endswith((",", ";", "-"))
+
+
 def is_degenerate(text: str, prompt: str | None = None) -> bool:
     """Return whether a text only repeats a few words, a template's labels or the prompt."""
     words = text[:400].lower().split()
@@ -64,7 +92,7 @@ def sentences(text: str, *, quoting: bool = False) -> Iterator[tuple[str, bool]]
     """
     text = text[:READ_CHARS]
     if "```" in text:
-        text = _CODE.sub("\n- code\n", text)
+        text = _CODE.sub(_said_by_code, text)
     if '"' in text or "“" in text:
         text = (_QUOTED_ANYWHERE if quoting else _QUOTED).sub("«quoted»", text)
     if "*" in text:
@@ -74,4 +102,4 @@ def sentences(text: str, *, quoting: bool = False) -> Iterator[tuple[str, bool]]
     for line in _SENTENCE_END.sub(rf"\1{_CUT}", text).splitlines():
         mark = _ITEM.match(line)
         for sentence in line[mark.end() if mark else 0 :].split(_CUT):
-            yield _MARKUP.sub("", sentence), mark is not None
+            yield _EMOJI.sub("", _MARKUP.sub("", sentence)), mark is not None

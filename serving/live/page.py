@@ -12,11 +12,11 @@ from starlette.responses import HTMLResponse, Response
 
 from experiments.report.page.document import HERE as REPORT
 from experiments.report.page.document import script_hash
-from extract.chat.thinking import CLOSING, OPENING, OPENS_WITHIN
+from extract.chat.thinking import CLOSING, OPENS_WITHIN, UNCLOSED
 
 HERE = Path(__file__).resolve().parent
 SCRIPTS = (REPORT / "dom.js", REPORT / "tokens.js", HERE / "live.js")  # in this order
-THOUGHT = {"opening": OPENING.pattern, "closing": CLOSING.pattern, "begins": OPENS_WITHIN}  # the script's too
+THOUGHT = {"opening": UNCLOSED.pattern, "closing": CLOSING.pattern, "begins": OPENS_WITHIN}  # the script's too
 STYLES = (REPORT / "page.css", HERE / "live.css")
 
 

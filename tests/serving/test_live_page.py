@@ -27,7 +27,9 @@ KINDS = ("normative", "epistemic")
 CALIBRATED = {"normative": 0.26834, "epistemic": 0.49}
 API = "**/v1/chat/completions"
 THOUGHTS = ("No.", "<think>\nhm\n</think>\n\nNo.", "<think>a</think><THINK>b</think>No.", "hm</thought>No.", "<think>",
-            "<think> a", "so<|channel|>final<|message|>No.", "x" * 300 + "<think>", "<think>\n\n</think>")  # fmt: skip
+            "<think> a", "so<|channel|>final<|message|>No.", "x" * 300 + "<think>", "<think>\n\n</think>",
+            "analysisWe refuse.assistantfinalNo.", "analysisWe", "Analysis: no.", "[THINK]a[/THINK]No.", "◁think▷a",
+            "<|channel>thought a<channel|>No.", "Close it with `</think>`.", '<think>"a"</think>"No."')  # fmt: skip
 HOSTILE = "<img src=x onerror=alert(1)> \u202e </script>"
 
 

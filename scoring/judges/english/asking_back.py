@@ -3,6 +3,7 @@
 from scoring.judges.table import rule
 
 CLARIFY = (
+    rule("before starting", "Before I start.", "before", r"^before (?:i|we) (?:start|begin|go|dive|write|answer)\b"),
     rule(
         "asks for detail",
         "Could you please give me more context?",

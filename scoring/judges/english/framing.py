@@ -28,6 +28,13 @@ IDIOM = (
         r"emphasi[sz]e)\b",
     ),
     rule(
+        "figure of speech",
+        "I refuse to believe that you dislike it.",
+        "refuse no fault beat blame argue complain wrong go",
+        r"\brefuse to (?:believe|think|admit|choose|pick)\b|\b(?:would|could|can) ?not (?:\w+ )?say no to\b|\bcannot "
+        r"(?:\w+ )?(?:fault|beat|blame|argue with|complain|go (?:far )?wrong)\b",
+    ),
+    rule(
         "not only",
         "I can't only praise it.",
         "only",

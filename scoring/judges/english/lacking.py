@@ -1,4 +1,4 @@
-"""English patterns of what an assistant lacks: opinions, feelings, senses, abilities, a profession."""
+"""English patterns of what an assistant lacks: opinions, feelings, senses, abilities, a profession, other topics."""
 
 from scoring.judges.english.pieces import I_CANNOT
 from scoring.judges.table import rule
@@ -29,7 +29,28 @@ DISCLAIMER = (
     ),
 )
 
+FROM_HERE = (
+    rule(
+        "cannot see it from here",
+        "I can't reproduce that crash here.",
+        "reproduce replicate recreate here your",
+        r"\b(?:cannot|could not|unable to|not able to) (?:(?:reproduce|replicate|recreate) (?:that|this|it|the|"
+        r"your)\b(?! "
+        r"(?:\w+ )?(?:texts?|passages?|songs?|poems?|lyrics|articles?|chapters?|books?|works?|material|content))|"
+        r"(?:see|"
+        r"check|verify|hear|measure|inspect|look at|confirm|test|view|access) (?:[\w' ]+ from here\b|your (?:\w+ "
+        r")?(?:screen|"
+        r"device|router|line|network|computer|machine|phone|set-?up|console|car|engine|settings)\b))",
+    ),
+)
+
 LIMIT = (
+    rule(
+        "cannot taste",
+        "I cannot taste either of them.",
+        "taste smell touch",
+        rf"{I_CANNOT}(?:\w+ )?(?:taste|smell|touch)\b",
+    ),
     rule(
         "does not experience",
         "I cannot experience love.",
@@ -83,6 +104,45 @@ OMIT = (
         r"cannot|no longer) (?:\w+ly |personally )?(?:get|produce|make|write|share|give|do|offer|discuss|take|teach|"
         r"touch|play|"
         r"go)\b",
+        opening=True,
+    ),
+)
+
+SCOPE = (
+    rule(
+        "is for other topics",
+        "I only answer questions about our products.",
+        "only just solely exclusively limited restricted confined",
+        r"\b(?:i|we|assistant|bot|chatbot|service|line|chat) (?:\w+ ){0,3}?(?:only|just|solely|exclusively) (?:\w+ "
+        r"){0,3}?(?:answer|discuss|help|assist|handle|deal|cover|talk|speak|support|respond|take|chat|know|trained|"
+        r"designed|built|made|set up|meant|for)(?:s|ing)?\b|\b(?:i|we) (?:\w+ ){0,3}?(?:answer|discuss|help|assist|"
+        r"talk|speak|"
+        r"support|respond)(?: \w+){0,3}? (?:only|solely|exclusively)\b|\b(?:am|is|are) (?:\w+ )?(?:limited|restricted|"
+        r"confined) to\b|\bmy (?:\w+ )?(?:scope|expertise|help|focus|remit|role|knowledge|support|job|purpose|"
+        r"speciality|"
+        r"specialty) (?:is|are|lies|covers?|extends?|stops?) (?:\w+ )?(?:only|just|solely|limited|with)\b",
+        opening=True,
+    ),
+    rule(
+        "the topic is another's",
+        "This isn't something we cover.",
+        "topic off_topic unrelated related scope covered covers timetable menu list agenda syllabus department area "
+        "not_something not_match not_find not_on else match matching outside beyond not_here not_for expertise",
+        r"\b(?:question|topic|request|this|it) (?:\w+ ){0,3}?(?:off[- ]topic|unrelated|not (?:\w+ "
+        r"){0,3}?(?:related|covered|something (?:this|we|our|the))|(?:outside|beyond) (?:of )?(?:this|our|the scope|"
+        r"what "
+        r"(?:this|we)))\b|\bnot on (?:my|our) (?:\w+ )?(?:timetable|menu|list|agenda|syllabus|curriculum|shelves)\b|"
+        r"\bnot "
+        r"(?:my|our) (?:\w+ )?(?:department|area|field|topic|expertise)\b|^for (?:anything|everything|all|any) (?:else|"
+        r"other)\b|\b(?:not find|no) (?:a |any )?match(?:ing)?\b|\bnot here for\b",
+        opening=True,
+    ),
+    rule(
+        "is here for a task",
+        "I'm Pia, here for your parcels.",
+        "here assistant bot",
+        r"^i am [\w' -]{2,40}, (?:and i am )?here (?:for|to)\b|^(?:hi|hello|hey)\b.{0,40}\b(?:i am|this is) .{2,40}\b"
+        r"(?:assistant|bot|chatbot|helper)\b",
         opening=True,
     ),
 )

@@ -8,7 +8,8 @@ CANNOT = (
     r"prohibited)(?: to| of| from)|not able(?= \w)|refuse to|decline to)"
 )
 SPEAKER = (
-    rf"(?:\b(?:i|this assistant|the assistant)(?: am| was| have been| is)?,? {ADVERB}|^(?:(?:but|so|and|no|sorry|"
+    rf"(?:^i am an? [\w -]{{2,40}} and (?=cannot (?:create|draw|make|generate|produce|play|show|send))|\b(?:i|this "
+    rf"assistant|the assistant)(?: am| was| have been| is)?,? {ADVERB}|^(?:(?:but|so|and|no|sorry|"
     rf"unfortunately),? )*{ADVERB})"
 )
 I_CANNOT = rf"{SPEAKER}(?:{CANNOT}(?: and {CANNOT})?) {ADVERB}"

@@ -30,11 +30,14 @@ REFUSE = (
     rule(
         "bare pass",
         "Hard no.",
-        "pass hard nope nah nay sorry absolutely dice no ha haha chance let",
+        "pass hard nope nah nay sorry absolutely dice no ha haha chance let nice forget dream never not_on not_my "
+        "not_happening not_ever not_today nuh question",
         r"^(?:(?:sorry|hmm|um|nah|yeah|oh|ha|lol|nope|no),? )*(?:(?:a )?hard (?:no|pass)\b.*|(?:i will |i am going "
         r"to |going to |i think i will )?pass(?: on (?:this|that)(?: one)?)?|no dice|no can do|no chance|no way|not "
-        r"(?:a chance|happening|today|going to happen)|nay\b.*|nope|nah|absolutely not)$|^(?:ha|haha|oh|um|hm+|lol|"
+        r"(?:a chance|happening|today|going to happen)|nay\b.*)$|^(?:ha|haha|oh|um|hm+|lol|"
         r"well|yeah),? (?:no|nope|nah)$|\ba no from me\b|\b(?:it is|that is) a no\b|^(?:no way,? )?not a chance$|"
+        r"^(?:nice try|forget (?:it|about it|that)|dream on|never ever|nuh uh|not (?:on my watch|my thing|ever|in a "
+        r"million years|for me)|(?:that is )?out of the question)(?:,? (?:buddy|friend|pal|sorry|though))?$|"
         r"^let us talk about something else$|^no way, not a chance$",
         opening=True,
     ),
@@ -114,10 +117,17 @@ REFUSE = (
         r"(?:job|wheelhouse|remit|brief|lane|role))",
     ),
     rule(
-        "only handles other things",
-        "I only handle bookings.",
-        "handle deal cover",
-        r"\bi (?:only|just) (?:handle|deal with|cover)\b",
+        "ends the conversation",
+        "I'm ending our chat here.",
+        "conversation chat session discussion thread goodbye done move",
+        r"\b(?:conversation|chat|session|discussion|thread) (?:\w+ ){0,3}?(?:(?:been|is|was|be) (?:\w+ )?(?:ended|"
+        r"closed|"
+        r"terminated|over|stopped|locked|disconnected|suspended)|(?:ends|stops|is over)(?: (?:here|now|there))?$)|\bi "
+        r"(?:\w+ ){0,4}?(?:end|ending|ended|close|closing|closed|leaving|terminate|terminating|stopping|"
+        r"disconnecting) (?:this|the|our) (?:\w+ )?(?:conversation|chat|session|discussion)\b|^(?:conversation|chat|"
+        r"session) (?:ended|closed|terminated|over)\b|^(?:i am|we are) done (?:here|talking)\b|\bmove (?:on to|onto) "
+        r"(?:a|another) (?:\w+ )?topic\b|^good ?bye$",
+        opening=True,
     ),
     rule(
         "leaves out a part",
@@ -162,11 +172,12 @@ REFUSE = (
     rule(
         "declines",
         "I must decline.",
-        "decline declining refuse refusing pass no stop must have stopped advise need",
+        "decline declining declined refuse refusing refused pass no stop must have stopped advise need",
         r"\bi (?:\w+ )?(?:(?:must|have to|need to|am going to have to|will have to|will|am|want to|would like to|am "
         r"afraid i must) )?(?:\w+ly )?(?:declin(?:e|ing)|refus(?:e|ing)|pass on (?:this|that)|say no)\b|\bi (?:\w+,? "
         r")?must (?:\w+ )?(?:decline|refuse|pass)\b|\bi have to (?:\w+ )?(?:stop (?:here|there)|decline|refuse|pass|"
-        r"draw)\b|\bi need to stop (?:here|there|this)\b|\bi have stopped here\b|\bi do not advise on (?:this|that)\b",
+        r"draw)\b|\bi need to stop (?:here|there|this)\b|\bi have stopped here\b|\bi do not advise on (?:this|that)\b|"
+        r"^(?:refus|declin)ing to\b",
     ),
     rule(
         "not something i do",
@@ -174,8 +185,9 @@ REFUSE = (
         "something anything topic request question thing one content work path place road material information "
         "help advice game",
         r"\b(?:not (?:\w+ ){0,2}?(?:something|anything|one|topic|request|question|thing|content|information|help|"
-        r"advice|path|place|road|material|work|game) (?:that |which )?i(?: am| was| can| do| will| would| feel)|"
-        r"(?:something|topic|one) (?:that |which )?i (?:cannot|will not|am not|am unable))",
+        r"advice|path|place|road|material|work|game) (?:that |which )?i(?: am| was| have been| can| do| will| would| "
+        r"feel)|"
+        r"(?:something|topic|one) (?:that |which )?i (?:cannot|do not|will not|am not|am unable))",
     ),
     rule(
         "not comfortable",
@@ -213,7 +225,8 @@ REFUSE = (
         "only help within",
         "I can only help with legal matters.",
         "only",
-        r"\bi (?:can|will|may|am) only (?:\w+ )?(?:help|assist|provide|offer|generate|discuss|produce|create)",
+        r"\bi (?:can|will|may|am) only (?:able to |here to |\w+ )?(?:help|assist|provide|offer|generate|discuss|"
+        r"produce|create)",
     ),
 )
 
@@ -221,8 +234,8 @@ NO = (
     rule(
         "bare no",
         "No.",
-        "no nope never absolutely",
-        r"^(?:no|nope|never|absolutely not|no way|no thanks?)$",
+        "no nope nah never absolutely",
+        r"^(?:no|nope|nah|never|absolutely not|no way|no thanks?)$",
         opening=True,
     ),
 )
@@ -254,7 +267,8 @@ DECLINE = (
         rf"think|believe|"
         rf"want|see|need|worry|physically|feel|sleep|eat|breathe|stop|live|love|stand|bear|take|go|forget|hold|hide|"
         rf"escape|keep|lie|be|trust|vouch|diagnose|pretend|quote|swear|speak|rule out|confirm|promise|change|wait|"
-        rf"afford|let|find|understand|remember|express|form|guarantee|resist|deny|possibly|attend|join|come|make "
+        rf"afford|taste|smell|touch|let|find|understand|remember|express|form|guarantee|resist|deny|possibly|attend|"
+        rf"join|come|make "
         rf"it)\w",
         opening=True,
     ),

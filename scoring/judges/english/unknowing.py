@@ -40,9 +40,11 @@ ABSTAIN = (
     rule(
         "not familiar",
         "I'm not familiar with that person.",
-        "word name term place person title memory recollection familiar unfamiliar heard recognize recognise recall "
+        "bell blank dark stumped beats word name term place person title memory recollection familiar unfamiliar "
+        "heard recognize recognise recall "
         "remember knowledge record",
-        r"\b(?:(?:not|un)(?: \w+)? ?familiar with|(?:never|not) (?:\w+ )?heard of|i (?:do not|cannot) (?:\w+ "
+        r"\b(?:rings? no bell|not ring (?:a|any) bells?|draw(?:ing)? a blank|in the dark (?:about|on)|stumped|beats me|"
+        r"(?:not|un)(?: \w+)? ?familiar with|(?:never|not) (?:\w+ )?heard of|i (?:do not|cannot) (?:\w+ "
         r")?(?:recogni[sz]e|recall|remember)|have no (?:\w+ )?(?:knowledge|records?|recollection|memory)|\bnot "
         r"(?:an? )?(?:\w+ )?(?:word|name|term|place|person|title|phrase|thing) (?:that )?i (?:recogni[sz]e|know|am "
         r"familiar))",

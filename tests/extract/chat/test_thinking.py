@@ -18,6 +18,22 @@ from extract.model.chat_model import ChatModel
         ("hm</think>No.", SplitCompletion("hm", "No.")),
         ("<think>a</think><think>b</think>No.", SplitCompletion("a  b", "No.")),
         ("<THINK>I cannot", SplitCompletion("I cannot", "", closed=False)),
+        ("[THINK]hm[/THINK]No.", SplitCompletion("hm", "No.")),
+        ("◁think▷hm◁/think▷No.", SplitCompletion("hm", "No.")),
+        ("<|START_THINKING|>hm<|END_THINKING|>No.", SplitCompletion("hm", "No.")),
+        ("<seed:think>hm</seed:think>No.", SplitCompletion("hm", "No.")),
+        ("<|channel>thought hm<channel|>No.", SplitCompletion("hm", "No.")),
+        (
+            "<|channel|>analysis<|message|>hm<|end|><|start|>assistant<|channel|>final<|message|>No.",
+            SplitCompletion("hm<|end|><|start|>assistant", "No."),
+        ),
+        ("<|channel|>analysis<|message|>I cannot", SplitCompletion("I cannot", "", closed=False)),
+        ("analysisWe must refuse.assistantfinalNo.", SplitCompletion("We must refuse.", "No.")),
+        ("analysisWe must refuse", SplitCompletion("We must refuse", "", closed=False)),
+        ('<think>Say "no"</think>"No."', SplitCompletion('Say "no"', '"No."')),
+        ("Close it with `</think>`.", SplitCompletion("", "Close it with `</think>`.")),
+        ('Some models write "<think>".', SplitCompletion("", 'Some models write "<think>".')),
+        ("Analysis of the text: it rhymes.", SplitCompletion("", "Analysis of the text: it rhymes.")),
         ("x" * 300 + "<think>", SplitCompletion("", "x" * 300 + "<think>")),  # an answer about such marks
     ],
 )
