@@ -8,9 +8,11 @@ refused when vLLM starts.
 from __future__ import annotations
 
 import os
+import signal
 from collections.abc import Sequence
 from importlib.metadata import version
 from pathlib import Path
+from threading import current_thread, main_thread
 from typing import Any
 
 from extract.errors import UserError
@@ -18,6 +20,7 @@ from serving.vllm_plugin.request import FIELD, Suffix, check
 from steering.dial import Dial, MadeFor, ReadName, read_dials, read_places
 
 SETTING = "REFUSAL_DIALS"
+SERVER = "REFUSAL_SERVER"  # the process of `refusal serve` that started this one
 RUNNER = "VLLM_USE_V2_MODEL_RUNNER"
 VERSIONS = ("0.32.0",)  # of vLLM, tested
 _registered = False
@@ -26,10 +29,14 @@ _registered = False
 def register() -> None:
     """Prepare this process of vLLM for the dials that REFUSAL_DIALS names.
 
+    Under `refusal serve` it leaves Ctrl-C to that process, which ends the answers first and then vLLM.
+
     Raises:
         UserError: the file cannot be read, or vLLM is of a version that was not tested.
     """
     global _registered
+    if os.environ.get(SERVER, str(os.getpid())) != str(os.getpid()) and current_thread() is main_thread():
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
     path = os.environ.get(SETTING)
     if not path or _registered:
         return
@@ -78,7 +85,7 @@ def _patch_requests(dials: Sequence[Dial]) -> None:
         params = request.sampling_params
         given = (params.extra_args or {}).get(FIELD) if params is not None else None
         if given is not None:
-            if given.get("read_at") is None and id(self) not in suffixes:
+            if isinstance(given, dict) and given.get("read_at") is None and id(self) not in suffixes:
                 suffixes[id(self)] = suffix_of(self.tokenizer, dials)
             check(given, request.prompt_token_ids, dials, suffixes.get(id(self)))
             request.cache_salt = given["key"]
