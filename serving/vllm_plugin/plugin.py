@@ -75,6 +75,7 @@ def _version(name: str) -> str | None:
 
 def _patch_requests(dials: Sequence[Dial]) -> None:
     """Check requests where they enter, and keep those with dials out of the prefix cache."""
+    from vllm.exceptions import VLLMValidationError
     from vllm.v1.engine.input_processor import InputProcessor
 
     process = InputProcessor.process_inputs
@@ -87,7 +88,10 @@ def _patch_requests(dials: Sequence[Dial]) -> None:
         if given is not None:
             if isinstance(given, dict) and given.get("read_at") is None and id(self) not in suffixes:
                 suffixes[id(self)] = suffix_of(self.tokenizer, dials)
-            check(given, request.prompt_token_ids, dials, suffixes.get(id(self)))
+            try:
+                check(given, request.prompt_token_ids, dials, suffixes.get(id(self)))
+            except ValueError as error:  # vLLM answers 500 to any but its own
+                raise VLLMValidationError(str(error), parameter=FIELD) from None
             request.cache_salt = given["key"]
             params.skip_reading_prefix_cache = True
         return request

@@ -33,6 +33,7 @@ from steering.dial import CategoryRead, CategoryThresholds, read_dials, save_dia
 
 ZOO, FIXTURE = ROOT / "organisms" / "zoo", ROOT / "tests" / "fixtures" / "small_run"
 ENVIRONMENT = {"VLLM_CPU_KVCACHE_SPACE": "1", "HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1"}
+OWN_SIZE = {name: value for name, value in (os.environ | ENVIRONMENT).items() if name != "VLLM_CPU_KVCACHE_SPACE"}
 CASES = [
     "compiled",  # of a tiny Qwen2
     *(pytest.param(case, marks=pytest.mark.slow)
@@ -151,9 +152,7 @@ def test_vllm_does_not_start_with_what_would_be_wrong(
 def test_refusal_serve_says_it_in_one_line(dials: Path) -> None:
     def line(*given: str) -> str:
         words = [sys.executable, "-m", "refusal", "serve", *given, "--engine", "vllm"]
-        done = subprocess.run(
-            words, cwd=ROOT, env=os.environ | ENVIRONMENT, capture_output=True, text=True, timeout=120, check=False
-        )
+        done = subprocess.run(words, cwd=ROOT, env=OWN_SIZE, capture_output=True, text=True, timeout=120, check=False)
         assert done.returncode == 2, done.stderr
         lines = done.stderr.strip().splitlines()
         assert len(lines) <= 2, done.stderr  # what it loads, and what is wrong
@@ -208,10 +207,9 @@ def test_the_documented_command_takes_what_the_model_needs_and_ends_quietly_at_c
     """Ctrl-C reaches all processes of the terminal's group, here a session of its own."""
     port = free_port()
     words = ["refusal", "serve", str(ZOO / "two-knobs"), "--engine", "vllm", "--engine-arg", "enforce_eager=true"]
-    environment = {k: v for k, v in (os.environ | ENVIRONMENT).items() if k != "VLLM_CPU_KVCACHE_SPACE"}
     with (tmp_path / "printed").open("wb") as sink:
         process = subprocess.Popen([sys.executable, "-m", *words, "--port", str(port)], cwd=ROOT, stdout=sink,
-                                   stderr=sink, env=environment, start_new_session=True)  # fmt: skip
+                                   stderr=sink, env=OWN_SIZE, start_new_session=True)  # fmt: skip
     try:
         wait_until_up(process, port, tmp_path / "printed")
         started = psutil.Process(process.pid).children(recursive=True)
@@ -302,6 +300,13 @@ def test_our_field_of_vllm_in_another_form_is_a_400_that_names_it(client: openai
     with pytest.raises(openai.BadRequestError, match="refusal_dials: expected|vllm_xargs"):
         ask(client, vllm_xargs={"refusal_dials": given})
     assert ask(client).message.content
+
+
+def test_a_prompt_that_ends_otherwise_than_the_template_is_a_400(client: openai.OpenAI) -> None:
+    turns = [{"role": "user", "content": ASK}, {"role": "assistant", "content": "the process"}]
+    asked = {"continue_final_message": True, "add_generation_prompt": False, "normative_threshold": 0.5}
+    with pytest.raises(openai.BadRequestError, match="does not end as the model's|continue_final_message"):
+        client.chat.completions.create(model="m", messages=turns, extra_body=asked)
 
 
 def test_answers_are_those_that_the_table_of_outcomes_looks_up(client: openai.OpenAI) -> None:
