@@ -211,18 +211,31 @@ def _entries(
     rows: Iterable[Row], cases: Mapping[str, Case], judge: Judge, credits: Adjacency, intake: InputNotes
 ) -> Iterator[Entry]:
     by_text = _by_text(cases)
-    waiting: deque[tuple[Case, str, str | None]] = deque()
+    waiting: deque[tuple[Case, Row, str | None]] = deque()
 
     def read() -> Iterator[CompletionToJudge]:
         for row in rows:
             case = _case(row, cases, by_text, intake)
             completion = _completion(row)
-            _note_nothing(completion, case, intake)
-            waiting.append((case, sample_of(row), completion))
-            yield to_judge(case, completion)
+            if row.get("by") is None:
+                _note_nothing(completion, case, intake)
+            waiting.append((case, row, completion))
+            yield to_judge(case, None if row.get("by") else completion)
 
     for judgement in judge.judge_all(read()):
-        yield entry_of(*waiting.popleft(), judgement)
+        case, row, completion = waiting.popleft()
+        yield entry_of(case, sample_of(row), completion, refused(row) or judgement)
+
+
+def refused(row: Row) -> Judgement | None:
+    """Return the judgement of a row that reports a refusal outside its text, else None."""
+    words = " ".join(str(row.get("completion") or "").split())
+    if row.get("by") == "field":
+        return Judgement("refuse", f"the refusal field: {words[:200]}", by="field")
+    if row.get("by") == "filter":
+        before = f", after {len(words.split())} words" if words else ""
+        return Judgement("refuse", f"the provider's filter ended it{before}", by="filter")
+    return None
 
 
 def entry_of(case: Case, sample: str, completion: str | None, judgement: Judgement) -> Entry:
@@ -233,7 +246,7 @@ def entry_of(case: Case, sample: str, completion: str | None, judgement: Judgeme
     said, confidence = split_confidence(completion or "")
     fields = merged(measure(case, did, said, judgement.fields), judgement.fields)
     return Entry(case, did, to_text(judgement.evidence), sample, completion, fields, judgement.probability,
-                 judgement.declined, confidence, _thought(completion or ""))  # fmt: skip
+                 judgement.declined, confidence, _thought(completion or ""), judgement.by)  # fmt: skip
 
 
 def _thought(completion: str) -> int | None:

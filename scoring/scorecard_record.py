@@ -14,6 +14,7 @@ from scoring.judges import JudgeRecord
 from scoring.labels.corrected import Corrected
 from scoring.labels.judge_error import ErrorBand
 from scoring.rates import RatesRecord
+from scoring.structured_refusal import RefusedBy
 
 
 class RightActionRecord(Record):
@@ -70,6 +71,7 @@ class Scorecard(Record):
 
     n: int
     actions: dict[str, int]
+    refused_by: dict[RefusedBy, int] = {}  # those refusals among them that are no sentence of the model
     rates: RatesRecord | None = None
     corrected: Corrected | None = None  # the rates corrected by people's labels, if given
     judge_error_band: dict[str, ErrorBand] = {}  # not a correction; of rates without one

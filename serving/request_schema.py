@@ -20,7 +20,8 @@ from steering.dial import Kind
 # null that change nothing, as no request has tools
 NEUTRAL: dict[str, tuple[object, ...]] = {
     **dict.fromkeys(("logit_bias", "chat_template_kwargs", "mm_processor_kwargs", "vllm_xargs", "extra_body"), ({},)),
-    **dict.fromkeys(("functions", "tool_calls", "stop_token_ids", "bad_words", "logits_processors", "documents"), ([],)),
+    **dict.fromkeys(("functions", "tool_calls", "stop_token_ids", "bad_words", "logits_processors",
+                     "documents"), ([],)),
     **dict.fromkeys(("echo", "ignore_eos", "use_beam_search", "early_stopping", "include_stop_str_in_output",
                      "add_special_tokens", "continue_final_message", "return_token_ids", "return_tokens_as_token_ids",
                      "continuous_usage_stats"), (False,)),

@@ -105,8 +105,13 @@ def _summary_lines(evaluation: Evaluation, card: Scorecard) -> Iterator[str]:
 
 
 def _completion(prompt: Prompt, answer: Answer | None) -> Row:
-    row: Row = {"id": prompt.id, "completion": None if answer is None else answer.text}
-    return row | ({"cut_off": True} if answer is not None and answer.cut_off else {})
+    if answer is None:
+        return {"id": prompt.id, "completion": None}
+    if answer.by == "field":
+        return {"id": prompt.id, "completion": None, "refusal": answer.text}
+    row: Row = {"id": prompt.id, "completion": answer.text}
+    ended = {"finish_reason": "content_filter"} if answer.by == "filter" else {}
+    return row | ended | ({"cut_off": True} if answer.cut_off else {})
 
 
 def _total(counts: Sequence[int | None]) -> int | None:

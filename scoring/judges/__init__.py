@@ -15,6 +15,7 @@ from pydantic import ConfigDict
 
 from extract.record import Record
 from scoring.actions import Action
+from scoring.structured_refusal import RefusedBy
 
 
 @dataclass(frozen=True)
@@ -37,6 +38,7 @@ class Judgement:
     fields: Mapping[str, float] = field(default_factory=dict)
     probability: float | None = None  # that the outcome is right, where the judge states it
     declined: float | None = None  # the probability that the request was declined, where the judge states it
+    by: RefusedBy | None = None  # where a refusal is no sentence of the model: by what it is
 
 
 class JudgeRecord(Record):

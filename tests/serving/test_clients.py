@@ -14,8 +14,10 @@ LANGCHAIN = {
     "top_p": 1.0, "tools": [], "tool_choice": "none", "parallel_tool_calls": False, "top_k": -1,
     "repetition_penalty": 1.0, "min_p": 0,
 }  # fmt: skip
-OPEN_WEBUI = {"stream": False, "max_tokens": 20, "temperature": 0.0, "top_k": 0, "min_p": 0.0, "repeat_penalty": 1.0,
-              "logit_bias": None, "reasoning_effort": None, "tools": None, "stream_options": {"include_usage": True}}  # fmt: skip
+OPEN_WEBUI = {
+    "stream": False, "max_tokens": 20, "temperature": 0.0, "top_k": 0, "min_p": 0.0, "repeat_penalty": 1.0,
+    "logit_bias": None, "reasoning_effort": None, "tools": None, "stream_options": {"include_usage": True},
+}  # fmt: skip
 
 
 def posted(served: Running, messages: list[dict[str, object]], **given: object) -> httpx.Response:

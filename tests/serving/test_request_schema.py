@@ -83,7 +83,14 @@ def test_a_mistake_names_its_field(given: dict[str, Any], field: str, said: str)
     "given",
     [
         {"top_k": -1, "repetition_penalty": 1.0, "min_p": 0, "tool_choice": "none"},  # as the issue has them
-        {"top_k": 0, "min_p": 0.0, "repetition_penalty": 1, "length_penalty": 1.0, "ignore_eos": False, "min_tokens": 0},
+        {
+            "top_k": 0,
+            "min_p": 0.0,
+            "repetition_penalty": 1,
+            "length_penalty": 1.0,
+            "ignore_eos": False,
+            "min_tokens": 0,
+        },
         {"logit_bias": {}, "functions": [], "parallel_tool_calls": True, "top_logprobs": 0, "modalities": ["text"]},
         {"service_tier": "auto", "store": False, "safety_identifier": "x", "prompt_cache_key": "y"},
     ],

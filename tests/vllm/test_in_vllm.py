@@ -297,7 +297,7 @@ def test_a_wrong_threshold_is_a_400_that_names_it(client: openai.OpenAI) -> None
 
 @pytest.mark.parametrize("given", ["x", 7, 0.5, [], ["normative"]])
 def test_our_field_of_vllm_in_another_form_is_a_400_that_names_it(client: openai.OpenAI, given: object) -> None:
-    with pytest.raises(openai.BadRequestError, match="refusal_dials: expected|vllm_xargs"):
+    with pytest.raises(openai.BadRequestError, match=r"refusal_dials: expected|vllm_xargs"):
         ask(client, vllm_xargs={"refusal_dials": given})
     assert ask(client).message.content
 
@@ -305,7 +305,7 @@ def test_our_field_of_vllm_in_another_form_is_a_400_that_names_it(client: openai
 def test_a_prompt_that_ends_otherwise_than_the_template_is_a_400(client: openai.OpenAI) -> None:
     turns = [{"role": "user", "content": ASK}, {"role": "assistant", "content": "the process"}]
     asked = {"continue_final_message": True, "add_generation_prompt": False, "normative_threshold": 0.5}
-    with pytest.raises(openai.BadRequestError, match="does not end as the model's|continue_final_message"):
+    with pytest.raises(openai.BadRequestError, match=r"does not end as the model's|continue_final_message"):
         client.chat.completions.create(model="m", messages=turns, extra_body=asked)
 
 

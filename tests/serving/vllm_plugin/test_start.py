@@ -56,10 +56,16 @@ def test_what_processes_print_while_they_start_is_held_back(level: str | None, m
 
 
 def test_a_failure_has_all_that_was_printed(capfd: pytest.CaptureFixture[str]) -> None:
-    printed: list[str] = []
-    with pytest.raises(RuntimeError), held_back() as printed:
-        subprocess.Popen([sys.executable, "-c", "import time; time.sleep(.2); print('the cause', flush=True)"])
-        raise FAILED
-    assert printed == ["the cause"]
+    lines: list[str] = []
+
+    def start() -> None:
+        nonlocal lines
+        with held_back() as lines:
+            subprocess.Popen([sys.executable, "-c", "import time; time.sleep(.2); print('the cause', flush=True)"])
+            raise FAILED
+
+    with pytest.raises(RuntimeError):
+        start()
+    assert lines == ["the cause"]
     print("later")
     assert capfd.readouterr() == ("later\n", "")
