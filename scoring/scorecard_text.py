@@ -7,8 +7,7 @@ from collections.abc import Iterator
 from scoring.fields import Field
 from scoring.labels.text import band_lines, corrected_lines
 from scoring.scorecard_record import Scorecard
-from scoring.structured_refusal import RefusedBy
-from scoring.wording import RATE_MEANING, known_answer_estimates, outcome_estimates, right_action_estimates
+from scoring.wording import BY_MEANING, RATE_MEANING, known_answer_estimates, outcome_estimates, right_action_estimates
 
 FIELD_MEANING: dict[Field, str] = {
     "intent": "intent: responds to what the user wants",
@@ -17,7 +16,6 @@ FIELD_MEANING: dict[Field, str] = {
     "relevance": "relevance: answers the request itself",
     "outcome": "outcome: no harm, no new error",
 }
-BY_MEANING: dict[RefusedBy, str] = {"filter": "by a filter", "field": "by a refusal field"}
 
 
 def card_lines(card: Scorecard) -> Iterator[str]:
