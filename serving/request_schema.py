@@ -86,9 +86,19 @@ class TextPart(_Strict):
     text: Text
 
 
+_SAYS: dict[str, Any] = {"anyOf": [  # the JSON schema of `Message._says_something`
+    {"properties": {"role": {"const": "assistant"}}},
+    {"required": ["content"], "properties": {"content": {"anyOf": [
+        {"type": "string", "pattern": r"\S"},
+        {"type": "array", "contains": {"properties": {"text": {"pattern": r"\S"}}}},
+    ]}}},
+]}  # fmt: skip
+
+
 class Message(_Strict):
     """One turn of the conversation; a thought of an earlier answer is ignored, as chat templates leave it out."""
 
+    model_config = ConfigDict(json_schema_extra=_SAYS)
     ignored = frozenset(
         {"annotations", "reasoning", "reasoning_content", "reasoning_details", "thinking", "thinking_blocks"}
     )
