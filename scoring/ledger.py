@@ -17,7 +17,7 @@ from extract.errors import UserError
 from extract.prompts.prompt import RIGHT_ACTIONS
 from scoring.case import Case
 from scoring.fields import FIELDS
-from scoring.structured_refusal import RefusedBy
+from scoring.judges import RefusedBy
 
 _CASE = tuple(f.name for f in fields(Case) if f.name != "messages")
 _COLUMNS = (

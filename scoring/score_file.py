@@ -27,6 +27,7 @@ from scoring.compare.scored_source import cases_of, cases_of_run
 from scoring.fields import measure, merged
 from scoring.judges import CompletionToJudge, Judge, Judgement
 from scoring.judges.rules import RuleJudge
+from scoring.judges.structured_refusal import refused
 from scoring.labels.corrected import corrected_rates
 from scoring.labels.judge_error import error_bands
 from scoring.labels.label import Label, read_labels
@@ -225,17 +226,6 @@ def _entries(
     for judgement in judge.judge_all(read()):
         case, row, completion = waiting.popleft()
         yield entry_of(case, sample_of(row), completion, refused(row) or judgement)
-
-
-def refused(row: Row) -> Judgement | None:
-    """Return the judgement of a row that reports a refusal outside its text, else None."""
-    words = " ".join(str(row.get("completion") or "").split())
-    if row.get("by") == "field":
-        return Judgement("refuse", f"the refusal field: {words[:200]}", by="field")
-    if row.get("by") == "filter":
-        before = f", after {len(words.split())} words" if words else ""
-        return Judgement("refuse", f"the provider's filter ended it{before}", by="filter")
-    return None
 
 
 def entry_of(case: Case, sample: str, completion: str | None, judgement: Judgement) -> Entry:

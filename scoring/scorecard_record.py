@@ -10,11 +10,10 @@ from scoring.abstaining.confidence import ConfidenceRecord
 from scoring.abstaining.penalty import PenaltyRecord
 from scoring.estimate import Estimate, Limits, estimate_of
 from scoring.fields import Field
-from scoring.judges import JudgeRecord
+from scoring.judges import JudgeRecord, RefusedBy
 from scoring.labels.corrected import Corrected
 from scoring.labels.judge_error import ErrorBand
 from scoring.rates import RatesRecord
-from scoring.structured_refusal import RefusedBy
 
 
 class RightActionRecord(Record):

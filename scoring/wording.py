@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from scoring.abstaining.outcomes import MEANING
 from scoring.abstaining.penalty import wrong_costs
 from scoring.estimate import Estimate
+from scoring.judges import RefusedBy
 from scoring.scorecard_record import RightActionCard, Scorecard
-from scoring.structured_refusal import RefusedBy
 
 RATE_MEANING = {
     "over_refusal": "over_refusal: benign prompts declined",

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Sequence
 from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationInfo, field_validator, model_validator
+from pydantic.config import JsonDict
 from pydantic_core import ErrorDetails
 
 from steering.dial import Kind
@@ -86,7 +87,7 @@ class TextPart(_Strict):
     text: Text
 
 
-_SAYS: dict[str, Any] = {"anyOf": [  # the JSON schema of `Message._says_something`
+_SAYS: JsonDict = {"anyOf": [  # the JSON schema of `Message._says_something`
     {"properties": {"role": {"const": "assistant"}}},
     {"required": ["content"], "properties": {"content": {"anyOf": [
         {"type": "string", "pattern": r"\S"},

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from extract.keyed_file import KeyedFile, content_key
 from extract.prompts.prompt import Prompt
-from scoring.structured_refusal import RefusedBy
+from scoring.judges import RefusedBy
 
 
 @dataclass(frozen=True)

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Literal, Protocol
 
 from pydantic import ConfigDict
 
 from extract.record import Record
 from scoring.actions import Action
-from scoring.structured_refusal import RefusedBy
+
+RefusedBy = Literal["filter", "field"]  # a provider's filter, or the refusal field of a reply
 
 
 @dataclass(frozen=True)

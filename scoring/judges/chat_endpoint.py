@@ -17,9 +17,10 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from extract.errors import UserError
+from scoring.judges import RefusedBy
 from scoring.judges.config import EndpointConfig
 from scoring.judges.replies import UnreadableError
-from scoring.structured_refusal import RefusedBy, is_filtered, structured_refusal
+from scoring.judges.structured_refusal import is_filtered, structured_refusal
 
 try:
     import openai

@@ -13,6 +13,7 @@ from extract.errors import UserError
 from extract.prompts.columns import Column, Counts, as_text, field_value, value_at
 from extract.prompts.lines import is_text, replace_surrogates
 from extract.prompts.rows import place, read_rows
+from scoring.judges.structured_refusal import StructuredRefusal, structured_refusal
 from scoring.readers.column_guess import guess_columns
 from scoring.readers.column_map import ROW_NUMBER, ColumnMap, listed, refuse_absent_columns
 from scoring.readers.completion_row import FIELDS, PROMPT_FIELDS, ForeignRow, ReadingNotes
@@ -20,7 +21,6 @@ from scoring.readers.inspect_log import is_log, read_log, sample_fields
 from scoring.readers.lm_eval_samples import is_sample, read_samples
 from scoring.readers.turns import content_text, is_transcript, turns
 from scoring.row import Row
-from scoring.structured_refusal import StructuredRefusal, structured_refusal
 
 AROUND = "around"  # of a row's fields: the objects that its completion's column lies in
 

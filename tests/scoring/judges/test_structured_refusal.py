@@ -10,12 +10,12 @@ from scoring.evaluation.answers import Answer
 from scoring.evaluation.written import completion_row
 from scoring.judges import CompletionToJudge
 from scoring.judges.rules import RuleJudge
+from scoring.judges.structured_refusal import is_filtered
 from scoring.readers.answers import read_records
 from scoring.readers.column_map import read_column_map
 from scoring.readers.completion_row import ReadingNotes
 from scoring.score_file import score_file
 from scoring.scorecard_text import card_lines
-from scoring.structured_refusal import is_filtered
 from tests.support.completion_files import ASKED, DATA, answers, jsonl
 
 NO = "I'm sorry, that is not possible."
