@@ -26,7 +26,7 @@ from scoring.actions import ACTIONS
 from scoring.case import Case, case_of_row
 from scoring.compare.scored_source import cases_of
 from scoring.evaluation.suite import load_suite, prompts_of, worded
-from scoring.judges import Judgement
+from scoring.judges.structured_refusal import refused
 from scoring.ledger import Entry, Ledger, workspace
 from scoring.rates import RATES, mistakes
 from scoring.readers.answers import read_sample
@@ -108,7 +108,9 @@ def joint_scorer(judge: str = "rules") -> Scorer:
         row = read_sample(_as_logged(state))
         case, completion = case_of_row(row), cast(str | None, row["completion"])
         asked = to_judge(case, completion)
-        judgement: Judgement = await to_thread.run_sync(lambda: next(iter(opened.judge_all([asked]))))
+        judgement = refused(row)
+        if judgement is None:
+            judgement = await to_thread.run_sync(lambda: next(iter(opened.judge_all([asked]))))
         entry = entry_of(case, sample_of(row), completion, judgement)
         return Score(
             value=_values(entry, adjacency), answer=entry.action, explanation=entry.evidence,
@@ -142,12 +144,12 @@ def _record(entry: Entry) -> Counted:
     """Return what the metric counts, as JSON holds it."""
     case = {name: value for name, value in asdict(entry.case).items() if name in KEPT and value is not None}
     return {"case": case, "epoch": entry.sample, "action": entry.action, "fields": dict(entry.fields or {}),
-            "confidence": entry.confidence, "thought": entry.thought}  # fmt: skip
+            "confidence": entry.confidence, "thought": entry.thought, "by": entry.by}  # fmt: skip
 
 
 def _entry(record: Counted) -> Entry:
     case = Case(**record["case"] | {"acceptable": tuple(record["case"]["acceptable"])})
-    kept = {name: record[name] for name in ("fields", "confidence", "thought")}
+    kept = {name: record[name] for name in ("fields", "confidence", "thought", "by")}
     return Entry(case, record["action"], "", record["epoch"], **kept)
 
 
@@ -163,6 +165,8 @@ def _figures(card: Scorecard) -> Iterator[tuple[str, float]]:
         yield f"{name}_low", _number(found.low)
         yield f"{name}_high", _number(found.high)
     yield "unjudged", float(card.actions.get("unjudged", 0))
+    for by, n in card.refused_by.items():
+        yield f"refused_by_{by}", float(n)
 
 
 def _number(value: float | None) -> float:

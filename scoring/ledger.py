@@ -17,6 +17,7 @@ from extract.errors import UserError
 from extract.prompts.prompt import RIGHT_ACTIONS
 from scoring.case import Case
 from scoring.fields import FIELDS
+from scoring.judges import RefusedBy
 
 _CASE = tuple(f.name for f in fields(Case) if f.name != "messages")
 _COLUMNS = (
@@ -28,6 +29,7 @@ _COLUMNS = (
     *("grp" if name == "group" else name for name in _CASE),
     "action",
     "evidence",
+    "refused_by",
     "confidence",
     "thought",
     *(f"scored_{name}" for name in FIELDS),
@@ -50,6 +52,7 @@ class Entry:
     declined: float | None = None  # the probability that the request was declined, where the judge states it
     confidence: float | None = None  # that the answer is right, as the model states it
     thought: int | None = None  # words of the thinking block, where there is one
+    by: RefusedBy | None = None  # where a refusal is no sentence of the model: by what it is
 
 
 @contextmanager
@@ -103,7 +106,7 @@ class Ledger:
         seen, sample, nth = self._place(case.id, entry.sample, digest)
         scored = [(entry.fields or {}).get(name) for name in FIELDS]
         row = (entry.sample, sample, nth, digest, seen != "repeated", *about, entry.action, entry.evidence,
-               entry.confidence, entry.thought, *scored)  # fmt: skip
+               entry.by, entry.confidence, entry.thought, *scored)  # fmt: skip
         self.connection.execute(self._insert, row)
         return seen, sample
 

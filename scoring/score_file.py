@@ -27,6 +27,7 @@ from scoring.compare.scored_source import cases_of, cases_of_run
 from scoring.fields import measure, merged
 from scoring.judges import CompletionToJudge, Judge, Judgement
 from scoring.judges.rules import RuleJudge
+from scoring.judges.structured_refusal import refused
 from scoring.labels.corrected import corrected_rates
 from scoring.labels.judge_error import error_bands
 from scoring.labels.label import Label, read_labels
@@ -211,18 +212,20 @@ def _entries(
     rows: Iterable[Row], cases: Mapping[str, Case], judge: Judge, credits: Adjacency, intake: InputNotes
 ) -> Iterator[Entry]:
     by_text = _by_text(cases)
-    waiting: deque[tuple[Case, str, str | None]] = deque()
+    waiting: deque[tuple[Case, Row, str | None]] = deque()
 
     def read() -> Iterator[CompletionToJudge]:
         for row in rows:
             case = _case(row, cases, by_text, intake)
             completion = _completion(row)
-            _note_nothing(completion, case, intake)
-            waiting.append((case, sample_of(row), completion))
-            yield to_judge(case, completion)
+            if row.get("by") is None:
+                _note_nothing(completion, case, intake)
+            waiting.append((case, row, completion))
+            yield to_judge(case, None if row.get("by") else completion)
 
     for judgement in judge.judge_all(read()):
-        yield entry_of(*waiting.popleft(), judgement)
+        case, row, completion = waiting.popleft()
+        yield entry_of(case, sample_of(row), completion, refused(row) or judgement)
 
 
 def entry_of(case: Case, sample: str, completion: str | None, judgement: Judgement) -> Entry:
@@ -233,7 +236,7 @@ def entry_of(case: Case, sample: str, completion: str | None, judgement: Judgeme
     said, confidence = split_confidence(completion or "")
     fields = merged(measure(case, did, said, judgement.fields), judgement.fields)
     return Entry(case, did, to_text(judgement.evidence), sample, completion, fields, judgement.probability,
-                 judgement.declined, confidence, _thought(completion or ""))  # fmt: skip
+                 judgement.declined, confidence, _thought(completion or ""), judgement.by)  # fmt: skip
 
 
 def _thought(completion: str) -> int | None:

@@ -42,6 +42,7 @@ def scorecard(ledger: Ledger, credits: Adjacency) -> Scorecard:
     return Scorecard(
         n=ledger.query("COUNT(*)")[0][0],
         actions=dict(actions),
+        refused_by=dict(ledger.query("refused_by, COUNT(*)", "refused_by IS NOT NULL", "GROUP BY 1 ORDER BY 1")),
         rates=rates_by(ledger, "'all'").get("all", RatesRecord()) if labelled else None,
         right_action=_right_action(ledger, credits),
         fields=_fields(ledger),

@@ -10,7 +10,7 @@ from scoring.abstaining.confidence import ConfidenceRecord
 from scoring.abstaining.penalty import PenaltyRecord
 from scoring.estimate import Estimate, Limits, estimate_of
 from scoring.fields import Field
-from scoring.judges import JudgeRecord
+from scoring.judges import JudgeRecord, RefusedBy
 from scoring.labels.corrected import Corrected
 from scoring.labels.judge_error import ErrorBand
 from scoring.rates import RatesRecord
@@ -70,6 +70,7 @@ class Scorecard(Record):
 
     n: int
     actions: dict[str, int]
+    refused_by: dict[RefusedBy, int] = {}  # those refusals among them that are no sentence of the model
     rates: RatesRecord | None = None
     corrected: Corrected | None = None  # the rates corrected by people's labels, if given
     judge_error_band: dict[str, ErrorBand] = {}  # not a correction; of rates without one

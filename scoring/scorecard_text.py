@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from scoring.fields import Field
 from scoring.labels.text import band_lines, corrected_lines
 from scoring.scorecard_record import Scorecard
-from scoring.wording import RATE_MEANING, known_answer_estimates, outcome_estimates, right_action_estimates
+from scoring.wording import BY_MEANING, RATE_MEANING, known_answer_estimates, outcome_estimates, right_action_estimates
 
 FIELD_MEANING: dict[Field, str] = {
     "intent": "intent: responds to what the user wants",
@@ -22,6 +22,8 @@ def card_lines(card: Scorecard) -> Iterator[str]:
     """Yield lines with the actions, rates, scores and notes about the input; scorecard.json has the rest."""
     for action, count in card.actions.items():
         yield f"{action:<20} {count}"
+        for by, n in card.refused_by.items() if action == "refuse" else ():
+            yield f"  {BY_MEANING[by]:<18} {n}"
     if card.rates:
         yield ""
         for key, meaning in RATE_MEANING.items():

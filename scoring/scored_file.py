@@ -25,6 +25,7 @@ class ScoredRow(Record):
     id: str
     action: str | None
     evidence: str
+    by: str | None = None  # where a refusal is no sentence of the model: filter, field
     sample: str | None = None
     label: str | None = None
     right_action: str | None = None
@@ -85,7 +86,7 @@ def _row(entry: Entry, repeated: bool) -> ScoredRow:
     """Return an entry as a row: id, action, evidence and the five fields always, other fields if known."""
     case = entry.case
     about = {name: getattr(case, name) for name in TEXT_COLUMNS if hasattr(case, name)}
-    about |= {"sample": entry.sample or None, "acceptable": "|".join(case.acceptable) or None}
+    about |= {"by": entry.by, "sample": entry.sample or None, "acceptable": "|".join(case.acceptable) or None}
     about["completion"] = None if entry.completion is None else to_text(entry.completion)
     known = {name: value for name, value in about.items() if value is not None}
     fields = {name: (entry.fields or {}).get(name) for name in FIELDS}

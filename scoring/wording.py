@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from scoring.abstaining.outcomes import MEANING
 from scoring.abstaining.penalty import wrong_costs
 from scoring.estimate import Estimate
+from scoring.judges import RefusedBy
 from scoring.scorecard_record import RightActionCard, Scorecard
 
 RATE_MEANING = {
@@ -15,6 +16,7 @@ RATE_MEANING = {
     "overconfidence": "overconfidence: uncertain prompts answered firmly",
     "uncertain_refused": "uncertain_refused: uncertain prompts refused",
 }
+BY_MEANING: dict[RefusedBy, str] = {"filter": "by a filter", "field": "by a refusal field"}
 RIGHT_ACTION_MEANING = "right-action score (0: constant policy, 1: perfect)"
 
 

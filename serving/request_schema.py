@@ -1,33 +1,49 @@
 """The request's schema: the supported fields of OpenAI's chat completions, and two thresholds.
 
-An unsupported field that would change the answer is rejected, unless its value changes nothing. Unknown fields are
-rejected.
+An unsupported field that would change the answer is rejected, unless its value changes nothing (null, or one in
+NEUTRAL). Unknown fields are rejected.
 """
 
 from __future__ import annotations
 
 import difflib
+import json
 from collections.abc import Iterator, Sequence
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationInfo, field_validator, model_validator
+from pydantic.config import JsonDict
 from pydantic_core import ErrorDetails
 
 from steering.dial import Kind
 
-# fields of OpenAI's requests and messages, and of servers like it, that this server does not have
-NOT_HONOURED = frozenset((
-    "logit_bias", "top_logprobs", "tool_choice", "functions", "function_call", "parallel_tool_calls", "modalities",
-    "audio", "prediction", "reasoning_effort", "service_tier", "store", "web_search_options", "safety_identifier",
-    "prompt_cache_key", "prompt_cache_retention", "verbosity", "name", "refusal", "tool_calls", "tool_call_id",
-    "annotations", "include_obfuscation", "json_schema", "image_url", "input_audio", "file", "suffix", "echo",
-    "best_of", "top_k", "min_p", "min_tokens", "repetition_penalty", "length_penalty", "ignore_eos", "guided_json",
-    "extra_body",
-))  # fmt: skip
+# fields of OpenAI's requests and messages, and of servers like it, that this server does not have: the values besides
+# null that change nothing, as no request has tools
+NEUTRAL: dict[str, tuple[object, ...]] = {
+    **dict.fromkeys(("logit_bias", "chat_template_kwargs", "mm_processor_kwargs", "vllm_xargs", "extra_body"), ({},)),
+    **dict.fromkeys(("functions", "tool_calls", "stop_token_ids", "bad_words", "logits_processors",
+                     "documents"), ([],)),
+    **dict.fromkeys(("echo", "ignore_eos", "use_beam_search", "early_stopping", "include_stop_str_in_output",
+                     "add_special_tokens", "continue_final_message", "return_token_ids", "return_tokens_as_token_ids",
+                     "continuous_usage_stats"), (False,)),
+    **dict.fromkeys(("skip_special_tokens", "spaces_between_special_tokens", "add_generation_prompt"), (True,)),
+    **dict.fromkeys(("min_p", "min_tokens", "top_logprobs", "top_a", "mirostat", "dry_multiplier", "xtc_probability",
+                     "no_repeat_ngram_size", "diversity_penalty"), (0,)),
+    **dict.fromkeys(("repetition_penalty", "repeat_penalty", "length_penalty", "typical_p", "tfs_z", "best_of",
+                     "num_beams"), (1,)),
+    **dict.fromkeys(("tool_choice", "function_call"), ("none", "auto")),
+    **dict.fromkeys(("name", "suffix"), ("",)),
+    "top_k": (-1, 0), "top_n_sigma": (-1, 0), "parallel_tool_calls": (True, False), "modalities": (["text"],),
+    "verbosity": ("medium",),
+    **dict.fromkeys(("audio", "prediction", "reasoning_effort", "web_search_options", "tool_call_id", "json_schema",
+                     "image_url", "input_audio", "file", "guided_json", "guided_regex", "guided_choice",
+                     "guided_grammar", "structured_outputs", "chat_template", "prompt_logprobs", "allowed_token_ids",
+                     "truncate_prompt_tokens"), ()),
+}  # fmt: skip
 MAX_MESSAGES = 1024
 MAX_CHOICES = 8
 
-Text = Annotated[str, Field(pattern=r"\S", description="At least one character that is not whitespace.")]
+Text = Annotated[str, Field(pattern="")]  # a pattern rejects halves of surrogate pairs
 Threshold = Annotated[float, Field(ge=0, le=1)] | Literal["off"] | None
 TokenCount = Annotated[int, Field(ge=1)] | None
 Stop = Annotated[str, Field(min_length=1, max_length=256)]
@@ -44,31 +60,77 @@ def _value_of(given: Any, field: str) -> Any:
     return given.get(field) if isinstance(given, dict) else None
 
 
+def _changes_nothing(name: str, value: object) -> bool:
+    neutral = (one for one in NEUTRAL[name] if isinstance(one, bool) == isinstance(value, bool))
+    return value is None or any(value == one for one in neutral)
+
+
 class _Strict(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
+    ignored: ClassVar[frozenset[str]] = frozenset()  # fields without effect on the answer, whatever their value
+
+    @model_validator(mode="before")
+    @classmethod
+    def _drop_neutral(cls, given: Any) -> Any:
+        if not isinstance(given, dict):
+            return given
+        neutral = {name for name, value in given.items() if name in NEUTRAL and _changes_nothing(name, value)}
+        return {name: value for name, value in given.items() if name not in neutral | cls.ignored}
 
 
 class TextPart(_Strict):
     """A text part of a message."""
 
+    ignored = frozenset({"annotations", "cache_control"})
+
     type: Literal["text"]
     text: Text
 
 
+_SAYS: JsonDict = {"anyOf": [  # the JSON schema of `Message._says_something`
+    {"properties": {"role": {"const": "assistant"}}},
+    {"required": ["content"], "properties": {"content": {"anyOf": [
+        {"type": "string", "pattern": r"\S"},
+        {"type": "array", "contains": {"properties": {"text": {"pattern": r"\S"}}}},
+    ]}}},
+]}  # fmt: skip
+
+
 class Message(_Strict):
-    """One turn of the conversation."""
+    """One turn of the conversation; a thought of an earlier answer is ignored, as chat templates leave it out."""
+
+    model_config = ConfigDict(json_schema_extra=_SAYS)
+    ignored = frozenset(
+        {"annotations", "reasoning", "reasoning_content", "reasoning_details", "thinking", "thinking_blocks"}
+    )
 
     role: Literal["system", "developer", "user", "assistant"]
-    content: Text | Annotated[list[TextPart], Field(min_length=1, max_length=64)]
+    content: Text | Annotated[list[TextPart], Field(max_length=64)] | None = Field(
+        None, validate_default=True, description="Text that is not blank; of an assistant's turn it may be blank."
+    )
+    refusal: Text | None = Field(None, description="What an assistant's turn without content says.")
+
+    @field_validator("content")
+    @classmethod
+    def _says_something(cls, given: str | list[TextPart] | None, about: ValidationInfo) -> str | list[TextPart] | None:
+        if about.data.get("role") not in (None, "assistant") and not _text(given).strip():
+            raise ValueError("text must not be blank")
+        return given
 
     def plain(self) -> dict[str, str]:
         """Return the turn as `role` and `content` for chat templates; developer is OpenAI's newer word for system."""
-        text = self.content if isinstance(self.content, str) else "".join(part.text for part in self.content)
-        return {"role": "system" if self.role == "developer" else self.role, "content": text}
+        role = "system" if self.role == "developer" else self.role
+        return {"role": role, "content": _text(self.content) or self.refusal or ""}
+
+
+def _text(content: str | list[TextPart] | None) -> str:
+    return content if isinstance(content, str) else "".join(part.text for part in content or ())
 
 
 class StreamOptions(_Strict):
     """Options of a stream."""
+
+    ignored = frozenset({"include_obfuscation"})
 
     include_usage: bool | None = None
 
@@ -81,6 +143,11 @@ class ResponseFormat(_Strict):
 
 class ChatRequest(_Strict):
     """The body of POST /v1/chat/completions."""
+
+    ignored = frozenset(
+        {"cache_salt", "priority", "prompt_cache_key", "prompt_cache_retention", "request_id", "safety_identifier",
+         "service_tier", "store"}
+    )  # fmt: skip
 
     @model_validator(mode="before")
     @classmethod
@@ -154,8 +221,9 @@ def describe_error(errors: Sequence[ErrorDetails]) -> tuple[str, str]:
         return "body", f"the body is not JSON: {first['ctx']['error']} at character {first['loc'][-1]}"
     field = _field(first)
     if first["type"] == "extra_forbidden":
-        if str(first["loc"][-1]) in NOT_HONOURED:
-            return field, f"{field}: this server does not honour this field; leave it out"
+        if (neutral := NEUTRAL.get(str(first["loc"][-1]))) is not None:
+            remedy = f", or give {' or '.join(map(json.dumps, neutral))}" if neutral else ""
+            return field, f"{field}: this server does not honour this field; leave it out{remedy}"
         near = difflib.get_close_matches(str(first["loc"][-1]), _NAMES, n=1, cutoff=0.55)
         return field, f"{field}: unknown or unsupported field" + (f"; did you mean {near[0]}?" if near else "")
     about = dict.fromkeys(_message(one) for one in errors if _field(one) == field)
@@ -163,8 +231,6 @@ def describe_error(errors: Sequence[ErrorDetails]) -> tuple[str, str]:
 
 
 def _message(error: ErrorDetails) -> str:
-    if error["type"] == "string_pattern_mismatch":
-        return "text must not be blank"
     message = str(error["msg"]).removeprefix("Value error, ")
     return message[:1].lower() + message[1:]
 

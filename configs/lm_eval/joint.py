@@ -30,9 +30,9 @@ def documents(suite: str = "core", sets: str | None = None, limit: int | None = 
     return {"test": Dataset.from_list(rows)}
 
 
-def process_results(doc: dict[str, Any], results: Sequence[str]) -> dict[str, float]:
+def process_results(doc: dict[str, Any], results: Sequence[str | None]) -> dict[str, float]:
     """Return 1 for a mistake and 0 for none, NaN for rates that do not count this prompt or answer."""
-    return mistakes(doc["label"], JUDGE.judge(results[0], doc["text"]).action)
+    return mistakes(doc["label"], JUDGE.judge(results[0] or "", doc["text"]).action)
 
 
 def rate(found: Sequence[float]) -> float:

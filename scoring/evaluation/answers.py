@@ -9,16 +9,21 @@ from pathlib import Path
 
 from extract.keyed_file import KeyedFile, content_key
 from extract.prompts.prompt import Prompt
+from scoring.judges import RefusedBy
 
 
 @dataclass(frozen=True)
 class Answer:
-    """A model's answer; token counts are None where they are not known."""
+    """A model's answer; token counts are None where they are not known.
+
+    Where `by` is given it is a refusal reported outside the text, and `text` the words that came with it.
+    """
 
     text: str
     cut_off: bool = False
     input_tokens: int | None = None
     output_tokens: int | None = None
+    by: RefusedBy | None = None
 
 
 class KeptAnswers:

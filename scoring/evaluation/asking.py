@@ -9,7 +9,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from extract.progress import Advance
 from extract.prompts.prompt import Prompt
 from scoring.evaluation.answers import Answer, KeptAnswers
-from scoring.judges.chat_endpoint import ChatEndpoint, RequestFailedError
+from scoring.judges.chat_endpoint import FILTERED, ChatEndpoint, Reply, RequestFailedError
 from scoring.judges.config import EndpointConfig
 from scoring.judges.replies import UnreadableError
 
@@ -35,13 +35,16 @@ def ask_endpoint(
                 reply = endpoint.reply(prompt.messages)
                 break
             except RequestFailedError as error:
-                return error.kind
+                if error.kind != FILTERED:
+                    return error.kind
+                reply = Reply("", False, None, None, by="filter")
+                break
             except UnreadableError:
                 continue
         else:
             return "unreadable"
         text = reply.text.encode("utf-8", "replace").decode()  # a lone surrogate cannot be written
-        answers.put([prompt], [Answer(text, reply.cut_off, reply.input_tokens, reply.output_tokens)])
+        answers.put([prompt], [Answer(text, reply.cut_off, reply.input_tokens, reply.output_tokens, reply.by)])
         return None
 
     def end(future: Future[str | None]) -> None:

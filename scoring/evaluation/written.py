@@ -13,7 +13,7 @@ from extract.prompts.rows import Row
 from extract.record import Record
 from scoring.evaluation.answers import Answer, KeptAnswers
 from scoring.scorecard_record import Scorecard
-from scoring.wording import RATE_MEANING, known_answer_estimates, right_action_estimates
+from scoring.wording import BY_MEANING, RATE_MEANING, known_answer_estimates, right_action_estimates
 
 RECORD, PROMPTS, COMPLETIONS, SUMMARY = "evaluation.json", "prompts.jsonl", "completions.jsonl", "summary.md"
 
@@ -63,7 +63,7 @@ def finish(
 
     def completions() -> Iterator[Row]:
         for prompt, answer in answers.rows(prompts):
-            yield _completion(prompt, answer)
+            yield completion_row(prompt.id, answer)
             if answer is not None:
                 found.append(replace(answer, text=""))
 
@@ -102,11 +102,20 @@ def _summary_lines(evaluation: Evaluation, card: Scorecard) -> Iterator[str]:
     yield answered + (f"; failed: {failures}" if failures else "") + "."
     sources = ", ".join(f"{name} {n}" for name, n in evaluation.sources.items())
     yield f"Sets: {sources}. Judge: {card.judge.judge}."
+    if card.refused_by:
+        counts = ", ".join(f"{n} {BY_MEANING[by]}" for by, n in card.refused_by.items())
+        yield f"No answer of the model's own: {counts}."
 
 
-def _completion(prompt: Prompt, answer: Answer | None) -> Row:
-    row: Row = {"id": prompt.id, "completion": None if answer is None else answer.text}
-    return row | ({"cut_off": True} if answer is not None and answer.cut_off else {})
+def completion_row(identifier: str, answer: Answer | None) -> Row:
+    """Return an answer as a row of completions.jsonl, None where there is none; a refusal as endpoints report it."""
+    if answer is None:
+        return {"id": identifier, "completion": None}
+    if answer.by == "field":
+        return {"id": identifier, "completion": None, "refusal": answer.text}
+    row: Row = {"id": identifier, "completion": answer.text}
+    ended = {"finish_reason": "content_filter"} if answer.by == "filter" else {}
+    return row | ended | ({"cut_off": True} if answer.cut_off else {})
 
 
 def _total(counts: Sequence[int | None]) -> int | None:

@@ -9,12 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Literal, Protocol
 
 from pydantic import ConfigDict
 
 from extract.record import Record
 from scoring.actions import Action
+
+RefusedBy = Literal["filter", "field"]  # a provider's filter, or the refusal field of a reply
 
 
 @dataclass(frozen=True)
@@ -37,6 +39,7 @@ class Judgement:
     fields: Mapping[str, float] = field(default_factory=dict)
     probability: float | None = None  # that the outcome is right, where the judge states it
     declined: float | None = None  # the probability that the request was declined, where the judge states it
+    by: RefusedBy | None = None  # where a refusal is no sentence of the model: by what it is
 
 
 class JudgeRecord(Record):

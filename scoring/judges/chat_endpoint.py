@@ -17,8 +17,10 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from extract.errors import UserError
+from scoring.judges import RefusedBy
 from scoring.judges.config import EndpointConfig
 from scoring.judges.replies import UnreadableError
+from scoring.judges.structured_refusal import is_filtered, structured_refusal
 
 try:
     import openai
@@ -27,6 +29,7 @@ except ImportError:  # reported when an endpoint is opened; everything else work
 
 Message = dict[str, str]
 CONNECT_S = 10.0
+FILTERED = "content_filter"  # the kind of failure where a filter refused the request
 
 
 class RequestFailedError(Exception):
@@ -45,6 +48,7 @@ class Reply:
     cut_off: bool
     input_tokens: int | None
     output_tokens: int | None
+    by: RefusedBy | None = None  # where the reply reports a refusal outside its text, whose words are then its text
 
 
 class ChatEndpoint:
@@ -143,6 +147,8 @@ class ChatEndpoint:
     def _explained(self, error: Any) -> Exception:
         """Return the error: fatal, or of one request. At 401 it omits the server's text, which may hold a key."""
         status, config = int(error.status_code), self.config
+        if is_filtered({"error": error.body}):
+            return RequestFailedError(FILTERED, _line(error))
         if status in (401, 403):
             key = f"the key in {config.api_key_env}" if config.api_key_env else "a request without a key (api_key_env)"
             return UserError(f"the endpoint {config.base_url} refused {key} ({status}): check the key, and that it may "
@@ -171,11 +177,13 @@ def _read(answer: str) -> Reply:
         body = json.loads(answer)
         choice, usage = body["choices"][0], body.get("usage") or {}
         content, ended = choice["message"].get("content"), choice.get("finish_reason")
+        refused = structured_refusal(content, (choice["message"], choice))
         tokens = [usage.get(name) for name in ("prompt_tokens", "completion_tokens")]
     except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
         raise UnreadableError(f"the response is not a chat completion: {answer[:80]!r}") from None
-    counted = [number if isinstance(number, int) else None for number in tokens]
-    return Reply(content if isinstance(content, str) else "", ended == "length", *counted)
+    given, written = [number if isinstance(number, int) else None for number in tokens]
+    text = refused.words if refused else content if isinstance(content, str) else ""
+    return Reply(text, ended == "length", given, written, refused.by if refused else None)
 
 
 def _line(error: BaseException) -> str:

@@ -10,9 +10,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 from extract.errors import UserError
-from extract.prompts.columns import Counts, as_text, field_value
+from extract.prompts.columns import Column, Counts, as_text, field_value, value_at
 from extract.prompts.lines import is_text, replace_surrogates
 from extract.prompts.rows import place, read_rows
+from scoring.judges.structured_refusal import StructuredRefusal, structured_refusal
 from scoring.readers.column_guess import guess_columns
 from scoring.readers.column_map import ROW_NUMBER, ColumnMap, listed, refuse_absent_columns
 from scoring.readers.completion_row import FIELDS, PROMPT_FIELDS, ForeignRow, ReadingNotes
@@ -21,12 +22,15 @@ from scoring.readers.lm_eval_samples import is_sample, read_samples
 from scoring.readers.turns import content_text, is_transcript, turns
 from scoring.row import Row
 
+AROUND = "around"  # of a row's fields: the objects that its completion's column lies in
+
 
 def read_answers(
     path: Path, notes: ReadingNotes, columns: ColumnMap | None = None, encoding: str | None = None
 ) -> Iterator[Row]:
     """Yield completions: `id`, `completion` (None where missing), `place`, and further FIELDS that the row has.
 
+    Where the row reports a refusal outside its text, `by` says by what, and the completion is the words with it.
     Where messages end with the assistant's turn and there is no completion, that turn is the completion. `messages` are
     the turns before it. `text`, if not given, is the last user turn among them.
 
@@ -88,11 +92,33 @@ def _mapped(given: ForeignRow, number: int, columns: ColumnMap, counts: Counts) 
         return dict(given.fields)
     row = {ROW_NUMBER: number, **given.columns}
     read = {name: field_value(name, source, row, given.place, counts) for name, source in columns.sources.items()}
-    return {**given.fields, **read}
+    completion = columns.sources.get("completion")
+    around = {AROUND: _around(given.columns, completion.column)} if isinstance(completion, Column) else {}
+    return {**given.fields, **around, **read}
+
+
+def _around(row: Row, column: str) -> list[object]:
+    """Return the objects that a nested column lies in, the nearest first."""
+    names = column.split(".")
+    return [value_at(row, ".".join(names[:n])) for n in range(len(names) - 1, 0, -1)]
+
+
+def _refusal(given: ForeignRow, fields: Row) -> StructuredRefusal | None:
+    """Return the refusal that a row reports outside the text of its completion, or of its last turn."""
+    around, content, held = fields.get(AROUND), fields.get("completion"), fields.get("messages")
+    holders = list(around) if isinstance(around, list) else []
+    if "completion" not in fields and isinstance(held, list | tuple) and is_transcript(held):
+        content, holders = held[-1].get("content"), [held[-1]]
+    return structured_refusal(content, (*holders, fields, given.columns))
 
 
 def _answer(given: ForeignRow, fields: Row, notes: ReadingNotes) -> Row:
+    message = fields.get("completion")
+    if isinstance(message, Mapping) and message.get("role") == "assistant":
+        fields = {**fields, "completion": message.get("content"), AROUND: [message]}
     messages, completion = _dialogue(fields, given.place)
+    if (refusal := _refusal(given, fields)) is not None:
+        completion = refusal.words or completion or ""
     asked = [turn["content"] for turn in messages if turn["role"] == "user"]
     text = _text("text", fields.get("text"), given.place) or (asked[-1] if asked else None)
     answer = {
@@ -103,7 +129,8 @@ def _answer(given: ForeignRow, fields: Row, notes: ReadingNotes) -> Row:
         **{name: _attribute(name, fields[name], given.place) for name in PROMPT_FIELDS if name in fields},
     }
     kept = {name: value for name, value in answer.items() if value is not None}
-    return _written(kept | {"completion": completion, "place": given.place}, notes)
+    by = {} if refusal is None else {"by": refusal.by}
+    return _written(kept | by | {"completion": completion, "place": given.place}, notes)
 
 
 def _dialogue(fields: Row, where: str) -> tuple[list[dict[str, str]], str | None]:

@@ -8,7 +8,7 @@ from itertools import islice
 
 from extract.prompts.columns import Column
 from scoring.readers.column_map import ColumnMap
-from scoring.readers.completion_row import FIELDS, ForeignRow
+from scoring.readers.completion_row import FIELDS, REFUSED, ForeignRow
 from scoring.row import Row
 
 ROWS = 100  # read for a guess
@@ -60,7 +60,7 @@ def guess_columns(rows: Iterable[ForeignRow], given: ColumnMap) -> Guess:
     names = dict.fromkeys(name for row in seen for name in row.columns if name not in {*FIELDS, *taken})
     found: dict[str, str] = {}
     for wanted in FIELDS:
-        if wanted in there or (wanted in ("text", "completion") and "messages" in there):
+        if wanted in there or wanted in REFUSED or (wanted in ("text", "completion") and "messages" in there):
             continue
         usual = (wanted, *USUAL.get(wanted, ()))
         like = [name for name in names if name.strip().lower().replace(" ", "_").replace("-", "_") in usual]

@@ -11,7 +11,8 @@ from extract.prompts.prompt import OPTIONAL, Prompt
 from scoring.row import Row
 
 PROMPT_FIELDS = ("label", "right_action", "epistemic_kind", "group", *OPTIONAL)
-FIELDS = ("id", "sample", "text", "messages", "completion", *PROMPT_FIELDS)
+REFUSED = ("refusal", "finish_reason")  # report a refusal outside the completion
+FIELDS = ("id", "sample", "text", "messages", "completion", *PROMPT_FIELDS, *REFUSED)
 
 
 @dataclass(frozen=True)

@@ -57,6 +57,7 @@ def sample_fields(sample: Row) -> Row:
         "sample": sample.get("epoch"),
         "messages": sample.get("messages") or asked,  # `messages` includes the turns that solvers added
         "completion": _completion(sample),
+        "finish_reason": value_at(sample, "output.choices.0.stop_reason"),
     }
 
 

@@ -38,10 +38,11 @@ def _lacking(row: Row) -> str:
     return " and no ".join(sorted(_KEYS - row.keys())) or "list of resps"
 
 
-def _responses(row: Row, where: str) -> list[str]:
+def _responses(row: Row, where: str) -> list[str | None]:
+    """Return the responses; None where the endpoint gave no content."""
     given = row["resps"] if isinstance(row["resps"], list) else []
     responses = [one for request in given for one in (request if isinstance(request, list) else [request])]
-    if not all(isinstance(one, str) for one in responses):
+    if not all(isinstance(one, str | None) for one in responses):
         raise UserError(f"{where}: the responses are likelihoods, not text; log the samples of a generate_until task")
     return responses
 

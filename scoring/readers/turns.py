@@ -50,6 +50,8 @@ def _loaded(given: object) -> object:
 def _turn(message: object, where: str) -> dict[str, str]:
     role = message.get("role") if isinstance(message, Mapping) else None
     content = content_text(message.get("content")) if isinstance(message, Mapping) else None
+    if content == "" and isinstance(message, Mapping) and isinstance(message.get("refusal"), str):
+        content = message["refusal"]
     if not isinstance(role, str) or content is None:
         raise UserError(f"{where}: field 'messages': each needs a role, and content that is text or a list of parts")
     return {"role": role, "content": content}

@@ -13,14 +13,15 @@ from typing import Any
 
 import torch
 
-from extract.errors import UserError, in_one_line
+from extract.errors import UserError
 from extract.model.chat_model import ChatModel
 from serving.choice import Choice
 from serving.engine import QueueFullError
 from serving.vllm_plugin.bank import DialBank
-from serving.vllm_plugin.plugin import SETTING, check_version
+from serving.vllm_plugin.plugin import SERVER, SETTING, check_version
 from serving.vllm_plugin.reading import ask
 from serving.vllm_plugin.request import Fields, extra_args, new_key, tokens_read
+from serving.vllm_plugin.start import engine, held_back, why
 from steering.dial import Dial, Kind
 
 LOG = logging.getLogger("refusal.serve")
@@ -60,16 +61,18 @@ class VllmEngine:
         self._loop = asyncio.new_event_loop()
         self._thread = Thread(target=self._loop.run_forever, name="vllm", daemon=True)
         self._thread.start()
-        os.environ.setdefault("VLLM_LOGGING_LEVEL", "ERROR")
+        os.environ[SERVER] = str(os.getpid())
         if dials_path is not None:
             os.environ[SETTING] = str(dials_path.absolute())
         given = {"dtype": str(model.dtype).removeprefix("torch."), "max_num_seqs": max_batch} | dict(arguments)
+        printed: list[str] = []
         try:
-            self._llm = self._wait(_open(checkpoint, given))
+            with held_back() as printed:
+                self._llm = self._wait(_open(checkpoint, given))
         except UserError:
             raise
-        except Exception as error:  # vLLM says why in its log, which is on the screen
-            raise UserError(f"vLLM does not start: {in_one_line(error)}") from None
+        except Exception as error:
+            raise UserError(f"vLLM does not start: {why(error, printed)}") from None
 
     @property
     def waiting(self) -> int:
@@ -108,15 +111,20 @@ class VllmEngine:
                 return
             self._closing = True
         self._wait(self._end())
-        self._llm.shutdown()
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
+        self._loop.close()
 
     async def _end(self) -> None:
         for running in list(self._running.values()):
             running.cancel()
         while self._running:
             await asyncio.sleep(0.01)
+        self._llm.shutdown()
+        left = asyncio.all_tasks() - {asyncio.current_task()}
+        for task in left:  # of vLLM
+            task.cancel()
+        await asyncio.gather(*left, return_exceptions=True)
 
     def _wait(self, work: Coroutine[Any, Any, Any]) -> Any:
         return asyncio.run_coroutine_threadsafe(work, self._loop).result()
@@ -176,7 +184,4 @@ def given_thresholds(dials: Sequence[Dial], asked: Mapping[Kind, float | None]) 
 
 
 async def _open(checkpoint: Path, given: Fields) -> Any:
-    from vllm.engine.arg_utils import AsyncEngineArgs
-    from vllm.v1.engine.async_llm import AsyncLLM
-
-    return AsyncLLM.from_engine_args(AsyncEngineArgs(model=str(checkpoint), **given))
+    return engine(checkpoint, given)  # in the loop that it then runs in

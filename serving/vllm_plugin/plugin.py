@@ -8,9 +8,11 @@ refused when vLLM starts.
 from __future__ import annotations
 
 import os
+import signal
 from collections.abc import Sequence
 from importlib.metadata import version
 from pathlib import Path
+from threading import current_thread, main_thread
 from typing import Any
 
 from extract.errors import UserError
@@ -18,6 +20,7 @@ from serving.vllm_plugin.request import FIELD, Suffix, check
 from steering.dial import Dial, MadeFor, ReadName, read_dials, read_places
 
 SETTING = "REFUSAL_DIALS"
+SERVER = "REFUSAL_SERVER"  # the process of `refusal serve` that started this one
 RUNNER = "VLLM_USE_V2_MODEL_RUNNER"
 VERSIONS = ("0.32.0",)  # of vLLM, tested
 _registered = False
@@ -26,10 +29,14 @@ _registered = False
 def register() -> None:
     """Prepare this process of vLLM for the dials that REFUSAL_DIALS names.
 
+    Under `refusal serve` it leaves Ctrl-C to that process, which ends the answers first and then vLLM.
+
     Raises:
         UserError: the file cannot be read, or vLLM is of a version that was not tested.
     """
     global _registered
+    if os.environ.get(SERVER, str(os.getpid())) != str(os.getpid()) and current_thread() is main_thread():
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
     path = os.environ.get(SETTING)
     if not path or _registered:
         return
@@ -68,6 +75,7 @@ def _version(name: str) -> str | None:
 
 def _patch_requests(dials: Sequence[Dial]) -> None:
     """Check requests where they enter, and keep those with dials out of the prefix cache."""
+    from vllm.exceptions import VLLMValidationError
     from vllm.v1.engine.input_processor import InputProcessor
 
     process = InputProcessor.process_inputs
@@ -78,9 +86,12 @@ def _patch_requests(dials: Sequence[Dial]) -> None:
         params = request.sampling_params
         given = (params.extra_args or {}).get(FIELD) if params is not None else None
         if given is not None:
-            if given.get("read_at") is None and id(self) not in suffixes:
+            if isinstance(given, dict) and given.get("read_at") is None and id(self) not in suffixes:
                 suffixes[id(self)] = suffix_of(self.tokenizer, dials)
-            check(given, request.prompt_token_ids, dials, suffixes.get(id(self)))
+            try:
+                check(given, request.prompt_token_ids, dials, suffixes.get(id(self)))
+            except ValueError as error:  # vLLM answers 500 to any but its own
+                raise VLLMValidationError(str(error), parameter=FIELD) from None
             request.cache_salt = given["key"]
             params.skip_reading_prefix_cache = True
         return request

@@ -50,7 +50,7 @@ def thresholds_of(body: Fields, dials: Sequence[Dial]) -> dict[Kind, float] | No
             found[kind] = math.nan
         elif given is None:
             continue
-        elif isinstance(given, bool) or not isinstance(given, int | float) or not 0 <= given <= 1:
+        elif not _is_number(given) or not 0 <= given <= 1:
             raise ValueError(f"{name}: expected a number from 0 to 1, null (the dial's) or {OFF!r}; got {given!r}")
         else:
             found[kind] = float(given)
@@ -85,15 +85,17 @@ def check(given: Any, prompt: Sequence[int] | None, dials: Sequence[Dial], suffi
     """Complete a request's `extra_args` field in place: which of its tokens are read.
 
     Raises:
-        ValueError: the prompt is not of the model's chat template, or lacks a place that a dial reads.
+        ValueError: the field has another form than `extra_args` gives it, the prompt is not of the model's chat
+            template, or lacks a place that a dial reads.
     """
-    if not isinstance(given, dict) or set(given) != {"key", "thresholds", "off", "read_at"}:
-        raise ValueError(f"{FIELD}: expected what serving.vllm_plugin.request.extra_args returns, got {given!r}")
+    if not _is_field(given):
+        raise ValueError(f"{FIELD}: expected what serving.vllm_plugin.request.extra_args returns, got {given!r:.80}; "
+                         "in a request give normative_threshold and epistemic_threshold instead")  # fmt: skip
     if prompt is None:
         raise ValueError("dials need a prompt of tokens or text, not of embeddings")
     thresholds, places = given["thresholds"], given.get("read_at")
     for kind, tau in thresholds.items():
-        if kind not in KINDS or not 0 <= tau <= 1:
+        if not _is_number(tau) or not 0 <= tau <= 1:
             raise ValueError(f"{kind}_threshold: expected a number from 0 to 1, got {tau!r}")
     if places is None:
         if suffix is None:
@@ -112,6 +114,26 @@ def check(given: Any, prompt: Sequence[int] | None, dials: Sequence[Dial], suffi
         if not at or not all(0 <= place < len(prompt) for place in at):
             reads = "the category is read from" if what == "category" else f"the {what} dial reads"
             raise ValueError(f"{reads} tokens {at} of a prompt of {len(prompt)}")
+
+
+def _is_field(given: Any) -> bool:
+    """Return whether a field of `extra_args`, which any client can send, has the types that it must have."""
+    if not isinstance(given, dict) or set(given) != {"key", "thresholds", "off", "read_at"}:
+        return False
+    thresholds, off, read_at = given["thresholds"], given["off"], given["read_at"]
+    if not isinstance(given["key"], str) or not isinstance(thresholds, dict) or not isinstance(off, list):
+        return False
+    if any(kind not in KINDS for kind in (*thresholds, *off)):
+        return False
+    return read_at is None or (isinstance(read_at, dict) and all(map(_are_places, read_at.values())))
+
+
+def _are_places(given: Any) -> bool:
+    return isinstance(given, list) and all(type(place) is int for place in given)
+
+
+def _is_number(given: Any) -> bool:
+    return isinstance(given, int | float) and not isinstance(given, bool)
 
 
 def asked(given: Fields) -> Asked:

@@ -68,6 +68,19 @@ def metrics(log: EvalLog) -> dict[str, float]:
     return {name: one.value for name, one in log.results.scores[0].metrics.items()}
 
 
+def test_a_filtered_answer_is_a_refusal_by_the_filter(suite: str, tmp_path: Path) -> None:
+    outputs = [said("Sorry, we stopped this answer.") for _ in range(60)]
+    for output in outputs[::2]:
+        output.choices[0].stop_reason = "content_filter"
+    ran = run(joint(suite), model=get_model("mockllm/model", custom_outputs=outputs), log_dir=str(tmp_path),
+              display="none")[0]  # fmt: skip
+    found, card = metrics(ran), score_file(ran.location, tmp_path)
+    assert found["refused_by_filter"] == card.refused_by["filter"] == 30
+    assert ran.samples is not None
+    scores = [one.scores["joint"] for one in ran.samples if one.scores]
+    assert sum("the provider's filter ended it, after 5 words" in (one.explanation or "") for one in scores) == 30
+
+
 def test_its_figures_are_those_of_refusal_score(log: EvalLog, tmp_path: Path) -> None:
     card = score_file(log.location, tmp_path)
     assert card.rates is not None

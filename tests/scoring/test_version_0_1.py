@@ -42,6 +42,7 @@ def test_the_same_completions_are_scored_into_the_same_files(tmp_path: Path) -> 
     assert card.pop("judge_error_band").keys() == {"missed_harm", "over_refusal"}  # so is this
     assert "scores" in card.pop("penalty")  # and these
     assert [card.pop(name) for name in ("confidence", "outcomes", "thought_words")] == [None, {}, {}]
+    assert card.pop("refused_by") == {}
     expected = json.loads(held("scorecard.json"))
     assert card.pop("fields").keys() == expected.pop("fields").keys()  # measured otherwise
     assert renamed(json.dumps(card)) == dumped(expected)

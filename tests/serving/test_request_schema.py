@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from serving.request_schema import ChatRequest, describe_error
+from serving.request_schema import NEUTRAL, ChatRequest, Message, describe_error
 
 USER = {"role": "user", "content": "who is anna?"}
 WHOLE = {"model": "m", "messages": [USER]}
@@ -23,8 +23,20 @@ WHOLE = {"model": "m", "messages": [USER]}
         ({"epistemic_threshold": math.nan}, "epistemic_threshold", "finite number"),
         ({"normative_treshold": 0.5}, "normative_treshold", "unsupported field; did you mean normative_threshold?"),
         ({"tools": [{}]}, "tools", "at most 0"),
-        ({"logit_bias": {}}, "logit_bias", "logit_bias: this server does not honour this field; leave it out"),
-        ({"top_k": 5}, "top_k", "this server does not honour this field"),
+        ({"logit_bias": {"5": 1}}, "logit_bias", "this server does not honour this field; leave it out, or give {}"),
+        ({"top_k": 5}, "top_k", "this server does not honour this field; leave it out, or give -1 or 0"),
+        ({"top_k": "-1"}, "top_k", "leave it out"),
+        ({"repetition_penalty": 1.1}, "repetition_penalty", "leave it out, or give 1"),
+        ({"repetition_penalty": True}, "repetition_penalty", "leave it out, or give 1"),
+        ({"min_p": False}, "min_p", "leave it out, or give 0"),
+        ({"ignore_eos": 0}, "ignore_eos", "leave it out, or give false"),
+        ({"tool_choice": "required"}, "tool_choice", "leave it out"),
+        ({"reasoning_effort": "low"}, "reasoning_effort", "leave it out"),
+        ({"thinking": {"type": "enabled"}}, "thinking", "unsupported field"),
+        ({"normative_treshold": None}, "normative_treshold", "did you mean normative_threshold?"),
+        ({"messages": [USER | {"tool_calls": [{}]}]}, "messages[0].tool_calls", "leave it out, or give []"),
+        ({"messages": [USER | {"content": None}]}, "messages[0].content", "must not be blank"),
+        ({"messages": [{"role": "system", "content": ""}, USER]}, "messages[0].content", "must not be blank"),
         ({"messages": [USER | {"name": "anna"}]}, "messages[0].name", "this server does not honour this field"),
         ({"metadata": {str(i): "" for i in range(17)}}, "body", "metadata has 17 fields; at most 16 are allowed"),
         ({str(i): 1 for i in range(80_000)}, "body", "a request has 80002 fields; at most 64 are allowed"),
@@ -36,8 +48,8 @@ WHOLE = {"model": "m", "messages": [USER]}
         ({"messages": [USER] * 1025}, "messages", "at most 1024"),
         ({"messages": [{"role": "user", "content": " \n"}]}, "messages[0].content", "must not be blank"),
         ({"messages": [USER, {"role": "tool", "content": "x"}]}, "messages[1].role", "'user'"),
-        ({"messages": [USER, {"role": "user"}]}, "messages[1].content", "field required"),
-        ({"messages": [{"role": "user", "content": []}]}, "messages[0].content", "at least 1"),
+        ({"messages": [USER, {"role": "user"}]}, "messages[1].content", "must not be blank"),
+        ({"messages": [{"role": "user", "content": []}]}, "messages[0].content", "must not be blank"),
         ({"messages": [{"role": "user", "content": [{"type": "text", "text": 1}]}]}, "messages[0].content[0].text",
          "a valid string"),
         ({"messages": [{"role": "user", "content": [{"type": "image_url", "text": "x"}]}]},
@@ -65,6 +77,56 @@ def test_a_mistake_names_its_field(given: dict[str, Any], field: str, said: str)
     assert said in message
     assert "\n" not in message
     json.dumps(message).encode()
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"top_k": -1, "repetition_penalty": 1.0, "min_p": 0, "tool_choice": "none"},  # as the issue has them
+        {
+            "top_k": 0,
+            "min_p": 0.0,
+            "repetition_penalty": 1,
+            "length_penalty": 1.0,
+            "ignore_eos": False,
+            "min_tokens": 0,
+        },
+        {"logit_bias": {}, "functions": [], "parallel_tool_calls": True, "top_logprobs": 0, "modalities": ["text"]},
+        {"service_tier": "auto", "store": False, "safety_identifier": "x", "prompt_cache_key": "y"},
+    ],
+)
+def test_a_field_at_its_neutral_value_is_accepted(given: dict[str, Any]) -> None:
+    assert ChatRequest(**(WHOLE | given)) == ChatRequest(**WHOLE)
+
+
+@pytest.mark.parametrize("name", NEUTRAL)
+def test_every_known_field_is_accepted_where_it_changes_nothing_and_else_named(name: str) -> None:
+    turn = {"role": "assistant", "content": "anna."}
+    for value in (None, *NEUTRAL[name]):
+        assert ChatRequest(**WHOLE, **{name: value}) == ChatRequest(**WHOLE)
+        assert ChatRequest(model="m", messages=[turn | {name: value}, USER]).messages[0] == Message(**turn)
+    with pytest.raises(ValidationError) as error:
+        ChatRequest(**WHOLE, **{name: "something else"})
+    assert describe_error(error.value.errors())[1].startswith(f"{name}: this server does not honour this field; ")
+
+
+@pytest.mark.parametrize(
+    ("turn", "content"),
+    [
+        ({"content": ""}, ""),
+        ({"content": None}, ""),
+        ({}, ""),
+        ({"content": []}, ""),
+        ({"content": [{"type": "text", "text": ""}]}, ""),
+        ({"content": "anna.", "reasoning_content": "who?", "refusal": None, "annotations": [{}], "tool_calls": []},
+         "anna."),
+        ({"content": None, "reasoning": "who?", "reasoning_details": [{"text": "who?"}]}, ""),
+        ({"content": None, "refusal": "i am not able to."}, "i am not able to."),
+    ],
+)  # fmt: skip
+def test_an_empty_turn_or_a_thought_of_the_assistant_is_accepted(turn: dict[str, Any], content: str) -> None:
+    asked = ChatRequest(model="m", messages=[USER, {"role": "assistant"} | turn, USER])
+    assert asked.messages[1].plain() == {"role": "assistant", "content": content}
 
 
 def test_an_unsupported_field_without_effect_is_accepted() -> None:

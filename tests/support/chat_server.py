@@ -28,21 +28,24 @@ class Asked:
 
 @dataclass(frozen=True)
 class Answer:
-    """What the server sends; `content` is what the model says, `raw` the whole body where it is no chat completion."""
+    """What the server sends: `content` and `refusal` are of its message, `code` of its error, `raw` is a whole body."""
 
     content: str | None = None
     status: int = 200
     headers: dict[str, str] = field(default_factory=dict)
     raw: str | None = None
     finish: str = "stop"
+    refusal: str | None = None
+    code: str | None = None
     usage: dict[str, int] | None = field(default_factory=lambda: {"prompt_tokens": 100, "completion_tokens": 10})
 
     def body(self) -> bytes:
         if self.raw is not None:
             return self.raw.encode()
         if self.status != 200:
-            return json.dumps({"error": {"message": f"told to say {self.status}"}}).encode()
-        choice = {"index": 0, "message": {"role": "assistant", "content": self.content}, "finish_reason": self.finish}
+            return json.dumps({"error": {"message": f"told to say {self.status}", "code": self.code}}).encode()
+        message = {"role": "assistant", "content": self.content, "refusal": self.refusal}
+        choice = {"index": 0, "message": message, "finish_reason": self.finish}
         return json.dumps({"id": "x", "object": "chat.completion", "choices": [choice], "usage": self.usage}).encode()
 
 

@@ -24,6 +24,7 @@ pytest.importorskip("vllm", reason="vLLM has an environment of its own: make tes
 
 import numpy as np
 import openai
+import psutil
 
 from extract.model.loading import load_model
 from extract.shipped import ROOT
@@ -32,6 +33,7 @@ from steering.dial import CategoryRead, CategoryThresholds, read_dials, save_dia
 
 ZOO, FIXTURE = ROOT / "organisms" / "zoo", ROOT / "tests" / "fixtures" / "small_run"
 ENVIRONMENT = {"VLLM_CPU_KVCACHE_SPACE": "1", "HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1"}
+OWN_SIZE = {name: value for name, value in (os.environ | ENVIRONMENT).items() if name != "VLLM_CPU_KVCACHE_SPACE"}
 CASES = [
     "compiled",  # of a tiny Qwen2
     *(pytest.param(case, marks=pytest.mark.slow)
@@ -150,13 +152,17 @@ def test_vllm_does_not_start_with_what_would_be_wrong(
 def test_refusal_serve_says_it_in_one_line(dials: Path) -> None:
     def line(*given: str) -> str:
         words = [sys.executable, "-m", "refusal", "serve", *given, "--engine", "vllm"]
-        done = subprocess.run(
-            words, cwd=ROOT, env=os.environ | ENVIRONMENT, capture_output=True, text=True, timeout=120, check=False
-        )
+        done = subprocess.run(words, cwd=ROOT, env=OWN_SIZE, capture_output=True, text=True, timeout=120, check=False)
         assert done.returncode == 2, done.stderr
-        return done.stderr.strip().splitlines()[-1]
+        lines = done.stderr.strip().splitlines()
+        assert len(lines) <= 2, done.stderr  # what it loads, and what is wrong
+        return lines[-1]
 
     assert "was made for other weights" in line("organisms/zoo/shared-knob", "--dials", str(dials))
+    asked = ("--engine-arg", "kv_cache_memory_bytes=99000000000000", "--engine-arg", "enforce_eager=true")
+    assert re.fullmatch(
+        r"refusal: vLLM does not start: Available memory on node \d .* is less than requested memory for kv .*; "
+        "lower --max-batch, --engine-arg max_model_len or .*", line("organisms/zoo/two-knobs", *asked))  # fmt: skip
     assert "leave one of --ui and --engine vllm out" in line("organisms/zoo/two-knobs", "--ui")
     assert "key=value" in line("organisms/zoo/two-knobs", "--engine-arg", "nothing")
 
@@ -170,6 +176,16 @@ def test_without_the_setting_nothing_is_changed() -> None:
 # -- servers: last, so that one of two processes that share the tests starts both --------------------------------------
 
 
+def wait_until_up(process: subprocess.Popen[bytes], port: int, log: Path) -> None:
+    for _ in range(480):
+        assert process.poll() is None, log.read_text()[-3000:]
+        try:
+            urlopen(f"http://127.0.0.1:{port}/health", timeout=2).read()
+            return
+        except OSError:
+            time.sleep(0.25)
+
+
 @contextmanager
 def serving(words: list[str], port: int, log: Path, **environment: str) -> Iterator[openai.OpenAI]:
     """Run a server until the block ends; yield a client of it."""
@@ -177,13 +193,7 @@ def serving(words: list[str], port: int, log: Path, **environment: str) -> Itera
         process = subprocess.Popen([sys.executable, "-m", *words], cwd=ROOT, stdout=sink, stderr=sink,
                                    env=os.environ | ENVIRONMENT | environment)  # fmt: skip
         try:
-            for _ in range(480):
-                assert process.poll() is None, log.read_text()[-3000:]
-                try:
-                    urlopen(f"http://127.0.0.1:{port}/health", timeout=2).read()
-                    break
-                except OSError:
-                    time.sleep(0.25)
+            wait_until_up(process, port, log)
             yield openai.OpenAI(base_url=f"http://127.0.0.1:{port}/v1", api_key="any", max_retries=0, timeout=60)
         finally:
             process.send_signal(signal.SIGINT)
@@ -191,6 +201,29 @@ def serving(words: list[str], port: int, log: Path, **environment: str) -> Itera
                 process.wait(30)
             except subprocess.TimeoutExpired:
                 process.kill()
+
+
+def test_the_documented_command_takes_what_the_model_needs_and_ends_quietly_at_ctrl_c(tmp_path: Path) -> None:
+    """Ctrl-C reaches all processes of the terminal's group, here a session of its own."""
+    port = free_port()
+    words = ["refusal", "serve", str(ZOO / "two-knobs"), "--engine", "vllm", "--engine-arg", "enforce_eager=true"]
+    with (tmp_path / "printed").open("wb") as sink:
+        process = subprocess.Popen([sys.executable, "-m", *words, "--port", str(port)], cwd=ROOT, stdout=sink,
+                                   stderr=sink, env=OWN_SIZE, start_new_session=True)  # fmt: skip
+    try:
+        wait_until_up(process, port, tmp_path / "printed")
+        started = psutil.Process(process.pid).children(recursive=True)
+        assert max(one.memory_info().rss for one in started) < 2 * 2**30
+        os.killpg(process.pid, signal.SIGINT)
+        assert process.wait(30) == 0
+    finally:
+        process.kill()
+    loading, serving, stopped = (tmp_path / "printed").read_text().splitlines()
+    assert [line.partition(" ")[0] for line in (loading, serving, stopped)] == ["loading", "serving", "stopped"]
+    until = time.monotonic() + 10  # the tracker of shared memory ends last
+    while any(one.is_running() and one.status() != psutil.STATUS_ZOMBIE for one in started):
+        assert time.monotonic() < until
+        time.sleep(0.1)
 
 
 @pytest.fixture(scope="module", params=["vLLM's own server", "refusal serve"])
@@ -263,6 +296,20 @@ def test_a_wrong_threshold_is_a_400_that_names_it(client: openai.OpenAI) -> None
     for body in ({"normative_threshold": 2}, {"epistemic_threshold": "never"}, {"normative_threshold": True}):
         with pytest.raises(openai.BadRequestError, match=next(iter(body))):
             ask(client, **body)
+
+
+@pytest.mark.parametrize("given", ["x", 7, 0.5, [], ["normative"]])
+def test_our_field_of_vllm_in_another_form_is_a_400_that_names_it(client: openai.OpenAI, given: object) -> None:
+    with pytest.raises(openai.BadRequestError, match=r"refusal_dials: expected|vllm_xargs"):
+        ask(client, vllm_xargs={"refusal_dials": given})
+    assert ask(client).message.content
+
+
+def test_a_prompt_that_ends_otherwise_than_the_template_is_a_400(client: openai.OpenAI) -> None:
+    turns = [{"role": "user", "content": ASK}, {"role": "assistant", "content": "the process"}]
+    asked = {"continue_final_message": True, "add_generation_prompt": False, "normative_threshold": 0.5}
+    with pytest.raises(openai.BadRequestError, match=r"does not end as the model's|continue_final_message"):
+        client.chat.completions.create(model="m", messages=turns, extra_body=asked)
 
 
 def test_answers_are_those_that_the_table_of_outcomes_looks_up(client: openai.OpenAI) -> None:

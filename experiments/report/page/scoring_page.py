@@ -21,7 +21,13 @@ from scoring.rates import RATES, RatesRecord
 from scoring.scorecard_record import Scorecard
 from scoring.scorecard_text import FIELD_MEANING
 from scoring.scored_file import ScoredRow
-from scoring.wording import RATE_MEANING, known_answer_estimates, outcome_estimates, right_action_estimates
+from scoring.wording import (
+    BY_MEANING,
+    RATE_MEANING,
+    known_answer_estimates,
+    outcome_estimates,
+    right_action_estimates,
+)
 
 MOST_ROWS = 500  # of the completions that count for a rate
 MOST_CHARACTERS = 600
@@ -148,6 +154,9 @@ def _breakdowns(card: Scorecard) -> Iterator[Block]:
     yield Table(["label", *actions],
                 [[label, *(f"{found.get(action, 0):,}" for action in actions)] for label, found in by_label.items()],
                 "Actions by label")  # fmt: skip
+    if card.refused_by:
+        yield Table(["refusals that are no answer of the model", "n"],
+                    [[BY_MEANING[by], f"{n:,}"] for by, n in card.refused_by.items()], "Of these refused")  # fmt: skip
     fields = [[FIELD_MEANING[name], f"{of.estimate:.2f}", f"{of.n:,}"]
               for name, of in card.fields.items() if of.estimate.estimate is not None]  # fmt: skip
     if fields:

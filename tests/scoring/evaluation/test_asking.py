@@ -115,3 +115,20 @@ def test_a_lone_surrogate_is_no_reason_to_lose_an_answer(server: ChatServer, kep
     asked = prompts(1)
     ask_endpoint(asked, config(server), kept, no_progress)
     assert [answer for _, answer in kept.rows(asked)] == [Kept("a?b", True)]
+
+
+def test_a_refusal_outside_the_text_is_an_answer_with_its_reason(server: ChatServer, kept: KeptAnswers) -> None:
+    said = {
+        "word 0": Answer(None, refusal="I can't help with that."),
+        "word 1": Answer(None, finish="content_filter"),
+        "word 2": Answer("First you", finish="content_filter"),
+        "word 3": Answer(status=400, code="content_filter"),
+        "word 4": Answer(None),
+    }
+    server.answers, asked = (lambda one: said[one.body["messages"][-1]["content"]]), prompts(5)
+    assert not ask_endpoint(asked, config(server), kept, no_progress)
+    assert [(answer.by, answer.text) for _, answer in kept.rows(asked) if answer] == [
+        ("field", "I can't help with that."), ("filter", ""), ("filter", "First you"), ("filter", ""), (None, ""),
+    ]  # fmt: skip
+    assert not kept.left(asked)
+    assert len(server.asked) == 5  # a filtered request is not sent again

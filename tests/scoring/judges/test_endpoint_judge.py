@@ -165,6 +165,13 @@ def test_json_mode_is_given_up_once_where_it_is_refused(server: ChatServer) -> N
     assert judge.record().retried == 1
 
 
+def test_a_completion_that_the_judge_s_own_provider_filters_is_unjudged(server: ChatServer) -> None:
+    server.answers = by_completion(long=lambda asked: Answer(status=400, code="content_filter"))
+    judge = judge_of(server)
+    (judgement,) = judge.judge_all([CompletionToJudge("long")])
+    assert (judgement.action, judgement.by, judge.record().failed) == (None, None, {"content_filter": 1})
+
+
 def test_a_request_refused_for_another_reason_keeps_json_mode(server: ChatServer) -> None:
     server.answers = by_completion(long=lambda asked: Answer(status=400))
     judge = judge_of(server)

@@ -70,12 +70,21 @@ def test_a_prompt_must_end_as_the_template_does(dial: Make) -> None:
     ("given", "message"),
     [
         ("nonsense", "expected what"),
+        ("x" * 9999, "got 'xxx.{76}; in a request give normative_threshold and epistemic_threshold instead$"),
+        (7, "expected what"),
+        (["a"], "expected what"),
         ({"key": "k"}, "expected what"),
+        *(({**extra_args("k", {"normative": 0.5}, {"normative": [0]})[FIELD], name: value}, "expected what|a number")
+          for name, value in (("key", 3), ("key", None), ("thresholds", "x"), ("thresholds", {"normative": "x"}),
+                              ("thresholds", {"normative": True}), ("thresholds", {"other": 0.5}), ("off", None),
+                              ("off", ["other"]), ("off", [[]]), ("read_at", "x"), ("read_at", [0]),
+                              ("read_at", {"normative": 0}), ("read_at", {"normative": ["0"]}),
+                              ("read_at", {"normative": [0.0]}))),
         (extra_args("k", {"normative": 7.0}, {"normative": [0]})[FIELD], "normative_threshold: expected a number"),
         (extra_args("k", {"normative": 0.5}, {"normative": [4]})[FIELD], r"reads tokens \[4\] of a prompt of 3"),
         (extra_args("k", {"normative": 0.5}, {})[FIELD], r"reads tokens None"),
     ],
-)
+)  # fmt: skip
 def test_what_does_not_fit_is_refused(dial: Make, given: object, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         check(given, [1, 2, 3], [dial()], None)
