@@ -70,7 +70,7 @@ def _reader(path: Path) -> Any:
     import gguf
     import numpy as np
 
-    class Reader(gguf.GGUFReader):  # type: ignore[misc,name-defined]
+    class Reader(gguf.GGUFReader):
         def __setattr__(self, name: str, value: Any) -> None:
             super().__setattr__(name, value.view(np.ndarray) if name == "data" else value)
 
@@ -91,9 +91,12 @@ def _used(reader: Any, advance: Advance) -> Iterator[None]:
             yield tensor
             advance(1)
 
-    before = gguf.GGUFReader, loader.tqdm
-    gguf.GGUFReader, loader.tqdm = (lambda _: reader), tensors
+    replaced = ((gguf, "GGUFReader", lambda _: reader), (loader, "tqdm", tensors))
+    before = [getattr(module, name) for module, name, _ in replaced]
+    for module, name, used in replaced:
+        setattr(module, name, used)
     try:
         yield
     finally:
-        gguf.GGUFReader, loader.tqdm = before
+        for (module, name, _), kept in zip(replaced, before, strict=True):
+            setattr(module, name, kept)

@@ -45,6 +45,8 @@ def _answers(
         name = machine.name if where == "here" else f"{machine.name}, by its data sheet"
         yield f"time {where}", f"{plan.time(machine)} ({name})" if costly else f"seconds ({name})"
     if costly:
+        if fewer := found.time_with_fewer_kinds(done):
+            yield "less", f"{fewer}, which its answers will show"
         yield "most of it", plan.slowest(found.machine)
     yield "memory", plan.memory(found.machine)
     if with_workers:
