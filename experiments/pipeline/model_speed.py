@@ -95,7 +95,7 @@ def measure_model(model: ChatModel, n_layers: int, rows: int, length: int) -> Se
     between = [entered - left for entered, left in zip(clock.entered[1:], clock.left, strict=False)]
     deeper = n_layers / model.n_layers
     reading, step = deeper * min(lasting[0], lasting[2]), deeper * min(lasting[3:])
-    a_token = max(reading - step, 0.05 * reading) / (rows * (length - 1))
+    a_token = max(reading - step, 1e-3 * reading) / (rows * (length - 1))
     return a_token, max(0.0, step - a_token * rows), min(between[2:])
 
 

@@ -59,8 +59,8 @@ def run_command(
 
         asked = None if budget in (None, NO_BUDGET) else minutes(budget)
         reporter = Reporter(quiet=quiet, verbose=verbose)
-        if chosen is not None:
-            reporter.say(chosen.described)
+        prompts = ", ".join(map(str, filter(None, [config.prompts.path, *(d.name for d in config.prompts.datasets)])))
+        reporter.say(f"{path}: {config.model.name} on {prompts}" if chosen is None else chosen.described)
         if not (dry_run or shared):
             refuse_if_held(directory)  # before anything heavy is imported or the model is measured
         unasked = budget is None and chosen is not None and not chosen.organism and not (shared or dry_run)
