@@ -96,8 +96,8 @@ def _can_be_divided(corpus: Corpus, config: RunConfig) -> bool:
 
 def _tell(reporter: Reporter, minutes: float, whole: float, sentences: tuple[str, ...]) -> None:
     if not sentences:
-        reporter.say(f"the whole run takes about {whole:.0f} minutes, within the budget; nothing is left out")
+        reporter.say(f"the whole run takes up to {whole:.0f} minutes, within the budget; nothing is left out")
         return
-    reporter.say(f"the whole run would take about {whole:.0f} minutes; to fit into {minutes:g}, it leaves out:")
+    reporter.say(f"the whole run would take up to {whole:.0f} minutes; to fit into {minutes:g}, it leaves out:")
     for sentence in sentences:
         reporter.say("  " + sentence)

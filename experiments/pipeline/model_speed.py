@@ -28,7 +28,7 @@ from extract.progress import Reporter
 LAYERS_S = 0.7  # seconds of the measured layers in a pass that reads prompts; deeper layers are extrapolated
 LENGTHS, LEAST_LAYERS = (16, 8, 4), 2  # tokens of the prompts that are read: the most with which so many layers fit
 STEPS = 5  # tokens that are decoded
-MEMORY = 0.25  # share of the memory that the measured layers may take
+MEMORY = 0.1  # share of the memory that the measured layers may take
 NOT_SHAPE = ("_name_or_path", "transformers_version", "architectures")  # keys of a configuration
 
 Seconds = tuple[float, float, float]  # see `measure_model`

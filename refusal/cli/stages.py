@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -59,8 +60,8 @@ def run_command(
 
         asked = None if budget in (None, NO_BUDGET) else minutes(budget)
         reporter = Reporter(quiet=quiet, verbose=verbose)
-        prompts = ", ".join(map(str, filter(None, [config.prompts.path, *(d.name for d in config.prompts.datasets)])))
-        reporter.say(f"{path}: {config.model.name} on {prompts}" if chosen is None else chosen.described)
+        if chosen is not None:
+            reporter.say(chosen.described)
         if not (dry_run or shared):
             refuse_if_held(directory)  # before anything heavy is imported or the model is measured
         unasked = budget is None and chosen is not None and not chosen.organism and not (shared or dry_run)
@@ -94,7 +95,7 @@ def _cut(
         return earlier
     if not _left(config, directory, until):  # the whole is done
         return config
-    quiet_libraries()
+    quiet_libraries(reporter)
     if asked is None:
         from experiments.pipeline.machine import has_gpu
 
@@ -121,7 +122,7 @@ def _run(
 
     if _left(config, directory, until, own_process=wanted_workers is not None):
         if wanted_workers is None:  # otherwise workers import them
-            quiet_libraries()
+            quiet_libraries(reporter)
     else:
         reporter.say(f"nothing to do: all stages in {directory} are done and unchanged")
     run(config, directory, until=until, shared=shared, reporter=reporter, wanted_workers=wanted_workers)
@@ -135,8 +136,10 @@ def _left(config: RunConfig, directory: Path, until: str, *, own_process: bool =
     return [state.name for state in states if state.state != "done"]
 
 
-def quiet_libraries() -> None:
-    """Silence other libraries; imports them."""
+def quiet_libraries(reporter: Reporter) -> None:
+    """Silence other libraries; imports them, and says so before, since that takes seconds."""
+    if "torch" not in sys.modules:
+        reporter.say("loading the libraries")
     from extract.model.quiet import quiet_libraries as quieten
 
     quieten()
@@ -151,7 +154,7 @@ def _dry_run(
     if not as_json and not reporter.verbose and all(state.state == "done" for state in states):
         print(f"nothing to do: all {len(states)} stages in {directory} are done and unchanged")
         return
-    quiet_libraries()
+    quiet_libraries(reporter)
     from experiments.pipeline.plan import estimate
     from refusal.cli.run.dry_run import short_plan
 
