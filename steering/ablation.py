@@ -6,16 +6,11 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from extract.model.edit import Edit, Site
+from extract.model.edit import Edit, Site, site
 from probes.direction import Direction, vector_digest
 from steering.ablation_variant import DEFAULT, Form, TokenScope, Variant
 from steering.device_copies import DeviceCopies
 from steering.interventions import Intervention, add, affine, place, set_projections, solver, zero
-
-
-def write_site(direction: Direction) -> Site:
-    """Return the site of a write direction: `resid_post` unless it was fitted at `resid_pre`."""
-    return "resid_pre" if direction.locus.site == "resid_pre" else "resid_post"
 
 
 def ablation(direction: Direction, variant: Variant = DEFAULT) -> list[Edit]:
@@ -38,7 +33,7 @@ def ablations(directions: Sequence[Direction], variant: Variant = DEFAULT) -> li
     places: dict[tuple[Site, int], list[tuple[Direction, float]]] = {}
     for direction in directions:
         for layer, amount in sorted(amounts(direction, variant).items()):
-            places.setdefault((write_site(direction), layer), []).append((direction, amount))
+            places.setdefault((site(direction.locus.site), layer), []).append((direction, amount))
     return [
         place(where, layer, variant.tokens, _intervention(variant.form, ablated), _key(variant.form, ablated))
         for (where, layer), ablated in places.items()
@@ -54,7 +49,7 @@ def addition(direction: Direction, variant: Variant = DEFAULT) -> list[Edit]:
 def ablation_at_every_layer(direction: Direction, n_layers: int) -> list[Edit]:
     """Directional ablation at every layer and every token of prompt and response (arXiv 2406.11717)."""
     r, key = DeviceCopies(direction.vector), f"zero along {vector_digest(direction.vector)}"
-    return [place(write_site(direction), layer, "all", _zeroing(r), key) for layer in range(n_layers)]
+    return [place(site(direction.locus.site), layer, "all", _zeroing(r), key) for layer in range(n_layers)]
 
 
 def covers_layers(direction: Direction, variant: Variant, n_layers: int) -> bool:
@@ -103,4 +98,4 @@ def _adding(r: DeviceCopies, amount: float) -> Intervention:
 
 def _edit(direction: Direction, layer: int, tokens: TokenScope, intervention: Intervention, what: str) -> Edit:
     key = f"{what} along {vector_digest(direction.vector)}"
-    return place(write_site(direction), layer, tokens, intervention, key)
+    return place(site(direction.locus.site), layer, tokens, intervention, key)

@@ -9,9 +9,9 @@ from __future__ import annotations
 import numpy as np
 from jaxtyping import Float
 
-from extract.model.edit import Edit
+from extract.model.edit import Edit, site
 from probes.subspace import Subspace
-from steering.ablation import ablation, addition, write_site
+from steering.ablation import ablation, addition
 from steering.ablation_variant import DEFAULT, Variant
 from steering.device_copies import DeviceCopies
 from steering.interventions import add, place, set_projections
@@ -48,7 +48,7 @@ def _setting(subspace: Subspace, variant: Variant, layer: int, goal: Float[np.nd
     solve = DeviceCopies(np.eye(subspace.rank, dtype=np.float32))
     wanted = ", ".join(repr(float(value)) for value in goal)
     return place(
-        write_site(subspace.direction(0)),
+        site(subspace.locus.site),
         layer,
         variant.tokens,
         lambda x: set_projections(x, R.on(x.device), target.on(x.device), solve.on(x.device)),
@@ -60,5 +60,7 @@ def _adding(subspace: Subspace, variant: Variant, sign: float) -> Edit:
     gap = sign * (np.asarray(subspace.mean_positive) - np.asarray(subspace.mean_negative))
     vector = DeviceCopies((gap @ subspace.basis.astype(np.float64)).astype(np.float32))
     amounts = ", ".join(repr(float(value)) for value in gap)
-    key, site = f"add {amounts} in {subspace.digest}", write_site(subspace.direction(0))
-    return place(site, subspace.locus.layer, variant.tokens, lambda x: add(x, vector.on(x.device), 1.0), key)
+    key = f"add {amounts} in {subspace.digest}"
+    return place(
+        site(subspace.locus.site), subspace.locus.layer, variant.tokens, lambda x: add(x, vector.on(x.device), 1.0), key
+    )

@@ -23,7 +23,7 @@ from experiments.responses.loaded_run import LoadedRun
 from experiments.responses.setting import Setting
 from experiments.run.behaviour import WriteSamples
 from experiments.run.completion_file import Completion
-from extract.model.edit import Edit
+from extract.model.edit import Edit, site
 from extract.progress import Advance
 from probes.direction import Direction, Locus
 from probes.statistics.seeds import named_rng
@@ -148,7 +148,7 @@ def _towards(span: Subspace, strength: float, tokens: TokenScope) -> list[Edit]:
     wanted = ", ".join(repr(float(value)) for value in span.mean_negative)
     return [
         place(
-            "resid_pre" if span.locus.site == "resid_pre" else "resid_post",
+            site(span.locus.site),
             span.locus.layer,
             tokens,
             lambda x: set_projections(x, R.on(x.device), goal.on(x.device), solve.on(x.device), strength),

@@ -25,7 +25,7 @@ from sklearn.preprocessing import StandardScaler
 from experiments.categories.members import Category
 from experiments.responses.loaded_run import LoadedRun
 from experiments.run.behaviour import WriteSamples
-from extract.model.edit import Edit, Site
+from extract.model.edit import Edit, Site, site
 from probes.direction import vector_digest
 from steering.device_copies import DeviceCopies
 from steering.interventions import add, place
@@ -82,8 +82,7 @@ def fit_trajectories(
     if not chosen:
         return None
     below = max(layer for layer in loaded.store.layers if layer < chosen[0])
-    site: Site = "resid_pre" if loaded.store.site == "resid_pre" else "resid_post"
-    return Trajectories(shift, chosen, _recognised(loaded, inside, others, tested, below), site)
+    return Trajectories(shift, chosen, _recognised(loaded, inside, others, tested, below), site(loaded.store.site))
 
 
 def _recognised(
@@ -106,7 +105,7 @@ def _separation(a: np.ndarray, b: np.ndarray, shift: np.ndarray) -> float:
     return float((along_a.mean() - along_b.mean()) / spread) if spread > 0 else 0.0
 
 
-def _moving(vector: Float[np.ndarray, " d_model"], site: Site, layer: int) -> Edit:
+def _moving(vector: Float[np.ndarray, " d_model"], where: Site, layer: int) -> Edit:
     moved = DeviceCopies(vector.astype(np.float32))
     key = f"add {vector_digest(vector.astype(np.float32))}"
-    return place(site, layer, "last_prompt", lambda x: add(x, moved.on(x.device), 1.0), key)
+    return place(where, layer, "last_prompt", lambda x: add(x, moved.on(x.device), 1.0), key)

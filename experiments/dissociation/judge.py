@@ -61,11 +61,13 @@ def judge_effects(inputs: RunInputs, measured: MeasuredEffects) -> Dissociation:
         effects, n_groups, measured.absent, measured.unsound, nonlinear,
         weak=measured.weak, margin=config.margin, alpha=config.alpha,
     )  # fmt: skip
-    turned = _turned(measured, testable)
+    more = _turned(measured, testable)
+    if effects:
+        more += (f"the directions were fitted and set at {inputs.config.extract.site}",)
     intervals = {(k, b): effect_interval(effect, n_groups[b], config.alpha) for (k, b), effect in effects.items()}
     return Dissociation(
         verdict=verdict.verdict,
-        reasons=verdict.reasons + turned,
+        reasons=verdict.reasons + more,
         margin=config.margin,
         alpha=config.alpha,
         variant=config.variant.name,

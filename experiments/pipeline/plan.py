@@ -25,6 +25,7 @@ from extract.model.loading import load_tokenizer
 from extract.model.source.adapter import find_adapter
 from extract.model.source.name import resolve
 from extract.progress import Reporter
+from extract.prompts.groups import groups_apart
 from extract.prompts.prompt import Prompt
 from extract.prompts.sources import read_prompts
 
@@ -144,6 +145,14 @@ class Estimate:
         """That the prompts are an organism's and the model is another; empty if not."""
         return warning(self.config.model.name) if on_another_model(self.config, self.prompts) else ""
 
+    @property
+    def by_label(self) -> dict[str, tuple[int, int]]:
+        """The prompts of each label, and the independent groups among them that intervals count."""
+        labelled: dict[str, list[Prompt]] = {}
+        for prompt in self.prompts:
+            labelled.setdefault(prompt.label, []).append(prompt)
+        return {label: (len(each), len(set(groups_apart(each).tolist()))) for label, each in labelled.items()}
+
     def record(self, directory: Path) -> dict[str, Any]:
         """Return everything: steps, tokens, memory, bytes on disk, and a range of time on each machine."""
         plan, config, given = self.plan(), self.config, self.given
@@ -155,6 +164,7 @@ class Estimate:
             "model": config.model.name,
             "parameters": self.model.parameters,
             "prompts": len(self.prompts),
+            "independent groups": {label: groups for label, (_, groups) in self.by_label.items()},
             "prompt tokens": sum(given.lengths),
             "steps, at most": {s.name: _described(s) for s in plan.steps},
             "completions, at most": n_completions,

@@ -107,13 +107,18 @@ def _work(
             continue
         started, step = time.monotonic(), f"{place}/{len(wanted)} {stage.name}"
         lock.at(step)
-        _invalidate(loaded, dependents(stages_of(loaded.config), stage.name))
+        earlier = manifest.read()["stages"].get(stage.name, {})
+        _invalidate(loaded, [stage])
         with reporter.stage(step) as loaded.reporter:
             if loaded.pool is not None:
                 loaded.pool.reporter = loaded.reporter
             FUNCTIONS[stage.name](loaded)
+        outputs = manifest.outputs(stage.outputs)
+        if (earlier.get("inputs"), earlier.get("outputs")) != (inputs[stage.name], outputs):  # not a lost file remade
+            later = dependents(stages_of(loaded.config), stage.name)
+            _invalidate(loaded, [other for other in later if other.name != stage.name])
         describe(manifest, loaded)
-        manifest.mark(stage.name, inputs[stage.name], stage.outputs, time.monotonic() - started)
+        manifest.mark(stage.name, inputs[stage.name], outputs, time.monotonic() - started)
         worked.append(stage.name)
     return worked
 
@@ -196,6 +201,6 @@ def _invalidate(loaded: LoadedRun, stages: Sequence[Stage]) -> None:
         for name in stage.outputs:
             if name != "activations.h5":
                 loaded.file(name).unlink(missing_ok=True)
-    if stages[0].name == "respond":
+    if any(stage.name == "respond" for stage in stages):
         for name in ("completions", "behaviour"):
             loaded.__dict__.pop(name, None)

@@ -29,12 +29,13 @@ from experiments.responses.loaded_run import LoadedRun
 from experiments.run.behaviour import KINDS, Kind, write_samples
 from experiments.run.inputs import RunInputs
 from extract.model.chat_model import ChatModel
+from extract.model.edit import site
 from extract.prompts.prompt import LABELS
 from probes.direction import Direction, Locus
 from probes.statistics.intervals import mean_over_groups
 from probes.statistics.permutation import MIN_LABELLINGS, permutation_p
 from probes.statistics.seeds import named_rng
-from steering.ablation import ablation, write_site
+from steering.ablation import ablation
 
 N_NULL = 49  # permuted-label directions of the null
 N_PER_LABEL = 24  # held-out prompts of each label
@@ -116,12 +117,12 @@ def stream_changes(
     Returns:
         Absolute changes of `cosine` and `projection`.
     """
-    site = write_site(watched[0])
+    where = site(watched[0].locus.site)
     R = torch.tensor(np.stack([direction.vector for direction in watched]), device=model.device)
     found: dict[int, torch.Tensor] = {}
-    before = _along(prompts.plain_last_streams(site, layers), R).movedim(2, 0)
+    before = _along(prompts.plain_last_streams(where, layers), R).movedim(2, 0)
     for batch in prompts.passes(trials, 0):
-        after = _along(prompts.last_streams(batch, site, layers), R).movedim(2, 0)
+        after = _along(prompts.last_streams(batch, where, layers), R).movedim(2, 0)
         found.update(zip(batch.trials, (batch.split(after) - before).abs(), strict=True))
     changes = torch.stack([found[i] for i in range(len(trials))]).cpu().double().numpy()
     cosine, projection = einops.rearrange(changes, "trials rows two layers watched -> two watched trials layers rows")

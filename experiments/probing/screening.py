@@ -17,8 +17,9 @@ from experiments.probing.results import KEPT, ScreeningRecord
 from experiments.probing.search import Choice, run_searches, search
 from experiments.responses.first_order import Sensitivity
 from experiments.responses.onset import EITHER, OnsetScorer
+from extract.model.edit import site
 from probes.direction import Direction
-from steering.ablation import amounts, write_site
+from steering.ablation import amounts
 from steering.ablation_variant import Variant
 
 LEAST_CORRELATION = 0.8  # between first-order and exact effects of the real direction's candidates
@@ -47,7 +48,7 @@ class Screen:
             onset: the way of declining of the decliners: refuse or abstain.
         """
         layers = sorted({layer for direction in directions for layer in amounts(direction, variant)})
-        where, first = write_site(directions[0]), variant.tokens == "last_prompt"
+        where, first = site(directions[0].locus.site), variant.tokens == "last_prompt"
         return cls(
             decliners.sensitivity(onset, where, layers, first_token=first),
             benign.sensitivity(EITHER, where, layers, first_token=first),

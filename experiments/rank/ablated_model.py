@@ -18,13 +18,12 @@ from experiments.responses.loaded_run import LoadedRun
 from experiments.responses.onset import OnsetScorer
 from experiments.run.behaviour import ACTION_OF, Kind, WriteSamples
 from experiments.run.corpus import Corpus
-from extract.model.edit import Edit, Site
+from extract.model.edit import Edit, Site, site
 from extract.progress import Advance, no_progress
 from probes.direction import Direction
 from probes.statistics.seeds import named_rng
 from probes.subspace import Subspace
 from scoring.actions import OPENED
-from steering.ablation import write_site
 from steering.subspace_ablation import subspace_ablation
 
 
@@ -123,11 +122,11 @@ class AblatedModel:
             return {self.layer: self._loaded.write_activations(self.layer)[rows]}
         deepest = write_layers(self._loaded.model.n_layers, self._loaded.config.dissociate.deepest)
         layers = [layer for layer in written if layer == self.layer or layer in deepest]
-        return _streams_under(self._loaded, rows, self._edits(basis), layers, write_site(self._direction))
+        return _streams_under(self._loaded, rows, self._edits(basis), layers, site(self._direction.locus.site))
 
 
 def _streams_under(
-    loaded: LoadedRun, rows: np.ndarray, edits: Sequence[Edit], layers: Sequence[int], site: Site
+    loaded: LoadedRun, rows: np.ndarray, edits: Sequence[Edit], layers: Sequence[int], where: Site
 ) -> dict[int, np.ndarray]:
     """Return the stream at the last prompt token of each row under edits, by layer."""
     model, size = loaded.model, loaded.config.generate.batch_size
@@ -139,7 +138,7 @@ def _streams_under(
     for start in range(0, len(rows), size):
         batch = model.batch([loaded.rendered[i] for i in rows[start : start + size]])
         with model.editing(edits):
-            model.capture(batch, site, layers, keep)
+            model.capture(batch, where, layers, keep)
     return {layer: np.concatenate(of_layer) for layer, of_layer in parts.items()}
 
 

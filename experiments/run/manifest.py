@@ -12,6 +12,7 @@ from typing import Any
 
 from extract.atomic_write import write_json
 from extract.errors import UserError
+from extract.store.identity import has_its_shards
 
 
 @dataclass(frozen=True)
@@ -30,18 +31,22 @@ class Manifest:
             raise UserError(f"{self.path} is damaged; delete it and run again (finished stages run again)") from None
 
     def is_done(self, stage: str, inputs: str, outputs: Sequence[str]) -> bool:
-        """Return whether a stage finished with these inputs and its output files are unchanged since."""
+        """Return whether a stage finished with these inputs and its output files are there, unchanged since."""
         mark = self.read()["stages"].get(stage)
-        if mark is None or mark["inputs"] != inputs:
+        if mark is None or mark["inputs"] != inputs or self.outputs(outputs) != mark["outputs"]:
             return False
-        return all(file_hash(self.path.parent / name) == mark["outputs"].get(name) for name in outputs)
+        return all(has_its_shards(self.path.parent / name) for name in outputs if name.endswith(".h5"))
 
-    def mark(self, stage: str, inputs: str, outputs: Sequence[str], seconds: float) -> None:
-        """Record that a stage has finished."""
+    def outputs(self, names: Sequence[str]) -> dict[str, str | None]:
+        """Return the SHA-256 of each output file, None for one that is not there."""
+        return {name: file_hash(self.path.parent / name) for name in names}
+
+    def mark(self, stage: str, inputs: str, outputs: dict[str, str | None], seconds: float) -> None:
+        """Record that a stage has finished with these outputs, from `outputs`."""
         record = self.read()
         record["stages"][stage] = {
             "inputs": inputs,
-            "outputs": {name: file_hash(self.path.parent / name) for name in outputs},
+            "outputs": outputs,
             "seconds": round(seconds, 2),
             "finished": datetime.now(UTC).isoformat(timespec="seconds"),
         }

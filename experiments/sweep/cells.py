@@ -16,6 +16,7 @@ from experiments.run.run_log import NAME as LOG
 from experiments.sweep.grid import Cell
 from extract.errors import UserError
 from extract.record import Record
+from extract.store.identity import has_its_shards
 
 FAILURE = "failure.json"
 State = Literal["done", "failed", "left"]
@@ -86,9 +87,13 @@ def _is_done(config: RunConfig, manifest: Manifest, cut_to: float | None) -> boo
     return all(
         stage.name in marks
         and marks[stage.name]["inputs"] == inputs[stage.name]
-        and all((directory / name).is_file() for name in stage.outputs if marks[stage.name]["outputs"].get(name))
+        and all(_is_there(directory / name) for name in stage.outputs if marks[stage.name]["outputs"].get(name))
         for stage in in_order(stages_of(config), ["report"])
     )
+
+
+def _is_there(output: Path) -> bool:
+    return output.is_file() and (output.suffix != ".h5" or has_its_shards(output))
 
 
 def _as_cut(config: RunConfig, directory: Path, cut_to: float | None) -> RunConfig:

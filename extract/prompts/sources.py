@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Sequence
+from itertools import zip_longest
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +14,7 @@ from extract.errors import UserError
 from extract.prompts.contrast import contrasted
 from extract.prompts.dataset import load_dataset
 from extract.prompts.groups import groups_of
-from extract.prompts.prompt import ALL_LABELS, DUAL_USE, Prompt, load_prompts
+from extract.prompts.prompt import ALL_LABELS, DUAL_USE, LABELS, Prompt, load_prompts
 from extract.shipped import resolve_shipped
 from extract.yaml_file import Strict
 
@@ -21,7 +24,7 @@ class DatasetConfig(Strict):
 
     name: str  # a set in configs/datasets, or the path of a YAML file like those
     path: Path | None = None  # a local file of the set, or the directory of its files; None reads from the hub
-    limit: int | None = Field(None, ge=1)  # most prompts per label, drawn with the run's seed, pairs kept whole
+    limit: int | None = Field(None, ge=1)  # most prompts of each label for each question: see `draw`
 
 
 class PromptsConfig(Strict):
@@ -32,7 +35,7 @@ class PromptsConfig(Strict):
 
     path: Path | None = None  # a prompt file; it comes before the public sets
     datasets: tuple[DatasetConfig, ...] = ()  # their own splits are used only if every prompt of the run has one
-    limit: int | None = Field(None, ge=1)  # most prompts per label, drawn with the run's seed, pairs kept whole
+    limit: int | None = Field(None, ge=1)  # most prompts of each label for each question: see `draw`
     contrast: tuple[str, str] | None = None  # two values of the prompts' field `decline`, in place of the two refusals
     limit_dual_use: int | None = Field(None, ge=0)  # most dual_use prompts, which enter no rate and no verdict
     train: float = Field(0.35, gt=0)  # fits directions and probes
@@ -91,20 +94,40 @@ def _few_dual_use(prompts: list[Prompt], most: int, seed: int) -> list[Prompt]:
 
 
 def draw(prompts: list[Prompt], limit: int, seed: int) -> list[Prompt]:
-    """Draw at most `limit` prompts of each label, whole groups at a time; the order is kept."""
-    groups = groups_of(prompts)
+    """Draw at most `limit` prompts of each label for each question; the order is kept.
+
+    The questions are harmful prompts with their benign twins, uncertain prompts with theirs, and dual use; other benign
+    prompts fill what the twins leave of the limit. Intervals count groups, so one unit of each group comes before the
+    second of any. A unit is a prompt of each label with a trigger, and of each without: twins, or a whole quadruple.
+    """
     members: dict[int, list[int]] = {}
-    for row, group in enumerate(groups.tolist()):
+    for row, group in enumerate(groups_of(prompts).tolist()):
         members.setdefault(group, []).append(row)
-    taken: list[int] = []
-    left = dict.fromkeys(ALL_LABELS, limit)
-    # Not a named stream, so that runs of older versions keep their prompts.
-    for group in np.random.default_rng(seed).permutation(len(members)).tolist():
-        labels = [prompts[row].label for row in members[group]]
-        if all(labels.count(label) <= left[label] for label in left):
-            left = {label: left[label] - labels.count(label) for label in left}
-            taken += members[group]
-    return [prompts[row] for row in sorted(taken)]
+    waiting: list[tuple[tuple[bool, bool, int, int], str, list[int]]] = []
+    for place, group in enumerate(np.random.default_rng(seed).permutation(len(members)).tolist()):
+        labels = {prompts[row].label for row in members[group]}
+        question = next(label for label in (*LABELS[1:], *ALL_LABELS) if label in labels)
+        for turn, unit in enumerate(_units(prompts, members[group])):
+            without = all(prompts[row].label != question for row in unit)
+            waiting.append(((question == "benign", without, turn, place), question, unit))
+    taken = Counter[tuple[str, str]]()  # by question and label
+    drawn: list[int] = []
+    for _, question, unit in sorted(waiting):
+        for row in unit:
+            label = prompts[row].label
+            sharing = [question] if label == "benign" != question else ALL_LABELS  # questions with one limit
+            if sum(taken[other, label] for other in sharing) < limit:
+                taken[question, label] += 1
+                drawn.append(row)
+    return [prompts[row] for row in sorted(drawn)]
+
+
+def _units(prompts: Sequence[Prompt], group: Sequence[int]) -> list[list[int]]:
+    """Divide the rows of a group into units: the first of each label with and without a trigger, the second, …."""
+    cells: dict[tuple[str, bool], list[int]] = {}
+    for row in group:
+        cells.setdefault((prompts[row].label, prompts[row].trigger is None), []).append(row)
+    return [[row for row in unit if row is not None] for unit in zip_longest(*cells.values())]
 
 
 def _set(given: DatasetConfig, seed: int) -> list[Prompt]:

@@ -74,6 +74,30 @@ def read_identity(file: h5py.File) -> str:
     return _as_text(file.attrs.get("identity", "{}"))
 
 
+def has_its_shards(path: Path) -> bool:
+    """Return whether every shard that a master file names opens and has the recorded digest; True for other files.
+
+    Reads no activations and imports no torch.
+    """
+    try:
+        with h5py.File(path, "r") as master:
+            data = next(iter(master["activations"].values()))
+            sources = data.virtual_sources() if data.is_virtual else []
+            names = sorted(source.file_name for source in sources)  # they are numbered
+            digests = master["shards/digest"][: len(names)].tolist()
+    except (OSError, KeyError):
+        return True
+    return [_recorded_digest(path.parent / name) for name in names] == digests
+
+
+def _recorded_digest(shard: Path) -> bytes | None:
+    try:
+        with h5py.File(shard, "r") as file:
+            return bytes(file.attrs["digest"])
+    except (OSError, KeyError):
+        return None
+
+
 def _as_text(value: str | bytes) -> str:
     return value.decode() if isinstance(value, bytes) else value
 

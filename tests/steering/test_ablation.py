@@ -10,18 +10,20 @@ from torch import Tensor
 
 from extract.chat.render import Rendered
 from extract.model.chat_model import ChatModel
-from extract.model.edit import Edit, Pass
+from extract.model.edit import SITES, Edit, Pass, Site
 from probes.direction import Direction, Locus
 from probes.means import unit
+from probes.subspace import Subspace
 from steering.ablation import ablation, ablation_at_every_layer, ablations, addition, covers_layers
 from steering.ablation_variant import DEFAULT, VARIANTS, Variant
+from steering.subspace_ablation import subspace_ablation, subspace_addition
 
 R = unit(np.random.default_rng(0).standard_normal(32))
 LATER = {2: (4.0, -4.0), 3: (5.0, -5.0)}
 DIRECTION = Direction("d", R, Locus("resid_post", 1, "post_last"), 3.0, -2.0, later_means=LATER)
 
 
-def streams(model: ChatModel, row: Rendered, edits: list[Edit], more: int = 2) -> Tensor:
+def streams(model: ChatModel, row: Rendered, edits: list[Edit], more: int = 2, where: Site = "resid_post") -> Tensor:
     """Return the projection on R of every layer and token of a prompt and some tokens after it, (n_layers, time)."""
     seen: dict[int, Tensor] = {}
 
@@ -30,7 +32,7 @@ def streams(model: ChatModel, row: Rendered, edits: list[Edit], more: int = 2) -
             seen[layer] = stream[0].double() @ torch.tensor(R).double()
             return stream
 
-        return Edit("resid_post", layer, function)
+        return Edit(where, layer, function)
 
     tokens = [*row.token_ids, *range(20, 20 + more)]
     batch = replace(model.pad([tokens], "left"), prompt_length=len(row.token_ids))
@@ -56,6 +58,19 @@ def test_it_ablates_at_its_layers_and_tokens_only(variant: Variant, tiny: ChatMo
         if layer not in layers or token not in written:
             goal = -99.0 if goals is None else goals[layer - 1]
             assert edited[layer, token].item() != pytest.approx(goal, abs=1e-4)
+
+
+@pytest.mark.parametrize("where", SITES)
+def test_it_sets_the_projection_at_the_site_that_its_class_means_belong_to(
+    where: Site, tiny: ChatModel, tiny_rows: list[Rendered]
+) -> None:
+    direction = replace(DIRECTION, locus=Locus(where, 1, "post_last"))
+    span = Subspace("s", np.eye(2, 32, dtype=np.float32), direction.locus, np.ones(2), -np.ones(2))
+    edits = [*ablation(direction), *addition(direction), *ablation_at_every_layer(direction, 4)]
+    assert {edit.site for edit in [*edits, *subspace_ablation(span), *subspace_addition(span)]} == {where}
+    edited = streams(tiny, tiny_rows[0], ablation(direction), where=where)
+    last = len(tiny_rows[0].token_ids) - 1
+    assert edited[1, last:].tolist() == pytest.approx([-2.0] * 3, abs=1e-4)
 
 
 def oblique(cosine: float) -> Direction:

@@ -19,4 +19,4 @@ def mark_done(directory: Path, until: str = "report") -> None:
     for stage in in_order(stages_of(config), [until]):
         for name in stage.outputs:
             (directory / name).touch()
-        manifest.mark(stage.name, inputs[stage.name], stage.outputs, 12.0)
+        manifest.mark(stage.name, inputs[stage.name], manifest.outputs(stage.outputs), 12.0)

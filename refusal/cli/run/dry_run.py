@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shlex
 import sys
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -34,10 +33,10 @@ def _answers(
     from experiments.pipeline.footprint import gigabytes
 
     done = [state.name for state in states if state.state == "done"]
-    plan, prompts = found.plan(done), found.prompts
-    labels = ", ".join(f"{n:,} {label}" for label, n in Counter(prompt.label for prompt in prompts).items())
+    plan = found.plan(done)
+    labels = ", ".join(f"{n:,} {label} of {groups:,}" for label, (n, groups) in found.by_label.items())
     yield "model", f"{found.config.model.name}, {_count(found.model.parameters)} parameters"
-    yield "prompts", f"{len(prompts):,} ({labels}), {sum(found.given.lengths):,} tokens"
+    yield "prompts", f"{len(found.prompts):,} ({labels} independent groups), {sum(found.given.lengths):,} tokens"
     yield "skipped as done", ", ".join(done) or "nothing"
     yield "to run", ", ".join(state.name for state in states if state.state != "done")
     costly = [step for step in plan.steps if step.passes or step.completions]

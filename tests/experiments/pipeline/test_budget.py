@@ -64,10 +64,10 @@ def test_less_time_leaves_no_more_of_anything_and_the_run_fits(config: RunConfig
 
 
 def test_what_no_cut_makes_fit_is_refused_with_the_least_time_it_takes(config: RunConfig) -> None:
-    whole = fit_time(config, 24, LABELS, prompts_and_null, 4.8)  # 120 prompts of 24 tokens and 19 directions: 4.78
-    with pytest.raises(UserError, match=r"the least run takes about 4\.8 minutes .* and there are 4\.7"):
-        fit_time(config, 24, LABELS, prompts_and_null, 4.7)
-    assert whole.prompts.limit == 40
+    whole = fit_time(config, 24, LABELS, prompts_and_null, 3.4)  # 60 prompts of 24 tokens and 19 directions: 3.34
+    with pytest.raises(UserError, match=r"the least run takes about 3\.3 minutes .* and there are 3\.2"):
+        fit_time(config, 24, LABELS, prompts_and_null, 3.2)
+    assert whole.prompts.limit == 20
 
 
 def test_prompts_are_not_cut_to_so_few_that_no_run_can_be_made_of_them(config: RunConfig) -> None:
@@ -75,14 +75,14 @@ def test_prompts_are_not_cut_to_so_few_that_no_run_can_be_made_of_them(config: R
         return tried.prompts.limit is None or tried.prompts.limit >= 130
 
     assert fit_time(config, 24, LABELS, prompts_and_null, 10.0).prompts.limit == 90  # the control
-    assert fit_time(config, 24, LABELS, prompts_and_null, 14.0, works).prompts.limit == 180
+    assert fit_time(config, 24, LABELS, prompts_and_null, 12.0, works).prompts.limit == 130
     with pytest.raises(UserError, match="the least run takes about"):
         fit_time(config, 24, LABELS, prompts_and_null, 10.0, works)
 
 
 def test_parts_and_folds_are_tried_before_prompts_are_cut() -> None:
     path = "prompts.path=organisms/taught/smollm2-natural/prompts.jsonl"
-    tried = [load_config(ROOT / "configs/real.yaml", [path, f"prompts.limit={n}"]) for n in (8, 40)]
+    tried = [load_config(ROOT / "configs/real.yaml", [path, f"prompts.limit={n}"]) for n in (4, 20)]
     corpora = [divide(read_prompts(each.prompts, each.seed), each.prompts, each.seed) for each in tried]
     assert [_can_be_divided(*each) for each in zip(corpora, tried, strict=True)] == [False, True]
 
@@ -137,7 +137,7 @@ def test_fewer_prompts_say_what_power_they_cost(config: RunConfig) -> None:
     whole = divide(read_prompts(config.prompts, 0), config.prompts, 0)
     few = config.model_copy(update={"prompts": config.prompts.model_copy(update={"limit": 60})})
     after = divide(read_prompts(few.prompts, 0), few.prompts, 0)
-    assert max(after.counts().values()) <= 60 < max(whole.counts().values())
+    assert after.counts() == {"benign": 120, "harmful": 60, "uncertain": 60}
     first, harmful, uncertain = left_out(config, few, (whole, after), 8)
     assert first == f"{len(after)} of {len(whole)} prompts."
     no_dual_use = few.model_copy(update={"prompts": few.prompts.model_copy(update={"limit_dual_use": 0})})
@@ -228,7 +228,7 @@ def test_what_a_run_cannot_do_without_is_not_cut(given: str, key: str) -> None:
     least = float(str(caught.value).split()[5])
     cut = fit_time(config, 24, LABELS, lasts, least + 0.06)  # the message rounds
     assert current(cut, key) == current(config, key)
-    assert cut.prompts.limit == 40
+    assert cut.prompts.limit == 20
 
 
 @pytest.mark.parametrize(

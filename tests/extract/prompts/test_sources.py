@@ -9,8 +9,9 @@ import yaml
 
 from extract.errors import UserError
 from extract.prompts.groups import groups_of
-from extract.prompts.prompt import Prompt
+from extract.prompts.prompt import Prompt, load_prompts
 from extract.prompts.sources import PromptsConfig, draw, read_prompts
+from extract.shipped import ROOT
 
 LABELS = ("benign", "harmful", "uncertain")
 
@@ -85,6 +86,30 @@ def test_a_draw_keeps_pairs_whole_labels_even_and_order(seed: int) -> None:
     assert set(Counter(p.pair for p in drawn if p.pair).values()) <= {2}
     assert [p for p in prompts if p in drawn] == drawn
     assert len({p.id for p in drawn}) == len(drawn)
+
+
+def test_each_question_gets_its_own_prompts_and_independent_groups_come_first() -> None:
+    core = load_prompts(ROOT / "configs/prompts/core.jsonl")
+    for limit in (20, 40, 130, 240):
+        drawn = draw(core, limit, seed=0)
+        counts = Counter(p.label for p in drawn)
+        assert (counts["harmful"], counts["uncertain"], counts["benign"]) == (limit, limit, 2 * limit)
+        twins = Counter((p.pair, p.label) for p in drawn)
+        assert all(twins[pair, "benign"] == n for (pair, label), n in twins.items() if label in LABELS)
+        most = dict[str, int]()  # harmful prompts of one group: a quadruple has two in its unit, other groups one
+        for (pair, label), n in twins.items():
+            if label == "harmful":
+                most[pair[0]] = max(n, most.get(pair[0], 0))
+        cut = sum(1 for (pair, label), n in twins.items() if (label, pair[0], n) == ("harmful", "q", 1))
+        assert cut <= 1  # the last quadruple alone, where the limit is reached
+        assert limit == 240 or (most["q"], most["c"], most.get("p", 1), most.get("s", 1)) == (2, 1, 1, 1)
+
+
+def test_many_benign_prompts_in_a_group_leave_room_for_harmful_ones() -> None:
+    prompts = [prompt(f"b{i}", pair=f"{i // 5}") for i in range(50)]
+    prompts += [prompt(f"h{i}", "harmful", pair=f"{i}") for i in range(10)]
+    drawn = Counter((p.label, p.pair) for p in draw(prompts, 10, seed=0))
+    assert drawn == Counter({(label, str(i)): 1 for label in ("harmful", "benign") for i in range(10)})
 
 
 def test_a_limit_no_less_than_the_set_takes_all_of_it() -> None:

@@ -46,6 +46,38 @@ def test_one_label_is_enough_and_what_a_reader_must_know_is_said(prompts: Path, 
     assert cli("store", "verify", str(tmp_path / "run" / "activations.h5"))[0] == 0
 
 
+@pytest.mark.parametrize("fault", ["lost", "cut", "other numbers"])
+def test_a_shard_that_is_gone_or_damaged_is_made_again_alone(fault: str, prompts: Path, tmp_path: Path, cli) -> None:  # type: ignore[no-untyped-def]
+    run = tmp_path / "run"
+    two_rows = ["--set", "extract.rows_per_shard=2"]
+    assert cli(*arguments(prompts, run, *two_rows))[0] == 0
+    store, shards = run / "activations.h5", run / "activations.h5.shards"
+    shard, before = shards / "00001-of-00003.h5", store.read_bytes()
+    kept = {file: file.stat().st_mtime_ns for file in shards.glob("*.h5") if file != shard}
+    whole = shard.read_bytes()
+    if fault == "lost":
+        shard.unlink()
+    elif fault == "cut":
+        shard.write_bytes(whole[: len(whole) // 2])
+    else:
+        shard.write_bytes((shards / "00000-of-00003.h5").read_bytes())
+    states = {state["name"]: state["state"] for state in json.loads(cli("status", str(run), "--json")[1])["stages"]}
+    assert states["extract"] == "stale"
+    code, _, err = cli("store", "info", str(store))
+    assert code == 2
+    assert "run refusal extract again" in " ".join(err.split())
+    if fault != "lost":  # the message names the file to delete; then the command that it asks for works
+        assert str(shard) in "".join(err.split())
+        shard.unlink()
+    code, _, err = cli(*arguments(prompts, run, *two_rows))
+    assert code == 0, err
+    assert "nothing to do" not in err
+    assert store.read_bytes() == before
+    assert {file: file.stat().st_mtime_ns for file in kept} == kept
+    assert cli("store", "verify", str(store))[0] == 0
+    assert "nothing to do" in cli(*arguments(prompts, run, *two_rows))[2]
+
+
 def test_a_dry_run_counts_what_will_be_stored(prompts: Path, tmp_path: Path, cli) -> None:  # type: ignore[no-untyped-def]
     def stored(*more: str) -> dict[str, int]:
         code, out, err = cli(*arguments(prompts, tmp_path / "run", "--dry-run", "--json", *more))
@@ -53,6 +85,9 @@ def test_a_dry_run_counts_what_will_be_stored(prompts: Path, tmp_path: Path, cli
         return json.loads(out)
 
     two = ["--set", "extract.positions=[inst_last,post_last]", "--set", "extract.layers=[0]"]
+    assert stored(*two)["independent groups"] == {"benign": 6}  # type: ignore[comparison-overlap]
+    shown = cli(*arguments(prompts, tmp_path / "run", "--dry-run"))[1]
+    assert "6 (6 benign of 6 independent groups), " in " ".join(shown.split())
     few, more = stored(*two), stored(*two, "--set", "extract.response_tokens=3")
     assert few["activations on disk, bytes"] * 5 == more["activations on disk, bytes"] * 2
     assert (few["generated tokens, at most"], more["generated tokens, at most"]) == (0, 18)
