@@ -20,7 +20,7 @@ from refusal.cli.main import main
 class First:
     def write(self, text):
         if text.strip():
-            heavy = [name for name in ("torch", "transformers", "sklearn", "h5py") if name in sys.modules]
+            heavy = [name for name in ("torch", "transformers", "sklearn") if name in sys.modules]
             print(heavy, text.strip())
             sys.stdout.flush()
             os._exit(0)
