@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
+import os
 import platform
 import time
 from collections.abc import Callable
@@ -28,6 +29,7 @@ from extract.progress import Reporter
 LAYERS_S = 0.7  # seconds of the measured layers in a pass that reads prompts; deeper layers are extrapolated
 LENGTHS, LEAST_LAYERS = (16, 8, 4), 2  # tokens of the prompts that are read: the most with which so many layers fit
 STEPS = 5  # tokens that are decoded
+BUSY = 0.75  # processes a core has to run
 MEMORY = 0.1  # share of the memory that the measured layers may take
 NOT_SHAPE = ("_name_or_path", "transformers_version", "architectures")  # keys of a configuration
 
@@ -46,23 +48,24 @@ def measured_speed(
 
     No weights are read: a pass takes equally long whatever they are. A speed is kept for the shape, the dtype, the
     rows of a batch, the machine, its threads and the version of torch. A shape that cannot be measured leaves the
-    machine as it is.
+    machine as it is. One that was measured while the machine was busy is measured again once it is quiet.
     """
     figures = {key: value for key, value in shape.to_dict().items() if key not in NOT_SHAPE}
     rows, options = config.generate.batch_size, config.model.loading.attn_implementation
     key = content_key(json.dumps(figures, sort_keys=True, default=str), size.width, config.model.dtype, options, rows,
                       platform.node(), machine.name, torch.get_num_threads(), torch.__version__)  # fmt: skip
-    kept = _kept(key)
-    if kept is None:
-        reporter.say("measuring once how fast this machine runs a model of this shape")
+    kept, load = _kept(key), _load()
+    if kept is None or kept[1] > max(BUSY, 2 * load):
+        reporter.say("measuring once how fast this machine runs a model of this shape" + (
+            "; it is busy, so once more when it is quiet" if load > BUSY else ""))  # fmt: skip
         try:
-            kept = _measured(config, shape, tokenizer, size, machine)
+            kept = _measured(config, shape, tokenizer, size, machine), load
         except Exception as error:  # of any architecture's own code
             reporter.say(f"this shape cannot be measured ({in_one_line(error)}); the time is estimated roughly")
             return machine
         with suppress(UserError), closing(_file()) as file:
             file.put({key: (json.dumps(kept),)})
-    return with_speed(machine, size, rows, kept)
+    return with_speed(machine, size, rows, kept[0])
 
 
 def with_speed(machine: Machine, size: Footprint, rows: int, seconds: Seconds) -> Machine:
@@ -154,9 +157,15 @@ def _file() -> KeyedFile:
                      remedy="delete it")  # fmt: skip
 
 
-def _kept(key: str) -> Seconds | None:
+def _kept(key: str) -> tuple[Seconds, float] | None:
+    """Return the kept speed, and the load under which it was measured."""
     with suppress(UserError), closing(_file()) as file:
         for (text,) in file.get([key]).values():
-            a_token, waiting, besides = json.loads(text)
-            return a_token, waiting, besides
+            (a_token, waiting, besides), load = json.loads(text)
+            return (a_token, waiting, besides), load
     return None
+
+
+def _load() -> float:
+    """Return how many processes each core had to run in the last minute; 0 where the system does not say."""
+    return os.getloadavg()[0] / (os.cpu_count() or 1) if hasattr(os, "getloadavg") else 0.0

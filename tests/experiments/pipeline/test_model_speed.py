@@ -71,6 +71,7 @@ def test_the_costs_of_all_layers_are_recovered_from_a_fifth_of_them(
 @pytest.fixture
 def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> RunConfig:
     monkeypatch.setenv(CACHE_VARIABLE, str(tmp_path / "cache"))
+    monkeypatch.setattr(model_speed, "_load", lambda: 0.0)
     return load_config(Path("configs/quickstart.yaml"), ["generate.batch_size=4"])
 
 
@@ -102,6 +103,21 @@ def test_a_speed_is_measured_once_for_a_shape_a_dtype_and_a_machine(
     assert len(times) == 5
     speed(), speed(machine=replace(HERE, name="three cores"))
     assert len(times) == 6  # the new shape on the other machine
+
+
+def test_what_a_busy_machine_reached_is_kept_until_it_is_quiet(
+    config: RunConfig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shape, tokenizer = model_shape(config, Reporter(quiet=True))
+    size, found = footprint(shape, 4), iter([(4e-5, 4e-4, 4e-4), (1e-5, 1e-4, 1e-4)])
+    monkeypatch.setattr(model_speed, "measure_model", lambda *given: next(found))
+
+    def flops(load: float) -> float:
+        monkeypatch.setattr(model_speed, "_load", lambda: load)
+        return measured_speed(config, shape, tokenizer, size, HERE, Reporter(quiet=True)).flops
+
+    speeds = [flops(load) for load in (3.0, 3.0, 1.6, 0.5, 3.0, 0.0)]
+    assert speeds == pytest.approx([speeds[0]] * 3 + [4 * speeds[0]] * 3)
 
 
 def test_a_cache_that_cannot_be_written_measures_every_time(
