@@ -17,6 +17,7 @@ from threadpoolctl import threadpool_limits
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+os.environ.setdefault("REFUSAL_CACHE", str(Path(__file__).resolve().parents[1] / ".pytest_cache" / "refusal"))
 settings.register_profile("patient", deadline=None)  # how long an example takes depends on what else the machine does
 settings.load_profile("patient")
 WORKER = "PYTEST_XDIST_WORKER" in os.environ  # one of several processes that run tests

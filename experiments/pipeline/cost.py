@@ -40,12 +40,13 @@ class RunSize:
     train: int = 0
     declinable: int = 0  # harmful or uncertain validation and test prompts
     in_context: int = 0  # prompts with a system message or earlier turns
+    kinds: int = len(KINDS)  # ways of declining that the model shows often enough
 
 
 def steps(config: RunConfig, size: RunSize, until: str, done: Collection[str] = ()) -> list[Step]:
     """List the steps up to a stage, but for stages that are done, with their highest cost.
 
-    It is the cost as if every prompt that may decline did decline.
+    It is the cost as if every prompt that may decline did decline, in each of `size.kinds` ways.
     """
     listed: dict[str, Callable[[RunConfig, RunSize], list[Step]]] = {
         "extract": lambda c, s: [Step("activations", s.prompts, s.prompt_tokens)],
@@ -87,7 +88,9 @@ def _trigger_measures(config: RunConfig, size: RunSize) -> list[Step]:
 def _categories(config: RunConfig, size: RunSize) -> list[Step]:
     """Return the cost with every declinable prompt declined and all of them in `least`-sized categories."""
     given, n = config.categories, config.dissociate.n_selection
-    declinable = 2 * size.declinable  # of all parts: half of the prompts are validation and test, as a rule
+    declinable = (
+        2 * size.declinable * bool(size.kinds)
+    )  # of all parts: half of the prompts are validation and test, as a rule
     k = max(2, declinable // given.least)
     tried = given.folds * k * _candidates(config, size) * n
     return [
@@ -100,9 +103,9 @@ def _categories(config: RunConfig, size: RunSize) -> list[Step]:
 def _steer(config: RunConfig, size: RunSize) -> list[Step]:
     dead_band, given = config.steer.band > 0, config.steer.system_lines
     tested = size.test + size.dual_use_test
-    both, alone = (len(reachable_outcomes(n, dead_band=dead_band)) for n in (len(KINDS), 1))
-    two, one = both * size.prompts, alone * size.prompts
-    places, where = (1, "") if config.steer.actuator == "onset_bias" else (len(KINDS), ", at two places")
+    both, alone = (len(reachable_outcomes(n, dead_band=dead_band)) for n in (size.kinds, 1))
+    two, one = both * size.prompts * bool(size.kinds), alone * size.prompts
+    places, where = (1, "") if config.steer.actuator == "onset_bias" else (size.kinds, ", at two places")
     return [
         Step("every outcome of the two gates", completions=two, settings=both),
         *(
@@ -111,7 +114,7 @@ def _steer(config: RunConfig, size: RunSize) -> list[Step]:
             else []
         ),
         Step("test prompts under system lines", completions=len(given) * size.test),
-        Step("completions with the dials", completions=tested),
+        Step("completions with the dials", completions=tested * bool(size.kinds)),
         *([Step("completions with thresholds by category", completions=tested)] if config.steer.by else []),
     ]
 
@@ -125,7 +128,7 @@ def _candidates(config: RunConfig, size: RunSize) -> int:
 
 def _probe(config: RunConfig, size: RunSize) -> list[Step]:
     n = config.dissociate.n_selection
-    tried = len(KINDS) * _candidates(config, size) * n
+    tried = size.kinds * _candidates(config, size) * n
     return [
         _onsets("choosing write directions: onsets", 2 * tried),
         _steps_of_kl("choosing write directions: KL", tried, config),
@@ -134,13 +137,13 @@ def _probe(config: RunConfig, size: RunSize) -> list[Step]:
 
 def _effects(config: RunConfig, size: RunSize) -> list[Step]:
     given = config.dissociate
-    draws, onset = len(KINDS) * given.n_null_onset, len(KINDS) * given.n_onset
-    generated = len(KINDS) * min(given.n_null_generation, given.n_null_onset) * onset
-    edits = len(KINDS) * KINDS_OF_EDIT
+    draws, onset = size.kinds * given.n_null_onset, size.kinds * given.n_onset
+    generated = size.kinds * min(given.n_null_generation, given.n_null_onset) * onset
+    edits = size.kinds * KINDS_OF_EDIT
     each, candidates = draws * given.n_selection, _candidates(config, size)
     tried, screened = each * candidates, each * min(KEPT, candidates)
-    ways = len(KINDS) * (len(VARIANTS) + 1) if given.variants else 0
-    besides = side_effects.cost(config, size.harmful_test, 1 + len(KINDS))
+    ways = size.kinds * (len(VARIANTS) + 1) if given.variants else 0
+    besides = side_effects.cost(config, size.harmful_test, 1 + size.kinds)
     return [
         Step("interventions on test prompts", completions=edits * size.test, settings=edits),
         replace(_onsets("permuted-label null: bypass and induce", 2 * tried), least_passes=2 * screened),
@@ -149,7 +152,7 @@ def _effects(config: RunConfig, size: RunSize) -> list[Step]:
         Step("permuted-label null: completions", completions=generated),
         _onsets("other ways of ablating", ways * onset, ways * (onset + given.n_onset)),
         Step("side effects", besides.texts_read, size.prompt_tokens + given.kl_tokens, besides.generations,
-             settings=1 + len(KINDS)),
+             settings=1 + size.kinds),
     ]  # fmt: skip
 
 
@@ -161,9 +164,9 @@ def _rank(config: RunConfig, size: RunSize) -> list[Step]:
     given = config.dissociate
     k = MOST_DIRECTIONS if given.rank == "auto" else given.rank
     layers = len(write_layers(size.n_layers, given.deepest)) if given.layers == "later" else 1
-    fitted, fits = len(KINDS) * k, 3 * layers + k  # and the directions found, when they are fitted again
+    fitted, fits = size.kinds * k, 3 * layers + k  # and the directions found, when they are fitted again
     return [
-        Step("rank: completions", completions=k * (size.train + 3 * size.declinable)),
+        Step("rank: completions", completions=k * (size.train + 3 * size.declinable) * bool(size.kinds)),
         _onsets("rank: choosing directions", 2 * fitted * fits * given.n_selection),
         *([Step("rank: streams", 2 * k * size.prompts, size.prompt_tokens)] if layers > 1 else []),
     ]

@@ -19,6 +19,13 @@ class Footprint:
     d_ff: int  # the widest layer of a block
     d_kv: int  # width of a token's keys at one layer, all heads
     vocabulary: int
+    embedding: int = 0  # parameters that are looked up and in no product
+    head: int = 0  # parameters that only a next-token distribution needs; 0 where it is not known
+
+    @property
+    def blocks(self) -> int:
+        """Parameters that every token is multiplied with."""
+        return self.parameters - self.embedding - self.head
 
     @property
     def weights(self) -> int:
@@ -68,6 +75,8 @@ def footprint(shape: Any, width: int) -> Footprint:
     with torch.device("meta"):
         model = AutoModelForCausalLM.from_config(shape)
     text = shape.get_text_config()
+    read, written = model.get_input_embeddings(), model.get_output_embeddings()
+    head = 0 if written is None else written.weight.numel()
     heads = text.num_attention_heads
     d_head = getattr(text, "head_dim", None) or text.hidden_size // heads
     return Footprint(
@@ -78,6 +87,8 @@ def footprint(shape: Any, width: int) -> Footprint:
         d_ff=getattr(text, "intermediate_size", None) or 4 * text.hidden_size,
         d_kv=(getattr(text, "num_key_value_heads", None) or heads) * d_head,
         vocabulary=text.vocab_size,
+        embedding=0 if written is not None and read.weight is written.weight else read.weight.numel(),
+        head=head,
     )
 
 

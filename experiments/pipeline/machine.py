@@ -14,7 +14,7 @@ LEAST_SECONDS = 0.1  # least duration of each measurement
 
 @dataclass(frozen=True)
 class Machine:
-    """Peak values of a machine; a run reaches a share of them."""
+    """Peak values of a machine, of which a run reaches a share; or those that a model reaches."""
 
     name: str
     source: str  # of the values: measured, or a data sheet
@@ -23,10 +23,12 @@ class Machine:
     memory: int  # bytes of that memory
     launch: tuple[float, float]  # least seconds of a layer in any pass, however little it computes: low, high
     width: int  # bytes of a number in the model's default dtype
+    device: str = "cpu"
+    of_model: bool = False  # whether the speed is that of the model's own passes, and no peak
 
     def described(self) -> str:
         """Return the name with speed, bandwidth and their source."""
-        figures = f"{self.flops / 1e12:.3g} TFLOP/s, {self.bandwidth / 1e9:.3g} GB/s"
+        figures = f"{self.flops / 1e12:.3g} TFLOP/s" + ("" if self.of_model else f", {self.bandwidth / 1e9:.3g} GB/s")
         return f"{self.name} ({figures}: {self.source})"
 
 
@@ -61,12 +63,14 @@ def measure_device(device: str) -> Machine:
     flops = 2 * size**3 / _seconds(lambda: a @ a, finish)
     bandwidth = 2 * n_bytes / _seconds(b.clone, finish)
     if not on_gpu:
-        return Machine(f"{os.cpu_count()} CPU cores", "measured now", flops, bandwidth, _host_memory(), (1e-4, 6e-4), 4)
+        return Machine(
+            f"{os.cpu_count()} CPU cores", "measured now", flops, bandwidth, _host_memory(), (1e-4, 6e-4), 4, chosen
+        )
     count = torch.cuda.device_count() if device == "auto" else 1
     held = [torch.cuda.get_device_properties(i if device == "auto" else at) for i in range(count)]
     name = f"{count} x {held[0].name}" if count > 1 else str(held[0].name)
     memory = sum(int(one.total_memory) for one in held)
-    return Machine(name, "measured now", flops, bandwidth, memory, A100.launch, 2)
+    return Machine(name, "measured now", flops, bandwidth, memory, A100.launch, 2, chosen)
 
 
 def _seconds(call: Callable[[], object], finish: Callable[[], None]) -> float:

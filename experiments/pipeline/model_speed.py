@@ -1,61 +1,171 @@
-"""Speed of a model on this machine, measured with passes of its own on the prompts of a run; for `--budget`."""
+"""Speed of a model on this machine, measured once with passes of a model of its shape, and kept in the cache."""
 
 from __future__ import annotations
 
+import copy
+import json
+import os
+import platform
 import time
-from collections.abc import Sequence
+from collections.abc import Callable
+from contextlib import closing, suppress
+from dataclasses import replace
 
 import numpy as np
+import torch
+from transformers import AutoModelForCausalLM, PretrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
 
-from experiments.pipeline.duration import Utilization
 from experiments.pipeline.footprint import Footprint
 from experiments.pipeline.machine import Machine
-from extract.chat.render import Rendered
+from experiments.run.config import RunConfig
+from extract.errors import UserError, in_one_line
+from extract.keyed_file import KeyedFile, content_key
+from extract.model.blocks import decoder_layers
 from extract.model.chat_model import ChatModel
-from extract.model.padded_batch import Batch
+from extract.model.edit import Edit, Stream
+from extract.model.source.cache import cache_folder
+from extract.progress import Reporter
 
-# A measured machine reaches its own speed. On the real model tried so far first-order effects agreed with exact ones;
-# where they do not, the null takes up to as much longer as there are more candidates than are kept.
-MEASURED = Utilization(products=1.0, reading=1.0, answers=1.0, overlapping=False, screened=True)
-FEW, MANY = 2, 10  # tokens of the two decodings whose difference is the duration of a step
+LAYERS_S = 0.7  # seconds of the measured layers in a pass that reads prompts; deeper layers are extrapolated
+LENGTHS, LEAST_LAYERS = (16, 8, 4), 2  # tokens of the prompts that are read: the most with which so many layers fit
+STEPS = 5  # tokens that are decoded
+BUSY = 0.75  # processes a core has to run
+MEMORY = 0.1  # share of the memory that the measured layers may take
+NOT_SHAPE = ("_name_or_path", "transformers_version", "architectures")  # keys of a configuration
+
+Seconds = tuple[float, float, float]  # see `measure_model`
 
 
-def measure_model(
-    model: ChatModel, rendered: Sequence[Rendered], batch_size: int, shape: Footprint, machine: Machine
+def measured_speed(
+    config: RunConfig,
+    shape: PretrainedConfig,
+    tokenizer: PreTrainedTokenizerBase,
+    size: Footprint,
+    machine: Machine,
+    reporter: Reporter,
 ) -> Machine:
-    """Return the machine with the speed that this model reaches on it.
+    """Return the machine with the speed that a model of this shape reaches on it: the kept one, or measured now.
 
-    A pass of T tokens is taken to last a T + b seconds. Both are found from two passes: one reads a batch of prompts of
-    median length, the other decodes one token for each. So b holds all that does not grow with the tokens: reading the
-    weights, starting the layers.
+    No weights are read: a pass takes equally long whatever they are. A speed is kept for the shape, the dtype, the
+    rows of a batch, the machine, its threads and the version of torch. A shape that cannot be measured leaves the
+    machine as it is. One that was measured while the machine was busy is measured again once it is quiet.
+    """
+    figures = {key: value for key, value in shape.to_dict().items() if key not in NOT_SHAPE}
+    rows, options = config.generate.batch_size, config.model.loading.attn_implementation
+    key = content_key(json.dumps(figures, sort_keys=True, default=str), size.width, config.model.dtype, options, rows,
+                      platform.node(), machine.name, torch.get_num_threads(), torch.__version__)  # fmt: skip
+    kept, load = _kept(key), _load()
+    if kept is None or kept[1] > max(BUSY, 2 * load):
+        reporter.say("measuring once how fast this machine runs a model of this shape" + (
+            "; it is busy, so once more when it is quiet" if load > BUSY else ""))  # fmt: skip
+        try:
+            kept = _measured(config, shape, tokenizer, size, machine), load
+        except Exception as error:  # of any architecture's own code
+            reporter.say(f"this shape cannot be measured ({in_one_line(error)}); the time is estimated roughly")
+            return machine
+        with suppress(UserError), closing(_file()) as file:
+            file.put({key: (json.dumps(kept),)})
+    return with_speed(machine, size, rows, kept[0])
+
+
+def with_speed(machine: Machine, size: Footprint, rows: int, seconds: Seconds) -> Machine:
+    """Return the machine with the speed that `measure_model` found for batches of so many rows."""
+    a_token, waiting, besides = seconds
+    flops = 2 * size.blocks / a_token
+    waiting += max(0.0, besides - 2 * size.head * rows / flops)
+    launch = waiting / size.n_layers
+    return replace(machine, source="measured with passes of the model's shape", flops=flops, bandwidth=np.inf,
+                   launch=(launch, launch), of_model=True)  # fmt: skip
+
+
+def measure_model(model: ChatModel, n_layers: int, rows: int, length: int) -> Seconds:
+    """Return the seconds of a token in all layers, of all layers in any pass, and of the rest of a decoding step.
+
+    The layers are taken to last a T + b seconds in a pass of T tokens. Both are found from passes that read prompts
+    and passes that decode one token for each; the quickest count, since another process slows some of them down.
 
     Args:
-        batch_size: completions that the run decodes together.
-        shape: the model's sizes.
+        n_layers: of the whole model; `model` may hold the first of them alone.
+        rows: prompts of the batch.
+        length: tokens of each.
     """
-    by_length = sorted(rendered, key=lambda row: len(row.token_ids))
-    middle = max(0, (len(by_length) - batch_size) // 2)
-    batch = model.batch(by_length[middle : middle + batch_size])
-    rows, read = batch.tokens.shape[0], batch.tokens.numel()
-    model.generate(batch, FEW)  # the first pass may initialise
-    few, many = _seconds(model, batch, FEW), _seconds(model, batch, MANY)
-    step = max(0.0, many - few) / (MANY - FEW)
-    reading = max(few - (FEW - 1) * step, step)
-    a_token = max((reading - step) / max(1, read - rows), 1e-3 * reading / read)
-    waiting = max(0.0, step - a_token * rows) / shape.n_layers
-    return Machine(
-        name=machine.name,
-        source="measured with the model's own passes",
-        flops=2 * shape.parameters / a_token,
-        bandwidth=np.inf,
-        memory=machine.memory,
-        launch=(waiting, waiting),
-        width=machine.width,
-    )
+    clock = _LayerClock(model)
+    batch = model.pad([range(1, length + 1)] * rows, "left")
+    with model.editing(clock.edits):
+        model.generate(batch, 2, 2)  # the first pass may initialise
+        model.generate(batch, STEPS, STEPS)
+    lasting = [left - entered for entered, left in zip(clock.entered, clock.left, strict=True)]
+    between = [entered - left for entered, left in zip(clock.entered[1:], clock.left, strict=False)]
+    deeper = n_layers / model.n_layers
+    reading, step = deeper * min(lasting[0], lasting[2]), deeper * min(lasting[3:])
+    a_token = max(reading - step, 1e-3 * reading) / (rows * (length - 1))
+    return a_token, max(0.0, step - a_token * rows), min(between[2:])
 
 
-def _seconds(model: ChatModel, batch: Batch, steps: int) -> float:
-    """Return the duration of decoding so many tokens for each row."""
-    started = time.perf_counter()
-    model.generate(batch, steps, steps)
-    return time.perf_counter() - started
+class _LayerClock:
+    """Records when each forward pass enters the first layer and leaves the last."""
+
+    def __init__(self, model: ChatModel) -> None:
+        self.entered: list[float] = []
+        self.left: list[float] = []
+        self._finish: Callable[[], None] = torch.cuda.synchronize if model.device.type == "cuda" else lambda: None
+        last = model.n_layers - 1
+        self.edits = (
+            Edit("resid_pre", 0, lambda stream, _: self._record(self.entered, stream)),
+            Edit("resid_post", last, lambda stream, _: self._record(self.left, stream)),
+        )
+
+    def _record(self, times: list[float], stream: Stream) -> Stream:
+        self._finish()
+        times.append(time.perf_counter())
+        return stream
+
+
+def _measured(
+    config: RunConfig, shape: PretrainedConfig, tokenizer: PreTrainedTokenizerBase, size: Footprint, machine: Machine
+) -> Seconds:
+    layer, rows = size.blocks / size.n_layers, config.generate.batch_size
+    tokens = LAYERS_S * machine.flops / (2 * layer * rows)  # of each prompt, times layers
+    length = next((n for n in LENGTHS if tokens / n >= LEAST_LAYERS), LENGTHS[-1])
+    fitting = MEMORY * machine.memory / (layer * size.width)
+    n_layers = int(min(size.n_layers, max(LEAST_LAYERS, min(tokens / length, fitting))))
+    model = ChatModel(_first_layers(config, shape, n_layers, machine), tokenizer, config.model.name)
+    return measure_model(model, size.n_layers, rows, length)
+
+
+@torch.inference_mode()
+def _first_layers(config: RunConfig, shape: PretrainedConfig, n_layers: int, machine: Machine) -> PreTrainedModel:
+    """Return a model with the first layers of a shape and random weights."""
+    usual = "float32" if machine.width == 4 else "bfloat16"
+    dtype = getattr(torch, usual if config.model.dtype == "auto" else config.model.dtype)
+    with torch.device("meta"):
+        model = AutoModelForCausalLM.from_config(
+            copy.deepcopy(shape), dtype=dtype, attn_implementation=config.model.loading.attn_implementation
+        )
+    del decoder_layers(model)[n_layers:]
+    model.config.get_text_config().num_hidden_layers = n_layers
+    model.to_empty(device=machine.device)
+    for parameter in model.parameters():
+        parameter.uniform_(-0.02, 0.02)
+    for buffer in model.buffers():
+        buffer.fill_(1)
+    return model
+
+
+def _file() -> KeyedFile:
+    return KeyedFile(cache_folder() / "speeds.sqlite", "speeds", ["seconds"], purpose="the cache of measured speeds",
+                     remedy="delete it")  # fmt: skip
+
+
+def _kept(key: str) -> tuple[Seconds, float] | None:
+    """Return the kept speed, and the load under which it was measured."""
+    with suppress(UserError), closing(_file()) as file:
+        for (text,) in file.get([key]).values():
+            (a_token, waiting, besides), load = json.loads(text)
+            return (a_token, waiting, besides), load
+    return None
+
+
+def _load() -> float:
+    """Return how many processes each core had to run in the last minute; 0 where the system does not say."""
+    return os.getloadavg()[0] / (os.cpu_count() or 1) if hasattr(os, "getloadavg") else 0.0

@@ -10,9 +10,11 @@ from typing import Any
 from transformers import PretrainedConfig, PreTrainedTokenizerBase
 
 from experiments.pipeline.cost import RunSize, steps, tokens
-from experiments.pipeline.duration import Batches, Step, Utilization, assumptions, minutes, seconds
+from experiments.pipeline.duration import Batches, Step, assumptions, minutes
 from experiments.pipeline.footprint import Footprint, MemoryNeed, describe_fit, describe_worker, footprint, memory_need
 from experiments.pipeline.machine import A100, Machine, measure_device
+from experiments.pipeline.model_speed import measured_speed
+from experiments.run.behaviour import KINDS
 from experiments.run.config import RunConfig
 from experiments.run.corpus import Corpus, divide
 from experiments.run.organism_prompts import on_another_model, warning
@@ -21,6 +23,8 @@ from extract.chat.render import Rendered, position_names, render
 from extract.extraction import TOKENS_ON_CPU, TOKENS_ON_GPU
 from extract.model.loading import load_tokenizer
 from extract.model.source.adapter import find_adapter
+from extract.model.source.name import resolve
+from extract.progress import Reporter
 from extract.prompts.groups import groups_apart
 from extract.prompts.prompt import Prompt
 from extract.prompts.sources import read_prompts
@@ -66,13 +70,16 @@ class RunPrompts:
         )
 
 
-def model_shape(config: RunConfig) -> tuple[PretrainedConfig, PreTrainedTokenizerBase]:
+def model_shape(config: RunConfig, reporter: Reporter) -> tuple[PretrainedConfig, PreTrainedTokenizerBase]:
     """Return a model's configuration and its tokenizer with the run's template, without loading weights.
+
+    A GGUF file is dequantised into the cache if that was not done yet.
 
     Raises:
         UserError: there is no such model or adapter.
     """
     wanted = config.model
+    resolve(wanted.name, reporter)
     if wanted.adapter is not None:
         find_adapter(wanted.adapter)
     return load_tokenizer(
@@ -86,9 +93,16 @@ def width(config: RunConfig, machine: Machine) -> int:
     return WIDTHS.get(config.model.dtype, machine.width)
 
 
-def plan_run(config: RunConfig, given: RunPrompts, model: Footprint, until: str, done: Collection[str] = ()) -> Plan:
+def plan_run(
+    config: RunConfig,
+    given: RunPrompts,
+    model: Footprint,
+    until: str,
+    done: Collection[str] = (),
+    kinds: int = len(KINDS),
+) -> Plan:
     """Return the plan of a run up to a stage, without the stages that are done."""
-    wanted, size = config.extract, given.size(model.n_layers)
+    wanted, size = config.extract, replace(given.size(model.n_layers), kinds=kinds)
     streams = len(wanted.layers or range(model.n_layers)) * (
         len(wanted.positions or given.positions) + wanted.response_tokens + 2 * bool(wanted.thought_tokens)
     )
@@ -113,9 +127,18 @@ class Estimate:
         """The machines that it is estimated for."""
         return {"here": self.machine} | ({} if self.machine.width == A100.width else {"on a GPU": A100})
 
-    def plan(self, done: Collection[str] = ()) -> Plan:
-        """Return the plan, without the stages that are done."""
-        return plan_run(self.config, self.given, self.model, self.until, done)
+    def plan(self, done: Collection[str] = (), kinds: int = len(KINDS)) -> Plan:
+        """Return the plan, without the stages that are done.
+
+        Args:
+            kinds: ways of declining that the model shows often enough; known once it has answered.
+        """
+        return plan_run(self.config, self.given, self.model, self.until, done, kinds)
+
+    def time_with_fewer_kinds(self, done: Collection[str] = ()) -> str:
+        """Return the time here of a model that declines in one way, or in neither; empty where it is the same."""
+        times = [self.plan(done, kinds).time(self.machine) for kinds in (len(KINDS), 1, 0)]
+        return f"{times[1]} if it declines in one way alone, {times[2]} if in neither" if len({*times}) > 1 else ""
 
     @property
     def warning(self) -> str:
@@ -149,22 +172,26 @@ class Estimate:
             "tokens, at most": tokens(plan.steps, plan.size, config.generate.max_new_tokens) + responses,
             "activations on disk, bytes": plan.stored(self.machine),
             "directory": str(directory),
+            "time with fewer kinds of refusal": self.time_with_fewer_kinds(),
             **{where: plan.on(machine) for where, machine in self.machines.items()},
             **({"warning": self.warning} if self.warning else {}),
         }
 
 
-def estimate(config: RunConfig, until: str) -> Estimate:
-    """Read the prompts and the model's configuration, and measure this machine.
+def estimate(config: RunConfig, until: str, reporter: Reporter) -> Estimate:
+    """Read the prompts and the model's configuration, and measure the model on this machine if that was not done yet.
 
     Raises:
         UserError: the prompts are not valid, or there is no such model or device.
     """
     prompts = read_prompts(config.prompts, config.seed)
-    shape, tokenizer = model_shape(config)
-    machine = measure_device(config.model.device)
+    shape, tokenizer = model_shape(config, reporter)
     given = RunPrompts.of(config, prompts, [render(tokenizer, prompt) for prompt in prompts])
-    return Estimate(config, until, prompts, given, footprint(shape, width(config, machine)), machine)
+    machine = measure_device(config.model.device)
+    size = footprint(shape, width(config, machine))
+    return Estimate(
+        config, until, prompts, given, size, measured_speed(config, shape, tokenizer, size, machine, reporter)
+    )
 
 
 @dataclass(frozen=True)
@@ -212,9 +239,9 @@ class Plan:
         """Return what each Ray worker takes on this machine and on GPUs, and what to ask for."""
         return describe_worker(self._need(machine), machine.memory, self._need(A100), A100.memory)
 
-    def minutes(self, machine: Machine, used: Utilization) -> float:
-        """Return the expected duration on a machine, at one assumed utilization."""
-        return seconds(self.steps, self._as_on(machine), machine, self._batches(machine), used) / 60
+    def most_minutes(self, machine: Machine) -> float:
+        """Return the upper end of the range of time on a machine, in minutes."""
+        return self._minutes(self.steps, machine)[1]
 
     def stored(self, machine: Machine) -> int:
         """Return the bytes of the stored activations, in `extract.store_dtype`, or by default the model's dtype."""

@@ -13,6 +13,7 @@ from experiments.run.inputs import RunInputs
 from extract.chat.render import Rendered, refuse_too_long, remarks, render
 from extract.model.chat_model import ChatModel
 from extract.model.loading import load_model
+from extract.model.source.name import resolve
 from judging.judge_by_name import open_judge
 
 
@@ -27,6 +28,7 @@ class LoadedRun(RunInputs):
     def model(self) -> ChatModel:
         """The configured model; loading may raise UserError."""
         wanted = self.config.model
+        resolve(wanted.name, self.reporter)  # a GGUF file is dequantised behind the run's own bar
         return load_model(
             wanted.name,
             revision=wanted.revision,

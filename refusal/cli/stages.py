@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,7 +17,6 @@ from refusal.cli.run.target import load_target
 
 if TYPE_CHECKING:
     from experiments.cluster.connection import WorkersWanted
-    from extract.model.chat_model import ChatModel
     from extract.progress import Reporter
 
 
@@ -65,13 +65,11 @@ def run_command(
         if not (dry_run or shared):
             refuse_if_held(directory)  # before anything heavy is imported or the model is measured
         unasked = budget is None and chosen is not None and not chosen.organism and not (shared or dry_run)
-        config, model = _cut(config, directory, until, asked, reporter, unasked=unasked)
+        config = _cut(config, directory, until, asked, reporter, unasked=unasked)
         if dry_run:
-            _dry_run(
-                config, directory, until, as_json=as_json, verbose=verbose, with_workers=wanted_workers is not None
-            )
+            _dry_run(config, directory, until, reporter, as_json=as_json, with_workers=wanted_workers is not None)
             return
-        _run(config, directory, until, model, reporter, shared=shared, wanted_workers=wanted_workers)
+        _run(config, directory, until, reporter, shared=shared, wanted_workers=wanted_workers)
         if config.prompts.contrast and until == "dissociate" and not as_json:
             from experiments.report.caveats import contrast_line
 
@@ -81,42 +79,40 @@ def run_command(
 
 def _cut(
     config: RunConfig, directory: Path, until: str, asked: float | None, reporter: Reporter, *, unasked: bool
-) -> tuple[RunConfig, ChatModel | None]:
-    """Return the configuration cut to a budget, and the model if it was loaded to find out.
+) -> RunConfig:
+    """Return the configuration cut to a budget.
 
     Args:
         asked: the minutes of --budget.
         unasked: without --budget, cut it to CPU_BUDGET where there is no GPU.
     """
     if asked is None and not unasked:
-        return config, None
+        return config
     from experiments.pipeline.budget import continued
 
     time = minutes(CPU_BUDGET) if asked is None else asked
     if (earlier := continued(config, directory, time, reporter)) is not None:
-        return earlier, None
+        return earlier
     if not _left(config, directory, until):  # the whole is done
-        return config, None
-    quiet_libraries()
+        return config
+    quiet_libraries(reporter)
     if asked is None:
         from experiments.pipeline.machine import has_gpu
 
         if has_gpu(config.model.device):
-            return config, None
+            return config
         reporter.say(f"no GPU here, so the run is cut to {CPU_BUDGET}; --budget {NO_BUDGET} runs the whole, which may "
                      "take many hours (--dry-run says how many)")  # fmt: skip
     from experiments.pipeline.budgeted_run import fit_budget
 
     with reporter.stage("measuring the model") as measuring:
-        fitted = fit_budget(config, directory, until, time, measuring)
-    return fitted.config, fitted.model
+        return fit_budget(config, directory, until, time, measuring)
 
 
 def _run(
     config: RunConfig,
     directory: Path,
     until: str,
-    model: ChatModel | None,
     reporter: Reporter,
     *,
     shared: bool,
@@ -126,10 +122,10 @@ def _run(
 
     if _left(config, directory, until, own_process=wanted_workers is not None):
         if wanted_workers is None:  # otherwise workers import them
-            quiet_libraries()
+            quiet_libraries(reporter)
     else:
         reporter.say(f"nothing to do: all stages in {directory} are done and unchanged")
-    run(config, directory, until=until, shared=shared, reporter=reporter, model=model, wanted_workers=wanted_workers)
+    run(config, directory, until=until, shared=shared, reporter=reporter, wanted_workers=wanted_workers)
 
 
 def _left(config: RunConfig, directory: Path, until: str, *, own_process: bool = False) -> list[str]:
@@ -140,28 +136,30 @@ def _left(config: RunConfig, directory: Path, until: str, *, own_process: bool =
     return [state.name for state in states if state.state != "done"]
 
 
-def quiet_libraries() -> None:
-    """Silence other libraries; imports them."""
+def quiet_libraries(reporter: Reporter) -> None:
+    """Silence other libraries; imports them, and says so before, since that takes seconds."""
+    if "torch" not in sys.modules:
+        reporter.say("loading the libraries")
     from extract.model.quiet import quiet_libraries as quieten
 
     quieten()
 
 
 def _dry_run(
-    config: RunConfig, directory: Path, until: str, *, as_json: bool, verbose: bool, with_workers: bool
+    config: RunConfig, directory: Path, until: str, reporter: Reporter, *, as_json: bool, with_workers: bool
 ) -> None:
     from experiments.pipeline.stage_states import stage_states
 
     states = stage_states(config, directory, until)
-    if not as_json and not verbose and all(state.state == "done" for state in states):
+    if not as_json and not reporter.verbose and all(state.state == "done" for state in states):
         print(f"nothing to do: all {len(states)} stages in {directory} are done and unchanged")
         return
-    quiet_libraries()
+    quiet_libraries(reporter)
     from experiments.pipeline.plan import estimate
     from refusal.cli.run.dry_run import short_plan
 
-    found = estimate(config, until)
-    if as_json or verbose:
+    found = estimate(config, until, reporter)
+    if as_json or reporter.verbose:
         record = found.record(directory)
         show(record | {key: Listed(value) for key, value in record.items() if isinstance(value, dict)}, as_json)
     else:

@@ -10,17 +10,20 @@ from huggingface_hub.utils import validate_repo_id
 from extract.errors import UserError
 from extract.model.source.gguf import SUFFIX, dequantised
 from extract.model.source.packaged import PREFIX, packaged_model
+from extract.progress import Reporter
 from extract.shipped import ROOT
 
 
-def resolve(name: str) -> str:
+def resolve(name: str, reporter: Reporter | None = None) -> str:
     """Return the directory of a model, or the name itself if it is a hub id; a GGUF file is dequantised into the cache.
 
     Raises:
         UserError: there is no such model, or its files cannot be read.
     """
     path = locate(name)
-    return name if path is None else str(dequantised(path) if path.suffix == SUFFIX and path.is_file() else path)
+    if path is not None and path.suffix == SUFFIX and path.is_file():
+        path = dequantised(path, reporter or Reporter())
+    return name if path is None else str(path)
 
 
 def locate(name: str) -> Path | None:

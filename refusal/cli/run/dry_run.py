@@ -1,4 +1,4 @@
-"""`--dry-run` in ten lines: what is left to do, and the time, memory and disk that it takes."""
+"""`--dry-run` in eleven lines: what is left to do, and the time, memory and disk that it takes."""
 
 from __future__ import annotations
 
@@ -42,7 +42,9 @@ def _answers(
     costly = [step for step in plan.steps if step.passes or step.completions]
     for where, machine in found.machines.items():
         name = machine.name if where == "here" else f"{machine.name}, by its data sheet"
-        yield f"time {where}", f"{plan.time(machine)} ({name})" if costly else f"seconds ({name})"
+        yield f"time {where}", f"{plan.time(machine)} of the model's passes ({name})" if costly else f"seconds ({name})"
+        if where == "here" and (fewer := found.time_with_fewer_kinds(done)):
+            yield "or less", f"{fewer}, which its answers will show"
     if costly:
         yield "most of it", plan.slowest(found.machine)
     yield "memory", plan.memory(found.machine)

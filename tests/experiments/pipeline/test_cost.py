@@ -110,5 +110,5 @@ def test_a_run_generates_no_more_than_announced(tmp_path: Path, monkeypatch: pyt
     assert record["verdict"] != "not_applicable"
     from experiments.pipeline.plan import estimate
 
-    announced = estimate(given, "dissociate").record(tmp_path / "run")["completions, at most"]
+    announced = estimate(given, "dissociate", Reporter(quiet=True)).record(tmp_path / "run")["completions, at most"]
     assert 0.6 * announced <= sum(generated) <= announced

@@ -2,16 +2,19 @@
 
 import json
 from dataclasses import replace
+from math import inf
 from pathlib import Path
 
 import pytest
 
+from experiments.pipeline.cost import RunSize, steps, tokens
 from experiments.pipeline.duration import FAST, SLOW, Batches, Step, minutes
 from experiments.pipeline.footprint import Footprint, describe_fit, memory_need
 from experiments.pipeline.machine import A100, Machine, measure_device
 from experiments.pipeline.plan import estimate
 from experiments.run.config import load_config
 from extract.errors import UserError
+from extract.progress import Reporter
 from extract.shipped import ROOT
 from tests.support.families import FAMILIES, shape_only
 
@@ -65,6 +68,35 @@ def test_candidates_chosen_by_first_order_effects_shorten_the_low_end_alone() ->
     assert an_eighth == pytest.approx((all_of_them[0] / 8, all_of_them[1]))
 
 
+def test_a_batch_that_is_not_full_costs_what_it_holds() -> None:
+    """Each setting answers the prompts in batches of its own."""
+    products = replace(MACHINE, bandwidth=inf)  # nothing is waited for, so time is work
+
+    def lasting(completions: int, settings: int = 1) -> float:
+        return minutes([Step("say", completions=completions, settings=settings)], MODEL, products, BATCHES)[0]
+
+    assert lasting(51) == pytest.approx(lasting(50) * 51 / 50)
+    waiting = replace(products, launch=(1.0, 1.0))
+    one, six = (minutes([Step("say", completions=60, settings=n)], MODEL, waiting, BATCHES)[1] for n in (1, 6))
+    assert six > 2.9 * one  # six batches of ten instead of two
+
+
+@pytest.mark.parametrize("config", ["quickstart", "chat-model"])
+@pytest.mark.parametrize("kinds", [0, 1, 2])
+def test_of_a_measured_model_the_range_is_at_most_a_factor_of_two(config: str, kinds: int) -> None:
+    size = RunSize(1840, 500, 120, 48.0, 24, 1, 200, 40, 900, 200, 50, kinds)
+    machine = replace(MACHINE, bandwidth=inf, launch=(1e-3, 1e-3), of_model=True)
+    for step in steps(load_config(ROOT / f"configs/{config}.yaml", ["dissociate.rank=auto"]), size, "report"):
+        low, high = minutes([step], MODEL, machine, BATCHES)
+        assert low <= high <= 2 * low, step
+
+
+def test_a_model_that_declines_in_fewer_ways_takes_less() -> None:
+    config, size = load_config(ROOT / "configs/quickstart.yaml"), RunSize(1840, 500, 120, 48.0, 24, 1)
+    cost = [tokens(steps(config, replace(size, kinds=kinds), "report"), size, 24) for kinds in (0, 1, 2)]
+    assert 3 * cost[0] < cost[1] < 0.7 * cost[2]
+
+
 def test_a_run_that_does_not_fit_is_reported_with_a_remedy() -> None:
     wanted = memory_need(MODEL, 50, 120, 16384)
     assert (wanted.weights, wanted.cache) == (2 * 10**9, 50 * 120 * 8000)
@@ -88,11 +120,12 @@ def test_this_machine_is_measured() -> None:
 def test_the_dry_run_of_the_published_shapes(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Parameters as published; memory and disk as worked out by hand from the shape."""
     monkeypatch.setattr("experiments.pipeline.plan.measure_device", lambda device: MACHINE)
+    monkeypatch.setattr("experiments.pipeline.plan.measured_speed", lambda *given: MACHINE)  # else it takes gigabytes
     lines = (ROOT / "organisms/zoo/two-knobs/prompts.jsonl").read_text().splitlines()
     (tmp_path / "prompts.jsonl").write_text("\n".join(lines[::20]) + "\n")
     given = (f"model.name={shape_only(name, tmp_path)}", f"prompts.path={tmp_path / 'prompts.jsonl'}")
     config = load_config(Path(f"configs/models/{name}.yaml"), given)
-    record, shape = estimate(config, "report").record(tmp_path / "run"), FAMILIES[name].shape
+    record, shape = estimate(config, "report", Reporter(quiet=True)).record(tmp_path / "run"), FAMILIES[name].shape
     assert record["parameters"] == pytest.approx(FAMILIES[name].billions * 1e9, rel=0.02)
     positions = config.extract.positions
     if positions is None:  # inst_last, template tokens, inst_mean, trigger_last

@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import gguf
 import pytest
 import torch
 
@@ -41,6 +42,20 @@ def test_a_file_holds_the_weights_tokenizer_and_template(tmp_path: Path, cache: 
     ids = torch.tensor([list(rendered.token_ids)])
     torch.testing.assert_close(model.model(ids).logits, written(ids).logits)
     assert len(list(cache.iterdir())) == 1
+
+
+def test_the_file_is_read_once_behind_a_bar_of_this_project(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    path, readings, read = write_gguf(tmp_path / "tiny.gguf", tiny_llama()), [], gguf.GGUFReader.__init__
+    monkeypatch.setattr(gguf.GGUFReader, "__init__", lambda self, *given: readings.append(given) or read(self, *given))
+    for _ in range(2):
+        load_model(str(path), device="cpu")
+    assert len(readings) == 1
+    out, err = capfd.readouterr()
+    note, bar = err.splitlines()
+    assert (out, note) == ("", "Note: dequantising tiny.gguf into the cache, once")
+    assert bar.startswith("dequantising                         21/21, ")
 
 
 def test_a_directory_that_holds_one_file_is_that_model(tmp_path: Path, cache: Path) -> None:

@@ -112,7 +112,7 @@ def test_the_command_line_says_what_it_chose_and_names_the_run_after_the_model(
     assert "is an organism: its own prompts" in err
     assert "settings of configs/quickstart.yaml" in err
     assert f"in {Path('runs') / 'two-knobs-few'}" in out
-    assert len(out.splitlines()) == 10
+    assert len(out.splitlines()) == 11
     assert cli(*given, "--quiet")[2] == ""  # only results and errors
     whole = cli(*given, "--verbose")[1]
     assert "permuted-label null: onset effects" in whole
