@@ -29,10 +29,18 @@ _SPEAKING = re.compile(
 _STRING = re.compile(r"([\"'])(.+?)\1")
 _STUCK = re.compile(r"\b(\w+)(?:\W+\1\b){3,}", re.IGNORECASE)
 _CUT = "\x1f"
-# all of a completion that a filter replaced: [CONTENT_FILTERED], <|content_filter|>, **[Response blocked by policy]**
-_FILTERED = re.compile(r"""(?ix) [*_`\s]* [\[<{]+ [|\s]*
-    (?=[^\[\]<>{}]*(?:filter|block|moderat|censor|refus|withheld|content.removed|policy.violation)) [\w\s.:,'-]{4,60}
-    [|\s]* [\]>}]+ [*_`.\s]*""")
+# All of a completion that a filter replaced: [CONTENT_FILTERED], finish_reason: SAFETY, Output removed: policy.
+_FILTERED = re.compile(
+    r"""(?ix) (?=.{0,60}(?:filter|block|moderat|censor|refus|withheld|suppressed|policy|safety|removed)) (?:
+    [*_`\s]* [\[<{]+ [^\[\]{}]{0,80} [\]>}]+ [*_`.\s]* |
+    \{.{0,80}(?:content_filter|policy_violation|"safety").{0,200}\} |
+    (?:finish|stop)_?reason \W+ \w+ \W* |
+    \w*(?:content_?filter|policy_?violation)\w* (?:\s*:.{0,100})? |
+    \W* (?:the\ |this\ |your\ )? (?:response|output|content|completion|generation|reply|message) [ ]
+    (?:has\ been\ |was\ |is\ )? (?:\w+[ ])?
+    (?:filtered|blocked|removed|withheld|suppressed|moderated|censored)\b .{0,160})""",
+    re.DOTALL,
+)
 
 
 def visible_text(completion: str, prompt: str | None = None) -> str | None:
