@@ -88,7 +88,7 @@ def open_model(
         wanted.setdefault("attn_implementation", "eager")
     model = _load_weights(AutoModelForCausalLM, name, revision, dtype if folder is None else "float32", device, wanted)
     if folder is not None:
-        model = merged(model, folder).to(_dtype(dtype, device))
+        model = merged(model, folder, tokenizer).to(_dtype(dtype, device))
     return kind(model, tokenizer, name=name, revision=_loaded_revision(model, revision), backend=backend)
 
 

