@@ -183,12 +183,12 @@ def _continue(model: ChatModel, cached: CachedPrompts, suffix: Tensor, module: n
 
 
 def _few(cached: CachedPrompts) -> CachedPrompts | None:
-    """Return a few rows of a batch in another order and number; None if the cache does not move its whole state.
+    """Return a few rows of a batch in another order or number; None if the cache does not move its whole state.
 
-    From the most padded to the least: of a batch of up to `COMPARED` rows one is repeated, of others some are dropped.
+    From the most padded on, without at least one of them; a single row is repeated.
     """
     n = len(cached.batch.tokens)
-    places = torch.linspace(n - 1, 0, COMPARED if n > COMPARED else n + 1).round().long()
+    places = torch.linspace(n - 1, 0, min(COMPARED, n - 1 or 2)).round().long()
     rows = cached.batch.n_pad.argsort(stable=True).cpu()[places]
     try:
         few = rows_of(cached, rows)
@@ -226,6 +226,8 @@ def _continuation_holds(model: ChatModel, whole_batch: CachedPrompts) -> bool:
     """
     if (cached := _few(whole_batch)) is None:
         return False
+    if model.edits:  # they may differ by row
+        cached = whole_batch
     batch = cached.batch
     extra = batch.tokens[:1, -3:].expand(len(batch.tokens), -1)
     mask = torch.cat([batch.attention_mask, torch.ones_like(extra)], dim=1)
