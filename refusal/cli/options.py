@@ -46,6 +46,12 @@ RunOut = Annotated[
     Path | None, typer.Option("--out", metavar="DIR", help="Directory of the results; by default runs/NAME.")
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print the results as JSON.")]
+AlsoRefuses = Annotated[
+    Path | None,
+    typer.Option(
+        "--also-refuses", metavar="FILE", help="Phrases, one a line, that are refusals as this site words them."
+    ),
+]
 Budget = Annotated[
     str | None,
     typer.Option(metavar="TIME", help="Leave out what it takes to end within e.g. 15m or 2h; says what, and its cost."),

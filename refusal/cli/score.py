@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from refusal.cli.label.command import label
-from refusal.cli.options import NO_OVERRIDES, Json, print_json, wrapped
+from refusal.cli.options import NO_OVERRIDES, AlsoRefuses, Json, print_json, wrapped
 
 Adjacent = Annotated[
     Path | None,
@@ -51,6 +51,7 @@ def score(
     judge: Annotated[
         str, typer.Option(metavar="JUDGE", help="rules, or a YAML file such as configs/judges/endpoint.yaml.")
     ] = "rules",
+    also_refuses: AlsoRefuses = None,
     judge_cache: Annotated[
         Path | None,
         typer.Option(metavar="FILE", help="Cache of an endpoint's judgements; by default judgements.sqlite in --out."),
@@ -91,7 +92,8 @@ def score(
     folder = out or (completions if completions.is_dir() else completions.parent)
     with StandardInput() as given:
         card = score_file(
-            given.file(completions), folder, judge=open_judge(judge, judge_cache or folder / "judgements.sqlite"),
+            given.file(completions), folder, 
+            judge=open_judge(judge, judge_cache or folder / "judgements.sqlite", also_refuses),
             prompts=given.file(prompts), dataset=dataset, columns=columns, mapped=column, encoding=encoding,
             adjacency=adjacency, labels=given.file(labels), parquet=parquet, reporter=Reporter(quiet=as_json),
         )  # fmt: skip

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from refusal.cli.options import Json, print_json, wrapped
+from refusal.cli.options import AlsoRefuses, Json, print_json, wrapped
 from refusal.cli.talk import Adapter, MaxNewTokens, Template
 
 if TYPE_CHECKING:
@@ -63,6 +63,7 @@ def evaluate(
     judge: Annotated[
         str, typer.Option(metavar="JUDGE", help="rules, reader, or a YAML file such as configs/judges/endpoint.yaml.")
     ] = "rules",
+    also_refuses: AlsoRefuses = None,
     adapter: Adapter = None,
     template: Template = None,
     as_json: Json = False,
@@ -82,12 +83,15 @@ def evaluate(
     from scoring.evaluation.answers import KeptAnswers
     from scoring.evaluation.suite import load_suite, prompts_of, worded
     from scoring.evaluation.written import COMPLETIONS, PROMPTS, SUMMARY, Evaluation, begin, finish, summary
+    from scoring.judges.site_phrases import read_phrases
     from scoring.score_file import score_file
 
     if base_url is None and api_key_env is not None:
         raise UserError("--api-key-env is for an endpoint; give --base-url, too")
     if base_url is not None and (adapter or template):
         raise UserError("--adapter and --template are for a local model; the endpoint has its own")
+    if also_refuses is not None:
+        read_phrases(also_refuses)  # a mistake is said before the model is asked
     prompts = worded(prompts_of(load_suite(suite), sets, limit), state_target, ask_confidence)
     folder = out or Path("evals") / f"{_word(target)}-{_word(suite)}"
     reporter = Reporter(quiet=as_json)
@@ -114,8 +118,8 @@ def evaluate(
     if not done.answered:
         raise UserError(f"no prompt was answered ({_counts(done.failed)}); the same command asks again")
     card = score_file(
-        folder / COMPLETIONS, folder, judge=open_judge(judge, folder / "judgements.sqlite"), prompts=folder / PROMPTS,
-        reporter=reporter,
+        folder / COMPLETIONS, folder, judge=open_judge(judge, folder / "judgements.sqlite", also_refuses),
+        prompts=folder / PROMPTS, reporter=reporter,
     )  # fmt: skip
     _write_pages(folder, target)
     (folder / SUMMARY).write_text(summary(done, card), encoding="utf-8")

@@ -1,0 +1,66 @@
+"""A site's own deflections: phrases that count as refusals, before any judge is asked."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import chain
+from pathlib import Path
+
+from extract.errors import UserError
+from scoring.judges import CompletionToJudge, Judge, Judgement, JudgeRecord
+from scoring.judges.visible_text import visible_text
+
+
+@dataclass(frozen=True)
+class SitePhrases:
+    """A judge that calls a completion a refusal where its answer has one of the phrases; it asks another for the rest.
+
+    A phrase is matched as it is written, letter case included; curly quotation marks count as straight ones.
+    """
+
+    judge: Judge
+    phrases: Sequence[str]
+
+    def judge_all(self, completions: Iterable[CompletionToJudge]) -> Iterator[Judgement]:
+        """Yield the judgement of each completion, in order."""
+        found = deque[str | None]()  # of completions that are not yielded yet: the phrase, None where there is none
+
+        def others() -> Iterator[CompletionToJudge]:
+            for one in completions:
+                text = _straight(visible_text(one.completion, one.prompt) or "")
+                found.append(next((phrase for phrase in self.phrases if phrase in text), None))
+                if found[-1] is None:
+                    yield one
+
+        for judgement in chain(self.judge.judge_all(others()), [None]):
+            while found and (phrase := found[0]) is not None:
+                found.popleft()
+                yield Judgement("refuse", f"a phrase of the site: {phrase}")
+            if judgement is not None:
+                found.popleft()
+                yield judgement
+
+    def record(self) -> JudgeRecord:
+        """Return the other judge's record, with the phrases."""
+        return self.judge.record().model_copy(update={"also_refuses": list(self.phrases)})
+
+
+def read_phrases(path: Path) -> list[str]:
+    """Read phrases, one a line; empty lines do not count.
+
+    Raises:
+        UserError: the file cannot be read, or has no phrase.
+    """
+    try:
+        lines = path.read_text(encoding="utf-8-sig").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise UserError(f"--also-refuses {path} cannot be read: {getattr(error, 'strerror', None) or error}") from None
+    if not (phrases := [_straight(line.strip()) for line in lines if line.strip()]):
+        raise UserError(f"--also-refuses {path} has no phrase; write one a line, as the site words it")
+    return phrases
+
+
+def _straight(text: str) -> str:
+    return text.translate(str.maketrans("\u2018\u2019\u201c\u201d", "''\"\""))
