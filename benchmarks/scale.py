@@ -202,7 +202,8 @@ class Idle:
 
 def _giving_out(n: int) -> float:
     """Return the parts a second that a driver gives out and takes back, two at a time to each of two workers."""
-    with connected(LOCAL) as ray:
+    with connected(LOCAL) as cluster:
+        ray = cluster.ray
         actors = [ray.remote(Idle).options(num_cpus=0, max_concurrency=2).remote() for _ in range(2)]
         ray.get([actor.shard.remote(0, held=False) for actor in actors])
         began, waiting, out = time.perf_counter(), list(range(n)), dict[object, object]()

@@ -197,27 +197,6 @@ def credits_of(right: str, acceptable: Sequence[str], adjacency: Adjacency) -> F
     return np.array([1.0 if a == right or a in acceptable else float(partial.get(a, 0)) for a in ACTIONS])
 
 
-def net_credits(
-    right: Sequence[str], acceptable: Sequence[Sequence[str]], adjacency: Adjacency
-) -> tuple[list[str], float, Float[np.ndarray, "row action"]] | None:
-    """Return the gain of each action over constant policies on each prompt, if all prompts are judged.
-
-    The score is the mean over right actions of the mean net credit of the actions taken, divided by the gain of a
-    perfect policy.
-
-    Returns:
-        The right actions that occur, the gain of a perfect policy, and net credits, (n, n_actions) in the order of
-        ACTIONS; None where there is no score.
-    """
-    counts = Counter((should, tuple(also), should) for should, also in zip(right, acceptable, strict=True))
-    scale = _scale(counts, adjacency)
-    if scale is None:
-        return None
-    constant, perfect, classes = scale
-    rows = [credits_of(should, also, adjacency) - constant for should, also in zip(right, acceptable, strict=True)]
-    return classes, perfect, np.stack(rows)
-
-
 def _rows(counts: Mapping[ScoredAction, int], right: str) -> int:
     return sum(count for (c, _, _), count in counts.items() if c == right)
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import logging
 import os
 import socket
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 from extract.errors import UserError, in_one_line
@@ -16,6 +16,7 @@ from extract.errors import UserError, in_one_line
 ANY = "auto"  # RAY_ADDRESS, or a cluster that runs on this machine; otherwise one is started
 LOCAL = "local"  # one that is started
 REACHED_S = 5.0  # seconds in which an address must answer
+SILENT_S = 10.0  # seconds without an answer of its head after which a cluster is lost; Ray ends this process after 60
 OBJECTS = 100 << 20  # bytes of a started cluster's object store: only names, token ids and directions cross it
 
 
@@ -44,6 +45,58 @@ class Resources:
         return f"{self.workers} worker(s) of {gpus}{self.cpus:g} CPU(s) each"
 
 
+class ClusterLostError(UserError):
+    """A cluster without a living node, or whose head is silent."""
+
+
+class Cluster:
+    """A connection to a cluster; `ray` is Ray's module."""
+
+    def __init__(self, ray: Any, head: str | None, *, started: bool) -> None:
+        """Keep the connection.
+
+        Args:
+            head: HOST:PORT at which the cluster must answer; None: it is not asked.
+            started: the cluster was started for this connection, and can be started again.
+        """
+        self.ray, self._head, self._started = ray, head, started
+
+    def check(self) -> None:
+        """Raise ClusterLostError if no node is alive, or the head does not answer within `SILENT_S`."""
+        until = time.monotonic() + SILENT_S
+        while not self._answers():
+            if time.monotonic() > until:
+                raise ClusterLostError(f"the Ray cluster has not answered for {SILENT_S:.0f} seconds")
+            time.sleep(0.5)
+        if not resources_of_nodes(self.ray):
+            raise ClusterLostError("the Ray cluster has no living node")
+
+    def _answers(self) -> bool:
+        """Ask the socket of the head: Ray's own questions would wait until Ray ends this process."""
+        try:
+            if self._head:
+                _refuse_silence(self._head)
+        except OSError:
+            return False
+        return True
+
+    def start_again(self, lost: ClusterLostError, say: Callable[[str], None]) -> None:
+        """Start a lost cluster again, once.
+
+        Raises:
+            ClusterLostError: it was started once before, or is not this connection's own.
+        """
+        if not self._started:
+            raise ClusterLostError(
+                f"{lost}; what is finished is kept: give the same command again, on a cluster that runs"
+            )
+        say(f"{lost} (was a process killed?); it is started again")
+        self._started = False
+        self.ray.shutdown()
+        _start_own(self.ray)
+        self._head = _own_head(self.ray)
+
+
 def import_ray() -> Any:
     """Return the module.
 
@@ -61,29 +114,32 @@ def import_ray() -> Any:
 
 
 @contextmanager
-def connected(address: str = ANY) -> Iterator[Any]:
-    """Yield the module `ray`, connected to a cluster; disconnect at the end, unless it was connected before.
+def connected(address: str = ANY) -> Iterator[Cluster]:
+    """Yield a connection to a cluster; disconnect at the end, unless Ray was connected before.
 
     Raises:
         UserError: Ray is not installed, or nobody answers at the address.
     """
     ray = import_ray()
     if ray.is_initialized():
-        yield ray
+        yield Cluster(ray, None, started=False)
         return
-    start = partial(ray.init, log_to_driver=False, logging_level="ERROR", configure_logging=False)
     asked = os.environ.get("RAY_ADDRESS", ANY) if address == ANY else address
     try:
         if asked in (ANY, LOCAL):
-            _join_or_start(start, join=asked == ANY)
+            started = not (asked == ANY and _joined(ray))
+            if started:
+                _start_own(ray)
+            head = _own_head(ray)
         else:
             _refuse_silence(asked)
-            start(address=asked)
+            _init(ray, asked)
+            started, head = False, asked
     except (ConnectionError, OSError, RuntimeError, ValueError) as error:
         raise UserError(f"no Ray cluster answers at {asked} ({in_one_line(error)}); start one with: ray start --head, "
                         "or give --ray without an address to use this machine") from None  # fmt: skip
     try:
-        yield ray
+        yield Cluster(ray, head, started=started)
     finally:
         ray.shutdown()
 
@@ -122,15 +178,25 @@ def _most_cpus(nodes: Sequence[Mapping[str, float]], workers: int) -> float:
     return float(max(each for each, places in room.items() if places >= workers))
 
 
-def _join_or_start(start: Callable[..., Any], *, join: bool) -> None:
-    if join:
-        try:
-            start(address=ANY)
-        except ConnectionError:
-            pass
-        else:
-            return
-    start(address=LOCAL, include_dashboard=False, object_store_memory=OBJECTS)
+def _init(ray: Any, address: str, **settings: Any) -> None:
+    ray.init(address=address, log_to_driver=False, logging_level="ERROR", configure_logging=False, **settings)
+
+
+def _joined(ray: Any) -> bool:
+    """Join a cluster that runs on this machine; return False if there is none."""
+    try:
+        _init(ray, ANY)
+    except ConnectionError:
+        return False
+    return True
+
+
+def _start_own(ray: Any) -> None:
+    _init(ray, LOCAL, include_dashboard=False, object_store_memory=OBJECTS)
+
+
+def _own_head(ray: Any) -> str:
+    return str(ray.get_runtime_context().gcs_address)
 
 
 def _refuse_silence(address: str) -> None:

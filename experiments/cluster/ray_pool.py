@@ -9,9 +9,15 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
 
-from experiments.cluster.connection import WorkersWanted, connected, resources_of_nodes, share
+from experiments.cluster.connection import (
+    Cluster,
+    ClusterLostError,
+    WorkersWanted,
+    connected,
+    resources_of_nodes,
+    share,
+)
 from experiments.cluster.worker import StorePlan, WorkerFacts
 from experiments.cluster.workers import STALLED_S, Workers
 from experiments.responses.pool import Part, Result, Task
@@ -54,10 +60,19 @@ class RayPool:
 
     def map(self, task: Task[Part, Result], parts: Sequence[Part]) -> Iterator[tuple[int, Result]]:
         """Yield the place of each part and its result, as they come; see `Pool.map`."""
-        workers, ray = self._workers, self._ray
+        left = dict(enumerate(parts))
         self._tasks += 1
-        name, shipped = f"task {self._tasks}", ray.put(task)
-        yield from workers.run(len(parts), lambda actor, place, _: actor.do.remote(name, shipped, parts[place]))
+        try:
+            name, workers, shipped = f"task {self._tasks}", self._workers, self._cluster.ray.put(task)
+            done = workers.run(len(parts), lambda actor, place, _: actor.do.remote(name, shipped, parts[place]))
+            for place, result in done:
+                del left[place]
+                yield place, result
+        except ClusterLostError as lost:
+            self._start_again(lost)
+            places = list(left)
+            for which, result in self.map(task, [left[place] for place in places]):
+                yield places[which], result
 
     def fill_store(self) -> None:
         """Have the workers extract all missing shards, and one of them write the master file.
@@ -65,11 +80,14 @@ class RayPool:
         Raises:
             UserError: a shard failed, or the shards are on several disks and have to be gathered.
         """
-        workers = self._workers
         try:
             self._fill(self._plan())
+        except ClusterLostError as lost:
+            self._start_again(lost)
+            self.fill_store()
         except UserError:
-            workers.each(lambda actor: actor.close.remote())  # so that the next command finds no lock
+            if self.started:
+                self._workers.each(lambda actor: actor.close.remote())  # so that the next command finds no lock
             raise
 
     def _fill(self, plan: StorePlan) -> None:
@@ -129,13 +147,13 @@ class RayPool:
         self._open.close()
 
     @cached_property
-    def _ray(self) -> Any:
+    def _cluster(self) -> Cluster:
         return self._open.enter_context(connected(self._wanted.address))
 
     @cached_property
     def _workers(self) -> Workers:
-        ray = self._ray
-        resources = share(resources_of_nodes(ray), self._wanted)
+        cluster = self._cluster
+        resources = share(resources_of_nodes(cluster.ray), self._wanted)
         self.reporter.say(f"Ray: {resources.described}; their logs are in {self._directory / 'logs'}")
         arguments = (
             self._config.model_dump_json(),
@@ -143,13 +161,17 @@ class RayPool:
             str(Path.cwd()),
             self._wanted.local_disks,
         )
-        workers = Workers(ray, resources, arguments, lambda line: self.reporter.say(line), self._stalled_s)
+        workers = Workers(cluster, resources, arguments, lambda line: self.reporter.say(line), self._stalled_s)
         self._open.callback(workers.stop)
         first = workers.facts()[0]
         self._refuse_other_versions(first)
         for remark in first.remarks:
             self.reporter.say(remark)
         return workers
+
+    def _start_again(self, lost: ClusterLostError) -> None:
+        self._cluster.start_again(lost, self.reporter.say)
+        self.__dict__.pop("_workers", None)
 
     @staticmethod
     def _refuse_other_versions(found: WorkerFacts) -> None:

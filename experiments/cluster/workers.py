@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from experiments.cluster.connection import Resources
+from experiments.cluster.connection import Cluster, ClusterLostError, Resources
 from experiments.cluster.sameness import refuse_different
 from experiments.cluster.worker import Worker, WorkerError, WorkerFacts
 from extract.errors import UserError, in_one_line
@@ -20,6 +20,7 @@ from extract.errors import UserError, in_one_line
 Submit = Callable[[Any, int, bool], Any]  # a worker, a part's place, whether another may still be doing it -> reference
 AHEAD = 2  # parts that a worker is given: one that it does, one that waits or is being written
 POLL_S = 1.0
+CHECK_S = 3.0  # between two questions whether the cluster is alive
 STALLED_S = 300.0  # without a finished part, and three times as long as any part has taken: a worker hangs
 START_S = 600.0  # in which a worker must have found its resources and loaded the model
 MOST_DEATHS = 5  # of workers, without a finished part in between
@@ -43,7 +44,12 @@ class Workers:
     """Actors of `Worker`."""
 
     def __init__(
-        self, ray: Any, resources: Resources, arguments: Sequence[Any], say: Callable[[str], None], stalled_s: float
+        self,
+        cluster: Cluster,
+        resources: Resources,
+        arguments: Sequence[Any],
+        say: Callable[[str], None],
+        stalled_s: float,
     ) -> None:
         """Ask Ray for the workers; they load the model meanwhile.
 
@@ -52,9 +58,10 @@ class Workers:
             say: tells the user of workers that were replaced.
             stalled_s: as `STALLED_S`.
         """
-        self._ray, self._resources, self._say, self._stalled_s = ray, resources, say, stalled_s
+        self._cluster, self._ray, self._checked = cluster, cluster.ray, time.monotonic()
+        self._resources, self._say, self._stalled_s = resources, say, stalled_s
         options = {"num_cpus": resources.cpus, "num_gpus": resources.gpus, "max_concurrency": AHEAD}
-        self._make = lambda: ray.remote(Worker).options(**options).remote(*arguments)
+        self._make = lambda: cluster.ray.remote(Worker).options(**options).remote(*arguments)
         self._members = [self._started() for _ in range(resources.workers)]
         self._deaths, self._failed = 0, dict[int, list[str]]()
         self._longest = 0.0  # seconds between two parts of a worker
@@ -65,11 +72,8 @@ class Workers:
         Raises:
             UserError: it could not be started, or differs from this process.
         """
-        began = time.monotonic()
         while not any(member.facts for member in self._members):
             self._listen({}, deque(), lambda place, value: None)
-            if time.monotonic() - began > START_S:
-                raise self._no_start("no worker")
         return [member.facts for member in self._members if member.facts]
 
     def wait_for_all(self) -> None:
@@ -98,7 +102,7 @@ class Workers:
             again: whether a result means that the part is held by another command and is to be asked for again.
 
         Raises:
-            UserError: a part failed in two workers, or no worker is left.
+            UserError: a part failed in two workers, or no worker or no cluster is left.
         """
         self._deaths, self._failed = 0, {}
         waiting, done, first_held = deque(range(n)), dict[int, Any](), dict[int, float]()
@@ -147,6 +151,7 @@ class Workers:
 
     def _listen(self, done: Mapping[int, Any], waiting: deque[int], take: Callable[[int, Any], None]) -> None:
         """Wait a moment for answers and take them; replace workers that have died."""
+        self._check(CHECK_S)
         references = {reference: member for member in self._members for reference in member.calls}
         references |= {member.starting: member for member in self._members if member.starting is not None}
         if not references:
@@ -201,6 +206,7 @@ class Workers:
         self._give_up(member, done, waiting)
 
     def _died(self, member: _Member, why: str, done: Mapping[int, Any], waiting: deque[int]) -> None:
+        self._check()
         self._deaths += 1
         if self._deaths >= MOST_DEATHS:
             raise UserError(f"{self._deaths} workers died and finished nothing in between; the last one: {why}")
@@ -234,9 +240,25 @@ class Workers:
         return UserError(f"{who} started within {START_S:.0f} seconds ({self._resources.described}); see: ray status, "
                          "and give fewer --workers or --gpus-per-worker")  # fmt: skip
 
+    def _check(self, every_s: float = 0.0) -> None:
+        """Raise UserError if the cluster is lost, or none of the workers starts."""
+        now = time.monotonic()
+        if now - self._checked < every_s:
+            return
+        self._checked = now
+        try:
+            self._cluster.check()
+        except ClusterLostError:
+            self._members = []
+            raise
+        if self._members and all(not member.facts and now - member.heard > START_S for member in self._members):
+            raise self._no_start("no worker")
+
     def _answers(self, references: Sequence[Any]) -> list[Any]:
         found = []
         for reference in references:
+            while not self._ray.wait([reference], timeout=POLL_S)[0]:
+                self._check(CHECK_S)
             try:
                 found.append(self._ray.get(reference))
             except self._ray.exceptions.RayError:

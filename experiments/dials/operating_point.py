@@ -23,7 +23,7 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from experiments.dials.results import LARGEST_MARGIN, Certificate, RiskCertificate
-from experiments.dials.surface import AXES, Risk, Surface, rates_of
+from experiments.dials.surface import AXES, Risk, Surface, comparable, rates_of
 from experiments.dials.tradeoff import COST_KEYS
 from experiments.run.corpus import Corpus
 from probes.statistics.certify import (
@@ -82,7 +82,7 @@ class OperatingPoint:
 def expected_cost(rates: Rates, costs: Mapping[str, float]) -> Float[np.ndarray, " settings"]:
     """Return the expected cost of each setting: the sum of the rate of each axis times the cost of its mistake."""
     keys = zip(AXES, COST_KEYS, strict=True)
-    return np.asarray(sum(costs.get(key, 0.0) * np.nan_to_num(rates[name]) for name, key in keys))
+    return np.asarray(sum(costs.get(key, 0.0) * comparable(rates[name]) for name, key in keys))
 
 
 def certification_path(
@@ -106,7 +106,7 @@ def _upper_limits(
     rates: Float[np.ndarray, " settings"], n_groups: float, confidence: float
 ) -> Float[np.ndarray, " settings"]:
     """Return the upper confidence limit of each rate over `n_groups` groups."""
-    distinct, inverse = np.unique(np.nan_to_num(rates), return_inverse=True)
+    distinct, inverse = np.unique(comparable(rates), return_inverse=True)
     return np.array([upper_limit(rate * n_groups, n_groups, confidence) for rate in distinct])[inverse]
 
 
@@ -204,4 +204,4 @@ def _within_limits(order: Int[np.ndarray, " settings"], rates: Rates, targets: T
 
 def _meeting(rates: Rates, limits: Mapping[str, float]) -> Bool[np.ndarray, " settings"]:
     """Return which settings meet every limit on the choice prompts, as estimated."""
-    return np.asarray(np.all([np.nan_to_num(rates[name]) <= limit for name, limit in limits.items()], axis=0))
+    return np.asarray(np.all([comparable(rates[name]) <= limit for name, limit in limits.items()], axis=0))

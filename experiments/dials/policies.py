@@ -14,7 +14,7 @@ from experiments.dials.one_dial import NAME, either_writers
 from experiments.dials.operating_point import CERTIFIED_ON
 from experiments.dials.read import CHOICE
 from experiments.dials.results import RiskRates, Setting
-from experiments.dials.surface import MEASURED, RISKS, Risk, Surface, axes_of, rates_of, risk_of
+from experiments.dials.surface import MEASURED, RISKS, Risk, Surface, axes_of, comparable, rates_of, risk_of
 from experiments.dials.system_lines import LineResponses
 from experiments.dials.tradeoff import REFERENCE, frontier
 from experiments.responses.loaded_run import LoadedRun
@@ -154,6 +154,6 @@ def matched_setting(policy: PolicyEvaluation, most: float) -> int:
 
     Both are measured on the choice prompts. Where every setting exceeds `most`, the one with the least over-refusal.
     """
-    points = np.nan_to_num(axes_of(rates_of(policy.surface, policy.choice)))
+    points = comparable(axes_of(rates_of(policy.surface, policy.choice)))
     declined, others = points[:, 0], points[:, 1:].sum(axis=1)
     return int(np.lexsort((declined, others.round(9), np.maximum(declined - most, 0).round(9)))[0])

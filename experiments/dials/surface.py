@@ -104,6 +104,15 @@ def rates_of(surface: Surface, risks: Mapping[str, Risk]) -> dict[str, Float[np.
     return {name: surface.rates(risk) for name, risk in risks.items()}
 
 
+def comparable(rates: Float[np.ndarray, " *shape"]) -> Float[np.ndarray, " *shape"]:
+    """Replace unknown rates (NaN) of settings, the first axis, so that these can be ordered.
+
+    A rate that is unknown at every setting decides nothing and is 0; one that is unknown at some settings is 1 there.
+    """
+    unknown = np.isnan(rates)
+    return np.where(unknown, np.where(unknown.all(axis=0), 0.0, 1.0), rates)
+
+
 def axes_of(rates: Mapping[str, Float[np.ndarray, ...]]) -> Float[np.ndarray, "... 3"]:
     """Stack the three axes of the trade-off."""
     return np.stack([rates[name] for name in AXES], axis=-1)

@@ -21,7 +21,7 @@ import numpy as np
 from jaxtyping import Bool, Float, Int, Shaped
 
 from experiments.dials.results import HypervolumeEstimate
-from experiments.dials.surface import AXES, Risk, Surface, axes_of, rates_of
+from experiments.dials.surface import AXES, Risk, Surface, axes_of, comparable, rates_of
 from probes.statistics.intervals import Interval
 from probes.statistics.pareto import front, hypervolume
 from probes.statistics.stratified import sum_of_means
@@ -74,7 +74,7 @@ def cheapest(
 
     Of equal ones it is the one nearest 0.5.
     """
-    costs = np.nan_to_num(axes_of(rates_of(surface, choice))) @ shares.T
+    costs = comparable(axes_of(rates_of(surface, choice))) @ shares.T
     off = np.abs(surface.settings - 0.5).sum(axis=1)
     return np.array([np.lexsort((off, own))[0] for own in costs.T.round(9)])
 

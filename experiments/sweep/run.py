@@ -11,7 +11,15 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
-from experiments.cluster.connection import Resources, WorkersWanted, connected, resources_of_nodes, share
+from experiments.cluster.connection import (
+    Cluster,
+    ClusterLostError,
+    Resources,
+    WorkersWanted,
+    connected,
+    resources_of_nodes,
+    share,
+)
 from experiments.run.run_log import NAME as LOG
 from experiments.sweep.cells import FAILURE, CellState, Failure, state_of
 from experiments.sweep.process import POLL_S, CellCommand, CellProcess, Ended, run_cell
@@ -47,10 +55,10 @@ class Places:
         if self.ray is None:
             yield partial(_here, workers=self.workers)
             return
-        with connected(self.ray.address) as ray:
-            resources = share(resources_of_nodes(ray), self.ray)
+        with connected(self.ray.address) as cluster:
+            resources = share(resources_of_nodes(cluster.ray), self.ray)
             reporter.say(f"Ray: {resources.described}")
-            yield partial(_on_ray, ray=ray, resources=resources)
+            yield partial(_on_ray, cluster=cluster, resources=resources, say=reporter.say)
 
 
 def run_cells(
@@ -108,8 +116,22 @@ def _here(commands: Sequence[CellCommand], workers: int) -> Iterator[Ended]:
             process.stop()
 
 
-def _on_ray(commands: Sequence[CellCommand], ray: Any, resources: Resources) -> Iterator[Ended]:
-    """Run cells as Ray tasks; one whose worker or node is lost is started again, where it resumes."""
+def _on_ray(
+    commands: Sequence[CellCommand], cluster: Cluster, resources: Resources, say: Callable[[str], None]
+) -> Iterator[Ended]:
+    """Run cells as Ray tasks; one whose worker, node or cluster is lost is started again, where it resumes."""
+    left = {command.name: command for command in commands}
+    try:
+        for ended in _as_tasks(commands, cluster, resources):
+            del left[ended.name]
+            yield ended
+    except ClusterLostError as lost:
+        cluster.start_again(lost, say)
+        yield from _on_ray(list(left.values()), cluster, resources, say)
+
+
+def _as_tasks(commands: Sequence[CellCommand], cluster: Cluster, resources: Resources) -> Iterator[Ended]:
+    ray = cluster.ray
     task = ray.remote(run_cell).options(
         num_cpus=resources.cpus, num_gpus=resources.gpus, max_retries=LOST_WORKERS, name="cell"
     )
@@ -121,16 +143,22 @@ def _on_ray(commands: Sequence[CellCommand], ray: Any, resources: Resources) -> 
                 running[task.remote(command)] = command
             ready, _ = ray.wait(list(running), num_returns=1, timeout=RAY_POLL_S)
             for reference in ready:
-                yield _result(ray, reference, running.pop(reference))
+                yield _result(cluster, reference, running.pop(reference))
+            if not ready:
+                cluster.check()
+    except ClusterLostError:
+        running.clear()
+        raise
     finally:
         for reference in running:
             ray.cancel(reference)
 
 
-def _result(ray: Any, reference: Any, command: CellCommand) -> Ended:
+def _result(cluster: Cluster, reference: Any, command: CellCommand) -> Ended:
     try:
-        found = ray.get(reference)
-    except ray.exceptions.RayError as error:  # lost with its worker, more often than it is started again
+        found = cluster.ray.get(reference)
+    except cluster.ray.exceptions.RayError as error:  # lost with its worker, more often than it is started again
+        cluster.check()
         return Ended(command.name, 1, f"{type(error).__name__}: {in_one_line(error)}", "")
     assert isinstance(found, Ended)
     return found

@@ -77,7 +77,7 @@ function rate(run, of, actions) {
     k += of.counts.includes(actions[i]);
     sizes.set(run.prompts.group[i], (sizes.get(run.prompts.group[i]) || 0) + 1);
   });
-  if (!n) return { share: NaN, n, interval: null };
+  if (!n) return { share: NaN, n };
   const groups = effectiveNumber(sizes.values());
   return { share: k / n, n, interval: clopperPearson((k / n) * groups, groups) };
 }
@@ -90,18 +90,26 @@ function knownFacts(run, stated) {
     n += 1;
     k += stated(i) === "1";
   });
-  return { share: n ? k / n : NaN, n, interval: null };
+  return { share: n ? k / n : NaN, n };
 }
 
-/** The right-action score of test prompts: mean net credit over right actions, divided by the largest possible. */
+/** The right-action score of judged test prompts, as in scoring/right_action.py: the mean over right actions of the
+ * credit gained, net of the constant policies on the same prompts, divided by that of a perfect policy. */
 function rightAction(run, actions) {
-  if (!run.credit) return { share: NaN, n: 0 };
-  const sums = new Array(run.credit.classes).fill(0), counts = new Array(run.credit.classes).fill(0);
-  run.credit.rows.forEach((row, i) => {
+  const of = new Map(), { rows, kind, right, credits } = run.credit;
+  rows.forEach((row, i) => {
     if (actions[row] < 0) return;
-    sums[run.credit.class[i]] += run.credit.net[run.credit.kind[i]][actions[row]];
-    counts[run.credit.class[i]] += 1;
+    const none = () => run.actions.map(() => 0);
+    if (!of.has(right[i])) of.set(right[i], { right: right[i], n: 0, gained: 0, credit: none(), taken: none() });
+    const mine = of.get(right[i]), own = credits[kind[i]];
+    mine.n += 1;
+    mine.gained += own[actions[row]];
+    mine.taken[actions[row]] += 1;
+    own.forEach((credit, action) => { mine.credit[action] += credit; });
   });
-  const score = sums.reduce((total, sum, c) => total + sum / counts[c], 0) / (run.credit.classes * run.credit.perfect);
-  return { share: score, n: counts.reduce((sum, n) => sum + n, 0) };
+  const all = [...of.values()], mean = (term) => all.reduce((sum, mine) => sum + term(mine), 0) / all.length;
+  const constant = run.actions.map((_, action) => mean((mine) => mine.credit[action] / mine.n));
+  const perfect = 1 - mean((mine) => constant[mine.right]);
+  const net = (mine) => mine.taken.reduce((sum, times, action) => sum - times * constant[action], mine.gained) / mine.n;
+  return { share: all.length > 1 && perfect >= 1e-9 ? mean(net) / perfect : NaN, n: all.reduce((sum, mine) => sum + mine.n, 0) };
 }

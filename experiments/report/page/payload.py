@@ -16,7 +16,7 @@ import pyarrow.parquet
 
 from experiments.dials.counterfactuals import outcome_name, read_table
 from experiments.dials.results import TOKEN_READINGS, TokenReadings
-from experiments.dials.surface import COUNTED, RISKS
+from experiments.dials.surface import COUNTED, RISKS, comparable
 from experiments.report.page.document import shortened
 from experiments.report.results import RunResults
 from experiments.run.behaviour import KINDS
@@ -26,7 +26,7 @@ from experiments.run.inputs import RunInputs
 from experiments.triggers.results import AttributedRequest
 from extract.prompts.prompt import LABELS
 from scoring.actions import ACTIONS
-from scoring.right_action import load_adjacency, net_credits
+from scoring.right_action import credits_of, load_adjacency
 from steering.direction_file import load_directions
 
 Payload = Mapping[str, Any]  # JSON for the page's script
@@ -181,11 +181,12 @@ def _presets(inputs: RunInputs, results: RunResults) -> list[dict[str, Any]]:
     least = results.steer.least_regret
     if least and set(least.thresholds) == set(chosen):
         presets.append({"name": "least regret", "thresholds": least.thresholds})
-    rows = pyarrow.parquet.read_table(inputs.file("surface.parquet")).to_pylist()
-    risks = [f"choice_{name}" for name in RISKS]
-    low = [row for row in rows if (row["choice_over_refusal"] or 0) <= LOW_OVER_REFUSAL]
-    if low:
-        best = min(low, key=lambda row: sum(row[name] or 0 for name in risks))
+    surface = pyarrow.parquet.read_table(inputs.file("surface.parquet"))
+    rates = {name: surface.column(f"choice_{name}").to_numpy() for name in RISKS}
+    low = np.flatnonzero(rates["over_refusal"] <= LOW_OVER_REFUSAL)
+    if len(low):
+        mistakes = comparable(np.stack(list(rates.values()), axis=1)).sum(axis=1)
+        best = surface.slice(low[np.argmin(mistakes[low].round(9))], 1).to_pylist()[0]
         presets.append({"name": f"over_refusal ≤ {LOW_OVER_REFUSAL:.0%}",
                         "thresholds": {kind: best[f"{kind}_threshold"] for kind in chosen}})  # fmt: skip
     return presets
@@ -199,21 +200,19 @@ def _rates() -> Payload:
     }
 
 
-def _credit(inputs: RunInputs, test: np.ndarray) -> dict[str, Any] | None:
-    """Return the terms of the right-action score: unique rows of net credits, and the row of each prompt."""
-    prompts = [inputs.prompts[row] for row in test]
-    found = net_credits([p.right_action for p in prompts], [p.acceptable for p in prompts], load_adjacency())
-    if found is None:
-        return None
-    classes, perfect, net = found
-    kinds, place = np.unique(net.round(6), axis=0, return_inverse=True)
+def _credit(inputs: RunInputs, test: np.ndarray) -> dict[str, Any]:
+    """Return the terms of the right-action score: the right action of each test prompt, and the credit of each action.
+
+    Rows of credits are written once; `kind` is the row of each prompt.
+    """
+    prompts, adjacency = [inputs.prompts[row] for row in test], load_adjacency()
+    credits = np.array([credits_of(p.right_action, p.acceptable, adjacency) for p in prompts])
+    kinds, place = np.unique(credits.reshape(-1, len(ACTIONS)), axis=0, return_inverse=True)
     return {
-        "classes": len(classes),
-        "perfect": perfect,
-        "net": kinds.tolist(),
+        "credits": kinds.tolist(),
         "rows": test.tolist(),
         "kind": place.ravel().tolist(),
-        "class": [classes.index(p.right_action) for p in prompts],
+        "right": [ACTIONS.index(p.right_action) for p in prompts],
     }
 
 

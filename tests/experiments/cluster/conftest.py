@@ -38,6 +38,14 @@ class Command:
         found = [int(path.stem.rsplit("-", 1)[-1]) for path in logs]
         return [pid for pid in found if Path(f"/proc/{pid}").exists()]
 
+    def child(self, name: str) -> int:
+        """Return the process of this name that the command started."""
+        for path in Path("/proc").glob("[0-9]*/stat"):
+            pid, comm, _, parent = path.read_text().split()[:4]
+            if (comm, parent) == (f"({name})", str(self.process.pid)):
+                return int(pid)
+        raise AssertionError(f"no {name}")
+
     def shards(self) -> list[str]:
         """Return the names of the finished shards."""
         return sorted(path.name for path in (self.directory / "activations.h5.shards").glob("*.h5"))
@@ -148,7 +156,7 @@ def two_disks(tmp_path: Path) -> Iterator[Any]:
     node = subprocess.Popen(["unshare", "-m", "sh", "-c", mount], stdout=subprocess.DEVNULL, start_new_session=True)
     with connected(made.address) as joined:
         until = time.monotonic() + 60
-        while len(resources_of_nodes(joined)) < 2 and time.monotonic() < until:
+        while len(resources_of_nodes(joined.ray)) < 2 and time.monotonic() < until:
             time.sleep(0.2)
     yield made
     os.killpg(node.pid, signal.SIGTERM)

@@ -94,6 +94,59 @@ def test_a_removed_node_takes_nothing_along(start: Start, uninterrupted: list[st
     check(tmp_path / "run", uninterrupted)
 
 
+LOST = {"raylet": "the Ray cluster has no living node", "gcs_server": "the Ray cluster has not answered for 10 seconds"}
+
+
+def kill_cluster(command: Command, process: str, shards: int) -> None:
+    """Kill a process of the command's own cluster, and the workers, which would go on for some seconds."""
+    command.wait_for(lambda: len(command.workers()) == 2 and len(command.shards()) > shards)
+    for pid in (command.child(process), *command.workers()):
+        os.kill(pid, signal.SIGKILL)
+
+
+@pytest.mark.parametrize("process", LOST)
+def test_the_command_s_own_cluster_is_started_again_within_30_seconds(
+    start: Start, uninterrupted: list[str], tmp_path: Path, process: str
+) -> None:
+    command = start(tmp_path / "run", "local")
+    kill_cluster(command, process, shards=3)
+    command.wait_for(lambda: len(command.workers()) > 0, seconds=60)  # of the second cluster, which needs some to start
+    printed = ended(command)
+    assert f"{LOST[process]} (was a process killed?); it is started again" in printed
+    check(tmp_path / "run", uninterrupted)
+
+
+def test_the_second_loss_ends_the_command_and_the_next_one_goes_on(
+    start: Start, uninterrupted: list[str], tmp_path: Path
+) -> None:
+    command = start(tmp_path / "run", "local")
+    kill_cluster(command, "raylet", shards=3)
+    kill_cluster(command, "raylet", shards=len(command.shards()) + 3)
+    code, printed = command.end(30)
+    assert code == 2, printed
+    told = f"refusal: {LOST['raylet']}; what is finished is kept: give the same command again, on a cluster that runs"
+    assert printed.strip().splitlines()[-1] == told
+    ended(start(tmp_path / "run"))
+    check(tmp_path / "run", uninterrupted)
+
+
+def test_the_loss_of_a_cluster_that_ran_before_is_said_within_30_seconds(start: Start, tmp_path: Path) -> None:
+    from ray.cluster_utils import Cluster
+
+    nodes = Cluster(initialize_head=True, head_node_args={"num_cpus": 2, "object_store_memory": 100 << 20})
+    try:
+        command = start(tmp_path / "run", nodes.address)
+        command.wait_for(lambda: len(command.workers()) == 2 and len(command.shards()) > 3)
+        nodes.head_node.kill_raylet()
+        for pid in command.workers():
+            os.kill(pid, signal.SIGKILL)
+        code, printed = command.end(30)
+    finally:
+        nodes.shutdown()
+    assert code == 2, printed
+    assert LOST["raylet"] in printed.strip().splitlines()[-1]
+
+
 def test_two_commands_share_one_store(start: Start, uninterrupted: list[str], tmp_path: Path) -> None:
     from ray.cluster_utils import Cluster
 

@@ -246,3 +246,30 @@ def test_several_runs_are_compared(browser: Any, context: RunInputs, run: Path) 
         assert second.locator("[data-rate=over_refusal] .now").inner_text().startswith("100.0%")
         first = page.locator("article.run").first.locator("[data-rate=over_refusal] .now")
         assert not first.inner_text().startswith("100.0%")
+
+
+def test_unjudged_completions_leave_page_and_results_alike(
+    context: RunInputs, browser: Any, tmp_path: Path, without_figures: None
+) -> None:
+    """One judged prompt less changes what a constant policy earns on the others, where some have `acceptable`."""
+    run = tmp_path / "run"
+    shutil.copytree(context.directory, run)
+    rows = [json.loads(line) for line in Path(context.config.prompts.path or "").read_text().splitlines()]
+    for row in rows[::3]:
+        row["acceptable"] = ["answer", "abstain"]
+    (run / "mine.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    table = [json.loads(line) for line in (run / "table.jsonl").read_text().splitlines()]
+    for row in table[::6]:  # each has `acceptable`
+        for outcome in row["outcomes"].values():
+            outcome["action"] = None
+    (run / "table.jsonl").write_text("\n".join(map(json.dumps, table)))
+    changed = RunInputs(load_config(run / "config.yaml", [f"prompts.path={run / 'mine.jsonl'}"]), run)
+    write_report([changed], run / "report.html")
+    with opened(browser, run / "report.html") as page:
+        for thresholds in SETTINGS[:3]:
+            for kind, value in zip(KINDS, thresholds, strict=True):
+                place(page, kind, value)
+            found, known = shown(page), expected(changed, read_table(run / "table.jsonl"), thresholds)
+            for name, value in known.items():
+                if not np.isnan(value):
+                    assert found[name] == pytest.approx(value, abs=6e-4), (name, thresholds)
