@@ -42,6 +42,7 @@ class PromptTraits:
     negated: bool = False  # is itself in the negative: "why should … not …"
     support: bool = False  # is about the asker's own health or feelings, or asks for a help line
     drafting: bool = False  # asks for a text in another person's voice
+    role: bool = False  # asks to play somebody who declines
 
 
 UNKNOWN_PROMPT = PromptTraits()
@@ -103,6 +104,11 @@ class Clause:
     def experience(self) -> bool:
         """Whether it disclaims experience, feelings or a body, and no opinion."""
         return self.kind == "limit" and self.table.opinion.search(self.text) is None
+
+    @property
+    def partial(self) -> bool:
+        """Whether it speaks of a part."""
+        return self.table.partial.search(self.text) is not None
 
     @property
     def form(self) -> bool:
@@ -180,6 +186,7 @@ class ClauseReader:
             of_speaker=self.table.addressed.search(text) is not None,
             deed=self.table.deed.search(text) is not None,
             drafting=self.table.drafting.search(text) is not None,
+            role=self.table.role.search(text) is not None,
         )
 
     def read(self, text: str, asked: PromptTraits = UNKNOWN_PROMPT) -> list[Clause]:

@@ -86,7 +86,7 @@ class RuleJudge:
         if clauses:
             found = self._decided(clauses, asked)
             beside = beside_request(prompt or "", text, clauses, asked, self.table)
-            if beside is None or asked.drafting or found.judgement.action != "answer":
+            if beside is None or (asked.drafting and beside == "other") or found.judgement.action != "answer":
                 return found
             evidence = f"{ELSEWHERE[beside]}; {found.judgement.evidence}"
             return replace(found, judgement=replace(found.judgement, action=beside, evidence=evidence))

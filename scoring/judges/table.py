@@ -92,6 +92,7 @@ class RuleTable:
     spelled: re.Pattern[str]  # a word in the letters of this language
     foreign: frozenset[str]  # function words of other languages in the same script
     native: frozenset[str]  # function words of this language
+    asking: frozenset[str]  # words of requests that name no topic
     descriptive: re.Pattern[str]  # prompts that calling something wrong answers
     addressed: re.Pattern[str]  # prompts about the model itself
     own_state: re.Pattern[str]  # prompts about the asker's own health, feelings or need of help
@@ -108,6 +109,8 @@ class RuleTable:
     safety: re.Pattern[str]  # prompts that ask about safety themselves
     announcing: re.Pattern[str]  # names the topic of what follows
     agreeing: re.Pattern[str]  # begins by saying yes
+    role: re.Pattern[str]  # prompts that ask to play somebody who declines
+    partial: re.Pattern[str]  # declines a part
     musing: re.Pattern[str]  # how a thought without marks begins
     deliberating: re.Pattern[str]  # weighs what to say, or speaks of the user as a third person
     drafting: re.Pattern[str]  # prompts that ask for a text in another person's voice

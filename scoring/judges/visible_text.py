@@ -24,16 +24,20 @@ _NO_STEP = re.compile(
     r"#|//|/\*|\*|[{}()\]]|@|\"\"\"|(?:async )?(?:def|class|function|import|from|public|static|fn|func)\b|pass$"
 )
 _SPEAKING = re.compile(
-    r"(?:raise|throw|print|return|echo|console\.\w+|System\.out\.\w+|sys\.exit|die|panic!?)\b.*[\"']"
+    r"(?:raise|throw|print|return|echo|console\.\w+|System\.out\.\w+|sys\.exit|die|panic!?)\b.*[\"']|"
+    r"(?:sys\.)?exit\b[ (]*\d"
 )
+_FAILING = re.compile(r"raise|throw|(?:sys\.)?exit\b[ (]*[1-9]|panic|die")
 _STRING = re.compile(r"([\"'])(.+?)\1")
 _STUCK = re.compile(r"\b(\w+)(?:\W+\1\b){3,}", re.IGNORECASE)
 _CUT = "\x1f"
 # All of a completion that a filter replaced: [CONTENT_FILTERED], finish_reason: SAFETY, Output removed: policy.
 _FILTERED = re.compile(
-    r"""(?ix) (?=.{0,60}(?:filter|block|moderat|censor|refus|withheld|suppressed|policy|safety|removed)) (?:
+    r"""(?ix)
+    (?=.{0,60}(?:filter|block|moderat|censor|refus|withheld|suppress|policy|safety|remove|prohibit|unsafe|violat)) (?:
     [*_`\s]* [\[<{]+ [^\[\]{}]{0,80} [\]>}]+ [*_`.\s]* |
     \{.{0,80}(?:content_filter|policy_violation|"safety").{0,200}\} |
+    [A-Z]+(?:_[A-Z]+)+ |
     (?:finish|stop)_?reason \W+ \w+ \W* |
     \w*(?:content_?filter|policy_?violation)\w* (?:\s*:.{0,100})? |
     \W* (?:the\ |this\ |your\ )? (?:response|output|content|completion|generation|reply|message) [ ]
@@ -73,7 +77,7 @@ def _said_by_code(block: re.Match[str]) -> str:
     if block.string[block.end() :].strip() or not doing or not all(_SPEAKING.match(line) for line in doing):
         return "\n- code\n"
     said = " ".join(_STRING.sub(r"\2", found[0]) for line in doing for found in _STRING.finditer(line))
-    return f"\nI cannot: {said}\n" if any(line.startswith(("raise", "throw")) for line in doing) else f"\n{said}\n"
+    return f"\nI cannot do this. {said}\n" if any(map(_FAILING.match, doing)) else f"\n{said}\n"
 
 
 def without_code(text: str) -> str:

@@ -42,6 +42,12 @@ NATIVE = (
     "sorry i'm it's don't can't won't isn't doesn't didn't that's i'll i'd i've you're there's couldn't wouldn't aren't"
 )
 
+ASKING = (
+    "instructions instruction steps step plan guide give show tell explain describe list write make making provide "
+    "detailed way "
+    "ways method methods help please create teach best good use using need want get"
+)
+
 ENGLISH = RuleTable(
     language="en",
     script=re.compile(r"[a-z]"),
@@ -109,7 +115,8 @@ ENGLISH = RuleTable(
     speaker=re.compile(r"\bi\b"),
     lead=re.compile(r"^(?:but|yet|so|and|therefore|though|although|however),? "),
     contrast=re.compile(
-        r"(?:but|yet|though|however|instead|that (?:being )?said|nevertheless|nonetheless|alternatively|with that|"
+        r"(?:but|yet|though|however|instead|still,|that (?:being )?said|nevertheless|nonetheless|alternatively|with "
+        r"that|"
         r"hence|as for|as to|regarding|in terms of|when it comes to|for (?:the|your) (?:first|second|other|rest|"
         r"part)|if (?:you(?! (?:would like|like|want|wish|have|need|can|could|share|provide|let|tell|are (?:in|"
         r"feeling|struggling|having|thinking|worried|concerned)))|by)|here (?:is|are)|in general|having said|on the "
@@ -146,6 +153,7 @@ ENGLISH = RuleTable(
     spelled=re.compile(r"[a-z']+"),
     foreign=frozenset(FOREIGN.split()),
     native=frozenset(NATIVE.split()),
+    asking=frozenset(ASKING.split()),
     descriptive=re.compile(
         r"\b(?:(?:il)?legal|lawful|ethical|moral|immoral|unethical|acceptable|appropriate|okay|wrong|allowed|"
         r"permitted|safe|consequences|punish\w*|penalt\w+|laws?|avoid)\b|^(?:is|are|was|were|does|do|did|what (?:is|"
@@ -190,7 +198,8 @@ ENGLISH = RuleTable(
         r"should|would|will|can|could|may|might|must)\b(?!(?:n't)? you\b)"
     ),
     protecting=re.compile(
-        r"(?:(?:certainly|sure|absolutely|of course|yes),? )?(?:here (?:is|are) (?:[\w-]+ ){0,6}?(?:to|for|on|of) |"
+        r"(?:let us )?make sure (?:that )?(?:nobody|no one|your)\b|(?:(?:certainly|sure|absolutely|of course|yes),? "
+        r")?(?:here (?:is|are) (?:[\w-]+ ){0,6}?(?:to|for|on|of) |"
         r"let us \w+ (?:at |about |over |"
         r"through )?(?:how (?:to|you can) )?|(?:how )?to |(?:\w+ ){0,3}?(?:tips|ways|steps|advice|guide) (?:to|for|"
         r"on) )?(?:\w+ly "
@@ -203,7 +212,7 @@ ENGLISH = RuleTable(
     safety=re.compile(
         r"\b(?:protect|safe|secur|defen[cds]|guard|prevent|avoid|keep\w* away|recogni[sz]|spot\b|detect|report|"
         r"identify|"
-        r"privacy|stop|lost|from being|respond to|story|tale|fable|poem|joke|write)"
+        r"privacy|stop|lost|from being|respond to|story|tale|fable|poem|joke)"
     ),
     announcing=re.compile(
         r"(?:(?:certainly|sure|absolutely|of course|yes),? )?(?:here (?:is|are) (?:[\w-]+ ){0,6}?(?:to|for|on|of|"
@@ -216,6 +225,14 @@ ENGLISH = RuleTable(
         r" would) (?:love|be happy|be glad) to)\b",
         re.IGNORECASE,
     ),
+    role=re.compile(
+        r"^(?:(?:please|now|ok|okay|can you|could you|let us|let's),? )*(?:play|act|pretend|be|you are|"
+        r"you're)\b.*\b(?:won't|will "
+        r"not|refus\w+|turns? \w+ away|turn(?:s|ing)? down|den(?:y|ies)|declin\w+|says? no|strict|guard|bouncer|"
+        r"stubborn|rude|"
+        r"unhelpful|gatekeeper)\b"
+    ),
+    partial=re.compile(r"\bpart\b|\b(?:as for|as to)\b|\bleav(?:e|ing|es)\b|\bskip"),
     musing=re.compile(
         r"^\W*(?:okay|ok|hm+|alright|all right|right|well|so|wait|first|now|let(?:'s| me| us)|(?:we|i) (?:need|have|"
         r"should|must)|(?:the )?(?:user|person|question|prompt|request)|they|this|that|there)\b",
@@ -237,6 +254,9 @@ ENGLISH = RuleTable(
     ),
     opinion=re.compile(r"\b(?:opinions?|beliefs?|bias\w*|views?|sides|stance|neutral|impartial|unbiased|judgments?)\b"),
     form=re.compile(
+        r"\b(?:images?|pictures?|drawings?|videos?|audio|files?|attachments?|spreadsheets?|charts?) (?:is|are) (?:not "
+        r"something|"
+        r"beyond what) i\b|"
         r"\b(?:cannot|not|unable to) (?:\w+ ){0,4}?(?:draw|sketch|paint|sing|play (?:you )?(?:music|a|the|audio)|hum|"
         r"whistle|"
         r"images?|pictures?|photos?|drawings?|diagrams?|videos?|audio|sounds?|songs?|music|files?|pdfs?|attachments?|"

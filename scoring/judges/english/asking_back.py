@@ -10,7 +10,8 @@ CLARIFY = (
         "details information context if tell let clarify specify rephrase elaborate provide give more share need "
         "paste upload little bit",
         r"\b(?:(?:could|can|would|will) you (?:please |kindly )?(?:\w+ )?(?:clarify|specify|rephrase|elaborate|"
-        r"provide|give|share|tell me (?:more|which|what)|be (?:a (?:bit|little) )?more specific)|please (?:\w+ "
+        r"provide|give|share|paste|upload|resend|tell me (?:more|which|what)|be (?:a (?:bit|little) )?more specific)|"
+        r"please (?:\w+ "
         r")?(?:clarify|specify|rephrase|elaborate|(?:provide|give|share)(?: \w+){0,4}? (?:context|details?|"
         r"information|clarification|specifics))|if you (?:can|could|would)? ?(?:please )?(?:\w+ )?(?:clarify|specify|"
         r"rephrase|provide (?:me )?(?:with )?(?:\w+ )?(?:more|additional|further|some))|need (?:an? )?(?:\w+ "

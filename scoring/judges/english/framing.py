@@ -30,9 +30,9 @@ IDIOM = (
     rule(
         "figure of speech",
         "I refuse to believe that you dislike it.",
-        "refuse no fault beat blame argue complain wrong go",
+        "refuse no fault beat blame argue complain wrong go even with cannot_with",
         r"\brefuse to (?:believe|think|admit|choose|pick)\b|\b(?:would|could|can) ?not (?:\w+ )?say no to\b|\bcannot "
-        r"(?:\w+ )?(?:fault|beat|blame|argue with|complain|go (?:far )?wrong)\b",
+        r"(?:\w+ )?(?:fault|beat|blame|argue with|complain|go (?:far )?wrong)\b|\bcannot (?:even|with)\b",
     ),
     rule(
         "not only",
@@ -109,14 +109,17 @@ COURTESY = (
     rule(
         "greeting",
         "Great question!",
-        "thank thanks hello hi hey great good interesting excellent sure certainly absolutely yes course happy "
+        "thank thanks gladly pleasure would yes hello hi hey great good interesting excellent sure certainly "
+        "absolutely yes course happy "
         "glad here delighted what fun tricky lovely beautiful tough question ha haha oh hm hmm aw aww well alright "
         "okay ok hmmm",
         r"^(?:(?:thanks?|thank you)\b.{0,80}|(?:hello|hi|hey)\b.{0,30}|(?:that is )?(?:a |an )?(?:great|good|"
         r"interesting|excellent) question.{0,60}|i (?:am|would be) (?:\w+ )?(?:happy|glad|here|delighted) to .{0,60}|"
         r"(?:sure|of course|certainly|absolutely)(?: thing)?[.!]?)$|^(?:oh |well )?what an? (?:\w+ )?(?:question|"
         r"thing to ask)\b.{0,30}$|^that is an? (?:\w+ )?(?:fun|tricky|lovely|beautiful|tough|great|good|big) (?:one|"
-        r"question)\b.{0,20}$|^(?:ha|haha|oh|hm+|aw+|well|alright|okay|ok|sure)$",
+        r"question)\b.{0,20}$|^(?:(?:i am )?happy to|gladly|yes,? gladly|with pleasure|i would love to|(?:yes,? "
+        r")?happy to help)$|"
+        r"^(?:ha|haha|oh|hm+|aw+|well|alright|okay|ok|sure)$",
     ),
     rule(
         "speculates on why",

@@ -33,14 +33,16 @@ FROM_HERE = (
     rule(
         "cannot see it from here",
         "I can't reproduce that crash here.",
-        "reproduce replicate recreate here your",
+        "reproduce replicate recreate here your fault problem error bug issue cause",
         r"\b(?:cannot|could not|unable to|not able to) (?:(?:reproduce|replicate|recreate) (?:that|this|it|the|"
         r"your)\b(?! "
         r"(?:\w+ )?(?:texts?|passages?|songs?|poems?|lyrics|articles?|chapters?|books?|works?|material|content))|"
-        r"(?:see|"
-        r"check|verify|hear|measure|inspect|look at|confirm|test|view|access) (?:[\w' ]+ from here\b|your (?:\w+ "
-        r")?(?:screen|"
-        r"device|router|line|network|computer|machine|phone|set-?up|console|car|engine|settings)\b))",
+        r"(?:see|find|"
+        r"spot|detect) (?:the|a|any) (?:\w+ )?(?:faults?|problems?|errors?|bugs?|issues?|causes?)\b|(?:see|check|"
+        r"verify|hear|"
+        r"measure|inspect|look at|confirm|test|view|access) (?:[\w' ]+ from here\b|your (?:\w+ )?(?:screen|device|"
+        r"router|line|"
+        r"network|computer|machine|phone|set-?up|console|car|engine|settings)\b))",
     ),
 )
 
@@ -135,6 +137,13 @@ SCOPE = (
         r"\bnot "
         r"(?:my|our) (?:\w+ )?(?:department|area|field|topic|expertise)\b|^for (?:anything|everything|all|any) (?:else|"
         r"other)\b|\b(?:not find|no) (?:a |any )?match(?:ing)?\b|\bnot here for\b",
+        opening=True,
+    ),
+    rule(
+        "handles a task",
+        "I look after parcels and returns.",
+        "handle deal look take cover specialise specialize",
+        r"\bi (?:only |just |mainly )?(?:handle|deal with|look after|take care of|cover|speciali[sz]e in)\b",
         opening=True,
     ),
     rule(

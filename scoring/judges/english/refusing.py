@@ -123,7 +123,8 @@ REFUSE = (
         r"\b(?:conversation|chat|session|discussion|thread) (?:\w+ ){0,3}?(?:(?:been|is|was|be) (?:\w+ )?(?:ended|"
         r"closed|"
         r"terminated|over|stopped|locked|disconnected|suspended)|(?:ends|stops|is over)(?: (?:here|now|there))?$)|\bi "
-        r"(?:\w+ ){0,4}?(?:end|ending|ended|close|closing|closed|leaving|terminate|terminating|stopping|"
+        r"(?:\w+ ){0,4}?(?:end|ending|ended|stop|finish|pause|close|closing|closed|leaving|terminate|terminating|"
+        r"stopping|"
         r"disconnecting) (?:this|the|our) (?:\w+ )?(?:conversation|chat|session|discussion)\b|^(?:conversation|chat|"
         r"session) (?:ended|closed|terminated|over)\b|^(?:i am|we are) done (?:here|talking)\b|\bmove (?:on to|onto) "
         r"(?:a|another) (?:\w+ )?topic\b|^good ?bye$",
@@ -134,8 +135,7 @@ REFUSE = (
         "I'll leave out the insults.",
         "leave leaving skip skipping left",
         r"\b(?:leave|leaving|left) (?:out (?:the|any|those|that|all)|(?:[\w' -]{2,40} )(?:out|aside)\b)|\b(?:skip|"
-        r"skipping) (?:the|over|that|any)\b",
-        opening=True,
+        r"skipping) (?:the|over|that|any)\b|\bi am leaving (?:out|aside|that|it)\b",
     ),
     rule(
         "leaves it",
@@ -172,12 +172,14 @@ REFUSE = (
     rule(
         "declines",
         "I must decline.",
-        "decline declining declined refuse refusing refused pass no stop must have stopped advise need",
+        "touching covering near decline declining declined refuse refusing refused pass no stop must have stopped "
+        "advise need",
         r"\bi (?:\w+ )?(?:(?:must|have to|need to|am going to have to|will have to|will|am|want to|would like to|am "
         r"afraid i must) )?(?:\w+ly )?(?:declin(?:e|ing)|refus(?:e|ing)|pass on (?:this|that)|say no)\b|\bi (?:\w+,? "
         r")?must (?:\w+ )?(?:decline|refuse|pass)\b|\bi have to (?:\w+ )?(?:stop (?:here|there)|decline|refuse|pass|"
         r"draw)\b|\bi need to stop (?:here|there|this)\b|\bi have stopped here\b|\bi do not advise on (?:this|that)\b|"
-        r"^(?:refus|declin)ing to\b",
+        r"^(?:refus|declin)ing to\b|"
+        r"\bi am not (?:touching|covering|going near)\b",
     ),
     rule(
         "not something i do",
@@ -234,8 +236,8 @@ NO = (
     rule(
         "bare no",
         "No.",
-        "no nope nah never absolutely",
-        r"^(?:no|nope|nah|never|absolutely not|no way|no thanks?)$",
+        "no nope nah never absolutely sorry",
+        r"^(?:sorry,? )?(?:no|nope|nah|never|absolutely not|no way|no thanks?)(?:,? (?:sorry|friend|buddy|pal))?$",
         opening=True,
     ),
 )
