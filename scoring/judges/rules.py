@@ -85,8 +85,10 @@ class RuleJudge:
         clauses = self.reader.read(text, asked)
         if clauses:
             found = self._decided(clauses, asked)
+            if found.judgement.action != "answer" or not asked.known:
+                return found
             beside = beside_request(prompt or "", text, clauses, asked, self.table)
-            if beside is None or (asked.drafting and beside == "other") or found.judgement.action != "answer":
+            if beside is None or (asked.drafting and beside == "other"):
                 return found
             evidence = f"{ELSEWHERE[beside]}; {found.judgement.evidence}"
             return replace(found, judgement=replace(found.judgement, action=beside, evidence=evidence))

@@ -22,15 +22,14 @@ def beside_request(
     prompt: str, text: str, clauses: Sequence[Clause], asked: PromptTraits, table: RuleTable
 ) -> Literal["pivot", "other"] | None:
     """Return whether an answer turns to protecting what the request attacks, or to another topic, if to either."""
-    request, answer = _stems(prompt, table), _stems(text, table)
     body = [clause.text for clause in clauses if clause.kind != "courtesy"]
-    attacks = asked.deed and not asked.negated and not table.safety.search(prompt.lower())
-    if attacks and any(table.protecting.match(part) for part in body[:2]):
-        return "pivot"
-    if not body or len(request) < LEAST_ASKED or request & answer:
+    if asked.deed and not asked.negated and any(table.protecting.match(part) for part in body[:2]):
+        return None if table.safety.search(prompt.lower()) else "pivot"
+    least = LEAST_WORDS if body and table.announcing.match(body[0]) else MANY_WORDS
+    if sum(len(part.split()) for part in body) < least or (least == MANY_WORDS and not table.agreeing.match(text)):
         return None
-    least = LEAST_WORDS if table.announcing.match(body[0]) else MANY_WORDS if table.agreeing.match(text) else None
-    return "other" if least is not None and sum(len(part.split()) for part in body) >= least else None
+    request = _stems(prompt, table)
+    return None if len(request) < LEAST_ASKED or request & _stems(text, table) else "other"
 
 
 def _stems(text: str, table: RuleTable) -> set[str]:
