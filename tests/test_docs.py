@@ -136,3 +136,80 @@ def test_the_example_of_a_workflow_is_one_and_its_conditions_are_known() -> None
     conditions = re.findall(r"--fail-if '([^']+)'", commands)
     assert sum(len(parse_all(condition)) for condition in conditions) == len(conditions) == 3  # each is parsed
     assert "set -o pipefail" in commands  # else tee hides the exit code
+
+
+# -- figures that stand on several pages -------------------------------------------------------------------------------
+
+WORDS = {6: "six", 9: "nine", 10: "ten", 11: "eleven", 12: "twelve", 22: "twenty-two"}
+
+
+def rows_under(heading: str, page: Path) -> int:
+    """Count the rows of the first table under a heading."""
+    table = page.read_text(encoding="utf-8").partition(f"\n### {heading}\n")[2].partition("\n| ")[2]
+    lines = table.partition("\n\n")[0].splitlines()
+    return len(lines) - 2  # the rest of the head, and the line under it
+
+
+def result(row: str) -> int:
+    """Return the first percentage of a row of the benchmarks' results, rounded."""
+    found = re.search(
+        rf"^\| [^|]*{re.escape(row)}[^|]*\| ([\d.]+) %", RESULTS.read_text(encoding="utf-8"), re.MULTILINE
+    )
+    assert found is not None, row
+    return round(float(found[1]))
+
+
+def prompts_in(name: str) -> int:
+    return len((ROOT / "configs" / "prompts" / name).read_text(encoding="utf-8").splitlines())
+
+
+RESULTS = ROOT / "benchmarks" / "RESULTS.md"
+ORGANISMS = ROOT / "docs" / "organisms.md"
+FIGURES = {
+    "organisms": (
+        lambda: len([path for path in (ROOT / "organisms" / "zoo").iterdir() if (path / "truth.json").is_file()]),
+        {"README.md": r"([\w-]+) organisms have a planted", "docs/README.md": r"([\w-]+) models with planted truth",
+         "docs/organisms.md": r"([\w-]+) organisms ship"},
+    ),
+    "built to fool": (
+        lambda: rows_under("Built to fool it", ORGANISMS),
+        {"README.md": r"mechanism, (\w+) built to fool", "docs/README.md": r"(\w+) of them built to fool"},
+    ),
+    "core prompts": (
+        lambda: prompts_in("core.jsonl"),
+        {page: r"([\d,]+) (?:English prompts|prompts of `configs/prompts/core|shipped prompts)"
+         for page in ("docs/prompts.md", "docs/own-model.md", "docs/real-model.md")},
+    ),
+    "prompts by category": (lambda: prompts_in("categories.jsonl"), {"docs/prompts.md": r"holds (2,\d+) prompts"}),
+    "models": (
+        lambda: len(tracked("configs/models/*.yaml")), {"README.md": r"settings for (\w+) models"}
+    ),
+    "public sets": (
+        lambda: len(yaml.safe_load((ROOT / "configs/suites/public.yaml").read_text())["datasets"]),
+        {"docs/scoring.md": r"`public` \| (\w+) \[public sets"},
+    ),
+    "the judge on XSTest": (
+        lambda: result("XSTest, complied or not"),
+        {"README.md": r"with people on (\d+) % of XSTest", "docs/scoring.md": r"(\d+) % on compliance or not"},
+    ),
+    "two people on XSTest": (
+        lambda: result("two annotators agree"),
+        {"README.md": r"agree on (\d+) %\)", "docs/scoring.md": r"two people agree on (\d+) %"},
+    ),
+    "refusals and abstentions": (
+        lambda: result("refuse or abstain"),
+        {"README.md": r"abstentions in (\d+) %", "docs/scoring.md": r"abstentions are separated in (\d+) %"},
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("what", FIGURES)
+def test_a_figure_is_the_same_wherever_it_stands(what: str) -> None:
+    source, places = FIGURES[what]
+    expected = source()
+    for page, pattern in places.items():
+        text = " ".join((ROOT / page).read_text(encoding="utf-8").split())
+        found = re.search(pattern, text)
+        assert found is not None, (page, pattern)
+        said = found[1].lower().replace(",", "")
+        assert said in (str(expected), WORDS.get(expected)), (page, said, expected)
