@@ -118,7 +118,7 @@ def payload(n: int) -> dict[str, Any]:
         "stops": {"normative": stops, "epistemic": stops},
         "presets": [],
         "rates": kinds,
-        "credit": None,
+        "credit": {"credits": [], "rows": [], "kind": [], "right": []},
         "commands": {"answer": "refusal generate"},
     }
 

@@ -136,7 +136,8 @@ def _abstained(clauses: Sequence[Clause], first: Clause, asked: PromptTraits) ->
     turns = [c for c in rest if c.turns and not c.supposes]
     if first.kind in LIMITING:
         others = [c for c in rest if c.helps and not c.question and (c.supposes or c.turns or not c.personal)]
-        told = first.experience and not (asked.deed and asked.of_speaker) and sum(c.words for c in others)
+        speaks = first.experience and not (asked.deed and asked.of_speaker)
+        told = sum(c.words for c in others) if speaks else 0
         if told < WORDS_ANNOUNCED and helpful + len(moral) < (1 if turns else 2):
             return Decision("abstain", first)
         hedges = moral or any(c.kind == "hedge" for c in rest)
