@@ -48,6 +48,8 @@ ASKING = (
     "ways method methods help please create teach best good use using need want get"
 )
 
+INFORMAL = "dont doesnt didnt cant wont isnt wasnt wouldnt couldnt shouldnt havent im ive gonna gona can"
+
 ENGLISH = RuleTable(
     language="en",
     script=re.compile(r"[a-z]"),
@@ -85,26 +87,7 @@ ENGLISH = RuleTable(
         (" gona ", " going to "),
         (" ain't ", " is not "),
     ),
-    informal=frozenset(
-        {
-            "dont",
-            "doesnt",
-            "didnt",
-            "cant",
-            "wont",
-            "isnt",
-            "wasnt",
-            "wouldnt",
-            "couldnt",
-            "shouldnt",
-            "havent",
-            "im",
-            "ive",
-            "gonna",
-            "gona",
-            "can",
-        }
-    ),
+    informal=frozenset(INFORMAL.split()),
     turn=re.compile(
         r", (?=(?:but|however)\b)|[;] (?=(?:but|however)\b)|[, ] ?(?=(?:but|yet|though|although) (?:i|here|it|the|"
         r"there|as|if|we|you|please|rather|instead|unfortunately|my|this|that|an?|most|many|some|in|at|for|on|since|"
