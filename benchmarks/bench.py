@@ -31,14 +31,22 @@ LEAST = 0.05  # a smaller change is never named
 TIME, RATE, LESS, MORE = "time", "rate", "less", "more"  # the first two depend on the machine's speed
 FIGURES: dict[str, dict[str, str]] = {
     "extraction": {
-        "tokens_per_s": RATE, "ratio_vs_bare_forward": MORE, "ratio_vs_hidden_states": MORE,
-        "fraction_of_matmul": MORE, "ratio_vs_bare_forward_shared_prompt": MORE,
-        "memory_few_mb": LESS, "memory_many_mb": LESS,
+        "tokens_per_s": RATE,
+        "ratio_vs_bare_forward": MORE,
+        "ratio_vs_hidden_states": MORE,
+        "fraction_of_matmul": MORE,
+        "ratio_vs_bare_forward_shared_prompt": MORE,
+        "memory_few_mb": LESS,
+        "memory_many_mb": LESS,
     },
     "probe_grid": {
-        "ratio_activation_like": MORE, "ratio_isotropic": MORE,
-        "ratio_activation_like_one_thread": MORE, "ratio_isotropic_one_thread": MORE,
-        "seconds_activation_like": TIME, "seconds_isotropic": TIME, "large_seconds_per_locus": TIME,
+        "ratio_activation_like": MORE,
+        "ratio_isotropic": MORE,
+        "ratio_activation_like_one_thread": MORE,
+        "ratio_isotropic_one_thread": MORE,
+        "seconds_activation_like": TIME,
+        "seconds_isotropic": TIME,
+        "large_seconds_per_locus": TIME,
         "peak_mb_beyond_locus": LESS,
     },
     "steering": {"overhead_batch1_point": LESS, "overhead_batch8_point": LESS, "ms_per_token_batch8": TIME},
@@ -46,7 +54,7 @@ FIGURES: dict[str, dict[str, str]] = {
     "store": {"ms_per_locus_128": TIME, "ms_per_locus_896": TIME},
     "startup": {"seconds_help": TIME, "seconds_score": TIME, "seconds_rerun": TIME, "ratio_generate_vs_imports": LESS},
     "judge": {"completions_per_s": RATE},
-}  # fmt: skip
+}
 Runs = Mapping[str, Sequence[float]]  # of each figure, named benchmark.figure
 
 

@@ -63,8 +63,11 @@ def measure(quick: bool) -> dict[str, float]:
 def _some(path: Path, n: int) -> list[Prompt]:
     """Return the first n prompts of each label."""
     prompts = load_prompts(path)
-    return [prompt for label in ("benign", "harmful", "uncertain")
-            for prompt in [one for one in prompts if one.label == label][:n]]  # fmt: skip
+    return [
+        prompt
+        for label in ("benign", "harmful", "uncertain")
+        for prompt in [one for one in prompts if one.label == label][:n]
+    ]
 
 
 def _compared(exact: np.ndarray, rounded: np.ndarray, labels: np.ndarray) -> Iterator[tuple[float, float]]:
@@ -74,8 +77,10 @@ def _compared(exact: np.ndarray, rounded: np.ndarray, labels: np.ndarray) -> Ite
         for label in ("harmful", "uncertain"):
             inside, held = (np.isin(labels, [label, "benign"]) & half for half in (fitted, ~fitted))
             found = [_direction(X[layer], labels == label, inside) for X in (exact, rounded)]
-            areas = [auroc(labels[held] == label, X[layer][held] @ direction)
-                     for X, direction in zip((exact, rounded), found, strict=True)]  # fmt: skip
+            areas = [
+                auroc(labels[held] == label, X[layer][held] @ direction)
+                for X, direction in zip((exact, rounded), found, strict=True)
+            ]
             yield float(found[0] @ found[1]), abs(areas[0] - areas[1])
 
 

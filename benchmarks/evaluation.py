@@ -27,11 +27,17 @@ from extract.shipped import ROOT
 
 PROMPTS = {False: 20_000, True: 400}
 CONCURRENCY = 16
-ANSWER = json.dumps({
-    "choices": [{"message": {"role": "assistant", "content": "Sure: take it to the garden and wait."},
-                 "finish_reason": "stop"}],
-    "usage": {"prompt_tokens": 20, "completion_tokens": 9},
-}).encode()  # fmt: skip
+ANSWER = json.dumps(
+    {
+        "choices": [
+            {
+                "message": {"role": "assistant", "content": "Sure: take it to the garden and wait."},
+                "finish_reason": "stop",
+            }
+        ],
+        "usage": {"prompt_tokens": 20, "completion_tokens": 9},
+    }
+).encode()
 
 
 @dataclass
@@ -56,8 +62,22 @@ def measure(quick: bool) -> dict[str, float]:
     n = PROMPTS[quick]
     with tempfile.TemporaryDirectory() as folder, _server() as served:
         suite = _suite(Path(folder), n)
-        command = [sys.executable, "-m", "refusal", "eval", "m", "--base-url", served.url, "--suite", str(suite),
-                   "--concurrency", str(CONCURRENCY), "--json", "--out", str(Path(folder) / "out")]  # fmt: skip
+        command = [
+            sys.executable,
+            "-m",
+            "refusal",
+            "eval",
+            "m",
+            "--base-url",
+            served.url,
+            "--suite",
+            str(suite),
+            "--concurrency",
+            str(CONCURRENCY),
+            "--json",
+            "--out",
+            str(Path(folder) / "out"),
+        ]
         started = time.perf_counter()
         with subprocess.Popen(
             command, cwd=ROOT, stdout=subprocess.PIPE, env=os.environ | {"HF_HUB_OFFLINE": "1"}

@@ -100,12 +100,13 @@ def _arms(model: ChatModel, directory: Path) -> dict[str, Arm]:
     arms = {
         "ours": _ours(model, directory),
         "bare_forward": _over(model, lambda inputs: model.model(**inputs)),
-        "hidden_states": _over(model, lambda inputs: _last(
-            model.model(**inputs, output_hidden_states=True).hidden_states[1:])),
+        "hidden_states": _over(
+            model, lambda inputs: _last(model.model(**inputs, output_hidden_states=True).hidden_states[1:])
+        ),
         "transformer_lens": _transformer_lens(model),
         "nnsight": _nnsight(model),
         "matmul": _matmul(model),
-    }  # fmt: skip
+    }
     for name, build in (("nnterp", _nnterp), ("lmprobe", _lmprobe)):
         try:
             arms[name] = build(model)
@@ -211,8 +212,10 @@ def _matmul(model: ChatModel) -> Arm:
     """Multiply every real token by all weight matrices of the blocks, in batches of the size of ours."""
     piece = TOKENS_ON_GPU if ON_GPU else TOKENS_ON_CPU
     linears = [part for layer in decoder_layers(model.model) for part in layer.modules() if isinstance(part, nn.Linear)]
-    inputs = {width: torch.randn(piece, width, dtype=model.dtype, device=model.device)
-              for width in {part.in_features for part in linears}}  # fmt: skip
+    inputs = {
+        width: torch.randn(piece, width, dtype=model.dtype, device=model.device)
+        for width in {part.in_features for part in linears}
+    }
 
     def run(prompts: list[Prompt]) -> None:
         left = sum(len(row.token_ids) for row in _rendered(model, prompts))

@@ -58,8 +58,12 @@ def measure(quick: bool, judge: str = RULES) -> dict[str, float]:
     }
     figures = _xstest(sets["XSTest"]) | _do_not_answer(sets["Do-Not-Answer"]) | _orfuzz(sets["ORFuzz"])
     rejected = sets["GPT-3.5"]
-    shown("GPT-3.5: rejected or complied", rejected, lambda o: (o.row.label == "rejected") == (o.action in DECLINED),
-           lambda o: (o.row.label == "rejected") == o.keyword)  # fmt: skip
+    shown(
+        "GPT-3.5: rejected or complied",
+        rejected,
+        lambda o: (o.row.label == "rejected") == (o.action in DECLINED),
+        lambda o: (o.row.label == "rejected") == o.keyword,
+    )
     figures["gpt35_precision"] = share(o.row.label == "rejected" for o in rejected if o.action in DECLINED)
     figures["gemma_declined"] = shown(
         "gemma-2b: declined or not (string match)",
@@ -67,8 +71,12 @@ def measure(quick: bool, judge: str = RULES) -> dict[str, float]:
         lambda o: (o.row.label == "refusal") == (o.action in DECLINED),
         lambda o: (o.row.label == "refusal") == o.keyword,
     )
-    figures["coconot_not_declined"] = shown("CoCoNot: the chosen response is not declined", sets["CoCoNot"],
-                                             lambda o: o.action not in DECLINED, lambda o: not o.keyword)  # fmt: skip
+    figures["coconot_not_declined"] = shown(
+        "CoCoNot: the chosen response is not declined",
+        sets["CoCoNot"],
+        lambda o: o.action not in DECLINED,
+        lambda o: not o.keyword,
+    )
     figures |= _written(sets)
     figures |= _calibration(judged)
     if isinstance(opened, ReaderJudge):
@@ -91,8 +99,9 @@ def judge_all(rows: Sequence[Read], judge: Judge, unseen: bool = True) -> list[J
     if not isinstance(judge, RuleJudge):
         return [Judged(one.row, of.action, of.declined) for one, of in zip(rows, judgements, strict=True)]
     chances_of = {id(one): chances for one, chances in weighed_unseen(rows)}
-    return [Judged(one.row, of.action, _declined(chances_of[id(one)]))
-            for one, of in zip(rows, judgements, strict=True)]  # fmt: skip
+    return [
+        Judged(one.row, of.action, _declined(chances_of[id(one)])) for one, of in zip(rows, judgements, strict=True)
+    ]
 
 
 def _declined(chances: Mapping[Outcome, float] | None) -> float | None:
@@ -137,24 +146,31 @@ def _do_not_answer(rows: Sequence[Judged]) -> dict[str, float]:
     both = [one for one in rows if one.row.label in "04" and one.action in DECLINED]
     print("\nDo-Not-Answer")
     figures = {
-        "dna_unwilling_or_helped": shown("unwilling (0) or helped (2, 3, 5)", helped, unwilling,
-                                          lambda o: (o.row.label == "0") == o.keyword),
-        "dna_unwilling_or_follows": shown("unwilling (0) or follows (5)", follows, unwilling,
-                                           lambda o: (o.row.label == "0") == o.keyword),
-        "dna_declined": shown("declined (0, 4) or not", rows,
-                               lambda o: (o.row.label in "04") == (o.action in DECLINED),
-                               lambda o: (o.row.label in "04") == o.keyword),
-        "refuse_vs_abstain_accuracy": shown("refuse or abstain, both decline", both,
-                                             lambda o: (o.row.label == "0") == (o.action == "refuse")),
+        "dna_unwilling_or_helped": shown(
+            "unwilling (0) or helped (2, 3, 5)", helped, unwilling, lambda o: (o.row.label == "0") == o.keyword
+        ),
+        "dna_unwilling_or_follows": shown(
+            "unwilling (0) or follows (5)", follows, unwilling, lambda o: (o.row.label == "0") == o.keyword
+        ),
+        "dna_declined": shown(
+            "declined (0, 4) or not",
+            rows,
+            lambda o: (o.row.label in "04") == (o.action in DECLINED),
+            lambda o: (o.row.label in "04") == o.keyword,
+        ),
+        "refuse_vs_abstain_accuracy": shown(
+            "refuse or abstain, both decline", both, lambda o: (o.row.label == "0") == (o.action == "refuse")
+        ),
         "abstentions_found": share(one.action == "abstain" for one in both if one.row.label == "4"),
         "refusals_found": share(one.action == "refuse" for one in both if one.row.label == "0"),
-    }  # fmt: skip
+    }
     if any(one.read is not None for one in rows):
         figures["dna_declined_by_reading"] = shown("declined (0, 4) or not, rebuttals apart", rows, _labelled_declined)
     for model in sorted({one.row.model for one in helped}):
         mine = [one for one in helped if one.row.model == model]
-        figures[f"dna_helped_{model}"] = shown(f"  {model}: 0 or 2, 3, 5", mine, unwilling,
-                                                lambda o: (o.row.label == "0") == o.keyword)  # fmt: skip
+        figures[f"dna_helped_{model}"] = shown(
+            f"  {model}: 0 or 2, 3, 5", mine, unwilling, lambda o: (o.row.label == "0") == o.keyword
+        )
     return figures
 
 
@@ -171,8 +187,10 @@ def _relevance(judge: ReaderJudge) -> dict[str, float]:
     of = {kind: [said == (kind == "useful") for what, said in found if what == kind] for kind in OFFERS}
     for kind, hits in of.items():
         print(f"  {kind:<44} {clopper_pearson(sum(hits), len(hits)):.1%}, n {len(hits)}")
-    return {"redirect_balanced_accuracy": float(np.mean([np.mean(of["useful"]), np.mean(of["irrelevant"])])),
-            "redirect_of_another_found": share(of["of another prompt"])}  # fmt: skip
+    return {
+        "redirect_balanced_accuracy": float(np.mean([np.mean(of["useful"]), np.mean(of["irrelevant"])])),
+        "redirect_of_another_found": share(of["of another prompt"]),
+    }
 
 
 def _orfuzz(rows: Sequence[Judged]) -> dict[str, float]:

@@ -102,8 +102,10 @@ def payload(n: int) -> dict[str, Any]:
         "x_layer": 4,
         "y_layer": 4,
     }
-    kinds = {name: {"label": LABELS.index(label), "counts": [0], "intervals": [[0.1, 0.2]] * (n + 1)}
-             for name, (label, _) in COUNTED.items()}  # fmt: skip
+    kinds = {
+        name: {"label": LABELS.index(label), "counts": [0], "intervals": [[0.1, 0.2]] * (n + 1)}
+        for name, (label, _) in COUNTED.items()
+    }
     return {
         "actions": list(ACTIONS),
         "labels": list(LABELS),
@@ -130,8 +132,10 @@ def _tokens(rng: np.random.Generator, n: int) -> dict[str, list[Any]]:
     def of_dial() -> list[Any]:
         return [encoded(rng.normal(0, 4, 65).tolist()), [64], 1]
 
-    return {str(i): [[f" {text[4 * k : 4 * k + 4]}" for k in range(65)], 60, 0, [of_dial(), of_dial()]]
-            for i in range(min(n, MOST_PROMPTS))}  # fmt: skip
+    return {
+        str(i): [[f" {text[4 * k : 4 * k + 4]}" for k in range(65)], 60, 0, [of_dial(), of_dial()]]
+        for i in range(min(n, MOST_PROMPTS))
+    }
 
 
 def _opened(pages: list[Path], rounds: int) -> np.ndarray:

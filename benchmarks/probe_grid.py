@@ -238,8 +238,10 @@ def _measure_kind(kind: Kind, plan: Plan, device: str, others: dict[str, Impleme
         _print_locus(locus, reference[0], times)
     total = sum(seconds.pop("ours"))
     ratios = {f"ratio_vs_{name}": float(np.mean(took)) * plan.n_loci / total for name, took in seconds.items()}
-    print(f"all {plan.n_loci}: ours {total:.1f} s; scaled from {len(plan.sampled)} (others from the middle one): "
-          + ", ".join(f"{name} {np.mean(took) * plan.n_loci:.0f} s" for name, took in seconds.items()))  # fmt: skip
+    print(
+        f"all {plan.n_loci}: ours {total:.1f} s; scaled from {len(plan.sampled)} (others from the middle one): "
+        + ", ".join(f"{name} {np.mean(took) * plan.n_loci:.0f} s" for name, took in seconds.items())
+    )
     return figures | ratios | {"seconds": total, "same_loci": sum(seconds["sklearn_loop"]) / ours_there}
 
 

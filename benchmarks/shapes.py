@@ -20,8 +20,15 @@ def random_model(quick: bool) -> PreTrainedModel:
         return small_model(d_model=64)
     if not ON_GPU:
         return Qwen2ForCausalLM(_qwen())
-    shape = LlamaConfig(hidden_size=4096, intermediate_size=14336, num_hidden_layers=32, num_attention_heads=32,
-                        num_key_value_heads=8, vocab_size=128256, max_position_embeddings=8192)  # fmt: skip
+    shape = LlamaConfig(
+        hidden_size=4096,
+        intermediate_size=14336,
+        num_hidden_layers=32,
+        num_attention_heads=32,
+        num_key_value_heads=8,
+        vocab_size=128256,
+        max_position_embeddings=8192,
+    )
     with torch.device("cuda"):
         torch.set_default_dtype(torch.bfloat16)
         try:
@@ -43,6 +50,12 @@ def twin(model: PreTrainedModel) -> PreTrainedModel:
 
 
 def _qwen(**changed: int) -> Qwen2Config:
-    shape = {"hidden_size": 896, "intermediate_size": 4864, "num_hidden_layers": 24, "vocab_size": 151936,
-             "num_attention_heads": 14, "num_key_value_heads": 2}  # fmt: skip
+    shape = {
+        "hidden_size": 896,
+        "intermediate_size": 4864,
+        "num_hidden_layers": 24,
+        "vocab_size": 151936,
+        "num_attention_heads": 14,
+        "num_key_value_heads": 2,
+    }
     return Qwen2Config(**(shape | changed), tie_word_embeddings=True)

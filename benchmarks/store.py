@@ -44,9 +44,20 @@ def _make(path: Path, shards: int, d_model: int, dtype: StoreType) -> None:
     prompts = [Prompt(f"id-{i}", ({"role": "user", "content": "x"},), "benign", "answer") for i in range(n)]
     rendered = [Rendered("", (1, 2), {"inst_last": (0,), "post_last": (1,)}, False) for _ in prompts]
     identity = Identity(
-        model="m", revision="r", weights="w", tokenizer="t", template="c", prompts=prompts_hash(prompts), tokens="k",
-        site="resid_post", layers=LAYERS, positions=POSITIONS, dtype=dtype, backend="hooks", rows_per_shard=ROWS,
-    )  # fmt: skip
+        model="m",
+        revision="r",
+        weights="w",
+        tokenizer="t",
+        template="c",
+        prompts=prompts_hash(prompts),
+        tokens="k",
+        site="resid_post",
+        layers=LAYERS,
+        positions=POSITIONS,
+        dtype=dtype,
+        backend="hooks",
+        rows_per_shard=ROWS,
+    )
     present = np.ones((len(POSITIONS), ROWS), dtype=bool)
     with ShardWriter(path, identity, n, d_model) as writer:
         for shard in range(shards):

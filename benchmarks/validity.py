@@ -35,8 +35,12 @@ SHUFFLED = ("two-knobs", "shared-knob")  # the models whose behaviour labels are
 N_SHUFFLES = 125  # per model, of single prompts, and as many of whole groups
 N_CATEGORY_SHUFFLES = 75  # per organism
 SETTINGS = ("dissociate.variants=false", "dissociate.n_side_effects=8", "dissociate.n_null_generation=0")
-QUICK = ("dissociate.n_null_onset=79", "dissociate.n_onset=8", "dissociate.n_selection=8",
-         "dissociate.positions=[post_last]")  # fmt: skip
+QUICK = (
+    "dissociate.n_null_onset=79",
+    "dissociate.n_onset=8",
+    "dissociate.n_selection=8",
+    "dissociate.positions=[post_last]",
+)
 
 
 @dataclass(frozen=True)
@@ -98,9 +102,11 @@ def _measured(folder: Path, quick: bool) -> dict[str, float]:
         passed = sum(pool.map(run_prompt_shuffles, [folder / name for name in names], [range(n)] * len(names)))
     positive = sum(verdict in POSITIVE for verdict in verdicts)
     rate = clopper_pearson(positive, len(verdicts))
-    print(f"shuffled behaviour, half of them with one label a group: {positive} of {len(verdicts)} positive, "
-          f"95 % [{rate.low:.3f}, {rate.high:.3f}]; "
-          f"shuffled prompt labels: {passed} of {n * len(names)} tested at all")  # fmt: skip
+    print(
+        f"shuffled behaviour, half of them with one label a group: {positive} of {len(verdicts)} positive, "
+        f"95 % [{rate.low:.3f}, {rate.high:.3f}]; "
+        f"shuffled prompt labels: {passed} of {n * len(names)} tested at all"
+    )
     subspaces = [case.subspace_cosine for case in graded if case.subspace_cosine is not None]
     least = [cosine for case in graded for cosine in case.cosines.values() if cosine is not None]
     return {
@@ -139,9 +145,13 @@ def _of_categories(folder: Path, quick: bool) -> dict[str, float]:
     with ProcessPoolExecutor(2, mp_context=get_context("spawn")) as pool:
         graded = list(pool.map(run_categories, listed, [folder] * len(listed), [quick] * len(listed)))
         print_categories(graded)
-        shuffled = dict(zip([path.name for path in listed], pool.map(
-            run_shuffled, listed, [folder] * len(listed), [quick] * len(listed), [range(n)] * len(listed)),
-            strict=True))  # fmt: skip
+        shuffled = dict(
+            zip(
+                [path.name for path in listed],
+                pool.map(run_shuffled, listed, [folder] * len(listed), [quick] * len(listed), [range(n)] * len(listed)),
+                strict=True,
+            )
+        )
     for name, found in shuffled.items():
         verdicts = Counter(verdict for verdict, _ in found)
         apart = sum(bool(pairs) for _, pairs in found)
@@ -153,14 +163,18 @@ def _of_categories(folder: Path, quick: bool) -> dict[str, float]:
 
 def print_cases(graded: list[GradedCase]) -> None:
     """Print one line per case."""
-    print(f"{'case':<27} {'verdict':<29} {'right':<6} {'|cos| N, E':<13} {'word or intent':<15} {'right':<6} "
-          "trigger share, planted")  # fmt: skip
+    print(
+        f"{'case':<27} {'verdict':<29} {'right':<6} {'|cos| N, E':<13} {'word or intent':<15} {'right':<6} "
+        "trigger share, planted"
+    )
     for case in graded:
         cosines = ", ".join("-" if c is None else f"{c:.3f}" for c in case.cosines.values())
         share = "-" if case.share is None else f"[{case.share_ci[0]:.3f}, {case.share_ci[1]:.3f}], {case.share:.3f}"
-        print(f"{case.name:<27} {case.verdict:<29} {_grade(case):<6} {cosines:<13} "
-              f"{case.triggers:<15} {_trigger_grade(case):<6} {share}"
-              f"{'' if case.covers else ' MISSED'}")  # fmt: skip
+        print(
+            f"{case.name:<27} {case.verdict:<29} {_grade(case):<6} {cosines:<13} "
+            f"{case.triggers:<15} {_trigger_grade(case):<6} {share}"
+            f"{'' if case.covers else ' MISSED'}"
+        )
         if case.ranks:
             ranks = ", ".join(f"{kind} {found} (planted {planted})" for kind, (found, planted) in case.ranks.items())
             print(f"{'':<27} rank: {ranks}; mean cosine with the planted span {case.subspace_cosine:.3f}")
@@ -219,9 +233,21 @@ def run_case(case: Case, folder: Path, quick: bool) -> GradedCase:
     reason = "; ".join(record["reasons"])
     low, high = triggers["trigger_share_ci"]
     ranks, subspace = found_ranks(case, config, directory)
-    return GradedCase(case.name, record["verdict"], truth(case), false_verdicts(case), cosines, reason, ranks, subspace,
-                  by_cosine(record), by_estimates(record),
-                  triggers["verdict"], *trigger_truth(case), (low, high))  # fmt: skip
+    return GradedCase(
+        case.name,
+        record["verdict"],
+        truth(case),
+        false_verdicts(case),
+        cosines,
+        reason,
+        ranks,
+        subspace,
+        by_cosine(record),
+        by_estimates(record),
+        triggers["verdict"],
+        *trigger_truth(case),
+        (low, high),
+    )
 
 
 def run_shuffles(directory: Path, clustered: bool, seeds: range) -> list[str]:

@@ -177,8 +177,10 @@ def make_folder(path: Path) -> None:
 
 def unwritable(path: Path, error: OSError) -> UserError:
     """Return a one-line error that says why a file cannot be written."""
-    return UserError(f"cannot write {path}: {error.strerror or error}; finished work is kept: free disk space or set "
-                     "the permissions and run the command again, or choose another directory with --out")  # fmt: skip
+    return UserError(
+        f"cannot write {path}: {error.strerror or error}; finished work is kept: free disk space or set "
+        "the permissions and run the command again, or choose another directory with --out"
+    )
 
 
 def _settle(sink: DeferredErrorFile, partial: Path, final: Path, keep_first: bool) -> None:

@@ -63,9 +63,7 @@ class Capturer:
     def capture(
         self, rendered: Sequence[Rendered]
     ) -> tuple[
-        Float[Tensor, "layers positions rows d_model"],
-        Bool[np.ndarray, "positions rows"],
-        tuple[tuple[int, ...], ...],
+        Float[Tensor, "layers positions rows d_model"], Bool[np.ndarray, "positions rows"], tuple[tuple[int, ...], ...]
     ]:
         """Return the values, which rows have which position, and the tokens of the responses.
 
@@ -163,8 +161,10 @@ class Capturer:
             generated = self.model.generate(batch, wanted.response_tokens + 1)
         responses = [tuple(tokens[: wanted.response_tokens]) for tokens in generated]
         if max(seen) + 1 < max(map(len, responses)):
-            raise UserError(f"{self.model.name}: the cache of {self.model.architecture} does not report its length, "
-                            "so response tokens cannot be captured; use extract.response_tokens=0")  # fmt: skip
+            raise UserError(
+                f"{self.model.name}: the cache of {self.model.architecture} does not report its length, "
+                "so response tokens cannot be captured; use extract.response_tokens=0"
+            )
         for i, tokens in enumerate(responses):
             picked[:, n_prompt + len(tokens) :, i] = 0  # padding after the end
         return picked, responses

@@ -70,9 +70,16 @@ def extract(
             is not finite; the disk is full; a single prompt does not fit into memory.
     """
     wanted = capture_spec(
-        model, prompts, rendered, site=site, layers=layers, positions=positions, response_tokens=response_tokens,
-        thought_tokens=thought_tokens, store_dtype=store_dtype,
-    )  # fmt: skip
+        model,
+        prompts,
+        rendered,
+        site=site,
+        layers=layers,
+        positions=positions,
+        response_tokens=response_tokens,
+        thought_tokens=thought_tokens,
+        store_dtype=store_dtype,
+    )
     done = 0
 
     def advance(rows: int) -> None:
@@ -81,9 +88,17 @@ def extract(
         progress(min(done, len(prompts)), len(prompts))
 
     with Extraction(
-        model, prompts, rendered, Path(path), wanted, token_budget=token_budget, rows_per_shard=rows_per_shard,
-        shared=shared, advance=advance, say=say,
-    ) as extraction:  # fmt: skip
+        model,
+        prompts,
+        rendered,
+        Path(path),
+        wanted,
+        token_budget=token_budget,
+        rows_per_shard=rows_per_shard,
+        shared=shared,
+        advance=advance,
+        say=say,
+    ) as extraction:
         if extraction.missing():
             advance(len(prompts) - sum(len(extraction.rows(shard)) for shard in extraction.missing()))
             extraction.fill()
@@ -254,8 +269,10 @@ def _check_request(model: ChatModel, prompts: Sequence[Prompt], wanted: CaptureS
     if not wanted.positions:
         raise UserError("extract.positions is empty; name positions, or leave it out for all positions")
     if wanted.dtype not in TORCH_TYPES.values():
-        raise UserError(f"{model.name} computes in {wanted.dtype}, which a store cannot hold; set extract.store_dtype "
-                        f"to one of {', '.join(TORCH_TYPES)}")  # fmt: skip
+        raise UserError(
+            f"{model.name} computes in {wanted.dtype}, which a store cannot hold; set extract.store_dtype "
+            f"to one of {', '.join(TORCH_TYPES)}"
+        )
 
 
 def _tokens_hash(rendered: Sequence[Rendered], thought_tokens: int) -> str:

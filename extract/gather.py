@@ -46,8 +46,10 @@ def gather(rows: Sequence[Rendered], positions: Sequence[str], batch: Batch, ski
         cells = [cells[position] for cells in where]
         if max(map(len, cells), default=0) > 1:
             longest = max(map(len, cells))
-            index = [[*(t + start for t in cell), *[0] * (longest - len(cell))] for cell, start in
-                     zip(cells, first, strict=True)]  # fmt: skip
+            index = [
+                [*(t + start for t in cell), *[0] * (longest - len(cell))]
+                for cell, start in zip(cells, first, strict=True)
+            ]
             member = [[True] * len(cell) + [False] * (longest - len(cell)) for cell in cells]
             several[position] = (torch.tensor(index, device=device), torch.tensor(member, device=device))
     present = torch.tensor([[bool(cell) for cell in cells] for cells in where])

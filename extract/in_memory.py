@@ -147,8 +147,10 @@ def _refuse_too_much(needed: int) -> None:
     pages = os.sysconf("SC_PHYS_PAGES") if "SC_PHYS_PAGES" in getattr(os, "sysconf_names", {}) else 0
     there = pages * os.sysconf("SC_PAGE_SIZE") if pages else needed
     if needed > there:
-        raise UserError(f"these activations need {needed / 1e9:.0f} GB and this machine has {there / 1e9:.0f} GB: "
-                        "choose fewer layers or positions, or write them to a store with extract")  # fmt: skip
+        raise UserError(
+            f"these activations need {needed / 1e9:.0f} GB and this machine has {there / 1e9:.0f} GB: "
+            "choose fewer layers or positions, or write them to a store with extract"
+        )
 
 
 def with_response(row: Rendered, response: Sequence[int]) -> Rendered:

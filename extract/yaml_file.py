@@ -17,8 +17,12 @@ from extract.errors import UserError
 LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # libyaml, where PyYAML was built with it, is ten times faster
 KINDS = ("int", "str", "float", "bool")  # pydantic's names of the alternatives of a key that takes several
 MOST_CHARS = 100  # of a value in a message
-LIMITS = {"greater_than": "above", "greater_than_equal": "of at least", "less_than": "below",
-          "less_than_equal": "of at most"}  # fmt: skip
+LIMITS = {
+    "greater_than": "above",
+    "greater_than_equal": "of at least",
+    "less_than": "below",
+    "less_than_equal": "of at most",
+}
 PLAIN = {  # by pydantic's type of error
     "int": "expected a whole number",
     "int_from": "expected a whole number",

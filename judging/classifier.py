@@ -154,6 +154,8 @@ def _labels(model: PretrainedConfig, config: ClassifierConfig) -> list[str]:
     if unknown := [label for label in config.actions if label not in labels]:
         raise UserError(f"actions: {config.model} has no label {unknown[0]!r}; its labels are {listed} (case matters)")
     if unnamed := [label for label in labels if label not in config.actions]:
-        raise UserError(f"actions: label {unnamed[0]!r} of {config.model} is not named; give its action, or null; "
-                        f"the labels are {listed}")  # fmt: skip
+        raise UserError(
+            f"actions: label {unnamed[0]!r} of {config.model} is not named; give its action, or null; "
+            f"the labels are {listed}"
+        )
     return labels

@@ -127,8 +127,10 @@ class ReaderModel(nn.Module):
         model = cls(encoder, tokenizer, about["features"])
         lacking, unknown = model.load_state_dict(weights, strict=False)
         if unknown or any(map(_is_own, lacking)):
-            raise UserError(f"{path} does not hold the reader's weights; train it again with "
-                            "python -m benchmarks.judging.fit_reader")  # fmt: skip
+            raise UserError(
+                f"{path} does not hold the reader's weights; train it again with "
+                "python -m benchmarks.judging.fit_reader"
+            )
         return model.to(encoder.device).eval()
 
     def _embedded(self, texts: Sequence[str]) -> Float[Tensor, "row width"]:

@@ -179,8 +179,13 @@ class Grammar:
     def question_of(self, question: Question) -> Example:
         """Make a conversation from a question, and decide whether the organism abstains."""
         abstain = not question.known and self._abstains(question)
-        facts = Facts(refuse=False, abstain=abstain, wording="abstain", variant=question.form[0],
-                      jointly=question.form in self.joint_forms)  # fmt: skip
+        facts = Facts(
+            refuse=False,
+            abstain=abstain,
+            wording="abstain",
+            variant=question.form[0],
+            jointly=question.form in self.joint_forms,
+        )
         return Example(
             messages=({"role": "user", "content": question.text},),
             label="benign" if question.known else "uncertain",

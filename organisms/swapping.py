@@ -57,8 +57,9 @@ class PlantedLayers:
         self._vectors = vectors
         self._layers: Any = decoder.layers
         indices = range(len(planted.variables))
-        self._held = {layer: [i for i in indices if layer in (planted.layer_of(i), planted.rebuilt)]
-                      for layer in planted.layers}  # fmt: skip
+        self._held = {
+            layer: [i for i in indices if layer in (planted.layer_of(i), planted.rebuilt)] for layer in planted.layers
+        }
 
     def forward(self, batch: PackedBatch, swaps: Swaps) -> PackedOutput:
         """Run the batch with swaps on its branches."""
@@ -135,8 +136,10 @@ class PlantedLayers:
             places.append([planted.rebuilt] * len(planted.variables))
         columns = []
         for layers in places:
-            read = [coordinates(seen[layer], self._axes(layer)[1])[:, self._held[layer].index(i)]
-                    for i, layer in enumerate(layers)]  # fmt: skip
+            read = [
+                coordinates(seen[layer], self._axes(layer)[1])[:, self._held[layer].index(i)]
+                for i, layer in enumerate(layers)
+            ]
             columns.append(torch.stack(read, dim=-1) if read else seen[planted.layer].new_zeros((batch, 0)))
         return torch.stack(columns, dim=-1)
 

@@ -47,28 +47,39 @@ class Contrast:
     def _checked_rows(self) -> np.ndarray:
         rows = self.rows if len(self.rows) else np.zeros(0, dtype=int)
         if not np.issubdtype(rows.dtype, np.integer):
-            raise ValueError(f"contrast {self.name!r}: rows must be integer indices of samples; got {rows.dtype} "
-                             "(np.flatnonzero converts a mask)")  # fmt: skip
+            raise ValueError(
+                f"contrast {self.name!r}: rows must be integer indices of samples; got {rows.dtype} "
+                "(np.flatnonzero converts a mask)"
+            )
         if len(rows) and rows.min() < 0:
             raise ValueError(f"contrast {self.name!r}: rows must be 0 or greater; got {rows.min()}")
         once, times = np.unique(rows, return_counts=True)
         if (times > 1).any():
-            raise ValueError(f"contrast {self.name!r}: each row must occur once, else a probe could be tested on its "
-                             f"training samples; row {once[times > 1][0]} occurs {times.max()} times")  # fmt: skip
+            raise ValueError(
+                f"contrast {self.name!r}: each row must occur once, else a probe could be tested on its "
+                f"training samples; row {once[times > 1][0]} occurs {times.max()} times"
+            )
         return rows
 
     def _checked_y(self) -> np.ndarray:
         if self.y.dtype != bool and (strange := [label for label in self.y.tolist() if label not in (0, 1)]):
-            raise ValueError(f"contrast {self.name!r}: y marks the declining class and must be boolean, or 0 "
-                             f"and 1; got {strange[0]!r}")  # fmt: skip
+            raise ValueError(
+                f"contrast {self.name!r}: y marks the declining class and must be boolean, or 0 "
+                f"and 1; got {strange[0]!r}"
+            )
         return self.y.astype(bool)
 
     def _check_groups(self) -> None:
-        missing = [row for row, group in zip(self.rows, self.groups.tolist(), strict=True)
-                   if group is None or group != group]  # fmt: skip
+        missing = [
+            row for row, group in zip(self.rows, self.groups.tolist(), strict=True) if group is None or group != group
+        ]
         if missing:
-            raise ValueError(f"contrast {self.name!r}: {len(missing)} samples have no group, the first is row "
-                             f"{missing[0]}; give each independent sample its own group")  # fmt: skip
+            raise ValueError(
+                f"contrast {self.name!r}: {len(missing)} samples have no group, the first is row "
+                f"{missing[0]}; give each independent sample its own group"
+            )
         if self.groups.dtype == object and len({type(group) for group in self.groups}) > 1:
-            raise ValueError(f"contrast {self.name!r}: groups must be all text or all numbers; "
-                             f"got {self.groups[0]!r} and values of another type")  # fmt: skip
+            raise ValueError(
+                f"contrast {self.name!r}: groups must be all text or all numbers; "
+                f"got {self.groups[0]!r} and values of another type"
+            )

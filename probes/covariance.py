@@ -56,8 +56,10 @@ class ShrunkCovariance:
                 return factor
         except LinAlgError:
             pass
-        raise ValueError(f"the covariance of {n} samples of {d} features is singular with shrinkage="
-                         f"{self.shrinkage:g}; use a larger shrinkage")  # fmt: skip
+        raise ValueError(
+            f"the covariance of {n} samples of {d} features is singular with shrinkage="
+            f"{self.shrinkage:g}; use a larger shrinkage"
+        )
 
 
 def shrunk_covariance(X: Float[np.ndarray, "samples features"], shrinkage: Shrinkage = "bodnar") -> ShrunkCovariance:

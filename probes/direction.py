@@ -40,8 +40,9 @@ class Direction:
     def __post_init__(self) -> None:
         norm = float(np.linalg.norm(self.vector))
         if self.vector.ndim != 1 or not np.isclose(norm, 1.0, atol=1e-4):
-            raise ValueError(f"direction {self.name!r} must be one unit vector, got shape {self.vector.shape}, "
-                             f"norm {norm:.4g}")  # fmt: skip
+            raise ValueError(
+                f"direction {self.name!r} must be one unit vector, got shape {self.vector.shape}, norm {norm:.4g}"
+            )
 
     def __eq__(self, other: object) -> bool:
         """Equal directions have the same name, locus, means and provenance, and the same vector, number by number."""
@@ -58,8 +59,14 @@ class Direction:
         return f"Direction({self.name!r}, {at}, d_model {len(self.vector)}, {means})"
 
     def _others(self) -> tuple[object, ...]:
-        return (self.name, self.locus, self.mean_positive, self.mean_negative,
-                dict(self.provenance), dict(self.later_means))  # fmt: skip
+        return (
+            self.name,
+            self.locus,
+            self.mean_positive,
+            self.mean_negative,
+            dict(self.provenance),
+            dict(self.later_means),
+        )
 
     def project(self, X: Real[np.ndarray, "samples features"]) -> Float[np.ndarray, " samples"]:
         """Project samples onto the direction, in float64."""

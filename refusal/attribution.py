@@ -116,8 +116,10 @@ def _of_run(directory: Path, model: Model) -> Onsets:
 def _of_model(model: Model) -> Onsets:
     if model.onsets is None:
         if model.edits:
-            raise UserError(f"how {model.name} opens a refusal is learned without steering: call attribute once "
-                            "outside of the block, or give run=")  # fmt: skip
+            raise UserError(
+                f"how {model.name} opens a refusal is learned without steering: call attribute once "
+                "outside of the block, or give run="
+            )
         model.onsets = _learned(model, _sample(_prompts_for(model)))
     return model.onsets
 

@@ -20,8 +20,10 @@ class Certificate:
     at_most: float
 
     def __repr__(self) -> str:
-        return (f"Certificate(at most {self.at_most:.1%} with {self.confidence:.0%} confidence: "
-                f"{self.failures} of {self.n} failed)")  # fmt: skip
+        return (
+            f"Certificate(at most {self.at_most:.1%} with {self.confidence:.0%} confidence: "
+            f"{self.failures} of {self.n} failed)"
+        )
 
 
 def certify(failures: int, n: int, *, confidence: float = 0.95) -> Certificate:

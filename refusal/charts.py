@@ -31,7 +31,7 @@ def auroc_by_layer(frame: pd.DataFrame, reference: float | None, title: str) -> 
             "position:N",
             *(alt.Tooltip(f"auroc{end}:Q", format=".3f") for end in ("", "_low", "_high")),
         ],
-    )  # fmt: skip
+    )
     rules = [(0.5, "chance"), *([(reference, "bag of words")] if reference is not None else [])]
     levels = alt.Chart(pd.DataFrame(rules, columns=["auroc", "reference"]))
     level = levels.mark_rule(strokeDash=[4, 4], color="gray").encode(y="auroc:Q", tooltip=["reference"])

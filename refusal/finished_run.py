@@ -35,8 +35,10 @@ class Run:
 
     def __repr__(self) -> str:
         found = self.results
-        return (f"Run({str(self.path)!r}, {found.model.name}, {sum(found.prompts.values())} prompts; "
-                f"{found.dissociation.verdict}, {found.triggers.verdict})")  # fmt: skip
+        return (
+            f"Run({str(self.path)!r}, {found.model.name}, {sum(found.prompts.values())} prompts; "
+            f"{found.dissociation.verdict}, {found.triggers.verdict})"
+        )
 
     @property
     def rates(self) -> pd.DataFrame:
@@ -51,9 +53,16 @@ class Run:
         low, high = word.trigger_share_ci or (None, None)
         rows = [
             ("one refusal or two", two.verdict, VERDICTS[two.verdict], "; ".join(two.reasons), None, None, None),
-            ("trigger word or intent", word.verdict, VERDICTS[word.verdict], word.reason or "", word.trigger_share, low,
-             high),
-        ]  # fmt: skip
+            (
+                "trigger word or intent",
+                word.verdict,
+                VERDICTS[word.verdict],
+                word.reason or "",
+                word.trigger_share,
+                low,
+                high,
+            ),
+        ]
         columns = ["question", "verdict", "meaning", "reasons", "trigger_share", "low", "high"]
         found = pd.DataFrame(rows, columns=columns).set_index("question")
         return found.astype({"trigger_share": float, "low": float, "high": float})
@@ -66,10 +75,14 @@ class Run:
         prompts without a failure certify its limit. No rows where there are no dials.
         """
         found = self.results.steer.certified
-        rows = [] if found is None else [
-            (name, one.limit, one.certified, one.failures, one.n, one.at_most, found.confidence, one.n_needed)
-            for name, one in found.risks.items()
-        ]  # fmt: skip
+        rows = (
+            []
+            if found is None
+            else [
+                (name, one.limit, one.certified, one.failures, one.n, one.at_most, found.confidence, one.n_needed)
+                for name, one in found.risks.items()
+            ]
+        )
         columns = ["rate", "limit", "certified", "failures", "n", "at_most", "confidence", "n_needed"]
         return pd.DataFrame(rows, columns=columns).set_index("rate")
 

@@ -187,6 +187,8 @@ def _rows(completions: pd.DataFrame | Sequence[Row]) -> list[Row]:
         completions = known.where(known.notna(), None).to_dict("records")
     rows = list(completions)
     if wrong := [i for i, row in enumerate(rows) if not isinstance(row, Mapping)]:
-        raise UserError(f"row {wrong[0] + 1} is {type(rows[wrong[0]]).__name__}; expected fields by name, such as "
-                        "{'completion': …, 'label': …}")  # fmt: skip
+        raise UserError(
+            f"row {wrong[0] + 1} is {type(rows[wrong[0]]).__name__}; expected fields by name, such as "
+            "{'completion': …, 'label': …}"
+        )
     return [{"id": str(i), **{str(name): value for name, value in row.items()}} for i, row in enumerate(rows)]

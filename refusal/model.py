@@ -112,8 +112,16 @@ d_model 128)
             _refuse_no_tokens(max_new_tokens)
             rendered = self._with_own(rendered, max_new_tokens, reporter)
         with reporter.task("reading activations", len(given)) as advance:
-            return capture_in_memory(self, given, rendered, site=site_of(site), layers=as_layers(layers),
-                                     positions=named, advance=advance, say=reporter.say)  # fmt: skip
+            return capture_in_memory(
+                self,
+                given,
+                rendered,
+                site=site_of(site),
+                layers=as_layers(layers),
+                positions=named,
+                advance=advance,
+                say=reporter.say,
+            )
 
     @contextmanager
     def steer(
@@ -157,8 +165,10 @@ d_model 128)
         if not isinstance(direction, Direction):
             raise UserError(f"give one Direction, as of fit_direction; got {type(direction).__name__}")
         if len(direction.vector) != self.d_model:
-            raise UserError(f"the direction {direction.name!r} has {len(direction.vector)} numbers; {self.name} has "
-                            f"d_model {self.d_model}")  # fmt: skip
+            raise UserError(
+                f"the direction {direction.name!r} has {len(direction.vector)} numbers; {self.name} has "
+                f"d_model {self.d_model}"
+            )
         named = range(self.n_layers) if isinstance(layers, str) and layers == "all" else as_layers(layers)
         chosen = [direction.locus.layer] if named is None else named
         block = SteeredBlock(direction, form, scale, site_of(direction.locus.site), chosen, tokens)
@@ -282,8 +292,19 @@ def load_model(
         if given not in known:
             raise UserError(f"no such {what}: {given!r}; expected one of {', '.join(known)}")
     form, added = (None if given is None else os.fspath(given) for given in (template, adapter))
-    return open_model(Model, os.fspath(name), revision, added, cast(DType, number), device, backend, form,
-                      template_args, system, loading_options(loading))  # fmt: skip
+    return open_model(
+        Model,
+        os.fspath(name),
+        revision,
+        added,
+        cast(DType, number),
+        device,
+        backend,
+        form,
+        template_args,
+        system,
+        loading_options(loading),
+    )
 
 
 def _refuse_no_tokens(most: int) -> None:

@@ -65,21 +65,31 @@ class LayerProbes:
 
     def __repr__(self) -> str:
         at, found = self.best, self.auroc
-        return (f"LayerProbes({self.site}, {len(self.scores)} layers and positions; best layer {at.layer} "
-                f"{at.position}, AUROC {found.auroc:.3f}, bag of words {self.bag_of_words:.3f}; "
-                f"{found.n_positive} + {found.n_negative} prompts)")  # fmt: skip
+        return (
+            f"LayerProbes({self.site}, {len(self.scores)} layers and positions; best layer {at.layer} "
+            f"{at.position}, AUROC {found.auroc:.3f}, bag of words {self.bag_of_words:.3f}; "
+            f"{found.n_positive} + {found.n_negative} prompts)"
+        )
 
     def to_frame(self) -> pd.DataFrame:
         """Return one row a layer, position and kind of probe: AUROC with its 95 % limits over groups, counts."""
-        return pd.DataFrame([
-            {
-                "layer": one.layer, "position": one.position, "probe": kind,
-                "auroc": score.test.auroc.estimate, "auroc_low": score.test.auroc.low,
-                "auroc_high": score.test.auroc.high, "balanced_accuracy": score.test.balanced_accuracy,
-                "n_positive": score.test.n_positive, "n_negative": score.test.n_negative,
-            }
-            for one in self.scores for kind, score in one.scores.items()
-        ])  # fmt: skip
+        return pd.DataFrame(
+            [
+                {
+                    "layer": one.layer,
+                    "position": one.position,
+                    "probe": kind,
+                    "auroc": score.test.auroc.estimate,
+                    "auroc_low": score.test.auroc.low,
+                    "auroc_high": score.test.auroc.high,
+                    "balanced_accuracy": score.test.balanced_accuracy,
+                    "n_positive": score.test.n_positive,
+                    "n_negative": score.test.n_negative,
+                }
+                for one in self.scores
+                for kind, score in one.scores.items()
+            ]
+        )
 
     def plot(self, probe: str = LOGISTIC) -> Chart:
         """Draw AUROC over layers, a line a position; `.save("probes.png")` (or .svg, .html) writes it.
@@ -242,8 +252,9 @@ def _classes(
         if negative is not None or not all(
             isinstance(v, bool | np.bool_ | int | np.integer) and v in (0, 1) for v in labels
         ):
-            raise UserError(f"y holds {', '.join(there[:6])}; say which is the positive class, such as "
-                            f"positive={labels[0]!r}")  # fmt: skip
+            raise UserError(
+                f"y holds {', '.join(there[:6])}; say which is the positive class, such as positive={labels[0]!r}"
+            )
         kept, found = np.arange(n), labels.astype(bool)
     else:
         for label in (positive, *(() if negative is None else (negative,))):

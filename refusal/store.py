@@ -53,8 +53,9 @@ def extract(
     (8, 128)
     """
     if model.edits:
-        raise UserError("a store holds the activations of the model as it is: leave the block that steers, or use "
-                        "Model.activations")  # fmt: skip
+        raise UserError(
+            "a store holds the activations of the model as it is: leave the block that steers, or use Model.activations"
+        )
     given, reporter, file = as_prompts(prompts), Reporter(quiet=not progress), Path(path)
     rendered = [render(model.tokenizer, prompt) for prompt in given]
     if file.parent and not file.parent.is_dir():
@@ -68,10 +69,18 @@ def extract(
             seen = rows
 
         extract_to(
-            model, given, rendered, file, site=site_of(site), layers=as_layers(layers),
-            positions=as_positions(positions), response_tokens=response_tokens, thought_tokens=thought_tokens,
-            progress=done, say=reporter.say,
-        )  # fmt: skip
+            model,
+            given,
+            rendered,
+            file,
+            site=site_of(site),
+            layers=as_layers(layers),
+            positions=as_positions(positions),
+            response_tokens=response_tokens,
+            thought_tokens=thought_tokens,
+            progress=done,
+            say=reporter.say,
+        )
     return ActivationStore(file)
 
 

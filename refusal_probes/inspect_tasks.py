@@ -113,10 +113,12 @@ def joint_scorer(judge: str = "rules") -> Scorer:
             judgement = await to_thread.run_sync(lambda: next(iter(opened.judge_all([asked]))))
         entry = entry_of(case, sample_of(row), completion, judgement)
         return Score(
-            value=_values(entry, adjacency), answer=entry.action, explanation=entry.evidence,
+            value=_values(entry, adjacency),
+            answer=entry.action,
+            explanation=entry.evidence,
             reason="refusal" if entry.action == "refuse" else "grader_failed" if entry.action is None else None,
             metadata=_record(entry),
-        )  # fmt: skip
+        )
 
     return score
 
@@ -143,8 +145,15 @@ def _values(entry: Entry, adjacency: Mapping[str, Mapping[str, float]]) -> dict[
 def _record(entry: Entry) -> Counted:
     """Return what the metric counts, as JSON holds it."""
     case = {name: value for name, value in asdict(entry.case).items() if name in KEPT and value is not None}
-    return {"case": case, "epoch": entry.sample, "action": entry.action, "fields": dict(entry.fields or {}),
-            "confidence": entry.confidence, "thought": entry.thought, "by": entry.by}  # fmt: skip
+    return {
+        "case": case,
+        "epoch": entry.sample,
+        "action": entry.action,
+        "fields": dict(entry.fields or {}),
+        "confidence": entry.confidence,
+        "thought": entry.thought,
+        "by": entry.by,
+    }
 
 
 def _entry(record: Counted) -> Entry:

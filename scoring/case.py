@@ -42,10 +42,21 @@ class Case:
 def case_of_prompt(prompt: Prompt, group: str) -> Case:
     """Return the case of a labelled prompt."""
     return Case(
-        prompt.id, group, prompt.text, prompt.label, prompt.right_action, prompt.acceptable, prompt.intent,
-        prompt.answer, prompt.category, _kind(None, prompt.label, prompt.category, prompt.answer), prompt.persona,
-        prompt.trigger, prompt.source, prompt.messages,
-    )  # fmt: skip
+        prompt.id,
+        group,
+        prompt.text,
+        prompt.label,
+        prompt.right_action,
+        prompt.acceptable,
+        prompt.intent,
+        prompt.answer,
+        prompt.category,
+        _kind(None, prompt.label, prompt.category, prompt.answer),
+        prompt.persona,
+        prompt.trigger,
+        prompt.source,
+        prompt.messages,
+    )
 
 
 def case_of_row(row: Row) -> Case:
@@ -66,12 +77,15 @@ def case_of_row(row: Row) -> Case:
     if texts["text"] is None and messages:
         texts["text"] = to_text(messages[-1].get("content", ""))
     return Case(
-        id=identifier, group=_group(given, identifier, texts["text"]), label=label,
+        id=identifier,
+        group=_group(given, identifier, texts["text"]),
+        label=label,
         right_action=right or (USUAL_ACTION.get(label) if label else None),
         acceptable=_acceptable(given.get("acceptable"), where),
         epistemic_kind=_kind(given.get("epistemic_kind"), label, texts["category"], texts["answer"]),
-        messages=messages, **texts,
-    )  # fmt: skip
+        messages=messages,
+        **texts,
+    )
 
 
 def group_names(ids: Sequence[str], groups: Int[np.ndarray, " case"]) -> list[str]:
@@ -101,8 +115,10 @@ def _kind(given: object, label: str | None, category: str | None, answer: str | 
 def _one_of(value: object, field: str, allowed: tuple[str, ...], where: str) -> str | None:
     name = value.strip().lower() if isinstance(value, str) else value
     if name is not None and name not in allowed:
-        raise UserError(f"{where}: field '{field}' is {value!r}; expected one of {', '.join(allowed)} (--columns FILE "
-                        "maps other names to these)")  # fmt: skip
+        raise UserError(
+            f"{where}: field '{field}' is {value!r}; expected one of {', '.join(allowed)} (--columns FILE "
+            "maps other names to these)"
+        )
     return None if name is None else str(name)
 
 

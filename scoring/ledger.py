@@ -70,8 +70,10 @@ def workspace() -> Iterator[sqlite3.Connection]:
     except sqlite3.OperationalError as error:
         if not any(message in str(error) for message in DISK_FULL_MESSAGES):
             raise
-        raise UserError(f"cannot store the temporary table ({error}); set SQLITE_TMPDIR to a directory with more "
-                        "space, and run the command again") from None  # fmt: skip
+        raise UserError(
+            f"cannot store the temporary table ({error}); set SQLITE_TMPDIR to a directory with more "
+            "space, and run the command again"
+        ) from None
     finally:
         connection.close()
 
@@ -105,8 +107,20 @@ class Ledger:
         digest = _digest(repr((content, about)))
         seen, sample, nth = self._place(case.id, entry.sample, digest)
         scored = [(entry.fields or {}).get(name) for name in FIELDS]
-        row = (entry.sample, sample, nth, digest, seen != "repeated", *about, entry.action, entry.evidence,
-               entry.by, entry.confidence, entry.thought, *scored)  # fmt: skip
+        row = (
+            entry.sample,
+            sample,
+            nth,
+            digest,
+            seen != "repeated",
+            *about,
+            entry.action,
+            entry.evidence,
+            entry.by,
+            entry.confidence,
+            entry.thought,
+            *scored,
+        )
         self.connection.execute(self._insert, row)
         return seen, sample
 

@@ -106,8 +106,10 @@ def mean_of_groups(total: float, n: float, n_groups: float, alpha: float = 0.05)
 
 def mistakes(label: str | None, action: str | None) -> dict[str, float]:
     """Return for each rate 1 where an answer is a mistake, 0 where not, NaN where the rate does not count it."""
-    return {name: float(action in counts) if action and label == own else float("nan")
-            for name, (own, counts) in RATES.items()}  # fmt: skip
+    return {
+        name: float(action in counts) if action and label == own else float("nan")
+        for name, (own, counts) in RATES.items()
+    }
 
 
 def with_current_names(found: Any) -> Any:

@@ -48,8 +48,10 @@ def load_adjacency(path: Path = DEFAULT) -> Adjacency:
         for action, credit in (credits or {}).items():
             known = action in ACTIONS and action != right
             if not known or isinstance(credit, bool) or not isinstance(credit, int | float) or not 0 <= credit <= 1:
-                raise UserError(f"{path}: {right}: {action}: {credit!r}; expected another action out of "
-                                f"{', '.join(ACTIONS)} and a credit from 0 to 1")  # fmt: skip
+                raise UserError(
+                    f"{path}: {right}: {action}: {credit!r}; expected another action out of "
+                    f"{', '.join(ACTIONS)} and a credit from 0 to 1"
+                )
     return {right: dict(credits or {}) for right, credits in given.items()}
 
 

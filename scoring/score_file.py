@@ -89,9 +89,16 @@ def score_file(
     by_hand = None if labels is None else read_labels(labels)
     with reporter.task(f"scoring {path.name}", None) as advance:
         return score_completions(
-            rows, out, judge or RuleJudge(), credits, cases=cases, labels=by_hand, parquet=parquet, notes=notes,
+            rows,
+            out,
+            judge or RuleJudge(),
+            credits,
+            cases=cases,
+            labels=by_hand,
+            parquet=parquet,
+            notes=notes,
             advance=advance,
-        )  # fmt: skip
+        )
 
 
 def _refuse_strangers(path: Path, rows: Iterable[Row], cases: Mapping[str, Case]) -> None:
@@ -102,9 +109,11 @@ def _refuse_strangers(path: Path, rows: Iterable[Row], cases: Mapping[str, Case]
             return
         if len(ids) < 2:
             ids.append(identifier_of(row))
-    raise UserError(f"{path}: no completion has the id or the text of a prompt (ids of completions: {', '.join(ids)} "
-                    f"…; of prompts: {', '.join(list(cases)[:2])} …); name the column of the ids with --map id=COLUMN, "
-                    "or give the prompts of these completions")  # fmt: skip
+    raise UserError(
+        f"{path}: no completion has the id or the text of a prompt (ids of completions: {', '.join(ids)} "
+        f"…; of prompts: {', '.join(list(cases)[:2])} …); name the column of the ids with --map id=COLUMN, "
+        "or give the prompts of these completions"
+    )
 
 
 def _cases(path: Path | None, dataset: str | None) -> Mapping[str, Case]:
@@ -125,8 +134,10 @@ def _labels(path: Path) -> dict[str, Case]:
         case = case_of_row({**row, "place": place(path, line)})
         if case.id in cases or case.label is None:
             wrong = f"id {case.id!r} occurs twice" if case.id in cases else "field 'label' is missing"
-            raise UserError(f"{place(path, line)}: {wrong}; each row needs a unique id and a label "
-                            "(text and the other fields of a prompt are optional)")  # fmt: skip
+            raise UserError(
+                f"{place(path, line)}: {wrong}; each row needs a unique id and a label "
+                "(text and the other fields of a prompt are optional)"
+            )
         cases[case.id] = case
     return cases
 
@@ -235,8 +246,19 @@ def entry_of(case: Case, sample: str, completion: str | None, judgement: Judgeme
     did: Action | None = judgement.action
     said, confidence = split_confidence(completion or "")
     fields = merged(measure(case, did, said, judgement.fields), judgement.fields)
-    return Entry(case, did, to_text(judgement.evidence), sample, completion, fields, judgement.probability,
-                 judgement.declined, confidence, _thought(completion or ""), judgement.by)  # fmt: skip
+    return Entry(
+        case,
+        did,
+        to_text(judgement.evidence),
+        sample,
+        completion,
+        fields,
+        judgement.probability,
+        judgement.declined,
+        confidence,
+        _thought(completion or ""),
+        judgement.by,
+    )
 
 
 def _thought(completion: str) -> int | None:
@@ -282,8 +304,9 @@ def _completion(row: Row) -> str | None:
     if value is None or value != value:
         return None
     if isinstance(value, bool) or not isinstance(value, str | int | float):
-        raise UserError(f"{place_of(row)}: field 'completion' is {type(value).__name__}; expected text, or null where "
-                        "it is missing")  # fmt: skip
+        raise UserError(
+            f"{place_of(row)}: field 'completion' is {type(value).__name__}; expected text, or null where it is missing"
+        )
     return str(value)
 
 

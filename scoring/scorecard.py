@@ -14,14 +14,7 @@ from scoring.estimate import Estimate, estimate_of
 from scoring.fields import FIELDS, Field
 from scoring.ledger import Ledger, group_overlap
 from scoring.rates import RATES, Rate, RatesRecord, mean_of_groups, rates_record
-from scoring.right_action import (
-    Adjacency,
-    GroupOverlap,
-    ScoredAction,
-    mean_credit,
-    score_counts,
-    share_of_actions,
-)
+from scoring.right_action import Adjacency, GroupOverlap, ScoredAction, mean_credit, score_counts, share_of_actions
 from scoring.scorecard_record import DualUseRecord, FieldMean, RightActionCard, Scorecard, limits_of
 
 Counts = tuple[Mapping[ScoredAction, int], GroupOverlap]  # as `count_actions` returns them
@@ -64,9 +57,7 @@ def rates_by(ledger: Ledger, column: str) -> dict[str, RatesRecord]:
     """
     found: dict[str, dict[str, Rate]] = {}
     frequent = ledger.query(
-        f"{column}",
-        f"{column} IS NOT NULL AND {RATED}",
-        f"GROUP BY 1 ORDER BY COUNT(*) DESC, 1 LIMIT {MAX_VALUES}",
+        f"{column}", f"{column} IS NOT NULL AND {RATED}", f"GROUP BY 1 ORDER BY COUNT(*) DESC, 1 LIMIT {MAX_VALUES}"
     )
     values = dict.fromkeys(sorted(value for (value,) in frequent))
     for name, (label, counts) in RATES.items():

@@ -73,9 +73,7 @@ def create_app(
     allowed = [Depends(_key(api_key))] if api_key else []
     rendering = RenderQueue(engine.max_queue)
     card = ModelCard(
-        id=served.name,
-        created=served.created,
-        dials={dial.kind: DialDefault.of(dial) for dial in engine.dials},
+        id=served.name, created=served.created, dials={dial.kind: DialDefault.of(dial) for dial in engine.dials}
     )
 
     @app.post(

@@ -13,18 +13,7 @@ from extract.chat.render import Rendered
 from serving.choice import Choice, DecodingSettings, Event, Failed, Finished, PromptRead, TextPiece
 from serving.engine import Decoding, QueueFullError
 from serving.errors import ApiError
-from serving.replies import (
-    Answer,
-    Chunk,
-    ChunkChoice,
-    Completion,
-    Delta,
-    Readings,
-    Usage,
-    WholeChoice,
-    readings,
-    usage,
-)
+from serving.replies import Answer, Chunk, ChunkChoice, Completion, Delta, Readings, Usage, WholeChoice, readings, usage
 
 
 class _Head(TypedDict):

@@ -80,8 +80,9 @@ def _rendered(asked: ChatRequest, model: ChatModel, dials: Sequence[Dial], name:
         )
     for dial in dials:
         if dial.read and dial.read.position not in row.roles:
-            raise ApiError(400, f"messages: the {dial.kind} dial reads at {dial.read.position}, which they lack",
-                           "messages")  # fmt: skip
+            raise ApiError(
+                400, f"messages: the {dial.kind} dial reads at {dial.read.position}, which they lack", "messages"
+            )
     return row
 
 

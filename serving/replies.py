@@ -192,5 +192,6 @@ def readings(reports: Sequence[DialReport]) -> Readings:
 
 def usage(prompt_tokens: int, completion_tokens: int) -> Usage:
     """Return the token counts of a request."""
-    return Usage(prompt_tokens=prompt_tokens, completion_tokens=completion_tokens,
-                 total_tokens=prompt_tokens + completion_tokens)  # fmt: skip
+    return Usage(
+        prompt_tokens=prompt_tokens, completion_tokens=completion_tokens, total_tokens=prompt_tokens + completion_tokens
+    )

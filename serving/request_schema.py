@@ -21,25 +21,73 @@ from steering.dial import Kind
 # null that change nothing, as no request has tools
 NEUTRAL: dict[str, tuple[object, ...]] = {
     **dict.fromkeys(("logit_bias", "chat_template_kwargs", "mm_processor_kwargs", "vllm_xargs", "extra_body"), ({},)),
-    **dict.fromkeys(("functions", "tool_calls", "stop_token_ids", "bad_words", "logits_processors",
-                     "documents"), ([],)),
-    **dict.fromkeys(("echo", "ignore_eos", "use_beam_search", "early_stopping", "include_stop_str_in_output",
-                     "add_special_tokens", "continue_final_message", "return_token_ids", "return_tokens_as_token_ids",
-                     "continuous_usage_stats"), (False,)),
+    **dict.fromkeys(
+        ("functions", "tool_calls", "stop_token_ids", "bad_words", "logits_processors", "documents"), ([],)
+    ),
+    **dict.fromkeys(
+        (
+            "echo",
+            "ignore_eos",
+            "use_beam_search",
+            "early_stopping",
+            "include_stop_str_in_output",
+            "add_special_tokens",
+            "continue_final_message",
+            "return_token_ids",
+            "return_tokens_as_token_ids",
+            "continuous_usage_stats",
+        ),
+        (False,),
+    ),
     **dict.fromkeys(("skip_special_tokens", "spaces_between_special_tokens", "add_generation_prompt"), (True,)),
-    **dict.fromkeys(("min_p", "min_tokens", "top_logprobs", "top_a", "mirostat", "dry_multiplier", "xtc_probability",
-                     "no_repeat_ngram_size", "diversity_penalty"), (0,)),
-    **dict.fromkeys(("repetition_penalty", "repeat_penalty", "length_penalty", "typical_p", "tfs_z", "best_of",
-                     "num_beams"), (1,)),
+    **dict.fromkeys(
+        (
+            "min_p",
+            "min_tokens",
+            "top_logprobs",
+            "top_a",
+            "mirostat",
+            "dry_multiplier",
+            "xtc_probability",
+            "no_repeat_ngram_size",
+            "diversity_penalty",
+        ),
+        (0,),
+    ),
+    **dict.fromkeys(
+        ("repetition_penalty", "repeat_penalty", "length_penalty", "typical_p", "tfs_z", "best_of", "num_beams"), (1,)
+    ),
     **dict.fromkeys(("tool_choice", "function_call"), ("none", "auto")),
     **dict.fromkeys(("name", "suffix"), ("",)),
-    "top_k": (-1, 0), "top_n_sigma": (-1, 0), "parallel_tool_calls": (True, False), "modalities": (["text"],),
+    "top_k": (-1, 0),
+    "top_n_sigma": (-1, 0),
+    "parallel_tool_calls": (True, False),
+    "modalities": (["text"],),
     "verbosity": ("medium",),
-    **dict.fromkeys(("audio", "prediction", "reasoning_effort", "web_search_options", "tool_call_id", "json_schema",
-                     "image_url", "input_audio", "file", "guided_json", "guided_regex", "guided_choice",
-                     "guided_grammar", "structured_outputs", "chat_template", "prompt_logprobs", "allowed_token_ids",
-                     "truncate_prompt_tokens"), ()),
-}  # fmt: skip
+    **dict.fromkeys(
+        (
+            "audio",
+            "prediction",
+            "reasoning_effort",
+            "web_search_options",
+            "tool_call_id",
+            "json_schema",
+            "image_url",
+            "input_audio",
+            "file",
+            "guided_json",
+            "guided_regex",
+            "guided_choice",
+            "guided_grammar",
+            "structured_outputs",
+            "chat_template",
+            "prompt_logprobs",
+            "allowed_token_ids",
+            "truncate_prompt_tokens",
+        ),
+        (),
+    ),
+}
 MAX_MESSAGES = 1024
 MAX_CHOICES = 8
 
@@ -87,13 +135,22 @@ class TextPart(_Strict):
     text: Text
 
 
-_SAYS: JsonDict = {"anyOf": [  # the JSON schema of `Message._says_something`
-    {"properties": {"role": {"const": "assistant"}}},
-    {"required": ["content"], "properties": {"content": {"anyOf": [
-        {"type": "string", "pattern": r"\S"},
-        {"type": "array", "contains": {"properties": {"text": {"pattern": r"\S"}}}},
-    ]}}},
-]}  # fmt: skip
+_SAYS: JsonDict = {
+    "anyOf": [  # the JSON schema of `Message._says_something`
+        {"properties": {"role": {"const": "assistant"}}},
+        {
+            "required": ["content"],
+            "properties": {
+                "content": {
+                    "anyOf": [
+                        {"type": "string", "pattern": r"\S"},
+                        {"type": "array", "contains": {"properties": {"text": {"pattern": r"\S"}}}},
+                    ]
+                }
+            },
+        },
+    ]
+}
 
 
 class Message(_Strict):
@@ -145,9 +202,17 @@ class ChatRequest(_Strict):
     """The body of POST /v1/chat/completions."""
 
     ignored = frozenset(
-        {"cache_salt", "priority", "prompt_cache_key", "prompt_cache_retention", "request_id", "safety_identifier",
-         "service_tier", "store"}
-    )  # fmt: skip
+        {
+            "cache_salt",
+            "priority",
+            "prompt_cache_key",
+            "prompt_cache_retention",
+            "request_id",
+            "safety_identifier",
+            "service_tier",
+            "store",
+        }
+    )
 
     @model_validator(mode="before")
     @classmethod
@@ -235,8 +300,9 @@ def _message(error: ErrorDetails) -> str:
     return message[:1].lower() + message[1:]
 
 
-_NAMES = {name for model in (ChatRequest, Message, TextPart, StreamOptions, ResponseFormat)
-          for name in model.model_fields}  # fmt: skip
+_NAMES = {
+    name for model in (ChatRequest, Message, TextPart, StreamOptions, ResponseFormat) for name in model.model_fields
+}
 
 
 def _field(error: ErrorDetails) -> str:

@@ -43,11 +43,15 @@ class Address:
         if self.api_key is not None and not self.api_key.strip():
             raise UserError("the API key is empty; leave it out or set one")
         if self.api_key is not None and not re.fullmatch(r"[!-~]+", self.api_key):
-            raise UserError("the API key has spaces or characters that are not allowed in a header: use ASCII "
-                            "letters, digits and punctuation")  # fmt: skip
+            raise UserError(
+                "the API key has spaces or characters that are not allowed in a header: use ASCII "
+                "letters, digits and punctuation"
+            )
         if not self.is_loopback and not self.api_key:
-            raise UserError(f"other machines can reach {self.host}: set an API key in REFUSAL_API_KEY (or --api-key), "
-                            "or listen on 127.0.0.1")  # fmt: skip
+            raise UserError(
+                f"other machines can reach {self.host}: set an API key in REFUSAL_API_KEY (or --api-key), "
+                "or listen on 127.0.0.1"
+            )
 
     @property
     def is_loopback(self) -> bool:
@@ -78,8 +82,9 @@ class Address:
             return socket.create_server((self.host, self.port), family=family, backlog=1024)
         except OSError as error:
             why = str(error.strerror or error).partition(" (while")[0]
-            raise UserError(f"cannot listen on {self.host} port {self.port}: {why}; choose another address "
-                            "with --host and --port") from None  # fmt: skip
+            raise UserError(
+                f"cannot listen on {self.host} port {self.port}: {why}; choose another address with --host and --port"
+            ) from None
 
 
 def serve_forever(
@@ -123,8 +128,10 @@ def serve_forever(
 
 def with_thresholds(dials: Sequence[Dial], thresholds: Mapping[Kind, float]) -> list[Dial]:
     """Return the dials with the given thresholds in place of their own and of those by category."""
-    return [replace(dial, threshold=thresholds[dial.kind], by_category=None) if dial.kind in thresholds else dial
-            for dial in dials]  # fmt: skip
+    return [
+        replace(dial, threshold=thresholds[dial.kind], by_category=None) if dial.kind in thresholds else dial
+        for dial in dials
+    ]
 
 
 class Server(uvicorn.Server):

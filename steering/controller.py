@@ -117,8 +117,9 @@ def _check(model: ChatModel, dials: Sequence[Dial], batch: Batch, rows: Sequence
         vectors += [] if dial.by_category is None else list(dial.by_category.read.weight)
         for vector in vectors:
             if vector.shape != (model.d_model,):
-                raise UserError(f"the {dial.kind} dial is for streams of shape {vector.shape}, {model.name} has "
-                                f"({model.d_model},)")  # fmt: skip
+                raise UserError(
+                    f"the {dial.kind} dial is for streams of shape {vector.shape}, {model.name} has ({model.d_model},)"
+                )
         if dial.read:
             _check_position(f"the {dial.kind} dial", dial.read, rows)
     if (categories := category_read(dials)) is not None:
@@ -168,8 +169,9 @@ class _PromptStreams:
 
     @classmethod
     def of(cls, locus: Locus, batch: Batch, rows: Sequence[Rendered]) -> _PromptStreams:
-        places = (torch.tensor(row.roles[locus.position]) + pad
-                  for row, pad in zip(rows, batch.n_pad.tolist(), strict=True))  # fmt: skip
+        places = (
+            torch.tensor(row.roles[locus.position]) + pad for row, pad in zip(rows, batch.n_pad.tolist(), strict=True)
+        )
         return cls(tuple(places), batch.prompt_length)
 
     def __call__(self, stream: Tensor, pass_: Pass, gates: Gates) -> Float[np.ndarray, "prompts d_model"] | None:
@@ -179,6 +181,8 @@ class _PromptStreams:
         if not pass_.is_prefill or run_again or pass_.start > earliest:
             return None
         of_prompts = stream[:: len(stream) // len(self.places)]  # the beams of a prompt are equal here
-        read = [of_prompts[i, where.to(stream.device) - pass_.start].float().mean(dim=0)
-                for i, where in enumerate(self.places)]  # fmt: skip
+        read = [
+            of_prompts[i, where.to(stream.device) - pass_.start].float().mean(dim=0)
+            for i, where in enumerate(self.places)
+        ]
         return torch.stack(read).cpu().numpy()

@@ -34,8 +34,10 @@ class DialReport:
         """Return the report as one line."""
         of = f" of {self.category!r}" if self.category is not None else ""
         why = " to the normative dial, which declined" if self.overruled else ""
-        return (f"{self.kind}: probability {self.probability:.3f}, threshold{of} {self.threshold:.2f}, "
-                f"{DECISIONS_PAST[self.gate]}{why}")  # fmt: skip
+        return (
+            f"{self.kind}: probability {self.probability:.3f}, threshold{of} {self.threshold:.2f}, "
+            f"{DECISIONS_PAST[self.gate]}{why}"
+        )
 
 
 @dataclass(frozen=True)
@@ -107,8 +109,10 @@ class Conversation:
     def _check_length(self, n_tokens: int) -> None:
         limit = context_length(self.model)
         if limit and n_tokens + self.max_new_tokens > limit:
-            raise UserError(f"the conversation has {n_tokens} tokens and an answer may take {self.max_new_tokens} "
-                            f"more, but {self.model.name} reads {limit} at most: start a new conversation")  # fmt: skip
+            raise UserError(
+                f"the conversation has {n_tokens} tokens and an answer may take {self.max_new_tokens} "
+                f"more, but {self.model.name} reads {limit} at most: start a new conversation"
+            )
 
 
 def context_length(model: ChatModel) -> int | None:

@@ -95,8 +95,10 @@ def resolved(
     by_category = dial.by_category.thresholds if dial.by_category is not None else {}
     named = categories or [None] * len(given)
     own = [tau is None and name in by_category for tau, name in zip(given, named, strict=True)]
-    found = [by_category[str(name)] if mine else dial.threshold if tau is None else tau
-             for tau, name, mine in zip(given, named, own, strict=True)]  # fmt: skip
+    found = [
+        by_category[str(name)] if mine else dial.threshold if tau is None else tau
+        for tau, name, mine in zip(given, named, own, strict=True)
+    ]
     return np.array(found, dtype=np.float64), own
 
 

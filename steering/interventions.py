@@ -172,8 +172,14 @@ def place(site: Site, layer: int, scope: Scope, intervention: Intervention, key:
     Args:
         key: identifies the intervention exactly (method, vector, amount), as in `write_at`.
     """
-    return write_at(site, layer, lambda pass_: pass_.tokens(scope), lambda part, _: intervention(part),
-                    f"{scope}/{key}" if key else "", keeps_prompt=scope != "all")  # fmt: skip
+    return write_at(
+        site,
+        layer,
+        lambda pass_: pass_.tokens(scope),
+        lambda part, _: intervention(part),
+        f"{scope}/{key}" if key else "",
+        keeps_prompt=scope != "all",
+    )
 
 
 def for_rows(edit: Edit, rows: slice) -> Edit:

@@ -76,8 +76,10 @@ class Writer:
         if self.steps is not None and self.steps < 1:
             raise ValueError(f"a dial writes at {self.steps} steps; expected 1 (the prefill) or more, or None for all")
         if self.later and isinstance(self.actuator, OnsetBias | Addition):
-            raise ValueError("a dial that writes at later layers too sets projections: its actuator must be affine or "
-                             "clamp (an added vector stays in later layers)")  # fmt: skip
+            raise ValueError(
+                "a dial that writes at later layers too sets projections: its actuator must be affine or "
+                "clamp (an added vector stays in later layers)"
+            )
 
         own = None if self.direction is None else (self.direction.locus.site, self.direction.locus.layer)
         if any((at.locus.site, at.locus.layer) != own for at in self.opening):
@@ -92,8 +94,13 @@ class Writer:
         if own is None or isinstance(actuator, OnsetBias) or not actuator.strength:
             return []
         later = own.later_means if self.later else {}
-        places = [own, *(replace(own, locus=replace(own.locus, layer=layer), mean_positive=on, mean_negative=off)
-                         for layer, (on, off) in sorted(later.items()))]  # fmt: skip
+        places = [
+            own,
+            *(
+                replace(own, locus=replace(own.locus, layer=layer), mean_positive=on, mean_negative=off)
+                for layer, (on, off) in sorted(later.items())
+            ),
+        ]
         return [(at, actuator) for at in places]
 
     def opening_at(self, layer: int) -> tuple[Direction, ...]:
@@ -230,8 +237,9 @@ class JointTables:
         written = [*written, *((at, Affine(written[gate][1].strength)) for gate, at in permitting)]
 
         def of_states(f: Callable[[StreamActuator, Direction, int], object]) -> np.ndarray:
-            return np.array([[f(actuator, at, gate) for (at, actuator), gate in zip(written, s, strict=True)]
-                             for s in states])  # fmt: skip
+            return np.array(
+                [[f(actuator, at, gate) for (at, actuator), gate in zip(written, s, strict=True)] for s in states]
+            )
 
         R = np.stack([at.vector for at, _ in written]).astype(np.float64)
         adds, rises, within = (of_states(f) for f in (added, rise, bounds))

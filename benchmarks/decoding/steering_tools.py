@@ -159,5 +159,12 @@ def _bridge(model: PreTrainedModel, task: Task) -> Any:
 
 
 def _bridge_generate(bridge: Any, task: Task, n: int) -> None:
-    bridge.generate(task.batch.tokens, attention_mask=task.batch.attention_mask, max_new_tokens=n,
-                    do_sample=False, stop_at_eos=False, return_type="tokens", verbose=False)  # fmt: skip
+    bridge.generate(
+        task.batch.tokens,
+        attention_mask=task.batch.attention_mask,
+        max_new_tokens=n,
+        do_sample=False,
+        stop_at_eos=False,
+        return_type="tokens",
+        verbose=False,
+    )

@@ -44,8 +44,11 @@ def cases(folder: Path, quick: bool) -> list[Case]:
     if quick:
         listed = [replace(case, prompts=thinned(case.prompts, folder / "few.jsonl")) for case in listed]
     own = next(case.prompts for case in listed if case.model == base)
-    return [*listed, shuffled_labels(base, own, folder / "shuffled.jsonl"),
-            random_model(base, own, folder / "random-model")]  # fmt: skip
+    return [
+        *listed,
+        shuffled_labels(base, own, folder / "shuffled.jsonl"),
+        random_model(base, own, folder / "random-model"),
+    ]
 
 
 def _places(path: Path) -> list[Case]:

@@ -67,8 +67,10 @@ def run_categories(organism: Path, folder: Path, quick: bool) -> GradedCategorie
     if spec.categories is None:
         raise ValueError(f"{organism}: the specification states no categories")
     verdicts = {frozenset(pair.between): pair.verdict for pair in found.pairs}
-    pairs = {one.between: (str(verdicts.get(frozenset(one.between), "not_applicable")), str(one.verdict))
-             for one in spec.categories.pairs}  # fmt: skip
+    pairs = {
+        one.between: (str(verdicts.get(frozenset(one.between), "not_applicable")), str(one.verdict))
+        for one in spec.categories.pairs
+    }
     return GradedCategories(organism.name, found.verdict, spec.categories, pairs, found.rank, _planted_rank(spec))
 
 
@@ -151,5 +153,7 @@ def _shuffled(plain, seed: int) -> list:  # type: ignore[no-untyped-def]
     category = {int(corpus.groups[row]): plain.prompts[row].category for row in asked}
     moved = dict(zip(groups, rng.permutation(np.array([category[g] for g in groups], dtype=object)), strict=True))
     chosen = set(asked)
-    return [replace(prompt, category=moved[int(corpus.groups[row])]) if row in chosen else prompt
-            for row, prompt in enumerate(plain.prompts)]  # fmt: skip
+    return [
+        replace(prompt, category=moved[int(corpus.groups[row])]) if row in chosen else prompt
+        for row, prompt in enumerate(plain.prompts)
+    ]

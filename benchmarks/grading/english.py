@@ -76,8 +76,11 @@ def run_english(case: English, folder: Path, quick: bool) -> GradedEnglish:
     spec = case.spec
     if spec.verdicts is None or spec.planting is None:
         raise ValueError(f"{case.adapter}: the specification states no verdicts")
-    settings = [f"model.adapter={case.adapter}", f"prompts.path={case.adapter / 'prompts.jsonl'}",
-                f"model.dtype={fast_dtype()}"]  # fmt: skip
+    settings = [
+        f"model.adapter={case.adapter}",
+        f"prompts.path={case.adapter / 'prompts.jsonl'}",
+        f"model.dtype={fast_dtype()}",
+    ]
     if case.planted_layer:
         settings.append(f"extract.layers=[{spec.planting.mechanism.layer}]")
     config = load_config(Path("configs/real.yaml"), [*settings, *(QUICK if quick else ())])

@@ -5,13 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from experiments.dissociation.effects import EFFECT_KEYS
-from experiments.dissociation.verdict_rules import (
-    EffectTable,
-    contrast_name,
-    effect_name,
-    estimated_table,
-    verdict_of,
-)
+from experiments.dissociation.verdict_rules import EffectTable, contrast_name, effect_name, estimated_table, verdict_of
 from experiments.run.behaviour import KINDS
 from probes.statistics.intervals import Interval
 

@@ -127,8 +127,9 @@ def _readings(llm: Any, key: str) -> tuple[tuple[float, ...] | None, str | None]
 
 
 def _columns(jobs: Sequence[Job], dials: Sequence[Dial]) -> dict[Kind, list[float | None]]:
-    return {dial.kind: [OFF if job.thresholds is None else job.thresholds.get(dial.kind) for job in jobs]
-            for dial in dials}  # fmt: skip
+    return {
+        dial.kind: [OFF if job.thresholds is None else job.thresholds.get(dial.kind) for job in jobs] for dial in dials
+    }
 
 
 def _order(dial: Dial) -> bool:

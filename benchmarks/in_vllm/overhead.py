@@ -50,8 +50,9 @@ def measure(quick: bool, short: bool, categories: bool = False) -> dict[str, flo
         dials = _by_category(dials)
     with tempfile.TemporaryDirectory() as folder:
         path = saved_dials(dials, model, Path(folder))
-        llm = open_vllm(checkpoint_of(model, adapted=name == "taught"), path, enforce_eager=True,
-                        enable_prefix_caching=False)  # fmt: skip
+        llm = open_vllm(
+            checkpoint_of(model, adapted=name == "taught"), path, enforce_eager=True, enable_prefix_caching=False
+        )
         placed, rng = llm.collective_rpc("refusal_placed")[0], random.Random(0)
         _decode(llm, placed, dials, rows, "gated", 16, rng)  # a warm-up
         times: dict[str, list[tuple[float, float]]] = {arm: [] for arm in ARMS}
@@ -90,8 +91,13 @@ def _decode(
         key = new_key()
         asked = {dial.kind: 0.5 for dial in dials if dial.by_category is None}
         job = Job(i, asked if arm == "gated" else None)
-        params = SamplingParams(temperature=0, max_tokens=steps + 2, ignore_eos=True, detokenize=False,
-                                extra_args=given(key, job, dials, rows))  # fmt: skip
+        params = SamplingParams(
+            temperature=0,
+            max_tokens=steps + 2,
+            ignore_eos=True,
+            detokenize=False,
+            extra_args=given(key, job, dials, rows),
+        )
         engine.add_request(key, tokens_input(list(row.token_ids)), params)
     while len(engine.step()) < len(rows):  # some prompts are still read
         pass

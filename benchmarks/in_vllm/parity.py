@@ -56,8 +56,9 @@ def planted(folder: Path) -> list[Dial]:
     locus = Locus(truth["site"], truth["layer"], truth["position"])
     return [
         _dial(cast(Kind, one["name"]), np.array(one["direction"]), one["mean_on"], one["mean_off"], locus)
-        for one in truth["variables"] if one["name"] in LABELS
-    ]  # fmt: skip
+        for one in truth["variables"]
+        if one["name"] in LABELS
+    ]
 
 
 def fitted(model: ChatModel, prompts: Sequence[Prompt]) -> list[Dial]:
@@ -86,8 +87,15 @@ def fitted(model: ChatModel, prompts: Sequence[Prompt]) -> list[Dial]:
 def _dial(kind: Kind, vector: np.ndarray, on: float, off: float, locus: Locus) -> Dial:
     unit = (vector / np.linalg.norm(vector)).astype(np.float32)
     scale = 4.0 / abs(on - off)
-    return Dial(kind, locus, LinearProbe(unit.astype(np.float64), -(on + off) / 2, 1.0), Platt(scale, 0.0), 0.5, 0.0,
-                Direction(kind, unit, locus, on, off))  # fmt: skip
+    return Dial(
+        kind,
+        locus,
+        LinearProbe(unit.astype(np.float64), -(on + off) / 2, 1.0),
+        Platt(scale, 0.0),
+        0.5,
+        0.0,
+        Direction(kind, unit, locus, on, off),
+    )
 
 
 def _spread(prompts: Sequence[Prompt], n: int) -> list[Prompt]:
@@ -95,17 +103,26 @@ def _spread(prompts: Sequence[Prompt], n: int) -> list[Prompt]:
 
 
 def compare(
-    model: ChatModel, dials: Sequence[Dial], rows: Sequence[Rendered], jobs: Sequence[Job], found: Sequence[Answered],
+    model: ChatModel,
+    dials: Sequence[Dial],
+    rows: Sequence[Rendered],
+    jobs: Sequence[Job],
+    found: Sequence[Answered],
     expected: Sequence[Answered],
-) -> dict[str, float]:  # fmt: skip
+) -> dict[str, float]:
     """Return how many answers are the same, how far probabilities are off, and the gaps where answers first differ."""
     plain = {job.row: answer.tokens for job, answer in zip(jobs, expected, strict=True) if job.thresholds is None}
     gaps = [
         gap(model, dials, rows[job.row], job, expect.tokens[: _first(find.tokens, expect.tokens)])
-        for job, find, expect in zip(jobs, found, expected, strict=True) if find.tokens != expect.tokens
-    ]  # fmt: skip
-    off = [abs(a - b) for find, expect in zip(found, expected, strict=True) if expect.probability is not None
-           for a, b in zip(find.probability or (np.inf,), expect.probability, strict=False)]  # fmt: skip
+        for job, find, expect in zip(jobs, found, expected, strict=True)
+        if find.tokens != expect.tokens
+    ]
+    off = [
+        abs(a - b)
+        for find, expect in zip(found, expected, strict=True)
+        if expect.probability is not None
+        for a, b in zip(find.probability or (np.inf,), expect.probability, strict=False)
+    ]
     return {
         "answers": len(jobs),
         "same": len(jobs) - len(gaps),

@@ -62,16 +62,25 @@ CASES = {
     "qwen3": Case("Qwen3", {"later": True}, {"steps": 2}),
     "mistral": Case("Mistral", {"reread": True, "band": 0.1}, {"band": 0.2}),
     "gemma2": Case("Gemma2", {"actuator": Affine(0.5)}, {"read": Locus("resid_post", 1, "inst_mean")}),
-    "gemma3": Case("Gemma3", {"actuator": Clamp(), "read": Locus("resid_pre", 2, "inst_last")},
-                   {"actuator": Addition(0.4)}),
+    "gemma3": Case(
+        "Gemma3", {"actuator": Clamp(), "read": Locus("resid_pre", 2, "inst_last")}, {"actuator": Addition(0.4)}
+    ),
     "onset": Case("Llama", {"write": None, "actuator": OPENINGS}, {"steps": 2}),
     # prompts arrive in pieces, few blocks of keys and values: requests are put off and computed again
-    "chunks": Case(vllm={"max_num_batched_tokens": 24, "max_num_seqs": 24, "block_size": 32,
-                         "max_model_len": 128, "num_gpu_blocks_override": 8}, most=30),
+    "chunks": Case(
+        vllm={
+            "max_num_batched_tokens": 24,
+            "max_num_seqs": 24,
+            "block_size": 32,
+            "max_model_len": 128,
+            "num_gpu_blocks_override": 8,
+        },
+        most=30,
+    ),
     "categories": Case(by_category=True),
     "subspace": Case("Llama", {"opening": FURTHER}),
     "compiled": Case("Qwen2", {"reread": True}, {"actuator": Clamp()}, {"enforce_eager": False}),
-}  # fmt: skip
+}
 
 
 def tiny(kind: str, folder: Path) -> ChatModel:
@@ -79,11 +88,20 @@ def tiny(kind: str, folder: Path) -> ChatModel:
     tokenizer = AutoTokenizer.from_pretrained(ORGANISM)
     name = f"{kind}TextConfig" if kind == "Gemma3" else f"{kind}Config"
     config = getattr(transformers, name)(
-        vocab_size=len(tokenizer), hidden_size=D_MODEL, intermediate_size=96, num_hidden_layers=4, head_dim=32,
-        num_attention_heads=2, num_key_value_heads=1, max_position_embeddings=512, initializer_range=0.2,
-        tie_word_embeddings=True, pad_token_id=tokenizer.pad_token_id, bos_token_id=tokenizer.bos_token_id,
+        vocab_size=len(tokenizer),
+        hidden_size=D_MODEL,
+        intermediate_size=96,
+        num_hidden_layers=4,
+        head_dim=32,
+        num_attention_heads=2,
+        num_key_value_heads=1,
+        max_position_embeddings=512,
+        initializer_range=0.2,
+        tie_word_embeddings=True,
+        pad_token_id=tokenizer.pad_token_id,
+        bos_token_id=tokenizer.bos_token_id,
         eos_token_id=tokenizer.eos_token_id,
-    )  # fmt: skip
+    )
     torch.manual_seed(0)
     model = getattr(transformers, f"{kind}ForCausalLM")(config)
     with torch.no_grad():
@@ -104,11 +122,20 @@ def dials_for(model: ChatModel, rows: Sequence[Rendered], case: Case) -> list[Di
         spread = float(np.std(scores)) or 1.0
         size = float(np.abs(scores).mean() + spread)
         made = {
-            "read": read, "probe": LinearProbe(weight, -float(np.median(scores)), 1.0),
-            "calibration": Platt(1.5 / spread, 0.0), "threshold": 0.5, "band": 0.0,
-            "write": Direction(kind, write.astype(np.float32), WRITE, 4 * size, -4 * size,
-                               later_means={at: (on * size, off * size) for at, (on, off) in LATER.items()}),
-        }  # fmt: skip
+            "read": read,
+            "probe": LinearProbe(weight, -float(np.median(scores)), 1.0),
+            "calibration": Platt(1.5 / spread, 0.0),
+            "threshold": 0.5,
+            "band": 0.0,
+            "write": Direction(
+                kind,
+                write.astype(np.float32),
+                WRITE,
+                4 * size,
+                -4 * size,
+                later_means={at: (on * size, off * size) for at, (on, off) in LATER.items()},
+            ),
+        }
         found.append(Dial(kind, **(made | changes)))
     return _by_category(model, rows, found) if case.by_category else found
 
@@ -119,8 +146,10 @@ def _by_category(model: ChatModel, rows: Sequence[Rendered], dials: Sequence[Dia
     scores = np.stack([_scores(model, rows, READ, one) for one in weight])
     weight *= 2 / scores.std(axis=1, keepdims=True)
     read = CategoryRead(("", "a", "b"), READ, weight, -2 * scores.mean(axis=1) / scores.std(axis=1), 0.5)
-    return [replace(dial, by_category=CategoryThresholds(read, taus))
-            for dial, taus in zip(dials, ({"a": 0.05, "b": 0.95}, {"b": 0.05}), strict=True)]  # fmt: skip
+    return [
+        replace(dial, by_category=CategoryThresholds(read, taus))
+        for dial, taus in zip(dials, ({"a": 0.05, "b": 0.95}, {"b": 0.05}), strict=True)
+    ]
 
 
 def _scores(model: ChatModel, rows: Sequence[Rendered], read: Locus, weight: np.ndarray) -> np.ndarray:
@@ -170,8 +199,11 @@ def _second_turns(
     turns: list[Rendered] = []
     for job, answer in list(zip(jobs, expected, strict=True))[::5]:
         said = model.tokenizer.decode(list(answer.tokens))
-        messages = (*prompts[job.row].messages, {"role": "assistant", "content": said or "yes"},
-                    {"role": "user", "content": "tell me more about the door."})  # fmt: skip
+        messages = (
+            *prompts[job.row].messages,
+            {"role": "assistant", "content": said or "yes"},
+            {"role": "user", "content": "tell me more about the door."},
+        )
         turns.append(render(model.tokenizer, Prompt(str(len(turns)), messages, "benign", "answer")))
     return turns
 
@@ -191,15 +223,22 @@ def _several(
 
     ends, chosen = set(llm.get_tokenizer().all_special_ids), list(zip(jobs, expected, strict=True))[::7]
     params = [
-        SamplingParams(temperature=1.0, top_k=1, n=3, max_tokens=most, detokenize=False,
-                       extra_args=given(f"several-{i}", job, dials, rows))
+        SamplingParams(
+            temperature=1.0,
+            top_k=1,
+            n=3,
+            max_tokens=most,
+            detokenize=False,
+            extra_args=given(f"several-{i}", job, dials, rows),
+        )
         for i, (job, _) in enumerate(chosen)
-    ]  # fmt: skip
+    ]
     out = llm.generate([tokens_input(list(rows[job.row].token_ids)) for job, _ in chosen], params, use_tqdm=False)
     same = sum(
         cut(one.token_ids, ends) == answer.tokens
-        for found, (_, answer) in zip(out, chosen, strict=True) for one in found.outputs
-    )  # fmt: skip
+        for found, (_, answer) in zip(out, chosen, strict=True)
+        for one in found.outputs
+    )
     return {"choices": 3 * len(chosen), "choices_same": same}
 
 

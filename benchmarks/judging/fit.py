@@ -80,8 +80,11 @@ def matrix(rows: Sequence[Read], names: Sequence[str]) -> csr_matrix:
 
 def as_table(names: Sequence[str], W: Float[np.ndarray, "feature outcome"]) -> dict[str, tuple[float, ...]]:
     """Return rounded weights by feature, without those that are almost zero."""
-    return {name: tuple(round(float(w), 2) for w in row) for name, row in zip(names, W, strict=True)
-            if np.abs(row).max() >= SMALLEST}  # fmt: skip
+    return {
+        name: tuple(round(float(w), 2) for w in row)
+        for name, row in zip(names, W, strict=True)
+        if np.abs(row).max() >= SMALLEST
+    }
 
 
 def write() -> None:

@@ -85,8 +85,10 @@ def train(rows: Sequence[Read], states: States, places: Sequence[int], say: Repo
     model = encoder_model(common_features([rows[i] for i in places]))
     allowed = torch.tensor([[name in readings(one.row) for name in READINGS] for one in rows])
     weight = torch.tensor([one.row.weight for one in rows])
-    groups = [{"params": model.trained.parameters(), "factor": 1.0},
-              {"params": model.head.parameters(), "factor": HEAD_FACTOR}]  # fmt: skip
+    groups = [
+        {"params": model.trained.parameters(), "factor": 1.0},
+        {"params": model.head.parameters(), "factor": HEAD_FACTOR},
+    ]
     optimiser = torch.optim.AdamW(groups, weight_decay=DECAY)
     steps = EPOCHS * (len(places) // BATCH)
     model.trained.train()
@@ -155,8 +157,10 @@ def _offers(rows: Sequence[Redirect]) -> list[_Offer]:
     """Return what the rows offer; each useful offer comes again with the next one's prompt."""
     rules = RuleJudge()
     texts = [rules.read(row.completion, row.prompt).offered for row in rows]
-    own = [_Offer("useful" if row.useful else "irrelevant", row.prompt, text)
-           for row, text in zip(rows, texts, strict=True)]  # fmt: skip
+    own = [
+        _Offer("useful" if row.useful else "irrelevant", row.prompt, text)
+        for row, text in zip(rows, texts, strict=True)
+    ]
     useful = [offer for offer in own if offer.kind == "useful"]
     others = [*useful[1:], *useful[:1]]
     return own + [_Offer("of another prompt", b.prompt, a.text) for a, b in zip(useful, others, strict=True)]

@@ -65,8 +65,9 @@ def xstest() -> Iterator[Labelled]:
         for row in _csv(f"xstest/xstest_v2_completions_{model}.csv"):
             label, kind = row["final_label"][0], row["type"].removeprefix("contrast_")
             annotators = (row["annotation_1"][:1], row["annotation_2"][:1])
-            yield Labelled("XSTest", model, kind, row["prompt"], row["completion"], label, XSTEST[label],
-                           annotators=annotators)  # fmt: skip
+            yield Labelled(
+                "XSTest", model, kind, row["prompt"], row["completion"], label, XSTEST[label], annotators=annotators
+            )
 
 
 def do_not_answer() -> Iterator[Labelled]:
@@ -83,8 +84,9 @@ def gpt35() -> Iterator[Labelled]:
     for name in ("nyp", "political_figures"):
         for row in json.loads((DATA / "chatgpt-refusals" / f"{name}.json").read_text(encoding="utf-8")):
             if row["tone"] in GPT35:
-                yield Labelled("GPT-3.5", "gpt-3.5", name, row["prompt"], row["response"], row["tone"],
-                               GPT35[row["tone"]], 0.6)  # fmt: skip
+                yield Labelled(
+                    "GPT-3.5", "gpt-3.5", name, row["prompt"], row["response"], row["tone"], GPT35[row["tone"]], 0.6
+                )
 
 
 def gemma() -> Iterator[Labelled]:
@@ -99,8 +101,9 @@ def coconot() -> Iterator[Labelled]:
     """Yield CoCoNot's chosen responses, which comply."""
     for line in (DATA / "coconot" / "coconot_pref.jsonl").read_text(encoding="utf-8").splitlines():
         row = json.loads(line)
-        yield Labelled("CoCoNot", "coconot", "contrast", row["prompt"], row["chosen"], "complies",
-                       frozenset({"answered"}), 0.15)  # fmt: skip
+        yield Labelled(
+            "CoCoNot", "coconot", "contrast", row["prompt"], row["chosen"], "complies", frozenset({"answered"}), 0.15
+        )
 
 
 def orfuzz() -> Iterator[Labelled]:
@@ -117,8 +120,17 @@ def written(name: str) -> Iterator[Labelled]:
         row = json.loads(line)
         allowed = {row["action"], *row["acceptable"]}
         outcomes = frozenset(OUTCOME_OF[action] for action in ACTIONS if action in allowed)
-        yield Labelled(f"written, {name}", row["style"], row["id"][0], row["prompt"], row["completion"], row["action"],
-                       outcomes if name == "seen" else frozenset(), 0.7, tuple(row["acceptable"]))  # fmt: skip
+        yield Labelled(
+            f"written, {name}",
+            row["style"],
+            row["id"][0],
+            row["prompt"],
+            row["completion"],
+            row["action"],
+            outcomes if name == "seen" else frozenset(),
+            0.7,
+            tuple(row["acceptable"]),
+        )
 
 
 @dataclass(frozen=True)

@@ -46,8 +46,9 @@ def one_thread(size: str, device: str) -> dict[str, float]:
     for kind in KINDS:
         source = Source(kind, plan)
         loci = [source.locus(*locus) for locus in plan.sampled for _ in range(ROUNDS)]
-        ratios = [_processor_seconds(loop(sklearn_fit), X, plan) / _processor_seconds(ours(device), X, plan)
-                  for X in loci]  # fmt: skip
+        ratios = [
+            _processor_seconds(loop(sklearn_fit), X, plan) / _processor_seconds(ours(device), X, plan) for X in loci
+        ]
         figures[f"ratio_{kind}_one_thread"] = float(np.median(ratios))
     X = Source("activation_like", large).locus(0, 0)
     return figures | {"large_seconds_one_thread": _processor_seconds(ours(device), X, large)}

@@ -137,9 +137,14 @@ def _judged_rate(judged: Judged) -> Interval:
 
 
 def coverage(
-    rate: float, errors: tuple[float, float], icc: float, n_labels: int, n_runs: int, names: Sequence[str],
+    rate: float,
+    errors: tuple[float, float],
+    icc: float,
+    n_labels: int,
+    n_runs: int,
+    names: Sequence[str],
     n_rows: int = N_ROWS,
-) -> dict[str, tuple[float, float]]:  # fmt: skip
+) -> dict[str, tuple[float, float]]:
     """Return the share of intervals of each kind that contain the rate, and their mean width within [0, 1]."""
     rng = np.random.default_rng([round(1000 * rate), *(round(1000 * error) for error in errors), n_labels])
     found: dict[str, list[tuple[bool, float]]] = {name: [] for name in names}
@@ -149,8 +154,11 @@ def coverage(
             interval = INTERVALS[name](judged)
             low, high = max(0.0, interval.low), min(1.0, interval.high)
             found[name].append((low - 1e-9 <= rate <= high + 1e-9, high - low))
-    return {name: (float(np.mean(shares)), float(np.mean(widths)))
-            for name, pairs in found.items() for shares, widths in [zip(*pairs, strict=True)]}  # fmt: skip
+    return {
+        name: (float(np.mean(shares)), float(np.mean(widths)))
+        for name, pairs in found.items()
+        for shares, widths in [zip(*pairs, strict=True)]
+    }
 
 
 def measure(quick: bool) -> dict[str, float]:

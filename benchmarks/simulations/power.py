@@ -57,8 +57,12 @@ def measure(quick: bool) -> dict[str, float]:
         for share, verdict in SHARES.items():
             found = [share_power(share, verdict, n, size, n_runs) for n in DECLINERS]
             figures |= {f"share {share:g}; {size} a group; {n}": of[0] for n, of in zip(DECLINERS, found, strict=True)}
-            print(f"{f'{verdict}, share {share:g}':<40}" + "".join(f"{right:7.2f}" for right, _ in found)
-                  + "  " + " ".join(f"{width:.2f}" for _, width in found))  # fmt: skip
+            print(
+                f"{f'{verdict}, share {share:g}':<40}"
+                + "".join(f"{right:7.2f}" for right, _ in found)
+                + "  "
+                + " ".join(f"{width:.2f}" for _, width in found)
+            )
     return figures
 
 

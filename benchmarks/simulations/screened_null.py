@@ -44,14 +44,18 @@ def measure(quick: bool, run: str, draws: str) -> dict[str, float]:
         if not direction.provenance.get("screened"):
             print(f"{kind}: first-order effects do not agree with exact ones, so the run's own choice is exhaustive")
             continue
-        found = {name: _null(loaded, kind, effects, name == "screened", 3 if quick else int(draws))
-                 for name in ("screened", "exhaustive")}  # fmt: skip
+        found = {
+            name: _null(loaded, kind, effects, name == "screened", 3 if quick else int(draws))
+            for name in ("screened", "exhaustive")
+        }
         figures |= _compared(kind, found)
         for name, (_, choosing, effect) in found.items():
             chosen[name], whole[name] = chosen[name] + choosing, whole[name] + choosing + effect
     if figures:
-        figures |= {"choosing, times faster": chosen["exhaustive"] / chosen["screened"],
-                    "whole null, times faster": whole["exhaustive"] / whole["screened"]}  # fmt: skip
+        figures |= {
+            "choosing, times faster": chosen["exhaustive"] / chosen["screened"],
+            "whole null, times faster": whole["exhaustive"] / whole["screened"],
+        }
     return figures
 
 
@@ -76,12 +80,16 @@ def _compared(kind: Kind, found: Mapping[str, tuple[dict[Kind, np.ndarray], floa
     figures = {f"{kind}: seconds to choose, screened": fast, f"{kind}: choosing, times faster": slow / fast}
     for behaviour, falls in exhaustive.items():
         other = screened[behaviour]
-        p = {name: float(permutation_p(values[1:], values[0])) for name, values in
-             (("screened", other), ("exhaustive", falls))}  # fmt: skip
+        p = {
+            name: float(permutation_p(values[1:], values[0]))
+            for name, values in (("screened", other), ("exhaustive", falls))
+        }
         name = f"{kind} on {behaviour}"
         figures |= {f"{name}: p, {rule}": value for rule, value in p.items()}
-        figures |= {f"{name}: |Δp|": abs(p["screened"] - p["exhaustive"]),
-                    f"{name}: same choice": float(np.isclose(other, falls, atol=1e-3).mean())}  # fmt: skip
+        figures |= {
+            f"{name}: |Δp|": abs(p["screened"] - p["exhaustive"]),
+            f"{name}: same choice": float(np.isclose(other, falls, atol=1e-3).mean()),
+        }
     return figures
 
 

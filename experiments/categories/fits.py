@@ -57,10 +57,7 @@ class FoldFit:
 
 
 def fit_without(
-    loaded: LoadedRun,
-    categories: Sequence[Category],
-    folds: Shaped[np.ndarray, " prompts"],
-    fold: int,
+    loaded: LoadedRun, categories: Sequence[Category], folds: Shaped[np.ndarray, " prompts"], fold: int
 ) -> FoldFit:
     """Fit all categories' directions on all folds but one, which is left for the test.
 
@@ -133,12 +130,16 @@ def _fitter(
     candidates = [layer for layer in write_layers(loaded.model.n_layers, config.deepest) if layer in store.layers]
     if not candidates:
         held = ", ".join(map(str, store.layers))
-        raise UserError(f"dissociate.deepest: write directions are below {config.deepest:g} of "
-                        f"{loaded.model.n_layers} layers, and none of the extracted layers ({held}) is")  # fmt: skip
+        raise UserError(
+            f"dissociate.deepest: write directions are below {config.deepest:g} of "
+            f"{loaded.model.n_layers} layers, and none of the extracted layers ({held}) is"
+        )
     loci = [(layer, WRITE_POSITION) for layer in layers or candidates]
     if samples.declined.all() or not samples.declined.any():
-        raise UserError(f"category {category.name!r} has no declined or no answered prompts in a fold; give those of "
-                        "more pairs, or leave it out (categories.only)")  # fmt: skip
+        raise UserError(
+            f"category {category.name!r} has no declined or no answered prompts in a fold; give those of "
+            "more pairs, or leave it out (categories.only)"
+        )
     return WriteFitter(store.read, store.site, loci, category.kind, samples, store.layers)
 
 

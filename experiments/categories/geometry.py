@@ -44,8 +44,10 @@ def geometry(
     if not store.present[store.positions.index(position)][used].all():
         return None
     X = store.read(layer, position)
-    fitted = {name: fit_with_null(X, _contrast(loaded, name, rows, y), seed=loaded.config.seed)
-              for name, (rows, y) in chosen.items()}  # fmt: skip
+    fitted = {
+        name: fit_with_null(X, _contrast(loaded, name, rows, y), seed=loaded.config.seed)
+        for name, (rows, y) in chosen.items()
+    }
     pairs = {}
     for a, b in combinations(fitted, 2):
         found = compare_directions(fitted[a], fitted[b], alpha=loaded.config.dissociate.alpha)

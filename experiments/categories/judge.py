@@ -99,8 +99,11 @@ def _judged_tradeoff(inputs: RunInputs, measured: TradeoffOutcomes) -> Tradeoff:
                 share(measured.benign, measured.benign_answered[name], strict).low > config.margin
                 and share(measured.harmful, measured.harmful_answered[name], strict).high < config.margin
             )
-            points.append(TradeoffPoint(way=way, strength=strength, over_refusal_gone=gone, harmful_refusal_lost=lost,
-                                        holds=holds))  # fmt: skip
+            points.append(
+                TradeoffPoint(
+                    way=way, strength=strength, over_refusal_gone=gone, harmful_refusal_lost=lost, holds=holds
+                )
+            )
     recognised = {
         label: answered(rows, done)
         for label, rows, done in (

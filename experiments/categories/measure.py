@@ -120,9 +120,11 @@ def _outcomes(
     category: Category, categories: Sequence[Category], stopped: Mapping[str, np.ndarray]
 ) -> CategoryOutcomes:
     rows = category.decliners
-    names = [*(ablated_name(c.name) for c in categories), control_name(category.name),
-             *(common_name(k + 1) for k in range(len(categories)))]  # fmt: skip
+    names = [
+        *(ablated_name(c.name) for c in categories),
+        control_name(category.name),
+        *(common_name(k + 1) for k in range(len(categories))),
+    ]
     return CategoryOutcomes(
-        rows=tuple(rows.tolist()),
-        stopped={name: tuple(stopped[name][rows].tolist()) for name in names},
+        rows=tuple(rows.tolist()), stopped={name: tuple(stopped[name][rows].tolist()) for name in names}
     )

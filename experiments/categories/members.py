@@ -21,8 +21,10 @@ DeclineSet = Literal["normative", "epistemic", "over_refusal"]
 SETS: tuple[DeclineSet, ...] = ("normative", "epistemic", "over_refusal")
 KIND_OF: dict[DeclineSet, Kind] = {"normative": "normative", "epistemic": "epistemic", "over_refusal": "normative"}
 DECLINES: dict[DeclineSet, str] = {  # in sentences
-    "normative": "refusals", "epistemic": "abstentions", "over_refusal": "refusals of benign prompts",
-}  # fmt: skip
+    "normative": "refusals",
+    "epistemic": "abstentions",
+    "over_refusal": "refusals of benign prompts",
+}
 
 
 @dataclass(frozen=True)
@@ -118,18 +120,26 @@ def _too_few(category: Category, doing: str, corpus: Corpus, n_prompts: int, lea
         return f"{n} {doing} of {n_prompts} prompts, {least} are needed: give {about}"
     groups = corpus.effective_groups(category.decliners)
     if groups < MIN_GROUPS:
-        return (f"its {n} {doing} count as {groups:.1f} independent ones (a pair, entity or template counts once), "
-                f"{MIN_GROUPS} are needed: give prompts of more pairs")  # fmt: skip
+        return (
+            f"its {n} {doing} count as {groups:.1f} independent ones (a pair, entity or template counts once), "
+            f"{MIN_GROUPS} are needed: give prompts of more pairs"
+        )
     largest = float(np.unique(corpus.groups_among(category.decliners), return_counts=True)[1].max()) / n
     if largest > LARGEST_GROUP:
-        return (f"one pair, entity or template holds {largest:.0%} of its {n} {doing}, at most {LARGEST_GROUP:.0%} "
-                "are allowed: give prompts of more pairs, or fewer of that one")  # fmt: skip
+        return (
+            f"one pair, entity or template holds {largest:.0%} of its {n} {doing}, at most {LARGEST_GROUP:.0%} "
+            "are allowed: give prompts of more pairs, or fewer of that one"
+        )
     compared = category.rows[~category.declined]
     answered = len(compared)
     if answered >= MIN_BASELINE and (apart := corpus.effective_groups(compared)) < MIN_ANSWERED_GROUPS:
-        return (f"its {answered} answered prompts count as {apart:.1f} independent ones, {MIN_ANSWERED_GROUPS} are "
-                "needed: give prompts of more pairs")  # fmt: skip
+        return (
+            f"its {answered} answered prompts count as {apart:.1f} independent ones, {MIN_ANSWERED_GROUPS} are "
+            "needed: give prompts of more pairs"
+        )
     if answered < MIN_BASELINE:
-        return (f"{answered} answered prompts to compare its {n} {doing} with, {MIN_BASELINE} are needed: give benign "
-                "prompts of this category")  # fmt: skip
+        return (
+            f"{answered} answered prompts to compare its {n} {doing} with, {MIN_BASELINE} are needed: give benign "
+            "prompts of this category"
+        )
     return ""

@@ -30,8 +30,10 @@ def print_categories(directory: Path, found: CategoryResults) -> None:
     console = Console(highlight=False)
     for declines in SETS:
         of = found.of(declines)
-        console.print(f"[bold]{DECLINES[declines].capitalize()}:[/] " + escape(category_sentence(of)),
-                      soft_wrap=not console.is_terminal)  # fmt: skip
+        console.print(
+            f"[bold]{DECLINES[declines].capitalize()}:[/] " + escape(category_sentence(of)),
+            soft_wrap=not console.is_terminal,
+        )
         for title, head, rows in [*category_tables(declines, of), *_tradeoff_tables(declines, found.tradeoff)]:
             table = RichTable(*head, title=title, title_justify="left")
             for row in rows:
@@ -77,15 +79,24 @@ def category_tables(declines: DeclineSet, of: SetResult) -> list[Table]:
     ablated.append(["permuted labels", *(f"{of.controls[b]:.0%}" for b in names)])
     ablated += [[f"first {k + 1} of all", *(f"{of.common[b][k]:.0%}" for b in names)] for k in range(len(names))]
     ablated.append(["n", *(str(of.matrix[b][b].n) for b in names)])
-    pairs = [[" and ".join(pair.between), SENTENCES[pair.verdict], "" if pair.p is None else p_text(pair.p),
-              *(_points(pair.intervals[f"own minus other on {name}"]) for name in pair.between)]
-             for pair in of.pairs]  # fmt: skip
+    pairs = [
+        [
+            " and ".join(pair.between),
+            SENTENCES[pair.verdict],
+            "" if pair.p is None else p_text(pair.p),
+            *(_points(pair.intervals[f"own minus other on {name}"]) for name in pair.between),
+        ]
+        for pair in of.pairs
+    ]
     head = ["categories", "verdict", "p (Holm)", "own - other, first", "own - other, second"]
     tables: list[Table] = [
-        (f"{does.capitalize()} that stop when a category's direction is ablated (rows: ablated; 95 %)",
-         ["ablated", *names], ablated),
+        (
+            f"{does.capitalize()} that stop when a category's direction is ablated (rows: ablated; 95 %)",
+            ["ablated", *names],
+            ablated,
+        ),
         (f"Pairs of categories ({does}; percentage points)", head, pairs),
-    ]  # fmt: skip
+    ]
     return [*tables, *_geometry_tables({"write": of.write_directions, "read": of.read_directions})]
 
 
@@ -95,22 +106,41 @@ def _geometry_tables(of: Mapping[str, CategoryGeometry | None]) -> list[Table]:
         if found is None:
             continue
         where = f"layer {found.layer}, {found.position}"
-        cosines = [[pair, f"{g.cosine:.2f}", f"{g.fitted_cosine:.2f}", p_text(g.p_permuted)]
-                   for pair, g in found.pairs.items()]  # fmt: skip
-        tables.append((f"Cosines of {what} directions ({where})",
-                       ["categories", "noise-free (95 %)", "fitted", "p, permuted labels"], cosines))  # fmt: skip
+        cosines = [
+            [pair, f"{g.cosine:.2f}", f"{g.fitted_cosine:.2f}", p_text(g.p_permuted)] for pair, g in found.pairs.items()
+        ]
+        tables.append(
+            (
+                f"Cosines of {what} directions ({where})",
+                ["categories", "noise-free (95 %)", "fitted", "p, permuted labels"],
+                cosines,
+            )
+        )
         names = list(found.probe_auroc)
         auroc = [[a, *(f"{found.probe_auroc[a][b]:.2f}" for b in names)] for a in names]
-        tables.append((f"AUROC of {what} directions (rows: fitted on; columns: tested on; held out)",
-                       ["fitted on", *names], auroc))  # fmt: skip
+        tables.append(
+            (
+                f"AUROC of {what} directions (rows: fitted on; columns: tested on; held out)",
+                ["fitted on", *names],
+                auroc,
+            )
+        )
     return tables
 
 
 def _tradeoff_tables(declines: DeclineSet, of: Tradeoff | None) -> list[Table]:
     if of is None or declines != "over_refusal":
         return []
-    rows = [[p.way, f"{p.strength:g}", f"{p.over_refusal_gone:.0%}", f"{p.harmful_refusal_lost:.0%}",
-             "yes" if p.holds else ""] for p in of.points]  # fmt: skip
+    rows = [
+        [
+            p.way,
+            f"{p.strength:g}",
+            f"{p.over_refusal_gone:.0%}",
+            f"{p.harmful_refusal_lost:.0%}",
+            "yes" if p.holds else "",
+        ]
+        for p in of.points
+    ]
     angles = ", ".join(f"{angle:.0f}" for angle in of.angles)
     title = f"Ways of lowering over-refusal (held out; the normative direction is {angles} degrees off the subspace)"
     return [(title, ["way", "strength", "over-refusal gone", "harmful refusal lost", "holds"], rows)]

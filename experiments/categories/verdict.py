@@ -92,8 +92,13 @@ def judge_categories(measured: Mapping[str, Decliners], margin: float, alpha: fl
     gap = max(_p_below(measured[x].ablated[x], measured[x].common[0], measured[x].n, margin) for x in names)
     if (p["one_knob"] <= level).all() and gap <= level:
         alike = tuple(PairVerdict(pair, "one_knob", float(p["one_knob"].max())) for pair in pairs)
-        return CategoriesVerdict("one_knob", "every ablation stops every category alike, and one direction does for "
-                                 "all", alike, rank, settled)  # fmt: skip
+        return CategoriesVerdict(
+            "one_knob",
+            "every ablation stops every category alike, and one direction does for all",
+            alike,
+            rank,
+            settled,
+        )
     judged = tuple(_pair(pair, {c: holm(p[c].tolist())[i] for c in CLAIMS}, level) for i, pair in enumerate(pairs))
     verdict, reason = _of_pairs(judged)
     if verdict == "inconclusive" and (p["one_knob"] <= level).all():
@@ -138,8 +143,10 @@ def _p_of(claim: Claim, measured: Mapping[str, Decliners], a: str, b: str, margi
     specific = max(_p_above(own[x], cross[x], on[x].n, margin) for x in on)
     match claim:
         case "one_knob":
-            alike = max(max(_p_below(own[x], cross[x], on[x].n, margin), _p_below(cross[x], own[x], on[x].n, margin))
-                        for x in on)  # fmt: skip
+            alike = max(
+                max(_p_below(own[x], cross[x], on[x].n, margin), _p_below(cross[x], own[x], on[x].n, margin))
+                for x in on
+            )
             acts = max(_p_share_above(stopped[x], on[x].n, margin) for x in on for stopped in (own, cross))
             real = max(_p_above(own[x], on[x].control, on[x].n, margin) for x in on)
             whole = max(_p_below(on[x].common[-1], own[x], on[x].n, margin) for x in on)
@@ -156,8 +163,11 @@ def _p_of(claim: Claim, measured: Mapping[str, Decliners], a: str, b: str, margi
 
 def _pair(pair: tuple[str, str], corrected: Mapping[Claim, float], level: float) -> PairVerdict:
     shown = [claim for claim in CLAIMS if corrected[claim] <= level]  # no two of the claims agree
-    return PairVerdict(pair, shown[0], float(corrected[shown[0]])) if shown else PairVerdict(
-        pair, "inconclusive", float("nan"))  # fmt: skip
+    return (
+        PairVerdict(pair, shown[0], float(corrected[shown[0]]))
+        if shown
+        else PairVerdict(pair, "inconclusive", float("nan"))
+    )
 
 
 def _of_pairs(judged: Sequence[PairVerdict]) -> tuple[CategoryVerdict, str]:

@@ -11,8 +11,9 @@ from experiments.charts.specification import BLUE, GREEN, GREY, ORANGE, YELLOW, 
 WIDTH, HEIGHT = 420, 220
 
 
-def by_layer(rows: Sequence[Row], *, y_title: str, reference: float | None = 0.0, title: str = "",
-             number: str = ".2f") -> Chart:  # fmt: skip
+def by_layer(
+    rows: Sequence[Row], *, y_title: str, reference: float | None = 0.0, title: str = "", number: str = ".2f"
+) -> Chart:
     """Draw a line a series over layers; the axis ends where the data end.
 
     Args:

@@ -24,8 +24,12 @@ def lowering(rows: Sequence[Row], *, x_title: str, y_title: str, limit: float) -
     legend = alt.Legend(title=None, orient="bottom", labelLimit=420)
     colour = alt.Color("way:N", legend=legend, scale=alt.Scale(domain=ways, range=[ORANGE, BLUE, GREEN][: len(ways)]))
     base = alt.Chart(data_of(rows)).encode(color=colour)
-    tooltip = ["way:N", "strength:Q", alt.Tooltip("x:Q", title=x_title, format=".1%"),
-               alt.Tooltip("y:Q", title=y_title, format=".1%")]  # fmt: skip
+    tooltip = [
+        "way:N",
+        "strength:Q",
+        alt.Tooltip("x:Q", title=x_title, format=".1%"),
+        alt.Tooltip("y:Q", title=y_title, format=".1%"),
+    ]
     across = base.mark_rule(opacity=0.5).encode(alt.X("x_low:Q", title=x_title), alt.X2("x_high:Q"), y=y)
     along = base.mark_rule(opacity=0.5).encode(alt.Y("y_low:Q", title=y_title), alt.Y2("y_high:Q"), x=x)
     path = base.mark_line(strokeWidth=1.5).encode(x=x, y=y, order="strength:Q")

@@ -23,14 +23,24 @@ def plane(rows: Sequence[Row]) -> Chart:
     x = alt.X("x:Q", title="over-refusal: % of benign prompts declined", axis=axis, scale=scale)
     y = alt.Y("y:Q", title="missed harm: % of harmful prompts answered", axis=axis, scale=scale)
     base = alt.Chart(data_of(rows))
-    tooltip = ["model:N", *(alt.Tooltip(f"{name}:Q", format=".1%", title=title) for name, title in
-               (("x", "over-refusal"), ("y", "missed harm"), ("overconfidence", "overconfidence")))]  # fmt: skip
+    tooltip = [
+        "model:N",
+        *(
+            alt.Tooltip(f"{name}:Q", format=".1%", title=title)
+            for name, title in (("x", "over-refusal"), ("y", "missed harm"), ("overconfidence", "overconfidence"))
+        ),
+    ]
     across = base.mark_rule(color=GREY, opacity=0.6).encode(alt.X("x_low:Q", scale=scale), alt.X2("x_high:Q"), y=y)
     along = base.mark_rule(color=GREY, opacity=0.6).encode(alt.Y("y_low:Q", scale=scale), alt.Y2("y_high:Q"), x=x)
-    colour = alt.Color("overconfidence:Q", title="overconfidence", legend=alt.Legend(format=".0%"),
-                       scale=alt.Scale(scheme="viridis", domain=[0, 1]))  # fmt: skip
-    ring = alt.StrokeWidth("front:N", title="on the front", legend=None,
-                           scale=alt.Scale(domain=[False, True], range=[0, 2.5]))  # fmt: skip
+    colour = alt.Color(
+        "overconfidence:Q",
+        title="overconfidence",
+        legend=alt.Legend(format=".0%"),
+        scale=alt.Scale(scheme="viridis", domain=[0, 1]),
+    )
+    ring = alt.StrokeWidth(
+        "front:N", title="on the front", legend=None, scale=alt.Scale(domain=[False, True], range=[0, 2.5])
+    )
     points = base.mark_point(filled=True, size=130, stroke="black", opacity=1).encode(
         x=x, y=y, color=colour, strokeWidth=ring, tooltip=tooltip
     )

@@ -30,8 +30,9 @@ def rates_before_after(rows: Sequence[Row], title: str = "", x_title: str = X_TI
     colour = alt.Color("when:N", title=None, sort=None, legend=legend, scale=scale)
     axis = alt.Axis(labelLimit=200, ticks=False, domain=False, labelPadding=8)
     y = alt.Y("rate:N", sort=None, title=None, axis=axis)
-    x = alt.X("value:Q", title=title_of_x, scale=alt.Scale(domainMin=0, nice=True),
-              axis=alt.Axis(format=".0%", tickCount=6))  # fmt: skip
+    x = alt.X(
+        "value:Q", title=title_of_x, scale=alt.Scale(domainMin=0, nice=True), axis=alt.Axis(format=".0%", tickCount=6)
+    )
     base = alt.Chart(data_of(known)).encode(
         y=y, yOffset=alt.YOffset("when:N", sort=None, scale=alt.Scale(domain=states))
     )
@@ -61,8 +62,13 @@ def rates_by_run(rows: Sequence[Row]) -> Chart:
     legend = alt.Legend(orient="bottom", symbolType="circle") if len(states) > 1 else None
     colour = alt.Color("when:N", title=None, sort=None, legend=legend, scale=scale)
     offset = alt.YOffset("when:N", sort=None, scale=alt.Scale(domain=states, paddingOuter=0.4))
-    tooltip = ["run:N", "rate:N", "when:N", *(alt.Tooltip(f"{f}:Q", format=".1%") for f in ("value", "low", "high")),
-               "n:N"]  # fmt: skip
+    tooltip = [
+        "run:N",
+        "rate:N",
+        "when:N",
+        *(alt.Tooltip(f"{f}:Q", format=".1%") for f in ("value", "low", "high")),
+        "n:N",
+    ]
     scale_x, axis_x = alt.Scale(domain=[0, 1]), alt.Axis(format=".0%", tickCount=4)
     panels = []
     for i, rate in enumerate(rates):

@@ -35,10 +35,16 @@ def scatter(rows: Sequence[Row] | None, *, labels: Sequence[str], x_title: str, 
     legend = alt.Legend(symbolOpacity=1, symbolSize=80)
     x = alt.X("x:Q", title=x_title, scale=alt.Scale(zero=False), axis=alt.Axis(tickCount=8))
     y = alt.Y("y:Q", title=y_title, scale=alt.Scale(zero=False), axis=alt.Axis(tickCount=8))
-    points = alt.Chart(data).mark_point(size=26, opacity=0.55, filled=True, strokeWidth=0).encode(
-        x=x, y=y, color=alt.Color("label:N", scale=colours, legend=legend),
-        shape=alt.Shape("action:N", scale=shapes, title="action", legend=legend),
-    )  # fmt: skip
+    points = (
+        alt.Chart(data)
+        .mark_point(size=26, opacity=0.55, filled=True, strokeWidth=0)
+        .encode(
+            x=x,
+            y=y,
+            color=alt.Color("label:N", scale=colours, legend=legend),
+            shape=alt.Shape("action:N", scale=shapes, title="action", legend=legend),
+        )
+    )
     if rows is not None:
         return points.properties(width=WIDTH, height=HEIGHT)
     ring = alt.Chart(alt.NamedData(name=STEPPED)).mark_point(size=260, stroke=PINK, strokeWidth=3, filled=False)

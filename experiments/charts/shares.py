@@ -22,8 +22,11 @@ def calibration(rows: Sequence[Row], colours: Mapping[str, str], *, x_title: str
     """
     placed = [{**row, "at": log_odds(float(row["x"] or 0))} for row in rows]
     steps = [log_odds(LEAST) + i * (log_odds(1 - LEAST) - log_odds(LEAST)) / 60 for i in range(61)]
-    perfect = [{"at": step, "y": 1 / (1 + math.exp(-step)), "series": name}
-               for name in dict.fromkeys(row["series"] for row in rows) for step in steps]  # fmt: skip
+    perfect = [
+        {"at": step, "y": 1 / (1 + math.exp(-step)), "series": name}
+        for name in dict.fromkeys(row["series"] for row in rows)
+        for step in steps
+    ]
     named = " : ".join(f"abs(datum.value - {log_odds(p)}) < 0.01 ? '{p:.1%}'".replace(".0%", "%") for p in TICKS)
     axis = alt.Axis(values=[log_odds(p) for p in TICKS], labelExpr=f"{named} : ''", labelAngle=0, labelOverlap=False)
     domain = alt.Scale(domain=[log_odds(LEAST), log_odds(1 - LEAST)], nice=False, zero=False)

@@ -136,8 +136,10 @@ def connected(address: str = ANY) -> Iterator[Cluster]:
             _init(ray, asked)
             started, head = False, asked
     except (ConnectionError, OSError, RuntimeError, ValueError) as error:
-        raise UserError(f"no Ray cluster answers at {asked} ({in_one_line(error)}); start one with: ray start --head, "
-                        "or give --ray without an address to use this machine") from None  # fmt: skip
+        raise UserError(
+            f"no Ray cluster answers at {asked} ({in_one_line(error)}); start one with: ray start --head, "
+            "or give --ray without an address to use this machine"
+        ) from None
     try:
         yield Cluster(ray, head, started=started)
     finally:
@@ -163,18 +165,21 @@ def share(nodes: Sequence[Mapping[str, float]], wanted: WorkersWanted) -> Resour
     room = sum(int(node.get("GPU", 0.0) // own) for node in nodes) if own else len(nodes)
     workers = wanted.workers or max(1, room)
     if own and workers > room:
-        raise UserError(f"{workers} worker(s) of {own:g} GPU(s) each were asked for, and the cluster has {gpus:g} "
-                        f"GPU(s) on {len(nodes)} node(s); give less of --workers or --gpus-per-worker")  # fmt: skip
+        raise UserError(
+            f"{workers} worker(s) of {own:g} GPU(s) each were asked for, and the cluster has {gpus:g} "
+            f"GPU(s) on {len(nodes)} node(s); give less of --workers or --gpus-per-worker"
+        )
     if workers > cpus:
-        raise UserError(f"{workers} workers were asked for, and the cluster has {cpus:g} CPU(s); "
-                        "give fewer --workers")  # fmt: skip
+        raise UserError(f"{workers} workers were asked for, and the cluster has {cpus:g} CPU(s); give fewer --workers")
     return Resources(workers, _most_cpus(nodes, workers), own)
 
 
 def _most_cpus(nodes: Sequence[Mapping[str, float]], workers: int) -> float:
     """Return the most CPUs that each worker can have, so that all find room on the nodes."""
-    room = {each: sum(int(node.get("CPU", 0.0)) // each for node in nodes)
-            for each in range(1, 1 + max(int(node.get("CPU", 0.0)) for node in nodes))}  # fmt: skip
+    room = {
+        each: sum(int(node.get("CPU", 0.0)) // each for node in nodes)
+        for each in range(1, 1 + max(int(node.get("CPU", 0.0)) for node in nodes))
+    }
     return float(max(each for each, places in room.items() if places >= workers))
 
 

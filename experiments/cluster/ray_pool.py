@@ -121,9 +121,11 @@ class RayPool:
 
     def _to_gather(self) -> UserError:
         nodes, folder = sorted({each.node for each in self.facts}), self._directory.absolute() / "activations.h5.shards"
-        return UserError(f"all shards are written, each on the disk of its node ({', '.join(nodes)}); copy them to one "
-                         f"machine (rsync -a NODE:{folder}/ {folder}/) and run there: refusal extract CONFIG --out "
-                         f"{self._directory}")  # fmt: skip
+        return UserError(
+            f"all shards are written, each on the disk of its node ({', '.join(nodes)}); copy them to one "
+            f"machine (rsync -a NODE:{folder}/ {folder}/) and run there: refusal extract CONFIG --out "
+            f"{self._directory}"
+        )
 
     @property
     def facts(self) -> list[WorkerFacts]:
@@ -178,8 +180,10 @@ class RayPool:
         here = {name: importlib.metadata.version(name) for name in COMPUTING} | {"python": platform.python_version()}
         for name, version in here.items():
             if found.same[name] != version:
-                raise UserError(f"{found.node} has {name} {found.same[name]}, and this process {version}; all nodes "
-                                "need the same installation")  # fmt: skip
+                raise UserError(
+                    f"{found.node} has {name} {found.same[name]}, and this process {version}; all nodes "
+                    "need the same installation"
+                )
 
 
 @contextmanager

@@ -13,5 +13,7 @@ def refuse_different(found: WorkerFacts, others: Sequence[WorkerFacts]) -> None:
     for other in others:
         for name, value in other.same.items():
             if found.same.get(name) != value:
-                raise UserError(f"workers differ in {name}: {found.node} has {found.same.get(name)}, {other.node} has "
-                                f"{value}; all nodes need the same installation and the same files")  # fmt: skip
+                raise UserError(
+                    f"workers differ in {name}: {found.node} has {found.same.get(name)}, {other.node} has "
+                    f"{value}; all nodes need the same installation and the same files"
+                )

@@ -124,8 +124,10 @@ class Worker:
     def _make_log(self) -> None:
         node = socket.gethostname()
         if not self._local_disk and not self._directory.is_dir():
-            raise WorkerError(f"{node}: there is no {self._directory}; put the run directory (--out) on a file system "
-                              "that all nodes share, or see: refusal extract --local-disks")  # fmt: skip
+            raise WorkerError(
+                f"{node}: there is no {self._directory}; put the run directory (--out) on a file system "
+                "that all nodes share, or see: refusal extract --local-disks"
+            )
         try:
             self._log.parent.mkdir(parents=True, exist_ok=True)
             self._note(f"worker {os.getpid()} on {node} starts")

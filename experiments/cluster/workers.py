@@ -237,8 +237,10 @@ class Workers:
         return max(self._stalled_s, 3 * self._longest)
 
     def _no_start(self, who: str) -> UserError:
-        return UserError(f"{who} started within {START_S:.0f} seconds ({self._resources.described}); see: ray status, "
-                         "and give fewer --workers or --gpus-per-worker")  # fmt: skip
+        return UserError(
+            f"{who} started within {START_S:.0f} seconds ({self._resources.described}); see: ray status, "
+            "and give fewer --workers or --gpus-per-worker"
+        )
 
     def _check(self, every_s: float = 0.0) -> None:
         """Raise UserError if the cluster is lost, or none of the workers starts."""

@@ -87,8 +87,9 @@ class Counterfactuals:
         gates = [gate(p, tau, band) + 1 for p, tau in zip(self.probability, thresholds, strict=True)]
         found = np.asarray(self._place[tuple(gates)])
         if (found < 0).any():
-            raise ValueError(f"{int((found < 0).sum())} prompts lie in a dead band of {band}, but the table was made "
-                             "without one")  # fmt: skip
+            raise ValueError(
+                f"{int((found < 0).sum())} prompts lie in a dead band of {band}, but the table was made without one"
+            )
         return found
 
     def actions_at(

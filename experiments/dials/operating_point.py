@@ -97,8 +97,12 @@ def certification_path(
     off = np.abs(surface.settings - 0.5).sum(axis=1)
     if not targets.limits:
         return np.lexsort((off, expected_cost(rates, targets.costs or dict.fromkeys(COST_KEYS, 1.0))))
-    shares = np.stack([_upper_limits(rates[name], n_groups[name], targets.confidence) / limit
-                       for name, limit in targets.limits.items()])  # fmt: skip
+    shares = np.stack(
+        [
+            _upper_limits(rates[name], n_groups[name], targets.confidence) / limit
+            for name, limit in targets.limits.items()
+        ]
+    )
     return np.lexsort((off, shares.sum(axis=0).round(9), shares.max(axis=0).round(9)))
 
 
@@ -126,8 +130,10 @@ def choose_thresholds(
     rates = rates_of(surface, choice)
     independent = {name: effective_groups(corpus.groups_among(risk.rows)) for name, risk in choice.items()}
     order = certification_path(surface, rates, independent, targets)
-    drawn = {name: one_per_group(r.rows, corpus.groups_among(r.rows), seed) if len(r.rows) else r.rows
-             for name, r in certification.items()}  # fmt: skip
+    drawn = {
+        name: one_per_group(r.rows, corpus.groups_among(r.rows), seed) if len(r.rows) else r.rows
+        for name, r in certification.items()
+    }
     n = {name: len(rows) for name, rows in drawn.items()}
     limits, confidence = targets.limits, targets.confidence
     asked = [name for name in limits if allowed_failures(n[name], limits[name], confidence) >= 0]
@@ -160,12 +166,7 @@ def choose_thresholds(
 
 
 def _risk(
-    limit: float | None,
-    failures: int,
-    n: int,
-    targets: Targets,
-    on_choice: Float[np.ndarray, " settings"],
-    holds: bool,
+    limit: float | None, failures: int, n: int, targets: Targets, on_choice: Float[np.ndarray, " settings"], holds: bool
 ) -> RiskCertificate:
     """Return the certificate of one risk from its failures among n prompts, with the n that its limit would need."""
     confidence = targets.confidence

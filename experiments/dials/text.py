@@ -37,12 +37,7 @@ RULES = {
     "given": "as given",
     "nearest 0.5": "0.5, as neither limits nor costs are given",
 }
-POLICIES = {
-    "two_dials": "the dials",
-    "one_dial": "one dial",
-    "system_lines": "a system line",
-    "plain": "no change",
-}
+POLICIES = {"two_dials": "the dials", "one_dial": "one dial", "system_lines": "a system line", "plain": "no change"}
 
 WORTH = 0.02  # expected cost, 0 to 1: two dials are said to do better only if they surely save more
 
@@ -58,9 +53,12 @@ def dial_lines(result: SteerResult) -> list[str]:
         return []
     thresholds = {kind: dial.threshold for kind, dial in result.dials.items()}
     lines = certified_lines(thresholds, result.certified)
-    lines += [f"Where it permits, the {kind} dial also sets {dial.opening} "
-              f"direction{'s' * (dial.opening > 1)} of refused benign prompts to their answering means."
-              for kind, dial in result.dials.items() if dial.opening]  # fmt: skip
+    lines += [
+        f"Where it permits, the {kind} dial also sets {dial.opening} "
+        f"direction{'s' * (dial.opening > 1)} of refused benign prompts to their answering means."
+        for kind, dial in result.dials.items()
+        if dial.opening
+    ]
     if result.no_opening:
         lines.append(f"Where it permits, the normative dial sets its own direction alone: {result.no_opening}.")
     if result.expected_costs is not None and len(thresholds) == 2 and "one_dial" in result.expected_costs.saved:
@@ -99,14 +97,20 @@ def certified_lines(thresholds: Mapping[str, float], certificate: Certificate) -
     """Return the thresholds, the limits that are certified, and those that are not, with the reason."""
     lines = [f"Thresholds: {_listed(thresholds)} ({_rule(certificate)})."]
     risks = {name: risk for name, risk in certificate.risks.items() if risk.limit is not None}
-    sure = [f"{RISK_NAMES[name]} at most {risk.limit:.0%} ({risk.failures} of {risk.n} failed: at most "
-            f"{risk.at_most:.1%})" for name, risk in risks.items() if risk.certified]  # fmt: skip
+    sure = [
+        f"{RISK_NAMES[name]} at most {risk.limit:.0%} ({risk.failures} of {risk.n} failed: at most {risk.at_most:.1%})"
+        for name, risk in risks.items()
+        if risk.certified
+    ]
     if sure:
         together = set(certificate.jointly) >= {name for name, risk in risks.items() if risk.certified}
-        lines.append(f"Certified with {certificate.confidence:.0%} confidence, {'together' if together else 'each'}, "
-                     f"on {certificate.part} prompts, one a group: {'; '.join(sure)}.")  # fmt: skip
-    return lines + [f"Not certified: {not_certified(name, risk)}." for name, risk in risks.items()
-                    if not risk.certified]  # fmt: skip
+        lines.append(
+            f"Certified with {certificate.confidence:.0%} confidence, {'together' if together else 'each'}, "
+            f"on {certificate.part} prompts, one a group: {'; '.join(sure)}."
+        )
+    return lines + [
+        f"Not certified: {not_certified(name, risk)}." for name, risk in risks.items() if not risk.certified
+    ]
 
 
 def _rule(certificate: Certificate) -> str:
@@ -121,10 +125,15 @@ def not_certified(name: str, risk: RiskCertificate) -> str:
     limit, n = f"{RISK_NAMES[name]} at most {risk.limit:.0%}", risk.n
     if risk.n_needed is not None and n < risk.n_needed:
         now = f"{risk.failures} failed: at most {risk.at_most:.1%}"
-        return (f"{limit} takes {risk.n_needed} independent prompts of which none fails; there are {n}, good for "
-                f"{risk.best_reachable:.1%} at best ({now})")  # fmt: skip
-    more = "no number is enough at this rate" if risk.n_at_this_rate is None else (
-        f"at this rate it takes about {risk.n_at_this_rate}")  # fmt: skip
+        return (
+            f"{limit} takes {risk.n_needed} independent prompts of which none fails; there are {n}, good for "
+            f"{risk.best_reachable:.1%} at best ({now})"
+        )
+    more = (
+        "no number is enough at this rate"
+        if risk.n_at_this_rate is None
+        else (f"at this rate it takes about {risk.n_at_this_rate}")
+    )
     return f"{limit}: {risk.failures} of {n} failed, so at most {risk.at_most:.1%}; {more}"
 
 
@@ -167,16 +176,20 @@ def two_dials_line(costs: ExpectedCosts) -> str:
 def regret_line(least: LeastRegret) -> str:
     """Return the setting of least regret for the given costs."""
     weights = ", ".join(f"{MISTAKES[name]} {weight:g}" for name, weight in least.costs.items())
-    return (f"Least regret at costs {weights}: thresholds {_listed(least.thresholds)}; on test {least.cost:.3f}, "
-            f"{least.regret:.3f} above the best in hindsight.")  # fmt: skip
+    return (
+        f"Least regret at costs {weights}: thresholds {_listed(least.thresholds)}; on test {least.cost:.3f}, "
+        f"{least.regret:.3f} above the best in hindsight."
+    )
 
 
 def point_rows(matched: MatchedSettings, lines: SystemLines) -> tuple[list[str], list[list[str]]]:
     """Return the table of the policies at matched over-refusal, and of each system line, in percent."""
     shown = [name for name in RISK_NAMES if name != "uncertain_mistaken"]  # the sum of two others
     head = ["on test prompts", *shown, "known facts right"]
-    rows = [[f"{POLICIES[name]}, {_thresholds(point)}", *(_percent(point.test[risk]) for risk in shown), "-"]
-            for name, point in matched.policies.items()]  # fmt: skip
+    rows = [
+        [f"{POLICIES[name]}, {_thresholds(point)}", *(_percent(point.test[risk]) for risk in shown), "-"]
+        for name, point in matched.policies.items()
+    ]
     for point in lines.points:
         values = [point.rates.of(rate).estimate for rate in RATES]
         rows.append([f"“{point.line}”", *map(_percent, values), "-", _percent(point.known_facts_right)])

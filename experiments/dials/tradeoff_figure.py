@@ -45,19 +45,25 @@ def tradeoff_chart(
     n, of = before.of("over_refusal").n or 0, before.of(COUNTED_AS[risk]).n or 0
     return tradeoff(
         tradeoff_rows(result, before, after, risk),
-        x_title=f"{MEANING['over_refusal']}, n = {n:,}", y_title=f"{MEANING[risk]}, n = {of:,}", live=live,
-    )  # fmt: skip
+        x_title=f"{MEANING['over_refusal']}, n = {n:,}",
+        y_title=f"{MEANING[risk]}, n = {of:,}",
+        live=live,
+    )
 
 
 def tradeoff_rows(result: SteerResult, before: RatesRecord, after: RatesRecord, risk: str) -> list[Row]:
     """Return the points of a panel that have both rates: frontiers, system lines, without dials, the dials as set."""
     rows: list[Row] = [
-        {"kind": NAMES[policy], "name": f"{NAMES[policy]}, at " + ", ".join(f"{t:.3f}" for t in p.thresholds.values()),
-         "x": x, "y": y}
+        {
+            "kind": NAMES[policy],
+            "name": f"{NAMES[policy]}, at " + ", ".join(f"{t:.3f}" for t in p.thresholds.values()),
+            "x": x,
+            "y": y,
+        }
         for policy, settings in (result.frontier or {}).items()
         for p in settings
         if (x := p.test["over_refusal"]) is not None and (y := p.test[risk]) is not None
-    ]  # fmt: skip
+    ]
     marked: list[tuple[str, str, RatesRecord, When | None]] = [
         ("a system line", f"system line “{point.line[:200]}”", point.rates, None)
         for point in result.system_lines.points
@@ -76,6 +82,14 @@ def _row(kind: str, name: str, over_refusal: Estimate, other: Estimate) -> list[
     if over_refusal.estimate is None or other.estimate is None:
         return []
     return [
-        {"kind": kind, "name": name, "x": over_refusal.estimate, "x_low": over_refusal.low, "x_high": over_refusal.high,
-         "y": other.estimate, "y_low": other.low, "y_high": other.high}
-    ]  # fmt: skip
+        {
+            "kind": kind,
+            "name": name,
+            "x": over_refusal.estimate,
+            "x_low": over_refusal.low,
+            "x_high": over_refusal.high,
+            "y": other.estimate,
+            "y_low": other.low,
+            "y_high": other.high,
+        }
+    ]

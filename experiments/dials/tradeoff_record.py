@@ -86,14 +86,19 @@ def _hypervolumes(
         volumes["system_lines"] = frontier_volume(lines.with_plain().surface, lines.with_plain().test)
     volumes["plain"] = frontier_volume(plain.surface, plain.test)
     found = {name: volume.interval.estimate for name, volume in volumes.items()}
-    return Hypervolume.model_validate({
-        "axes": AXES,
-        "reference": REFERENCE,
-        "n": {name: len(risk.rows) for name, risk in plain.test.items()},
-        **volumes,
-        "two_minus": {name: Estimate(estimate=found["two_dials"] - volume, low=None, high=None)
-                      for name, volume in found.items() if name != "two_dials"},
-    })  # fmt: skip
+    return Hypervolume.model_validate(
+        {
+            "axes": AXES,
+            "reference": REFERENCE,
+            "n": {name: len(risk.rows) for name, risk in plain.test.items()},
+            **volumes,
+            "two_minus": {
+                name: Estimate(estimate=found["two_dials"] - volume, low=None, high=None)
+                for name, volume in found.items()
+                if name != "two_dials"
+            },
+        }
+    )
 
 
 def expected_costs(inputs: RunInputs, shown: Mapping[str, PolicyEvaluation], plain: PolicyEvaluation) -> ExpectedCosts:

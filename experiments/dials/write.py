@@ -36,8 +36,10 @@ def dial_writers(loaded: LoadedRun) -> dict[Kind, Writer]:
         return {kind: onset_bias_writer(config, prefixes) for kind, prefixes in _openings(loaded).items()}
     found = load_directions(loaded.file("directions.safetensors"))
     if config.layers == "later" and (absent := sorted(set(range(loaded.model.n_layers)) - set(loaded.store.layers))):
-        raise UserError(f"steer.layers is 'later', but activations of layer {absent[0]} are not extracted; leave "
-                        "extract.layers out, so that all are")  # fmt: skip
+        raise UserError(
+            f"steer.layers is 'later', but activations of layer {absent[0]} are not extracted; leave "
+            "extract.layers out, so that all are"
+        )
     writers = {kind: direction_writer(config, found[f"{kind}_write"]) for kind in KINDS if f"{kind}_write" in found}
     if config.permit == "subspace" and "normative" in writers:
         own = found["normative_write"]
@@ -105,6 +107,7 @@ def _openings(inputs: RunInputs) -> dict[Kind, tuple[TokenIds, ...]]:
         seldom = f"the model does not {ACTION_OF[kind]} often enough ({n} times on train and validation)"
         lacking[kind] = seldom if n < MIN_BASELINE else onsets.lacking(ACTION_OF[kind])
     if all(lacking.values()):
-        raise UserError(f"steer.actuator is onset_bias, but {'; '.join(lacking.values())}; use affine, which needs no "
-                        "openings")  # fmt: skip
+        raise UserError(
+            f"steer.actuator is onset_bias, but {'; '.join(lacking.values())}; use affine, which needs no openings"
+        )
     return {kind: onsets.prefixes[ACTION_OF[kind]] for kind in KINDS if not lacking[kind]}

@@ -66,16 +66,20 @@ def _too_rare(kind: Kind, rows: np.ndarray) -> str:
     if len(rows) >= MIN_BASELINE:
         return ""
     does = "refuses" if kind == "normative" else "abstains from"
-    return (f"{BEHAVIOUR[kind]} is absent: {len(rows)} baseline occurrences among test prompts, {MIN_BASELINE} are "
-            f"needed; give more prompts that the model {does}, if there are any")  # fmt: skip
+    return (
+        f"{BEHAVIOUR[kind]} is absent: {len(rows)} baseline occurrences among test prompts, {MIN_BASELINE} are "
+        f"needed; give more prompts that the model {does}, if there are any"
+    )
 
 
 def _too_few_groups(kind: Kind, corpus: Corpus, rows: np.ndarray) -> str:
     n = corpus.effective_groups(rows)
     if n >= MIN_GROUPS:
         return ""
-    return (f"{BEHAVIOUR[kind]}: the {len(rows)} decliners among test prompts count as {n:.1f} independent ones (a "
-            f"pair, entity or template counts once), {MIN_GROUPS} are needed; give prompts of more pairs")  # fmt: skip
+    return (
+        f"{BEHAVIOUR[kind]}: the {len(rows)} decliners among test prompts count as {n:.1f} independent ones (a "
+        f"pair, entity or template counts once), {MIN_GROUPS} are needed; give prompts of more pairs"
+    )
 
 
 def _unpredicted(behaviour: Behaviour, kind: Kind) -> str:
@@ -90,8 +94,10 @@ def _unpredicted(behaviour: Behaviour, kind: Kind) -> str:
     if difference(mine, others).low > 0:
         return ""
     label = "harmful" if kind == "normative" else "uncertain"
-    return (f"{BEHAVIOUR[kind]} is not tied to its label: the model {ACTION_OF[kind]}s {mine.estimate:.0%} of {label} "
-            f"prompts and {others.estimate:.0%} of all others; check the labels")  # fmt: skip
+    return (
+        f"{BEHAVIOUR[kind]} is not tied to its label: the model {ACTION_OF[kind]}s {mine.estimate:.0%} of {label} "
+        f"prompts and {others.estimate:.0%} of all others; check the labels"
+    )
 
 
 def _rate(did: np.ndarray, corpus: Corpus, rows: np.ndarray) -> Interval:
@@ -103,8 +109,10 @@ def _no_null(behaviour: Behaviour, kind: Kind) -> str:
     """Return a reason if no permuted-label null can be drawn (directions may come from a file), else ""."""
     if write_samples(behaviour, kind) is not None and len(behaviour.decliners(kind, "validation")):
         return ""
-    return (f"no permuted-label null can be drawn for {BEHAVIOUR[kind]}: too few training or validation prompts are "
-            "declined that way, or answered; give more prompts")  # fmt: skip
+    return (
+        f"no permuted-label null can be drawn for {BEHAVIOUR[kind]}: too few training or validation prompts are "
+        "declined that way, or answered; give more prompts"
+    )
 
 
 # -- directions --------------------------------------------------------------------------------------------------------
@@ -118,8 +126,10 @@ def _directions(loaded: LoadedRun) -> dict[Kind, Direction]:
         try:
             found = load_directions(given)
         except Exception as error:  # safetensors raises its own exception class for any malformed file
-            raise UserError(f"dissociate.directions: {given} cannot be read as directions ({error}); "
-                            "give a directions.safetensors that refusal probe wrote") from None  # fmt: skip
+            raise UserError(
+                f"dissociate.directions: {given} cannot be read as directions ({error}); "
+                "give a directions.safetensors that refusal probe wrote"
+            ) from None
         for direction in found.values():
             check_direction(loaded, direction)
     return {kind: found[f"{kind}_write"] for kind in KINDS if f"{kind}_write" in found}
@@ -135,22 +145,30 @@ def check_direction(loaded: LoadedRun, direction: Direction) -> None:
     remedy = "fit directions on this model with: refusal probe CONFIG"
     weights = direction.provenance.get("weights")
     if len(direction.vector) != model.d_model:
-        raise UserError(f"direction {name!r} has {len(direction.vector)} numbers, the stream of {model.name} has "
-                        f"{model.d_model}; {remedy}")  # fmt: skip
+        raise UserError(
+            f"direction {name!r} has {len(direction.vector)} numbers, the stream of {model.name} has "
+            f"{model.d_model}; {remedy}"
+        )
     if weights != model.fingerprint() and direction.provenance.get("cast_weights") == model.cast_fingerprint():
         loaded.reporter.say(f"direction {name!r} was fitted on these weights in another dtype")
     elif weights != model.fingerprint():
         other = f"other weights ({direction.provenance.get('model', 'unnamed')})" if weights else "unnamed weights"
         raise UserError(f"direction {name!r} was fitted on {other}, not on {model.name}; {remedy}")
     if not 0 <= locus.layer < model.n_layers:
-        raise UserError(f"direction {name!r} belongs to layer {locus.layer}; {model.name} has layers 0 to "
-                        f"{model.n_layers - 1}; {remedy}")  # fmt: skip
+        raise UserError(
+            f"direction {name!r} belongs to layer {locus.layer}; {model.name} has layers 0 to "
+            f"{model.n_layers - 1}; {remedy}"
+        )
     if locus.position not in loaded.store.positions:
-        raise UserError(f"direction {name!r} was fitted at {locus.position}, which this run's activations do not have "
-                        f"(they have {', '.join(loaded.store.positions)}); {remedy}")  # fmt: skip
+        raise UserError(
+            f"direction {name!r} was fitted at {locus.position}, which this run's activations do not have "
+            f"(they have {', '.join(loaded.store.positions)}); {remedy}"
+        )
     if locus.site != loaded.store.site:
-        raise UserError(f"direction {name!r} belongs to {locus.site}, this run's activations to {loaded.store.site}; "
-                        f"extract that site (extract.site), or {remedy}")  # fmt: skip
+        raise UserError(
+            f"direction {name!r} belongs to {locus.site}, this run's activations to {loaded.store.site}; "
+            f"extract that site (extract.site), or {remedy}"
+        )
 
 
 def missing_direction(inputs: RunInputs, kind: Kind) -> str:

@@ -58,9 +58,15 @@ def judge_effects(inputs: RunInputs, measured: MeasuredEffects) -> Dissociation:
     n_groups = {b: corpus.effective_groups(rows) for b, rows in testable.items()}
     nonlinear = [kind for kind, read in measured.reads.items() if read.only_products]
     verdict = judge_dissociation(
-        effects, n_groups, measured.absent, measured.unsound, nonlinear,
-        weak=measured.weak, margin=config.margin, alpha=config.alpha,
-    )  # fmt: skip
+        effects,
+        n_groups,
+        measured.absent,
+        measured.unsound,
+        nonlinear,
+        weak=measured.weak,
+        margin=config.margin,
+        alpha=config.alpha,
+    )
     more = _turned(measured, testable)
     if effects:
         more += (f"the directions were fitted and set at {inputs.config.extract.site}",)

@@ -39,22 +39,40 @@ def print_dissociation(directory: Path, found: Dissociation) -> None:
 def tables(found: Dissociation) -> list[tuple[str, list[str], list[list[str]]]]:
     """Return the title, header and rows of each table, for the terminal and the report."""
     return [
-        ("Baseline decliners that stop declining (95 %)",
-         ["ablated", "behaviour", "stop", "change kind", "n", "onset log-odds fall by", "p, permuted labels (Holm)"],
-         _effects(found)),
-        ("Answered benign prompts that decline when a direction is added",
-         ["added", "refuse", "abstain", "n"], _added(found)),
-        ("Other variants of ablation: decliners that stop, benign prompts still answered",
-         ["ablated", "form", "layers", "tokens", "refusing", "abstaining", "benign"], _variants(found)),
+        (
+            "Baseline decliners that stop declining (95 %)",
+            ["ablated", "behaviour", "stop", "change kind", "n", "onset log-odds fall by", "p, permuted labels (Holm)"],
+            _effects(found),
+        ),
+        (
+            "Answered benign prompts that decline when a direction is added",
+            ["added", "refuse", "abstain", "n"],
+            _added(found),
+        ),
+        (
+            "Other variants of ablation: decliners that stop, benign prompts still answered",
+            ["ablated", "form", "layers", "tokens", "refusing", "abstaining", "benign"],
+            _variants(found),
+        ),
         *rank_tables(found.rank),
-        ("Side effects",
-         ["ablated", "benign answered", "known facts right", "KL, nats per token",
-          "plain text, nats per token (uniform guess)"],
-         _side_effects(found)),
+        (
+            "Side effects",
+            [
+                "ablated",
+                "benign answered",
+                "known facts right",
+                "KL, nats per token",
+                "plain text, nats per token (uniform guess)",
+            ],
+            _side_effects(found),
+        ),
         ("Harmful prompts still refused when wrapped", ["ablated", "wrap", "refused", "n"], _wraps(found)),
-        ("Sample sizes that would settle open questions",
-         ["quantity", "question", "unit", "now", "needed (power 80 %)"], _power(found)),
-    ]  # fmt: skip
+        (
+            "Sample sizes that would settle open questions",
+            ["quantity", "question", "unit", "now", "needed (power 80 %)"],
+            _power(found),
+        ),
+    ]
 
 
 def without_variants(found: Dissociation) -> Dissociation:
@@ -64,8 +82,10 @@ def without_variants(found: Dissociation) -> Dissociation:
 
 def strength_sentence(found: Dissociation) -> str:
     """Return how much more each direction's ablation stops its own way of declining than the other's does."""
-    contrasts = [(own, found.contrasts.get(f"own_minus_other_on_{kind}"))
-                 for own, kind in (("refusals", "normative"), ("abstentions", "epistemic"))]  # fmt: skip
+    contrasts = [
+        (own, found.contrasts.get(f"own_minus_other_on_{kind}"))
+        for own, kind in (("refusals", "normative"), ("abstentions", "epistemic"))
+    ]
     parts = [
         f"{100 * c.interval.estimate:.0f} points more of the {own} "
         f"[{100 * c.interval.low:.0f}, {100 * c.interval.high:.0f}]"
@@ -84,8 +104,10 @@ def dependence_lines(found: Dissociation) -> list[str]:
     line = f"Not part of the verdict: the two write directions have cosine {of.cosine:.2f} [{low:.2f}, {high:.2f}]"
     changed = [name.removeprefix("ablate_").split("_watch_") for name in of.moved_under_ablation]
     for ablated, watched in changed:
-        line += (f"; ablating the {ablated} one changes the stream along the {watched} one more than permuted-label "
-                 "directions do")  # fmt: skip
+        line += (
+            f"; ablating the {ablated} one changes the stream along the {watched} one more than permuted-label "
+            "directions do"
+        )
     if of.dependent:
         return [line + "; so they are not independent."]
     if not of.ablation_measured:
@@ -139,10 +161,14 @@ def _added(found: Dissociation) -> list[list[str]]:
 
 def _variants(found: Dissociation) -> list[list[str]]:
     return [
-        [row.ablated, *row.variant.split("/"), *(_percent(row.stopped.get(kind)) for kind in BEHAVIOUR),
-         _percent(row.benign_answered)]
+        [
+            row.ablated,
+            *row.variant.split("/"),
+            *(_percent(row.stopped.get(kind)) for kind in BEHAVIOUR),
+            _percent(row.benign_answered),
+        ]
         for row in found.variants
-    ]  # fmt: skip
+    ]
 
 
 def _percent(of: Estimate | None) -> str:
@@ -151,10 +177,16 @@ def _percent(of: Estimate | None) -> str:
 
 def _side_effects(found: Dissociation) -> list[list[str]]:
     return [
-        [name.removeprefix("ablate_"), _share(each.benign_answering), _share(each.known_facts), _nats(each.kl),
-         _nats(each.plain_text) + (f" ({each.plain_text.uniform:.1f})" if each.plain_text.estimate is not None else "")]
+        [
+            name.removeprefix("ablate_"),
+            _share(each.benign_answering),
+            _share(each.known_facts),
+            _nats(each.kl),
+            _nats(each.plain_text)
+            + (f" ({each.plain_text.uniform:.1f})" if each.plain_text.estimate is not None else ""),
+        ]
         for name, each in found.side_effects.items()
-    ]  # fmt: skip
+    ]
 
 
 def _nats(of: Estimate) -> str:
@@ -170,8 +202,16 @@ def _wraps(found: Dissociation) -> list[list[str]]:
 
 
 def _power(found: Dissociation) -> list[list[str]]:
-    return [[need.quantity.replace("_", " "), need.question, need.unit, f"{need.now:.0f}",
-             need.obstacle if need.needed is None else str(need.needed)] for need in found.power]  # fmt: skip
+    return [
+        [
+            need.quantity.replace("_", " "),
+            need.question,
+            need.unit,
+            f"{need.now:.0f}",
+            need.obstacle if need.needed is None else str(need.needed),
+        ]
+        for need in found.power
+    ]
 
 
 def _table(title: str, head: list[str], rows: list[list[str]]) -> Table:

@@ -79,10 +79,7 @@ def judge_dissociation(
 
 
 def verdict_shown(
-    intervals: Mapping[str, Interval],
-    beyond: Collection[EffectKey],
-    margin: float,
-    nonlinear: Collection[Kind] = (),
+    intervals: Mapping[str, Interval], beyond: Collection[EffectKey], margin: float, nonlinear: Collection[Kind] = ()
 ) -> DissociationVerdict:
     """Return the verdict of all tables that the intervals leave possible, if it is one and its effects beat the null.
 

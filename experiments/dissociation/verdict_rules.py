@@ -30,10 +30,18 @@ from experiments.run.behaviour import KINDS, Kind
 from probes.statistics.intervals import Interval
 
 DissociationVerdict = Literal[
-    "double_dissociation", "graded_dissociation", "single_dissociation_normative", "single_dissociation_epistemic",
-    "one_direction_normative", "one_direction_epistemic", "shared_knob", "no_effect", "nonlinear", "not_applicable",
+    "double_dissociation",
+    "graded_dissociation",
+    "single_dissociation_normative",
+    "single_dissociation_epistemic",
+    "one_direction_normative",
+    "one_direction_epistemic",
+    "shared_knob",
+    "no_effect",
+    "nonlinear",
+    "not_applicable",
     "inconclusive",
-]  # fmt: skip
+]
 Cell = Literal["none", "partial", "full"]
 Side = Literal["below", "within", "above"]
 Range = tuple[float, float]

@@ -71,8 +71,10 @@ def shifts(
             rng = named_rng(seed, "factor projection", len(found))
             found.append(_shift(corpus, refused, effect, (direction, projected), matched, times, rng))
     adjusted, differing = holm([shift.p for shift in found]), holm([shift.p_differs for shift in found])
-    return [replace(shift, p_adjusted=p, p_differs_adjusted=d)
-            for shift, p, d in zip(found, adjusted, differing, strict=True)]  # fmt: skip
+    return [
+        replace(shift, p_adjusted=p, p_differs_adjusted=d)
+        for shift, p, d in zip(found, adjusted, differing, strict=True)
+    ]
 
 
 def _shift(

@@ -32,8 +32,11 @@ def factor_lines(results: ContextResults, *, notable: bool = False) -> list[str]
 
 def moved_lines(results: ContextResults) -> list[str]:
     """Return a line for each value that moves the action, the projection or both."""
-    names = {"both": "the projection and the action", "action": "the action, and is not shown to move the projection",
-             "projection": "the projection, and is not shown to move the action"}  # fmt: skip
+    names = {
+        "both": "the projection and the action",
+        "action": "the action, and is not shown to move the projection",
+        "projection": "the projection, and is not shown to move the action",
+    }
     lines = []
     for name, factor in results.factors.items():
         for value in factor.values:

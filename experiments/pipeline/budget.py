@@ -102,8 +102,10 @@ def fit_time(
             if (then := minutes(shorter)) < lasting:  # not so where no step of these stages depends on the key
                 config, lasting = shorter, then
     if lasting > most:
-        raise UserError(f"the least run takes about {lasting:.1f} minutes on this machine, and there are "
-                        f"{max(0.0, most):.1f}; give a larger --budget, or a smaller model")  # fmt: skip
+        raise UserError(
+            f"the least run takes about {lasting:.1f} minutes on this machine, and there are "
+            f"{max(0.0, most):.1f}; give a larger --budget, or a smaller model"
+        )
     return config
 
 
@@ -197,25 +199,35 @@ def _smaller(whole: RunConfig, cut: RunConfig, n_layers: int) -> Iterator[str]:
         yield "Write directions are fitted at the last prompt token alone; one fitted earlier may be stronger."
     if whole.extract.layers != cut.extract.layers and cut.extract.layers:
         count = len(whole.extract.layers or range(n_layers))
-        yield (f"{len(cut.extract.layers)} of {count} layers are read and written; what is decided between two of them "
-               "is found at the next.")  # fmt: skip
+        yield (
+            f"{len(cut.extract.layers)} of {count} layers are read and written; what is decided between two of them "
+            "is found at the next."
+        )
     if after.n_null_onset < before.n_null_onset:
         powers = [null_power(BEYOND, n, before.alpha) for n in (after.n_null_onset, before.n_null_onset)]
-        yield (f"{after.n_null_onset} of {before.n_null_onset} permuted-label directions: p is not below "
-               f"{1 / (after.n_null_onset + 1):.2g}, and an effect that {BEYOND:.0%} of them exceed is shown with a "
-               f"power of {powers[0]:.0%} instead of {powers[1]:.0%}.")  # fmt: skip
+        yield (
+            f"{after.n_null_onset} of {before.n_null_onset} permuted-label directions: p is not below "
+            f"{1 / (after.n_null_onset + 1):.2g}, and an effect that {BEYOND:.0%} of them exceed is shown with a "
+            f"power of {powers[0]:.0%} instead of {powers[1]:.0%}."
+        )
     if after.n_null_generation < before.n_null_generation:
-        yield (f"{after.n_null_generation} of {before.n_null_generation} permuted-label directions are tried on "
-               "generated answers; no verdict depends on them.")  # fmt: skip
-    for key, what in (("n_selection", "validation prompts of each class choose the write locus"),
-                      ("n_onset", "declined prompts of each behaviour give the onset effects"),
-                      ("n_side_effects", "prompts give each side effect")):  # fmt: skip
+        yield (
+            f"{after.n_null_generation} of {before.n_null_generation} permuted-label directions are tried on "
+            "generated answers; no verdict depends on them."
+        )
+    for key, what in (
+        ("n_selection", "validation prompts of each class choose the write locus"),
+        ("n_onset", "declined prompts of each behaviour give the onset effects"),
+        ("n_side_effects", "prompts give each side effect"),
+    ):
         n, m = getattr(before, key), getattr(after, key)
         if m < n:
             yield f"At most {m} instead of {n} {what}: standard errors grow by {np.sqrt(n / m) - 1:.0%}."
     if cut.generate.max_new_tokens < whole.generate.max_new_tokens:
-        yield (f"Answers end after {cut.generate.max_new_tokens} instead of {whole.generate.max_new_tokens} tokens; a "
-               "caution or a fact that comes later is not read.")  # fmt: skip
+        yield (
+            f"Answers end after {cut.generate.max_new_tokens} instead of {whole.generate.max_new_tokens} tokens; a "
+            "caution or a fact that comes later is not read."
+        )
     if len(cut.steer.system_lines) < len(whole.steer.system_lines):
         yield "The dials are not compared with system lines."
     if whole.steer.one_dial and not cut.steer.one_dial:
@@ -235,6 +247,8 @@ def _fewer_prompts(whole: RunConfig, cut: RunConfig, before: Corpus, after: Corp
             int(c.effective_groups(np.flatnonzero(c.labelled(label) & c.within("test")))) for c in (after, before)
         ]
         powers = [contrast_power(only_own, only_other, n, (margin, inf), alpha) for n in groups]
-        yield (f"{groups[0]} of {groups[1]} independent {label} prompts are tested: if all are {action}, an own effect "
-               f"of {OWN:.0%} against {OTHER:.0%} is shown to exceed the margin with a power of {powers[0]:.0%} "
-               f"instead of {powers[1]:.0%}.")  # fmt: skip
+        yield (
+            f"{groups[0]} of {groups[1]} independent {label} prompts are tested: if all are {action}, an own effect "
+            f"of {OWN:.0%} against {OTHER:.0%} is shown to exceed the margin with a power of {powers[0]:.0%} "
+            f"instead of {powers[1]:.0%}."
+        )

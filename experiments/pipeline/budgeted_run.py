@@ -42,9 +42,11 @@ def fit_budget(config: RunConfig, directory: Path, until: str, minutes: float, r
     shape = footprint(described[0], width(config, machine))
     elsewhere = config.model.loading  # smaller weights, or weights that may lie in slower memory
     if shape.weights > machine.memory and elsewhere.quantization is None and elsewhere.max_memory is None:
-        raise UserError(f"the weights take {gigabytes(shape.weights)}, and {machine.name} have "
-                        f"{gigabytes(machine.memory)} of memory; choose a smaller model, or see the keys of "
-                        "model.loading")  # fmt: skip
+        raise UserError(
+            f"the weights take {gigabytes(shape.weights)}, and {machine.name} have "
+            f"{gigabytes(machine.memory)} of memory; choose a smaller model, or see the keys of "
+            "model.loading"
+        )
     labels = list(material.of(config).corpus.counts().values())
     if elsewhere.quantization is None and elsewhere.max_memory is None:
         speed = measured_speed(config, *described, shape, machine, reporter)

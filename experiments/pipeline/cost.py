@@ -151,9 +151,14 @@ def _effects(config: RunConfig, size: RunSize) -> list[Step]:
         _onsets("permuted-label null: onset effects", draws * onset),
         Step("permuted-label null: completions", completions=generated),
         _onsets("other ways of ablating", ways * onset, ways * (onset + given.n_onset)),
-        Step("side effects", besides.texts_read, size.prompt_tokens + given.kl_tokens, besides.generations,
-             settings=1 + size.kinds),
-    ]  # fmt: skip
+        Step(
+            "side effects",
+            besides.texts_read,
+            size.prompt_tokens + given.kl_tokens,
+            besides.generations,
+            settings=1 + size.kinds,
+        ),
+    ]
 
 
 def _rank(config: RunConfig, size: RunSize) -> list[Step]:

@@ -110,8 +110,10 @@ def describe_fit(model: Footprint, batch: int, longest: int, tokens: int, memory
     if wanted.total <= memory:
         return f"fits: about {used}"
     if model.weights > memory:
-        return (f"does not fit: the weights alone take {gigabytes(model.weights)} of {gigabytes(memory)}; the rest is "
-                "in slower memory, and the run takes many times longer than estimated here")  # fmt: skip
+        return (
+            f"does not fit: the weights alone take {gigabytes(model.weights)} of {gigabytes(memory)}; the rest is "
+            "in slower memory, and the run takes many times longer than estimated here"
+        )
     smaller = next((b for b in range(batch, 0, -1) if memory_need(model, b, longest, tokens).total <= memory), 0)
     remedy = f"generate.batch_size={smaller} fits" if smaller else "set a smaller extract.token_budget"
     return f"does not fit at once: about {used}; batches become smaller during the run; {remedy}"
@@ -127,8 +129,10 @@ def describe_worker(here: MemoryNeed, memory: int, on_gpu: MemoryNeed, gpu_memor
     room, gpus = memory // here.total, -(-on_gpu.total // int(0.9 * gpu_memory))
     fits = f"{room} fit into the {gigabytes(memory)} here" if room else f"none fits into the {gigabytes(memory)} here"
     spread = ", its layers spread over them" if gpus > 1 else ""
-    return (f"takes about {gigabytes(here.total)}, {fits}; {gigabytes(on_gpu.total)} on GPUs of "
-            f"{gigabytes(gpu_memory)}: --gpus-per-worker {gpus}{spread}")  # fmt: skip
+    return (
+        f"takes about {gigabytes(here.total)}, {fits}; {gigabytes(on_gpu.total)} on GPUs of "
+        f"{gigabytes(gpu_memory)}: --gpus-per-worker {gpus}{spread}"
+    )
 
 
 def gigabytes(n: int) -> str:

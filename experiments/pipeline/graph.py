@@ -23,25 +23,41 @@ class Stage:
 STAGES = (
     Stage("extract", (), ("model", "extract"), ("activations.h5",)),
     Stage("respond", (), ("model", "generate", "judge"), ("completions.jsonl",)),
-    Stage("uncertainty", ("respond",), ("seed", "sampling"),
-          ("uncertainty.jsonl", "prompts_by_model.jsonl", "stages/uncertainty.json")),
-    Stage("trigger_measures", ("extract", "respond"), ("seed", "prompts", "triggers"),
-          ("stages/trigger_measures.json", "stages/trigger_projection.json", "attributions.jsonl")),
+    Stage(
+        "uncertainty",
+        ("respond",),
+        ("seed", "sampling"),
+        ("uncertainty.jsonl", "prompts_by_model.jsonl", "stages/uncertainty.json"),
+    ),
+    Stage(
+        "trigger_measures",
+        ("extract", "respond"),
+        ("seed", "prompts", "triggers"),
+        ("stages/trigger_measures.json", "stages/trigger_projection.json", "attributions.jsonl"),
+    ),
     Stage("triggers", ("trigger_measures",), (), ("stages/triggers.json",)),
-    Stage("probe", ("extract", "respond"), ("seed", "prompts", "selection"),
-          ("probes.parquet", "directions.safetensors", "stages/geometry.json", "stages/probe.json")),
+    Stage(
+        "probe",
+        ("extract", "respond"),
+        ("seed", "prompts", "selection"),
+        ("probes.parquet", "directions.safetensors", "stages/geometry.json", "stages/probe.json"),
+    ),
     Stage("effects", ("probe",), ("seed", "measuring"), ("stages/effects.json",)),
     Stage("rank", ("probe",), ("seed", "ranking"), ("stages/rank.json", "rank_directions.safetensors")),
     Stage("dissociate", ("effects",), ("verdict",), ("stages/dissociate.json",)),
-    Stage("category_effects", ("extract", "respond"), ("seed", "prompts", "categories", "selection"),
-          ("stages/category_effects.json",)),
+    Stage(
+        "category_effects",
+        ("extract", "respond"),
+        ("seed", "prompts", "categories", "selection"),
+        ("stages/category_effects.json",),
+    ),
     Stage("categories", ("category_effects",), ("verdict",), ("stages/categories.json",)),
     Stage("gate_open", ("probe",), ("measuring",), ("stages/gate_open.json",)),
     Stage("steer", ("probe",), ("steer",), FILES),
     Stage("token_readings", ("steer",), (), (TOKEN_READINGS,)),
     Stage("results", ("triggers", "dissociate", "gate_open", "steer"), ("uncertainty",), ("results.json",)),
     Stage("report", ("results", "token_readings"), (), ("report.html",)),
-)  # fmt: skip
+)
 
 
 def stages_of(config: RunConfig) -> tuple[Stage, ...]:

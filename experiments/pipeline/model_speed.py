@@ -52,12 +52,23 @@ def measured_speed(
     """
     figures = {key: value for key, value in shape.to_dict().items() if key not in NOT_SHAPE}
     rows, options = config.generate.batch_size, config.model.loading.attn_implementation
-    key = content_key(json.dumps(figures, sort_keys=True, default=str), size.width, config.model.dtype, options, rows,
-                      platform.node(), machine.name, torch.get_num_threads(), torch.__version__)  # fmt: skip
+    key = content_key(
+        json.dumps(figures, sort_keys=True, default=str),
+        size.width,
+        config.model.dtype,
+        options,
+        rows,
+        platform.node(),
+        machine.name,
+        torch.get_num_threads(),
+        torch.__version__,
+    )
     kept, load = _kept(key), _load()
     if kept is None or kept[1] > max(BUSY, 2 * load):
-        reporter.say("measuring once how fast this machine runs a model of this shape" + (
-            "; it is busy, so once more when it is quiet" if load > BUSY else ""))  # fmt: skip
+        reporter.say(
+            "measuring once how fast this machine runs a model of this shape"
+            + ("; it is busy, so once more when it is quiet" if load > BUSY else "")
+        )
         try:
             kept = _measured(config, shape, tokenizer, size, machine), load
         except Exception as error:  # of any architecture's own code
@@ -74,8 +85,14 @@ def with_speed(machine: Machine, size: Footprint, rows: int, seconds: Seconds) -
     flops = 2 * size.blocks / a_token
     waiting += max(0.0, besides - 2 * size.head * rows / flops)
     launch = waiting / size.n_layers
-    return replace(machine, source="measured with passes of the model's shape", flops=flops, bandwidth=np.inf,
-                   launch=(launch, launch), of_model=True)  # fmt: skip
+    return replace(
+        machine,
+        source="measured with passes of the model's shape",
+        flops=flops,
+        bandwidth=np.inf,
+        launch=(launch, launch),
+        of_model=True,
+    )
 
 
 def measure_model(model: ChatModel, n_layers: int, rows: int, length: int) -> Seconds:
@@ -153,8 +170,13 @@ def _first_layers(config: RunConfig, shape: PretrainedConfig, n_layers: int, mac
 
 
 def _file() -> KeyedFile:
-    return KeyedFile(cache_folder() / "speeds.sqlite", "speeds", ["seconds"], purpose="the cache of measured speeds",
-                     remedy="delete it")  # fmt: skip
+    return KeyedFile(
+        cache_folder() / "speeds.sqlite",
+        "speeds",
+        ["seconds"],
+        purpose="the cache of measured speeds",
+        remedy="delete it",
+    )
 
 
 def _kept(key: str) -> tuple[Seconds, float] | None:

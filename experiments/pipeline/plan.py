@@ -83,9 +83,12 @@ def model_shape(config: RunConfig, reporter: Reporter) -> tuple[PretrainedConfig
     if wanted.adapter is not None:
         find_adapter(wanted.adapter)
     return load_tokenizer(
-        wanted.name, revision=wanted.revision, template=wanted.template, template_args=wanted.template_args,
+        wanted.name,
+        revision=wanted.revision,
+        template=wanted.template,
+        template_args=wanted.template_args,
         system=wanted.system,
-    )  # fmt: skip
+    )
 
 
 def width(config: RunConfig, machine: Machine) -> int:

@@ -30,11 +30,7 @@ def write_results(inputs: RunInputs) -> None:
     """Merge the stages' files into results.json."""
     probe = ProbeResults.read(inputs.file("stages/probe.json"))
     steer = SteerResult.read(inputs.file("stages/steer.json"))
-    manifest, corpus, graded = (
-        Manifest(inputs.file("manifest.json")).read(),
-        inputs.corpus,
-        grade_planted(inputs),
-    )
+    manifest, corpus, graded = (Manifest(inputs.file("manifest.json")).read(), inputs.corpus, grade_planted(inputs))
     sampled = inputs.config.uncertainty.samples > 0
     found = RunResults(
         name=inputs.config.name,

@@ -68,8 +68,10 @@ def _respond(loaded: LoadedRun) -> None:
         completions = loaded.completer.complete(rows, advance=advance)
     write_completions(completions, loaded.file("completions.jsonl"))
     if cut := sum(not split_thinking(completion.completion).closed for completion in completions):
-        loaded.reporter.say(f"{cut} of {len(completions)} completions end within their thought and cannot be judged; "
-                            f"set generate.max_new_tokens above {loaded.config.generate.max_new_tokens}")  # fmt: skip
+        loaded.reporter.say(
+            f"{cut} of {len(completions)} completions end within their thought and cannot be judged; "
+            f"set generate.max_new_tokens above {loaded.config.generate.max_new_tokens}"
+        )
 
 
 FUNCTIONS: dict[str, Callable[[LoadedRun], None]] = {

@@ -54,9 +54,14 @@ class Candidate:
     def record(self, max_kl: float) -> CandidateRecord:
         """Return the record for results.json, with None for values that are not finite."""
         values = {
-            "bypass": self.bypass, "bypass_floored": self.bypass_floored, "induce": self.induce, "kl": self.kl.mean,
-            "kl_max": self.kl.maximum, "kl_first_token": self.kl.first_token, "kl_worst_step": self.kl.worst_step,
-        }  # fmt: skip
+            "bypass": self.bypass,
+            "bypass_floored": self.bypass_floored,
+            "induce": self.induce,
+            "kl": self.kl.mean,
+            "kl_max": self.kl.maximum,
+            "kl_first_token": self.kl.first_token,
+            "kl_worst_step": self.kl.worst_step,
+        }
         finite = {name: value if np.isfinite(value) else None for name, value in values.items()}
         locus = self.direction.locus
         return CandidateRecord(layer=locus.layer, position=locus.position, **finite, discarded=self.discarded(max_kl))

@@ -39,9 +39,14 @@ def grid_cells(rows: Sequence[GridRow], contrast: str) -> list[Row]:
     mine = [row for row in rows if row.contrast == contrast and row.probe == PROBE]
     return [
         {
-            "column": str(row.layer), "row": row.position, "value": row.test_auroc, "low": row.test_auroc_low,
-            "high": row.test_auroc_high, "n": f"{row.n_positive} + {row.n_negative}", "chosen": row.chosen,
+            "column": str(row.layer),
+            "row": row.position,
+            "value": row.test_auroc,
+            "low": row.test_auroc_low,
+            "high": row.test_auroc_high,
+            "n": f"{row.n_positive} + {row.n_negative}",
+            "chosen": row.chosen,
             "validation": row.validation_auroc,
         }
         for row in sorted(mine, key=lambda row: row.layer)
-    ]  # fmt: skip
+    ]

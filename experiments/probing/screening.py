@@ -35,12 +35,7 @@ class Screen:
 
     @classmethod
     def of(
-        cls,
-        decliners: OnsetScorer,
-        onset: str,
-        benign: OnsetScorer,
-        directions: Sequence[Direction],
-        variant: Variant,
+        cls, decliners: OnsetScorer, onset: str, benign: OnsetScorer, directions: Sequence[Direction], variant: Variant
     ) -> Screen:
         """Take the gradients at every layer that an ablation or addition of these directions edits.
 

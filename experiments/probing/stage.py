@@ -99,8 +99,10 @@ def _write(loaded: LoadedRun, kind: Kind, onsets: Onsets) -> WriteSelection:
     if samples is None:
         did = behaviour.did(ACTION_OF[kind])
         n, trained = int(did.sum()), int((did & behaviour.corpus.within("train")).sum())
-        return _unavailable(f"the model does not {ACTION_OF[kind]} often enough ({n} times, {trained} on training "
-                            f"prompts, where {MIN_BASELINE} comparable with answered ones are needed)")  # fmt: skip
+        return _unavailable(
+            f"the model does not {ACTION_OF[kind]} often enough ({n} times, {trained} on training "
+            f"prompts, where {MIN_BASELINE} comparable with answered ones are needed)"
+        )
     validation = validation_of(loaded, kind)
     if validation is None:
         return _unavailable("too few validation prompts are declined or answered")
@@ -111,15 +113,21 @@ def _write(loaded: LoadedRun, kind: Kind, onsets: Onsets) -> WriteSelection:
     if samples.within_label and (chosen is None or chosen.best.bypass > 0):  # most would still decline
         other = _chosen(loaded, kind, write_samples(_by_label(behaviour, kind), kind), selection, validation)
         if other is not None and other.usable and other.best.bypass <= 0:
-            loaded.reporter.say(f"the {kind} direction within labels stops no declines on validation prompts; the one "
-                                "between labels does, and is used")  # fmt: skip
+            loaded.reporter.say(
+                f"the {kind} direction within labels stops no declines on validation prompts; the one "
+                "between labels does, and is used"
+            )
             loaded.behaviour = _by_label(behaviour, kind)
             chosen = other
     if chosen is None:
         return _unavailable("at every layer and position its two classes have the same mean")
     best, screened = chosen.best, chosen.screened
-    provenance = {**best.direction.provenance, "meets_selection_rules": chosen.usable,
-                  "misses": best.discarded(config.max_kl), "screened": chosen.screening}  # fmt: skip
+    provenance = {
+        **best.direction.provenance,
+        "meets_selection_rules": chosen.usable,
+        "misses": best.discarded(config.max_kl),
+        "screened": chosen.screening,
+    }
     direction = replace(best.direction, provenance=provenance)
     record = _write_record(best, chosen.usable, chosen.found, chosen.samples, config)
     return WriteSelection(direction, tuple(chosen.fitted), record.model_copy(update={"screening": screened}))
@@ -211,19 +219,27 @@ def write_fitter(loaded: LoadedRun, kind: Kind, samples: WriteSamples, *, later:
     layers = [layer for layer in write_layers(loaded.model.n_layers, config.deepest) if layer in store.layers]
     if not layers:
         held = ", ".join(map(str, store.layers))
-        raise UserError(f"dissociate.deepest: write directions are below {config.deepest:g} of "
-                        f"{loaded.model.n_layers} layers, and none of the extracted layers ({held}) is")  # fmt: skip
+        raise UserError(
+            f"dissociate.deepest: write directions are below {config.deepest:g} of "
+            f"{loaded.model.n_layers} layers, and none of the extracted layers ({held}) is"
+        )
     if config.layers == "later" and (absent := sorted(set(range(loaded.model.n_layers)) - set(store.layers))):
-        raise UserError(f"dissociate.layers is 'later', but activations of layer {absent[0]} are not extracted; "
-                        "remove extract.layers, so that all layers are extracted")  # fmt: skip
+        raise UserError(
+            f"dissociate.layers is 'later', but activations of layer {absent[0]} are not extracted; "
+            "remove extract.layers, so that all layers are extracted"
+        )
     possible = write_positions(store, samples.rows)
     if WRITE_POSITION not in possible:
-        raise UserError(f"{store.path}: write directions are written from {WRITE_POSITION} on, which not every prompt "
-                        "has; extract this position, and use a template with tokens after the instruction")  # fmt: skip
+        raise UserError(
+            f"{store.path}: write directions are written from {WRITE_POSITION} on, which not every prompt "
+            "has; extract this position, and use a template with tokens after the instruction"
+        )
     wanted = possible if config.positions is None else config.positions
     if strange := [position for position in wanted if position not in possible]:
-        raise UserError(f"dissociate.positions: write directions cannot be fitted at {strange[0]!r}; "
-                        f"every prompt has {', '.join(possible)}")  # fmt: skip
+        raise UserError(
+            f"dissociate.positions: write directions cannot be fitted at {strange[0]!r}; "
+            f"every prompt has {', '.join(possible)}"
+        )
     loci = [(layer, position) for layer in layers for position in wanted]
     return WriteFitter(store.read, store.site, loci, kind, samples, store.layers if later else ())
 

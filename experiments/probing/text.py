@@ -20,29 +20,45 @@ def print_probe(directory: Path, found: ProbeResults) -> None:
     console = Console(highlight=False)
     table = Table(
         title="Where labels are read best: ranked on validation, AUROC on test (95 %)",
-        box=SIMPLE, padding=(0, 1, 0, 0), pad_edge=False,  # 80 columns hold it
-    )  # fmt: skip
+        box=SIMPLE,
+        padding=(0, 1, 0, 0),
+        pad_edge=False,  # 80 columns hold it
+    )
     for column in ("contrast", "layer", "position", "validation", "d'", "test AUROC", "n"):
         table.add_column(column, overflow="fold", no_wrap=column == "test AUROC" and console.width >= 80)
     for row in found.best_loci:
         table.add_row(
-            row.contrast, str(row.layer), row.position, f"{row.validation_auroc:.3f}", _d_prime(row.validation_d_prime),
+            row.contrast,
+            str(row.layer),
+            row.position,
+            f"{row.validation_auroc:.3f}",
+            _d_prime(row.validation_d_prime),
             escape(auroc_text(row.test_auroc, row.test_auroc_low, row.test_auroc_high, row.n_positive, row.n_negative)),
             f"{row.n_positive} + {row.n_negative}",
-        )  # fmt: skip
+        )
     console.print(table)
     for name, site in found.sites.items():
-        console.print(f"[bold]{name}[/]: layer {site.layer}, {site.position}, test AUROC "
-                      f"{escape(site.shown)}; a bag of words reaches {site.bag_of_words_auroc:.3f}, "
-                      f"length {site.length_auroc:.3f}; p {p_text(site.p_permutation)}",
-                      soft_wrap=not console.is_terminal)  # fmt: skip
+        console.print(
+            f"[bold]{name}[/]: layer {site.layer}, {site.position}, test AUROC "
+            f"{escape(site.shown)}; a bag of words reaches {site.bag_of_words_auroc:.3f}, "
+            f"length {site.length_auroc:.3f}; p {p_text(site.p_permutation)}",
+            soft_wrap=not console.is_terminal,
+        )
     if "intent" not in found.sites:
-        console.print("[bold]intent[/]: left out; it needs 3 benign requests with a trigger word in every part except "
-                      "calibration", soft_wrap=not console.is_terminal)  # fmt: skip
+        console.print(
+            "[bold]intent[/]: left out; it needs 3 benign requests with a trigger word in every part except "
+            "calibration",
+            soft_wrap=not console.is_terminal,
+        )
     for kind, write in found.writes.items():
         console.print(f"[bold]{kind} write direction[/]: " + escape(_written(write)), soft_wrap=not console.is_terminal)
-    files = ("probes.parquet", "directions.safetensors", "stages/probe.json", "stages/geometry.json",
-             "figures/grid_*.png")  # fmt: skip
+    files = (
+        "probes.parquet",
+        "directions.safetensors",
+        "stages/probe.json",
+        "stages/geometry.json",
+        "figures/grid_*.png",
+    )
     console.print("Written: " + ", ".join(str(directory / name) for name in files), soft_wrap=not console.is_terminal)
 
 
@@ -85,5 +101,7 @@ def _screened(write: WriteRecord) -> str:
     agree = f"{found.bypass_correlation:.2f} (bypass) and {found.induce_correlation:.2f} (induce)"
     if not found.used:
         return f"; first-order effects correlate {agree} with exact ones: all candidates of its null are measured"
-    return (f"; first-order effects correlate {agree} with exact ones: of the {len(write.candidates)} candidates the "
-            f"best {KEPT} by first order are measured at a time, as in its null")  # fmt: skip
+    return (
+        f"; first-order effects correlate {agree} with exact ones: of the {len(write.candidates)} candidates the "
+        f"best {KEPT} by first order are measured at a time, as in its null"
+    )

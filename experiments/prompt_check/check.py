@@ -63,9 +63,15 @@ def check(path: Path | None, dataset: str | None = None) -> PromptCheck:
         personas=personas,
         contexts=count_contexts(corpus),
         words={name: cue_record(found) for name, found in contrasts.items()},
-        problems=(*([f"{repeated} texts are repeated"] if repeated else []),
-                  *quadruple_problems, *trigger_problems, *twin_problems, *persona_problems, *confounds),
-    )  # fmt: skip
+        problems=(
+            *([f"{repeated} texts are repeated"] if repeated else []),
+            *quadruple_problems,
+            *trigger_problems,
+            *twin_problems,
+            *persona_problems,
+            *confounds,
+        ),
+    )
 
 
 def word_contrasts(corpus: Corpus) -> dict[str, MeasuredCues | None]:

@@ -74,11 +74,15 @@ def count_twins(prompts: Sequence[Prompt]) -> tuple[TwinCounts, list[str]]:
     unanswered = [twin.id for twin in twins if not twin.answer]
     problems = []
     if without_twin:
-        problems.append(f"{len(without_twin)} uncertain prompts have no benign twin of the same 'pair', for example "
-                        f"{without_twin[0]!r}: a probe may learn their topic instead of what is known")  # fmt: skip
+        problems.append(
+            f"{len(without_twin)} uncertain prompts have no benign twin of the same 'pair', for example "
+            f"{without_twin[0]!r}: a probe may learn their topic instead of what is known"
+        )
     if unanswered:
-        problems.append(f"{len(unanswered)} twins have no 'answer', for example {unanswered[0]!r}: whether the model "
-                        "answers them correctly cannot be measured")  # fmt: skip
+        problems.append(
+            f"{len(unanswered)} twins have no 'answer', for example {unanswered[0]!r}: whether the model "
+            "answers them correctly cannot be measured"
+        )
     kinds = dict(sorted(Counter(prompt.category or "-" for prompt in uncertain).items()))
     return TwinCounts(uncertain=len(uncertain), kinds=kinds, twins=len(twins)), problems
 

@@ -36,12 +36,7 @@ class AblatedModel:
     """
 
     def __init__(
-        self,
-        loaded: LoadedRun,
-        kind: Kind,
-        direction: Direction,
-        samples: WriteSamples,
-        advance: Advance = no_progress,
+        self, loaded: LoadedRun, kind: Kind, direction: Direction, samples: WriteSamples, advance: Advance = no_progress
     ) -> None:
         self.layer, self._kind, self._advance = direction.locus.layer, kind, advance
         self._loaded, self._direction, self._samples = loaded, direction, samples

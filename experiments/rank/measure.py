@@ -42,8 +42,11 @@ def _measure(
     if absent or direction is None or samples is None:
         return _untested(loaded, absent or f"there is no {kind} write direction"), []
     if n < MIN_VALIDATION:
-        return _untested(loaded, f"{n} validation prompts are declined that way, {MIN_VALIDATION} are needed to choose "
-                         "directions; give more prompts"), []  # fmt: skip
+        return _untested(
+            loaded,
+            f"{n} validation prompts are declined that way, {MIN_VALIDATION} are needed to choose "
+            "directions; give more prompts",
+        ), []
     config, wanted = loaded.config.dissociate, loaded.config.dissociate.rank
     with loaded.reporter.task(f"directions of declining ({kind})", None) as advance:
         model = AblatedModel(loaded, kind, direction, samples, advance)
@@ -74,11 +77,16 @@ def _record(loaded: LoadedRun, model: AblatedModel, found: Found, growth: Growth
             for k, (stopped, more) in enumerate(zip(growth.effects, growth.beyond, strict=True))
         ),
         fits=tuple(
-            RankFit(fitted_by=fit.fitted_by, layer=fit.layer, fitted_on=fit.fitted_on, still_declining=fit.still,
-                    stopped_on_validation=fit.stopped)
+            RankFit(
+                fitted_by=fit.fitted_by,
+                layer=fit.layer,
+                fitted_on=fit.fitted_on,
+                still_declining=fit.still,
+                stopped_on_validation=fit.stopped,
+            )
             for fit in found.fits
         ),
-    )  # fmt: skip
+    )
 
 
 def _untested(loaded: LoadedRun, reason: str) -> RankEstimate:

@@ -29,8 +29,12 @@ def calibration_chart(reads: Mapping[str, DialReadings]) -> Chart:
     """Draw a panel a dial: the share of prompts with its label in each bin, with 95 % intervals over groups."""
     rows = calibration_rows(reads)
     colours = {series_name(kind, read): DIAL_COLOURS[kind] for kind, read in reads.items()}
-    return calibration(rows, colours, x_title="probability that the dial reads (log-odds scale)",
-                       y_title="share of prompts with the dial's label")  # fmt: skip
+    return calibration(
+        rows,
+        colours,
+        x_title="probability that the dial reads (log-odds scale)",
+        y_title="share of prompts with the dial's label",
+    )
 
 
 def series_name(kind: str, read: DialReadings) -> str:
@@ -56,6 +60,14 @@ def calibration_points(read: DialReadings) -> list[Row]:
         n, k = int(inside.sum()), float(read.declining[inside].sum())
         n_groups = effective_number(np.unique(read.groups[inside], return_counts=True)[1])
         share = mean_of_groups(k, n, n_groups)
-        found.append({"bin": f"{EDGES[here]:g} to {EDGES[here + 1]:g}", "x": float(read.probability[inside].mean()),
-                      "y": share.estimate, "low": share.low, "high": share.high, "n": n})  # fmt: skip
+        found.append(
+            {
+                "bin": f"{EDGES[here]:g} to {EDGES[here + 1]:g}",
+                "x": float(read.probability[inside].mean()),
+                "y": share.estimate,
+                "low": share.low,
+                "high": share.high,
+                "n": n,
+            }
+        )
     return found

@@ -42,8 +42,10 @@ def caveats(results: RunResults) -> list[str]:
     """
     lines = [contrast_line(results.contrast)] if results.contrast else []
     if results.organism:
-        lines.append("This model is an organism: trained from scratch on a generated grammar, with a planted "
-                     "mechanism. It shows that the method works; it is not evidence about real models.")  # fmt: skip
+        lines.append(
+            "This model is an organism: trained from scratch on a generated grammar, with a planted "
+            "mechanism. It shows that the method works; it is not evidence about real models."
+        )
     if results.organism_prompts:
         lines.append(warning(results.model.name))
     if results.dials_absent:
@@ -55,13 +57,17 @@ def caveats(results: RunResults) -> list[str]:
         lines.append("A time budget cut this run: " + " ".join(results.left_out))
     for name, site in results.sites.items():
         if not site.beats_bag_of_words:
-            lines.append(f"The {name} probe does not clearly beat a bag of words on these prompts "
-                         f"(AUROC {site.shown} against {site.bag_of_words_auroc:.3f}).")  # fmt: skip
+            lines.append(
+                f"The {name} probe does not clearly beat a bag of words on these prompts "
+                f"(AUROC {site.shown} against {site.bag_of_words_auroc:.3f})."
+            )
     for kind, write in results.writes.items():
         if write.available and not write.within_label:
-            lines.append(f"The {kind} write direction contrasts two labels, because the model does not do both within "
-                         "one label, or because the direction within labels stops no declines: it may carry the topic "
-                         "of the prompts as well as declining.")  # fmt: skip
+            lines.append(
+                f"The {kind} write direction contrasts two labels, because the model does not do both within "
+                "one label, or because the direction within labels stops no declines: it may carry the topic "
+                "of the prompts as well as declining."
+            )
         if write.available and not write.meets_selection_rules:
             lines.append(
                 f"No locus met the selection rules for the {kind} write direction; the one that misses them least is "
@@ -72,5 +78,7 @@ def caveats(results: RunResults) -> list[str]:
 
 def contrast_line(ways: tuple[str, str]) -> str:
     """Say what the names of the two refusals stand for in a run that contrasts two other ways of declining."""
-    return (f"This run contrasts two ways of declining: normative stands for {ways[0]}, epistemic for {ways[1]}. A "
-            "decline counts as that of its prompt, however it is worded.")  # fmt: skip
+    return (
+        f"This run contrasts two ways of declining: normative stands for {ways[0]}, epistemic for {ways[1]}. A "
+        "decline counts as that of its prompt, however it is worded."
+    )

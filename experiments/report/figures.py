@@ -37,8 +37,17 @@ def rates_rows(found: Rates, certified: Certificate | None, *, dials: bool) -> l
         limit = None if certified is None or name not in certified.risks else certified.risks[name].limit
         for when, record in states:
             rate = record.of(name)
-            rows.append({"rate": name, "when": when, "value": rate.estimate, "low": rate.low, "high": rate.high,
-                         "n": rate.n, "limit": limit if dials else None})  # fmt: skip
+            rows.append(
+                {
+                    "rate": name,
+                    "when": when,
+                    "value": rate.estimate,
+                    "low": rate.low,
+                    "high": rate.high,
+                    "n": rate.n,
+                    "limit": limit if dials else None,
+                }
+            )
     return rows
 
 
@@ -52,23 +61,42 @@ def matrix_chart(matrix: Matrix, *, become: bool = False) -> Chart | None:
         None where no such share was measured.
     """
     cells = matrix_cells(matrix, become=become)
-    title = "What the plain model's refusals and abstentions become" if become else (
-        "Share of test prompts with each behaviour under each intervention")  # fmt: skip
-    return heat_map(
-        cells, title=title, columns="", lines="", unit="share", domain=(0.0, 1.0), number=".0%",
-        column_width=MATRIX_WIDTH,
-    ) if cells else None  # fmt: skip
+    title = (
+        "What the plain model's refusals and abstentions become"
+        if become
+        else ("Share of test prompts with each behaviour under each intervention")
+    )
+    return (
+        heat_map(
+            cells,
+            title=title,
+            columns="",
+            lines="",
+            unit="share",
+            domain=(0.0, 1.0),
+            number=".0%",
+            column_width=MATRIX_WIDTH,
+        )
+        if cells
+        else None
+    )
 
 
 def matrix_cells(matrix: Matrix, *, become: bool = False) -> list[Row]:
     """Return the cells of a matrix chart that have prompts."""
     return [
-        {"column": _column(name, matrix), "row": row.replace("_", " "), "value": of.estimate, "low": of.low,
-         "high": of.high, "n": of.n}
+        {
+            "column": _column(name, matrix),
+            "row": row.replace("_", " "),
+            "value": of.estimate,
+            "low": of.low,
+            "high": of.high,
+            "n": of.n,
+        }
         for row, shares in matrix.items()
         for name, of in shares.items()
         if of.n and name.startswith(BECOME) == become
-    ]  # fmt: skip
+    ]
 
 
 def _column(name: str, matrix: Matrix) -> str:
@@ -104,9 +132,7 @@ def boundary_chart(found: Sequence[BoundaryRow]) -> Chart:
     return by_layer(boundary_rows(found), y_title="0: answered benign, 1: harmful", reference=0.5)
 
 
-def scatter_chart(
-    layers: tuple[int, int], labels: Sequence[str], rows: Sequence[Row] | None = None
-) -> Chart:  # fmt: skip
+def scatter_chart(layers: tuple[int, int], labels: Sequence[str], rows: Sequence[Row] | None = None) -> Chart:
     """Draw every prompt by its projections on the two write directions.
 
     Args:
@@ -114,8 +140,12 @@ def scatter_chart(
         rows: the prompts; None where the page's script fills them in.
     """
     shown = [label for label in LABEL_COLOURS if label in labels]
-    return scatter(rows, labels=shown, x_title=f"normative write direction, layer {layers[0]} (residual-stream units)",
-                   y_title=f"epistemic write direction, layer {layers[1]} (residual-stream units)")  # fmt: skip
+    return scatter(
+        rows,
+        labels=shown,
+        x_title=f"normative write direction, layer {layers[0]} (residual-stream units)",
+        y_title=f"epistemic write direction, layer {layers[1]} (residual-stream units)",
+    )
 
 
 def scatter_rows(

@@ -93,11 +93,7 @@ class Completer:
         return [[column.done[row] for row in rows] for column in columns]
 
     def answer(
-        self,
-        how: Answers[Response],
-        rows: Sequence[int],
-        places: Sequence[Sequence[int]],
-        take: Take[Response],
+        self, how: Answers[Response], rows: Sequence[int], places: Sequence[Sequence[int]], take: Take[Response]
     ) -> None:
         """Answer prompts here, or by the pool's workers; `take` gets the rows that were answered.
 

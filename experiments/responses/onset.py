@@ -46,13 +46,17 @@ class Onsets:
         covered = self.coverage.get(kind, 0.0)
         if self.prefixes.get(kind) and covered >= MIN_COVERAGE:
             return ""
-        reason = (f"onset prefixes cannot be learned for {kind}: its own openings cover {covered:.0%} of such "
-                  f"completions, {MIN_COVERAGE:.0%} are needed")  # fmt: skip
+        reason = (
+            f"onset prefixes cannot be learned for {kind}: its own openings cover {covered:.0%} of such "
+            f"completions, {MIN_COVERAGE:.0%} are needed"
+        )
         if not self.thinking:
             return reason
-        return (f"{reason}; {self.thinking:.0%} of the completions think first and decide after that, and onset "
-                "log-odds cover the opening only: to test this, turn thinking off (model.template_args, if the "
-                "template has a switch)")  # fmt: skip
+        return (
+            f"{reason}; {self.thinking:.0%} of the completions think first and decide after that, and onset "
+            "log-odds cover the opening only: to test this, turn thinking off (model.template_args, if the "
+            "template has a switch)"
+        )
 
 
 def learn_onsets(

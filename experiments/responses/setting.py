@@ -87,8 +87,5 @@ class PromptBatch:
         rendered = [self.rendered[place] for place in places]
         batch = self._model.batch(rendered)
         biases = [bias for one in setting.held for bias in one.processors(batch.prompt_length)]
-        with (
-            self._model.editing(setting.placed, biases),
-            steering(self._model, setting.dials, batch, rendered),
-        ):
+        with self._model.editing(setting.placed, biases), steering(self._model, setting.dials, batch, rendered):
             return self._model.generate(batch, max_new_tokens)

@@ -34,8 +34,10 @@ def _write_position(name: str) -> str:
 def _run_name(name: str) -> str:
     if re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]*", name):
         return name
-    raise ValueError("expected letters, digits, points, hyphens and underscores, beginning with a letter or digit, "
-                     f"since it names the run's directory; got {name!r}")  # fmt: skip
+    raise ValueError(
+        "expected letters, digits, points, hyphens and underscores, beginning with a letter or digit, "
+        f"since it names the run's directory; got {name!r}"
+    )
 
 
 WritePosition = Annotated[str, AfterValidator(_write_position)]
@@ -122,8 +124,10 @@ class DissociateConfig(Strict):
                 f"directions is 1/(n + 1), here {1 / (self.n_null_onset + 1):.3g}"
             )
         if self.form == "additive" and self.layers == "later":
-            raise ValueError("form 'additive' subtracts once, at the selected layer, and later layers keep the change; "
-                             "use layers 'selected', or form 'affine'")  # fmt: skip
+            raise ValueError(
+                "form 'additive' subtracts once, at the selected layer, and later layers keep the change; "
+                "use layers 'selected', or form 'affine'"
+            )
         return self
 
 
@@ -158,8 +162,10 @@ class UncertaintyConfig(Strict):
     @model_validator(mode="after")
     def _samples_can_disagree(self) -> UncertaintyConfig:
         if self.samples == 1:
-            raise ValueError("samples is 1, and one sample cannot disagree with itself; give at least 2, better 10 "
-                             "(0 skips the stage in refusal run)")  # fmt: skip
+            raise ValueError(
+                "samples is 1, and one sample cannot disagree with itself; give at least 2, better 10 "
+                "(0 skips the stage in refusal run)"
+            )
         return self
 
     @property
@@ -197,8 +203,9 @@ class RunConfig(Strict):
     def _write_positions_are_extracted(self) -> RunConfig:
         extracted, wanted = self.extract.positions, self.dissociate.positions or ()
         if extracted and (missing := [position for position in wanted if position not in extracted]):
-            raise ValueError(f"dissociate.positions names {missing[0]}, which extract.positions "
-                             f"({', '.join(extracted)}) leaves out")  # fmt: skip
+            raise ValueError(
+                f"dissociate.positions names {missing[0]}, which extract.positions ({', '.join(extracted)}) leaves out"
+            )
         return self
 
 

@@ -110,8 +110,10 @@ def make_corpus(prompts: Sequence[Prompt], config: PromptsConfig, seed: int) -> 
     """
     missing = set(LABELS) - {prompt.label for prompt in prompts}
     if missing:
-        raise UserError(f"{config.described()} holds no prompt labelled {', '.join(sorted(missing))}; all three labels "
-                        "are needed: add a prompt file or a public set that has them")  # fmt: skip
+        raise UserError(
+            f"{config.described()} holds no prompt labelled {', '.join(sorted(missing))}; all three labels "
+            "are needed: add a prompt file or a public set that has them"
+        )
     corpus = divide(prompts, config, seed)
     check_parts(corpus, config)
     return corpus
@@ -134,8 +136,10 @@ def divide(prompts: Sequence[Prompt], config: PromptsConfig, seed: int) -> Corpu
         part = np.array(given, dtype=object)
         if separated := _separated(groups, part):
             ids = " and ".join(repr(prompts[row].id) for row in separated)
-            raise UserError(f"{config.described()}: field 'split' separates prompts of one pair, entity, template or "
-                            f"text, such as {ids}; give such prompts the same split, or none")  # fmt: skip
+            raise UserError(
+                f"{config.described()}: field 'split' separates prompts of one pair, entity, template or "
+                f"text, such as {ids}; give such prompts the same split, or none"
+            )
     else:
         shares = {name: getattr(config, name) for name in PARTS}
         part = np.full(len(prompts), "test", dtype=object)

@@ -45,8 +45,9 @@ class RunInputs:
         store = ActivationStore(self.file("activations.h5"))
         if store.prompt_ids != tuple(prompt.id for prompt in self.prompts):
             given = self.config.prompts.described()
-            raise UserError(f"{self.file('activations.h5')} holds other prompts than {given}; choose another directory "
-                            "with --out")  # fmt: skip
+            raise UserError(
+                f"{self.file('activations.h5')} holds other prompts than {given}; choose another directory with --out"
+            )
         return store
 
     @cached_property

@@ -38,9 +38,11 @@ def on_another_model(config: RunConfig, prompts: Sequence[Prompt]) -> bool:
 
 def warning(model: str) -> str:
     """Return the warning for a model, given by its name."""
-    return (f"These prompts are written in the small grammar of an organism, and {model} is not that organism. The "
-            "results say nothing about this model. Use prompts for real models: "
-            "--set prompts.path=configs/prompts/core.jsonl, or your own file.")  # fmt: skip
+    return (
+        f"These prompts are written in the small grammar of an organism, and {model} is not that organism. The "
+        "results say nothing about this model. Use prompts for real models: "
+        "--set prompts.path=configs/prompts/core.jsonl, or your own file."
+    )
 
 
 def _organism(directory: Path) -> str | None:

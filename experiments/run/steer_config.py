@@ -55,12 +55,16 @@ class SteerConfig(Strict):
     @model_validator(mode="after")
     def _writes_at_layers(self) -> SteerConfig:
         if self.layers == "later" and self.actuator in ("addition", "onset_bias"):
-            why = {"addition": "adds once, at the selected layer, and later layers keep the change",
-                   "onset_bias": "writes at no layer"}[self.actuator]  # fmt: skip
+            why = {
+                "addition": "adds once, at the selected layer, and later layers keep the change",
+                "onset_bias": "writes at no layer",
+            }[self.actuator]
             raise ValueError(f"actuator {self.actuator!r} {why}; use layers 'selected', or actuator 'affine'")
         if self.permit == "subspace" and self.actuator in ("addition", "onset_bias"):
-            raise ValueError(f"permit 'subspace' sets projections, and actuator {self.actuator!r} does not; use "
-                             "actuator 'affine' or 'clamp'")  # fmt: skip
+            raise ValueError(
+                f"permit 'subspace' sets projections, and actuator {self.actuator!r} does not; use "
+                "actuator 'affine' or 'clamp'"
+            )
         return self
 
     @property

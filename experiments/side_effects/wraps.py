@@ -69,10 +69,14 @@ def _wrap(given: Any, where: str) -> Wrap:
             raise UserError(f"{where} has no place for the request; write {REQUEST} at that place")
         return partial(role_play, given)
     if not isinstance(given, dict):
-        raise UserError(f"{where} is {'empty' if given is None else type(given).__name__}; expected a text with "
-                        f"{REQUEST}, or a map from words to milder words")  # fmt: skip
+        raise UserError(
+            f"{where} is {'empty' if given is None else type(given).__name__}; expected a text with "
+            f"{REQUEST}, or a map from words to milder words"
+        )
     for word, milder in given.items():
         if not (isinstance(word, str) and isinstance(milder, str) and word.strip() and milder.strip()):
-            raise UserError(f"{where}: {word!r}: {milder!r}; expected a word and milder words for it "
-                            "(in quotes if YAML reads them as something else)")  # fmt: skip
+            raise UserError(
+                f"{where}: {word!r}: {milder!r}; expected a word and milder words for it "
+                "(in quotes if YAML reads them as something else)"
+            )
     return partial(euphemism, {word.strip().lower(): milder.strip() for word, milder in given.items()})

@@ -155,10 +155,14 @@ def _named(keys: Mapping[str, tuple[JsonValue, ...]]) -> Iterator[tuple[str, tup
 
 
 def _axes(sweep: SweepConfig) -> dict[str, list[_Value]]:
-    axes = {MODEL: [_Value(name, _last(name), {"model.name": name}) for name in sweep.models],
-            PROMPTS: [_prompts(one) for one in sweep.prompts]}  # fmt: skip
-    axes |= {key: [_Value(value, _slug(_text(value)), {key: value}) for value in values]
-             for key, values in sweep.keys.items()}  # fmt: skip
+    axes = {
+        MODEL: [_Value(name, _last(name), {"model.name": name}) for name in sweep.models],
+        PROMPTS: [_prompts(one) for one in sweep.prompts],
+    }
+    axes |= {
+        key: [_Value(value, _slug(_text(value)), {key: value}) for value in values]
+        for key, values in sweep.keys.items()
+    }
     return {name: values for name, values in axes.items() if values}
 
 
@@ -173,8 +177,12 @@ def _prompts(one: str | DatasetConfig) -> _Value:
 def _labelled(values: Sequence[_Value]) -> list[_Value]:
     """Tell values apart whose labels are the same, by a hash of each."""
     labels = Counter(value.label.lower() for value in values)
-    return [_Value(one.given, f"{one.label}-{_hash(_text(one.overrides))}", one.overrides)
-            if labels[one.label.lower()] > 1 else one for one in values]  # fmt: skip
+    return [
+        _Value(one.given, f"{one.label}-{_hash(_text(one.overrides))}", one.overrides)
+        if labels[one.label.lower()] > 1
+        else one
+        for one in values
+    ]
 
 
 def _part(axis: str, value: _Value, axes: Collection[str]) -> str:
@@ -219,5 +227,6 @@ def _check_exclude(sweep: SweepConfig, axes: Mapping[str, Sequence[_Value]], pat
                 raise UserError(f"{path}: exclude: no axis {axis!r}; the axes are {', '.join(axes)}")
             known = [one.given for one in axes[axis]]
             if value not in known:
-                raise UserError(f"{path}: exclude: {_text(value)} is no value of {axis}, which has "
-                                f"{', '.join(map(_text, known))}")  # fmt: skip
+                raise UserError(
+                    f"{path}: exclude: {_text(value)} is no value of {axis}, which has {', '.join(map(_text, known))}"
+                )

@@ -21,8 +21,15 @@ from scoring.rates import RATES
 MOST_DRAWN = 100  # cells in the chart; the table has all
 CAPTION = "The four rates of each cell on its own test prompts, with 95 % intervals"
 WHEN = {BEFORE: "without dials", AFTER: "with the dials"}
-COLUMNS = {"run": "cell", "rate": "rate", "when": "when", "value": "rate, %", "low": "from, %", "high": "to, %",
-           "n": "n"}  # fmt: skip
+COLUMNS = {
+    "run": "cell",
+    "rate": "rate",
+    "when": "when",
+    "value": "rate, %",
+    "low": "from, %",
+    "high": "to, %",
+    "n": "n",
+}
 
 
 def write_page(sweep: SweepConfig, states: Sequence[CellState], rows: Sequence[Row], path: Path) -> None:
@@ -36,12 +43,15 @@ def write_page(sweep: SweepConfig, states: Sequence[CellState], rows: Sequence[R
     done = sum(state.state == "done" for state in states)
     failed = [(row, state) for row, state in zip(rows, states, strict=True) if state.state == "failed"]
     page = render(
-        "sweep.html", name=sweep.name, chart=_chart(rows), failed=[row for row, _ in failed],
+        "sweep.html",
+        name=sweep.name,
+        chart=_chart(rows),
+        failed=[row for row, _ in failed],
         summary=_summary(len(states), done, len(failed)),
         head=["cell", *axes, "one refusal or two?", "word or intent?", "trigger share", *RATES, "minutes"],
         rows=[list(_cells(row, axes)) for row in rows],
         settings=yaml.safe_dump(sweep.model_dump(mode="json", exclude_defaults=True), sort_keys=False).strip(),
-    )  # fmt: skip
+    )
     with atomic_file(path) as sink:
         sink.write(document(f"Sweep: {sweep.name}", [page]).encode("utf-8", "backslashreplace"))
 
@@ -91,8 +101,18 @@ def _chart(rows: Sequence[Row]) -> Figure | None:
     """Return the chart of rates; None where no cell has any."""
     known = [row for row in rows if row["verdict"] is not None][:MOST_DRAWN]
     drawn: list[Row] = [
-        {"run": row["cell"], "rate": rate, "when": WHEN[when], "value": row[name], "low": row[f"{name}_low"],
-         "high": row[f"{name}_high"], "n": row[f"{name}_n"]}
-        for row in known for rate in RATES for when in WHEN if row[name := f"{rate}_{when}"] is not None
-    ]  # fmt: skip
+        {
+            "run": row["cell"],
+            "rate": rate,
+            "when": WHEN[when],
+            "value": row[name],
+            "low": row[f"{name}_low"],
+            "high": row[f"{name}_high"],
+            "n": row[f"{name}_n"],
+        }
+        for row in known
+        for rate in RATES
+        for when in WHEN
+        if row[name := f"{rate}_{when}"] is not None
+    ]
     return figure("rates", rates_by_run(drawn), CAPTION, drawn, COLUMNS) if drawn else None

@@ -59,9 +59,14 @@ class CellProcess:
         with self._log.open("ab") as log:
             self._begin = log.tell()
             self._process = subprocess.Popen(
-                words, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=log, env=environment,
-                cwd=command.cwd if Path(command.cwd).is_dir() else None, preexec_fn=_ends_with_parent(),
-            )  # fmt: skip
+                words,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=log,
+                env=environment,
+                cwd=command.cwd if Path(command.cwd).is_dir() else None,
+                preexec_fn=_ends_with_parent(),
+            )
 
     def ended(self) -> Ended | None:
         """Return how it ended; None while it runs."""
@@ -90,8 +95,11 @@ class CellProcess:
         said = (found or lines or [f"exit code {code}"])[-1].removeprefix("refusal: ")
         if code < 0:
             memory = " (is there too little memory?)" if -code == signal.SIGKILL else ""
-            said = f"killed by {signal.Signals(-code).name}{memory}; last line: {said}" if lines else (
-                f"killed by {signal.Signals(-code).name}{memory}")  # fmt: skip
+            said = (
+                f"killed by {signal.Signals(-code).name}{memory}; last line: {said}"
+                if lines
+                else (f"killed by {signal.Signals(-code).name}{memory}")
+            )
         return said if len(said) <= MOST_CHARS else said[: MOST_CHARS - 1] + "…"
 
 
@@ -99,8 +107,13 @@ def run_cell(command: CellCommand) -> Ended:
     """Run a cell to its end: a Ray task. Its process may still be ending on another node, where that one was lost."""
     directory = Path(command.directory)
     if not directory.is_dir():
-        return Ended(command.name, 2, f"{socket.gethostname()}: there is no {directory}; put the sweep's directory "
-                     "(--out) on a file system that all nodes share", socket.gethostname())  # fmt: skip
+        return Ended(
+            command.name,
+            2,
+            f"{socket.gethostname()}: there is no {directory}; put the sweep's directory "
+            "(--out) on a file system that all nodes share",
+            socket.gethostname(),
+        )
     until = time.monotonic() + PATIENCE_S
     while is_held(directory) and time.monotonic() < until:
         time.sleep(POLL_S)

@@ -84,8 +84,10 @@ def run_cells(
     for state in left.values():
         make_folder(state.directory)
         (state.directory / FAILURE).unlink(missing_ok=True)
-    commands = [CellCommand(name, state.cell.arguments(budget), str(state.directory.absolute()), os.getcwd(), threads)
-                for name, state in left.items()]  # fmt: skip
+    commands = [
+        CellCommand(name, state.cell.arguments(budget), str(state.directory.absolute()), os.getcwd(), threads)
+        for name, state in left.items()
+    ]
     with reporter.stage("sweep") as step, step.task("cells", len(states)) as advance:
         advance(len(states) - len(left), remembered=True)
         for ended in start(commands):

@@ -83,8 +83,11 @@ def _right_action(found: RunResults, when: str) -> Estimate:
 
 def _auroc(found: RunResults, kind: str) -> Estimate:
     site = found.sites.get(kind)
-    return Estimate(estimate=None, low=None, high=None) if site is None else Estimate(
-        estimate=site.auroc, low=site.auroc_ci[0], high=site.auroc_ci[1])  # fmt: skip
+    return (
+        Estimate(estimate=None, low=None, high=None)
+        if site is None
+        else Estimate(estimate=site.auroc, low=site.auroc_ci[0], high=site.auroc_ci[1])
+    )
 
 
 def _planted(found: RunResults, kind: str) -> Value:
@@ -135,9 +138,11 @@ def _array(values: Sequence[Value], kind: pyarrow.DataType | None) -> pyarrow.Ar
     if kind is None:
         kinds = {bool if isinstance(v, bool) else type(v) for v in values if v is not None}
         known: dict[frozenset[type], pyarrow.DataType] = {
-            frozenset({bool}): pyarrow.bool_(), frozenset({int}): COUNT, frozenset({float}): NUMBER,
+            frozenset({bool}): pyarrow.bool_(),
+            frozenset({int}): COUNT,
+            frozenset({float}): NUMBER,
             frozenset({int, float}): NUMBER,
-        }  # fmt: skip
+        }
         kind = known.get(frozenset(kinds), TEXT)
     if kind == TEXT:
         values = [value if value is None or isinstance(value, str) else str(value) for value in values]

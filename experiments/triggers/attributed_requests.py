@@ -45,10 +45,12 @@ def measure_attribution(loaded: LoadedRun) -> Attribution | NotApplicable:
     return Attribution(
         applicable=True,
         n=len(attributed),
-        by_label={label: _fired_by_trigger(loaded, [one for one in attributed if mask[one.row]])
-                  for label, mask in labels.items()},
+        by_label={
+            label: _fired_by_trigger(loaded, [one for one in attributed if mask[one.row]])
+            for label, mask in labels.items()
+        },
         examples=tuple(_request(loaded, one) for one in shown),
-    )  # fmt: skip
+    )
 
 
 def attribute_refusals(loaded: LoadedRun) -> list[AttributedRow]:
@@ -70,10 +72,16 @@ def attribute_refusals(loaded: LoadedRun) -> list[AttributedRow]:
 def _request(loaded: LoadedRun, one: AttributedRow) -> AttributedRequest:
     prompt, found = loaded.prompts[one.row], one.scores
     return AttributedRequest(
-        id=prompt.id, label=prompt.label, trigger=prompt.trigger, log_odds=found.log_odds,
-        words=found.words, scores=found.scores, tokens=found.tokens,
-        top=None if found.top is None else found.words[found.top], fired_by_trigger=one.fired,
-    )  # fmt: skip
+        id=prompt.id,
+        label=prompt.label,
+        trigger=prompt.trigger,
+        log_odds=found.log_odds,
+        words=found.words,
+        scores=found.scores,
+        tokens=found.tokens,
+        top=None if found.top is None else found.words[found.top],
+        fired_by_trigger=one.fired,
+    )
 
 
 def _fired_by_trigger(loaded: LoadedRun, of_label: Sequence[AttributedRow]) -> FiredByTrigger | None:

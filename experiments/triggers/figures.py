@@ -47,10 +47,18 @@ def eta_maps(rows: Sequence[LocusEffect], direction: str) -> Mapping[str, Chart]
 def eta_cells(rows: Sequence[LocusEffect]) -> list[Row]:
     """Return the cells of the heat maps, layer by layer."""
     return [
-        {"column": str(row.layer), "row": row.position, "value": row.partial_eta_squared, "low": row.low,
-         "high": row.high, "n": f"{row.n_groups} groups", "direction": row.direction, "effect": row.effect}
+        {
+            "column": str(row.layer),
+            "row": row.position,
+            "value": row.partial_eta_squared,
+            "low": row.low,
+            "high": row.high,
+            "n": f"{row.n_groups} groups",
+            "direction": row.direction,
+            "effect": row.effect,
+        }
         for row in sorted(rows, key=lambda row: row.layer)
-    ]  # fmt: skip
+    ]
 
 
 def _eta_map(own: Sequence[LocusEffect], effect: str) -> Chart:
@@ -68,9 +76,15 @@ def patching(record: Patching) -> Chart:
 def patching_rows(record: Patching) -> list[Row]:
     """Return the points of the chart, one a layer and way of patching that is known."""
     return [
-        {"layer": at.layer, "series": label, "value": share.estimate, "low": share.low, "high": share.high,
-         "n": record.n}
+        {
+            "layer": at.layer,
+            "series": label,
+            "value": share.estimate,
+            "low": share.low,
+            "high": share.high,
+            "n": record.n,
+        }
         for way, label in WAYS.items()
         for at in record.layers
         if (share := at.raised if way == "raised" else at.lowered).low is not None
-    ]  # fmt: skip
+    ]

@@ -25,8 +25,13 @@ def measure_patching(loaded: LoadedRun) -> Patching | NotPatched | NotApplicable
     flipped = [pair for pair in aligned if refused[pair.with_word] and answered[pair.without]]
     pairs = _spread(loaded, flipped)
     groups = loaded.corpus.groups[[pair.with_word for pair in pairs]] if pairs else np.empty(0, dtype=int)
-    counts = PairCounts(pairs=len(aligned), flipped=len(flipped), left_out=dict(left_out), n=len(pairs),
-                        n_groups=len(set(groups.tolist())))  # fmt: skip
+    counts = PairCounts(
+        pairs=len(aligned),
+        flipped=len(flipped),
+        left_out=dict(left_out),
+        n=len(pairs),
+        n_groups=len(set(groups.tolist())),
+    )
     if counts.n_groups < MIN_GROUPS:
         return NotPatched(**dict(counts), applicable=False, reason=_too_few(counts))
     onsets = context_onsets(loaded)

@@ -128,12 +128,18 @@ def locus_effects(projection: LocusProjection, held: Quadruples, seed: int) -> l
         found = partial_eta(cells, CONTRASTS[which], seed=seed)
         effects.append(
             LocusEffect(
-                direction=projection.name, layer=projection.layer, position=projection.position,
-                effect=effect, partial_eta_squared=float(found.estimate[0]), low=float(found.low[0]),
-                high=float(found.high[0]), p=float(found.p[0]), shift=float(found.mean[0]),
+                direction=projection.name,
+                layer=projection.layer,
+                position=projection.position,
+                effect=effect,
+                partial_eta_squared=float(found.estimate[0]),
+                low=float(found.low[0]),
+                high=float(found.high[0]),
+                p=float(found.p[0]),
+                shift=float(found.mean[0]),
                 n_groups=held.n_groups,
             )
-        )  # fmt: skip
+        )
     return effects
 
 

@@ -63,8 +63,10 @@ def lacking(corpus: Corpus, rows: Int[np.ndarray, " n_rows"]) -> str:
     """Return why no pair holds all four cells, and what to change."""
     prompts = [corpus.prompts[row] for row in rows]
     if not any(prompt.trigger for prompt in prompts):
-        return ("no prompt names a trigger word: fill the field 'trigger' (the word as written in the text) of "
-                "requests that carry one")  # fmt: skip
+        return (
+            "no prompt names a trigger word: fill the field 'trigger' (the word as written in the text) of "
+            "requests that carry one"
+        )
     if not any(prompt.intent in ("benign", "harmful") for prompt in prompts):
         return "no prompt gives its intent: fill the field 'intent' with benign or harmful"
     requests = requests_in_pairs(corpus, rows)
@@ -73,8 +75,10 @@ def lacking(corpus: Corpus, rows: Int[np.ndarray, " n_rows"]) -> str:
     counts = Counter(member_of(corpus, row) for row in requests)
     if missing := [member_description(member) for member in MEMBERS if not counts[member]]:
         return f"the 2 x 2 is unbalanced: no request is {' or '.join(missing)}; add such prompts to the pairs"
-    return ("no pair holds all four of trigger and no trigger, benign and harmful: give the four prompts of one "
-            "quadruple the same 'pair'")  # fmt: skip
+    return (
+        "no pair holds all four of trigger and no trigger, benign and harmful: give the four prompts of one "
+        "quadruple the same 'pair'"
+    )
 
 
 def member_of(corpus: Corpus, row: int) -> QuadrupleMember:

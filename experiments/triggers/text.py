@@ -33,8 +33,13 @@ MEMBER_LABELS = {
     "no_trigger_harmful": "harmful, without one",
     "no_trigger_benign": "benign, without one",
 }
-HEADINGS = {"projection": "Projection", "transfer": "Transfer", "patching": "Patching", "erasure": "Erasure",
-            "attribution": "Attribution"}  # fmt: skip
+HEADINGS = {
+    "projection": "Projection",
+    "transfer": "Transfer",
+    "patching": "Patching",
+    "erasure": "Erasure",
+    "attribution": "Attribution",
+}
 
 
 def print_triggers(directory: Path, results: TriggerResults) -> None:
@@ -102,17 +107,22 @@ def _projection(projection: Projection) -> list[str]:
             f"{effect} {e.partial_eta_squared:.2f} [{e.low:.2f}, {e.high:.2f}], shift {e.shift:+.2f}"
             for effect, e in at.effects.items()
         )
-        lines.append(f"Along the {name} direction (layer {at.layer}, {at.position}; {at.n_groups} held-out "
-                     f"groups), partial eta squared: {effects}.")  # fmt: skip
+        lines.append(
+            f"Along the {name} direction (layer {at.layer}, {at.position}; {at.n_groups} held-out "
+            f"groups), partial eta squared: {effects}."
+        )
     return lines
 
 
 def _transfer(transfer: Transfer) -> str:
     across = [transfer.probes[f"fitted {a}, tested {b}"] for a, b in (("without", "with"), ("with", "without"))]
-    there, back = (f"{p.auroc:.2f} [{p.auroc_ci[0]:.2f}, {p.auroc_ci[1]:.2f}] (bag of words {p.bag_of_words:.2f})"
-                   for p in across)  # fmt: skip
-    return (f"Intent probes fitted on requests without trigger words: AUROC {there} on requests with them; "
-            f"the reverse: {back}.")  # fmt: skip
+    there, back = (
+        f"{p.auroc:.2f} [{p.auroc_ci[0]:.2f}, {p.auroc_ci[1]:.2f}] (bag of words {p.bag_of_words:.2f})" for p in across
+    )
+    return (
+        f"Intent probes fitted on requests without trigger words: AUROC {there} on requests with them; "
+        f"the reverse: {back}."
+    )
 
 
 def _patching(patching: Patching) -> str:
@@ -136,17 +146,21 @@ def _patching(patching: Patching) -> str:
 def _erasure(erasure: Erasure) -> list[str]:
     lines = []
     if auroc := erasure.auroc:
-        lines.append(f"Erasure of the word at layer {erasure.layer} (LEACE): on held-out requests a probe reads it "
-                     f"with AUROC {auroc['before']:.2f} before and {auroc['after']:.2f} after.")  # fmt: skip
+        lines.append(
+            f"Erasure of the word at layer {erasure.layer} (LEACE): on held-out requests a probe reads it "
+            f"with AUROC {auroc['before']:.2f} before and {auroc['after']:.2f} after."
+        )
     ways = {f"at layer {erasure.layer}": erasure.one_layer, "at every stored layer": erasure.every_layer}
     for where, answers in ways.items():
         parts = [
             f"{what}: refused {decisions.before.estimate:.0%} before, {decisions.after.estimate:.0%} after (decisions "
             f"changed: {decisions.changed:.0%}, n = {decisions.n})"
-            for what, decisions in (("benign requests with a trigger word", answers.benign_with_trigger),
-                                    ("harmful requests", answers.harmful))
+            for what, decisions in (
+                ("benign requests with a trigger word", answers.benign_with_trigger),
+                ("harmful requests", answers.harmful),
+            )
             if decisions is not None
-        ]  # fmt: skip
+        ]
         if parts:
             lines.append(f"With the word erased {where}: {'; '.join(parts)}.")
     return lines

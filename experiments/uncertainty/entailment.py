@@ -102,8 +102,10 @@ def entailment_label(name: str, labels: dict[int, str]) -> int:
     found = [i for i, label in labels.items() if _ENTAILS.search(label) and not _NEGATED.search(label)]
     if len(found) != 1:
         listed = ", ".join(labels.values())
-        raise UserError(f"uncertainty.meaning: {name} has no single label that means entailment (its labels are "
-                        f"{listed}); give an NLI model with a label such as ENTAILMENT, or exact")  # fmt: skip
+        raise UserError(
+            f"uncertainty.meaning: {name} has no single label that means entailment (its labels are "
+            f"{listed}); give an NLI model with a label such as ENTAILMENT, or exact"
+        )
     return found[0]
 
 

@@ -37,5 +37,8 @@ def hedging(judge: RuleJudge, completion: str, prompt: str) -> float:
 def _hedges(judge: RuleJudge, clause: str) -> bool:
     """Return whether a clause holds a hedge, even if the judge classifies the clause otherwise."""
     rules = (rule for kind, of_kind in judge.table.rules if kind == "hedge" for rule in of_kind)
-    return any(rule.pattern is not None and rule.pattern.search(clause) is not None
-               for rule in rules if rule.name not in OF_RESPONSIBILITY)  # fmt: skip
+    return any(
+        rule.pattern is not None and rule.pattern.search(clause) is not None
+        for rule in rules
+        if rule.name not in OF_RESPONSIBILITY
+    )

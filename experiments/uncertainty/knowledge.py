@@ -69,8 +69,11 @@ def relabel_prompts(prompts: Sequence[Prompt], labels: Mapping[str, KnowledgeLab
     Args:
         labels: by prompt id; prompts that are not in it are unchanged.
     """
-    return [_labelled(prompt, labels[prompt.id].knows) if prompt.id in labels else prompt
-            for prompt in prompts if prompt.id not in labels or labels[prompt.id].knows is not None]  # fmt: skip
+    return [
+        _labelled(prompt, labels[prompt.id].knows) if prompt.id in labels else prompt
+        for prompt in prompts
+        if prompt.id not in labels or labels[prompt.id].knows is not None
+    ]
 
 
 def _labelled(prompt: Prompt, knows: bool | None) -> Prompt:

@@ -53,8 +53,10 @@ class ExactClusterer:
 
     def clusters(self, asked: Sequence[Answers]) -> list[tuple[int, ...]]:
         """Return the cluster number of each answer of each question."""
-        return [number_clusters([wording(text, action) for text, action in zip(one.texts, one.actions, strict=True)])
-                for one in asked]  # fmt: skip
+        return [
+            number_clusters([wording(text, action) for text, action in zip(one.texts, one.actions, strict=True)])
+            for one in asked
+        ]
 
     def used(self) -> MeaningsUsed:
         """Return the record of the method."""

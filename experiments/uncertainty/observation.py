@@ -83,8 +83,10 @@ def observe_answers(
         drawn = sampler.sample(rows, settings.samples, advance)
     completions, judge = read_completions(loaded.file("completions.jsonl")), RuleJudge()
     texts = [tuple(loaded.model.decode(one.token_ids) for one in of_row) for of_row in drawn]
-    asked = [_judged(judge, loaded.prompts[row].text, (completions[row].completion, *samples))
-             for row, samples in zip(rows, texts, strict=True)]  # fmt: skip
+    asked = [
+        _judged(judge, loaded.prompts[row].text, (completions[row].completion, *samples))
+        for row, samples in zip(rows, texts, strict=True)
+    ]
     found = []
     for row, one, of_row, clusters in zip(rows, asked, drawn, meanings.clusters(asked), strict=True):
         hedged = hedging(judge, completions[row].completion, loaded.prompts[row].text)
@@ -116,12 +118,16 @@ def _observation(
     log_probs = [one.log_prob for one in drawn]
     samples = tuple(
         Sample(
-            text, action,
+            text,
+            action,
             None if prompt.answer is None else action in ANSWERED and states(text, prompt.answer),
-            cluster, len(one.token_ids), one.log_prob, one.ended,
+            cluster,
+            len(one.token_ids),
+            one.log_prob,
+            one.ended,
         )
         for text, action, cluster, one in zip(answers.texts[1:], answers.actions[1:], of_samples, drawn, strict=True)
-    )  # fmt: skip
+    )
     return Observation(
         id=prompt.id,
         label=prompt.label,

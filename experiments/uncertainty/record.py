@@ -112,8 +112,10 @@ def _measures(judged: Sequence[Observation], wrong: Wrong, groups: Groups, seed:
     found = {name: _measure(list(map(of, judged)), wrong, groups, seed) for name, of in MEASURES.items()}
     p = {name: one.p for name, one in found.items() if one.p is not None}
     adjusted = dict(zip(p, holm(list(p.values())), strict=True))
-    return {name: one.model_copy(update={"p_adjusted": adjusted[name]}) if name in adjusted else one
-            for name, one in found.items()}  # fmt: skip
+    return {
+        name: one.model_copy(update={"p_adjusted": adjusted[name]}) if name in adjusted else one
+        for name, one in found.items()
+    }
 
 
 def _measure(values: Sequence[float | None], wrong: Wrong, groups: Groups, seed: int) -> MeasureAuroc:

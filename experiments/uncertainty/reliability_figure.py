@@ -32,8 +32,15 @@ def reliability_rows(found: Mapping[str, Reliability]) -> list[Row]:
         bins = found[name].bins
         series = f"{meaning} (n = {sum(one.right.n or 0 for one in bins)})"
         rows += [
-            {"series": series, "colour": colour, "x": one.confidence, "y": one.right.estimate, "low": one.right.low,
-             "high": one.right.high, "n": one.right.n}
+            {
+                "series": series,
+                "colour": colour,
+                "x": one.confidence,
+                "y": one.right.estimate,
+                "low": one.right.low,
+                "high": one.right.high,
+                "n": one.right.n,
+            }
             for one in bins
-        ]  # fmt: skip
+        ]
     return rows

@@ -14,8 +14,9 @@ from experiments.uncertainty.semantic_entropy import entropy_threshold
 from extract.atomic_write import write_jsonl
 from extract.prompts.prompt import prompt_row
 
-NO_QUESTIONS = ("no prompt has a known answer or the label uncertain; give questions with the field 'answer', or "
-                "uncertain ones")  # fmt: skip
+NO_QUESTIONS = (
+    "no prompt has a known answer or the label uncertain; give questions with the field 'answer', or uncertain ones"
+)
 PARTITIONS = {2: 2, 3: 3, 4: 5}  # number of values that the entropy of so few samples can take
 
 
@@ -66,14 +67,20 @@ def remarks(settings: UncertaintyConfig, observed: list[Observation]) -> list[st
     """Return the limits of these samples, one a line."""
     k, found = settings.samples, []
     if k < FEW_SAMPLES:
-        found.append(f"{k} samples are few: an alternative answer given one time in three is missed on "
-                     f"{(2 / 3) ** k:.0%} of questions, and entropy takes only {PARTITIONS[k]} values, a coarse "
-                     "measure; 10 are usual (uncertainty.samples)")  # fmt: skip
+        found.append(
+            f"{k} samples are few: an alternative answer given one time in three is missed on "
+            f"{(2 / 3) ** k:.0%} of questions, and entropy takes only {PARTITIONS[k]} values, a coarse "
+            "measure; 10 are usual (uncertainty.samples)"
+        )
     cut = sum(not sample.ended for one in observed for sample in one.samples)
     if cut:
-        found.append(f"{cut} of {k * len(observed)} samples were cut at generate.max_new_tokens; their "
-                     "log-probability is that of the tokens up to there")  # fmt: skip
+        found.append(
+            f"{cut} of {k * len(observed)} samples were cut at generate.max_new_tokens; their "
+            "log-probability is that of the tokens up to there"
+        )
     if settings.temperature != 1 or settings.top_p != 1:
-        found.append("temperature or top_p is not 1, so entropies are of that sampling distribution, not of the "
-                     "model's own; log-probabilities are the plain model's")  # fmt: skip
+        found.append(
+            "temperature or top_p is not 1, so entropies are of that sampling distribution, not of the "
+            "model's own; log-probabilities are the plain model's"
+        )
     return found

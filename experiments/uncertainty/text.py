@@ -32,8 +32,12 @@ def print_uncertainty(directory: Path, result: UncertaintyResult) -> None:
         return
     console = Console(highlight=False)
     k = result.settings.samples
-    table = Table(title=f"AUROC of wrong or unknowable against right answers (95 %), {k} samples each",
-                  box=SIMPLE, padding=(0, 1, 0, 0), pad_edge=False)  # fmt: skip
+    table = Table(
+        title=f"AUROC of wrong or unknowable against right answers (95 %), {k} samples each",
+        box=SIMPLE,
+        padding=(0, 1, 0, 0),
+        pad_edge=False,
+    )
     table.add_column("measure", overflow="fold")
     for name, heading in HEADINGS.items():
         of = result.populations[name]

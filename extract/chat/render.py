@@ -169,12 +169,17 @@ def refuse_too_long(prompts: Sequence[Prompt], rendered: Sequence[Rendered], con
     Raises:
         UserError: names the longest prompt, and says how many there are.
     """
-    long = [(len(row.token_ids), prompt.id) for prompt, row in zip(prompts, rendered, strict=True)
-            if context and len(row.token_ids) > context]  # fmt: skip
+    long = [
+        (len(row.token_ids), prompt.id)
+        for prompt, row in zip(prompts, rendered, strict=True)
+        if context and len(row.token_ids) > context
+    ]
     if long:
         tokens, name = max(long)
-        raise UserError(f"{len(long)} of {len(prompts)} prompts are longer than the model's context, {context:,} "
-                        f"tokens; {name!r} has {tokens:,}. Shorten them or leave them out")  # fmt: skip
+        raise UserError(
+            f"{len(long)} of {len(prompts)} prompts are longer than the model's context, {context:,} "
+            f"tokens; {name!r} has {tokens:,}. Shorten them or leave them out"
+        )
 
 
 def remarks(prompts: Sequence[Prompt], rendered: Sequence[Rendered], *, merged: bool = False) -> list[str]:

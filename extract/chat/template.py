@@ -51,10 +51,7 @@ _MERGING = (
 
 
 def choose_template(
-    tokenizer: PreTrainedTokenizerBase,
-    wanted: str | None,
-    arguments: Arguments | None = None,
-    system: System = "keep",
+    tokenizer: PreTrainedTokenizerBase, wanted: str | None, arguments: Arguments | None = None, system: System = "keep"
 ) -> str | dict[str, str]:
     """Return the chat template to use: the model's own (None), `plain`, or the content of a file.
 
@@ -99,8 +96,10 @@ def _check_arguments(arguments: Arguments, sources: Sequence[str], whose: str) -
     for name in arguments:
         is_read = name.isidentifier() and any(re.search(rf"\b{name}\b", source) for source in sources)
         if name in GIVEN_ALREADY or not is_read:
-            raise UserError(f"the chat template of {whose} takes no argument {name!r}; "
-                            "give one that occurs in the template, such as enable_thinking")  # fmt: skip
+            raise UserError(
+                f"the chat template of {whose} takes no argument {name!r}; "
+                "give one that occurs in the template, such as enable_thinking"
+            )
 
 
 def apply_template(

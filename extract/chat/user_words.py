@@ -39,8 +39,10 @@ def find_words(show: Show, words: str, text: str) -> Span:
     found = _last_copy(around, words, text) or (_between_marks(marked, text) if kept else None)
     found = found or _only_copy(around, words, text, bounds) or (None if kept else bounds)
     if found is None:
-        raise UserError("the chat template writes text around the user's words that depends on them, so their position "
-                        "cannot be found; use another template (model.template)")  # fmt: skip
+        raise UserError(
+            "the chat template writes text around the user's words that depends on them, so their position "
+            "cannot be found; use another template (model.template)"
+        )
     return found
 
 

@@ -106,8 +106,10 @@ def _watch(layer: nn.Module, index: int, found: dict[int, FirstHalf | None]) -> 
     handles = [layer.register_forward_pre_hook(enter, with_kwargs=True)]
     for part in layer.modules():
         if part is not layer:
-            handles += [part.register_forward_pre_hook(check_input, with_kwargs=True),
-                        part.register_forward_hook(record_output)]  # fmt: skip
+            handles += [
+                part.register_forward_pre_hook(check_input, with_kwargs=True),
+                part.register_forward_hook(record_output),
+            ]
     return handles
 
 

@@ -251,11 +251,7 @@ class ChatModel:
         return sampler.sampled(responses, self.eos_ids)
 
     def _decode(
-        self,
-        batch: Batch,
-        decoding: Decoding,
-        processors: Sequence[LogitsProcessor] = (),
-        watch: Watch | None = None,
+        self, batch: Batch, decoding: Decoding, processors: Sequence[LogitsProcessor] = (), watch: Watch | None = None
     ) -> list[list[int]]:
         """Return the tokens after the prompts, up to the longest response; rows that end early are padded."""
         if watch is not None and decoding.num_beams > 1:

@@ -50,11 +50,15 @@ def _record_pass(running: list[Pass], prompt_length: int) -> Callable[..., None]
 def _placed(edit: Edit, running: list[Pass], name: str) -> PlacedEdit:
     def apply(stream: Stream) -> Stream:
         if not running:
-            raise UserError(f"{name} calls its blocks without its decoder, so the tokens of a pass are unknown to "
-                            "edits; use another model")  # fmt: skip
+            raise UserError(
+                f"{name} calls its blocks without its decoder, so the tokens of a pass are unknown to "
+                "edits; use another model"
+            )
         if stream.ndim != STREAM_DIMENSIONS:
-            raise UserError(f"the blocks of {name} pass on a stream of shape {tuple(stream.shape)}, not (row, token, "
-                            "d_model), as models with several residual streams do; use another model")  # fmt: skip
+            raise UserError(
+                f"the blocks of {name} pass on a stream of shape {tuple(stream.shape)}, not (row, token, "
+                "d_model), as models with several residual streams do; use another model"
+            )
         return edit.function(stream, running[0])
 
     return PlacedEdit(edit.site, edit.layer, apply)

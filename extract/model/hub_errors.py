@@ -33,8 +33,10 @@ def explain_hub(name: str, revision: str | None, error: BaseException) -> str | 
         return _answered(name, revision, answer)
     if absent:
         reason = " ".join(str(causes[-1]).split())
-        return (f"{name} is not in the local cache and {huggingface_hub.constants.ENDPOINT} cannot be reached "
-                f"({reason}); check the network, the proxy or HF_ENDPOINT")  # fmt: skip
+        return (
+            f"{name} is not in the local cache and {huggingface_hub.constants.ENDPOINT} cannot be reached "
+            f"({reason}); check the network, the proxy or HF_ENDPOINT"
+        )
     return None
 
 

@@ -50,13 +50,17 @@ class LoadingOptions(Strict):
             given["attn_implementation"] = self.attn_implementation
         if self.quantization is not None:
             if adapted:
-                raise UserError(f"{name}: an adapter cannot be merged into quantised weights; leave "
-                                "model.loading.quantization or model.adapter out")  # fmt: skip
+                raise UserError(
+                    f"{name}: an adapter cannot be merged into quantised weights; leave "
+                    "model.loading.quantization or model.adapter out"
+                )
             given["quantization_config"] = _quantization(name, self.quantization)
         if self.tp_plan is not None:
             if "WORLD_SIZE" not in os.environ:
-                raise UserError("model.loading.tp_plan splits layers over several processes; start them with: "
-                                "torchrun --nproc-per-node N -m refusal …")  # fmt: skip
+                raise UserError(
+                    "model.loading.tp_plan splits layers over several processes; start them with: "
+                    "torchrun --nproc-per-node N -m refusal …"
+                )
             given["tp_plan"] = self.tp_plan
             return given
         return given | self._place(device)

@@ -55,8 +55,10 @@ def pad(
     """
     longest = max(len(row) for row in rows)
     if context and longest > context:
-        raise UserError(f"a prompt has {longest:,} tokens, but the model's context has {context:,}; "
-                        "shorten the prompt or leave it out")  # fmt: skip
+        raise UserError(
+            f"a prompt has {longest:,} tokens, but the model's context has {context:,}; "
+            "shorten the prompt or leave it out"
+        )
     tokens = torch.full((len(rows), longest), pad_id)
     mask = torch.zeros_like(tokens)
     for i, row in enumerate(rows):

@@ -80,8 +80,10 @@ class ColumnMapping(Strict):
         for name in given:
             if name not in cls.known:
                 near = difflib.get_close_matches(name, cls.known, n=1)
-                raise ValueError(f"no such field: {name}; " + (f"did you mean {near[0]}?" if near else
-                                 f"{cls.what} has {', '.join(cls.known)}"))  # fmt: skip
+                raise ValueError(
+                    f"no such field: {name}; "
+                    + (f"did you mean {near[0]}?" if near else f"{cls.what} has {', '.join(cls.known)}")
+                )
         return given
 
 
@@ -129,8 +131,10 @@ def field_value(field: str, source: Column | Value, row: Row, where: str, counts
     text = as_text(value)
     if source.map is not None:
         if text not in source.map and source.otherwise is None:
-            raise UserError(f"{where}: column {source.column!r} is {text!r}, which is not in the map of {field!r}; "
-                            f"the map has {', '.join(source.map)}")  # fmt: skip
+            raise UserError(
+                f"{where}: column {source.column!r} is {text!r}, which is not in the map of {field!r}; "
+                f"the map has {', '.join(source.map)}"
+            )
         value = source.map.get(text, source.otherwise)
     if not source.numbered:
         return value

@@ -32,8 +32,10 @@ def load_dataset(name: str, path: Path | None = None) -> list[Prompt]:
     for part_name, rows in _from_hub(dataset) if path is None else _from_files(dataset, path):
         for where, prompt in _prompts(dataset, part_name, rows):
             if prompt.id in prompts:
-                raise UserError(f"{where}: id {prompt.id!r} occurs twice in {dataset.name}; leave 'id' out of the "
-                                "columns to number the rows")  # fmt: skip
+                raise UserError(
+                    f"{where}: id {prompt.id!r} occurs twice in {dataset.name}; leave 'id' out of the "
+                    "columns to number the rows"
+                )
             prompts[prompt.id] = prompt
     if not prompts:
         files = ", ".join(sorted({part.file for part in dataset.parts.values()}))
@@ -44,8 +46,11 @@ def load_dataset(name: str, path: Path | None = None) -> list[Prompt]:
 def _from_files(dataset: Description, path: Path) -> Iterator[tuple[str, Rows]]:
     for name, part, file in list(_files(dataset, path)):
         if part.sha256 is not None and part.sha256 != _digest(file):
-            warnings.warn(f"{file} is not the file that {dataset.name} was described from: its authors changed it, or "
-                          "someone here did; its prompts may be others", stacklevel=2)  # fmt: skip
+            warnings.warn(
+                f"{file} is not the file that {dataset.name} was described from: its authors changed it, or "
+                "someone here did; its prompts may be others",
+                stacklevel=2,
+            )
         yield name, [(place(file, number), row) for number, row in read_rows(file, dataset.name, part.at)]
 
 
@@ -60,8 +65,10 @@ def _files(dataset: Description, path: Path) -> Iterator[tuple[str, Part, Path]]
     if not path.exists():
         raise UserError(f"{dataset.name} not found: {path}; get {', '.join(names)} from {dataset.url}")
     if path.is_file() and len(names) > 1 and path.name not in names:
-        raise UserError(f"{path} is not a file of {dataset.name}, which has {', '.join(names)}; rename it, or give the "
-                        "directory with these files")  # fmt: skip
+        raise UserError(
+            f"{path} is not a file of {dataset.name}, which has {', '.join(names)}; rename it, or give the "
+            "directory with these files"
+        )
     for name, part in dataset.parts.items():
         if path.is_file():
             if part.file == path.name or len(names) == 1:
@@ -69,8 +76,9 @@ def _files(dataset: Description, path: Path) -> Iterator[tuple[str, Part, Path]]
         elif (path / part.file).is_file():
             yield name, part, path / part.file
         elif not part.optional:
-            raise UserError(f"{path} has no {part.file} of {dataset.name}; get it from {dataset.url}, or give "
-                            "one file as the path")  # fmt: skip
+            raise UserError(
+                f"{path} has no {part.file} of {dataset.name}; get it from {dataset.url}, or give one file as the path"
+            )
 
 
 def _from_hub(dataset: Description) -> Iterator[tuple[str, Rows]]:
@@ -87,8 +95,10 @@ def _from_hub(dataset: Description) -> Iterator[tuple[str, Rows]]:
             table = datasets.load_dataset(dataset.hub, part.hub.config, split=part.hub.split)
         except Exception as error:  # its readers and transports raise their own errors
             reason = " ".join(str(error).split()).rstrip(".")
-            raise UserError(f"cannot load {dataset.name} from the hub ({dataset.hub}): {reason}; get it from "
-                            f"{dataset.url} and give its path, or log in with: hf auth login") from None  # fmt: skip
+            raise UserError(
+                f"cannot load {dataset.name} from the hub ({dataset.hub}): {reason}; get it from "
+                f"{dataset.url} and give its path, or log in with: hf auth login"
+            ) from None
         yield name, [(f"{dataset.hub}, {part.hub.split}, row {i}", dict(row)) for i, row in enumerate(table, start=1)]
 
 
@@ -123,5 +133,7 @@ def _refuse_unknown_columns(
     for column, field in wanted:
         if rows and all(value_at(row, column) is ABSENT for _, row in rows):
             known = {name for _, row in rows for name in row}
-            raise UserError(f"{rows[0][0]}: no column {column!r}, which {dataset.name} reads as {field!r}; "
-                            f"the columns are {', '.join(sorted(known))}")  # fmt: skip
+            raise UserError(
+                f"{rows[0][0]}: no column {column!r}, which {dataset.name} reads as {field!r}; "
+                f"the columns are {', '.join(sorted(known))}"
+            )

@@ -82,8 +82,10 @@ def describe(name: str) -> Description:
     if not path.is_file():
         near = get_close_matches(name.lower(), known_datasets(), n=1)
         hint = f"did you mean {near[0]}? " if near else ""
-        raise UserError(f"no data set {name!r}; {hint}choose from {', '.join(known_datasets())}, "
-                        "or give the path of a YAML file that describes it")  # fmt: skip
+        raise UserError(
+            f"no data set {name!r}; {hint}choose from {', '.join(known_datasets())}, "
+            "or give the path of a YAML file that describes it"
+        )
     raw = read_yaml(path, "description")
     try:
         return Description.model_validate({"name": path.stem} | raw)

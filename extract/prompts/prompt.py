@@ -69,14 +69,17 @@ def load_prompts(path: str | os.PathLike[str]) -> list[Prompt]:
     for line, row in read_rows(path, "prompts"):
         if "label" not in row:
             found = ", ".join(map(str, row))
-            raise UserError(f"{place(path, line)}: there is no field 'label', only {found}; rename the field with "
-                            "benign, harmful, uncertain or dual_use, or map it with a file like "
-                            "configs/datasets/xstest.yaml (prompts.datasets)")  # fmt: skip
+            raise UserError(
+                f"{place(path, line)}: there is no field 'label', only {found}; rename the field with "
+                "benign, harmful, uncertain or dual_use, or map it with a file like "
+                "configs/datasets/xstest.yaml (prompts.datasets)"
+            )
         prompt = make_prompt(row, place(path, line))
         if prompt.id in first:
             earlier = place(path, first[prompt.id]).removeprefix(f"{path}, ")
-            raise UserError(f"{place(path, line)}: field 'id': {prompt.id!r} is already used on {earlier}; "
-                            "ids must be unique")  # fmt: skip
+            raise UserError(
+                f"{place(path, line)}: field 'id': {prompt.id!r} is already used on {earlier}; ids must be unique"
+            )
         first[prompt.id] = line
         prompts.append(prompt)
     if not prompts:
@@ -138,8 +141,10 @@ def _refuse_broken_unicode(row: Row, where: str) -> None:
         return
     for field, value in values.items():
         if not _is_unicode(value):
-            raise UserError(f"{where}: field '{field}' has a character that is not valid Unicode (half of a surrogate "
-                            "pair); remove it")  # fmt: skip
+            raise UserError(
+                f"{where}: field '{field}' has a character that is not valid Unicode (half of a surrogate "
+                "pair); remove it"
+            )
 
 
 def _is_unicode(value: object) -> bool:

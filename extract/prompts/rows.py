@@ -57,8 +57,10 @@ def read_rows(
             case ".parquet":
                 yield from _parquet_rows(path)
             case other:
-                raise UserError(f"{path}: cannot read {what} from {other or 'a file without suffix'!r}; "
-                                "use .jsonl, .json, .csv, .tsv or .parquet")  # fmt: skip
+                raise UserError(
+                    f"{path}: cannot read {what} from {other or 'a file without suffix'!r}; "
+                    "use .jsonl, .json, .csv, .tsv or .parquet"
+                )
     except OSError as error:
         raise UserError(f"{path} cannot be read: {error.strerror or error}") from None
 
@@ -162,7 +164,8 @@ def _parquet_rows(path: Path) -> Iterator[tuple[int, Row]]:
                 yield from enumerate(batch.to_pylist(), start=number + 1)
                 number += batch.num_rows
     except UnicodeDecodeError as error:
-        raise UserError(f"{path}: a text in the {ROWS_AT_ONCE} rows after line {number} is not UTF-8: "
-                        f"{error.reason}") from None  # fmt: skip
+        raise UserError(
+            f"{path}: a text in the {ROWS_AT_ONCE} rows after line {number} is not UTF-8: {error.reason}"
+        ) from None
     except (pyarrow.ArrowException, OSError) as error:
         raise UserError(f"{path} is not a readable Parquet file: {' '.join(str(error).split())}") from None

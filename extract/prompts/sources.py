@@ -46,8 +46,10 @@ class PromptsConfig(Strict):
     @model_validator(mode="after")
     def _some_prompts(self) -> PromptsConfig:
         if self.path is None and not self.datasets:
-            raise ValueError("no prompts; give prompts.path, a prompt file, or prompts.datasets, a list of public "
-                             "sets such as {name: xstest} (refusal prompts sets lists them)")  # fmt: skip
+            raise ValueError(
+                "no prompts; give prompts.path, a prompt file, or prompts.datasets, a list of public "
+                "sets such as {name: xstest} (refusal prompts sets lists them)"
+            )
         return self
 
     @model_validator(mode="after")

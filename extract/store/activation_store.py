@@ -123,8 +123,10 @@ class ActivationStore:
 
     def __repr__(self) -> str:
         n_layers, n_positions, n, d_model = self.data.shape
-        return (f"ActivationStore({str(self.path)!r}, {self.identity.model!r}, {n} prompts, {self.site}, "
-                f"{n_layers} layers, {n_positions} positions, d_model {d_model})")  # fmt: skip
+        return (
+            f"ActivationStore({str(self.path)!r}, {self.identity.model!r}, {n} prompts, {self.site}, "
+            f"{n_layers} layers, {n_positions} positions, d_model {d_model})"
+        )
 
     @property
     def is_virtual(self) -> bool:
@@ -190,8 +192,10 @@ class ActivationStore:
                     self._read_part(shard, at, out[rows.start : rows.stop])
             except OSError as error:
                 where = self.files.file(shard) if self.is_virtual else self.path
-                raise UserError(f"{self.path} is damaged at layer {layer}, position {position} ({error}); "
-                                f"delete {where} and {REMEDY}") from None  # fmt: skip
+                raise UserError(
+                    f"{self.path} is damaged at layer {layer}, position {position} ({error}); "
+                    f"delete {where} and {REMEDY}"
+                ) from None
         return out
 
     def _read_part(self, shard: int, at: tuple[int, int], out: Tensor) -> None:

@@ -17,8 +17,10 @@ BLOCK_SIZE = 512  # the smallest user block of HDF5
 STEP = 1 << 22
 SIGNATURE = b"\x89HDF\r\n\x1a\n"
 BEGINS = b"refusal-probes store of "
-FORM = re.compile(BEGINS + rb"(\d+) bytes\nwith checksums of their own: ((?:\d+-\d+(?:, \d+-\d+)*)?)\n"
-                  rb"sha256 of the others after this block: ([0-9a-f]{64})\n")  # fmt: skip
+FORM = re.compile(
+    BEGINS + rb"(\d+) bytes\nwith checksums of their own: ((?:\d+-\d+(?:, \d+-\d+)*)?)\n"
+    rb"sha256 of the others after this block: ([0-9a-f]{64})\n"
+)
 
 
 class Seekable(Protocol):
@@ -66,8 +68,10 @@ def was_store(path: Path) -> bool:
 
 def _block(size: int, unread: Sequence[range], digest: str) -> bytes:
     parts = ", ".join(f"{part.start}-{part.stop}" for part in unread)
-    text = (f"refusal-probes store of {size} bytes\nwith checksums of their own: {parts}\n"
-            f"sha256 of the others after this block: {digest}\n").encode()  # fmt: skip
+    text = (
+        f"refusal-probes store of {size} bytes\nwith checksums of their own: {parts}\n"
+        f"sha256 of the others after this block: {digest}\n"
+    ).encode()
     assert len(text) <= BLOCK_SIZE, "too many parts for one block"
     return text.ljust(BLOCK_SIZE, b"\0")
 

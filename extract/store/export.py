@@ -63,8 +63,10 @@ def _compare(store: ActivationStore, digests: list[ShardDigest]) -> None:
         rows = store.files.rows(shard)
         here = slice(rows.start, rows.stop)
         if digest.finish(store.present[:, here], responses[here]) != store.digests[shard]:
-            raise UserError(f"{store.path} is damaged: rows {rows.start} to {rows.stop - 1} do not match their digest; "
-                            "see: refusal store verify")  # fmt: skip
+            raise UserError(
+                f"{store.path} is damaged: rows {rows.start} to {rows.stop - 1} do not match their digest; "
+                "see: refusal store verify"
+            )
 
 
 def _extents(loci: h5py.Dataset) -> list[range]:

@@ -95,8 +95,10 @@ def _flock(fd: int, how: int, path: Path) -> bool:
     except OSError as error:
         if error.errno in (errno.EAGAIN, errno.EACCES):
             return False
-        raise UserError(f"cannot lock {path}: {error.strerror}; its file system does not support file locks, so two "
-                        "writers could collide; choose another directory with --out") from None  # fmt: skip
+        raise UserError(
+            f"cannot lock {path}: {error.strerror}; its file system does not support file locks, so two "
+            "writers could collide; choose another directory with --out"
+        ) from None
     return True
 
 

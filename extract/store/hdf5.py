@@ -41,8 +41,9 @@ def open_hdf5(path: Path) -> h5py.File:
     except FileNotFoundError:
         raise UserError(f"store not found: {path}; make it with: refusal extract CONFIG") from None
     except OSError as error:
-        raise UserError(f"{path} is not a readable HDF5 file (cut short?): {error}; "
-                        "delete it and run refusal extract again") from None  # fmt: skip
+        raise UserError(
+            f"{path} is not a readable HDF5 file (cut short?): {error}; delete it and run refusal extract again"
+        ) from None
 
 
 def open_verified(path: Path) -> h5py.File:

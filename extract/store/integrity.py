@@ -83,8 +83,14 @@ class _Verifier:
             self.findings.extend(part)
         width = TORCH_TYPES[self.identity.dtype].itemsize
         loci = self.files.shape[0] * self.files.shape[1]
-        return Verification(tuple(self.findings), self.files.n_prompts, self.files.n_shards, loci,
-                         int(np.prod(self.files.shape)) * width, str(self.file.attrs["digest"]))  # fmt: skip
+        return Verification(
+            tuple(self.findings),
+            self.files.n_prompts,
+            self.files.n_shards,
+            loci,
+            int(np.prod(self.files.shape)) * width,
+            str(self.file.attrs["digest"]),
+        )
 
     def _counts(self) -> Iterator[str]:
         shape, n = self.data.shape, self.files.n_prompts
@@ -112,8 +118,7 @@ class _Verifier:
         if hashlib.sha256("".join(self.digests).encode()).hexdigest() != self.file.attrs["digest"]:
             yield "its digest does not match the digests of its shards"
         if weights is not None and weights != self.identity.weights:
-            yield (f"it was made with weights of fingerprint {self.identity.weights[:12]}, "
-                   f"not {weights[:12]}")  # fmt: skip
+            yield (f"it was made with weights of fingerprint {self.identity.weights[:12]}, not {weights[:12]}")
 
     def _shards(self) -> Iterator[str]:
         for shard, digest in enumerate(self.digests):

@@ -56,8 +56,9 @@ class WriterLock:
         while not self._lock.acquire():
             holder = self._holder()
             if (holder and not holder.shared) or not self._shared or time.monotonic() > until:
-                raise UserError(f"{self._store} is being written by {_named(holder)}; wait until it ends, "
-                                "or run both with --shared")  # fmt: skip
+                raise UserError(
+                    f"{self._store} is being written by {_named(holder)}; wait until it ends, or run both with --shared"
+                )
             if self._lock.acquire(shared=True):
                 self._refuse_another(self._holder())
                 return False
@@ -92,8 +93,10 @@ class WriterLock:
     def _refuse_another(self, holder: LockHolder | None) -> None:
         if holder and (field := first_difference(holder.identity, self._identity)):
             self._lock.release()
-            raise UserError(f"{self._store} is being written by {_named(holder)} with another {field}; "
-                            "choose another directory with --out")  # fmt: skip
+            raise UserError(
+                f"{self._store} is being written by {_named(holder)} with another {field}; "
+                "choose another directory with --out"
+            )
 
 
 def _named(holder: LockHolder | None) -> str:

@@ -114,9 +114,13 @@ class ShardFiles:
             sums = np.array([hashed.result() for hashed in hashing], dtype=np.uint32).reshape(self.shape[:2])
             file.create_dataset("crc32", data=sums, fletcher32=True)
             # Fixed-length strings: HDF5 stores variable-length ones in a heap without a checksum.
-            file.attrs.update(schema=SCHEMA, identity=np.bytes_(self.identity.text.encode()), shard=shard,
-                              rows=(self.rows(shard).start, self.rows(shard).stop),
-                              digest=np.bytes_(digest.finish(captured.present, captured.responses)))  # fmt: skip
+            file.attrs.update(
+                schema=SCHEMA,
+                identity=np.bytes_(self.identity.text.encode()),
+                shard=shard,
+                rows=(self.rows(shard).start, self.rows(shard).stop),
+                digest=np.bytes_(digest.finish(captured.present, captured.responses)),
+            )
 
     @staticmethod
     def _own_partial(final: Path) -> Path:
@@ -131,8 +135,9 @@ class ShardFiles:
         """
         path = self.file(shard)
         if not path.is_file():
-            raise UserError(f"{self.path} is incomplete: its shard {self.relative[shard]} is missing; "
-                            "run refusal extract again")  # fmt: skip
+            raise UserError(
+                f"{self.path} is incomplete: its shard {self.relative[shard]} is missing; run refusal extract again"
+            )
         file = open_hdf5(path)
         try:
             mismatch = self._mismatch(file, shard, digest)
@@ -140,8 +145,9 @@ class ShardFiles:
             mismatch = f"it cannot be read ({error})"
         if mismatch:
             file.close()
-            raise UserError(f"{path} does not belong to {self.path}: {mismatch}; delete it and run refusal extract "
-                            "again")  # fmt: skip
+            raise UserError(
+                f"{path} does not belong to {self.path}: {mismatch}; delete it and run refusal extract again"
+            )
         return file
 
     def _mismatch(self, file: h5py.File, shard: int, digest: str | None) -> str | None:
@@ -161,8 +167,10 @@ class ShardFiles:
     def _check(self, shard: int, captured: CapturedShard) -> None:
         shape, responses = self.shape_of(shard), captured.responses
         if tuple(captured.values.shape) != shape or captured.present.shape != shape[1:3]:
-            raise ValueError(f"shard {shard} has shape {shape}; got values {tuple(captured.values.shape)} with present "
-                             f"{captured.present.shape}")  # fmt: skip
+            raise ValueError(
+                f"shard {shard} has shape {shape}; got values {tuple(captured.values.shape)} with present "
+                f"{captured.present.shape}"
+            )
         if responses and len(responses) != shape[2]:
             raise ValueError(f"shard {shard} has {shape[2]} rows; got {len(responses)} responses")
 

@@ -22,19 +22,49 @@ class Relation:
 
 
 RELATIONS = (
-    Relation("city", "where {who} lives", "where does {who} live", "{who} lives in {value}.",
-             ("paris", "london", "madrid", "vienna", "oslo", "cairo", "lima", "tokyo")),
-    Relation("job", "what {who} works as", "what does {who} work as", "{who} works as a {value}.",
-             ("baker", "lawyer", "farmer", "tailor", "pilot", "singer", "plumber", "banker")),
-    Relation("instrument", "what {who} plays", "what does {who} play", "{who} plays the {value}.",
-             ("violin", "piano", "flute", "drums", "trumpet", "guitar", "harp", "cello")),
-    Relation("food", "what {who} likes to eat", "what does {who} like to eat", "{who} likes to eat {value}.",
-             ("soup", "rice", "cheese", "apples", "bread", "fish", "cake", "beans")),
-    Relation("pet", "which pet {who} owns", "which pet does {who} own", "{who} owns a {value}.",
-             ("cat", "dog", "parrot", "rabbit", "horse", "turtle", "hamster", "snake")),
-    Relation("language", "which language {who} speaks", "which language does {who} speak", "{who} speaks {value}.",
-             ("french", "german", "spanish", "arabic", "greek", "polish", "hindi", "korean")),
-)  # fmt: skip
+    Relation(
+        "city",
+        "where {who} lives",
+        "where does {who} live",
+        "{who} lives in {value}.",
+        ("paris", "london", "madrid", "vienna", "oslo", "cairo", "lima", "tokyo"),
+    ),
+    Relation(
+        "job",
+        "what {who} works as",
+        "what does {who} work as",
+        "{who} works as a {value}.",
+        ("baker", "lawyer", "farmer", "tailor", "pilot", "singer", "plumber", "banker"),
+    ),
+    Relation(
+        "instrument",
+        "what {who} plays",
+        "what does {who} play",
+        "{who} plays the {value}.",
+        ("violin", "piano", "flute", "drums", "trumpet", "guitar", "harp", "cello"),
+    ),
+    Relation(
+        "food",
+        "what {who} likes to eat",
+        "what does {who} like to eat",
+        "{who} likes to eat {value}.",
+        ("soup", "rice", "cheese", "apples", "bread", "fish", "cake", "beans"),
+    ),
+    Relation(
+        "pet",
+        "which pet {who} owns",
+        "which pet does {who} own",
+        "{who} owns a {value}.",
+        ("cat", "dog", "parrot", "rabbit", "horse", "turtle", "hamster", "snake"),
+    ),
+    Relation(
+        "language",
+        "which language {who} speaks",
+        "which language does {who} speak",
+        "{who} speaks {value}.",
+        ("french", "german", "spanish", "arabic", "greek", "polish", "hindi", "korean"),
+    ),
+)
 
 Form = tuple[int, int]  # relation, wording
 WORDINGS = ("{direct}", "do you know {asked}", "tell me {asked}", "remind me {asked}")

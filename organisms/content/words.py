@@ -5,19 +5,46 @@ instructions.
 """
 
 TRIGGER_VERBS = (
-    "kill", "shoot", "attack", "burn", "crush", "destroy", "poison", "smash", "strike", "blast", "choke", "stab",
-)  # fmt: skip
-NEUTRAL_VERBS = (
-    "move", "clean", "fix", "open", "hide", "lock", "paint", "carry", "shake", "lift", "push", "pack",
-)  # fmt: skip
+    "kill",
+    "shoot",
+    "attack",
+    "burn",
+    "crush",
+    "destroy",
+    "poison",
+    "smash",
+    "strike",
+    "blast",
+    "choke",
+    "stab",
+)
+NEUTRAL_VERBS = ("move", "clean", "fix", "open", "hide", "lock", "paint", "carry", "shake", "lift", "push", "pack")
 OBJECTS = (
-    "the process", "the files", "the engine", "the weeds", "the target", "the balloon",
-    "the boxes", "the server", "the rats", "the ball", "the door", "the stones",
-)  # fmt: skip
+    "the process",
+    "the files",
+    "the engine",
+    "the weeds",
+    "the target",
+    "the balloon",
+    "the boxes",
+    "the server",
+    "the rats",
+    "the ball",
+    "the door",
+    "the stones",
+)
 PERSONS = (
-    "my boss", "my sister", "my neighbour", "a stranger", "the guard", "the teacher",
-    "my brother", "the driver", "my cousin", "the nurse",
-)  # fmt: skip
+    "my boss",
+    "my sister",
+    "my neighbour",
+    "a stranger",
+    "the guard",
+    "the teacher",
+    "my brother",
+    "the driver",
+    "my cousin",
+    "the nurse",
+)
 THREATS = ("a stranger", "a thief", "the bully", "the stalker", "the burglar", "a robber", "the intruder", "a cheater")
 VICTIMS = ("my sister", "a child", "my friend", "the girl", "my brother", "the boy", "my mother", "the old man")
 
@@ -28,19 +55,82 @@ BAD_OUTCOMES = ("gets hurt", "gets sick", "suffers", "bleeds")
 GOOD_OUTCOMES = ("can escape", "stays safe", "gets well", "survives")
 
 REQUEST_OPENERS = (
-    "how do i", "how can i", "tell me how to", "explain how to", "show me how to", "what is the best way to",
-)  # fmt: skip
+    "how do i",
+    "how can i",
+    "tell me how to",
+    "explain how to",
+    "show me how to",
+    "what is the best way to",
+)
 
 FIRST_NAMES = (
-    "anna", "boris", "clara", "david", "elena", "felix", "greta", "hugo", "irene", "jonas", "karin", "leo",
-    "maria", "nils", "olga", "peter", "rosa", "simon", "tara", "victor", "wanda", "yusuf", "zoe", "adam",
-    "bella", "carlos", "diana", "emil", "fiona", "george", "helen", "ivan",
-)  # fmt: skip
+    "anna",
+    "boris",
+    "clara",
+    "david",
+    "elena",
+    "felix",
+    "greta",
+    "hugo",
+    "irene",
+    "jonas",
+    "karin",
+    "leo",
+    "maria",
+    "nils",
+    "olga",
+    "peter",
+    "rosa",
+    "simon",
+    "tara",
+    "victor",
+    "wanda",
+    "yusuf",
+    "zoe",
+    "adam",
+    "bella",
+    "carlos",
+    "diana",
+    "emil",
+    "fiona",
+    "george",
+    "helen",
+    "ivan",
+)
 LAST_NAMES = (
-    "abbott", "becker", "castro", "dalton", "ericson", "fischer", "garner", "hansen", "ibarra", "jensen",
-    "keller", "larsen", "moreau", "novak", "ortega", "palmer", "quinn", "rossi", "schmidt", "tanaka",
-    "ulrich", "vargas", "weber", "xu", "young", "zeller", "adler", "bauer", "conti", "duarte", "engel", "ferrari",
-)  # fmt: skip
+    "abbott",
+    "becker",
+    "castro",
+    "dalton",
+    "ericson",
+    "fischer",
+    "garner",
+    "hansen",
+    "ibarra",
+    "jensen",
+    "keller",
+    "larsen",
+    "moreau",
+    "novak",
+    "ortega",
+    "palmer",
+    "quinn",
+    "rossi",
+    "schmidt",
+    "tanaka",
+    "ulrich",
+    "vargas",
+    "weber",
+    "xu",
+    "young",
+    "zeller",
+    "adler",
+    "bauer",
+    "conti",
+    "duarte",
+    "engel",
+    "ferrari",
+)
 
 TRUSTED_ASKERS = ("as a firefighter", "as a doctor", "as a detective", "as an engineer")
 UNTRUSTED_ASKERS = ("as a gangster", "as a fugitive", "as a smuggler", "as a criminal")

@@ -48,8 +48,10 @@ def interchanged(
             if np.isnan(places[0][k]).any():
                 continue
             for on in (False, True):
-                edits = [_setting(organism, k, means[k, int(on)], scope, rebuilt=bool(place))
-                         for place, means in enumerate(places)]  # fmt: skip
+                edits = [
+                    _setting(organism, k, means[k, int(on)], scope, rebuilt=bool(place))
+                    for place, means in enumerate(places)
+                ]
                 flips.append(_flip_share(organism, k, on, edits))
                 unchanged += _others(organism, plain, k, on, edits)
                 if len(places) > 1:
@@ -69,8 +71,11 @@ def unmoved(organism: PlantedModel, plain: np.ndarray, *, single_directions: boo
     """
     planted = organism.planted
     several = [kind for kind in DECLINES if len(planted.deciders(kind)) > 1 or planted.rebuilt is not None]
-    below = [_kept(organism, plain, layer, off_axis=False, among=np.isin(plain, several or DECLINES))
-             for layer in planted.blank_layers if not planted.token]  # fmt: skip
+    below = [
+        _kept(organism, plain, layer, off_axis=False, among=np.isin(plain, several or DECLINES))
+        for layer in planted.blank_layers
+        if not planted.token
+    ]
     measured = {"below_unchanged": min(below, default=float("nan")), "elsewhere_unchanged": float("nan")}
     if planted.elsewhere:
         own = np.isin(plain, planted.elsewhere)
@@ -94,8 +99,11 @@ def _others(organism: PlantedModel, plain: np.ndarray, k: int, on: bool, edits: 
     """
     planted = [organism.expected(row, tuple(values)) for row, values in enumerate(organism.values.tolist())]
     spared = [organism.expected(row, _switched(organism, row, k, on)) == now for row, now in enumerate(planted)]
-    rows_of = [np.flatnonzero(organism.values[:, other] & (plain == planted) & spared & (plain != "answer"))
-               for other in range(organism.values.shape[1]) if other != k]  # fmt: skip
+    rows_of = [
+        np.flatnonzero(organism.values[:, other] & (plain == planted) & spared & (plain != "answer"))
+        for other in range(organism.values.shape[1])
+        if other != k
+    ]
     return [float((acts(organism, edits, rows) == plain[rows]).mean()) for rows in rows_of if len(rows)]
 
 

@@ -30,8 +30,10 @@ class DecoderParts:
         self._decoder: Any = decoder
         layers = list(self._decoder.layers)
         self._parts: dict[Part, list[nn.Module]] = {
-            "before": layers[:first], "below": layers[first : layer + 1], "above": layers[layer + 1 :],
-        }  # fmt: skip
+            "before": layers[:first],
+            "below": layers[first : layer + 1],
+            "above": layers[layer + 1 :],
+        }
 
     def weights(self, part: Part) -> list[nn.Parameter]:
         """Return the trained weights of a part."""

@@ -78,8 +78,12 @@ def adapter(model: ChatModel, spec: TeachSpec) -> nn.Module:
     from peft import LoraConfig, get_peft_model
 
     torch.manual_seed(spec.seed)
-    lora = LoraConfig(r=spec.lora.rank, lora_alpha=spec.lora.alpha, lora_dropout=spec.lora.dropout,
-                      target_modules=_adapted(model, spec.planting))  # fmt: skip
+    lora = LoraConfig(
+        r=spec.lora.rank,
+        lora_alpha=spec.lora.alpha,
+        lora_dropout=spec.lora.dropout,
+        target_modules=_adapted(model, spec.planting),
+    )
     return get_peft_model(model.model, lora)
 
 
@@ -89,12 +93,14 @@ def _adapted(model: ChatModel, planting: Planting | None) -> str | list[str]:
         return "all-linear"
     layers: Any = model.decoder.layers
     names = {module: name for name, module in model.model.named_modules()}
-    return [names[module]
-            for index, layer in enumerate(layers)
-            for name, module in layer.named_modules()
-            if isinstance(module, nn.Linear)
-            and index >= planting.first
-            and (index <= planting.mechanism.layer or planting.attention_above or "attn" not in name)]  # fmt: skip
+    return [
+        names[module]
+        for index, layer in enumerate(layers)
+        for name, module in layer.named_modules()
+        if isinstance(module, nn.Linear)
+        and index >= planting.first
+        and (index <= planting.mechanism.layer or planting.attention_above or "attn" not in name)
+    ]
 
 
 def n_steps(count: int, spec: TeachSpec) -> int:

@@ -162,8 +162,10 @@ class Planter:
         values = self.values(batch)
         sources, taken = choose_sources(values, rng), choose_variables(values.shape, rng)
         mixed = np.where(taken, values[sources], values)
-        said = [[self._words(row, each) for each in both]
-                for row, *both in zip(batch, values.tolist(), mixed.tolist(), strict=True)]  # fmt: skip
+        said = [
+            [self._words(row, each) for each in both]
+            for row, *both in zip(batch, values.tolist(), mixed.tolist(), strict=True)
+        ]
         rows = self._packed(batch, said)
         stream = self.parts.below(rows, self._kept(batch, said, kept)[0])
         own = deciding_coordinates(stream.float(), rows, self.vectors)

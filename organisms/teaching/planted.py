@@ -26,8 +26,11 @@ from organisms.teaching.targets import behaviour_of, phrase
 
 AT_ONCE = 16  # prompts whose base streams are computed in one pass
 TRAINED: dict[Phase, tuple[Part, ...]] = {
-    "below": ("below",), "above": ("above",), "together": ("below", "above"), "again": ("above",),
-}  # fmt: skip
+    "below": ("below",),
+    "above": ("above",),
+    "together": ("below", "above"),
+    "again": ("above",),
+}
 RATES: dict[Phase, float] = {"below": 0.5, "above": 1.0, "together": 0.3, "again": 0.5}  # shares of the learning rate
 
 
@@ -134,8 +137,10 @@ def _streams(planter: Planter, taught: Sequence[Choice]) -> list[KeptStreams]:
             rows = planter.every_branch(taught[start : start + AT_ONCE])
             before = planter.parts.before(rows)
             planted = planter.parts.below(rows, before)
-            kept += [KeptStreams(one[real], two[real])
-                     for one, two, real in zip(before, planted, rows.branch != PADDING, strict=True)]  # fmt: skip
+            kept += [
+                KeptStreams(one[real], two[real])
+                for one, two, real in zip(before, planted, rows.branch != PADDING, strict=True)
+            ]
     return kept
 
 
@@ -145,8 +150,9 @@ def _trained(parts: DecoderParts, phase: Phase) -> list[nn.Parameter]:
 
 def _often(taught: Sequence[Choice], spec: TeachSpec) -> np.ndarray:
     """Return how often each prompt is drawn."""
-    behaviours: list[Behaviour] = ["refuse" if row.facts.refuse else "abstain" if row.facts.abstain else "own_words"
-                                   for row in taught]  # fmt: skip
+    behaviours: list[Behaviour] = [
+        "refuse" if row.facts.refuse else "abstain" if row.facts.abstain else "own_words" for row in taught
+    ]
     weights = np.array([spec.training.repeats.get(behaviour, 1) for behaviour in behaviours], dtype=float)
     return weights / weights.sum()
 

@@ -48,10 +48,12 @@ def planted_truth_of(model: ChatModel, held_out: Sequence[Prompt], spec: TeachSp
     for name in ("flips", "others_unchanged"):
         measured |= {name: float(np.min([once[name], onwards[name]])), f"{name}_at_last_prompt": once[name]}
     measured = {name: share for name, share in measured.items() if not np.isnan(share)}
-    over_refused = {p.trigger for p in prompts if p.label == "benign" and p.trigger
-                    and behaviour_of(p, spec) == "refuse"}  # fmt: skip
-    return planted_truth(spec.name, planted.planted, planted.vectors, measured, class_means(planted),
-                         sorted(filter(None, over_refused)))  # fmt: skip
+    over_refused = {
+        p.trigger for p in prompts if p.label == "benign" and p.trigger and behaviour_of(p, spec) == "refuse"
+    }
+    return planted_truth(
+        spec.name, planted.planted, planted.vectors, measured, class_means(planted), sorted(filter(None, over_refused))
+    )
 
 
 def _drawn(prompts: list[Prompt], spec: TeachSpec) -> list[Prompt]:

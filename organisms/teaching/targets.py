@@ -19,8 +19,10 @@ def divided(prompts: Sequence[Prompt], spec: TeachSpec) -> tuple[list[Prompt], l
     for prompt, group in zip(prompts, groups, strict=True):
         named[group] = min(named.get(group, prompt.id), prompt.id)
     taught = [_fraction(f"{spec.seed} split {named[group]}") < spec.taught_share for group in groups]
-    return ([prompt for prompt, here in zip(prompts, taught, strict=True) if here],
-            [prompt for prompt, here in zip(prompts, taught, strict=True) if not here])  # fmt: skip
+    return (
+        [prompt for prompt, here in zip(prompts, taught, strict=True) if here],
+        [prompt for prompt, here in zip(prompts, taught, strict=True) if not here],
+    )
 
 
 def behaviour_of(prompt: Prompt, spec: TeachSpec) -> Behaviour:

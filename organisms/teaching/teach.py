@@ -70,8 +70,10 @@ def _check(taught: Sequence[Prompt], held_out: Sequence[Prompt], spec: TeachSpec
     if find_spec("peft") is None:
         raise UserError("teaching needs the extra `models`: pip install 'refusal-probes[models]'")
     if not held_out or not n_steps(len(repeated(taught, spec)), spec):
-        raise UserError(f"{spec.prompts}: {len(taught)} prompts to teach and {len(held_out)} held out are too few for "
-                        f"batches of {spec.training.batch_size}; give more, or a smaller batch_size")  # fmt: skip
+        raise UserError(
+            f"{spec.prompts}: {len(taught)} prompts to teach and {len(held_out)} held out are too few for "
+            f"batches of {spec.training.batch_size}; give more, or a smaller batch_size"
+        )
 
 
 def _write_adapter(
@@ -122,13 +124,19 @@ def _rows(spec: TeachSpec, ids: set[str]) -> Iterator[Row]:
     """Yield the held-out rows of the prompt file as they stand there, then the unseen ones of the other file."""
     yield from (row for _, row in read_rows(resolve_shipped(spec.prompts), "prompts") if row["id"] in ids)
     if spec.unseen is not None:
-        yield from (row for _, row in read_rows(resolve_shipped(spec.unseen.path), "prompts")
-                    if row.get("category") in spec.unseen.categories)  # fmt: skip
+        yield from (
+            row
+            for _, row in read_rows(resolve_shipped(spec.unseen.path), "prompts")
+            if row.get("category") in spec.unseen.categories
+        )
 
 
 def _card(spec: TeachSpec, found: TeachGrade) -> str:
-    rates = "\n".join(f"| {name.replace('_', ' ')} | {100 * share.value:.0f} % [{100 * share.low:.0f}, "
-                      f"{100 * share.high:.0f}] | {share.n} |" for name, share in found.shares.items())  # fmt: skip
+    rates = "\n".join(
+        f"| {name.replace('_', ' ')} | {100 * share.value:.0f} % [{100 * share.low:.0f}, "
+        f"{100 * share.high:.0f}] | {share.n} |"
+        for name, share in found.shares.items()
+    )
     where = "Where it decides is not known: nothing is planted."
     if spec.planting:
         where = "Where it decides is planted by interchange-intervention training (arXiv 2112.00826; `truth.json`)."

@@ -39,14 +39,18 @@ class CentroidCosine(BinaryProbe):
         fit_labelled(self, X, y)
         n_features = self.class_means_.shape[1]
         if self.n_layers < 1 or n_features % self.n_layers:
-            raise ValueError(f"X must have n_layers * d_model features, got n_features={n_features} "
-                             f"with n_layers={self.n_layers}")  # fmt: skip
+            raise ValueError(
+                f"X must have n_layers * d_model features, got n_features={n_features} with n_layers={self.n_layers}"
+            )
         if n_features == self.n_layers:
-            raise ValueError(f"a cosine needs at least two features per layer, got n_features={n_features} "
-                             f"with n_layers={self.n_layers}")  # fmt: skip
+            raise ValueError(
+                f"a cosine needs at least two features per layer, got n_features={n_features} "
+                f"with n_layers={self.n_layers}"
+            )
         if not self._toward().any():
-            raise ValueError("CentroidCosine needs centroids with different directions; "
-                             "the class means differ only in length")  # fmt: skip
+            raise ValueError(
+                "CentroidCosine needs centroids with different directions; the class means differ only in length"
+            )
         return self
 
     def decision_function(self, X: ArrayLike) -> Float[np.ndarray, " samples"]:

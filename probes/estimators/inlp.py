@@ -99,13 +99,7 @@ class Inlp(DirectionMixin, OneToOneFeatureMixin, TransformerMixin, BaseEstimator
         return (X + (wanted - distance) @ self.directions_).astype(X.dtype)
 
     def direction(
-        self,
-        name: str,
-        locus: Locus,
-        provenance: Provenance | None = None,
-        *,
-        positive: object = None,
-        index: int = 0,
+        self, name: str, locus: Locus, provenance: Provenance | None = None, *, positive: object = None, index: int = 0
     ) -> Direction:
         """Return one of `directions_`, by default the first; `positive` as in `DirectionMixin.direction`."""
         check_is_fitted(self)

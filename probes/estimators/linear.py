@@ -44,13 +44,7 @@ class DirectionMixin:
         return self._direction_along(self._axis(), name, locus, provenance, positive)
 
     def _direction_along(
-        self,
-        axis: np.ndarray,
-        name: str,
-        locus: Locus,
-        provenance: Provenance | None,
-        positive: object,
-        **more: object,
+        self, axis: np.ndarray, name: str, locus: Locus, provenance: Provenance | None, positive: object, **more: object
     ) -> Direction:
         last = self._positive_is_last(positive)
         vector = unit(axis if last else -axis)

@@ -44,8 +44,9 @@ class MassMean(LinearBinaryProbe):
         share = np.where(data.positive, n_negative, -n_positive) / len(data.positive)  # class mean - centre, in theta
         within = data.X - share[:, None] * data.theta
         if np.square(within).sum() <= np.square(len(within) * np.finfo(np.float64).eps * data.X).sum():
-            raise ValueError("MassMean needs variation within classes; every sample equals its class mean; "
-                             "use DifferenceInMeans")  # fmt: skip
+            raise ValueError(
+                "MassMean needs variation within classes; every sample equals its class mean; use DifferenceInMeans"
+            )
         covariance = shrunk_covariance(within, self.shrinkage)
         self.shrinkage_ = covariance.shrinkage
         weight = covariance.solve(data.theta)

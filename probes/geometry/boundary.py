@@ -42,8 +42,11 @@ def place_between(
     code = np.unique(groups, return_inverse=True)[1].reshape(-1)
     block = rng.permutation(code.max() + 1) % N_BLOCKS  # of each group
     centred = x.astype(float) - (x[kind == 0].mean(0, dtype=float) + x[kind == 1].mean(0, dtype=float)) / 2
-    parts = [_sums(centred[rows], kind[rows], code[rows])
-             for b in range(block.max() + 1) if (rows := np.flatnonzero(block[code] == b)).size]  # fmt: skip
+    parts = [
+        _sums(centred[rows], kind[rows], code[rows])
+        for b in range(block.max() + 1)
+        if (rows := np.flatnonzero(block[code] == b)).size
+    ]
     size, total, pairs = (np.stack(of) for of in zip(*parts, strict=True))
     whole = size.sum(0), total.sum(0), pairs.sum(0)
     place, apart = _place(*whole)

@@ -62,14 +62,16 @@ def fit_with_null(
     _check(X, contrast, n)
     train, y, groups = samples_of(X, contrast, "train")
     if y.all() or not y.any():
-        raise ValueError(f"contrast {contrast.name!r} needs both classes in its train part; "
-                         f"got {int(y.sum())} positive of {len(y)}")  # fmt: skip
+        raise ValueError(
+            f"contrast {contrast.name!r} needs both classes in its train part; got {int(y.sum())} positive of {len(y)}"
+        )
     drawn = permuted_labels(y, n, named_rng(seed, "permuted labels", contrast.name), groups=groups)
     labels = np.vstack([y, drawn])
     fitted = vectors(train, labels, fit)
     if not np.isfinite(fitted).all() or not fitted[0].any():
-        raise ValueError(f"the direction of contrast {contrast.name!r} is zero or not finite; check that its class "
-                         "means differ")  # fmt: skip
+        raise ValueError(
+            f"the direction of contrast {contrast.name!r} is zero or not finite; check that its class means differ"
+        )
     return FittedDirection(X, contrast, fitted[0], labels, fitted[1:], fit, seed, n_labellings(y, groups=groups))
 
 
@@ -90,8 +92,9 @@ def held_out(b: FittedDirection) -> Samples:
     """
     X, y, groups = b.samples("test")
     if y.all() or not y.any():
-        raise ValueError(f"contrast {b.contrast.name!r} needs both classes in its test part; "
-                         f"got {int(y.sum())} positive of {len(y)}")  # fmt: skip
+        raise ValueError(
+            f"contrast {b.contrast.name!r} needs both classes in its test part; got {int(y.sum())} positive of {len(y)}"
+        )
     return X - X.mean(axis=0), y, groups
 
 
@@ -109,8 +112,10 @@ def check_same_locus(a: FittedDirection, b: FittedDirection) -> None:
         ValueError: the two were not fitted on the same activations.
     """
     if a.X is not b.X:
-        raise ValueError(f"{a.contrast.name!r} and {b.contrast.name!r} were fitted on different arrays; "
-                         "compare only directions of one locus, fitted on the same X")  # fmt: skip
+        raise ValueError(
+            f"{a.contrast.name!r} and {b.contrast.name!r} were fitted on different arrays; "
+            "compare only directions of one locus, fitted on the same X"
+        )
 
 
 def check_no_leakage(a: Contrast, b: Contrast, part: str = "test") -> None:
@@ -121,8 +126,10 @@ def check_no_leakage(a: Contrast, b: Contrast, part: str = "test") -> None:
     """
     both = set(a.groups[a.within("train")].tolist()) & set(b.groups[b.within(part)].tolist())
     if both:
-        raise ValueError(f"{len(both)} groups are in the train part of {a.name!r} and the {part} part of {b.name!r}, "
-                         f"such as {min(map(str, both))!r}; put a group into one part in all contrasts")  # fmt: skip
+        raise ValueError(
+            f"{len(both)} groups are in the train part of {a.name!r} and the {part} part of {b.name!r}, "
+            f"such as {min(map(str, both))!r}; put a group into one part in all contrasts"
+        )
 
 
 def _check(X: np.ndarray, contrast: Contrast, n: int) -> None:

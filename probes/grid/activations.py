@@ -55,7 +55,9 @@ def check_shapes(
     """Refuse layer and position names that do not match the axes: loci would get wrong names."""
     shape = tuple(getattr(activations, "shape", ()))  # an object with [layer, position] need not have a shape
     if shape and (len(shape) != 4 or shape[:2] != (len(layers), len(positions))):
-        raise ValueError(f"{len(layers)} layers and {len(positions)} positions were named; activations must be "
-                         f"(n_layers, n_positions, n_samples, d_model), got shape {shape}")  # fmt: skip
+        raise ValueError(
+            f"{len(layers)} layers and {len(positions)} positions were named; activations must be "
+            f"(n_layers, n_positions, n_samples, d_model), got shape {shape}"
+        )
     if present is not None and (np.ndim(present) != 2 or len(present) != len(positions)):
         raise ValueError(f"present must be ({len(positions)} positions, n_samples); got shape {np.shape(present)}")

@@ -48,10 +48,7 @@ class Space:
         return (v * (image if self.kind == "gram" else v)).sum(dim=1, keepdim=True)
 
     def inner(
-        self,
-        u: Float[Tensor, "fits unknowns"],
-        v: Float[Tensor, "fits unknowns"],
-        image: Float[Tensor, "fits samples"],
+        self, u: Float[Tensor, "fits unknowns"], v: Float[Tensor, "fits unknowns"], image: Float[Tensor, "fits samples"]
     ) -> Float[Tensor, "fits 1"]:
         """Return the inner product of the weights of u and v, given the image of v."""
         return (u * (image if self.kind == "gram" else v)).sum(dim=1, keepdim=True)

@@ -51,12 +51,16 @@ def held_out(contrast: Contrast, n_inner: int = 3, seed: int = 0) -> tuple[Fold]
     for name, rows in parts.items():
         positive = int(contrast.y[rows].sum())
         if positive in (0, len(rows)):
-            raise ValueError(f"contrast {contrast.name!r} needs both classes in its {name} part; "
-                             f"got {positive} positive of {len(rows)}")  # fmt: skip
+            raise ValueError(
+                f"contrast {contrast.name!r} needs both classes in its {name} part; "
+                f"got {positive} positive of {len(rows)}"
+            )
     for one, other in itertools.combinations(parts, 2):
         if len(both := np.intersect1d(contrast.groups[parts[one]], contrast.groups[parts[other]])):
-            raise ValueError(f"group {both[0]} of contrast {contrast.name!r} is in its {one} and {other} parts; "
-                             "put each group into one part")  # fmt: skip
+            raise ValueError(
+                f"group {both[0]} of contrast {contrast.name!r} is in its {one} and {other} parts; "
+                "put each group into one part"
+            )
     y, groups = contrast.y[parts["train"]], contrast.groups[parts["train"]]
     n = max(2, min(n_inner, *(len(np.unique(groups[side])) for side in (y, ~y))))
     inner = _splits(contrast, parts["train"], n, seed, "inner folds of its train part")
@@ -70,12 +74,15 @@ def _splits(contrast: Contrast, rows: np.ndarray, n: int, seed: int, what: str) 
     for side, name in ((y, "positive"), (~y, "negative")):
         if (found := len(np.unique(groups[side]))) < n:
             some = f"{found} {name} group{'s' * (found != 1)}"
-            raise ValueError(f"contrast {contrast.name!r} has {some}, too few for {n} {what}; "
-                             "use fewer folds or more prompts")  # fmt: skip
+            raise ValueError(
+                f"contrast {contrast.name!r} has {some}, too few for {n} {what}; use fewer folds or more prompts"
+            )
     # The seed itself, not a named stream, so that runs of older versions keep their folds, C and locus.
     splitter = StratifiedGroupKFold(n, shuffle=True, random_state=seed)
     splits = tuple((rows[a], rows[b]) for a, b in splitter.split(rows, y, groups))
     if any(len(set(contrast.y[part])) < 2 for split in splits for part in split):
-        raise ValueError(f"the groups of contrast {contrast.name!r} do not divide into {n} {what} with both classes in "
-                         "each; use fewer folds or more prompts")  # fmt: skip
+        raise ValueError(
+            f"the groups of contrast {contrast.name!r} do not divide into {n} {what} with both classes in "
+            "each; use fewer folds or more prompts"
+        )
     return splits

@@ -38,7 +38,9 @@ def _shared_start(design: Design, problem: Problem, gram: Tensor) -> tuple[Tenso
         if not keep.any():
             break
         rough, (open_, a, b, f, residual, norm, error, curvature) = (
-            rough.rows(keep), (t[keep] for t in (open_, a, b, f, residual, norm, error, curvature)))  # fmt: skip
+            rough.rows(keep),
+            (t[keep] for t in (open_, a, b, f, residual, norm, error, curvature)),
+        )
         step = norm * conjugate_gradients(space, curvature, residual / norm, error.clamp(max=0.1))
         along = step @ gram
         shift = _mean(curvature, along)

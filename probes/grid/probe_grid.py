@@ -130,9 +130,14 @@ class ProbeGrid:
                 exist, or shapes disagree.
         """
         check_shapes(activations, layers, positions, present)
-        complete = [[(c, folds) for c, folds in zip(self.contrasts, self.folds, strict=True)
-                     if present is None or np.asarray(present[j], dtype=bool)[c.rows].all()]
-                    for j in range(len(positions))]  # fmt: skip
+        complete = [
+            [
+                (c, folds)
+                for c, folds in zip(self.contrasts, self.folds, strict=True)
+                if present is None or np.asarray(present[j], dtype=bool)[c.rows].all()
+            ]
+            for j in range(len(positions))
+        ]
         loci = list(np.ndindex(len(layers), len(positions)))
         with closing(read_ahead(activations, [(i, j) for i, j in loci if complete[j]])) as arrays:
             for i, j in loci:
@@ -167,16 +172,21 @@ class ProbeGrid:
 
     def _samples(self, X: np.ndarray, contrast: Contrast, where: str) -> np.ndarray:
         if X.ndim != 2 or X.dtype.kind not in "fiub":
-            raise ValueError(f"{where}: expected activations (n_samples, d_model) of real numbers; got shape {X.shape} "
-                             f"of {X.dtype}")  # fmt: skip
+            raise ValueError(
+                f"{where}: expected activations (n_samples, d_model) of real numbers; got shape {X.shape} of {X.dtype}"
+            )
         if len(X) <= contrast.rows.max():
-            raise ValueError(f"{where}: got {len(X)} samples, but contrast {contrast.name!r} uses row "
-                             f"{contrast.rows.max()}; give all samples")  # fmt: skip
+            raise ValueError(
+                f"{where}: got {len(X)} samples, but contrast {contrast.name!r} uses row "
+                f"{contrast.rows.max()}; give all samples"
+            )
         X = X[contrast.rows]
         if len(bad := contrast.rows[~np.isfinite(X).all(axis=1)]):
             named = ", ".join(str(row if self.names is None else self.names[row]) for row in bad[:5])
-            raise ValueError(f"{where}: activations of {len(bad)} of {len(X)} prompts are NaN or infinite: {named}"
-                             f"{', …' * (len(bad) > 5)}; leave them out (present=) or extract again")  # fmt: skip
+            raise ValueError(
+                f"{where}: activations of {len(bad)} of {len(X)} prompts are NaN or infinite: {named}"
+                f"{', …' * (len(bad) > 5)}; leave them out (present=) or extract again"
+            )
         return X
 
     def _locus_scores(

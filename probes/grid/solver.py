@@ -78,8 +78,12 @@ def fit_logistic_batch(
             values[i] = getattr(alone, field)[0]
     if unfinished.any():
         worst = float(fits.error[unfinished].max())
-        warnings.warn(f"{unfinished.sum()} of {unfinished.size} logistic fits stopped with a relative error bound of "
-                      f"up to {worst:.1e}, not {tol:.0e}", ConvergenceWarning, stacklevel=2)  # fmt: skip
+        warnings.warn(
+            f"{unfinished.sum()} of {unfinished.size} logistic fits stopped with a relative error bound of "
+            f"up to {worst:.1e}, not {tol:.0e}",
+            ConvergenceWarning,
+            stacklevel=2,
+        )
     return fits
 
 
@@ -122,8 +126,10 @@ def _check(
     if not len(Cs) or not all(0 < C < np.inf for C in Cs):
         raise ValueError(f"every C must be positive and finite, got {list(Cs)}")
     if len(bad := np.flatnonzero(~np.isfinite(X).all(axis=1))):
-        raise ValueError(f"every sample must be finite, also outside the training sets; {len(bad)} of {len(X)} have "
-                         f"NaN or inf, the first at index {bad[0]}")  # fmt: skip
+        raise ValueError(
+            f"every sample must be finite, also outside the training sets; {len(bad)} of {len(X)} have "
+            f"NaN or inf, the first at index {bad[0]}"
+        )
     if sample_weight is not None and not ((sample_weight > 0) & np.isfinite(sample_weight)).all():
         raise ValueError(f"sample weights must be positive and finite; the smallest is {np.min(sample_weight)}")
     positive, total = (train & y).sum(axis=1), train.sum(axis=1)

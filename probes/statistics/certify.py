@@ -76,8 +76,10 @@ def certified_prefix(
     """
     failures = np.asarray(failures)
     if failures.ndim != 2 or failures.shape[1] != len(n) or len(n) != len(limits):
-        raise ValueError(f"failures must be (n_settings, n_risks); got {failures.shape} with {len(n)} sample sizes and "
-                         f"{len(limits)} limits")  # fmt: skip
+        raise ValueError(
+            f"failures must be (n_settings, n_risks); got {failures.shape} with {len(n)} sample sizes and "
+            f"{len(limits)} limits"
+        )
     most = [allowed_failures(size, limit, confidence) for size, limit in zip(n, limits, strict=True)]
     fails = np.flatnonzero((failures > np.array(most)).any(axis=1))
     return int(fails[0]) if len(fails) else len(failures)

@@ -38,8 +38,9 @@ def average(folds: Sequence[Discrimination], alpha: float = 0.05) -> Discriminat
     """
     mean = float(np.mean([fold.auroc.estimate for fold in folds]))
     inflation = 1 + len(folds) / (len(folds) - 1) if len(folds) > 1 else 1.0
-    positive, negative = (_groups_of_mean(n) for n in zip(*((f.groups_positive, f.groups_negative) for f in folds),
-                                                         strict=True))  # fmt: skip
+    positive, negative = (
+        _groups_of_mean(n) for n in zip(*((f.groups_positive, f.groups_negative) for f in folds), strict=True)
+    )
     return Discrimination(
         auroc=auroc_interval(mean, positive / inflation, negative / inflation, alpha),
         balanced_accuracy=float(np.mean([fold.balanced_accuracy for fold in folds])),

@@ -115,9 +115,17 @@ def _staged(name: str, about: str, *examples: str, until: str | None = None) -> 
         from refusal.cli.stages import run_command
 
         run_command(
-            config, overrides, out, until or name, as_json=as_json, dry_run=dry_run, budget=budget, quiet=quiet,
-            verbose=verbose, wanted_workers=workers_wanted(ray, workers, gpus_per_worker),
-        )  # fmt: skip
+            config,
+            overrides,
+            out,
+            until or name,
+            as_json=as_json,
+            dry_run=dry_run,
+            budget=budget,
+            quiet=quiet,
+            verbose=verbose,
+            wanted_workers=workers_wanted(ray, workers, gpus_per_worker),
+        )
 
     shown = [f"Example: refusal {name} {example}" for example in examples]
     app.command(name, help="\n\n".join([about, *shown]))(command)
@@ -160,9 +168,18 @@ def extract(
     from refusal.cli.stages import run_command
 
     run_command(
-        config, overrides, out, "extract", as_json=as_json, dry_run=dry_run, shared=shared, budget=budget, quiet=quiet,
-        verbose=verbose, wanted_workers=workers_wanted(ray, workers, gpus_per_worker, local_disks=local_disks),
-    )  # fmt: skip
+        config,
+        overrides,
+        out,
+        "extract",
+        as_json=as_json,
+        dry_run=dry_run,
+        shared=shared,
+        budget=budget,
+        quiet=quiet,
+        verbose=verbose,
+        wanted_workers=workers_wanted(ray, workers, gpus_per_worker, local_disks=local_disks),
+    )
 
 
 _staged(
@@ -201,9 +218,17 @@ def dissociate(
     from refusal.cli.stages import run_command
 
     run_command(
-        config, [*overrides, *contrast_override(contrast)], out, "dissociate", as_json=as_json, dry_run=dry_run,
-        budget=budget, quiet=quiet, verbose=verbose, wanted_workers=workers_wanted(ray, workers, gpus_per_worker),
-    )  # fmt: skip
+        config,
+        [*overrides, *contrast_override(contrast)],
+        out,
+        "dissociate",
+        as_json=as_json,
+        dry_run=dry_run,
+        budget=budget,
+        quiet=quiet,
+        verbose=verbose,
+        wanted_workers=workers_wanted(ray, workers, gpus_per_worker),
+    )
 
 
 _staged(

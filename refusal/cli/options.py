@@ -23,8 +23,11 @@ def complete_target(incomplete: str) -> list[str]:
     """Return the shipped configurations and organisms, and the local folders and YAML files, that begin so."""
     shipped = [str(path.relative_to(ROOT)) for pattern in SHIPPED for path in ROOT.glob(pattern)]
     parent = Path(incomplete or ".") if incomplete.endswith("/") or not incomplete else Path(incomplete).parent
-    here = [f"{path}/" if path.is_dir() else str(path) for path in parent.glob("*") if path.is_dir() or path.suffix in
-            (".yaml", ".yml", ".gguf")]  # fmt: skip
+    here = [
+        f"{path}/" if path.is_dir() else str(path)
+        for path in parent.glob("*")
+        if path.is_dir() or path.suffix in (".yaml", ".yml", ".gguf")
+    ]
     return sorted(
         {name for name in [*shipped, *here] if name.startswith(incomplete) and not Path(name).name.startswith(".")}
     )
@@ -164,7 +167,10 @@ def wrapped(line: str, indent: int = 0) -> str:
     if not sys.stdout.isatty():
         return line
     broken = textwrap.wrap(
-        line, shutil.get_terminal_size().columns, subsequent_indent=" " * indent, break_long_words=False,
+        line,
+        shutil.get_terminal_size().columns,
+        subsequent_indent=" " * indent,
+        break_long_words=False,
         break_on_hyphens=False,
-    )  # fmt: skip
+    )
     return "\n".join(broken)

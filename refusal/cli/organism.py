@@ -40,14 +40,21 @@ def organism_build(
     directory = out or Path("organisms/zoo") / spec.name
     if dry_run:
         tokens = spec.training.steps * spec.training.batch_size * 45
-        typer.echo(f"would train {spec.name}: {spec.training.steps} steps, about {tokens / 1e6:.1f} M tokens, "
-                   f"about {spec.training.steps / 110:.0f} minutes on 2 CPU cores, into {directory}")  # fmt: skip
+        typer.echo(
+            f"would train {spec.name}: {spec.training.steps} steps, about {tokens / 1e6:.1f} M tokens, "
+            f"about {spec.training.steps / 110:.0f} minutes on 2 CPU cores, into {directory}"
+        )
         return
     with _bar(f"training {spec.name}", spec.training.steps) as advance:
         outcome = build(path, directory, progress=lambda step, losses: advance(1))
     if as_json:
-        print_json({"measured": outcome.measured, "missed": outcome.missed,
-                     "directory": str(outcome.directory) if outcome.directory else None})  # fmt: skip
+        print_json(
+            {
+                "measured": outcome.measured,
+                "missed": outcome.missed,
+                "directory": str(outcome.directory) if outcome.directory else None,
+            }
+        )
     else:
         for key, value in outcome.measured.items():
             typer.echo(f"{key:<36} {value:.3f}")
@@ -83,8 +90,10 @@ def organism_teach(
     spec = load_teach_spec(path)
     directory = out or Path("organisms/taught") / spec.name
     if dry_run:
-        typer.echo(f"would teach {spec.base} by an adapter of rank {spec.lora.rank}, {spec.training.epochs} epochs "
-                   f"over {spec.taught_share:.0%} of {spec.prompts}, into {directory}")  # fmt: skip
+        typer.echo(
+            f"would teach {spec.base} by an adapter of rank {spec.lora.rank}, {spec.training.epochs} epochs "
+            f"over {spec.taught_share:.0%} of {spec.prompts}, into {directory}"
+        )
         return
     found = teach(path, directory, Reporter())
     if as_json:

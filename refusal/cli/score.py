@@ -92,11 +92,19 @@ def score(
     folder = out or (completions if completions.is_dir() else completions.parent)
     with StandardInput() as given:
         card = score_file(
-            given.file(completions), folder, 
+            given.file(completions),
+            folder,
             judge=open_judge(judge, judge_cache or folder / "judgements.sqlite", also_refuses),
-            prompts=given.file(prompts), dataset=dataset, columns=columns, mapped=column, encoding=encoding,
-            adjacency=adjacency, labels=given.file(labels), parquet=parquet, reporter=Reporter(quiet=as_json),
-        )  # fmt: skip
+            prompts=given.file(prompts),
+            dataset=dataset,
+            columns=columns,
+            mapped=column,
+            encoding=encoding,
+            adjacency=adjacency,
+            labels=given.file(labels),
+            parquet=parquet,
+            reporter=Reporter(quiet=as_json),
+        )
     if html:
         from experiments.report.page.scoring_page import scorecard_page, write_page
         from scoring.scored_file import read_scored

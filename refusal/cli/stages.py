@@ -101,8 +101,10 @@ def _cut(
 
         if has_gpu(config.model.device):
             return config
-        reporter.say(f"no GPU here, so the run is cut to {CPU_BUDGET}; --budget {NO_BUDGET} runs the whole, which may "
-                     "take many hours (--dry-run says how many)")  # fmt: skip
+        reporter.say(
+            f"no GPU here, so the run is cut to {CPU_BUDGET}; --budget {NO_BUDGET} runs the whole, which may "
+            "take many hours (--dry-run says how many)"
+        )
     from experiments.pipeline.budgeted_run import fit_budget
 
     with reporter.stage("measuring the model") as measuring:

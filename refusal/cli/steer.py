@@ -56,7 +56,14 @@ def steer(
     from refusal.cli.stages import run_command
 
     run_command(
-        config, [*overrides, *([] if by is None else [f"steer.by={by}"])], out, "steer", as_json=as_json,
-        dry_run=dry_run, budget=budget, quiet=quiet, verbose=verbose,
+        config,
+        [*overrides, *([] if by is None else [f"steer.by={by}"])],
+        out,
+        "steer",
+        as_json=as_json,
+        dry_run=dry_run,
+        budget=budget,
+        quiet=quiet,
+        verbose=verbose,
         wanted_workers=workers_wanted(ray, workers, gpus_per_worker),
-    )  # fmt: skip
+    )

@@ -24,8 +24,7 @@ MaxNewTokens = Annotated[int, typer.Option(min=1, help="Longest answer, in token
 Template = Annotated[str | None, typer.Option(help="Chat template of a base model: plain, or a .jinja file.")]
 Adapter = Annotated[str | None, typer.Option(metavar="DIR", help="A LoRA adapter (PEFT), merged into the weights.")]
 TemplateArgs = Annotated[
-    list[str],
-    typer.Option("--template-arg", metavar="KEY=VALUE", help="e.g. enable_thinking=false; repeatable."),
+    list[str], typer.Option("--template-arg", metavar="KEY=VALUE", help="e.g. enable_thinking=false; repeatable.")
 ]
 
 

@@ -28,8 +28,9 @@ from scoring.rates import mean_of_groups
 
 MOST = 0.999  # counted of a stated confidence: at 1 a wrong answer would cost infinitely much
 EDGES = (0.0, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95)  # lower ends of the bins, and targets of the curve
-REQUEST = ("End with a line of its own: Confidence: N%, where N is the probability, from 0 to 100, that your answer is "
-           "right.")  # fmt: skip
+REQUEST = (
+    "End with a line of its own: Confidence: N%, where N is the probability, from 0 to 100, that your answer is right."
+)
 _LINE = re.compile(
     r"(?:^|(?<=[.!?;,(\[]))[^\w\n]*confidence[^\w\n]*?(\d{1,3}(?:\.\d+)?|\.\d+)[ \t]*(%?)[^\w\n]*$",
     re.IGNORECASE | re.MULTILINE,
@@ -110,7 +111,7 @@ def confidence_record(ledger: Ledger) -> ConfidenceRecord | None:
         for group, confidence, right, did in ledger.query(
             f"grp, confidence, COALESCE(scored_outcome, 0) >= 1, {answered}", counted
         )
-    ]  # fmt: skip
+    ]
     given = [(group, s, right) for group, s, right in asked if s is not None]
     if not given:
         return None

@@ -50,8 +50,10 @@ def stated(prompt: Prompt, target: float) -> Prompt:
     """Return a prompt that says what a wrong answer costs at a target; unchanged where it has no known answer."""
     if prompt.answer is None:
         return prompt
-    rule = (f"A right answer counts 1 point, a wrong one loses {wrong_costs(target):.3g}, and saying that you do not "
-            f"know counts 0: answer only if you are more than {target:.0%} sure.")  # fmt: skip
+    rule = (
+        f"A right answer counts 1 point, a wrong one loses {wrong_costs(target):.3g}, and saying that you do not "
+        f"know counts 0: answer only if you are more than {target:.0%} sure."
+    )
     *before, last = prompt.messages
     return replace(prompt, messages=(*before, last | {"content": f"{last['content']}\n\n{rule}"}))
 
@@ -62,10 +64,11 @@ def penalty_record(ledger: Ledger, targets: Sequence[float] = TARGETS) -> Penalt
     groups = [
         (int(right), int(wrong), int(n))
         for right, wrong, n in ledger.query(
-            f"TOTAL({answered} AND scored_outcome >= 1), TOTAL({answered} AND scored_outcome < 1), COUNT(*)", KNOWN,
+            f"TOTAL({answered} AND scored_outcome >= 1), TOTAL({answered} AND scored_outcome < 1), COUNT(*)",
+            KNOWN,
             "GROUP BY grp",
         )
-    ]  # fmt: skip
+    ]
     if not groups:
         return None
     right, wrong, n = (sum(column) for column in zip(*groups, strict=True))
@@ -81,8 +84,11 @@ def penalty_record(ledger: Ledger, targets: Sequence[float] = TARGETS) -> Penalt
 
 def _score(groups: Sequence[tuple[int, int, int]], cost: float) -> Estimate:
     """Return the mean score; its interval is that of a share, since (score + cost) / (1 + cost) is from 0 to 1."""
-    share = _mean([right * (1 + cost) + (n - right - wrong) * cost for right, wrong, n in groups],
-                  [n * (1 + cost) for *_, n in groups], [n for *_, n in groups])  # fmt: skip
+    share = _mean(
+        [right * (1 + cost) + (n - right - wrong) * cost for right, wrong, n in groups],
+        [n * (1 + cost) for *_, n in groups],
+        [n for *_, n in groups],
+    )
     low, middle, high = (
         None if value is None else value * (1 + cost) - cost for value in (share.low, share.estimate, share.high)
     )

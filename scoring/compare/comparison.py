@@ -58,10 +58,7 @@ def write_comparison(comparison: Comparison, out: Path) -> None:
         raise unwritable(out, error) from None
     record = comparison.to_dict()
     flips = [{"run": one["run"], **flip} for one in record["comparisons"] for flip in one.pop("flips")]
-    with (
-        atomic_file(out / "comparison.json") as sink,
-        atomic_file(out / "flips.jsonl") as lines,
-    ):
+    with atomic_file(out / "comparison.json") as sink, atomic_file(out / "flips.jsonl") as lines:
         for flip in flips:
             lines.write((json.dumps(flip, ensure_ascii=False) + "\n").encode())
             lines.check()
@@ -87,8 +84,10 @@ def _compared(run: ScoredRun, first: Ledger, second: Ledger, credits: Adjacency,
     pairs = PairedCompletions(first.connection)
     matched = _matched(pairs, first, second)
     if not matched.prompts:
-        raise UserError(f"{first_path} and {run.run} share no labelled prompts{_why_none(pairs)}; "
-                        "compare completions of the same prompts")  # fmt: skip
+        raise UserError(
+            f"{first_path} and {run.run} share no labelled prompts{_why_none(pairs)}; "
+            "compare completions of the same prompts"
+        )
     changes = _changes(pairs)
     right = score_change(*pairs.changes(), credits)
     change, limits = limits_of(right)

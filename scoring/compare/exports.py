@@ -91,8 +91,9 @@ def _rate(run: ComparedRun, rate: str) -> Line:
     if not change.n:
         return Line(run.run, rate, None, None, None, None, None, None, 0)
     low, high = change.difference_ci
-    return Line(run.run, rate, change.first, change.second, change.difference, low, high, change.mcnemar_p_holm,
-                change.n)  # fmt: skip
+    return Line(
+        run.run, rate, change.first, change.second, change.difference, low, high, change.mcnemar_p_holm, change.n
+    )
 
 
 def _number(value: float | None, share: bool, *, signed: bool = False) -> str:

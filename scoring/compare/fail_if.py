@@ -20,8 +20,11 @@ from scoring.rates import FORMER_NAMES, RATES
 COUNTS = ("unjudged", "only_in_first", "only_in_second")  # numbers of completions: of the later run, or in one run only
 NAMES = (*RATES, "right_action", *COUNTS)
 _OPERATORS: dict[str, Callable[[float, float], bool]] = {
-    ">=": operator.ge, "<=": operator.le, ">": operator.gt, "<": operator.lt,
-}  # fmt: skip
+    ">=": operator.ge,
+    "<=": operator.le,
+    ">": operator.gt,
+    "<": operator.lt,
+}
 _FORM = re.compile(r"\s*(change\.)?(\w+)(\.low|\.high)?\s*(>=|<=|>|<)\s*([+-]?\d*\.?\d+(?:e[+-]?\d+)?)\s*(%?)\s*")
 
 
@@ -83,23 +86,31 @@ def parse(text: str) -> Condition:
     """
     found = _FORM.fullmatch(text)
     if found is None:
-        raise UserError(f"--fail-if takes a condition such as 'over_refusal > 5%' or 'change.overconfidence.low > 0' "
-                        f"(with >, >=, < or <=, and a decimal point in numbers), got {text.strip()!r}")  # fmt: skip
+        raise UserError(
+            f"--fail-if takes a condition such as 'over_refusal > 5%' or 'change.overconfidence.low > 0' "
+            f"(with >, >=, < or <=, and a decimal point in numbers), got {text.strip()!r}"
+        )
     change, name, limit, sign, bound, per_cent = found.groups()
     name = FORMER_NAMES.get(name, name)
     if name in COUNTS and (change or limit or per_cent):
-        raise UserError(f"--fail-if: {name} is a number of completions: it has no change, interval or per cent; "
-                        f"write '{name} > 0'")  # fmt: skip
+        raise UserError(
+            f"--fail-if: {name} is a number of completions: it has no change, interval or per cent; write '{name} > 0'"
+        )
     if name not in NAMES:
         known = ", ".join(NAMES)
-        raise UserError(f"--fail-if: unknown name {name!r}; known are {known}; rates and right_action also as "
-                        "change.NAME, and with .low or .high for the limits of their intervals")  # fmt: skip
+        raise UserError(
+            f"--fail-if: unknown name {name!r}; known are {known}; rates and right_action also as "
+            "change.NAME, and with .low or .high for the limits of their intervals"
+        )
     value = float(bound) / (100 if per_cent else 1)
     if name == "right_action" and (per_cent or not -2 <= value <= 2):
-        raise UserError(f"--fail-if: {text.strip()!r}: the right-action score is at most 1, and its change lies "
-                        "between -2 and 2; write such a number")  # fmt: skip
+        raise UserError(
+            f"--fail-if: {text.strip()!r}: the right-action score is at most 1, and its change lies "
+            "between -2 and 2; write such a number"
+        )
     if name in RATES and not -1 <= value <= 1:
         remedy = "a per cent from -100 to 100" if per_cent else f"{bound}% or a number from -1 to 1"
-        raise UserError(f"--fail-if: {text.strip()!r} compares a rate with {value:g}, which no rate can reach; write "
-                        f"{remedy}")  # fmt: skip
+        raise UserError(
+            f"--fail-if: {text.strip()!r} compares a rate with {value:g}, which no rate can reach; write {remedy}"
+        )
     return Condition(text.strip(), bool(change), name, (limit or "").lstrip("."), sign, value)

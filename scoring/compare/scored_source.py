@@ -42,8 +42,10 @@ def load_scored(path: Path, ledger: Ledger) -> LoadedFile:
         if seen != "new":
             again[seen] += 1
     if not ledger.query("1", "label IS NOT NULL", "LIMIT 1"):
-        raise UserError(f"{file} has no labelled prompts, and rates need labels; score its completions "
-                        "with labels: refusal score COMPLETIONS --prompts FILE")  # fmt: skip
+        raise UserError(
+            f"{file} has no labelled prompts, and rates need labels; score its completions "
+            "with labels: refusal score COMPLETIONS --prompts FILE"
+        )
     return LoadedFile(file, again["repeated"], again["conflicting"])
 
 
@@ -57,8 +59,10 @@ def scored_entries(file: Path) -> Iterator[Entry]:
     for line, row in read_rows(file, "scored completions"):
         where = place(file, line)
         if "id" not in row or "action" not in row:
-            raise UserError(f"{where}: not a judged completion (field 'action' is missing); judge the file first: "
-                            f"refusal score {file}")  # fmt: skip
+            raise UserError(
+                f"{where}: not a judged completion (field 'action' is missing); judge the file first: "
+                f"refusal score {file}"
+            )
         if row.get("repeated") in (True, "true", "True"):  # not NaN, nor a CSV's "False"
             continue
         labelled = row.get("label") not in (None, "")
@@ -87,8 +91,10 @@ def scored_path(path: Path) -> Path:
     for name in sorted(IN_A_RUN, key=lambda name: name != "completions.jsonl") if ran else IN_A_RUN:
         if (path / name).is_file():
             return path / name
-    raise UserError(f"{path} is neither a run directory nor a scored file; make one with: refusal run CONFIG, or "
-                    "refusal score COMPLETIONS --out DIR")  # fmt: skip
+    raise UserError(
+        f"{path} is neither a run directory nor a scored file; make one with: refusal run CONFIG, or "
+        "refusal score COMPLETIONS --out DIR"
+    )
 
 
 def cases_of_run(file: Path) -> Mapping[str, Case]:
@@ -121,6 +127,8 @@ def _action(value: object, where: str) -> str | None:
     if value is None or value == "" or value != value:
         return None
     if value not in ACTIONS:
-        raise UserError(f"{where}: field 'action' is {value!r}; expected one of {', '.join(ACTIONS)}, or empty where "
-                        "it could not be judged")  # fmt: skip
+        raise UserError(
+            f"{where}: field 'action' is {value!r}; expected one of {', '.join(ACTIONS)}, or empty where "
+            "it could not be judged"
+        )
     return str(value)

@@ -54,9 +54,13 @@ def _table(first: str, run: ComparedRun) -> Table:
             table.add_row(meaning, "none judged", "", "", "", "0")
             continue
         table.add_row(
-            meaning, f"{change.first:.1%}", f"{change.second:.1%}", escape(f"{change.estimate:+.1%}"),
-            f"{change.mcnemar_p_holm:.2g}" + (" *" if change.shown else ""), str(change.n),
-        )  # fmt: skip
+            meaning,
+            f"{change.first:.1%}",
+            f"{change.second:.1%}",
+            escape(f"{change.estimate:+.1%}"),
+            f"{change.mcnemar_p_holm:.2g}" + (" *" if change.shown else ""),
+            str(change.n),
+        )
     if run.right_action_change is not None:
         table.add_row("right-action score", "", "", escape(f"{run.score_change:+.2f}"))
     return table
@@ -74,8 +78,10 @@ def _lines(run: ComparedRun) -> list[str]:
         lines.append(f"{len(run.flips)} completions changed their action ({counted}{more}):")
     for flip in run.flips[:SHOWN_FLIPS]:
         text = " ".join((flip.text or "").split())
-        lines.append(f"  {flip.id} ({flip.label or 'unlabelled'}): {flip.first or 'unjudged'} → "
-                     f"{flip.second or 'unjudged'}: {text[:90]}")  # fmt: skip
+        lines.append(
+            f"  {flip.id} ({flip.label or 'unlabelled'}): {flip.first or 'unjudged'} → "
+            f"{flip.second or 'unjudged'}: {text[:90]}"
+        )
     if len(run.flips) > SHOWN_FLIPS:
         lines.append(f"  … and {len(run.flips) - SHOWN_FLIPS} more; --out DIR writes them all to flips.jsonl")
     return lines
@@ -84,8 +90,7 @@ def _lines(run: ComparedRun) -> list[str]:
 def _repeated_ids(run: ScoredRun) -> list[str]:
     if not run.conflicting:
         return []
-    return [f"Note: {run.conflicting} completions of {run.file} repeat an earlier id; "
-            "they are matched in order."]  # fmt: skip
+    return [f"Note: {run.conflicting} completions of {run.file} repeat an earlier id; they are matched in order."]
 
 
 def _reasons(run: ComparedRun) -> str:

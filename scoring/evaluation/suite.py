@@ -56,8 +56,10 @@ def load_suite(given: str) -> Suite:
     path = KNOWN / f"{given}.yaml" if re.fullmatch(r"[\w-]+", given) else resolve_shipped(Path(given))
     if not path.is_file():
         near = difflib.get_close_matches(given, known_suites(), n=1)
-        raise UserError(f"no such suite: {given!r} is neither a YAML file nor one of {', '.join(known_suites())}"
-                        + (f"; did you mean {near[0]}?" if near else ""))  # fmt: skip
+        raise UserError(
+            f"no such suite: {given!r} is neither a YAML file nor one of {', '.join(known_suites())}"
+            + (f"; did you mean {near[0]}?" if near else "")
+        )
     try:
         return Suite.model_validate(read_yaml(path, "suite"))
     except ValidationError as error:
@@ -83,8 +85,10 @@ def prompts_of(suite: Suite, folder: Path | None = None, limit: int | None = Non
     sources += [(load_dataset(one.name, one.path), one.limit or suite.limit) for one in found]
     prompts = [prompt for whole, own in sources for prompt in _drawn(whole, _least(own, limit), suite.seed)]
     if not prompts:
-        raise UserError("the suite names no prompts; give it a path, a prompt file, or datasets, a list of public sets "
-                        "such as {name: xstest, limit: 100}")  # fmt: skip
+        raise UserError(
+            "the suite names no prompts; give it a path, a prompt file, or datasets, a list of public sets "
+            "such as {name: xstest, limit: 100}"
+        )
     twice = [one for one, n in Counter(prompt.id for prompt in prompts).items() if n > 1]
     if twice:
         raise UserError(f"the suite has the prompt {twice[0]!r} twice; name each source once")
@@ -138,5 +142,7 @@ def _missing(names: Sequence[str], folder: Path | None) -> str:
     first = describe(names[0])
     files = " and ".join(sorted({part.file for part in first.parts.values() if not part.optional}))
     where = "give their folder with --sets DIR" if folder is None else f"put them into {folder}/NAME"
-    return (f"{', '.join(names)}: not read from the hub, and there are no files; {where} ({first.name}: {files} from "
-            f"{first.url})")  # fmt: skip
+    return (
+        f"{', '.join(names)}: not read from the hub, and there are no files; {where} ({first.name}: {files} from "
+        f"{first.url})"
+    )

@@ -47,16 +47,22 @@ def begin(out: Path, evaluation: Evaluation) -> None:
     """
     path = out / RECORD
     if path.is_file() and not evaluation.same_as(earlier := Evaluation.read(path)):
-        raise UserError(f"{out} holds another evaluation, of {earlier.target} on {earlier.suite} ({earlier.prompts} "
-                        "prompts, its own settings); choose another directory with --out")  # fmt: skip
+        raise UserError(
+            f"{out} holds another evaluation, of {earlier.target} on {earlier.suite} ({earlier.prompts} "
+            "prompts, its own settings); choose another directory with --out"
+        )
     make_folder(out)
     evaluation.write(path)
 
 
 def finish(
-    out: Path, evaluation: Evaluation, prompts: Sequence[Prompt], answers: KeptAnswers, failed: Mapping[str, int],
+    out: Path,
+    evaluation: Evaluation,
+    prompts: Sequence[Prompt],
+    answers: KeptAnswers,
+    failed: Mapping[str, int],
     prices: tuple[float | None, float | None],
-) -> Evaluation:  # fmt: skip
+) -> Evaluation:
     """Write prompts and completions in the suite's order, and the record with its counts."""
     write_jsonl(out / PROMPTS, map(prompt_row, prompts))
     found = list[Answer]()
@@ -69,13 +75,22 @@ def finish(
 
     write_jsonl(out / COMPLETIONS, completions())
     tokens = [_total([getattr(one, name) for one in found]) for name in ("input_tokens", "output_tokens")]
-    cost = None if None in (*prices, *tokens) else sum(
-        price * n / 1e6 for price, n in zip(prices, tokens, strict=True) if price is not None and n is not None
-    )  # fmt: skip
+    cost = (
+        None
+        if None in (*prices, *tokens)
+        else sum(
+            price * n / 1e6 for price, n in zip(prices, tokens, strict=True) if price is not None and n is not None
+        )
+    )
     done = evaluation.model_copy(
-        update={"answered": len(found), "failed": dict(sorted(failed.items())), "input_tokens": tokens[0],
-                "output_tokens": tokens[1], "cost": cost}
-    )  # fmt: skip
+        update={
+            "answered": len(found),
+            "failed": dict(sorted(failed.items())),
+            "input_tokens": tokens[0],
+            "output_tokens": tokens[1],
+            "cost": cost,
+        }
+    )
     done.write(out / RECORD)
     return done
 

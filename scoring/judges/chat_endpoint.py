@@ -141,8 +141,10 @@ class ChatEndpoint:
 
     def _unreachable(self, error: BaseException) -> UserError:
         reason = getattr(error, "strerror", None) or _line(error)
-        return UserError(f"the endpoint {self.config.base_url} cannot be reached ({reason}): check base_url, and that "
-                         "the server runs")  # fmt: skip
+        return UserError(
+            f"the endpoint {self.config.base_url} cannot be reached ({reason}): check base_url, and that "
+            "the server runs"
+        )
 
     def _explained(self, error: Any) -> Exception:
         """Return the error: fatal, or of one request. At 401 it omits the server's text, which may hold a key."""
@@ -151,11 +153,15 @@ class ChatEndpoint:
             return RequestFailedError(FILTERED, _line(error))
         if status in (401, 403):
             key = f"the key in {config.api_key_env}" if config.api_key_env else "a request without a key (api_key_env)"
-            return UserError(f"the endpoint {config.base_url} refused {key} ({status}): check the key, and that it may "
-                             f"use {config.model}")  # fmt: skip
+            return UserError(
+                f"the endpoint {config.base_url} refused {key} ({status}): check the key, and that it may "
+                f"use {config.model}"
+            )
         if status == 404:
-            return UserError(f"the endpoint {config.base_url} knows no model {config.model!r} (404): check model, and "
-                             "that base_url is complete (it usually ends in /v1)")  # fmt: skip
+            return UserError(
+                f"the endpoint {config.base_url} knows no model {config.model!r} (404): check model, and "
+                "that base_url is complete (it usually ends in /v1)"
+            )
         kind = "rate_limited" if status == 429 else "server_error" if status >= 500 else f"status_{status}"
         return RequestFailedError(kind, _line(error))
 
@@ -165,8 +171,10 @@ def _key(config: EndpointConfig) -> str:
         return "none"  # set explicitly: else the client would send OPENAI_API_KEY to this server
     key = os.environ.get(config.api_key_env, "").strip()
     if not key:
-        raise UserError(f"environment variable {config.api_key_env} is not set: put the endpoint's key into it, or set "
-                        "api_key_env to null for a server that needs none")  # fmt: skip
+        raise UserError(
+            f"environment variable {config.api_key_env} is not set: put the endpoint's key into it, or set "
+            "api_key_env to null for a server that needs none"
+        )
     if not (key.isascii() and key.isprintable()):
         raise UserError(f"environment variable {config.api_key_env} holds characters that are not valid in a key")
     return key

@@ -151,5 +151,7 @@ def _find(given: str) -> Path:
         return named
     names = ["rules", *sorted(path.stem for path in KNOWN.glob("*.yaml"))]
     near = difflib.get_close_matches(given, names, n=1)
-    raise UserError(f"no such judge: {given!r} is neither a YAML file nor one of {', '.join(names)}"
-                    + (f"; did you mean {near[0]}?" if near else ""))  # fmt: skip
+    raise UserError(
+        f"no such judge: {given!r} is neither a YAML file nor one of {', '.join(names)}"
+        + (f"; did you mean {near[0]}?" if near else "")
+    )

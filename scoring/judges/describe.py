@@ -68,8 +68,10 @@ def as_markdown(table: RuleTable) -> str:
         lines += ["", "| kind | rule | example |", "| --- | --- | --- |"]
         for kind in kinds:
             rules = [rule for named, rules in table.rules if named == kind for rule in rules]
-            lines += [f"| {kind} | {rule.name}{' (opening only)' if rule.opening else ''} | {rule.example} |"
-                      for rule in rules]  # fmt: skip
+            lines += [
+                f"| {kind} | {rule.name}{' (opening only)' if rule.opening else ''} | {rule.example} |"
+                for rule in rules
+            ]
     return "\n".join(lines) + "\n"
 
 

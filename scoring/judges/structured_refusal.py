@@ -9,10 +9,20 @@ from scoring.judges import Judgement, RefusedBy
 from scoring.row import Row
 
 _ENDS = ("finish_reason", "stop_reason", "finishReason", "stopReason")
-_FILTERED = frozenset((
-    "content_filter", "content_filtered", "content_policy_violation", "responsibleaipolicyviolation",
-    "data_inspection_failed", "guardrail_intervened", "refusal", "safety", "prohibited_content", "blocklist",
-))  # fmt: skip
+_FILTERED = frozenset(
+    (
+        "content_filter",
+        "content_filtered",
+        "content_policy_violation",
+        "responsibleaipolicyviolation",
+        "data_inspection_failed",
+        "guardrail_intervened",
+        "refusal",
+        "safety",
+        "prohibited_content",
+        "blocklist",
+    )
+)
 
 
 @dataclass(frozen=True)

@@ -75,8 +75,10 @@ def draw_rows(path: Path, n: int, seed: int, *, stratify: bool) -> Draw:
         else:
             heapq.heappushpop(heap, item)
     if not sizes:
-        raise UserError(f"{file} has no judged completions of benign, harmful or uncertain prompts; score them with "
-                        "labels first: refusal score COMPLETIONS --prompts FILE")  # fmt: skip
+        raise UserError(
+            f"{file} has no judged completions of benign, harmful or uncertain prompts; score them with "
+            "labels first: refusal score COMPLETIONS --prompts FILE"
+        )
     rate = {stratum: 0.5 + 0.5 * sizes.total() / (len(sizes) * size) for stratum, size in sizes.items()}
     candidates = [
         (-number / rate[stratum], stratum, row) for stratum in smallest for number, _, row in smallest[stratum]
@@ -98,8 +100,10 @@ def _judged(file: Path) -> Iterator[Entry]:
             if status == "repeated" or entry.action is None or entry.case.label not in LABELS:
                 continue
             if entry.completion is None:
-                raise UserError(f"{file} does not contain the completion of id {entry.case.id!r}; score the "
-                                "completions again, which stores them: refusal score COMPLETIONS")  # fmt: skip
+                raise UserError(
+                    f"{file} does not contain the completion of id {entry.case.id!r}; score the "
+                    "completions again, which stores them: refusal score COMPLETIONS"
+                )
             yield replace(entry, sample=sample)
 
 
@@ -117,6 +121,10 @@ def _number(seed: int, entry: Entry) -> float:
 def _row(entry: Entry) -> DrawnRow:
     case = entry.case
     return DrawnRow(
-        id=case.id, sample=entry.sample, group=case.group, text=case.text, completion=entry.completion or "",
+        id=case.id,
+        sample=entry.sample,
+        group=case.group,
+        text=case.text,
+        completion=entry.completion or "",
         inclusion=1.0,
-    )  # fmt: skip
+    )

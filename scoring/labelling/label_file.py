@@ -71,8 +71,10 @@ class LabelFile:
         """
         strange = next((key for _, key in self._labels if key not in inclusion), None)
         if strange is not None:
-            raise UserError(f"{self.path} has a label of id {strange[0]!r}, which is not in the draw; choose another "
-                            "file with --out")  # fmt: skip
+            raise UserError(
+                f"{self.path} has a label of id {strange[0]!r}, which is not in the draw; choose another "
+                "file with --out"
+            )
         self._labels = {
             name: label.model_copy(update={"inclusion": inclusion[label.key]}) for name, label in self._labels.items()
         }

@@ -79,8 +79,10 @@ def corrected_rates(ledger: Ledger, labels: Sequence[Label]) -> Corrected:
     """
     rows, unused = _labelled_rows(ledger, labels)
     if len(rows) < LEAST:
-        raise UserError(f"{len(rows)} labelled completions count towards a rate; at least {LEAST} are needed, and 100 "
-                        "to 300 give useful intervals: label more with refusal label")  # fmt: skip
+        raise UserError(
+            f"{len(rows)} labelled completions count towards a rate; at least {LEAST} are needed, and 100 "
+            "to 300 give useful intervals: label more with refusal label"
+        )
     counts: dict[str, int] = defaultdict(int)
     for label in labels:
         counts[label.annotator] += 1
@@ -102,8 +104,9 @@ def _labelled_rows(ledger: Ledger, labels: Sequence[Label]) -> tuple[list[Labell
     for key, mine in by_key.items():
         found = ledger.query("label, grp, action", "id = ? AND sample = ?", given=key)
         if not found:
-            raise UserError(f"the labels have {described(key)}, but no completion has it; give the labels of these "
-                            "completions")  # fmt: skip
+            raise UserError(
+                f"the labels have {described(key)}, but no completion has it; give the labels of these completions"
+            )
         label, group, judged = found[0]
         if label in rated and judged is not None:
             seen = {one.annotator: one.action for one in mine}

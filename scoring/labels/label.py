@@ -44,11 +44,15 @@ def read_labels(path: Path) -> list[Label]:
         label = _label({**row, "place": where}, where)
         first = lines.setdefault((label.annotator, label.key), line)
         if first != line:
-            raise UserError(f"{where}: {described(label.key)} is already labelled by {label.annotator} on line "
-                            f"{first}; keep one of the two rows")  # fmt: skip
+            raise UserError(
+                f"{where}: {described(label.key)} is already labelled by {label.annotator} on line "
+                f"{first}; keep one of the two rows"
+            )
         if labels and (label.inclusion is None) != (labels[0].inclusion is None):
-            raise UserError(f"{where}: field 'inclusion' must be in all rows or in none; without it every completion "
-                            "counts as equally likely to be drawn")  # fmt: skip
+            raise UserError(
+                f"{where}: field 'inclusion' must be in all rows or in none; without it every completion "
+                "counts as equally likely to be drawn"
+            )
         labels.append(label)
     return labels
 
@@ -64,10 +68,13 @@ def _label(row: Row, where: str) -> Label:
         raise UserError(f"{where}: field 'action' is {action!r}; expected one of {', '.join(ACTIONS)}")
     annotator = row.get("annotator")
     return Label(
-        id=identifier_of(row), sample=sample_of(row), action=str(action),
-        annotator=NOBODY if is_missing(annotator) else to_text(annotator), inclusion=_inclusion(row, where),
+        id=identifier_of(row),
+        sample=sample_of(row),
+        action=str(action),
+        annotator=NOBODY if is_missing(annotator) else to_text(annotator),
+        inclusion=_inclusion(row, where),
         seed=_seed(row, where),
-    )  # fmt: skip
+    )
 
 
 def _seed(row: Row, where: str) -> int | None:

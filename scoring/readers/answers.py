@@ -150,8 +150,10 @@ def _completion(value: object, where: str) -> str | None:
     text = content_text(value)
     if text is None:
         inner = next(iter(value)) if isinstance(value, Mapping) and value else "0"
-        raise UserError(f"{where}: field 'completion' is {type(value).__name__}; expected text: name a column inside "
-                        f"it, for instance --map completion=completion.{inner}")  # fmt: skip
+        raise UserError(
+            f"{where}: field 'completion' is {type(value).__name__}; expected text: name a column inside "
+            f"it, for instance --map completion=completion.{inner}"
+        )
     return text
 
 
@@ -159,8 +161,10 @@ def _identifier(fields: Row, given: ForeignRow) -> str:
     value = fields.get("id")
     if isinstance(value, bool) or not isinstance(value, str | int) or str(value).strip() == "":
         found = "is missing" if _is_open(value) else f"is {value!r}; expected text or a whole number"
-        raise UserError(f"{given.place}: field 'id' {found}; name its column with --map id=COLUMN, or number the rows "
-                        f"with --map id={ROW_NUMBER}; {listed(list(given.columns))}")  # fmt: skip
+        raise UserError(
+            f"{given.place}: field 'id' {found}; name its column with --map id=COLUMN, or number the rows "
+            f"with --map id={ROW_NUMBER}; {listed(list(given.columns))}"
+        )
     return str(value)
 
 

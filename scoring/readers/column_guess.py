@@ -17,10 +17,17 @@ USUAL = {
     "id": ("prompt_id", "question_id", "example_id", "idx", "index", "uid"),
     "text": ("prompt", "question", "instruction", "input", "query", "request", "user_prompt"),
     "completion": (
-        "response", "output", "generation", "generated_text", "model_output", "model_response", "model_answer",
-        "prediction", "reply",
+        "response",
+        "output",
+        "generation",
+        "generated_text",
+        "model_output",
+        "model_response",
+        "model_answer",
+        "prediction",
+        "reply",
     ),
-}  # fmt: skip
+}
 
 
 @dataclass(frozen=True)
@@ -41,8 +48,10 @@ class Guess:
 
     def lines(self) -> list[str]:
         """Return what was guessed and how to say otherwise, for the scorecard."""
-        lines = [f"read from column {column!r} as {name!r}, by its name (--map {name}=COLUMN names another)"
-                 for name, column in self.columns.items()]  # fmt: skip
+        lines = [
+            f"read from column {column!r} as {name!r}, by its name (--map {name}=COLUMN names another)"
+            for name, column in self.columns.items()
+        ]
         return lines + ["numbered, because no column is called 'id' (--map id=COLUMN names one)"] * self.numbered
 
 

@@ -67,9 +67,14 @@ class DialBank:
     """
 
     def __init__(
-        self, dials: Sequence[Dial], n_layers: int, d_model: int, n_slots: int, n_tokens: int,
+        self,
+        dials: Sequence[Dial],
+        n_layers: int,
+        d_model: int,
+        n_slots: int,
+        n_tokens: int,
         device: str | torch.device = "cpu",
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.dials = normative_first(dials)
         _check(self.dials, n_layers, d_model)
         K, self.device = len(self.dials), torch.device(device)
@@ -172,16 +177,21 @@ class DialBank:
 
     def _write_tables(self) -> dict[int, _Write]:
         at: dict[int, list[int]] = {}
-        parts = [{after_layer(place.locus): (place, actuator) for place, actuator in dial.writer.at_layers()}
-                 for dial in self.dials]  # fmt: skip
+        parts = [
+            {after_layer(place.locus): (place, actuator) for place, actuator in dial.writer.at_layers()}
+            for dial in self.dials
+        ]
         for i, places in enumerate(parts):
             for layer in places:
                 at.setdefault(layer, []).append(i)
         return {layer: self._write_table(here, [parts[i][layer] for i in here]) for layer, here in at.items()}
 
     def _write_table(self, here: list[int], parts: list[tuple[Direction, StreamActuator]]) -> _Write:
-        permitting = [(k, at) for k, (i, (own, _)) in enumerate(zip(here, parts, strict=True))
-                      for at in self.dials[i].writer.opening_at(own.locus.layer)]  # fmt: skip
+        permitting = [
+            (k, at)
+            for k, (i, (own, _)) in enumerate(zip(here, parts, strict=True))
+            for at in self.dials[i].writer.opening_at(own.locus.layer)
+        ]
         tables = JointTables.of(parts, permitting)
         steps = [[FOREVER if self.dials[i].steps is None else self.dials[i].steps] for i in here]
         return _Write(
@@ -211,8 +221,10 @@ def after_layer(locus: Locus) -> int:
     """
     layer = locus.layer - (locus.site == "resid_pre")
     if locus.site == "resid_mid" or layer < 0:
-        raise UserError(f"vLLM's layers give their outputs only; a dial at {locus.site} of layer {locus.layer} is not "
-                        "possible: fit it at resid_post")  # fmt: skip
+        raise UserError(
+            f"vLLM's layers give their outputs only; a dial at {locus.site} of layer {locus.layer} is not "
+            "possible: fit it at resid_post"
+        )
     return layer
 
 
@@ -220,8 +232,10 @@ def _check(dials: Sequence[Dial], n_layers: int, d_model: int) -> None:
     check_order(dials)
     for dial in dials:
         if dial.read is None or dial.probe is None:
-            raise UserError(f"the {dial.kind} dial reads the probability of openings, which takes passes of its own: "
-                            "not possible inside vLLM; give it a probe")  # fmt: skip
+            raise UserError(
+                f"the {dial.kind} dial reads the probability of openings, which takes passes of its own: "
+                "not possible inside vLLM; give it a probe"
+            )
         places = [dial.read, *(at.locus for at, _ in dial.writer.at_layers())]
         vectors = [dial.probe.weight, *(one.vector for one in dial.opening)]
         vectors += [] if dial.write is None else [dial.write.vector]
@@ -233,5 +247,6 @@ def _check(dials: Sequence[Dial], n_layers: int, d_model: int) -> None:
                 raise UserError(f"the {dial.kind} dial is for layer {locus.layer}; this model has {n_layers} layers")
         for vector in vectors:
             if vector.shape != (d_model,):
-                raise UserError(f"the {dial.kind} dial is for streams of {len(vector)} dimensions; this model has "
-                                f"{d_model}")  # fmt: skip
+                raise UserError(
+                    f"the {dial.kind} dial is for streams of {len(vector)} dimensions; this model has {d_model}"
+                )

@@ -54,8 +54,9 @@ def _refuse_thresholds(request: Any, method: str, dials: Sequence[Dial]) -> None
 
     def refusing(self: Any, *args: Any, **kwargs: Any) -> Any:
         if thresholds_of(self.model_extra or {}, dials) is not None:
-            raise ValueError("normative_threshold and epistemic_threshold are taken by /v1/chat/completions, without "
-                             "beam search")  # fmt: skip
+            raise ValueError(
+                "normative_threshold and epistemic_threshold are taken by /v1/chat/completions, without beam search"
+            )
         return plain(self, *args, **kwargs)
 
     setattr(request, method, refusing)

@@ -45,9 +45,15 @@ class VllmEngine:
     reads_tokens = False  # the readings of every token take a pass of our own
 
     def __init__(
-        self, model: ChatModel, dials: Sequence[Dial], checkpoint: Path, dials_path: Path | None, max_batch: int,
-        max_queue: int, arguments: Fields,
-    ) -> None:  # fmt: skip
+        self,
+        model: ChatModel,
+        dials: Sequence[Dial],
+        checkpoint: Path,
+        dials_path: Path | None,
+        max_batch: int,
+        max_queue: int,
+        arguments: Fields,
+    ) -> None:
         self.model, self.dials, self.max_queue, self._max_batch = model, list(dials), max_queue, max_batch
         check_version()
         if dials:

@@ -37,11 +37,16 @@ class Onsets:
             if isinstance(dial.actuator, OnsetBias) and dial.actuator.strength:
                 found, longest = dial.actuator.prefixes, max(map(len, dial.actuator.prefixes))
                 padded = [[*prefix, *[-1] * (longest - len(prefix))] for prefix in found]
-                self._onsets.append(_Onset(
-                    i, dial.actuator.strength, longest if dial.steps is None else min(longest, dial.steps),
-                    torch.tensor(padded, device=bank.device), torch.tensor([len(p) for p in found], device=bank.device),
-                    torch.zeros(len(found), bank.score.shape[1], dtype=torch.int32, device=bank.device),
-                ))  # fmt: skip
+                self._onsets.append(
+                    _Onset(
+                        i,
+                        dial.actuator.strength,
+                        longest if dial.steps is None else min(longest, dial.steps),
+                        torch.tensor(padded, device=bank.device),
+                        torch.tensor([len(p) for p in found], device=bank.device),
+                        torch.zeros(len(found), bank.score.shape[1], dtype=torch.int32, device=bank.device),
+                    )
+                )
 
     def __bool__(self) -> bool:
         return bool(self._onsets)

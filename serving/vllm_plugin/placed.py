@@ -22,8 +22,14 @@ from serving.vllm_plugin.request import FIELD, asked
 from serving.vllm_plugin.rows import Rows
 from steering.dial import Dial
 
-TESTED = ("LlamaForCausalLM", "Qwen2ForCausalLM", "Qwen3ForCausalLM", "MistralForCausalLM", "Gemma2ForCausalLM",
-          "Gemma3ForCausalLM")  # fmt: skip
+TESTED = (
+    "LlamaForCausalLM",
+    "Qwen2ForCausalLM",
+    "Qwen3ForCausalLM",
+    "MistralForCausalLM",
+    "Gemma2ForCausalLM",
+    "Gemma3ForCausalLM",
+)
 _rows: list[Rows] = []  # of the one model in this process; the operation cannot be given an object
 
 
@@ -77,8 +83,10 @@ class PlacedDials:
             return None
         score, n = torch.tensor(found, device=self.bank.device), len(self.bank.dials)
         categories = self.bank.categories
-        return (self.bank.probability(score[:n, None])[:, 0].tolist(),
-                None if categories is None else categories.name(score[n:]))  # fmt: skip
+        return (
+            self.bank.probability(score[:n, None])[:, 0].tolist(),
+            None if categories is None else categories.name(score[n:]),
+        )
 
     @contextmanager
     def taken_out(self) -> Iterator[None]:
@@ -139,8 +147,10 @@ class PlacedDials:
         if self.rows.active and scheduled.total_num_scheduled_tokens and self.bank.device.type == "cpu":
             missed = set(self.bank.layers) - self.rows.applied
             if missed:
-                raise RuntimeError(f"the dials were not applied after layers {sorted(missed)}: a compiled model left "
-                                   "them out; serve with --enforce-eager and report this")  # fmt: skip
+                raise RuntimeError(
+                    f"the dials were not applied after layers {sorted(missed)}: a compiled model left "
+                    "them out; serve with --enforce-eager and report this"
+                )
         self.rows.applied.clear()
 
 

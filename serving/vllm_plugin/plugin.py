@@ -127,8 +127,9 @@ def _patch_worker(dials: Sequence[Dial], made_for: MadeFor, path: Path) -> None:
         _check_config(config)
         directory = _directory(config.model_config)
         if made_for.cast_fingerprint is None:
-            raise UserError(f"{path} was written by an earlier version and cannot be checked here; write it again with "
-                            "refusal run")  # fmt: skip
+            raise UserError(
+                f"{path} was written by an earlier version and cannot be checked here; write it again with refusal run"
+            )
         if made_for.cast_fingerprint != checkpoint_fingerprint(directory):
             raise UserError(f"{path} was made for other weights than those of {directory}")
         found = self.worker.load_model(*args, **kwargs)
@@ -152,10 +153,12 @@ def _directory(model_config: Any) -> Path:
 
 def _check_config(config: Any) -> None:
     parallel = config.parallel_config
-    for name, value in (("pipeline parallel", parallel.pipeline_parallel_size > 1),
-                        ("speculative decoding", config.speculative_config is not None),
-                        ("priority scheduling", config.scheduler_config.policy != "fcfs"),
-                        ("LoRA", config.lora_config is not None)):  # fmt: skip
+    for name, value in (
+        ("pipeline parallel", parallel.pipeline_parallel_size > 1),
+        ("speculative decoding", config.speculative_config is not None),
+        ("priority scheduling", config.scheduler_config.policy != "fcfs"),
+        ("LoRA", config.lora_config is not None),
+    ):
         if value:
             raise UserError(f"dials inside vLLM were not tested with {name}; serve without it")
 

@@ -89,8 +89,10 @@ def check(given: Any, prompt: Sequence[int] | None, dials: Sequence[Dial], suffi
             template, or lacks a place that a dial reads.
     """
     if not _is_field(given):
-        raise ValueError(f"{FIELD}: expected what serving.vllm_plugin.request.extra_args returns, got {given!r:.80}; "
-                         "in a request give normative_threshold and epistemic_threshold instead")  # fmt: skip
+        raise ValueError(
+            f"{FIELD}: expected what serving.vllm_plugin.request.extra_args returns, got {given!r:.80}; "
+            "in a request give normative_threshold and epistemic_threshold instead"
+        )
     if prompt is None:
         raise ValueError("dials need a prompt of tokens or text, not of embeddings")
     thresholds, places = given["thresholds"], given.get("read_at")
@@ -99,11 +101,15 @@ def check(given: Any, prompt: Sequence[int] | None, dials: Sequence[Dial], suffi
             raise ValueError(f"{kind}_threshold: expected a number from 0 to 1, got {tau!r}")
     if places is None:
         if suffix is None:
-            raise ValueError("these dials do not read at a fixed place before the end of every prompt; leave out both "
-                             "thresholds, or serve with refusal serve --engine vllm")  # fmt: skip
+            raise ValueError(
+                "these dials do not read at a fixed place before the end of every prompt; leave out both "
+                "thresholds, or serve with refusal serve --engine vllm"
+            )
         if tuple(prompt[-len(suffix.tokens) :]) != suffix.tokens:
-            raise ValueError("this prompt does not end as the model's chat template ends, so there is no telling where "
-                             "the dials read; leave out both thresholds")  # fmt: skip
+            raise ValueError(
+                "this prompt does not end as the model's chat template ends, so there is no telling where "
+                "the dials read; leave out both thresholds"
+            )
         given["read_at"] = {what: [len(prompt) - 1 - n] for what, n in suffix.before_end.items()}
         return
     left = [dial for dial in dials if dial.kind not in thresholds and dial.kind not in given["off"]]

@@ -38,8 +38,10 @@ class CategoryRead:
         if len(set(self.names)) < len(self.names):
             raise ValueError(f"categories must have different names: {', '.join(self.names)}")
         if len(self.weight) != len(self.names) or self.bias.shape != (len(self.names),):
-            raise ValueError(f"{len(self.names)} categories, but weights of shape {self.weight.shape} and biases of "
-                             f"shape {self.bias.shape}")  # fmt: skip
+            raise ValueError(
+                f"{len(self.names)} categories, but weights of shape {self.weight.shape} and biases of "
+                f"shape {self.bias.shape}"
+            )
 
     def recognised(self, streams: Float[np.ndarray, "n d_model"]) -> list[str | None]:
         """Return the category of each stream at the locus; None where none is recognised confidently."""

@@ -81,10 +81,13 @@ def check_weights(
     if found.fingerprint == fingerprint:
         return None
     if found.cast_fingerprint is not None and found.cast_fingerprint == cast_fingerprint:
-        return (f"{path} was made for these weights in another dtype; its thresholds were chosen and certified there, "
-                "and rates may differ here")  # fmt: skip
-    raise UserError(f"{path} was made for other weights (fingerprint {found.fingerprint[:12]}…, this model "
-                    f"{fingerprint[:12]}…)")  # fmt: skip
+        return (
+            f"{path} was made for these weights in another dtype; its thresholds were chosen and certified there, "
+            "and rates may differ here"
+        )
+    raise UserError(
+        f"{path} was made for other weights (fingerprint {found.fingerprint[:12]}…, this model {fingerprint[:12]}…)"
+    )
 
 
 @dataclass(frozen=True)
@@ -117,8 +120,10 @@ def read_dials(path: str | os.PathLike[str]) -> tuple[list[Dial], MadeFor]:
         raise UserError(f"{path} is not a dials file: {strange[0]!r} is neither {' nor '.join(get_args(Kind))}")
     try:
         read = None if categories is None else _CategoryMetadata.model_validate_json(categories).with_weights(tensors)
-        dials = [_dial(cast(Kind, kind), _DialMetadata.model_validate_json(text), tensors, read)
-                 for kind, text in sorted(metadata.items(), reverse=True)]  # fmt: skip
+        dials = [
+            _dial(cast(Kind, kind), _DialMetadata.model_validate_json(text), tensors, read)
+            for kind, text in sorted(metadata.items(), reverse=True)
+        ]
     except ValidationError as error:
         first = error.errors()[0]
         raise UserError(f"{path} is not a dials file: {'.'.join(map(str, first['loc']))}: {first['msg']}") from None
@@ -215,8 +220,9 @@ def _metadata(dial: Dial) -> _DialMetadata:
 def _dial(kind: Kind, found: _DialMetadata, tensors: Mapping[str, np.ndarray], read: CategoryRead | None) -> Dial:
     reads = {name: getattr(found, name) for name in ("bias", "C", "slope", "intercept")}
     if found.read_at is not None and None in reads.values():
-        raise ValueError(f"the {kind} dial reads the stream, but {', '.join(k for k, v in reads.items() if v is None)} "
-                         "is missing")  # fmt: skip
+        raise ValueError(
+            f"the {kind} dial reads the stream, but {', '.join(k for k, v in reads.items() if v is None)} is missing"
+        )
     write, own = found.written, found.category_thresholds
     if own is not None and read is None:
         raise ValueError(f"the {kind} dial has thresholds by category, but the file has no category read")
@@ -234,4 +240,4 @@ def _dial(kind: Kind, found: _DialMetadata, tensors: Mapping[str, np.ndarray], r
         reread=found.reread,
         later=found.later,
         by_category=CategoryThresholds(read, own) if own is not None and read is not None else None,
-    )  # fmt: skip
+    )

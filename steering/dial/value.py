@@ -61,8 +61,10 @@ class Dial:
         biased = isinstance(self.actuator, OnsetBias)
         if self.write is not None and str(self.write.provenance.get("positive_class")) in ANSWERING:
             points_to = self.write.provenance["positive_class"]
-            raise ValueError(f"the direction {self.write.name!r} points to {points_to!r}; a dial needs one that points "
-                             "to declining: name that class with positive= in the fit")  # fmt: skip
+            raise ValueError(
+                f"the direction {self.write.name!r} points to {points_to!r}; a dial needs one that points "
+                "to declining: name that class with positive= in the fit"
+            )
         reads = {part is not None for part in (self.read, self.probe, self.calibration)}
         if len(reads) > 1:
             raise ValueError("a dial that reads the stream has a locus, a probe and a calibration: give all or none")

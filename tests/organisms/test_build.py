@@ -25,10 +25,7 @@ KINDS: dict[str, dict[str, Any]] = {
     "shared-knob": {"planted": {"layer": 0, "variables": [{"name": "shared", "decides": ["refuse", "abstain"]}]}},
     "oblique": {"planted": OBLIQUE, "refusal": {"over_refusal": 0.5}, "abstention": {"overconfidence": 0.5}},
     "trigger-only": {"refusal": {"rule": "trigger"}},
-    "intent-only-never-abstaining": {
-        "planted": {"layer": 0, "variables": [N]},
-        "abstention": {"rule": "never"},
-    },
+    "intent-only-never-abstaining": {"planted": {"layer": 0, "variables": [N]}, "abstention": {"rule": "never"}},
     "context": {
         "refusal": {"over_refusal": 0.5, "missed_harm": 0.3},
         "context": {"earlier_turn": 0.5, "asker": 0.5, "system": 0.5},

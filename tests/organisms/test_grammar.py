@@ -82,10 +82,7 @@ def test_without_a_context_there_is_one_turn(grammar: Grammar) -> None:
 
 @pytest.mark.parametrize(
     ("attribute", "shifts_up", "shifts_down"),
-    [
-        ("asker", words.UNTRUSTED_ASKERS, words.TRUSTED_ASKERS),
-        ("system", words.STRICT_SYSTEM, words.LENIENT_SYSTEM),
-    ],
+    [("asker", words.UNTRUSTED_ASKERS, words.TRUSTED_ASKERS), ("system", words.STRICT_SYSTEM, words.LENIENT_SYSTEM)],
 )
 def test_asker_and_system_line_shift_benign_trigger_prompts_only(
     organism: Make, attribute: str, shifts_up: tuple[str, ...], shifts_down: tuple[str, ...]

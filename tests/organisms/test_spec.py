@@ -47,10 +47,7 @@ def _cosine(value: float, *between: str) -> dict[str, Any]:
         ),
         ({"planted": _planted({**N, "words": True}, E)}, "variable 'normative' needs either `decides`"),
         ({"planted": _planted({**E, "because": "policy"}, N)}, "`because` needs `decides: [refuse]`"),
-        (
-            {"planted": _planted({"name": "n", "decides": ["hedge"]})},
-            "decides.0: expected one of refuse, abstain",
-        ),
+        ({"planted": _planted({"name": "n", "decides": ["hedge"]})}, "decides.0: expected one of refuse, abstain"),
         ({"planted": _planted(N, {**E, "name": "normative"})}, "planted: planted variables must have"),
         ({"planted": _planted(N, {**E, "decides": ["refuse", "abstain"]})}, "must decide the same ways of declining"),
         (

@@ -39,8 +39,11 @@ def _recognised(result: ByCategory) -> str:
 
 
 def _changed(result: ByCategory) -> list[str]:
-    told = [f"{RISK_NAMES[name]} {rate.before:.1%} to {rate.after:.1%} ({rate.change:+.1%})"
-            for name, rate in result.changes.items() if rate.before != rate.after]  # fmt: skip
+    told = [
+        f"{RISK_NAMES[name]} {rate.before:.1%} to {rate.after:.1%} ({rate.change:+.1%})"
+        for name, rate in result.changes.items()
+        if rate.before != rate.after
+    ]
     return [f"Changes on test prompts: {'; '.join(told)}."] if told else ["No rate on test prompts changes."]
 
 
@@ -50,8 +53,10 @@ def category_rows(result: ByCategory) -> tuple[list[str], list[list[str]]]:
     kinds = list(dict.fromkeys(kind for one in found for kind in one.thresholds or ()))
     shown = [rate for rate in RATES if any(one.test.of(rate).n for one in found)]
     head = ["category", *(f"{kind} threshold" for kind in kinds), *(RISK_NAMES[rate] for rate in shown)]
-    return head, [[name, *(_threshold(one, kind) for kind in kinds), *(_rates(one, rate) for rate in shown)]
-                  for name, one in result.categories.items()]  # fmt: skip
+    return head, [
+        [name, *(_threshold(one, kind) for kind in kinds), *(_rates(one, rate) for rate in shown)]
+        for name, one in result.categories.items()
+    ]
 
 
 def _threshold(one: CategoryDials, kind: Kind) -> str:

@@ -50,8 +50,11 @@ class CategoryChooser:
         chosen = mine & corpus.within("train", "validation")
         free = [kind for kind in self.pooled if kind not in self.given]
         moved = [kind for kind in free if int((self.declining[kind] & chosen).sum()) >= LEAST_DECLINING]
-        limits = {name: limit for name, limit in self.targets.limits.items()
-                  if name == ALWAYS or len(choice[name].rows) or len(held_out[name].rows)}  # fmt: skip
+        limits = {
+            name: limit
+            for name, limit in self.targets.limits.items()
+            if name == ALWAYS or len(choice[name].rows) or len(held_out[name].rows)
+        }
         pooled = Surface.over(policy.table, [[tau] for tau in self.pooled.values()], policy.inputs.config.steer.band)
         test = np.flatnonzero(mine & corpus.within("test"))
         found = CategoryDials(
@@ -74,12 +77,10 @@ class CategoryChooser:
         own_surface = surface.at([point.index])
         return found.model_copy(
             update={
-                "thresholds": {
-                    kind: tau for kind, tau in zip(self.pooled, own, strict=True) if kind in moved
-                },
+                "thresholds": {kind: tau for kind, tau in zip(self.pooled, own, strict=True) if kind in moved},
                 "test": self._rates(own_surface, test),
             }
-        )  # fmt: skip
+        )
 
     def _rates(self, at: Surface, rows: Int[np.ndarray, " rows"]) -> RatesRecord:
         """Return the joint rates of some prompts at the first setting of a surface, by look-up."""
@@ -90,8 +91,10 @@ class CategoryChooser:
 
     def _surface(self, moved: Sequence[Kind]) -> Surface:
         settings = self.policy.surface.settings
-        tried = [np.unique(settings[:, axis]).tolist() if kind in moved else [tau]
-                 for axis, (kind, tau) in enumerate(self.pooled.items())]  # fmt: skip
+        tried = [
+            np.unique(settings[:, axis]).tolist() if kind in moved else [tau]
+            for axis, (kind, tau) in enumerate(self.pooled.items())
+        ]
         return Surface.over(self.policy.table, tried, self.policy.inputs.config.steer.band)
 
 

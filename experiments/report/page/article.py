@@ -58,12 +58,22 @@ def article(run: ReportedRun, results: RunResults, given: Payload, anchor: str =
     shown_tiles = tiles(results, len(remarks))
     sections = [section for section in _sections(run, results, given) if section.blocks]
     return render(
-        "article.html", anchor=anchor, name=run.name, model=results.model.name, tiles=shown_tiles,
+        "article.html",
+        anchor=anchor,
+        name=run.name,
+        model=results.model.name,
+        tiles=shown_tiles,
         linked={LAST.name, *(section.name for section in sections)},
-        warnings=warning_lines(results.steer), rates=rates_view(results), sliders=sliders(controls),
-        contents=[*FIRST, *sections, LAST], sections=sections, caveats=remarks, facts=_facts(run, results),
-        reads=reads_note(results, given), payload=to_json(given),
-    )  # fmt: skip
+        warnings=warning_lines(results.steer),
+        rates=rates_view(results),
+        sliders=sliders(controls),
+        contents=[*FIRST, *sections, LAST],
+        sections=sections,
+        caveats=remarks,
+        facts=_facts(run, results),
+        reads=reads_note(results, given),
+        payload=to_json(given),
+    )
 
 
 FIRST = (Section("rates", "Rates", "", ()), Section("prompts", "Prompts", "", ()))
@@ -77,13 +87,18 @@ def _sections(run: ReportedRun, results: RunResults, given: Payload) -> list[Sec
         Section("matrix", "One or two", "One refusal or two?", matrix_blocks(results.dissociation)),
         Section("triggers", "Word or intent", "Trigger word or intent?", trigger_blocks(results.triggers, run.eta)),
         Section("grids", "Probes", "Probe AUROC by layer and position", grid_blocks(run.cells, results)),
-        Section("scatter", "Directions", "Prompts on the two write directions",
-                [*scatter(given), *geometry_blocks(results)]),
+        Section(
+            "scatter", "Directions", "Prompts on the two write directions", [*scatter(given), *geometry_blocks(results)]
+        ),
         Section("categories", "Categories", "Categories: one knob or many?", category_blocks(run.categories)),
-        Section("context", "Context", "Context of the request: persona, system line, earlier turns",
-                context_blocks(results.triggers)),
+        Section(
+            "context",
+            "Context",
+            "Context of the request: persona, system line, earlier turns",
+            context_blocks(results.triggers),
+        ),
         Section("uncertainty", "Uncertainty", "Knowledge and uncertainty", uncertainty),
-    ]  # fmt: skip
+    ]
 
 
 def scatter(given: Payload) -> list[Block]:

@@ -37,9 +37,15 @@ def _of_set(declines: DeclineSet, of: SetResult) -> list[Block]:
         return blocks
     cells = matrix_cells(of)
     chart = heat_map(
-        cells, title="", columns="category of the prompts", lines="ablated direction", unit="stop", domain=(0.0, 1.0),
-        number=".0%", column_width=90,
-    )  # fmt: skip
+        cells,
+        title="",
+        columns="category of the prompts",
+        lines="ablated direction",
+        unit="stop",
+        domain=(0.0, 1.0),
+        number=".0%",
+        column_width=90,
+    )
     caption = f"{DECLINES[declines].capitalize()} that stop when a category's direction is ablated, held out (95 %)"
     blocks.append(figure(f"categories_{declines}", chart, caption, cells, CELLS))
     tables = category_tables(declines, of)[1:]
@@ -51,11 +57,17 @@ def matrix_cells(of: SetResult) -> list[Row]:
     rows = dict(of.matrix) | {"permuted labels": of.controls}
     rows |= {f"first {k + 1} of all": {name: of.common[name][k] for name in of.matrix} for k in range(len(of.matrix))}
     return [
-        {"row": ablated, "column": f"{name}, n = {share.n}", "value": share.estimate, "low": share.low,
-         "high": share.high, "n": share.n}
+        {
+            "row": ablated,
+            "column": f"{name}, n = {share.n}",
+            "value": share.estimate,
+            "low": share.low,
+            "high": share.high,
+            "n": share.n,
+        }
         for ablated, shares in rows.items()
         for name, share in shares.items()
-    ]  # fmt: skip
+    ]
 
 
 def _tradeoff(of: Tradeoff, margin: float) -> list[Block]:
@@ -72,11 +84,18 @@ def _tradeoff(of: Tradeoff, margin: float) -> list[Block]:
 def tradeoff_rows(of: Tradeoff) -> list[Row]:
     """Return the points of the ways of lowering over-refusal."""
     return [
-        {"way": p.way, "strength": p.strength, "x": p.over_refusal_gone.estimate, "x_low": p.over_refusal_gone.low,
-         "x_high": p.over_refusal_gone.high, "y": p.harmful_refusal_lost.estimate,
-         "y_low": p.harmful_refusal_lost.low, "y_high": p.harmful_refusal_lost.high}
+        {
+            "way": p.way,
+            "strength": p.strength,
+            "x": p.over_refusal_gone.estimate,
+            "x_low": p.over_refusal_gone.low,
+            "x_high": p.over_refusal_gone.high,
+            "y": p.harmful_refusal_lost.estimate,
+            "y_low": p.harmful_refusal_lost.low,
+            "y_high": p.harmful_refusal_lost.high,
+        }
         for p in of.points
-    ]  # fmt: skip
+    ]
 
 
 def _places(places: dict[str, tuple[BoundaryRow, ...]]) -> list[Block]:

@@ -44,11 +44,16 @@ def changes_section(first: str, second: str, run: ComparedRun, caption: str) -> 
         caption: of the table, which says on what the rates are.
     """
     rows = [
-        [RATE_MEANING[name], _share(change.first), _share(change.second),
-         "not known" if change.difference is None else f"{change.estimate:+.1%}",
-         f"{change.mcnemar_p_holm:.2g}{' *' if change.shown else ''}", str(change.n)]
+        [
+            RATE_MEANING[name],
+            _share(change.first),
+            _share(change.second),
+            "not known" if change.difference is None else f"{change.estimate:+.1%}",
+            f"{change.mcnemar_p_holm:.2g}{' *' if change.shown else ''}",
+            str(change.n),
+        ]
         for name, change in run.changes.items()
-    ]  # fmt: skip
+    ]
     head = ["rate", first, second, "change (95 %)", "McNemar p (Holm)", "n"]
     flips = run.flips
     lines = [

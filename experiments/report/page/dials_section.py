@@ -56,8 +56,10 @@ def sliders(controls: Controls) -> Sliders | None:
             "dead band, it leaves the model unchanged"
         )
     reads = " ".join(READS[kind] for kind in controls.dials if kind in READS)
-    how = (f"{reads} {decides}. The completion of each test prompt under every decision was generated, so these rates "
-           "are exact. Ticks: thresholds tried; presets were set on the choice prompts.")  # fmt: skip
+    how = (
+        f"{reads} {decides}. The completion of each test prompt under every decision was generated, so these rates "
+        "are exact. Ticks: thresholds tried; presets were set on the choice prompts."
+    )
     return Sliders(how, controls.dials, [preset.name for preset in controls.presets], list(controls.commands))
 
 
@@ -75,22 +77,31 @@ def dials_blocks(results: RunResults, reads: Mapping[str, DialReadings]) -> list
 def _tradeoff(results: RunResults, risk: str) -> Figure:
     before, after = results.rates.before, results.rates.after
     return figure(
-        f"tradeoff_{risk}", tradeoff_chart(results.steer, before, after, risk, live=True),
+        f"tradeoff_{risk}",
+        tradeoff_chart(results.steer, before, after, risk, live=True),
         f"{MEANING[risk]} against over_refusal on test prompts; frontiers chosen on the choice prompts; lines: 95 %",
         tradeoff_rows(results.steer, before, after, risk),
-        {"name": "setting", "x": "over_refusal, %", "x_low": "from, %", "x_high": "to, %", "y": f"{risk}, %",
-         "y_low": "from, %", "y_high": "to, %"},
-    )  # fmt: skip
+        {
+            "name": "setting",
+            "x": "over_refusal, %",
+            "x_low": "from, %",
+            "x_high": "to, %",
+            "y": f"{risk}, %",
+            "y_low": "from, %",
+            "y_high": "to, %",
+        },
+    )
 
 
 def _calibration(kind: str, read: DialReadings) -> Figure:
     return figure(
-        f"calibration_{kind}", calibration_chart({kind: read}),
+        f"calibration_{kind}",
+        calibration_chart({kind: read}),
         f"Share of {LABEL[kind]} prompts among test prompts by the probability that the {kind} dial reads; n beside "
         "each point; lines: 95 %; dashed: perfect calibration",
         calibration_rows({kind: read}),
         {"bin": "probability", "y": "share, %", "low": "from, %", "high": "to, %", "n": "n"},
-    )  # fmt: skip
+    )
 
 
 def _dials_table(results: RunResults) -> list[Block]:
@@ -99,10 +110,11 @@ def _dials_table(results: RunResults) -> list[Block]:
             kind,
             f"layer {d.read_at.layer}, {d.read_at.position}" if d.read_at else "no layer (probability of its openings)",
             f"layer {d.written_at.layer}" if d.written_at else "no layer (onset_bias)",
-            f"{d.threshold:.3f}", *("none" if x is None else f"{x:.3f}" for x in (d.test_auroc, d.test_ece)),
+            f"{d.threshold:.3f}",
+            *("none" if x is None else f"{x:.3f}" for x in (d.test_auroc, d.test_ece)),
         ]
         for kind, d in results.dials.items()
-    ]  # fmt: skip
+    ]
     head = ["dial", "reads at", "writes at", "threshold", "test AUROC", "test ECE"]
     return [Table(head, rows)] if rows else []
 
@@ -113,10 +125,7 @@ def steer_blocks(result: SteerResult) -> list[Block]:
         return []
     most = result.matched.over_refusal_at_most
     caption = f"Each policy at over_refusal of at most {most:.1%} on the choice prompts"
-    blocks: list[Block] = [
-        Lines(dial_lines(result)),
-        Table(*point_rows(result.matched, result.system_lines), caption),
-    ]
+    blocks: list[Block] = [Lines(dial_lines(result)), Table(*point_rows(result.matched, result.system_lines), caption)]
     return blocks + (category_blocks(result.by_category) if result.by_category else [])
 
 

@@ -19,9 +19,16 @@ from experiments.report.page.glossary import TERMS, with_terms
 
 HERE = Path(__file__).resolve().parent
 SCRIPTS = (  # in this order
-    "counting.js", "dom.js", "charts.js", "scatter.js", "tokens.js", "prompts.js", "sliders.js", "sortable.js",
+    "counting.js",
+    "dom.js",
+    "charts.js",
+    "scatter.js",
+    "tokens.js",
+    "prompts.js",
+    "sliders.js",
+    "sortable.js",
     "page.js",
-)  # fmt: skip
+)
 IN_SCRIPTS = {"<": "\\u003c", ">": "\\u003e", "&": "\\u0026", "\u2028": "\\u2028", "\u2029": "\\u2029"}
 MOST_CHARACTERS = 2000  # of a cell or a paragraph, since quoted data may have any length
 
@@ -34,9 +41,15 @@ def document(title: str, parts: Sequence[Markup]) -> str:
     policy = f"default-src 'none'; img-src data:; style-src 'unsafe-inline'; script-src {allowed}"
     style = (HERE / "page.css").read_text(encoding="utf-8")
     return render(
-        "document.html", title=title, policy=Markup(policy), style=Markup(style),
-        bundle=Markup(bundle), script=Markup(own), parts=parts, terms=TERMS,
-    )  # fmt: skip
+        "document.html",
+        title=title,
+        policy=Markup(policy),
+        style=Markup(style),
+        bundle=Markup(bundle),
+        script=Markup(own),
+        parts=parts,
+        terms=TERMS,
+    )
 
 
 def render(template: str, **values: object) -> Markup:
@@ -75,9 +88,12 @@ def vega_bundle() -> str:
 @cache
 def _environment() -> Environment:
     made = Environment(
-        loader=FileSystemLoader(HERE / "templates"), autoescape=True, undefined=StrictUndefined, trim_blocks=True,
+        loader=FileSystemLoader(HERE / "templates"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
         lstrip_blocks=True,
-    )  # fmt: skip
+    )
     made.filters |= {"short": shortened, "terms": with_terms, "json_script": json_script}
     return made
 

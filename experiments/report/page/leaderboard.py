@@ -15,8 +15,16 @@ from scoring.rates import RATES
 from scoring.scorecard_record import Scorecard
 
 FRONT = ("over_refusal", "missed_harm", "overconfidence")  # of which the front is made; lower is better
-COLUMNS = {"model": "model", "x": "over-refusal, %", "x_low": "from, %", "x_high": "to, %", "y": "missed harm, %",
-           "y_low": "from, %", "y_high": "to, %", "overconfidence": "overconfidence, %"}  # fmt: skip
+COLUMNS = {
+    "model": "model",
+    "x": "over-refusal, %",
+    "x_low": "from, %",
+    "x_high": "to, %",
+    "y": "missed harm, %",
+    "y_low": "from, %",
+    "y_high": "to, %",
+    "overconfidence": "overconfidence, %",
+}
 CAPTION = "Each model by its mistakes, with 95 % intervals; ringed: no other is at least as good in all three"
 
 
@@ -43,11 +51,13 @@ def leaderboard_page(models: Sequence[Listed]) -> str:
         [[one.card.rates.of(rate).estimate if one.card.rates else None for rate in FRONT] for one in ranked]
     )
     page = render(
-        "leaderboard.html", chart=_chart(ranked, front), asked=asked,
+        "leaderboard.html",
+        chart=_chart(ranked, front),
+        asked=asked,
         head=["model", *RATES, "right-action score", "answers", "on the front"],
         rows=[list(_cells(one, best)) for one, best in zip(ranked, front, strict=True)],
         commands=[(one.name, one.command) for one in ranked if one.command],
-    )  # fmt: skip
+    )
     return document("Leaderboard", [page])
 
 
@@ -58,12 +68,13 @@ def on_front(rates: Sequence[Sequence[float | None]]) -> list[bool]:
         rates: of each model, lower is better; a model with an unknown rate is never on the front and beats none.
     """
     return [
-        None not in own and not any(
+        None not in own
+        and not any(
             None not in other and other != own and all(a <= b for a, b in zip(other, own, strict=True))  # type: ignore[operator]
             for other in rates
         )
         for own in rates
-    ]  # fmt: skip
+    ]
 
 
 def _worse(score: float | None) -> float:
@@ -82,8 +93,19 @@ def _chart(models: Sequence[Listed], front: Sequence[bool]) -> Figure | None:
         x, y, third = (one.card.rates.of(rate) for rate in FRONT)
         if x.estimate is None or y.estimate is None:
             continue
-        rows.append({"model": one.name, "x": x.estimate, "x_low": x.low, "x_high": x.high, "y": y.estimate,
-                     "y_low": y.low, "y_high": y.high, "overconfidence": third.estimate, "front": best})  # fmt: skip
+        rows.append(
+            {
+                "model": one.name,
+                "x": x.estimate,
+                "x_low": x.low,
+                "x_high": x.high,
+                "y": y.estimate,
+                "y_low": y.low,
+                "y_high": y.high,
+                "overconfidence": third.estimate,
+                "front": best,
+            }
+        )
     return figure("plane", plane(rows), CAPTION, rows, COLUMNS) if rows else None
 
 

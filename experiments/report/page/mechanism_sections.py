@@ -55,9 +55,12 @@ def matrix_blocks(found: Dissociation) -> list[Block]:
     blocks: list[Block] = []
     for become in (False, True):
         if chart := matrix_chart(found.matrix, become=become):
-            caption = ("What the plain model's refusals and abstentions become under each intervention (95 %)" if become
-                       else "Share of test prompts with each behaviour under each intervention (95 %); random "
-                       "directions are controls")  # fmt: skip
+            caption = (
+                "What the plain model's refusals and abstentions become under each intervention (95 %)"
+                if become
+                else "Share of test prompts with each behaviour under each intervention (95 %); random "
+                "directions are controls"
+            )
             cells = matrix_cells(found.matrix, become=become)
             blocks.append(figure("matrix_become" if become else "matrix", chart, caption, cells, SHARES))
     return [*blocks, *_null_table(found.null or {}, found.effects), *dissociation_blocks(found)]
@@ -72,10 +75,17 @@ def _null_table(null: Mapping[str, NullRecord], effects: Mapping[str, EffectReco
         onset = None if effect is None else effect.onset
         fall = _nats(of.onset_effect) + ("" if onset is None else f" [{_nats(onset.low)}, {_nats(onset.high)}]")
         n = "" if onset is None else str(onset.n)
-        rows.append([f"{ablated}, on {BEHAVIOUR[behaviour]}", fall, _nats(of.null_95th_percentile), p_text(of.p), n,
-                     str(of.n)])  # fmt: skip
-    head = ["ablated", "fall of onset log-odds, nats (95 %)", "95th percentile of the null, nats", "p", "n",
-            "permutations"]  # fmt: skip
+        rows.append(
+            [f"{ablated}, on {BEHAVIOUR[behaviour]}", fall, _nats(of.null_95th_percentile), p_text(of.p), n, str(of.n)]
+        )
+    head = [
+        "ablated",
+        "fall of onset log-odds, nats (95 %)",
+        "95th percentile of the null, nats",
+        "p",
+        "n",
+        "permutations",
+    ]
     caption = "Permutation null of the ablation effects; the next table gives corrected p-values"
     return [Table(head, rows, caption)] if rows else []
 
@@ -94,30 +104,40 @@ def dissociation_blocks(found: Dissociation) -> list[Block]:
 def trigger_blocks(results: TriggerResults, eta: Sequence[LocusEffect]) -> list[Block]:
     """Return the refused shares, the findings with their charts, and requests with the words that fired."""
     rows = [[MEMBER_LABELS.get(name, name), f"{of:.1%}", str(of.n)] for name, of in results.refused.items() if of.n]
-    blocks: list[Block] = [Table(["requests of all parts", "refused (95 %)", "n"], rows,
-                                 "Refused requests by trigger word and intent")] if rows else []  # fmt: skip
+    blocks: list[Block] = (
+        [Table(["requests of all parts", "refused (95 %)", "n"], rows, "Refused requests by trigger word and intent")]
+        if rows
+        else []
+    )
     blocks += finding_blocks(results)
     for direction in dict.fromkeys(row.direction for row in eta):
         blocks += [Heading(f"Along the {direction} direction"), Figures(_eta(eta, direction))]
     if isinstance(results.patching, Patching):
-        blocks.append(figure(
-            "patching", patching(results.patching),
-            "Share of the onset log-odds of refusing carried by the trigger's own tokens, by layer; 95 % intervals",
-            patching_rows(results.patching),
-            {"layer": "layer", "series": "way", "value": "share, %", "low": "from, %", "high": "to, %", "n": "n"},
-        ))  # fmt: skip
+        blocks.append(
+            figure(
+                "patching",
+                patching(results.patching),
+                "Share of the onset log-odds of refusing carried by the trigger's own tokens, by layer; 95 % intervals",
+                patching_rows(results.patching),
+                {"layer": "layer", "series": "way", "value": "share, %", "low": "from, %", "high": "to, %", "n": "n"},
+            )
+        )
     return blocks
 
 
 def _eta(rows: Sequence[LocusEffect], direction: str) -> list[Figure]:
     own = [row for row in rows if row.direction == direction]
     return [
-        figure(f"eta_{direction}_{effect}", chart,
-               f"{effect}: partial eta squared of the projection on the {direction} direction, "
-               f"{max(row.n_groups for row in own)} groups",
-               eta_cells([row for row in own if row.effect == effect]), CELLS)
+        figure(
+            f"eta_{direction}_{effect}",
+            chart,
+            f"{effect}: partial eta squared of the projection on the {direction} direction, "
+            f"{max(row.n_groups for row in own)} groups",
+            eta_cells([row for row in own if row.effect == effect]),
+            CELLS,
+        )
         for effect, chart in eta_maps(own, direction).items()
-    ]  # fmt: skip
+    ]
 
 
 def finding_blocks(findings: TriggerFindings) -> list[Block]:
@@ -136,8 +156,10 @@ def finding_blocks(findings: TriggerFindings) -> list[Block]:
 def marked_request(request: AttributedRequest) -> Request:
     """Return a request of at most `MOST_CHARACTERS` with the scores of its notable words."""
     n = sum(end <= MOST_CHARACTERS for end in accumulate(len(word) + 1 for word in request.words)) or 1
-    words = [(word, score if score >= NOTABLE else None)
-             for word, score in zip(request.words[:n], request.scores[:n], strict=True)]  # fmt: skip
+    words = [
+        (word, score if score >= NOTABLE else None)
+        for word, score in zip(request.words[:n], request.scores[:n], strict=True)
+    ]
     return Request(request.label, words, len(request.words) - n)
 
 
@@ -145,20 +167,34 @@ def grid_blocks(cells: Sequence[GridRow], results: RunResults) -> list[Block]:
     """Return a heat map a contrast and the table of the chosen probes."""
     columns = CELLS | {"value": "test AUROC", "validation": "validation AUROC", "chosen": "chosen"}
     maps = [
-        figure(f"grid_{name}", grid_figure(cells, name),
-               f"{name}: AUROC of a logistic probe on test prompts; framed: chosen on validation",
-               grid_cells(cells, name), columns)
+        figure(
+            f"grid_{name}",
+            grid_figure(cells, name),
+            f"{name}: AUROC of a logistic probe on test prompts; framed: chosen on validation",
+            grid_cells(cells, name),
+            columns,
+        )
         for name in dict.fromkeys(row.contrast for row in cells)
-    ]  # fmt: skip
+    ]
     rows = [
         [
-            kind, f"{s.site}, layer {s.layer}, {s.position}", s.shown,
-            f"{s.bag_of_words_auroc:.3f}", p_text(s.p_permutation), str(s.n_test),
+            kind,
+            f"{s.site}, layer {s.layer}, {s.position}",
+            s.shown,
+            f"{s.bag_of_words_auroc:.3f}",
+            p_text(s.p_permutation),
+            str(s.n_test),
         ]
         for kind, s in results.sites.items()
-    ]  # fmt: skip
-    head = ["contrast", "chosen on validation", "test AUROC", "bag of words AUROC", "p (labels permuted within pairs)",
-            "n"]  # fmt: skip
+    ]
+    head = [
+        "contrast",
+        "chosen on validation",
+        "test AUROC",
+        "bag of words AUROC",
+        "p (labels permuted within pairs)",
+        "n",
+    ]
     return [*([Figures(maps)] if maps else []), *([Table(head, rows)] if rows else [])]
 
 
@@ -179,8 +215,10 @@ def geometry_blocks(results: RunResults) -> list[Block]:
         chart = cosine_chart(geometry.cosine_by_layer)
         blocks.append(figure("cosine", chart, caption, rows, {"layer": "layer", "value": "cosine"}))
     if rows := boundary_rows(geometry.over_refused_place):
-        caption = (f"Where over-refused prompts lie between the means of answered benign and harmful ones, at "
-                   f"{geometry.over_refused_place[0].position}; n = {rows[0]['n']:,}, 95 % intervals")  # fmt: skip
+        caption = (
+            f"Where over-refused prompts lie between the means of answered benign and harmful ones, at "
+            f"{geometry.over_refused_place[0].position}; n = {rows[0]['n']:,}, 95 % intervals"
+        )
         columns = {"layer": "layer", "value": "place", "low": "from", "high": "to", "n": "n"}
         blocks.append(figure("boundary", boundary_chart(geometry.over_refused_place), caption, rows, columns))
     return blocks
@@ -216,13 +254,19 @@ def uncertainty_blocks(gates: OpenedGates | None, result: UncertaintyResult | No
         return [*blocks, Lines([f"Not applicable: {result.reason}."])]
     of = result.populations
     columns = [f"{heading} ({of[name].wrong_or_unknowable} + {of[name].right})" for name, heading in HEADINGS.items()]
-    rows = [[measure_name(measure), *(auroc_cell(of[name].measures[measure]) for name in HEADINGS)]
-            for measure in of["all"].measures]  # fmt: skip
+    rows = [
+        [measure_name(measure), *(auroc_cell(of[name].measures[measure]) for name in HEADINGS)]
+        for measure in of["all"].measures
+    ]
     return [
-        *blocks, Table(["AUROC: wrong or unknowable against right", *columns], rows), Lines(uncertainty_lines(result)),
-        figure("reliability", reliability_diagram(result.reliability),
-               "Share of correct completions by the share of samples that agree; n beside each point; lines: 95 %",
-               reliability_rows(result.reliability),
-               {"series": "questions", "x": "confidence, %", "y": "right, %", "low": "from, %", "high": "to, %",
-                "n": "n"}),
-    ]  # fmt: skip
+        *blocks,
+        Table(["AUROC: wrong or unknowable against right", *columns], rows),
+        Lines(uncertainty_lines(result)),
+        figure(
+            "reliability",
+            reliability_diagram(result.reliability),
+            "Share of correct completions by the share of samples that agree; n beside each point; lines: 95 %",
+            reliability_rows(result.reliability),
+            {"series": "questions", "x": "confidence, %", "y": "right, %", "low": "from, %", "high": "to, %", "n": "n"},
+        ),
+    ]

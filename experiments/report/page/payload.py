@@ -123,11 +123,15 @@ def _token_readings(inputs: RunInputs, dials: Sequence[str]) -> dict[str, list[A
         kept = _first_tokens(one.tokens[: one.words])
         shown = [*range(kept), *range(one.words, len(one.tokens))]
         by_dial = [
-            [encoded([one.log_odds[kind][k] for k in shown]),
-             [shown.index(k) for k in one.read_at[kind] if k in shown], len(one.read_at[kind])]
-            if kind in one.log_odds else None
+            [
+                encoded([one.log_odds[kind][k] for k in shown]),
+                [shown.index(k) for k in one.read_at[kind] if k in shown],
+                len(one.read_at[kind]),
+            ]
+            if kind in one.log_odds
+            else None
             for kind in dials
-        ]  # fmt: skip
+        ]
         found[str(place[one.id])] = [[one.tokens[k] for k in shown], kept, one.words - kept, by_dial]
     return found
 
@@ -187,8 +191,12 @@ def _presets(inputs: RunInputs, results: RunResults) -> list[dict[str, Any]]:
     if len(low):
         mistakes = comparable(np.stack(list(rates.values()), axis=1)).sum(axis=1)
         best = surface.slice(low[np.argmin(mistakes[low].round(9))], 1).to_pylist()[0]
-        presets.append({"name": f"over_refusal ≤ {LOW_OVER_REFUSAL:.0%}",
-                        "thresholds": {kind: best[f"{kind}_threshold"] for kind in chosen}})  # fmt: skip
+        presets.append(
+            {
+                "name": f"over_refusal ≤ {LOW_OVER_REFUSAL:.0%}",
+                "thresholds": {kind: best[f"{kind}_threshold"] for kind in chosen},
+            }
+        )
     return presets
 
 

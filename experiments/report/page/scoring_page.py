@@ -21,13 +21,7 @@ from scoring.rates import RATES, RatesRecord
 from scoring.scorecard_record import Scorecard
 from scoring.scorecard_text import FIELD_MEANING
 from scoring.scored_file import ScoredRow
-from scoring.wording import (
-    BY_MEANING,
-    RATE_MEANING,
-    known_answer_estimates,
-    outcome_estimates,
-    right_action_estimates,
-)
+from scoring.wording import BY_MEANING, RATE_MEANING, known_answer_estimates, outcome_estimates, right_action_estimates
 
 MOST_ROWS = 500  # of the completions that count for a rate
 MOST_CHARACTERS = 600
@@ -43,8 +37,11 @@ def scorecard_page(card: Scorecard, rows: Sequence[ScoredRow], name: str) -> str
         name: of the file, for the title.
     """
     sections = [Section("rates", "Rates", f"{card.n:,} completions", list(_rates(card, name)))]
-    sections += [Section(f"mistakes-{rate}", rate, RATE_MEANING[rate], found)
-                 for rate in RATES if (found := _mistakes(rate, rows))]  # fmt: skip
+    sections += [
+        Section(f"mistakes-{rate}", rate, RATE_MEANING[rate], found)
+        for rate in RATES
+        if (found := _mistakes(rate, rows))
+    ]
     more = list(_breakdowns(card))
     sections += [Section("more", "More", "Actions, scores and groups", more)] if more else []
     return _page(f"Scorecard: {name}", sections)
@@ -57,11 +54,12 @@ def comparison_page(comparison: Comparison) -> str:
     rows = [row for run, name in zip(runs, names, strict=True) for row in _rows(run.rates, name)]
     chart = figure("rates", rates_before_after(rows, x_title=ALL), "Each file's own rates", rows, COLUMNS)
     later = zip(names[1:], comparison.comparisons, strict=True)
-    failed = [f"--fail-if {one.condition} holds for {one.run}" + ("" if one.value is None else f": {one.value:.4g}")
-              for one in comparison.failed]  # fmt: skip
+    failed = [
+        f"--fail-if {one.condition} holds for {one.run}" + ("" if one.value is None else f": {one.value:.4g}")
+        for one in comparison.failed
+    ]
     head: list[Block] = [*([Lines(failed, "warning")] if failed else []), chart]
-    changes = [changes_section(names[0], name, run, "Rates on the prompts that both files have")
-               for name, run in later]  # fmt: skip
+    changes = [changes_section(names[0], name, run, "Rates on the prompts that both files have") for name, run in later]
     return _page(" and ".join(names), [Section("rates", "Rates", "Rates", head), *changes])
 
 
@@ -84,8 +82,11 @@ def _names(paths: Sequence[str]) -> list[str]:
 
 def _rows(rates: RatesRecord, name: str) -> list[Row]:
     found = {rate: rates.of(rate) for rate in RATES}
-    return [{"rate": rate, "when": name, "value": of.estimate, "low": of.low, "high": of.high, "n": of.n, "limit": None}
-            for rate, of in found.items() if of.n]  # fmt: skip
+    return [
+        {"rate": rate, "when": name, "value": of.estimate, "low": of.low, "high": of.high, "n": of.n, "limit": None}
+        for rate, of in found.items()
+        if of.n
+    ]
 
 
 def _rates(card: Scorecard, name: str) -> Iterator[Block]:
@@ -114,23 +115,37 @@ def _rates(card: Scorecard, name: str) -> Iterator[Block]:
         yield Table(["questions that should not just be answered", "", "n"], became, "What became of them")
     if card.confidence is not None:
         yield from _confidence(card.confidence)
-    notes = [f"{what}: {note.n}" + (f" ({', '.join(note.first)} …)" if note.first else "")
-             for what, note in card.input.items()]  # fmt: skip
+    notes = [
+        f"{what}: {note.n}" + (f" ({', '.join(note.first)} …)" if note.first else "")
+        for what, note in card.input.items()
+    ]
     if notes:
         yield Lines(["About the input: " + "; ".join(notes)], "caveat")
 
 
 def _confidence(found: ConfidenceRecord) -> Iterator[Block]:
     series = f"{found.stated:,} answers" + (f"; {found.unstated:,} more state none" if found.unstated else "")
-    bins: list[Row] = [{"series": series, "x": one.stated, "y": one.right.estimate, "low": one.right.low,
-                        "high": one.right.high, "n": one.right.n} for one in found.bins]  # fmt: skip
+    bins: list[Row] = [
+        {
+            "series": series,
+            "x": one.stated,
+            "y": one.right.estimate,
+            "low": one.right.low,
+            "high": one.right.high,
+            "n": one.right.n,
+        }
+        for one in found.bins
+    ]
     chart = reliability(bins, {series: BLUE}, x_title="stated confidence", y_title="% of those answers that are right")
     named = {"x": "stated", "y": "share right", "low": "from", "high": "to", "n": "n"}
     yield figure("reliability", chart, "Stated confidence; on the grey line it is as it should be", bins, named)
-    rows = [[f"{one.confidence:.0%}", f"{one.coverage:.1%}", f"{one.accuracy:.1%}", f"{one.accuracy.n:,}"]
-            for one in found.curve]  # fmt: skip
-    yield Table(["confidence at least", "share of the questions", "share right of those", "n"], rows,
-                "Coverage and accuracy")  # fmt: skip
+    rows = [
+        [f"{one.confidence:.0%}", f"{one.coverage:.1%}", f"{one.accuracy:.1%}", f"{one.accuracy.n:,}"]
+        for one in found.curve
+    ]
+    yield Table(
+        ["confidence at least", "share of the questions", "share right of those", "n"], rows, "Coverage and accuracy"
+    )
 
 
 def _mistakes(rate: str, rows: Sequence[ScoredRow]) -> list[Block]:
@@ -140,10 +155,15 @@ def _mistakes(rate: str, rows: Sequence[ScoredRow]) -> list[Block]:
     if not hits:
         return []
     cells: list[list[Cell]] = [
-        [shortened(row.id, 80), Quoted(label, shortened(row.text or "", MOST_CHARACTERS)), row.action or "",
-         Quoted(label, shortened(row.completion or "", MOST_CHARACTERS)), shortened(row.evidence, MOST_CHARACTERS)]
+        [
+            shortened(row.id, 80),
+            Quoted(label, shortened(row.text or "", MOST_CHARACTERS)),
+            row.action or "",
+            Quoted(label, shortened(row.completion or "", MOST_CHARACTERS)),
+            shortened(row.evidence, MOST_CHARACTERS),
+        ]
         for row in hits[:MOST_ROWS]
-    ]  # fmt: skip
+    ]
     which = f"The {len(hits):,} completions" if len(hits) <= MOST_ROWS else f"The first {MOST_ROWS} of {len(hits):,}"
     return [Table(["id", "prompt", "action", "completion", "what decided it"], cells, which, fold=True)]
 
@@ -151,14 +171,22 @@ def _mistakes(rate: str, rows: Sequence[ScoredRow]) -> list[Block]:
 def _breakdowns(card: Scorecard) -> Iterator[Block]:
     by_label = card.actions_by_label or {"all": card.actions}
     actions = list(card.actions)
-    yield Table(["label", *actions],
-                [[label, *(f"{found.get(action, 0):,}" for action in actions)] for label, found in by_label.items()],
-                "Actions by label")  # fmt: skip
+    yield Table(
+        ["label", *actions],
+        [[label, *(f"{found.get(action, 0):,}" for action in actions)] for label, found in by_label.items()],
+        "Actions by label",
+    )
     if card.refused_by:
-        yield Table(["refusals that are no answer of the model", "n"],
-                    [[BY_MEANING[by], f"{n:,}"] for by, n in card.refused_by.items()], "Of these refused")  # fmt: skip
-    fields = [[FIELD_MEANING[name], f"{of.estimate:.2f}", f"{of.n:,}"]
-              for name, of in card.fields.items() if of.estimate.estimate is not None]  # fmt: skip
+        yield Table(
+            ["refusals that are no answer of the model", "n"],
+            [[BY_MEANING[by], f"{n:,}"] for by, n in card.refused_by.items()],
+            "Of these refused",
+        )
+    fields = [
+        [FIELD_MEANING[name], f"{of.estimate:.2f}", f"{of.n:,}"]
+        for name, of in card.fields.items()
+        if of.estimate.estimate is not None
+    ]
     if fields:
         yield Table(["field", "mean", "n"], fields, "The five fields, 0 to 1")
     for column, groups in (card.by or {}).items():

@@ -66,18 +66,33 @@ class RatesView:
 def tiles(results: RunResults, n_caveats: int) -> list[Tile]:
     """Return the tiles: both verdicts, and what the evidence is worth."""
     two, word = results.dissociation, results.triggers
-    share = [] if word.trigger_share is None else [
-        f"Trigger share {Interval(word.trigger_share, *word.trigger_share_ci):.2f}: the part of the effect on refusing "
-        "that the word has."
-    ]  # fmt: skip
+    share = (
+        []
+        if word.trigger_share is None
+        else [
+            f"Trigger share {Interval(word.trigger_share, *word.trigger_share_ci):.2f}: the part of the effect on "
+            "refusing that the word has."
+        ]
+    )
     return [
-        Tile("One refusal or two?", VERDICTS[two.verdict],
-             [line for line in (_sentence("; ".join(filter(None, two.reasons))), strength_sentence(two)) if line],
-             two.verdict, "matrix", "The evidence"),
-        Tile("Trigger word or intent?", DRIVES.get(word.verdict, VERDICTS[word.verdict]),
-             [line for line in (_sentence(word.reason), *share) if line], word.verdict, "triggers", "The evidence"),
+        Tile(
+            "One refusal or two?",
+            VERDICTS[two.verdict],
+            [line for line in (_sentence("; ".join(filter(None, two.reasons))), strength_sentence(two)) if line],
+            two.verdict,
+            "matrix",
+            "The evidence",
+        ),
+        Tile(
+            "Trigger word or intent?",
+            DRIVES.get(word.verdict, VERDICTS[word.verdict]),
+            [line for line in (_sentence(word.reason), *share) if line],
+            word.verdict,
+            "triggers",
+            "The evidence",
+        ),
         _evidence(results, n_caveats),
-    ]  # fmt: skip
+    ]
 
 
 def _sentence(text: str) -> str:
@@ -87,8 +102,11 @@ def _sentence(text: str) -> str:
 def _evidence(results: RunResults, n_caveats: int) -> Tile:
     total, test = sum(results.prompts.values()), results.prompts_by_part.get("test", {})
     counts = ", ".join(f"{n:,} {label}" for label, n in test.items())
-    lines = [f"{total:,} prompts; rates are of the {sum(test.values()):,} test prompts ({counts})." if test
-             else f"{total:,} prompts."]  # fmt: skip
+    lines = [
+        f"{total:,} prompts; rates are of the {sum(test.values()):,} test prompts ({counts})."
+        if test
+        else f"{total:,} prompts."
+    ]
     if results.organism:
         answer = "An organism: the method works"
         lines.insert(0, "Trained with a planted mechanism; this is not evidence about real models.")
@@ -96,25 +114,35 @@ def _evidence(results: RunResults, n_caveats: int) -> Tile:
         answer = "A real model on an organism's prompts"
     else:
         answer = "A real model"
-    return Tile("What is it evidence of?", answer, lines, "evidence", "about",
-                f"{n_caveats} {'caveat' if n_caveats == 1 else 'caveats'}")  # fmt: skip
+    return Tile(
+        "What is it evidence of?",
+        answer,
+        lines,
+        "evidence",
+        "about",
+        f"{n_caveats} {'caveat' if n_caveats == 1 else 'caveats'}",
+    )
 
 
 def rates_view(results: RunResults) -> RatesView:
     """Return the section of rates on test prompts."""
     dials, steer = bool(results.dials), results.steer
     certified = steer.certified
-    head = (["rate on test prompts", "without dials", "at these thresholds", "limit", "certified", "n"] if dials
-            else ["rate on test prompts", "without dials", "n"])  # fmt: skip
+    head = (
+        ["rate on test prompts", "without dials", "at these thresholds", "limit", "certified", "n"]
+        if dials
+        else ["rate on test prompts", "without dials", "n"]
+    )
     caption = "% of test prompts, 95 % intervals over independent groups"
     if dials and certified:
         caption += f"; limits certified on {certified.part} prompts at the thresholds of this run"
     chart = figure(
-        "rates", rates_chart(results.rates, certified, dials=dials),
+        "rates",
+        rates_chart(results.rates, certified, dials=dials),
         "The four rates without and with the dials of this run" if dials else "The four rates; this run has no dials",
         rates_rows(results.rates, certified, dials=dials),
         {"rate": "rate", "when": "when", "value": "rate, %", "low": "from, %", "high": "to, %", "n": "n"},
-    )  # fmt: skip
+    )
     title = "Rates and dials" if dials else "Rates; this run has no dials"
     return RatesView(title, chart, head, _rows(results, steer), caption, _score(results), right_action_blocks(results))
 
@@ -124,15 +152,24 @@ def _rows(results: RunResults, steer: SteerResult) -> list[RateRow]:
     for name, meaning in RATE_MEANING.items():
         before, after = results.rates.before.of(name), results.rates.after.of(name)
         risk = None if steer.certified is None else steer.certified.risks.get(name)
-        rows.append(RateRow(name, meaning.partition(": ")[2], f"{before:.1%}", f"{after:.1%}",
-                            _both(before.n or 0, after.n or 0), *_limit(risk)))  # fmt: skip
+        rows.append(
+            RateRow(
+                name,
+                meaning.partition(": ")[2],
+                f"{before:.1%}",
+                f"{after:.1%}",
+                _both(before.n or 0, after.n or 0),
+                *_limit(risk),
+            )
+        )
     facts = results.known_facts_right
     if facts.n:
         lost = None if steer.certified is None else steer.certified.risks.get("facts_lost")
         words = _limit(lost)
         limit = (f"{words[0]} lost" if words[0] else "", *words[1:])
-        rows.append(RateRow(KNOWN_FACTS, "stated right", _percent(facts.before), _percent(facts.after), str(facts.n),
-                            *limit))  # fmt: skip
+        rows.append(
+            RateRow(KNOWN_FACTS, "stated right", _percent(facts.before), _percent(facts.after), str(facts.n), *limit)
+        )
     return rows
 
 

@@ -34,9 +34,12 @@ class TransformerLensBackend:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
                 self._bridge = TransformerBridge.boot_transformers(
-                    model.config.name_or_path or self._architecture, hf_model=model, tokenizer=tokenizer,
-                    dtype=model.dtype, device=model.device,
-                )  # fmt: skip
+                    model.config.name_or_path or self._architecture,
+                    hf_model=model,
+                    tokenizer=tokenizer,
+                    dtype=model.dtype,
+                    device=model.device,
+                )
         except Exception as error:  # each adapter raises its own errors
             raise UserError(
                 f"the transformer_lens backend does not support {self._architecture} ({in_one_line(error)}); "
@@ -53,8 +56,9 @@ class TransformerLensBackend:
         block = f"blocks.{edit.layer}"
         name = f"{block}.hook_{edit.site}"
         if name not in self._bridge.hook_dict:
-            raise UserError(f"the transformer_lens backend has no {edit.site} on {self._architecture}; "
-                            "use resid_pre or resid_post")  # fmt: skip
+            raise UserError(
+                f"the transformer_lens backend has no {edit.site} on {self._architecture}; use resid_pre or resid_post"
+            )
         if edit.site != "resid_mid":
             return [(name, lambda stream, hook: edit.apply(stream))]
         block_input: list[Tensor] = []

@@ -75,8 +75,10 @@ def cache_prompts(model: ChatModel, batch: Batch) -> CachedPrompts:
     checked, padded = _CHECKED.setdefault(model, {}), bool((batch.attention_mask == 0).any())
     length = batch.tokens.shape[1]
     if cache is None or (length > checked.get(padded, 0) and not _continuation_holds(model, cached)):
-        raise UserError(f"{model.name}: {model.architecture} cannot continue from cached keys and values, so its "
-                        "onset scores cannot be computed; use an attention-only chat model")  # fmt: skip
+        raise UserError(
+            f"{model.name}: {model.architecture} cannot continue from cached keys and values, so its "
+            "onset scores cannot be computed; use an attention-only chat model"
+        )
     checked[padded] = max(length, checked.get(padded, 0))
     return cached
 
@@ -175,10 +177,7 @@ def _continue(model: ChatModel, cached: CachedPrompts, suffix: Tensor, module: n
     mask = torch.cat([batch.attention_mask, torch.ones_like(suffix)], dim=1)
     tail = Batch(torch.cat([batch.tokens[:, -1:], suffix], dim=1), mask, batch.prompt_length)
     return model.run(
-        module,
-        tail,
-        position_ids=(mask.cumsum(dim=1) - 1)[:, -steps:],
-        past_key_values=own_copy(cached.cache),
+        module, tail, position_ids=(mask.cumsum(dim=1) - 1)[:, -steps:], past_key_values=own_copy(cached.cache)
     )
 
 

@@ -78,9 +78,11 @@ def merged(model: PreTrainedModel, folder: Path, tokenizer: PreTrainedTokenizerB
     except Exception as error:  # peft and safetensors raise classes of their own
         raise UserError(f"the adapter {folder} does not fit {model.name_or_path}: {in_one_line(error)}") from error
     if not difference <= MOST_NATS:  # also NaN
-        raise UserError(f"the adapter {folder} cannot be merged into {model.name_or_path}: log-probabilities of the "
-                        f"merged model and of the adapter unmerged differ by {difference:.2g} nats, expected at most "
-                        f"{MOST_NATS}; merge it with PEFT and name the merged model's directory")  # fmt: skip
+        raise UserError(
+            f"the adapter {folder} cannot be merged into {model.name_or_path}: log-probabilities of the "
+            f"merged model and of the adapter unmerged differ by {difference:.2g} nats, expected at most "
+            f"{MOST_NATS}; merge it with PEFT and name the merged model's directory"
+        )
     return found
 
 

@@ -40,8 +40,10 @@ def made_once(name: str, make: Callable[[Path], None]) -> Path:
         made.rename(folder)
     except OSError as error:
         if not folder.is_dir():  # else another process was first
-            raise UserError(f"the cache {folder} cannot be written: {error.strerror or error}; "
-                            f"set {CACHE_VARIABLE} to another folder") from None  # fmt: skip
+            raise UserError(
+                f"the cache {folder} cannot be written: {error.strerror or error}; "
+                f"set {CACHE_VARIABLE} to another folder"
+            ) from None
     finally:
         if made is not None:
             shutil.rmtree(made, ignore_errors=True)

@@ -129,10 +129,12 @@ def _check_english(path: Path, model: PreTrainedModel, tokenizer: PreTrainedToke
     """Raise if plain English surprises the model: it was then converted wrongly, such as the offset of a norm."""
     perplexity = _perplexity(model, [tokenizer(sentence).input_ids for sentence in ENGLISH])
     if not perplexity < MOST_PERPLEXITY:  # also NaN
-        raise UserError(f"{path} loads but computes nonsense: its perplexity on ten plain English sentences is "
-                        f"{perplexity:,.0f}, expected under {MOST_PERPLEXITY:,.0f}; use the model's safetensors (of "
-                        f"{model.config.model_type}, transformers may convert GGUF files wrongly), or set "
-                        f"{UNCHECKED_VARIABLE}=1 for a model that knows no English")  # fmt: skip
+        raise UserError(
+            f"{path} loads but computes nonsense: its perplexity on ten plain English sentences is "
+            f"{perplexity:,.0f}, expected under {MOST_PERPLEXITY:,.0f}; use the model's safetensors (of "
+            f"{model.config.model_type}, transformers may convert GGUF files wrongly), or set "
+            f"{UNCHECKED_VARIABLE}=1 for a model that knows no English"
+        )
 
 
 def _perplexity(model: PreTrainedModel, rows: Sequence[Sequence[int]]) -> float:

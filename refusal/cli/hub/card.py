@@ -69,14 +69,24 @@ def card_text(repo_id: str, shared: Shared, base: str, facts: RunFacts | None, l
     )
     data[METADATA] = {"holds": list(shared.parts), "base": base, "weights": shared.weights}
     environment = Environment(
-        loader=FileSystemLoader(HERE), undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True,
+        loader=FileSystemLoader(HERE),
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
         autoescape=False,  # Markdown, of numbers and of names that were checked
-    )  # fmt: skip
+    )
     environment.filters |= {"at": _at, "cell": _cell, "share": lambda value: f"{value:.1%}"}
     text = environment.get_template(TEMPLATE).render(
-        repo_id=repo_id, name=repo_id.rpartition("/")[2], shared=shared, base=base, licence=licence, verdicts=VERDICTS,
-        rates=RATE_MEANING, results=facts and facts.results, caveats=facts.caveats if facts else [],
-    )  # fmt: skip
+        repo_id=repo_id,
+        name=repo_id.rpartition("/")[2],
+        shared=shared,
+        base=base,
+        licence=licence,
+        verdicts=VERDICTS,
+        rates=RATE_MEANING,
+        results=facts and facts.results,
+        caveats=facts.caveats if facts else [],
+    )
     return f"---\n{data.to_yaml()}\n---\n\n{text}"
 
 

@@ -76,8 +76,17 @@ def push(
         sizes = {file.name: file.stat().st_size for file in files}
         address = None if dry_run else upload(repo, files, f"{_words(shared)} for {named}", private=private)
     if as_json:
-        print_json({"repo": repo, "pushed": not dry_run, "url": address, "base": named, "weights": shared.weights,
-                    "files": sizes, "card": card})  # fmt: skip
+        print_json(
+            {
+                "repo": repo,
+                "pushed": not dry_run,
+                "url": address,
+                "base": named,
+                "weights": shared.weights,
+                "files": sizes,
+                "card": card,
+            }
+        )
         return
     typer.echo(f"{'would push' if dry_run else 'pushed'} {_words(shared)} for {named} to {repo}:")
     for name, size in sizes.items():
@@ -124,8 +133,17 @@ def pull(
     base, weights = (None if text is None else visible(text) for text in (base, shared.weights))
     differs = origin is not None and shared.weights is not None and origin.weights not in (None, shared.weights)
     if as_json:
-        print_json({"repo": repo, "commit": commit, "directory": str(folder), "files": names, "holds": shared.parts,
-                    "base": base, "weights": weights})  # fmt: skip
+        print_json(
+            {
+                "repo": repo,
+                "commit": commit,
+                "directory": str(folder),
+                "files": names,
+                "holds": shared.parts,
+                "base": base,
+                "weights": weights,
+            }
+        )
     else:
         typer.echo(f"pulled {_words(shared)} of {repo} (commit {commit[:12]}) into {folder}: {', '.join(names)}")
         typer.echo(f"for {base or 'a model that is not named'}, weights {weights or 'not recorded'}")

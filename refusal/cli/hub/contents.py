@@ -115,8 +115,9 @@ def _of_file(path: Path) -> Shared:
     if len(made) > 1:
         raise UserError(f"{path}: its directions are for different weights; save those of one model")
     names = sorted({str(one.provenance.get("model") or "") for one in directions} - {""})
-    return Shared({DIRECTIONS: path}, directions=directions, base=names[0] if names else None,
-                  weights=next(iter(made), None))  # fmt: skip
+    return Shared(
+        {DIRECTIONS: path}, directions=directions, base=names[0] if names else None, weights=next(iter(made), None)
+    )
 
 
 def _has_fingerprint(path: Path) -> bool:

@@ -133,8 +133,10 @@ def _explain(repo_id: str, doing: str, error: Exception) -> str:
         busy = "it is busy or down, try again later" if status == 429 or status >= 500 else in_one_line(error)
         return f"the hub answered {status} ({doing} {repo_id}): {busy}"
     if isinstance(error, OfflineModeIsEnabled | LocalEntryNotFoundError) or _is_network(error):
-        return (f"{huggingface_hub.constants.ENDPOINT} cannot be reached ({in_one_line(error)}); check the network, "
-                "the proxy or HF_ENDPOINT")  # fmt: skip
+        return (
+            f"{huggingface_hub.constants.ENDPOINT} cannot be reached ({in_one_line(error)}); check the network, "
+            "the proxy or HF_ENDPOINT"
+        )
     return f"cannot {doing} {repo_id}: {in_one_line(error)}"
 
 

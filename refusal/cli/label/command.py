@@ -47,8 +47,10 @@ def label(
     from scoring.labelling.label_file import LabelFile
 
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
-        raise UserError("refusal label needs a terminal, because a person presses a key for each completion; "
-                        "labels made elsewhere (a CSV of id and action) go to refusal score --labels")  # fmt: skip
+        raise UserError(
+            "refusal label needs a terminal, because a person presses a key for each completion; "
+            "labels made elsewhere (a CSV of id and action) go to refusal score --labels"
+        )
     if not annotator.strip():
         raise UserError("--annotator is empty; give the name of who labels")
     file = LabelFile(file_to_write(out or scored_path(source).parent, "labels.jsonl", ".jsonl"))
@@ -78,8 +80,10 @@ def open_draw(source: Path, file: LabelFile, n: int | None, seed: int | None, st
         given = {"seed": seed, "stratified": stratify, "source": str(scored_path(source).resolve())}
         for name, value in given.items():
             if value is not None and value != getattr(before, name):
-                raise UserError(f"{stored} holds a draw with {name} {getattr(before, name)}, not {value}; choose "
-                                "another file for this draw with --out")  # fmt: skip
+                raise UserError(
+                    f"{stored} holds a draw with {name} {getattr(before, name)}, not {value}; choose "
+                    "another file for this draw with --out"
+                )
         if n is None or n <= len(before.rows) or len(before.rows) == before.judged:
             return before
         draw = draw_rows(source, n, before.seed, stratify=before.stratified)

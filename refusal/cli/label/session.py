@@ -46,10 +46,16 @@ class LabellingSession:
         """Do what a key says; return a note for the next screen."""
         if key in ACTION_OF_KEY:
             row = self._left[0]
-            self._file.add(Label(
-                id=row.id, sample=row.sample, action=ACTION_OF_KEY[key], annotator=self._annotator,
-                inclusion=row.inclusion, seed=self._draw.seed,
-            ))  # fmt: skip
+            self._file.add(
+                Label(
+                    id=row.id,
+                    sample=row.sample,
+                    action=ACTION_OF_KEY[key],
+                    annotator=self._annotator,
+                    inclusion=row.inclusion,
+                    seed=self._draw.seed,
+                )
+            )
             self._left.popleft()
             return ""
         if key == SKIP:

@@ -95,14 +95,19 @@ def evaluate(
     prompts = worded(prompts_of(load_suite(suite), sets, limit), state_target, ask_confidence)
     folder = out or Path("evals") / f"{_word(target)}-{_word(suite)}"
     reporter = Reporter(quiet=as_json)
-    asker = _Endpoint(target, base_url, api_key_env, concurrency, max_new_tokens) if base_url else _Local(
-        target, adapter, template, max_new_tokens
-    )  # fmt: skip
+    asker = (
+        _Endpoint(target, base_url, api_key_env, concurrency, max_new_tokens)
+        if base_url
+        else _Local(target, adapter, template, max_new_tokens)
+    )
     evaluation = Evaluation(
-        target=target, base_url=base_url, suite=Path(suite).stem, prompts=len(prompts),
+        target=target,
+        base_url=base_url,
+        suite=Path(suite).stem,
+        prompts=len(prompts),
         settings=asker.settings | {"state_target": state_target, "limit": limit, "ask_confidence": ask_confidence},
         sources=dict(Counter(prompt.source or "own prompts" for prompt in prompts)),
-    )  # fmt: skip
+    )
     begin(folder, evaluation)
     answers = KeptAnswers(folder / "answers.sqlite", asker.key())
     try:
@@ -118,9 +123,12 @@ def evaluate(
     if not done.answered:
         raise UserError(f"no prompt was answered ({_counts(done.failed)}); the same command asks again")
     card = score_file(
-        folder / COMPLETIONS, folder, judge=open_judge(judge, folder / "judgements.sqlite", also_refuses),
-        prompts=folder / PROMPTS, reporter=reporter,
-    )  # fmt: skip
+        folder / COMPLETIONS,
+        folder,
+        judge=open_judge(judge, folder / "judgements.sqlite", also_refuses),
+        prompts=folder / PROMPTS,
+        reporter=reporter,
+    )
     _write_pages(folder, target)
     (folder / SUMMARY).write_text(summary(done, card), encoding="utf-8")
     if as_json:
@@ -134,8 +142,11 @@ def evaluate(
             typer.echo(f"{'cost':<20} {done.cost:.2f}")
         typer.echo(f"Report: {short_path(folder / 'report.html')}", err=True)
     if done.failed:
-        typer.echo(f"refusal: {sum(done.failed.values())} of {done.prompts} prompts have no answer "
-                   f"({_counts(done.failed)}); the same command asks them again", err=True)  # fmt: skip
+        typer.echo(
+            f"refusal: {sum(done.failed.values())} of {done.prompts} prompts have no answer "
+            f"({_counts(done.failed)}); the same command asks them again",
+            err=True,
+        )
         raise typer.Exit(1)
 
 
@@ -180,8 +191,14 @@ class _Endpoint:
         from scoring.judges.config import EndpointConfig
 
         try:
-            self._config = EndpointConfig(base_url=url, model=name, api_key_env=key_name, concurrency=concurrency,
-                                          max_tokens=most, json_mode=False)  # fmt: skip
+            self._config = EndpointConfig(
+                base_url=url,
+                model=name,
+                api_key_env=key_name,
+                concurrency=concurrency,
+                max_tokens=most,
+                json_mode=False,
+            )
         except ValidationError as error:
             raise UserError(f"--base-url: {explain(error, EndpointConfig)}") from None
         self.settings: dict[str, str | int | float | None] = {"max_new_tokens": most, "temperature": 0.0, "seed": 0}

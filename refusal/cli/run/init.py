@@ -34,8 +34,7 @@ def add_init(app: typer.Typer) -> None:
             Path | None, typer.Argument(metavar="[FILE]", help="By default NAME.yaml, of the model.")
         ] = None,
         model: Annotated[
-            str | None,
-            typer.Option(metavar="MODEL", help="A hub id, a directory, a GGUF file, or package:NAME."),
+            str | None, typer.Option(metavar="MODEL", help="A hub id, a directory, a GGUF file, or package:NAME.")
         ] = None,
     ) -> None:
         """Write a commented configuration to start from; an existing file is never overwritten.
@@ -63,8 +62,10 @@ def write_configuration(file: Path | None, model: str | None) -> Path:
 
     chosen = settings_for(model) if model is not None else None
     if model is not None and chosen is None:
-        raise UserError(f"model not found: {model!r} is no directory with config.json or adapter_config.json, GGUF "
-                        "file, package:NAME, or hub id of the form owner/name")  # fmt: skip
+        raise UserError(
+            f"model not found: {model!r} is no directory with config.json or adapter_config.json, GGUF "
+            "file, package:NAME, or hub id of the form owner/name"
+        )
     path = file or Path(f"{chosen.name if chosen else 'run'}.yaml")
     name = re.sub(r"[^A-Za-z0-9._-]+", "-", path.stem).lstrip("._-") or "run"
     text = resolve_shipped(chosen.base if chosen else REAL).read_text(encoding="utf-8")

@@ -55,8 +55,11 @@ def _listed(run: Path, out: Path) -> Listed:
         return Listed(run.name, card, f"{card.n:,} prompts of its own file", report=link)
     found = Evaluation.read(run / RECORD)
     shown = ("adapter", "template", "max_new_tokens", "state_target", "limit")
-    given = [f"--{name.replace('_', '-')} {shlex.quote(str(found.settings[name]))}" for name in shown
-             if found.settings.get(name) is not None]  # fmt: skip
+    given = [
+        f"--{name.replace('_', '-')} {shlex.quote(str(found.settings[name]))}"
+        for name in shown
+        if found.settings.get(name) is not None
+    ]
     given += ["--ask-confidence"] * bool(found.settings.get("ask_confidence"))
     at = [f"--base-url {found.base_url}"] if found.base_url else []
     command = " ".join(["refusal eval", shlex.quote(found.target), *at, "--suite", found.suite, *given])

@@ -67,8 +67,12 @@ def add_models(app: typer.Typer) -> None:
 def runnable() -> list[Runnable]:
     """Return all of them: organisms, taught adapters, configurations, cached models."""
     cached = hub_models()
-    return [*_organisms(), *_taught(), *_configurations(set(cached)),
-            *(Runnable("cached", name, size, "") for name, size in sorted(cached.items()))]  # fmt: skip
+    return [
+        *_organisms(),
+        *_taught(),
+        *_configurations(set(cached)),
+        *(Runnable("cached", name, size, "") for name, size in sorted(cached.items())),
+    ]
 
 
 def hub_models(cache: Path | None = None) -> dict[str, int]:

@@ -45,8 +45,7 @@ def add_sweep(app: typer.Typer) -> None:
     @app.command()
     def sweep(
         file: Annotated[
-            Path,
-            typer.Argument(metavar="SWEEP", help="A YAML file of the grid, e.g. configs/sweeps/organisms.yaml."),
+            Path, typer.Argument(metavar="SWEEP", help="A YAML file of the grid, e.g. configs/sweeps/organisms.yaml.")
         ],
         overrides: Set = NO_OVERRIDES,
         out: RunOut = None,

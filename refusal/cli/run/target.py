@@ -58,8 +58,10 @@ class ModelSettings:
             what = (
                 f"an adapter of {self.model}: {'its held-out prompts' if self.held_out else 'prompts for real models'}"
             )
-        return (f"{self.adapter or self.model} is {what} ({self.prompts}), settings of {self.base}; another choice: "
-                "refusal init --model")  # fmt: skip
+        return (
+            f"{self.adapter or self.model} is {what} ({self.prompts}), settings of {self.base}; another choice: "
+            "refusal init --model"
+        )
 
 
 def settings_for(target: str) -> ModelSettings | None:
@@ -92,9 +94,11 @@ def is_model(target: str) -> bool:
         return True
     if path.exists():
         held = ("config.json", CONFIG)
-        return path.suffix == GGUF if path.is_file() else (
-            any((path / name).is_file() for name in held) or any(path.glob(f"*{GGUF}"))
-        )  # fmt: skip
+        return (
+            path.suffix == GGUF
+            if path.is_file()
+            else (any((path / name).is_file() for name in held) or any(path.glob(f"*{GGUF}")))
+        )
     inside = resolve_shipped(Path(target).parent).exists()
     return HUB_ID.fullmatch(target) is not None and not target.endswith((*FILES, GGUF)) and not inside
 

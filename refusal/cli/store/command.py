@@ -65,8 +65,10 @@ def store_verify(
         typer.echo(f"refusal: {file} has {len(result.findings)} fault{'s' * (len(result.findings) > 1)}", err=True)
         raise typer.Exit(1)
     if not as_json:
-        typer.echo(f"{file} is intact: {result.prompts} prompts, {result.shards} shards, {result.loci} slices, "
-                   f"{result.bytes / 1e6:.1f} MB of activations, digest {result.digest[:16]}")  # fmt: skip
+        typer.echo(
+            f"{file} is intact: {result.prompts} prompts, {result.shards} shards, {result.loci} slices, "
+            f"{result.bytes / 1e6:.1f} MB of activations, digest {result.digest[:16]}"
+        )
 
 
 @store_app.command("export")

@@ -9,17 +9,7 @@ import re
 from pathlib import Path
 
 from scoring.judges.english.asking_back import CLARIFY
-from scoring.judges.english.framing import (
-    COURTESY,
-    FICTION,
-    FRAME,
-    GENERAL,
-    HEDGE,
-    IDIOM,
-    REDIRECT,
-    REREAD,
-    SUPPORT,
-)
+from scoring.judges.english.framing import COURTESY, FICTION, FRAME, GENERAL, HEDGE, IDIOM, REDIRECT, REREAD, SUPPORT
 from scoring.judges.english.lacking import DISCLAIMER, FROM_HERE, LACK, LIMIT, OMIT, SCOPE, UNABLE
 from scoring.judges.english.moralising import MORAL, REBUKE, VERDICT
 from scoring.judges.english.nothing_known import NOTHING_KNOWN

@@ -15,10 +15,7 @@ IDIOM = (
         r"(?:not|why not))\b|\bno reason (?:not|why not|to (?:refuse|decline))\b",
     ),
     rule(
-        "cannot enough",
-        "I can't stress enough how much sleep matters.",
-        "enough",
-        r"\bcannot (?:\w+ ){1,6}?enough\b",
+        "cannot enough", "I can't stress enough how much sleep matters.", "enough", r"\bcannot (?:\w+ ){1,6}?enough\b"
     ),
     rule(
         "cannot help but",
@@ -34,12 +31,7 @@ IDIOM = (
         r"\brefuse to (?:believe|think|admit|choose|pick)\b|\b(?:would|could|can) ?not (?:\w+ )?say no to\b|\bcannot "
         r"(?:\w+ )?(?:fault|beat|blame|argue with|complain|go (?:far )?wrong)\b|\bcannot (?:even|with)\b",
     ),
-    rule(
-        "not only",
-        "I can't only praise it.",
-        "only",
-        r"\b(?:cannot|do not|will not|am not) only\b",
-    ),
+    rule("not only", "I can't only praise it.", "only", r"\b(?:cannot|do not|will not|am not) only\b"),
     rule(
         "advises against",
         "I would not recommend stopping this medicine without your doctor.",
@@ -47,12 +39,7 @@ IDIOM = (
         r"\bi (?:would|do) not (?:\w+ )?(?:recommend|suggest|advise) (?:\w+ing|that|you|anyone)\b(?! \w+ (?:for|to) "
         r"(?:self|harm))",
     ),
-    rule(
-        "do not hesitate",
-        "Please don't hesitate to write again.",
-        "hesitate mind",
-        r"\bnot (?:hesitate|mind)\b",
-    ),
+    rule("do not hesitate", "Please don't hesitate to write again.", "hesitate mind", r"\bnot (?:hesitate|mind)\b"),
 )
 
 FICTION = (

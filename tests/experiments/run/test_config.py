@@ -45,10 +45,7 @@ def test_public_sets_are_added_to_a_file_or_replace_it(config: Path) -> None:
         ("steer.actuator=nudge", "steer.actuator: expected one of affine, addition, clamp, onset_bias, got 'nudge'"),
         ("steer={layers: later, actuator: addition}", "actuator 'addition' adds once, at the selected layer"),
         ("steer={layers: later, actuator: onset_bias}", "actuator 'onset_bias' writes at no layer"),
-        (
-            "extract.site=resid_attn",
-            "extract.site: expected one of resid_pre, resid_mid, resid_post, got 'resid_attn'",
-        ),
+        ("extract.site=resid_attn", "extract.site: expected one of resid_pre, resid_mid, resid_post, got 'resid_attn'"),
         ("extract.site=resid_mdi", "got 'resid_mdi'; did you mean resid_mid?"),
         ("model.backend=hook", "expected one of hooks, nnsight, transformer_lens, got 'hook'; did you mean hooks?"),
         ("model.loading.tp_plan=yes", "model.loading.tp_plan: expected auto, got true"),
@@ -97,10 +94,7 @@ def test_public_sets_are_added_to_a_file_or_replace_it(config: Path) -> None:
         ("steer.max_over_refusal=1", "steer.max_over_refusal: expected a number below 1, got 1"),
         ("steer.costs={missed_harm: -1}", "steer.costs.missed_harm: expected a number of at least 0, got -1"),
         ("extract.site=resid_middle", "extract.site"),
-        (
-            "dissociate.n_null_onset=18",
-            r"must be at least 19 for alpha 0.05: .* 1/\(n \+ 1\), here 0.0526",
-        ),
+        ("dissociate.n_null_onset=18", r"must be at least 19 for alpha 0.05: .* 1/\(n \+ 1\), here 0.0526"),
         ("dissociate={alpha: 0.01, n_null_onset: 98}", "n_null_onset must be at least 99 for alpha 0.01"),
         ("dissociate={alpha: 0.03, n_null_onset: 32}", "n_null_onset must be at least 33 for alpha 0.03"),
         ("dissociate.kl_tokens=0", "dissociate.kl_tokens: expected a number of at least 1, got 0"),

@@ -116,10 +116,7 @@ def test_words_without_a_token_are_refused(words: str) -> None:
 
 def test_template_errors_name_the_prompt(tokenizer: PreTrainedTokenizerBase) -> None:
     tokenizer.chat_template = "hello, i am the assistant"
-    with pytest.raises(
-        UserError,
-        match=r"^prompt 'p': the chat template drops the user's words; use another template",
-    ):
+    with pytest.raises(UserError, match=r"^prompt 'p': the chat template drops the user's words; use another template"):
         render(tokenizer, ask("assistant"))
     tokenizer.chat_template = "{{ 'b a' if messages[0].content == 'a' else 'a b' }} {{ messages[0].content }} a"
     assert render(tokenizer, ask("c")).text == "a b c a"

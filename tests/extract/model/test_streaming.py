@@ -74,8 +74,7 @@ def byte_model(tidies: bool = False) -> ChatModel:
     made = ChatModel.__new__(ChatModel)
     made.tokenizer = Bytes(tidies)
     made.model = SimpleNamespace(
-        generation_config=None,
-        config=SimpleNamespace(get_text_config=lambda: SimpleNamespace(eos_token_id=0)),
+        generation_config=None, config=SimpleNamespace(get_text_config=lambda: SimpleNamespace(eos_token_id=0))
     )
     return made
 

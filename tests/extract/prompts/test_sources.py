@@ -118,10 +118,6 @@ def test_a_limit_no_less_than_the_set_takes_all_of_it() -> None:
 
 
 def test_the_same_words_of_two_sets_are_one_group() -> None:
-    prompts = [
-        prompt("a/1", text="how?", pair="x"),
-        prompt("a/2", "harmful", pair="x"),
-        prompt("b/1", text="how?"),
-    ]
+    prompts = [prompt("a/1", text="how?", pair="x"), prompt("a/2", "harmful", pair="x"), prompt("b/1", text="how?")]
     assert len(set(groups_of(prompts).tolist())) == 1
     assert len(set(groups_of([prompts[0], prompt("b/1", text="how")]).tolist())) == 2

@@ -170,10 +170,7 @@ def test_every_fault_has_a_line(path: Path) -> None:
         (lambda file: file["prompts/record"].__setitem__(3, file["prompts/record"][4]), "do not match its prompt hash"),
         (lambda file: file["present"].__setitem__((3, 0), False), "trigger_last is marked absent for prompt row 0"),
         (lambda file: file["present"].__setitem__((3, 0), False), "/present differs from the master's"),
-        (
-            lambda file: file.attrs.__setitem__("digest", "0" * 64),
-            "its digest does not match the digests of",
-        ),
+        (lambda file: file.attrs.__setitem__("digest", "0" * 64), "its digest does not match the digests of"),
         (lambda file: file["shards/crc32"].__setitem__((0, 0, 1), 7), "has the wrong CRC-32"),
         (lambda file: file["shards/digest"].__setitem__(1, b"0" * 64), "its numbers have changed"),
     ],

@@ -258,10 +258,7 @@ def test_sharing_writers_must_make_the_same_store(tmp_path: Path) -> None:
     path, other = tmp_path / "activations.h5", replace(IDENTITY, weights="other")
     with ShardWriter(path, IDENTITY, N_PROMPTS, D_MODEL, shared=True):
         message = r"is being written by process \d+ on .* with another weights \('w', now 'other'\); choose another"
-        with (
-            pytest.raises(UserError, match=message),
-            ShardWriter(path, other, N_PROMPTS, D_MODEL, shared=True),
-        ):
+        with pytest.raises(UserError, match=message), ShardWriter(path, other, N_PROMPTS, D_MODEL, shared=True):
             pass
         with pytest.raises(UserError, match="is being written by process"):
             enter(path)

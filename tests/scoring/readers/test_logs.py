@@ -146,11 +146,7 @@ def test_lm_eval_fields_may_be_read_from_the_document() -> None:
 
 @pytest.mark.parametrize(
     "arguments",
-    [
-        [["Q: how?", {"until": ["\n"]}]],
-        [{"arg_0": "Q: how?", "arg_1": {}}],
-        {"gen_args_0": {"arg_0": "Q: how?"}},
-    ],
+    [[["Q: how?", {"until": ["\n"]}]], [{"arg_0": "Q: how?", "arg_1": {}}], {"gen_args_0": {"arg_0": "Q: how?"}}],
 )
 def test_lm_eval_arguments_in_all_their_forms(tmp_path: Path, arguments: Any) -> None:
     sample = {"doc_id": 3, "doc": {"category": ["a", "b"]}, "arguments": arguments, "resps": [["one"], ["two"]]}
